@@ -1,0 +1,2 @@
+//! The `grampus` command.
+fn main() {}

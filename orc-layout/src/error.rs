@@ -1,0 +1,67 @@
+//! The one error type of this crate. Each variant carries what a reader needs to act: the file, the
+//! place in it, and what is wrong there.
+
+use std::sync::Arc;
+
+/// Result with [`LayoutError`].
+pub type Result<T, E = LayoutError> = std::result::Result<T, E>;
+
+/// What can go wrong between an ORC file's bytes and its values, or the other way.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LayoutError {
+    /// The bytes do not follow the ORC specification.
+    #[error("{file}: corrupt ORC file at byte {offset} ({place}): {reason}")]
+    Corrupt {
+        /// Path or URL as the user named it.
+        file: Arc<str>,
+        /// Absolute offset of the structure that could not be read.
+        offset: u64,
+        /// What stands there: "postscript", "stripe 3 footer", "column 7 (fare) DATA stream", …
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A valid file that uses something this reader does not support (encryption, DWRF, …).
+    #[error("{file}: {feature} is not supported: {advice}")]
+    Unsupported {
+        /// Path or URL as the user named it.
+        file: Arc<str>,
+        /// What the file uses.
+        feature: String,
+        /// What the user can do about it.
+        advice: String,
+    },
+    /// Not an ORC file at all (wrong magic, empty, too short).
+    #[error("{file}: not an ORC file: {reason}")]
+    NotOrc {
+        /// Path or URL as the user named it.
+        file: Arc<str>,
+        /// Why it cannot be one.
+        reason: String,
+    },
+    /// The bytes could not be fetched.
+    #[error("{file}: cannot read {length} bytes at byte {offset}: {reason}")]
+    Io {
+        /// Path or URL as the user named it.
+        file: Arc<str>,
+        /// First byte that was asked for.
+        offset: u64,
+        /// How many bytes were asked for.
+        length: u64,
+        /// The operating system's or the store's words.
+        reason: String,
+    },
+    /// A value that the Arrow type cannot hold (a timestamp beyond 64-bit nanoseconds, say).
+    #[error("{file}: column {column}: {reason}")]
+    OutOfRange {
+        /// Path or URL as the user named it.
+        file: Arc<str>,
+        /// Dotted column name.
+        column: String,
+        /// Which value and which range.
+        reason: String,
+    },
+    /// The writer was given something that it cannot store.
+    #[error("cannot write ORC: {0}")]
+    Write(String),
+}

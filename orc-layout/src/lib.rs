@@ -1,0 +1,35 @@
+//! From the bytes of an ORC file to *where everything is*, and from those places to Arrow values.
+//!
+//! This crate opens no file, starts no thread and talks to no device: callers hand it bytes
+//! ([`source::ByteSource`]) and it answers with offsets, plans and arrays. A read request travels
+//! through the modules in this order:
+//!
+//! ```text
+//! tail    the last bytes of the file: postscript, footer, metadata      -> FileTail
+//! stripe  one stripe's footer: streams with absolute offsets, encodings -> StripeLayout
+//! index   one column's row index and bloom filters in a stripe          -> ColumnIndex
+//! access  how a column can be read: direct, or decoded from entry points
+//! decode  streams -> values for exactly the rows asked for              -> arrow arrays
+//! write   arrow arrays -> an ORC file laid out for on-demand reading
+//! ```
+//!
+//! **Invariant:** no input, however corrupt, makes this crate panic, loop for ever or allocate more
+//! than the file's own claims can justify; it returns a [`LayoutError`] with file, place and advice.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod bloom;
+pub mod decode;
+pub mod error;
+pub mod index;
+pub mod schema;
+pub mod selection;
+pub mod source;
+pub mod statistics;
+pub mod stripe;
+pub mod tail;
+pub mod write;
+
+pub use error::{LayoutError, Result};
+/// The protobuf messages of the ORC specification, as generated for orc-rust.
+pub use orc_rust::proto;
