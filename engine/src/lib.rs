@@ -1,1 +1,21 @@
-//! Grampus engine.
+//! Grampus: SQL over ORC files that reads only the bytes a query turns out to need.
+//!
+//! ```text
+//! session   a DataFusion session that knows ORC tables and the `grampus.*` settings
+//! table     which files a table is, their one schema, their partition values, their statistics
+//! scan      the on-demand scan: prune, filter, fetch the rest for the rows that passed; and its accounting
+//! file      where the bytes come from: memory map, positioned reads, object stores
+//! ```
+//!
+//! What the bytes mean is the business of the crate `grampus-orc-layout`.
+
+pub mod config;
+pub mod error;
+pub mod file;
+pub mod scan;
+pub mod session;
+pub mod table;
+
+pub use config::{GrampusConfig, GrampusOptions, LocalIo};
+pub use scan::accounting::{ScanIo, scan_io};
+pub use table::OrcTable;

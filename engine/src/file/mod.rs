@@ -1,0 +1,1 @@
+//! Where bytes come from: memory maps, positioned reads, object stores.

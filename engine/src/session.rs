@@ -1,0 +1,74 @@
+//! A DataFusion session that knows ORC tables: `CREATE EXTERNAL TABLE … STORED AS ORC LOCATION …`,
+//! the `grampus.*` settings, the memory limit.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
+use datafusion::common::{TableReference, plan_err};
+use datafusion::error::Result;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::CreateExternalTable;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::config::GrampusConfig;
+use crate::table::OrcTable;
+
+/// How many of the largest consumers an out-of-memory error names.
+const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
+
+/// A session with these settings.
+///
+/// # Errors
+/// If the runtime cannot be set up (no temporary folder, say).
+pub fn context(config: GrampusConfig) -> Result<SessionContext> {
+    let mut session = SessionConfig::new()
+        .with_information_schema(true)
+        .with_option_extension(config.options);
+    if let Some(partitions) = config.target_partitions {
+        session = session.with_target_partitions(partitions.max(1));
+    }
+    if let Some(rows) = config.batch_rows {
+        session = session.with_batch_size(rows.max(1));
+    }
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(limit) = config.memory_limit_bytes {
+        let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NAMED_CONSUMERS);
+        runtime = runtime.with_memory_pool(Arc::new(pool));
+    }
+    let state = SessionStateBuilder::new()
+        .with_config(session)
+        .with_runtime_env(runtime.build_arc()?)
+        .with_default_features()
+        .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
+        .build();
+    Ok(SessionContext::new_with_state(state))
+}
+
+/// Makes the ORC files at `location` (file, folder, glob or URL) known as table `name`.
+///
+/// # Errors
+/// As [`OrcTable::open`], and if the name is taken.
+pub async fn register_orc(context: &SessionContext, name: &str, location: &str) -> Result<()> {
+    let table = OrcTable::open(&context.state(), &[location.to_owned()]).await?;
+    context.register_table(TableReference::bare(name), Arc::new(table))?;
+    Ok(())
+}
+
+/// Answers `CREATE EXTERNAL TABLE … STORED AS ORC`.
+#[derive(Debug)]
+pub struct OrcTableFactory;
+
+#[async_trait]
+impl TableProviderFactory for OrcTableFactory {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        if !command.schema.fields().is_empty() {
+            return plan_err!("an ORC table has the columns of its files: leave out the column list");
+        }
+        let table = OrcTable::open(state, &command.locations).await?;
+        Ok(Arc::new(table))
+    }
+}
