@@ -1,0 +1,22 @@
+//! NVMe wire types and rules, once, for both sides of a queue: NVM Express Base Specification 2.0c
+//! and NVM Command Set 1.0c. Fields keep the specification's short names.
+
+mod command;
+mod completion;
+mod prp;
+
+pub use command::{Opcode, SubmissionEntry};
+pub use completion::{CompletionEntry, Status, StatusCode};
+pub use prp::{PAGE_BYTES, PrpError, PrpSegment, prp_entries_needed, prp_segments};
+
+/// Size of a submission queue entry: 64 bytes (Base 2.0c §3.3.3.1).
+pub const SUBMISSION_ENTRY_BYTES: usize = 64;
+/// Size of a completion queue entry: 16 bytes (Base 2.0c §3.3.3.2).
+pub const COMPLETION_ENTRY_BYTES: usize = 16;
+/// Largest number of entries of an I/O queue; CAP.MQES is 16 bits and zero-based (Base 2.0c §3.1.3.1).
+pub const MAX_QUEUE_ENTRIES: u32 = 65_536;
+
+// A ring index is 16 bits wide in completions (sqhd) and doorbells.
+const _: () = assert!(MAX_QUEUE_ENTRIES == 1 << 16);
+const _: () = assert!(size_of::<SubmissionEntry>() == SUBMISSION_ENTRY_BYTES);
+const _: () = assert!(size_of::<CompletionEntry>() == COMPLETION_ENTRY_BYTES);
