@@ -19,6 +19,8 @@
 
 pub mod access;
 pub mod bloom;
+pub mod chunk;
+pub mod codec;
 pub mod decode;
 pub mod error;
 pub mod index;

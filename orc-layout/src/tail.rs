@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::codec;
 use crate::error::Result;
 use crate::schema::OrcSchemaRef;
 use crate::statistics::ColumnStatistics;
@@ -16,6 +17,13 @@ pub struct Compression {
     pub codec: Codec,
     /// No chunk decompresses to more than this many bytes.
     pub block_size_bytes: u64,
+}
+
+impl Compression {
+    /// [`block_size_bytes`](Self::block_size_bytes) as far as it can be believed: what decompression of one chunk may produce.
+    pub fn block_size(&self) -> usize {
+        usize::try_from(self.block_size_bytes).map_or(codec::MAX_BLOCK_BYTES, |bytes| bytes.min(codec::MAX_BLOCK_BYTES))
+    }
 }
 
 /// Chunk codecs (ORC v1, "Compression").

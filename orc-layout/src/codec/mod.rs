@@ -1,0 +1,277 @@
+//! One compression chunk's bytes to and from their uncompressed form, for each codec of the specification
+//! (ORC v1, "Compression"). Chunk headers and whole streams are [`chunk`](crate::chunk)'s.
+//!
+//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output.
+
+mod lzo;
+
+use std::cell::RefCell;
+use std::io::Cursor;
+
+use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
+
+use crate::tail::Codec;
+
+/// A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed form would not fit the same field:
+/// what a file claims beyond this is not believed.
+pub const MAX_BLOCK_BYTES: usize = (1 << 23) - 1;
+
+/// Level of deflate: zlib's own default.
+const ZLIB_LEVEL: u32 = 6;
+/// Level of Zstandard: the default of the reference implementation.
+const ZSTD_LEVEL: i32 = 3;
+
+thread_local! {
+    static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(false));
+    static DEFLATE: RefCell<Compress> = RefCell::new(Compress::new(flate2::Compression::new(ZLIB_LEVEL), false));
+    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static SNAPPY: RefCell<snap::raw::Encoder> = RefCell::new(snap::raw::Encoder::new());
+}
+
+/// Appends the uncompressed form of one compressed chunk (without its header) to `out`.
+///
+/// At most `block_size` bytes are appended (never more than [`MAX_BLOCK_BYTES`]); on error `out` is as it was. What is
+/// allocated follows what the input can justify, not what it claims.
+///
+/// # Errors
+/// What is wrong with the chunk, for the caller to add file and place.
+pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let limit = block_size.min(MAX_BLOCK_BYTES);
+    let base = out.len();
+    let result = match codec {
+        Codec::Zlib => inflate(limit, compressed, out),
+        Codec::Snappy => unsnappy(limit, compressed, out),
+        Codec::Lz4 => unlz4(limit, compressed, out),
+        Codec::Zstd => unzstd(limit, compressed, out),
+        Codec::Lzo => lzo::decompress(limit, compressed, out),
+    }
+    .and_then(|()| {
+        let produced = out.len() - base;
+        (produced <= limit).then_some(()).ok_or_else(|| too_large(limit))
+    });
+    if result.is_err() {
+        out.truncate(base);
+    }
+    result
+}
+
+/// Appends the compressed form of one chunk (without a header) to `out`. Whether it is smaller than `input` is
+/// the caller's question.
+///
+/// # Errors
+/// LZO, which is only read; and what a codec's library reports.
+pub fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    match codec {
+        Codec::Zlib => deflate(input, out),
+        Codec::Snappy => SNAPPY.with_borrow_mut(|encoder| {
+            let base = out.len();
+            out.resize(base + snap::raw::max_compress_len(input.len()), 0);
+            let length = encoder
+                .compress(input, &mut out[base..])
+                .map_err(|error| format!("snappy: {error}"))?;
+            out.truncate(base + length);
+            Ok(())
+        }),
+        Codec::Lz4 => {
+            let base = out.len();
+            out.resize(base + lz4_flex::block::get_maximum_output_size(input.len()), 0);
+            let length =
+                lz4_flex::block::compress_into(input, &mut out[base..]).map_err(|error| format!("lz4: {error}"))?;
+            out.truncate(base + length);
+            Ok(())
+        }
+        Codec::Zstd => ZSTD.with_borrow_mut(|state| {
+            let compressor = match state {
+                Some(compressor) => compressor,
+                None => {
+                    state.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|error| format!("zstd: {error}"))?)
+                }
+            };
+            let base = out.len();
+            out.reserve(zstd::zstd_safe::compress_bound(input.len()));
+            let mut cursor = Cursor::new(out);
+            cursor.set_position(base as u64);
+            compressor
+                .compress_to_buffer(input, &mut cursor)
+                .map_err(|error| format!("zstd: {error}"))?;
+            Ok(())
+        }),
+        Codec::Lzo => Err("LZO is only read, not written".into()),
+    }
+}
+
+fn too_large(limit: usize) -> String {
+    format!("a chunk holds more than the {limit} bytes that the file allows")
+}
+
+fn inflate(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    INFLATE.with_borrow_mut(|state| {
+        state.reset(false);
+        let base = out.len();
+        // Deflate makes at most 1,032 bytes of one; most chunks grow four times or less.
+        out.reserve(limit.min(compressed.len().saturating_mul(4)).max(64));
+        loop {
+            let consumed = state.total_in() as usize;
+            let status = state
+                .decompress_vec(compressed.get(consumed..).unwrap_or(&[]), out, FlushDecompress::Finish)
+                .map_err(|error| format!("deflate: {error}"))?;
+            if status == Status::StreamEnd {
+                return Ok(());
+            }
+            if out.len() - base > limit {
+                return Err(too_large(limit));
+            }
+            if out.len() < out.capacity() {
+                return Err("the deflate stream ends before its last block".into());
+            }
+            out.reserve((out.len() - base).clamp(64, limit.max(64)));
+        }
+    })
+}
+
+fn deflate(input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    DEFLATE.with_borrow_mut(|state| {
+        state.reset();
+        out.reserve(input.len() + input.len() / 1000 + 64);
+        loop {
+            let consumed = state.total_in() as usize;
+            let status = state
+                .compress_vec(input.get(consumed..).unwrap_or(&[]), out, FlushCompress::Finish)
+                .map_err(|error| format!("deflate: {error}"))?;
+            if status == Status::StreamEnd {
+                return Ok(());
+            }
+            out.reserve(4096);
+        }
+    })
+}
+
+fn unsnappy(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let length = snap::raw::decompress_len(compressed).map_err(|error| format!("snappy: {error}"))?;
+    if length > limit {
+        return Err(too_large(limit));
+    }
+    // A copy of 64 bytes takes two bytes of input at least.
+    if length > compressed.len().saturating_mul(32) {
+        return Err("snappy: the stated length cannot come from so few bytes".into());
+    }
+    let base = out.len();
+    out.resize(base + length, 0);
+    let written = snap::raw::Decoder::new()
+        .decompress(compressed, &mut out[base..])
+        .map_err(|error| format!("snappy: {error}"))?;
+    out.truncate(base + written);
+    Ok(())
+}
+
+fn unlz4(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let base = out.len();
+    // One byte of a length stands for at most 255 bytes.
+    out.resize(base + limit.min(compressed.len().saturating_mul(255)), 0);
+    let written =
+        lz4_flex::block::decompress_into(compressed, &mut out[base..]).map_err(|error| format!("lz4: {error}"))?;
+    out.truncate(base + written);
+    Ok(())
+}
+
+fn unzstd(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    UNZSTD.with_borrow_mut(|state| {
+        let decompressor = match state {
+            Some(decompressor) => decompressor,
+            None => state.insert(zstd::bulk::Decompressor::new().map_err(|error| format!("zstd: {error}"))?),
+        };
+        let stated = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
+        let needed = match stated {
+            Some(length) if length > limit as u64 => return Err(too_large(limit)),
+            Some(length) => length as usize,
+            None => limit,
+        };
+        let base = out.len();
+        out.reserve(needed);
+        let mut cursor = Cursor::new(out);
+        cursor.set_position(base as u64);
+        decompressor
+            .decompress_to_buffer(compressed, &mut cursor)
+            .map_err(|error| format!("zstd: {error}"))?;
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WRITTEN: [Codec; 4] = [Codec::Zlib, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+    const ALL: [Codec; 5] = [Codec::Zlib, Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Lzo];
+
+    fn compressible() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..3000),
+            proptest::collection::vec(0u8..4, 0..6000),
+            (any::<u8>(), 0usize..200_000).prop_map(|(byte, count)| vec![byte; count]),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_codec_returns_what_it_was_given(input in compressible()) {
+            for codec in WRITTEN {
+                let (mut packed, mut back) = (b"before".to_vec(), b"kept".to_vec());
+                compress_chunk(codec, &input, &mut packed).unwrap();
+                decompress_chunk(codec, input.len(), &packed[6..], &mut back).unwrap();
+                prop_assert_eq!(&back[..4], b"kept");
+                prop_assert_eq!(&back[4..], &input[..]);
+            }
+            if !input.is_empty() {
+                let (packed, mut back) = (lzokay_native::compress(&input).unwrap(), vec![]);
+                decompress_chunk(Codec::Lzo, input.len(), &packed, &mut back).unwrap();
+                prop_assert_eq!(&back, &input);
+            }
+        }
+
+        #[test]
+        fn a_chunk_larger_than_the_block_is_an_error(input in compressible()) {
+            prop_assume!(!input.is_empty());
+            for codec in WRITTEN {
+                let (mut packed, mut back) = (vec![], vec![1]);
+                compress_chunk(codec, &input, &mut packed).unwrap();
+                prop_assert!(decompress_chunk(codec, input.len() - 1, &packed, &mut back).is_err(), "{:?}", codec);
+                prop_assert_eq!(&back, &[1]);
+            }
+            let packed = lzokay_native::compress(&input).unwrap();
+            prop_assert!(decompress_chunk(Codec::Lzo, input.len() - 1, &packed, &mut vec![]).is_err());
+        }
+
+        #[test]
+        fn noise_is_never_a_panic(
+            input in compressible(),
+            noise in proptest::collection::vec(any::<u8>(), 0..200),
+            flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            for codec in ALL {
+                let mut packed = vec![];
+                match codec {
+                    Codec::Lzo if input.is_empty() => continue,
+                    Codec::Lzo => packed = lzokay_native::compress(&input).unwrap(),
+                    _ => compress_chunk(codec, &input, &mut packed).unwrap(),
+                }
+                for (at, byte) in &flips {
+                    let at = at.index(packed.len());
+                    packed[at] ^= byte;
+                }
+                for bytes in [&packed[..], &packed[..packed.len() / 2], &noise[..]] {
+                    let mut out = vec![];
+                    if decompress_chunk(codec, 1 << 18, bytes, &mut out).is_ok() {
+                        prop_assert!(out.len() <= 1 << 18);
+                    } else {
+                        prop_assert!(out.is_empty());
+                    }
+                }
+            }
+        }
+    }
+}
