@@ -1,0 +1,37 @@
+// Where a column's values are: extents of rows, each a contiguous run of fixed-width values at any
+// byte alignment. Built by the host from what orc-layout found; read-only for kernels.
+#pragma once
+#include "types.h"
+
+namespace grampus {
+
+// One contiguous run of values. Key space: each (file identity, version) owns a range of line keys
+// that is never used again, so a changed file gets new keys and its old lines die unread.
+struct alignas(16) Extent {
+    u64 first_row;      // row of the first value
+    u64 rows;           // values
+    u64 first_line;     // cache key of the line that holds the first value's first byte
+    u64 storage_byte;   // that line's byte position on its namespace, a multiple of 4096
+    const u8* mapped;   // device address of that line in a registered mapping, or null
+    u32 first_byte;     // position of the first value in that line, 0 .. 4095
+    u32 source;         // index into IoStack::sources
+};
+
+struct alignas(16) ColumnDesc {
+    const Extent* extents;  // ascending by first_row, without gaps
+    u32 extent_count;
+    u32 value_bytes;        // 1, 2, 4 or 8
+};
+
+// A storage: its namespace and the queues that lead to it.
+struct alignas(16) SourceDesc {
+    u64 blocks;        // size of the namespace in logical blocks; a multiple of 4096 bytes
+    u32 nsid;
+    u32 lba_log2;      // log2 of the logical block's bytes, 9 .. 12
+    u32 first_queue;   // index into IoStack::queues
+    u32 queue_count;
+    u32 max_lines;     // longest transfer, in lines (from MDTS); at least 1
+    u32 pad0;
+};
+
+}  // namespace grampus

@@ -1,0 +1,44 @@
+// NVMe wire formats used between device code and a controller: submission and completion entries.
+// Names and bits are the specification's (NVMe Base 2.0c §3.3.3, §4.1; NVM Command Set 1.0c §3.2.4).
+#pragma once
+#include "types.h"
+
+namespace grampus {
+
+// Submission queue entry of a read command (NVMe Base 2.0c figure 87). Written by the submitting
+// lane with plain stores; read by the controller after it saw the tail doorbell.
+struct alignas(64) SqEntry {
+    u8 opc;      // opcode: NVME_OPC_READ
+    u8 flags;    // bits 7:6 PSDT: 0 = PRPs, 1 = SGL (NVME_PSDT_SGL)
+    u16 cid;     // generation << depth_log2 | command slot
+    u32 nsid;    // namespace
+    u32 cdw2;    // reserved
+    u32 cdw3;    // reserved
+    u64 mptr;    // metadata pointer, unused
+    u64 prp1;    // first page, or SGL data block: address
+    u64 prp2;    // second page or PRP list, or SGL data block: length in bits 31:0, type 0 in 63:56
+    u32 cdw10;   // starting LBA, bits 31:0
+    u32 cdw11;   // starting LBA, bits 63:32
+    u32 cdw12;   // bits 15:0 NLB, number of logical blocks, zero-based
+    u32 cdw13;   // unused
+    u32 cdw14;   // unused
+    u32 cdw15;   // unused
+};
+
+// Completion queue entry (NVMe Base 2.0c figure 90). Written by the controller: dwords 0-2 first,
+// dword 3 last with release; read by the reaper: dword 3 with acquire, nothing else before it.
+struct alignas(16) CqEntry {
+    u32 dw0;      // command specific
+    u32 dw1;      // command specific
+    u16 sqhd;     // submission queue head, a physical index
+    u16 sqid;     // submission queue id
+    u32 cid_psf;  // bits 15:0 cid, bit 16 phase tag, bits 31:17 status field (SC, SCT, CRD, M, DNR)
+};
+
+constexpr u8 NVME_OPC_READ = 0x02;
+constexpr u8 NVME_PSDT_SGL = 0x40;
+constexpr u32 NVME_CQE_PHASE = 1u << 16;
+constexpr u32 NVME_CQE_STATUS_SHIFT = 17;
+constexpr u32 NVME_MAX_BLOCKS = 65536;  // NLB is 16 bits, zero-based
+
+}  // namespace grampus

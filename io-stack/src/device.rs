@@ -1,0 +1,63 @@
+//! The device headers as text: one flattened translation unit for NVRTC, which is given no include path.
+
+use crate::layout;
+
+/// A header of `device/` and its text.
+struct Header {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! headers {
+    ($($name:literal),* $(,)?) => { &[$(Header { name: $name, text: include_str!(concat!("../device/", $name)) }),*] };
+}
+
+/// In dependency order: each includes only what stands before it.
+const HEADERS: &[Header] = headers![
+    "types.h",
+    "nvme.h",
+    "status.h",
+    "queue.h",
+    "cache.h",
+    "column.h",
+    "io_stack.h",
+];
+
+/// All device headers in one text, followed by the layout asserts; append kernels and compile.
+/// Line numbers of compiler messages are kept per header by `#line`.
+pub fn prelude() -> String {
+    let mut out = String::new();
+    for header in HEADERS {
+        out.push_str(&format!("#line 1 \"grampus/{}\"\n", header.name));
+        for line in header.text.lines() {
+            // Blank, not dropped: line numbers stay those of the header.
+            if !(line.starts_with("#include \"") || line.starts_with("#pragma once")) {
+                out.push_str(line);
+            }
+            out.push('\n');
+        }
+    }
+    out.push_str("#line 1 \"grampus/layout_asserts\"\n");
+    out.push_str(&layout::static_asserts());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_include_only_what_stands_before_them() {
+        for (at, header) in HEADERS.iter().enumerate() {
+            for line in header.text.lines() {
+                if let Some(name) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
+                    assert!(
+                        HEADERS[..at].iter().any(|h| h.name == name),
+                        "{} includes {name}",
+                        header.name
+                    );
+                }
+            }
+        }
+    }
+}
