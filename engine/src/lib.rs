@@ -5,16 +5,21 @@
 //! table     which files a table is, their one schema, their partition values, their statistics
 //! scan      the on-demand scan: prune, filter, fetch the rest for the rows that passed; and its accounting
 //! file      where the bytes come from: memory map, positioned reads, object stores
+//! taxi      generates trips like New York's; convert turns Parquet, CSV or ORC into ORC laid out for on-demand reading
+//! output    where written files go: temporary names, no surprise overwriting
 //! ```
 //!
 //! What the bytes mean is the business of the crate `grampus-orc-layout`.
 
 pub mod config;
+pub mod convert;
 pub mod error;
 pub mod file;
+pub mod output;
 pub mod scan;
 pub mod session;
 pub mod table;
+pub mod taxi;
 
 pub use config::{GrampusConfig, GrampusOptions, LocalIo};
 pub use scan::accounting::{ScanIo, scan_io};
