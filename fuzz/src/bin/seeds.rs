@@ -1,0 +1,18 @@
+//! `seeds FOLDER TARGET`: writes the seed inputs of a fuzz target into a folder.
+
+use std::path::PathBuf;
+
+fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(folder), Some(target)) = (arguments.next().map(PathBuf::from), arguments.next()) else {
+        eprintln!("usage: seeds FOLDER TARGET");
+        std::process::exit(2);
+    };
+    std::fs::create_dir_all(&folder)?;
+    if target == "read_file" {
+        for (name, bytes) in grampus_fuzz::seeds::seeds() {
+            std::fs::write(folder.join(name), bytes)?;
+        }
+    }
+    Ok(())
+}

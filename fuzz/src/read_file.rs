@@ -1,0 +1,196 @@
+//! Reads bytes as an ORC file the way the engine does: tail, stripe footers, indexes, then rows of every column
+//! through `ColumnReader`. Checks what must hold of any answer; whether values are right is for other tests.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use bytes::Bytes;
+use grampus_orc_layout::access::{Access, byte_ranges};
+use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::index::{ColumnIndex, IndexRanges};
+use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::stripe::StripeLayout;
+use grampus_orc_layout::tail::{FileTail, TailParse};
+use grampus_orc_layout::{LayoutError, Result};
+
+/// Work per input is bounded: this many stripes, columns and rows of each.
+const MAX_STRIPES: usize = 4;
+const MAX_COLUMNS: usize = 40;
+const MAX_ROWS: u64 = 2_000;
+
+/// A file in memory; reads beyond its end are errors, as they are on a disk.
+struct Memory {
+    file: Arc<str>,
+    bytes: Bytes,
+}
+
+impl ByteSource for Memory {
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        assert!(
+            range.start <= range.end,
+            "reader asked for the backward range {range:?}"
+        );
+        if range.end > self.bytes.len() as u64 {
+            return Err(LayoutError::Io {
+                file: self.file.clone(),
+                offset: range.start,
+                length: range.end - range.start,
+                reason: "beyond the end of the file".into(),
+            });
+        }
+        Ok(self.bytes.slice(range.start as usize..range.end as usize))
+    }
+}
+
+/// Reads everything that the bounds allow and returns how many values came out. An error in one column or
+/// stripe does not keep the others from being read; the first one is returned.
+///
+/// # Errors
+/// Whatever orc-layout says about the bytes.
+///
+/// # Panics
+/// If orc-layout panics, or an answer is not what it promised.
+pub fn read_file(data: &[u8]) -> Result<u64> {
+    let file: Arc<str> = "fuzz.orc".into();
+    let bytes = Bytes::copy_from_slice(data);
+    let tail = Arc::new(parse_tail(&file, &bytes)?);
+    let source = Arc::new(Memory { file, bytes });
+    let mut values = 0;
+    let mut first_error = None;
+    for stripe in 0..tail.stripes.len().min(MAX_STRIPES) {
+        if let Err(error) = read_stripe(&tail, stripe, &source, &mut values) {
+            first_error.get_or_insert(error);
+        }
+    }
+    first_error.map_or(Ok(values), Err)
+}
+
+fn parse_tail(file: &Arc<str>, bytes: &Bytes) -> Result<FileTail> {
+    let length = bytes.len() as u64;
+    // Starts small so that the way back to the caller for more bytes is taken, too.
+    let mut wanted = length.min(64);
+    loop {
+        match FileTail::parse(file, length, &bytes.slice((length - wanted) as usize..))? {
+            TailParse::Complete(tail) => return Ok(*tail),
+            TailParse::NeedBytes(more) => {
+                assert!(
+                    more > wanted && more <= length,
+                    "asked for {more} bytes, had {wanted} of {length}"
+                );
+                wanted = more;
+            }
+        }
+    }
+}
+
+fn read_stripe(tail: &Arc<FileTail>, stripe: usize, source: &Arc<Memory>, values: &mut u64) -> Result<()> {
+    let info = &tail.stripes[stripe];
+    let footer = source.read(info.footer_range())?;
+    let layout = Arc::new(StripeLayout::parse(tail, stripe, &footer)?);
+    for stream in &layout.streams {
+        assert!(stream.range().end <= tail.file_length, "{stream:?} leaves the file");
+    }
+    let mut first_error = None;
+    for &column in tail.schema.fields().iter().take(MAX_COLUMNS) {
+        if let Err(error) = read_column(tail, &layout, column, source, values) {
+            first_error.get_or_insert(error);
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn read_column(
+    tail: &Arc<FileTail>,
+    stripe: &Arc<StripeLayout>,
+    column: ColumnId,
+    source: &Arc<Memory>,
+    values: &mut u64,
+) -> Result<()> {
+    // A broken index is an error to the user, but must not keep this test from the data behind it.
+    let index = read_index(tail, stripe, column, source);
+    let kept = index.as_ref().ok().and_then(Clone::clone);
+    let access = Access::of(tail, stripe, column, kept.as_deref(), source.as_ref(), true)?;
+    for rows in selections(stripe.info.rows) {
+        for range in byte_ranges(tail, stripe, column, kept.as_deref(), &access, &rows)? {
+            assert!(
+                range.start <= range.end && range.end <= tail.file_length,
+                "{range:?} leaves the file"
+            );
+        }
+        let mut reader = ColumnReader::new(
+            tail.clone(),
+            stripe.clone(),
+            column,
+            kept.clone(),
+            access.clone(),
+            source.clone(),
+        )?;
+        *values += check(&reader.read(&rows)?, rows.rows());
+        // Again, piece by piece, with a step back at the end.
+        let Some(last) = rows.ranges().last().cloned() else {
+            continue;
+        };
+        for range in rows
+            .ranges()
+            .iter()
+            .take(8)
+            .cloned()
+            .chain([last, rows.ranges()[0].clone()])
+        {
+            let rows = RowSelection::range(range);
+            check(&reader.read(&rows)?, rows.rows());
+        }
+    }
+    index.map(|_| ())
+}
+
+fn read_index(
+    tail: &FileTail,
+    stripe: &StripeLayout,
+    column: ColumnId,
+    source: &Memory,
+) -> Result<Option<Arc<ColumnIndex>>> {
+    let ranges = IndexRanges::of(stripe, column);
+    let row_index = ranges.row_index.map(|range| source.read(range)).transpose()?;
+    let bloom_filter = ranges.bloom_filter.map(|range| source.read(range)).transpose()?;
+    if row_index.is_none() && bloom_filter.is_none() {
+        return Ok(None);
+    }
+    let index = ColumnIndex::parse(tail, stripe, column, row_index.as_ref(), bloom_filter.as_ref())?;
+    for filter in &index.bloom_filters {
+        let _ = (
+            filter.may_contain_long(42),
+            filter.may_contain_double(0.5),
+            filter.may_contain_bytes(b"orc"),
+        );
+    }
+    Ok(Some(Arc::new(index)))
+}
+
+/// The stripe's first rows; a few far apart; its last rows.
+fn selections(rows: u64) -> Vec<RowSelection> {
+    let mut sparse = RowSelection::new();
+    let step = (rows / 16).max(3);
+    let mut row = 1;
+    while row < rows && sparse.rows() < 40 {
+        sparse.push(row..(row + 2).min(rows));
+        row = row.saturating_add(step);
+    }
+    vec![
+        RowSelection::range(0..rows.min(MAX_ROWS)),
+        sparse,
+        RowSelection::range(rows.saturating_sub(50)..rows),
+    ]
+}
+
+fn check(array: &ArrayRef, rows: u64) -> u64 {
+    assert_eq!(array.len() as u64, rows, "as many values as rows were asked for");
+    array
+        .to_data()
+        .validate_full()
+        .expect("an array that follows Arrow's rules");
+    array.len() as u64
+}
