@@ -1,2 +1,8 @@
-//! The `grampus` command.
-fn main() {}
+//! The `grampus` command. Everything a person types or reads is in `cli`; everything that reads ORC is in
+//! the library of the same name.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

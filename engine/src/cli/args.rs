@@ -1,0 +1,233 @@
+//! The command line: what can be asked for, and how it is spelled. Acting on it is left to `cli`.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use super::units;
+
+const EXAMPLES: &str = "\
+Examples:
+  grampus trips.orc                                  ask questions; the table is called trips
+  grampus trips.orc -c 'SELECT count(*) FROM trips'  ask one and leave
+  grampus --table trips='data/*.orc' -f report.sql --format csv > report.csv
+  grampus --io trips.orc -c 'SELECT avg(fare) FROM trips WHERE miles >= 30'
+                                                     and see how few bytes the answer took
+  grampus demo                                       a tour on made-up taxi trips";
+
+/// SQL over ORC files that reads only the bytes a query turns out to need.
+///
+/// Without -c or -f it is interactive when standard input is a terminal, and reads SQL from standard input when not.
+#[derive(Debug, Parser)]
+#[command(name = "grampus", version, after_help = EXAMPLES, max_term_width = 110)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = false)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// ORC files, folders or globs to open as tables, each named after its file
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+
+    /// Open PATH (file, folder, glob or URL) as table NAME; may be repeated
+    #[arg(short = 't', long = "table", value_name = "NAME=PATH")]
+    pub(crate) tables: Vec<String>,
+
+    /// Run this SQL and leave; may be repeated
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub(crate) commands: Vec<String>,
+
+    /// Run the SQL in FILE ('-': standard input) and leave; may be repeated
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+
+    /// Write results to FILE instead of standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Most rows of a table to print ('all' for no limit) [default: 100 on a terminal, else all]
+    #[arg(long, value_name = "N", value_parser = parse_max_rows)]
+    pub(crate) max_rows: Option<MaxRows>,
+
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+
+    /// After each query, say what it read: bytes needed and moved, requests, what was skipped
+    #[arg(long)]
+    pub(crate) io: bool,
+
+    /// Say how long each query took [default: when interactive]
+    #[arg(long, overrides_with = "no_timing")]
+    pub(crate) timing: bool,
+
+    /// Do not say how long each query took
+    #[arg(long, overrides_with = "timing")]
+    pub(crate) no_timing: bool,
+
+    /// Print results and errors only: no greeting, progress or timing
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Say more: -v the chain of causes behind an error and what was decided, -vv everything logged
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// How much of the machine to use.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Resources {
+    /// Memory that queries may use, such as 512m or 4g [default: no limit]
+    #[arg(short = 'm', long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub(crate) memory_limit: Option<usize>,
+
+    /// How many partitions (threads) to use [default: one per core]
+    #[arg(short = 'p', long, value_name = "N", value_parser = parse_count)]
+    pub(crate) partitions: Option<usize>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a small data set in a temporary folder, ask it the taxi questions, show what was read
+    Demo(DemoArgs),
+    /// Print a shell's completion script
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DemoArgs {
+    /// How many trips to make up, such as 500k or 3m
+    #[arg(long, value_name = "N", default_value = "3m", value_parser = units::parse_rows)]
+    pub(crate) rows: u64,
+
+    /// Keep the data in DIR instead of a temporary folder that is removed
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns for people
+    Table,
+    /// Comma-separated values with a header line; NULL is an empty field
+    Csv,
+    /// Tab-separated values with a header line; NULL is an empty field
+    Tsv,
+    /// One JSON array of objects per query
+    Json,
+    /// One JSON object per line
+    Ndjson,
+}
+
+impl Format {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// The limit that `--max-rows` sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MaxRows {
+    All,
+    Rows(usize),
+}
+
+pub(crate) fn parse_max_rows(text: &str) -> Result<MaxRows, String> {
+    match text {
+        "all" => Ok(MaxRows::All),
+        _ => text
+            .parse()
+            .map(MaxRows::Rows)
+            .map_err(|_| "expected a number of rows or 'all'".to_owned()),
+    }
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a number of at least 1".to_owned()),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// A piece of SQL given on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// `-c`
+    Sql(String),
+    /// `-f`
+    File(String),
+}
+
+/// The parsed command line and its `-c` and `-f` in the order they were given.
+pub(crate) fn parse() -> (Cli, Vec<Job>) {
+    let matches = Cli::command().get_matches();
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => {
+            let jobs = jobs(&cli, &matches);
+            (cli, jobs)
+        }
+        Err(error) => error.format(&mut Cli::command()).exit(),
+    }
+}
+
+fn jobs(cli: &Cli, matches: &ArgMatches) -> Vec<Job> {
+    let places = |id: &str| matches.indices_of(id).into_iter().flatten().collect::<Vec<_>>();
+    let commands = cli.commands.iter().cloned().map(Job::Sql);
+    let files = cli.files.iter().cloned().map(Job::File);
+    let mut jobs: Vec<(usize, Job)> = places("commands").into_iter().zip(commands).collect();
+    jobs.extend(places("files").into_iter().zip(files));
+    jobs.sort_by_key(|(place, _)| *place);
+    jobs.into_iter().map(|(_, job)| job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<(Cli, Vec<Job>), clap::Error> {
+        let matches = Cli::command().try_get_matches_from([&["grampus"], arguments].concat())?;
+        let cli = Cli::from_arg_matches(&matches)?;
+        let jobs = jobs(&cli, &matches);
+        Ok((cli, jobs))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_and_files_keep_their_order() {
+        let (_, jobs) = parse(&["-c", "a", "-f", "b", "-c", "c"]).unwrap();
+        assert_eq!(
+            jobs,
+            [Job::Sql("a".into()), Job::File("b".into()), Job::Sql("c".into())]
+        );
+    }
+
+    #[test]
+    fn the_first_word_is_a_subcommand_or_a_path() {
+        assert!(matches!(parse(&["demo"]).unwrap().0.command, Some(Command::Demo(_))));
+        let (cli, _) = parse(&["trips.orc", "-c", "SELECT 1", "zones.orc"]).unwrap();
+        assert_eq!(cli.paths, ["trips.orc", "zones.orc"]);
+    }
+
+    #[test]
+    fn limits_are_checked() {
+        assert!(parse(&["-p", "0"]).is_err());
+        assert!(parse(&["--max-rows", "some"]).is_err());
+        assert_eq!(parse(&["--max-rows", "all"]).unwrap().0.max_rows, Some(MaxRows::All));
+        assert_eq!(parse(&["-m", "4g"]).unwrap().0.resources.memory_limit, Some(4 << 30));
+    }
+}

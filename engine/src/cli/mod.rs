@@ -1,0 +1,122 @@
+//! The `grampus` command, from its arguments to its exit status.
+//!
+//! ```text
+//! args         what can be asked for                 interactive  the conversation; completion helps typing
+//! shell        one session, its settings             commands     \d, \timing, …
+//! script       input to statements                   query        one statement beside its printing loop
+//! output       rows to table, csv, tsv, json         table        aligned text
+//! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
+//! demo         the tour
+//! ```
+
+mod args;
+mod commands;
+mod completion;
+mod explain;
+mod failure;
+mod interactive;
+mod interrupt;
+mod output;
+mod progress;
+mod query;
+mod script;
+mod shell;
+mod table;
+mod tables;
+mod units;
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use tokio::runtime::{Builder, Runtime};
+
+use args::{Cli, Command, Job};
+use failure::{Failure, Report};
+
+/// Plans of large queries are deep.
+const THREAD_STACK_BYTES: usize = 8 << 20;
+
+/// Runs the command line.
+pub(crate) fn main() -> ExitCode {
+    let (cli, jobs) = args::parse();
+    start_log(cli.verbose);
+    match run(&cli, &jobs) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.tell(cli.verbose > 0);
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
+    match &cli.command {
+        None => query(cli, jobs),
+        Some(Command::Demo(_)) => Err(Report::new("the demo is not ready yet").into()),
+        Some(Command::Completions { shell }) => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);
+            io::stdout().write_all(&text).map_err(|error| failure::output(&error))
+        }
+    }
+}
+
+/// Runs SQL from the command line, the terminal or standard input.
+fn query(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
+    let runtime = runtime(cli.resources.partitions)?;
+    let interactive = jobs.is_empty() && io::stdin().is_terminal();
+    let result = shell::Shell::open(cli, runtime.handle().clone(), interactive).and_then(|mut shell| {
+        if interactive {
+            interactive::run(&mut shell)
+        } else if jobs.is_empty() {
+            shell.run_jobs(&[Job::File("-".to_owned())])
+        } else {
+            shell.run_jobs(jobs)
+        }
+    });
+    // A cancelled query may still be busy with its last batch; nobody waits for it.
+    runtime.shutdown_background();
+    result
+}
+
+fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().thread_stack_size(THREAD_STACK_BYTES).build();
+    runtime.map_err(|error| failure::file("start", "the threads", &error).into())
+}
+
+/// Says something to the person on standard error. That nobody may be listening is no reason to stop.
+pub(crate) fn note(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn start_log(verbose: u8) {
+    struct Log;
+    impl log::Log for Log {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            note(format_args!(
+                "{}: {}: {}",
+                record.level().as_str().to_lowercase(),
+                record.target(),
+                record.args()
+            ));
+        }
+        fn flush(&self) {}
+    }
+    let level = match verbose {
+        0 => return,
+        1 => log::LevelFilter::Info,
+        _ => log::LevelFilter::Debug,
+    };
+    if log::set_logger(&Log).is_ok() {
+        log::set_max_level(level);
+    }
+}

@@ -1,0 +1,102 @@
+//! The progress of a query that takes over a second: one line on the terminal, from the metrics of the scans
+//! that run. Draws nothing where nobody looks.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use grampus::scan_io;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::units;
+
+/// Shorter queries show no progress.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Draws the progress of one statement.
+pub(crate) struct Progress {
+    enabled: bool,
+    bar: Option<ProgressBar>,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    /// Rows of all tables that the plan reads, if all are known.
+    rows: Option<u64>,
+}
+
+impl Progress {
+    pub(crate) fn new(wanted: bool) -> Self {
+        Self {
+            enabled: wanted && std::io::stderr().is_terminal(),
+            bar: None,
+            plan: None,
+            rows: None,
+        }
+    }
+
+    /// Follows the scans of `plan`.
+    pub(crate) fn watch(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        if self.enabled {
+            self.rows = rows_to_read(plan.as_ref());
+            self.plan = Some(Arc::clone(plan));
+        }
+    }
+
+    /// Draws what is known after `elapsed`.
+    pub(crate) fn draw(&mut self, elapsed: Duration) {
+        if !self.enabled || elapsed < PATIENCE {
+            return;
+        }
+        let io = self.plan.as_ref().map(scan_io).unwrap_or_default();
+        let known = self.rows.filter(|&rows| rows > 0 && io.rows_scanned > 0);
+        let bar = self.bar.get_or_insert_with(|| start(known));
+        let mut message = units::duration(elapsed);
+        if io.rows_scanned > 0 {
+            message.push_str(&format!(", {}", units::counted(io.rows_scanned, "row")));
+            if let Some(rows) = known {
+                message.push_str(&format!(" of {}", units::count(rows)));
+                bar.set_position(io.rows_scanned.min(rows));
+            }
+            message.push_str(&format!(", {} moved", units::bytes(io.moved_bytes)));
+        }
+        bar.set_message(message);
+        bar.tick();
+    }
+
+    /// Takes the line away; the next `draw` brings it back.
+    pub(crate) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Draws nothing any more: the result itself shows the progress.
+    pub(crate) fn hide(&mut self) {
+        self.enabled = false;
+    }
+}
+
+fn start(rows: Option<u64>) -> ProgressBar {
+    let (length, template) = match rows {
+        Some(rows) => (
+            Some(rows),
+            "{spinner} [{bar:30}] {percent:>3} %  {msg}  (Ctrl-C cancels)",
+        ),
+        None => (None, "{spinner} {msg}  (Ctrl-C cancels)"),
+    };
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━╸ ").tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
+    }
+    bar
+}
+
+/// Rows of the plan's leaves, if every leaf knows its own.
+fn rows_to_read(plan: &dyn ExecutionPlan) -> Option<u64> {
+    let children = plan.children();
+    if children.is_empty() {
+        let statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new()).ok()?;
+        return statistics.num_rows.get_value().map(|&rows| rows as u64);
+    }
+    children.into_iter().map(|child| rows_to_read(child.as_ref())).sum()
+}
