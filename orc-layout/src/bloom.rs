@@ -1,7 +1,14 @@
 //! Bloom filters of ORC (ORC v1, "Bloom Filter Index"): Murmur3 and Thomas Wang hashes over a bit set.
+//! Which filters of a file can be believed is decided where they are read ([`index`](crate::index)).
+
+/// More hash functions than any writer uses (the count follows from the false-positive rate: 0.01 makes 7).
+const MAX_HASH_FUNCTIONS: u32 = 64;
+
+/// Seed of every Murmur3 hash in ORC.
+const SEED: u64 = 104_729;
 
 /// The filter of one column in one row group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BloomFilter {
     hash_functions: u32,
     bits: Vec<u64>,
@@ -10,24 +17,180 @@ pub struct BloomFilter {
 impl BloomFilter {
     /// From the stored parts; `None` if they make no filter.
     pub fn from_parts(hash_functions: u32, bits: Vec<u64>) -> Option<Self> {
-        (hash_functions > 0 && !bits.is_empty()).then_some(Self { hash_functions, bits })
+        let usable = (1..=MAX_HASH_FUNCTIONS).contains(&hash_functions)
+            && !bits.is_empty()
+            && i32::try_from(bits.len() * 64).is_ok();
+        usable.then_some(Self { hash_functions, bits })
+    }
+
+    /// An empty filter for about `expected` values with a false-positive probability of `probability` (0 to 1, exclusive):
+    /// what a writer fills with the `insert` functions.
+    pub fn with_capacity(expected: usize, probability: f64) -> Self {
+        let ln2 = std::f64::consts::LN_2;
+        let values = expected.max(1) as f64;
+        let bits = (-values * probability.clamp(1e-9, 0.999).ln() / (ln2 * ln2)).ceil();
+        let words = (bits as usize).div_ceil(64).clamp(1, (i32::MAX / 64) as usize);
+        let hash_functions = ((words * 64) as f64 / values * ln2).round() as u32;
+        Self {
+            hash_functions: hash_functions.clamp(1, MAX_HASH_FUNCTIONS),
+            bits: vec![0; words],
+        }
+    }
+
+    /// How many bits each value sets.
+    pub fn hash_functions(&self) -> u32 {
+        self.hash_functions
+    }
+
+    /// The bit set, as stored in `utf8bitset` (little-endian) or `bitset`.
+    pub fn words(&self) -> &[u64] {
+        &self.bits
     }
 
     /// Whether an integer (also a date, or a timestamp's milliseconds as the writer hashed it) may be there.
     pub fn may_contain_long(&self, value: i64) -> bool {
-        let _ = (value, self.hash_functions, &self.bits);
-        todo!()
+        self.may_contain(hash_long(value))
     }
 
     /// Whether a float or double may be there.
     pub fn may_contain_double(&self, value: f64) -> bool {
-        let _ = value;
-        todo!()
+        // Zero has two bit patterns that compare equal, NaN has many.
+        if value == 0.0 {
+            self.may_contain(hash_double(0.0)) || self.may_contain(hash_double(-0.0))
+        } else {
+            value.is_nan() || self.may_contain(hash_double(value))
+        }
     }
 
     /// Whether a string (UTF-8) or a decimal's text may be there.
     pub fn may_contain_bytes(&self, value: &[u8]) -> bool {
-        let _ = value;
-        todo!()
+        self.may_contain(hash_bytes(value))
+    }
+
+    /// Adds an integer or a date.
+    pub fn insert_long(&mut self, value: i64) {
+        self.insert(hash_long(value));
+    }
+
+    /// Adds a float or double.
+    pub fn insert_double(&mut self, value: f64) {
+        self.insert(hash_double(value));
+    }
+
+    /// Adds a string or a decimal's text.
+    pub fn insert_bytes(&mut self, value: &[u8]) {
+        self.insert(hash_bytes(value));
+    }
+
+    fn may_contain(&self, hash: u64) -> bool {
+        (1..=self.hash_functions).all(|k| {
+            let bit = self.bit(hash, k);
+            self.bits[bit / 64] >> (bit % 64) & 1 == 1
+        })
+    }
+
+    fn insert(&mut self, hash: u64) {
+        for k in 1..=self.hash_functions {
+            let bit = self.bit(hash, k);
+            self.bits[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    /// The k-th bit of a value: the two halves of its hash, combined in Java's wrapping 32-bit arithmetic.
+    fn bit(&self, hash: u64, k: u32) -> usize {
+        let (low, high) = (hash as i32, (hash >> 32) as i32);
+        let combined = low.wrapping_add(high.wrapping_mul(k as i32));
+        let positive = if combined < 0 { !combined } else { combined };
+        positive as usize % (self.bits.len() * 64)
+    }
+}
+
+/// Thomas Wang's 64-bit mix, with Java's signed shifts.
+fn hash_long(value: i64) -> u64 {
+    let mut key = value;
+    key = (!key).wrapping_add(key << 21);
+    key ^= key >> 24;
+    key = key.wrapping_add(key << 3).wrapping_add(key << 8);
+    key ^= key >> 14;
+    key = key.wrapping_add(key << 2).wrapping_add(key << 4);
+    key ^= key >> 28;
+    key = key.wrapping_add(key << 31);
+    key as u64
+}
+
+/// A double is hashed as the integer of its bits, all NaNs as one.
+fn hash_double(value: f64) -> u64 {
+    let value = if value.is_nan() {
+        f64::from_bits(0x7ff8 << 48)
+    } else {
+        value
+    };
+    hash_long(value.to_bits() as i64)
+}
+
+/// Murmur3, the 64-bit variant that ORC took from Hive: one lane of the 128-bit function.
+fn hash_bytes(bytes: &[u8]) -> u64 {
+    const C1: u64 = 0x87c3_7b91_1142_53d5;
+    const C2: u64 = 0x4cf5_ad43_2745_937f;
+    let scramble = |word: u64| word.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
+    let mut hash = SEED;
+    let mut words = bytes.chunks_exact(8);
+    for word in &mut words {
+        let word = word.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        hash = (hash ^ scramble(word))
+            .rotate_left(27)
+            .wrapping_mul(5)
+            .wrapping_add(0x52dc_e729);
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        let word = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        hash ^= scramble(word);
+    }
+    hash ^= bytes.len() as u64;
+    hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_may_be_there_and_little_else() {
+        let mut filter = BloomFilter::with_capacity(1000, 0.01);
+        assert_eq!(filter.hash_functions(), 7);
+        for i in 0..300i64 {
+            filter.insert_long(i * 7 - 900);
+            filter.insert_double(i as f64 / 3.0);
+            filter.insert_bytes(format!("value {i}").as_bytes());
+        }
+        for i in 0..300i64 {
+            assert!(filter.may_contain_long(i * 7 - 900));
+            assert!(filter.may_contain_double(i as f64 / 3.0));
+            assert!(filter.may_contain_bytes(format!("value {i}").as_bytes()));
+        }
+        let wrong = (0..10_000).filter(|i| filter.may_contain_bytes(format!("other {i}").as_bytes()));
+        assert!(wrong.count() < 200);
+        let wrong = (0..10_000).filter(|i| filter.may_contain_long(10_000 + i));
+        assert!(wrong.count() < 200);
+    }
+
+    #[test]
+    fn zeros_are_equal_and_nan_is_never_excluded() {
+        let mut filter = BloomFilter::with_capacity(10, 0.001);
+        filter.insert_double(-0.0);
+        assert!(filter.may_contain_double(0.0));
+        assert!(filter.may_contain_double(f64::NAN));
+        assert!(!filter.may_contain_double(1.0));
+    }
+
+    #[test]
+    fn parts_that_make_no_filter_are_refused() {
+        assert!(BloomFilter::from_parts(0, vec![1]).is_none());
+        assert!(BloomFilter::from_parts(3, vec![]).is_none());
+        assert!(BloomFilter::from_parts(u32::MAX, vec![1]).is_none());
+        assert!(BloomFilter::from_parts(3, vec![1]).is_some());
     }
 }

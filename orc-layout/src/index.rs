@@ -5,11 +5,16 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::bloom::BloomFilter;
+use crate::chunk::{self, Place};
 use crate::error::Result;
-use crate::schema::ColumnId;
-use crate::statistics::ColumnStatistics;
-use crate::stripe::StripeLayout;
+use crate::positions::ColumnPositions;
+use crate::proto;
+use crate::proto::stream::Kind;
+use crate::schema::{ColumnId, TypeKind};
+use crate::statistics::{ColumnStatistics, Level, writer};
+use crate::stripe::{Stream, StripeLayout};
 use crate::tail::FileTail;
+use crate::wire::{self, Value};
 
 /// Row index of one column in one stripe; entry k describes row group k.
 #[derive(Debug, Clone, Default)]
@@ -33,10 +38,57 @@ pub struct IndexRanges {
 }
 
 impl IndexRanges {
-    /// Where the index streams of `column` are.
-    pub fn of(stripe: &StripeLayout, column: ColumnId) -> Self {
-        let _ = (stripe, column);
-        todo!()
+    /// Where the index streams of `column` are. Bloom filters that cannot be trusted are left out, and so is the index
+    /// of an encrypted column: it describes masked values.
+    pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> Self {
+        if tail.encrypted_columns.binary_search(&column).is_ok() {
+            return Self::default();
+        }
+        let range = |stream: &Stream| (stream.length > 0).then(|| stream.range());
+        Self {
+            row_index: stripe.stream(column, Kind::RowIndex).and_then(range),
+            bloom_filter: bloom_stream(tail, stripe, column).and_then(range),
+        }
+    }
+}
+
+/// Index streams larger than this are not believed.
+const MAX_INDEX_BYTES: usize = 64 << 20;
+
+/// Which stream holds bloom filters that exclude no value wrongly (what the Java and C++ readers concluded):
+///
+/// - Before ORC-101 (Java writer version 5), strings were hashed in the platform's character set.
+/// - Decimals in the old stream were hashed inconsistently by all versions.
+/// - Timestamps are hashed in the writer's zone or in UTC, as a field of the encoding says: not used here.
+/// - ORC-1024: the C++ writer hashed wrongly before 1.6.12 and in 1.7.0 (before 1.6.11 it did not name its version).
+fn bloom_stream<'a>(tail: &FileTail, stripe: &'a StripeLayout, column: ColumnId) -> Option<&'a Stream> {
+    let kind = tail.schema.column(column).kind;
+    if matches!(kind, TypeKind::Timestamp | TypeKind::TimestampInstant) || has_bad_cpp_filters(tail) {
+        return None;
+    }
+    let utf8 = stripe.stream(column, Kind::BloomFilterUtf8);
+    let old_is_usable = match kind {
+        TypeKind::Decimal { .. } => false,
+        kind if kind.is_string() => tail.writer_code != writer::JAVA || tail.writer_version >= 5,
+        _ => true,
+    };
+    utf8.or_else(|| stripe.stream(column, Kind::BloomFilter).filter(|_| old_is_usable))
+}
+
+fn has_bad_cpp_filters(tail: &FileTail) -> bool {
+    if tail.writer_code != writer::CPP {
+        return false;
+    }
+    let Some(version) = &tail.software_version else {
+        return true;
+    };
+    let numbers: Vec<u32> = version.split(['.', '-']).map_while(|part| part.parse().ok()).collect();
+    match numbers[..] {
+        [1, 6, patch, ..] => patch < 12,
+        [1, 7, patch, ..] => patch == 0,
+        [1, minor, ..] => minor < 6,
+        [major, ..] => major < 1,
+        [] => true,
     }
 }
 
@@ -52,7 +104,136 @@ impl ColumnIndex {
         row_index: Option<&Bytes>,
         bloom_filter: Option<&Bytes>,
     ) -> Result<Self> {
-        let _ = (tail, stripe, column, row_index, bloom_filter);
-        todo!()
+        let ranges = IndexRanges::of(tail, stripe, column);
+        let name = format!(
+            "stripe {} column {column} ({}) ROW_INDEX stream",
+            stripe.info.index,
+            tail.schema.path(column)
+        );
+        let place = Place {
+            file: &tail.file,
+            offset: ranges.row_index.map_or(stripe.info.offset, |range| range.start),
+            name: &name,
+        };
+        let groups = stripe.row_groups(tail);
+        let mut index = Self::default();
+        if let Some(bytes) = row_index {
+            let bytes = chunk::decompress_all(place, tail.compression, bytes, MAX_INDEX_BYTES)?;
+            index
+                .entries(tail, column, &bytes)
+                .map_err(|reason| place.corrupt(0, reason))?;
+            if index.positions.len() != groups {
+                let reason = format!("{} entries for {groups} row groups", index.positions.len());
+                return Err(place.corrupt(0, reason));
+            }
+            ColumnPositions::of(tail, stripe, column, &index).map_err(|reason| place.corrupt(0, reason))?;
+        }
+        if let Some(bytes) = bloom_filter {
+            let offset = ranges.bloom_filter.map_or(stripe.info.offset, |range| range.start);
+            let name = name.replace("ROW_INDEX", "BLOOM_FILTER");
+            let place = Place {
+                file: &tail.file,
+                offset,
+                name: &name,
+            };
+            let bytes = chunk::decompress_all(place, tail.compression, bytes, MAX_INDEX_BYTES)?;
+            index.bloom_filters = bloom_filters(&bytes, groups);
+        }
+        Ok(index)
+    }
+
+    /// Takes a `RowIndex` message apart; statistics that cannot be decoded are unknown.
+    fn entries(&mut self, tail: &FileTail, column: ColumnId, bytes: &[u8]) -> Result<(), String> {
+        let kind = tail.schema.column(column).kind;
+        for entry in wire::fields(bytes) {
+            let entry = entry?;
+            let (1, Some(entry)) = (entry.number, entry.bytes()) else {
+                continue;
+            };
+            let mut positions = Vec::new();
+            let mut statistics = ColumnStatistics::default();
+            for field in wire::fields(entry) {
+                let field = field?;
+                match (field.number, field.value) {
+                    (1, Value::Varint(position)) => positions.push(position),
+                    (1, Value::Bytes(mut packed)) => {
+                        while !packed.is_empty() {
+                            positions.push(wire::varint(&mut packed).ok_or("a position is cut off")?);
+                        }
+                    }
+                    (2, Value::Bytes(stored)) => {
+                        statistics = ColumnStatistics::decode(stored, kind, tail.trust(), Level::RowGroup);
+                    }
+                    _ => {}
+                }
+            }
+            if positions.len() > MAX_POSITIONS {
+                return Err(format!("an entry of {} positions", positions.len()));
+            }
+            self.positions.push(positions);
+            self.statistics.push(statistics);
+        }
+        Ok(())
+    }
+}
+
+/// Four streams of four numbers would be the most that any column has.
+const MAX_POSITIONS: usize = 64;
+
+/// The filters of all row groups; none if there are more or fewer, or one of them is none.
+fn bloom_filters(bytes: &[u8], groups: usize) -> Vec<BloomFilter> {
+    let filters = wire::fields(bytes)
+        .filter(|field| !matches!(field, Ok(field) if field.number != 1))
+        .map(|field| filter(field.ok()?.bytes()?))
+        .collect::<Option<Vec<_>>>();
+    filters.filter(|filters| filters.len() == groups).unwrap_or_default()
+}
+
+fn filter(bytes: &[u8]) -> Option<BloomFilter> {
+    let stored: proto::BloomFilter = wire::decode(bytes).ok()?;
+    let words = match stored.utf8bitset {
+        Some(bytes) => {
+            let words = bytes.chunks_exact(8);
+            if !words.remainder().is_empty() {
+                return None;
+            }
+            words
+                .map(|word| word.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+                .collect()
+        }
+        None => stored.bitset,
+    };
+    BloomFilter::from_parts(stored.num_hash_functions.unwrap_or(0), words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    #[test]
+    fn both_forms_of_a_filter_are_read_and_half_a_list_is_none() {
+        let words = vec![0x0123_4567_89ab_cdef, 7];
+        let old = proto::BloomFilter {
+            num_hash_functions: Some(3),
+            bitset: words.clone(),
+            utf8bitset: None,
+        };
+        let new = proto::BloomFilter {
+            num_hash_functions: Some(3),
+            bitset: vec![],
+            utf8bitset: Some(words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect()),
+        };
+        let none = proto::BloomFilter::default();
+        let list = |filters: &[&proto::BloomFilter]| {
+            let bloom_filter = filters.iter().copied().cloned().collect();
+            proto::BloomFilterIndex { bloom_filter }.encode_to_vec()
+        };
+        let filters = bloom_filters(&list(&[&old, &new]), 2);
+        assert_eq!(filters.len(), 2);
+        assert_eq!(filters[0], filters[1]);
+        assert_eq!(filters[0].words(), words);
+        assert!(bloom_filters(&list(&[&old, &new]), 3).is_empty());
+        assert!(bloom_filters(&list(&[&old, &none]), 2).is_empty());
     }
 }

@@ -24,12 +24,15 @@ pub mod codec;
 pub mod decode;
 pub mod error;
 pub mod index;
+pub mod open;
+pub mod positions;
 pub mod schema;
 pub mod selection;
 pub mod source;
 pub mod statistics;
 pub mod stripe;
 pub mod tail;
+pub(crate) mod wire;
 pub mod write;
 
 pub use error::{LayoutError, Result};

@@ -1,4 +1,9 @@
 //! Column statistics of a file, a stripe or a row group, freed of their protobuf clothes and of values that cannot be trusted.
+//! What each writer got wrong, and until which version, is collected in [`Trust`].
+
+use crate::proto;
+use crate::schema::TypeKind;
+use crate::wire;
 
 /// What is known about the values of one column in one place.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,4 +42,297 @@ pub enum TypedStatistics {
     Decimal { min: i128, max: i128, sum: Option<i128> },
     /// BINARY: total bytes.
     Binary { total_length: i64 },
+}
+
+/// Writer codes of the footer (ORC v1, "File Footer").
+pub(crate) mod writer {
+    pub(crate) const JAVA: u32 = 0;
+    pub(crate) const CPP: u32 = 1;
+    pub(crate) const PRESTO: u32 = 2;
+    pub(crate) const TRINO: u32 = 4;
+}
+
+/// Which statistics of a file can be believed, by who wrote it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trust {
+    writer: u32,
+    version: u32,
+}
+
+/// Where statistics stand: some writers computed them wrongly in some places only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// File footer or stripe statistics.
+    Merged,
+    /// Row index.
+    RowGroup,
+}
+
+impl Trust {
+    /// `writer` and `version` as the footer and the postscript state them.
+    pub(crate) fn new(writer: u32, version: u32) -> Self {
+        Self { writer, version }
+    }
+
+    fn java_before(self, version: u32) -> bool {
+        self.writer == writer::JAVA && self.version < version
+    }
+
+    /// HIVE-8732 (version 1): maxima of merged statistics were wrong, and strings were compared as UTF-16.
+    fn bounds(self, level: Level, kind: TypeKind) -> bool {
+        !(self.java_before(1) && (level == Level::Merged || kind.is_string()))
+    }
+
+    /// ORC-517 (version 7): bounds of decimals of up to 18 digits were wrong.
+    fn decimals(self, precision: u8) -> bool {
+        !(self.java_before(7) && precision <= 18)
+    }
+
+    /// A NaN leaves no trace in the bounds of the Java and C++ writers, only in the sum. Presto and Trino write
+    /// no bounds at all when there is one.
+    fn doubles_without_sum(self) -> bool {
+        matches!(self.writer, writer::PRESTO | writer::TRINO)
+    }
+}
+
+impl ColumnStatistics {
+    /// From the stored message. What cannot be decoded is unknown, not an error: statistics only save work.
+    pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level) -> Self {
+        match wire::decode::<proto::ColumnStatistics>(bytes) {
+            Ok(stored) => Self::from_proto(&stored, kind, trust, level),
+            Err(_) => Self::default(),
+        }
+    }
+
+    pub(crate) fn from_proto(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust, level: Level) -> Self {
+        let empty = stored.number_of_values == Some(0);
+        let trusted = !empty && trust.bounds(level, kind);
+        Self {
+            values: stored.number_of_values,
+            has_null: stored.has_null,
+            typed: if trusted { typed(stored, kind, trust) } else { None },
+        }
+    }
+}
+
+fn typed(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust) -> Option<TypedStatistics> {
+    match kind {
+        TypeKind::Byte | TypeKind::Short | TypeKind::Int | TypeKind::Long => {
+            let stored = stored.int_statistics.as_ref()?;
+            let (min, max) = ascending(stored.minimum?, stored.maximum?)?;
+            let sum = stored.sum;
+            Some(TypedStatistics::Integer { min, max, sum })
+        }
+        TypeKind::Float | TypeKind::Double => double(stored.double_statistics.as_ref()?, trust),
+        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => {
+            string(stored.string_statistics.as_ref()?)
+        }
+        TypeKind::Boolean => {
+            let true_count = *stored.bucket_statistics.as_ref()?.count.first()?;
+            Some(TypedStatistics::Boolean { true_count })
+        }
+        TypeKind::Date => {
+            let stored = stored.date_statistics.as_ref()?;
+            let (min, max) = ascending(stored.minimum?, stored.maximum?)?;
+            Some(TypedStatistics::Date { min, max })
+        }
+        TypeKind::Timestamp | TypeKind::TimestampInstant => timestamp(stored.timestamp_statistics.as_ref()?),
+        TypeKind::Decimal { precision, scale } if trust.decimals(precision) => {
+            let stored = stored.decimal_statistics.as_ref()?;
+            let unscaled = |text: &Option<String>| text.as_deref().and_then(|text| unscaled(text, scale));
+            let (min, max) = ascending(unscaled(&stored.minimum)?, unscaled(&stored.maximum)?)?;
+            let sum = unscaled(&stored.sum);
+            Some(TypedStatistics::Decimal { min, max, sum })
+        }
+        TypeKind::Binary => {
+            let total_length = stored.binary_statistics.as_ref()?.sum?;
+            Some(TypedStatistics::Binary { total_length })
+        }
+        TypeKind::Decimal { .. } | TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union => None,
+    }
+}
+
+/// Bounds that cross bound nothing.
+fn ascending<T: PartialOrd>(min: T, max: T) -> Option<(T, T)> {
+    (min <= max).then_some((min, max))
+}
+
+fn double(stored: &proto::DoubleStatistics, trust: Trust) -> Option<TypedStatistics> {
+    let (min, max) = ascending(stored.minimum?, stored.maximum?)?; // NaN is not <= anything
+    let nan_is_excluded = match stored.sum {
+        Some(sum) => !sum.is_nan(),
+        None => trust.doubles_without_sum(),
+    };
+    // Writers compare -0.0 and 0.0 as equal; Arrow orders them.
+    let min = if min == 0.0 { -0.0 } else { min };
+    let max = if max == 0.0 { 0.0 } else { max };
+    let sum = stored.sum;
+    nan_is_excluded.then_some(TypedStatistics::Double { min, max, sum })
+}
+
+fn string(stored: &proto::StringStatistics) -> Option<TypedStatistics> {
+    let exact = stored.minimum.is_some() && stored.maximum.is_some();
+    let min = stored.minimum.as_ref().or(stored.lower_bound.as_ref()).cloned();
+    let max = stored.maximum.as_ref().or(stored.upper_bound.as_ref()).cloned();
+    if let (Some(min), Some(max)) = (&min, &max)
+        && min > max
+    {
+        return None;
+    }
+    let total_length = stored.sum;
+    (min.is_some() || max.is_some() || total_length.is_some()).then_some(TypedStatistics::String {
+        min,
+        max,
+        exact,
+        total_length,
+    })
+}
+
+/// Only the UTC statistics of ORC-135 are used: the older ones are shifted by a zone that depends on each value.
+/// They are whole milliseconds that some writers rounded towards zero, so a bound is widened to both sides.
+fn timestamp(stored: &proto::TimestampStatistics) -> Option<TypedStatistics> {
+    const NANOS: i64 = 1_000_000;
+    let (min, max) = ascending(stored.minimum_utc?, stored.maximum_utc?)?;
+    let min = if min < 0 { min.saturating_sub(1) } else { min };
+    Some(TypedStatistics::Timestamp {
+        min: min.saturating_mul(NANOS),
+        max: max.saturating_mul(NANOS).saturating_add(NANOS - 1),
+    })
+}
+
+/// "-12.5" at scale 2 is -1250. `None` for anything that the scale cannot express exactly.
+fn unscaled(text: &str, scale: i8) -> Option<i128> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let scale = usize::try_from(scale).ok()?;
+    if !digits.bytes().any(|byte| byte.is_ascii_digit()) || fraction.len() > scale {
+        return None;
+    }
+    let padding = std::iter::repeat_n(b'0', scale - fraction.len());
+    let mut value = 0i128;
+    for byte in whole.bytes().chain(fraction.bytes()).chain(padding) {
+        let digit = byte.is_ascii_digit().then(|| i128::from(byte - b'0'))?;
+        value = value.checked_mul(10)?.checked_add(digit)?;
+    }
+    Some(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: Trust = Trust {
+        writer: writer::JAVA,
+        version: 9,
+    };
+
+    fn convert(stored: proto::ColumnStatistics, kind: TypeKind, trust: Trust, level: Level) -> Option<TypedStatistics> {
+        ColumnStatistics::from_proto(&stored, kind, trust, level).typed
+    }
+
+    fn doubles(min: f64, max: f64, sum: Option<f64>) -> proto::ColumnStatistics {
+        proto::ColumnStatistics {
+            double_statistics: Some(proto::DoubleStatistics {
+                minimum: Some(min),
+                maximum: Some(max),
+                sum,
+            }),
+            ..Default::default()
+        }
+    }
+
+    fn strings(min: &str, max: &str) -> proto::ColumnStatistics {
+        proto::ColumnStatistics {
+            string_statistics: Some(proto::StringStatistics {
+                minimum: Some(min.into()),
+                upper_bound: Some(max.into()),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_nan_anywhere_leaves_no_double_bounds() {
+        let level = Level::RowGroup;
+        let bounds = |stored, trust| convert(stored, TypeKind::Double, trust, level);
+        assert!(bounds(doubles(1.0, 2.0, Some(3.0)), NEW).is_some());
+        assert_eq!(bounds(doubles(1.0, 2.0, Some(f64::NAN)), NEW), None);
+        assert_eq!(bounds(doubles(f64::NAN, f64::NAN, Some(0.0)), NEW), None);
+        assert_eq!(bounds(doubles(1.0, 2.0, None), NEW), None);
+        assert!(bounds(doubles(1.0, 2.0, None), Trust::new(writer::TRINO, 6)).is_some());
+        let zero = bounds(doubles(0.0, -0.0, Some(0.0)), NEW);
+        assert!(matches!(zero, Some(TypedStatistics::Double { min, max, .. })
+            if min.is_sign_negative() && max.is_sign_positive()));
+    }
+
+    #[test]
+    fn old_writers_are_believed_only_where_they_were_right() {
+        let old = Trust::new(writer::JAVA, 0);
+        assert_eq!(
+            convert(doubles(1.0, 2.0, Some(3.0)), TypeKind::Double, old, Level::Merged),
+            None
+        );
+        assert!(convert(doubles(1.0, 2.0, Some(3.0)), TypeKind::Double, old, Level::RowGroup).is_some());
+        assert_eq!(convert(strings("a", "b"), TypeKind::String, old, Level::RowGroup), None);
+        let bounds = convert(strings("a", "b"), TypeKind::String, NEW, Level::Merged);
+        assert!(matches!(bounds, Some(TypedStatistics::String { exact: false, .. })));
+        let local = proto::ColumnStatistics {
+            timestamp_statistics: Some(proto::TimestampStatistics {
+                minimum: Some(1),
+                maximum: Some(2),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        assert_eq!(convert(local, TypeKind::Timestamp, NEW, Level::Merged), None);
+    }
+
+    #[test]
+    fn timestamp_bounds_hold_every_nanosecond_of_their_millisecond() {
+        let stored = |min, max| proto::TimestampStatistics {
+            minimum_utc: Some(min),
+            maximum_utc: Some(max),
+            ..Default::default()
+        };
+        let bounds = timestamp(&stored(-1, 1)).unwrap();
+        assert_eq!(
+            bounds,
+            TypedStatistics::Timestamp {
+                min: -2_000_000,
+                max: 1_999_999
+            }
+        );
+        let all = timestamp(&stored(i64::MIN, i64::MAX)).unwrap();
+        assert_eq!(
+            all,
+            TypedStatistics::Timestamp {
+                min: i64::MIN,
+                max: i64::MAX
+            }
+        );
+    }
+
+    #[test]
+    fn decimals_are_read_at_the_columns_scale() {
+        assert_eq!(unscaled("-12.5", 2), Some(-1250));
+        assert_eq!(unscaled("12.500", 1), Some(125));
+        assert_eq!(unscaled(".5", 1), Some(5));
+        assert_eq!(unscaled("0", 0), Some(0));
+        for bad in [
+            "",
+            "-",
+            ".",
+            "1.25",
+            "1e3",
+            "x",
+            "999999999999999999999999999999999999999",
+        ] {
+            assert_eq!(unscaled(bad, 1), None, "{bad}");
+        }
+    }
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::chunk::{self, Place};
 use crate::codec;
-use crate::error::Result;
-use crate::schema::OrcSchemaRef;
-use crate::statistics::ColumnStatistics;
+use crate::error::{LayoutError, Result};
+use crate::proto;
+use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef, SchemaError};
+use crate::statistics::{ColumnStatistics, Level, Trust, writer};
+use crate::wire;
 
 /// Compression of every stream and footer of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +98,12 @@ pub struct FileTail {
     pub writer_version: u32,
     /// Bytes of postscript, footer and metadata together: what reading the tail costs.
     pub tail_length: u64,
+    /// Columns stored encrypted, ascending. Their unencrypted streams hold masked values; [`Access::of`](crate::access::Access::of) refuses them.
+    pub encrypted_columns: Vec<ColumnId>,
+    /// Code of the writer implementation in the footer: 0 is Java, 1 C++, 2 Presto, 3 Go, 4 Trino.
+    pub(crate) writer_code: u32,
+    /// The writer's software version, if stated.
+    pub(crate) software_version: Option<String>,
 }
 
 /// Result of looking at the last bytes of a file.
@@ -115,7 +124,408 @@ impl FileTail {
     /// # Errors
     /// `NotOrc` for anything else than ORC (0 bytes, no magic), `Corrupt` with the place, `Unsupported` for encrypted columns and DWRF.
     pub fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<TailParse> {
-        let _ = (file, file_length, last);
-        todo!()
+        let end = TailEnd::parse(file, file_length, last)?;
+        if (last.len() as u64) < end.tail_length {
+            return Ok(TailParse::NeedBytes(end.tail_length));
+        }
+        let tail = last.slice(last.len() - end.tail_length as usize..);
+        let parsed = assemble(file, file_length, &end, &tail);
+        match parsed {
+            // Without its magic, this was only a guess.
+            Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(not_orc(file, reason)),
+            parsed => parsed.map(|tail| TailParse::Complete(Box::new(tail))),
+        }
     }
+
+    /// What statistics and bloom filters of this file's writer are worth.
+    pub(crate) fn trust(&self) -> Trust {
+        Trust::new(self.writer_code, self.writer_version)
+    }
+}
+
+/// Footers larger than this are not believed (a file of ten thousand columns and stripes has a few megabytes).
+const MAX_FOOTER_BYTES: usize = 64 << 20;
+/// Stripe statistics are decoded one by one, so they may be larger.
+const MAX_METADATA_BYTES: usize = 256 << 20;
+/// More types than this are not believed.
+const MAX_COLUMNS: usize = 1 << 18;
+/// More stripes than this are not believed.
+const MAX_STRIPES: usize = 1 << 20;
+/// Column statistics over all stripes (about half a gigabyte of them): a file with more is read without.
+const MAX_STRIPE_STATISTICS: usize = 1 << 22;
+/// What the Java reader assumes when a compressed file does not say.
+const DEFAULT_BLOCK_BYTES: u64 = 256 * 1024;
+
+const MAGIC: &[u8] = b"ORC";
+
+/// Field numbers of repeated messages that are decoded one by one.
+mod number {
+    pub(super) const FOOTER_STRIPES: u64 = 3;
+    pub(super) const FOOTER_TYPES: u64 = 4;
+    pub(super) const FOOTER_STATISTICS: u64 = 7;
+    pub(super) const METADATA_STRIPE: u64 = 1;
+    pub(super) const STRIPE_COLUMN: u64 = 1;
+}
+
+fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> LayoutError {
+    LayoutError::NotOrc {
+        file: file.clone(),
+        reason: reason.into(),
+    }
+}
+
+fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> LayoutError {
+    LayoutError::Unsupported {
+        file: file.clone(),
+        feature: feature.into(),
+        advice: advice.into(),
+    }
+}
+
+/// The postscript, and what follows from it.
+///
+/// ```text
+/// … stripes | [encrypted statistics] | metadata | footer | postscript | 1 byte: postscript length
+///                                    |<------------- tail_length ------------------------------>|
+/// ```
+struct TailEnd {
+    compression: Option<Compression>,
+    footer_length: u64,
+    metadata_length: u64,
+    /// Postscript with its length byte.
+    postscript_length: u64,
+    tail_length: u64,
+    /// Encrypted stripe statistics, which lie before the tail.
+    encrypted_length: u64,
+    format_version: String,
+    writer_version: u32,
+    magic: bool,
+}
+
+impl TailEnd {
+    fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<Self> {
+        let Some((&length, before)) = last.split_last() else {
+            return Err(not_orc(file, format!("it has {file_length} bytes")));
+        };
+        // The head is at hand when the file is small: then a cut-off file can be told from something else.
+        let head = (last.len() as u64 == file_length).then(|| last.starts_with(MAGIC));
+        let no_postscript = || match head {
+            Some(true) => not_orc(
+                file,
+                "it starts like one, but its end is missing: cut off while written or copied?",
+            ),
+            _ => not_orc(file, "it does not end with an ORC postscript"),
+        };
+        let start = before.len().checked_sub(usize::from(length)).filter(|_| length > 0);
+        let postscript = start.map(|start| &before[start..]).ok_or_else(no_postscript)?;
+        let postscript: proto::PostScript = wire::decode(postscript).map_err(|_| no_postscript())?;
+        let magic = match (&postscript.magic, head) {
+            (Some(magic), _) if magic.as_bytes() == MAGIC => true,
+            (Some(magic), _) if magic == "DWRF" => return Err(dwrf(file)),
+            // The oldest writers put their magic at the start of the file only. So does DWRF, whose fourth field is one number.
+            (None, _) if postscript.version.len() == 1 => return Err(dwrf(file)),
+            (None, Some(true)) => true,
+            (None, None) => false,
+            _ => return Err(no_postscript()),
+        };
+        let place = Place {
+            file,
+            offset: file_length.saturating_sub(1 + u64::from(length)),
+            name: "postscript",
+        };
+        let Some(footer_length) = postscript.footer_length else {
+            return Err(place.corrupt(0, "the length of the footer is missing"));
+        };
+        let metadata_length = postscript.metadata_length();
+        let encrypted_length = postscript.stripe_statistics_length();
+        let postscript_length = 1 + u64::from(length);
+        let tail_length = footer_length
+            .checked_add(metadata_length)
+            .and_then(|sum| sum.checked_add(postscript_length));
+        let all = tail_length.and_then(|tail| tail.checked_add(encrypted_length));
+        let Some(tail_length) = tail_length.filter(|_| all.is_some_and(|all| all <= file_length)) else {
+            let reason = format!(
+                "a footer of {footer_length} and metadata of {metadata_length} bytes do not fit a file of {file_length}"
+            );
+            return Err(place.corrupt(0, reason));
+        };
+        let version: Vec<String> = postscript.version.iter().map(u32::to_string).collect();
+        Ok(Self {
+            compression: compression(file, &postscript)?,
+            footer_length,
+            metadata_length,
+            postscript_length,
+            tail_length,
+            encrypted_length,
+            format_version: version.join("."),
+            writer_version: postscript.writer_version(),
+            magic,
+        })
+    }
+}
+
+fn dwrf(file: &Arc<str>) -> LayoutError {
+    unsupported(
+        file,
+        "DWRF, a relative of ORC,",
+        "rewrite the file as ORC, with Presto or Velox say",
+    )
+}
+
+fn compression(file: &Arc<str>, postscript: &proto::PostScript) -> Result<Option<Compression>> {
+    use proto::CompressionKind;
+    let number = postscript.compression.unwrap_or(0);
+    let codec = match CompressionKind::try_from(number) {
+        Ok(CompressionKind::None) => return Ok(None),
+        Ok(CompressionKind::Zlib) => Codec::Zlib,
+        Ok(CompressionKind::Snappy) => Codec::Snappy,
+        Ok(CompressionKind::Lzo) => Codec::Lzo,
+        Ok(CompressionKind::Lz4) => Codec::Lz4,
+        Ok(CompressionKind::Zstd) => Codec::Zstd,
+        Err(_) => {
+            let feature = format!("compression codec {number}");
+            return Err(unsupported(
+                file,
+                feature,
+                "rewrite the file with zlib, snappy, lz4 or zstd",
+            ));
+        }
+    };
+    let block_size_bytes = match postscript.compression_block_size() {
+        0 => DEFAULT_BLOCK_BYTES,
+        stated => stated,
+    };
+    Ok(Some(Compression {
+        codec,
+        block_size_bytes,
+    }))
+}
+
+/// The tail's sections, once all bytes are there.
+fn assemble(file: &Arc<str>, file_length: u64, end: &TailEnd, tail: &Bytes) -> Result<FileTail> {
+    let footer_end = tail.len() - end.postscript_length as usize;
+    let footer_start = footer_end - end.footer_length as usize;
+    let tail_start = file_length - end.tail_length;
+    let metadata_place = Place {
+        file,
+        offset: tail_start,
+        name: "metadata",
+    };
+    let footer_place = Place {
+        file,
+        offset: tail_start + end.metadata_length,
+        name: "footer",
+    };
+    let bytes = tail.slice(footer_start..footer_end);
+    let footer = Footer::parse(footer_place, end, &bytes)?;
+    let stripes = stripes(footer_place, &footer, tail_start - end.encrypted_length)?;
+    let encrypted_columns = encrypted_columns(&footer);
+    let trust = Trust::new(footer.message.writer.unwrap_or(writer::JAVA), end.writer_version);
+    let statistics = StatisticsContext {
+        schema: &footer.schema,
+        encrypted: &encrypted_columns,
+        trust,
+    };
+    let file_statistics = statistics.columns(footer.statistics.iter().map(|bytes| &bytes[..]));
+    let bytes = tail.slice(..end.metadata_length as usize);
+    let bytes = chunk::decompress_all(metadata_place, end.compression, &bytes, MAX_METADATA_BYTES)?;
+    let stripe_statistics = stripe_statistics(metadata_place, &statistics, &bytes, stripes.len())?;
+    let message = footer.message;
+    let writer_code = message.writer.unwrap_or(writer::JAVA);
+    let mut writer = writer_name(writer_code);
+    if let Some(software) = message
+        .software_version
+        .as_deref()
+        .filter(|version| !version.is_empty())
+    {
+        writer = format!("{writer} {software}");
+    }
+    Ok(FileTail {
+        file: file.clone(),
+        file_length,
+        compression: end.compression,
+        schema: Arc::new(footer.schema),
+        rows: message.number_of_rows(),
+        row_index_stride: message.row_index_stride.filter(|&stride| stride > 0),
+        stripes,
+        file_statistics,
+        stripe_statistics,
+        user_metadata: message
+            .metadata
+            .into_iter()
+            .map(|item| (item.name.unwrap_or_default(), item.value.unwrap_or_default()))
+            .collect(),
+        format_version: end.format_version.clone(),
+        writer,
+        writer_version: end.writer_version,
+        tail_length: end.tail_length,
+        encrypted_columns,
+        writer_code,
+        software_version: message.software_version,
+    })
+}
+
+fn writer_name(code: u32) -> String {
+    match code {
+        writer::JAVA => "ORC Java".into(),
+        writer::CPP => "ORC C++".into(),
+        writer::PRESTO => "Presto".into(),
+        3 => "Scritchley Go".into(),
+        writer::TRINO => "Trino".into(),
+        5 => "CUDF".into(),
+        _ => format!("unknown ({code})"),
+    }
+}
+
+/// The footer, with its large repeated parts apart.
+struct Footer {
+    /// All but stripes, types and statistics.
+    message: proto::Footer,
+    schema: OrcSchema,
+    stripes: Vec<proto::StripeInformation>,
+    /// Undecoded column statistics, no more than columns.
+    statistics: Vec<Vec<u8>>,
+}
+
+impl Footer {
+    fn parse(place: Place<'_>, end: &TailEnd, bytes: &Bytes) -> Result<Self> {
+        let bytes = chunk::decompress_all(place, end.compression, bytes, MAX_FOOTER_BYTES)?;
+        let corrupt = |reason| place.corrupt(0, reason);
+        let (mut types, mut stripes, mut statistics) = (vec![], vec![], vec![]);
+        let apart = [number::FOOTER_STRIPES, number::FOOTER_TYPES, number::FOOTER_STATISTICS];
+        let message = wire::decode_without(&bytes, &apart, |number, bytes| {
+            match number {
+                number::FOOTER_STRIPES => stripes.push(wire::decode::<proto::StripeInformation>(bytes)?),
+                number::FOOTER_TYPES => types.push(wire::decode::<proto::Type>(bytes)?),
+                _ => statistics.push(bytes.to_vec()),
+            }
+            let too_many = stripes.len() > MAX_STRIPES || types.len() > MAX_COLUMNS || statistics.len() > MAX_COLUMNS;
+            if too_many {
+                return Err(format!("more than {MAX_COLUMNS} columns or {MAX_STRIPES} stripes"));
+            }
+            Ok(())
+        })
+        .map_err(corrupt)?;
+        let schema = OrcSchema::from_proto(&types).map_err(|error| match error {
+            SchemaError::Corrupt(reason) => corrupt(reason),
+            SchemaError::Unsupported(feature, advice) => unsupported(place.file, feature, advice),
+        })?;
+        statistics.truncate(schema.types.len());
+        Ok(Self {
+            message,
+            schema,
+            stripes,
+            statistics,
+        })
+    }
+}
+
+/// The stripes with rows counted up and every bound checked: each lies before `content_end`.
+fn stripes(place: Place<'_>, footer: &Footer, content_end: u64) -> Result<Vec<StripeInfo>> {
+    let mut first_row = 0u64;
+    let mut stripes = Vec::with_capacity(footer.stripes.len());
+    for (index, stored) in footer.stripes.iter().enumerate() {
+        let info = StripeInfo {
+            index,
+            offset: stored.offset(),
+            index_length: stored.index_length(),
+            data_length: stored.data_length(),
+            footer_length: stored.footer_length(),
+            rows: stored.number_of_rows(),
+            first_row,
+        };
+        let end = [info.index_length, info.data_length, info.footer_length]
+            .into_iter()
+            .try_fold(info.offset, u64::checked_add);
+        if end.is_none_or(|end| end > content_end) {
+            let reason = format!("stripe {index} (at byte {}) leaves the file", info.offset);
+            return Err(place.corrupt(0, reason));
+        }
+        // Row numbers stay far from overflow, whatever is added to them.
+        first_row = first_row
+            .checked_add(info.rows)
+            .filter(|&rows| rows <= i64::MAX as u64)
+            .ok_or_else(|| place.corrupt(0, format!("stripe {index} has {} rows", info.rows)))?;
+        stripes.push(info);
+    }
+    let stated = footer.message.number_of_rows();
+    if first_row != stated {
+        let reason = format!("the file has {stated} rows, its stripes have {first_row}");
+        return Err(place.corrupt(0, reason));
+    }
+    Ok(stripes)
+}
+
+/// Every column at or below the root of an encryption variant.
+fn encrypted_columns(footer: &Footer) -> Vec<ColumnId> {
+    let Some(encryption) = &footer.message.encryption else {
+        return vec![];
+    };
+    let known = footer.schema.types.len() as u32;
+    let mut roots: Vec<ColumnId> = encryption.variants.iter().map(|variant| variant.root()).collect();
+    roots.sort_unstable();
+    roots.dedup();
+    let mut columns: Vec<ColumnId> = roots
+        .into_iter()
+        .filter(|&root| root < known)
+        .flat_map(|root| footer.schema.subtree(root))
+        .collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// What turns stored statistics into trusted ones.
+struct StatisticsContext<'a> {
+    schema: &'a OrcSchema,
+    encrypted: &'a [ColumnId],
+    trust: Trust,
+}
+
+impl StatisticsContext<'_> {
+    /// One column's statistics after another, in column order; surplus ones are ignored.
+    fn columns<'b>(&self, stored: impl Iterator<Item = &'b [u8]>) -> Vec<ColumnStatistics> {
+        self.schema
+            .types
+            .iter()
+            .zip(stored)
+            .map(|(column, bytes)| {
+                if self.encrypted.binary_search(&column.id).is_ok() {
+                    return ColumnStatistics::default(); // of the masked values
+                }
+                ColumnStatistics::decode(bytes, column.kind, self.trust, Level::Merged)
+            })
+            .collect()
+    }
+}
+
+/// Statistics by stripe; empty if there are not as many as stripes, or too many.
+fn stripe_statistics(
+    place: Place<'_>,
+    context: &StatisticsContext<'_>,
+    metadata: &[u8],
+    stripes: usize,
+) -> Result<Vec<Vec<ColumnStatistics>>> {
+    let mut all = Vec::new();
+    let mut total = 0;
+    for field in wire::fields(metadata) {
+        let field = field.map_err(|reason| place.corrupt(0, reason))?;
+        if field.number != number::METADATA_STRIPE {
+            continue;
+        }
+        if all.len() == stripes || total > MAX_STRIPE_STATISTICS {
+            return Ok(vec![]);
+        }
+        let columns = wire::fields(field.bytes().unwrap_or(&[]))
+            .map_while(|field| field.ok())
+            .filter(|field| field.number == number::STRIPE_COLUMN)
+            .filter_map(|field| field.bytes());
+        let columns = context.columns(columns);
+        total += columns.len();
+        all.push(columns);
+    }
+    if all.len() != stripes {
+        all.clear();
+    }
+    Ok(all)
 }

@@ -1,0 +1,231 @@
+//! Metadata of real files: what the manifest of the corpus says about each, and that no mutation of them makes the
+//! parsers panic, hang or allocate wildly.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use grampus_orc_layout::positions::ColumnPositions;
+use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::tail::FileTail;
+use grampus_orc_layout::{LayoutError, Result, open};
+
+struct Memory(Bytes);
+
+impl ByteSource for Memory {
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = self.0.len() as u64;
+        if range.start > range.end || range.end > length {
+            return Err(LayoutError::Io {
+                file: "memory".into(),
+                offset: range.start,
+                length: range.end.saturating_sub(range.start),
+                reason: format!("past the end of {length} bytes"),
+            });
+        }
+        Ok(self.0.slice(range.start as usize..range.end as usize))
+    }
+}
+
+/// The corpus lies beside the workspace; without it these tests have nothing to say.
+fn corpus() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
+    let corpus = shared.join("data/orc");
+    if corpus.join("manifest.tsv").exists() {
+        return Some(corpus);
+    }
+    eprintln!("ignored: no data");
+    None
+}
+
+/// Rows of the manifest by column name.
+fn manifest(corpus: &Path) -> Vec<HashMap<String, String>> {
+    let text = std::fs::read_to_string(corpus.join("manifest.tsv")).unwrap();
+    let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned));
+    let names: Vec<String> = lines.next().unwrap().collect();
+    lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
+}
+
+/// What a walk over all metadata of a file found.
+struct Walk {
+    tail: FileTail,
+    /// Row groups with positions, and those whose positions do not have the expected numbers.
+    entries: usize,
+    unusable: usize,
+    filters: usize,
+}
+
+fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
+    let length = bytes.len() as u64;
+    let source = Memory(bytes);
+    let tail = open::read_tail(&file.into(), length, &source)?;
+    let (mut entries, mut unusable, mut filters) = (0, 0, 0);
+    for i in 0..tail.stripes.len() {
+        let stripe = open::read_stripe(&tail, &source, i)?;
+        for column in 0..tail.schema.types.len() as u32 {
+            let index = open::read_index(&tail, &stripe, &source, column)?;
+            let positions = ColumnPositions::of(&tail, &stripe, column, &index);
+            entries += index.positions.len();
+            filters += index.bloom_filters.len();
+            if positions.expect("checked by parse").is_none() {
+                unusable += index.positions.len();
+            }
+        }
+    }
+    Ok(Walk {
+        tail,
+        entries,
+        unusable,
+        filters,
+    })
+}
+
+fn codec_name(tail: &FileTail) -> String {
+    tail.compression.map_or("none".into(), |compression| {
+        format!("{:?}", compression.codec).to_lowercase()
+    })
+}
+
+#[test]
+fn every_readable_file_is_what_the_manifest_says() {
+    let Some(corpus) = corpus() else { return };
+    let (mut files, mut entries) = (0, 0);
+    for row in manifest(&corpus) {
+        let file = &row["file"];
+        let readable = ["valid", "future-version", "encrypted"]
+            .iter()
+            .any(|class| row["class"].starts_with(class));
+        if !readable || row["class"].contains("non-struct root") {
+            continue;
+        }
+        let bytes = Bytes::from(std::fs::read(corpus.join(file)).unwrap());
+        let walk = walk(file, bytes).unwrap();
+        assert_eq!(walk.unusable, 0, "{file}");
+        assert_eq!(
+            walk.tail.encrypted_columns.is_empty(),
+            row["class"] != "encrypted",
+            "{file}"
+        );
+        files += 1;
+        entries += walk.entries;
+        if row["rows"].is_empty() {
+            continue; // the manifest's own reader knew no LZO
+        }
+        let tail = &walk.tail;
+        let stride = tail.row_index_stride.unwrap_or(0);
+        let found = [tail.rows, tail.stripes.len() as u64, u64::from(stride)].map(|number| number.to_string());
+        let stated = ["rows", "stripes", "row_index_stride"].map(|name| row[name].clone());
+        assert_eq!(found, stated, "{file}");
+        assert_eq!(codec_name(tail), row["compression"], "{file}");
+        assert_eq!(tail.format_version, row["file_version"], "{file}");
+    }
+    assert!(files > 60 && entries > 5000, "{files} files, {entries} entries");
+}
+
+#[test]
+fn every_other_file_is_refused_with_its_name_and_the_place() {
+    let Some(corpus) = corpus() else { return };
+    // What is wrong with the others of these lies in their data: the decoders' tests have them.
+    let refused = [
+        ("examples/zero.orc", "not an ORC file: it has 0 bytes"),
+        (
+            "examples/TestOrcFile.testTimestamp.orc",
+            "a root type other than struct is not supported",
+        ),
+        (
+            "examples/TestOrcFile.testWithoutCompressionBlockSize.orc",
+            "a root type other than struct",
+        ),
+        (
+            "corrupt/missing_length_stream_in_string_dict.orc",
+            "at byte 1266 (metadata)",
+        ),
+        (
+            "corrupt/stripe_footer_bad_column_encodings.orc",
+            "at byte 336 (stripe 0 footer)",
+        ),
+        ("resources/orc_corrupt_zlib.orc", "at byte 193 (footer)"),
+    ];
+    for row in manifest(&corpus) {
+        let file = &row["file"];
+        let bytes = Bytes::from(std::fs::read(corpus.join(file)).unwrap());
+        if let Some((_, words)) = refused.iter().find(|(name, _)| file.ends_with(name)) {
+            let error = walk(file, bytes).err().unwrap().to_string();
+            assert!(error.starts_with(file.as_str()) && error.contains(words), "{error}");
+        }
+    }
+}
+
+#[test]
+fn bad_bloom_filters_of_old_writers_are_left_out() {
+    let Some(corpus) = corpus() else { return };
+    let filters = |file: &str| {
+        let bytes = std::fs::read(corpus.join(file)).unwrap();
+        walk(file, bytes.into()).unwrap().filters
+    };
+    assert_eq!(filters("apache+orc/examples/bad_bloom_filter_1.6.0.orc"), 0);
+    assert_eq!(filters("apache+orc/examples/bad_bloom_filter_1.6.11.orc"), 0);
+    assert_eq!(filters("apache+orc/examples/over1k_bloom.orc"), 0);
+    assert_eq!(filters("apache+orc/java/mapreduce/src/test/resources/acid5k.orc"), 3);
+}
+
+/// A small generator (SplitMix64): a failing file is found again by its number.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Most flips hit the metadata, where these parsers look.
+fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    match random.below(8) {
+        0 => bytes.truncate(random.below(bytes.len())),
+        1 => drop(bytes.drain(..random.below(bytes.len()))),
+        _ => {
+            for _ in 0..=random.below(4) {
+                let reach = [16, 64, 300, bytes.len()][random.below(4)].min(bytes.len());
+                let at = bytes.len() - 1 - random.below(reach);
+                bytes[at] = match random.below(3) {
+                    0 => bytes[at] ^ 1 << random.below(8),
+                    1 => [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+                    _ => random.next() as u8,
+                };
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn no_mutation_makes_the_parsers_panic_or_hang() {
+    let Some(corpus) = corpus() else { return };
+    let mut random = Random(7);
+    let mut survived = 0;
+    for row in manifest(&corpus) {
+        let original = std::fs::read(corpus.join(&row["file"])).unwrap();
+        if original.is_empty() || original.len() > 5000 {
+            continue;
+        }
+        for _ in 0..300 {
+            let mutated = mutate(&original, &mut random);
+            survived += usize::from(walk("mutated", mutated.into()).is_ok());
+        }
+    }
+    assert!(
+        survived > 1000,
+        "{survived} files still parse: too few to tell anything"
+    );
+}
