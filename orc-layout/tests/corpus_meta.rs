@@ -6,8 +6,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use grampus_orc_layout::access::{Access, byte_ranges};
+use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::positions::ColumnPositions;
+use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::{LayoutError, Result, open};
 
@@ -67,6 +71,7 @@ fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
         for column in 0..tail.schema.types.len() as u32 {
             let index = open::read_index(&tail, &stripe, &source, column)?;
             let positions = ColumnPositions::of(&tail, &stripe, column, &index);
+            plan(&tail, &stripe, column, &index, &source)?;
             entries += index.positions.len();
             filters += index.bloom_filters.len();
             if positions.expect("checked by parse").is_none() {
@@ -80,6 +85,25 @@ fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
         unusable,
         filters,
     })
+}
+
+/// Plans the read of the first row, of the row before the last, and of all rows of a column.
+fn plan(tail: &FileTail, stripe: &StripeLayout, column: u32, index: &ColumnIndex, source: &Memory) -> Result<()> {
+    if tail.encrypted_columns.contains(&column) {
+        return Ok(());
+    }
+    let access = Access::of(tail, stripe, column, Some(index), source, true)?;
+    let rows = stripe.info.rows;
+    let all = RowSelection::range(0..rows);
+    let whole = byte_ranges(tail, stripe, column, Some(index), &access, &all)?;
+    for rows in [0..1.min(rows), rows.saturating_sub(2)..rows.saturating_sub(1)] {
+        let some = byte_ranges(tail, stripe, column, Some(index), &access, &RowSelection::range(rows))?;
+        for part in &some {
+            let inside = |whole: &Range<u64>| whole.start <= part.start && part.end <= whole.end;
+            assert!(whole.iter().any(inside), "{part:?} of {whole:?}");
+        }
+    }
+    Ok(())
 }
 
 fn codec_name(tail: &FileTail) -> String {
