@@ -1,29 +1,101 @@
-//! Streams to values: reads exactly the selected rows of one top-level column of one stripe.
+//! Streams to values: reads exactly the selected rows of one top-level column of one stripe. Which bytes that takes is
+//! found out here; how they are fetched is the [`ByteSource`]'s affair.
+//!
+//! ```text
+//! ColumnReader   rows -> seeks to row groups, and steps (skip, read) from there
+//! Decoder        one per column of the tree: steps over rows -> steps over values -> arrays
+//! presence, int, byte_rle, boolean   steps over one stream's values
+//! cursor         one stream's bytes, chunk by chunk
+//! ```
+
+mod bits;
+mod boolean;
+mod byte_rle;
+mod cursor;
+mod decimal;
+mod direct;
+mod int;
+mod nested;
+mod numeric;
+mod presence;
+mod rle_v1;
+mod rle_v2;
+mod steps;
+mod string;
+mod timestamp;
+mod tree;
+mod unpack;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
 
 use crate::access::Access;
-use crate::error::Result;
+use crate::error::{LayoutError, Result};
 use crate::index::ColumnIndex;
+use crate::positions::{ColumnPositions, StreamPosition};
+use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
 use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
+use cursor::StreamSource;
+use steps::{Step, Steps};
+
+/// A stream that can be entered where the row index says.
+trait EntryPoint {
+    /// Which of its column's streams it is.
+    fn kind(&self) -> Kind;
+
+    /// Goes there. Reads no more than it takes to pass over the values before it in its run.
+    fn seek(&mut self, at: StreamPosition) -> Result<()>;
+
+    /// Nothing is wanted beyond `end` (bytes from the stream's start; its end if `None`) but the run and the chunk that
+    /// straddle it.
+    fn limit(&mut self, end: Option<u64>);
+}
+
+/// One column of the tree, in the middle of its streams.
+trait Decoder: Send {
+    /// Shows every stream that row-index positions speak of to `visit`; children's after their parent's.
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()>;
+
+    /// Goes through `rows`: rows of the top-level column, values of the parent for its children.
+    fn select(&mut self, rows: &[Step]) -> Result<()>;
+
+    /// The array of everything read since the last call. Where `parent` is null there is a null and no value.
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef>;
+}
+
 /// Reads one top-level column of one stripe. Cheap to make: nothing is read before [`read`](Self::read).
 ///
 /// Calls with ascending rows reuse the open run and chunk; a call that goes back seeks. Columns without entry points
 /// (no row index, nested types) are decoded from the stripe's start, once for ascending calls.
 pub struct ColumnReader {
-    tail: Arc<FileTail>,
-    stripe: Arc<StripeLayout>,
+    source: StreamSource,
     column: ColumnId,
-    index: Option<Arc<ColumnIndex>>,
+    arrow_type: DataType,
+    /// Entry points by row group, if the column is to be entered by them.
+    positions: Option<ColumnPositions>,
     access: Access,
-    source: Arc<dyn ByteSource>,
+    /// `None` after an error: what the streams then stand at is unknown.
+    decoder: Option<Box<dyn Decoder>>,
+    /// The row at which the decoder stands.
+    row: u64,
+}
+
+/// What is done in one go: a seek, perhaps, and the steps from there.
+struct Stretch {
+    seek: Option<u64>,
+    steps: Steps,
+    end: u64,
 }
 
 impl ColumnReader {
@@ -39,13 +111,30 @@ impl ColumnReader {
         access: Access,
         source: Arc<dyn ByteSource>,
     ) -> Result<Self> {
+        let source = StreamSource { tail, stripe, source };
+        let schema = &source.tail.schema;
+        let field = schema.fields().iter().position(|&id| id == column);
+        let field = field.and_then(|k| schema.arrow.fields().get(k));
+        let Some(field) = field else {
+            return Err(source.corrupt(0, format!("column {column} is not a field of the root struct")));
+        };
+        let arrow_type = field.data_type().clone();
+        let decoder = tree::open(&source, column, &arrow_type)?;
+        let positions = match (&access, &index) {
+            (Access::Decode { seekable: true }, Some(index)) => {
+                ColumnPositions::of(&source.tail, &source.stripe, column, index)
+                    .map_err(|reason| source.corrupt(column, reason))?
+            }
+            _ => None,
+        };
         Ok(Self {
-            tail,
-            stripe,
-            column,
-            index,
-            access,
             source,
+            column,
+            arrow_type,
+            positions,
+            access,
+            decoder: Some(decoder),
+            row: 0,
         })
     }
 
@@ -61,7 +150,102 @@ impl ColumnReader {
     /// # Errors
     /// `Corrupt` with stream and offset, `Io` from the source, `OutOfRange` for values that Arrow's type cannot hold.
     pub fn read(&mut self, rows: &RowSelection) -> Result<ArrayRef> {
-        let _ = (&self.tail, &self.stripe, self.column, &self.index, &self.source, rows);
-        todo!()
+        let stripe_rows = self.source.stripe.info.rows;
+        if let Some(last) = rows.ranges().last()
+            && last.end > stripe_rows
+        {
+            let reason = format!("row {} is wanted of a stripe of {stripe_rows} rows", last.end - 1);
+            return Err(self.source.corrupt(self.column, reason));
+        }
+        if let Access::Direct(direct) = &self.access {
+            return direct::read(&self.source, self.column, direct, rows);
+        }
+        let mut decoder = match self.decoder.take() {
+            Some(decoder) => decoder,
+            None => {
+                self.row = 0;
+                tree::open(&self.source, self.column, &self.arrow_type)?
+            }
+        };
+        for stretch in self.plan(rows) {
+            self.go(&mut *decoder, &stretch)?;
+        }
+        let array = decoder.finish(None)?;
+        if array.len() as u64 != rows.rows() {
+            let reason = format!("{} rows were read instead of {}", array.len(), rows.rows());
+            return Err(self.source.corrupt(self.column, reason));
+        }
+        self.decoder = Some(decoder);
+        Ok(array)
+    }
+
+    /// Where to seek and what to skip and read from there. Rows ahead in the same row group are skipped to, others
+    /// sought if the row index leads there.
+    fn plan(&self, rows: &RowSelection) -> Vec<Stretch> {
+        let mut row = self.row;
+        let stretch = |seek, at| Stretch {
+            seek,
+            steps: Steps::default(),
+            end: at,
+        };
+        let mut stretches = vec![stretch(None, row)];
+        for range in rows.ranges() {
+            let group = self.group_of(range.start);
+            if range.start < row || group != self.group_of(row) {
+                row = group * self.stride();
+                stretches.push(stretch(Some(group), row));
+            }
+            if let Some(last) = stretches.last_mut() {
+                last.steps.skip(range.start - row);
+                last.steps.read(range.end - range.start);
+                last.end = range.end;
+            }
+            row = range.end;
+        }
+        stretches
+    }
+
+    fn go(&mut self, decoder: &mut dyn Decoder, stretch: &Stretch) -> Result<()> {
+        if stretch.steps.as_slice().is_empty() {
+            return Ok(());
+        }
+        // Before the seek, which may read to pass over the first values of a run.
+        let after = self.group_of(stretch.end - 1) + 1;
+        decoder.streams(&mut |stream| {
+            stream.limit(self.position(after, stream.kind()).map(|at| at.offset));
+            Ok(())
+        })?;
+        if let Some(group) = stretch.seek {
+            decoder.streams(&mut |stream| stream.seek(self.position(group, stream.kind()).unwrap_or_default()))?;
+        }
+        decoder.select(stretch.steps.as_slice())?;
+        self.row = stretch.end;
+        Ok(())
+    }
+
+    /// Rows per row group; without entry points the whole stripe is one.
+    fn stride(&self) -> u64 {
+        match (&self.positions, self.source.tail.row_index_stride) {
+            (Some(_), Some(stride)) => u64::from(stride).max(1),
+            _ => u64::MAX,
+        }
+    }
+
+    fn group_of(&self, row: u64) -> u64 {
+        row / self.stride()
+    }
+
+    /// Where a row group starts in a stream; `None` for the first, and beyond the last.
+    fn position(&self, group: u64, kind: Kind) -> Option<StreamPosition> {
+        self.positions.as_ref()?.at(usize::try_from(group).ok()?, kind)
+    }
+}
+
+/// The error for what a valid file may hold and this reader does not decode.
+fn unsupported(source: &StreamSource, feature: impl Into<String>, advice: &str) -> LayoutError {
+    LayoutError::Unsupported {
+        file: source.tail.file.clone(),
+        feature: feature.into(),
+        advice: advice.into(),
     }
 }

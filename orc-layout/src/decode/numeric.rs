@@ -1,0 +1,316 @@
+//! Columns whose values are numbers as they stand in one stream: integers and dates (RLE), bytes and booleans (byte
+//! RLE), floats (raw).
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{ArrowPrimitiveType, Int8Type};
+
+use super::bits::{BitBuilder, spread_bits};
+use super::boolean::BitReader;
+use super::byte_rle::ByteRle;
+use super::cursor::{StreamCursor, StreamSource};
+use super::int::IntReader;
+use super::presence::{Presence, with_nulls};
+use super::steps::{Step, is_sparse, read_count};
+use super::{Decoder, EntryPoint};
+use crate::error::Result;
+use crate::proto::column_encoding::Kind as Encoding;
+use crate::proto::stream::Kind;
+use crate::schema::ColumnId;
+
+/// An integer type that 64-bit values of a stream are narrowed to.
+pub(super) trait Narrow: Copy + Default + Send {
+    /// Appends `block` to `out`; false if a value does not fit (what was appended is then meaningless).
+    fn narrow(block: &[i64], out: &mut Vec<Self>) -> bool;
+}
+
+macro_rules! narrow {
+    ($($native:ty)*) => {$(
+        impl Narrow for $native {
+            fn narrow(block: &[i64], out: &mut Vec<Self>) -> bool {
+                out.extend(block.iter().map(|&value| value as $native));
+                block.iter().fold(0, |lost, &value| lost | (value ^ i64::from(value as $native))) == 0
+            }
+        }
+    )*};
+}
+narrow!(i16 i32);
+
+/// LONG.
+pub(super) struct LongDecoder<T> {
+    presence: Presence,
+    data: IntReader,
+    values: Vec<i64>,
+    arrow: PhantomData<fn() -> T>,
+}
+
+impl<T: ArrowPrimitiveType<Native = i64>> LongDecoder<T> {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: IntReader::new(source.open(column, Kind::Data), encoding, true),
+            values: Vec::new(),
+            arrow: PhantomData,
+        }
+    }
+}
+
+impl<T: ArrowPrimitiveType<Native = i64>> Decoder for LongDecoder<T> {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        self.data.select(self.presence.select(rows)?, &mut self.values)
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
+        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    }
+}
+
+/// SHORT, INT, DATE.
+pub(super) struct IntDecoder<T: ArrowPrimitiveType> {
+    presence: Presence,
+    data: IntReader,
+    values: Vec<T::Native>,
+}
+
+impl<T: ArrowPrimitiveType<Native: Narrow>> IntDecoder<T> {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: IntReader::new(source.open(column, Kind::Data), encoding, true),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl<T: ArrowPrimitiveType<Native: Narrow>> Decoder for IntDecoder<T> {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        let values = &mut self.values;
+        self.data.select_blocks(self.presence.select(rows)?, |data, block| {
+            if T::Native::narrow(block, values) {
+                Ok(())
+            } else {
+                Err(data.cursor().corrupt("a value does not fit the column's type"))
+            }
+        })
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
+        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    }
+}
+
+/// BYTE.
+pub(super) struct ByteDecoder {
+    presence: Presence,
+    data: ByteRle,
+    values: Vec<i8>,
+}
+
+impl ByteDecoder {
+    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: ByteRle::new(source.open(column, Kind::Data)),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl Decoder for ByteDecoder {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        for step in self.presence.select(rows)? {
+            self.data.skip(step.skip)?;
+            self.data.read(step.read as usize, &mut self.values)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
+        Ok(Arc::new(PrimitiveArray::<Int8Type>::new(values.into(), nulls)))
+    }
+}
+
+/// BOOLEAN.
+pub(super) struct BooleanDecoder {
+    presence: Presence,
+    data: BitReader,
+    values: BitBuilder,
+}
+
+impl BooleanDecoder {
+    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: BitReader::new(source.open(column, Kind::Data)),
+            values: BitBuilder::default(),
+        }
+    }
+}
+
+impl Decoder for BooleanDecoder {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        for step in self.presence.select(rows)? {
+            self.data.skip(step.skip)?;
+            self.data.read(step.read, &mut self.values)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let dense = self.values.finish();
+        let values = match &nulls {
+            Some(nulls) => spread_bits(&dense, nulls.inner()),
+            None => dense,
+        };
+        Ok(Arc::new(BooleanArray::new(values, nulls)))
+    }
+}
+
+/// A value of a fixed number of bytes, least significant first.
+pub(super) trait LittleEndian: Copy + Default + Send {
+    /// Appends the values in `bytes`, whose length is a multiple of the width.
+    fn extend(out: &mut Vec<Self>, bytes: &[u8]);
+}
+
+macro_rules! little_endian {
+    ($($native:ty)*) => {$(
+        impl LittleEndian for $native {
+            fn extend(out: &mut Vec<Self>, bytes: &[u8]) {
+                let (values, _) = bytes.as_chunks();
+                out.extend(values.iter().map(|&value| <$native>::from_le_bytes(value)));
+            }
+        }
+    )*};
+}
+little_endian!(f32 f64);
+
+/// FLOAT, DOUBLE.
+pub(super) struct FloatDecoder<T: ArrowPrimitiveType> {
+    presence: Presence,
+    data: StreamCursor,
+    values: Vec<T::Native>,
+    scratch: Vec<u8>,
+}
+
+impl<T: ArrowPrimitiveType<Native: LittleEndian>> FloatDecoder<T> {
+    const WIDTH: usize = size_of::<T::Native>();
+
+    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: source.open(column, Kind::Data),
+            values: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Reads consecutive values, straight from the blocks they lie in.
+    fn read(data: &mut StreamCursor, scratch: &mut Vec<u8>, count: u64, values: &mut Vec<T::Native>) -> Result<()> {
+        let mut left = count as usize;
+        while left > 0 {
+            if !data.fill(left.saturating_mul(Self::WIDTH))? {
+                return Err(data.ends_early());
+            }
+            let whole = (data.rest().len() / Self::WIDTH).min(left);
+            if whole == 0 {
+                scratch.clear();
+                data.read_into(Self::WIDTH, scratch)?;
+                T::Native::extend(values, scratch);
+                left -= 1;
+            } else {
+                let bytes = whole * Self::WIDTH;
+                T::Native::extend(values, &data.rest()[..bytes]);
+                data.consume(bytes);
+                left -= whole;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches single values of an uncompressed stream from where they lie.
+    fn gather(
+        data: &mut StreamCursor,
+        scratch: &mut Vec<u8>,
+        steps: &[Step],
+        values: &mut Vec<T::Native>,
+    ) -> Result<()> {
+        let width = Self::WIDTH as u64;
+        let total = steps
+            .iter()
+            .try_fold(0u64, |sum, step| sum.checked_add(step.skip)?.checked_add(step.read));
+        let total = total.and_then(|values| values.checked_mul(width));
+        let Some(total) = total.filter(|&bytes| bytes <= data.bytes_left()) else {
+            return Err(data.ends_early());
+        };
+        let mut offset = data.position();
+        let mut offsets = Vec::with_capacity(read_count(steps) as usize);
+        for step in steps {
+            offset += step.skip * width;
+            offsets.extend((0..step.read).map(|k| offset + k * width));
+            offset += step.read * width;
+        }
+        scratch.clear();
+        data.source().gather(&offsets, Self::WIDTH, scratch)?;
+        T::Native::extend(values, scratch);
+        data.skip(total)
+    }
+}
+
+/// A selection with runs this long (in values) is read in order; shorter ones are fetched one by one.
+const GATHER_RUN: u64 = 8;
+
+impl<T: ArrowPrimitiveType<Native: LittleEndian>> Decoder for FloatDecoder<T> {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        let steps = self.presence.select(rows)?;
+        let short_runs = read_count(steps) < GATHER_RUN * steps.len() as u64;
+        if self.data.is_raw() && (short_runs || is_sparse(steps)) {
+            return Self::gather(&mut self.data, &mut self.scratch, steps, &mut self.values);
+        }
+        for step in steps {
+            self.data.skip(step.skip.saturating_mul(Self::WIDTH as u64))?;
+            Self::read(&mut self.data, &mut self.scratch, step.read, &mut self.values)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
+        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    }
+}

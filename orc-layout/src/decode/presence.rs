@@ -1,0 +1,70 @@
+//! PRESENT streams: which rows have a value, and how many values a stretch of rows takes in the streams below.
+
+use arrow::buffer::NullBuffer;
+
+use super::EntryPoint;
+use super::bits::{BitBuilder, nulls, spread, spread_bits};
+use super::boolean::BitReader;
+use super::cursor::StreamSource;
+use super::steps::{Step, Steps};
+use crate::error::Result;
+use crate::proto::stream::Kind;
+use crate::schema::ColumnId;
+
+/// The PRESENT stream of a column, if it has one, and what has been read of it since the last array.
+pub(super) struct Presence {
+    reader: Option<BitReader>,
+    valid: BitBuilder,
+    values: Steps,
+}
+
+impl Presence {
+    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+        let reader = source
+            .has(column, Kind::Present)
+            .then(|| BitReader::new(source.open(column, Kind::Present)));
+        Self {
+            reader,
+            valid: BitBuilder::default(),
+            values: Steps::default(),
+        }
+    }
+
+    /// The stream, for whoever visits entry points.
+    pub(super) fn stream(&mut self) -> Option<&mut dyn EntryPoint> {
+        self.reader.as_mut().map(|reader| reader as &mut dyn EntryPoint)
+    }
+
+    /// Turns steps over rows into steps over values.
+    pub(super) fn select<'a>(&'a mut self, rows: &'a [Step]) -> Result<&'a [Step]> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(rows);
+        };
+        self.values.clear();
+        for step in rows {
+            self.values.skip(reader.skip(step.skip)?);
+            self.values.read(reader.read(step.read, &mut self.valid)?);
+        }
+        Ok(self.values.as_slice())
+    }
+
+    /// Which of the rows read since the last call have a value, given those for which the parent has one. `None`: all.
+    pub(super) fn finish(&mut self, parent: Option<&NullBuffer>) -> Option<NullBuffer> {
+        if self.reader.is_none() {
+            return parent.filter(|parent| parent.null_count() > 0).cloned();
+        }
+        let own = self.valid.finish();
+        match parent {
+            Some(parent) if parent.null_count() > 0 => nulls(spread_bits(&own, parent.inner())),
+            _ => nulls(own),
+        }
+    }
+}
+
+/// One value for every row: the dense `values` where there are nulls between them.
+pub(super) fn with_nulls<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
+    match nulls {
+        Some(nulls) => spread(values, nulls.inner()),
+        None => values,
+    }
+}

@@ -1,0 +1,254 @@
+//! STRING, CHAR, VARCHAR and BINARY: direct (bytes and lengths) or by dictionary (indexes, and once per stripe the
+//! entries).
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, GenericByteArray, StringArray, UInt32Array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
+use arrow::compute::take;
+use arrow::datatypes::ByteArrayType;
+
+use super::bits::spread;
+use super::cursor::{StreamCursor, StreamSource};
+use super::int::{BLOCK, IntReader};
+use super::presence::Presence;
+use super::steps::{Step, Steps};
+use super::{Decoder, EntryPoint};
+use crate::error::{LayoutError, Result};
+use crate::proto::column_encoding::Kind as Encoding;
+use crate::proto::stream::Kind;
+use crate::schema::ColumnId;
+use crate::stripe::Encoding as ColumnEncoding;
+
+/// A LENGTH stream, as offsets into what it measures.
+pub(super) struct Lengths {
+    reader: IntReader,
+    /// Where each item read since the last array begins, and where the last one ends.
+    offsets: Vec<i32>,
+    block: Vec<i64>,
+}
+
+impl Lengths {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+        Self {
+            reader: IntReader::new(source.open(column, Kind::Length), encoding, false),
+            offsets: vec![0],
+            block: Vec::new(),
+        }
+    }
+
+    /// The stream, for whoever visits entry points.
+    pub(super) fn stream(&mut self) -> &mut dyn EntryPoint {
+        &mut self.reader
+    }
+
+    /// Turns steps over items into steps over what they are made of. `None` if what is read since the last array
+    /// has more than 2^31 - 1 parts.
+    pub(super) fn select(&mut self, items: &[Step], parts: &mut Steps) -> Result<Option<()>> {
+        for step in items {
+            let skip = self.each_block(step.skip, |_, _| Some(()))?;
+            parts.skip(skip.unwrap_or(0));
+            let Some(read) = self.each_block(step.read, append_offsets)? else {
+                return Ok(None);
+            };
+            parts.read(read);
+        }
+        Ok(Some(()))
+    }
+
+    /// Sum of the next `count` lengths, each block of which is shown to `each`. `None` as soon as that says so.
+    fn each_block(
+        &mut self,
+        mut count: u64,
+        each: impl Fn(&mut Vec<i32>, &[i64]) -> Option<()>,
+    ) -> Result<Option<u64>> {
+        let mut sum = 0;
+        while count > 0 {
+            let length = count.min(BLOCK as u64) as usize;
+            if self.block.len() < length {
+                self.block.resize(length, 0);
+            }
+            let block = &mut self.block[..length];
+            self.reader.read(block)?;
+            sum = self.reader.add_lengths(sum, block)?;
+            if each(&mut self.offsets, block).is_none() {
+                return Ok(None);
+            }
+            count -= length as u64;
+        }
+        Ok(Some(sum))
+    }
+
+    /// The offsets of every row's item: of no length where there is none.
+    pub(super) fn finish(&mut self, nulls: Option<&NullBuffer>) -> OffsetBuffer<i32> {
+        let dense = std::mem::replace(&mut self.offsets, vec![0]);
+        let offsets = match nulls {
+            Some(nulls) => spread_offsets(&dense, nulls.inner()),
+            None => dense,
+        };
+        OffsetBuffer::new(offsets.into())
+    }
+}
+
+/// Appends the ends of items of these (non-negative) lengths; `None` if they do not fit.
+fn append_offsets(offsets: &mut Vec<i32>, lengths: &[i64]) -> Option<()> {
+    let mut end = i64::from(*offsets.last()?);
+    let total: i64 = lengths.iter().sum();
+    i32::try_from(end + total).ok()?;
+    offsets.extend(lengths.iter().map(|length| {
+        end += length;
+        end as i32
+    }));
+    Some(())
+}
+
+fn spread_offsets(dense: &[i32], valid: &BooleanBuffer) -> Vec<i32> {
+    let mut out = Vec::with_capacity(valid.len() + 1);
+    let mut next = 0;
+    out.push(dense[0]);
+    out.extend(valid.iter().map(|present| {
+        next += usize::from(present);
+        dense[next]
+    }));
+    out
+}
+
+/// Direct encoding.
+pub(super) struct DirectBytesDecoder<T: ByteArrayType<Offset = i32>> {
+    presence: Presence,
+    data: StreamCursor,
+    lengths: Lengths,
+    spans: Steps,
+    bytes: Vec<u8>,
+    source: StreamSource,
+    column: ColumnId,
+    array: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: ByteArrayType<Offset = i32>> DirectBytesDecoder<T> {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: source.open(column, Kind::Data),
+            lengths: Lengths::open(source, column, encoding),
+            spans: Steps::default(),
+            bytes: Vec::new(),
+            source: source.clone(),
+            column,
+            array: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<T: ByteArrayType<Offset = i32>> Decoder for DirectBytesDecoder<T> {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)?;
+        visit(self.lengths.stream())
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        self.spans.clear();
+        let values = self.presence.select(rows)?;
+        if self.lengths.select(values, &mut self.spans)?.is_none() {
+            return Err(too_long(&self.source, self.column));
+        }
+        self.data.read_spans(self.spans.as_slice(), &mut self.bytes)
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let offsets = self.lengths.finish(nulls.as_ref());
+        let bytes = Buffer::from_vec(std::mem::take(&mut self.bytes));
+        let array = GenericByteArray::<T>::try_new(offsets, bytes, nulls);
+        let array = array.map_err(|_| self.data.corrupt("a string is not valid UTF-8"))?;
+        Ok(Arc::new(array))
+    }
+}
+
+/// The error for more text in one array than 32-bit offsets reach.
+fn too_long(source: &StreamSource, column: ColumnId) -> LayoutError {
+    source.out_of_range(
+        column,
+        "the values selected at once take more than 2 GiB; read fewer rows at a time",
+    )
+}
+
+/// Dictionary encoding.
+pub(super) struct DictionaryDecoder {
+    presence: Presence,
+    data: IntReader,
+    indexes: Vec<u32>,
+    entries: Option<StringArray>,
+    source: StreamSource,
+    column: ColumnId,
+    encoding: ColumnEncoding,
+}
+
+impl DictionaryDecoder {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: ColumnEncoding) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: IntReader::new(source.open(column, Kind::Data), encoding.kind, false),
+            indexes: Vec::new(),
+            entries: None,
+            source: source.clone(),
+            column,
+            encoding,
+        }
+    }
+
+    fn load(&self) -> Result<StringArray> {
+        let mut lengths = Lengths::open(&self.source, self.column, self.encoding.kind);
+        let mut data = self.source.open(self.column, Kind::DictionaryData);
+        let mut all = Steps::default();
+        all.read(u64::from(self.encoding.dictionary_size));
+        let mut spans = Steps::default();
+        if lengths.select(all.as_slice(), &mut spans)?.is_none() {
+            return Err(too_long(&self.source, self.column));
+        }
+        let mut bytes = Vec::new();
+        data.read_spans(spans.as_slice(), &mut bytes)?;
+        StringArray::try_new(lengths.finish(None), Buffer::from_vec(bytes), None)
+            .map_err(|_| data.corrupt("a dictionary entry is not valid UTF-8"))
+    }
+}
+
+impl Decoder for DictionaryDecoder {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        let (indexes, size) = (&mut self.indexes, u64::from(self.encoding.dictionary_size));
+        self.data.select_blocks(self.presence.select(rows)?, |data, block| {
+            if block.iter().fold(0, |most, &index| (index as u64).max(most)) >= size {
+                return Err(data
+                    .cursor()
+                    .corrupt(format!("an index lies beyond the {size} entries of the dictionary")));
+            }
+            indexes.extend(block.iter().map(|&index| index as u32));
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let indexes = std::mem::take(&mut self.indexes);
+        if indexes.is_empty() {
+            return Ok(Arc::new(StringArray::new_null(nulls.map_or(0, |nulls| nulls.len()))));
+        }
+        let entries = match self.entries.take() {
+            Some(entries) => entries,
+            None => self.load()?,
+        };
+        let indexes = match &nulls {
+            Some(nulls) => spread(indexes, nulls.inner()),
+            None => indexes,
+        };
+        let array = take(&entries, &UInt32Array::new(indexes.into(), nulls), None);
+        self.entries = Some(entries);
+        array.map_err(|_| too_long(&self.source, self.column))
+    }
+}

@@ -1,0 +1,231 @@
+//! TIMESTAMP and TIMESTAMP_INSTANT: seconds since 2015 (in the writer's zone, or UTC) and nanoseconds with their
+//! trailing zeros cut off, to 64-bit nanoseconds since 1970. Local timestamps are the wall clock's reading.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, TimestampNanosecondArray};
+use arrow::buffer::NullBuffer;
+use chrono::{Offset, TimeZone};
+use chrono_tz::Tz;
+
+use super::cursor::StreamSource;
+use super::int::IntReader;
+use super::presence::{Presence, with_nulls};
+use super::steps::Step;
+use super::{Decoder, EntryPoint};
+use crate::error::{LayoutError, Result};
+use crate::proto::column_encoding::Kind as Encoding;
+use crate::proto::stream::Kind;
+use crate::schema::ColumnId;
+
+/// 2015-01-01 00:00:00 UTC in seconds since 1970.
+const EPOCH_SECONDS: i64 = 1_420_070_400;
+const NANOS: i64 = 1_000_000_000;
+
+/// TIMESTAMP, TIMESTAMP_INSTANT.
+pub(super) struct TimestampDecoder {
+    presence: Presence,
+    seconds: IntReader,
+    nanos: IntReader,
+    values: Vec<i64>,
+    scratch: Vec<i64>,
+    /// Seconds from 1970 to the zero of the seconds stream.
+    epoch: i64,
+    /// The writer's zone, if its wall clock is not UTC's.
+    zone: Option<WallClock>,
+    instant: bool,
+    source: StreamSource,
+    column: ColumnId,
+}
+
+impl TimestampDecoder {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding, instant: bool) -> Self {
+        let zone = source.stripe.writer_timezone.filter(|_| !instant).map(WallClock::new);
+        let epoch = zone.as_ref().map_or(EPOCH_SECONDS, WallClock::epoch);
+        Self {
+            presence: Presence::open(source, column),
+            seconds: IntReader::new(source.open(column, Kind::Data), encoding, true),
+            nanos: IntReader::new(source.open(column, Kind::Secondary), encoding, false),
+            values: Vec::new(),
+            scratch: Vec::new(),
+            epoch,
+            zone: zone.filter(|zone| !zone.is_utc()),
+            instant,
+            source: source.clone(),
+            column,
+        }
+    }
+
+    /// Nanoseconds since 1970 from a value's two parts, `None` if 64 bits do not hold them.
+    fn nanoseconds(&mut self, stored: i64, nanos: i64) -> Option<i64> {
+        let mut seconds = stored.checked_add(self.epoch)?;
+        let nanos = unscale(nanos)?;
+        // Writers divide milliseconds by 1,000 towards zero: before 1970 a fraction of a millisecond and more means
+        // that the second was rounded up (ORC-763).
+        if seconds < 0 && nanos > 999_999 {
+            seconds -= 1;
+        }
+        if let Some(zone) = &mut self.zone {
+            seconds = seconds.checked_add(zone.offset(seconds)?)?;
+        }
+        match seconds.checked_mul(NANOS) {
+            Some(whole) => whole.checked_add(nanos),
+            // The fraction may bring the earliest second back into range.
+            None => i64::try_from(i128::from(seconds) * i128::from(NANOS) + i128::from(nanos)).ok(),
+        }
+    }
+
+    fn out_of_range(&self, stored: i64) -> LayoutError {
+        let instant = stored
+            .checked_add(self.epoch)
+            .and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
+        let value = instant.map_or_else(
+            || format!("{stored} s after 2015"),
+            |instant| instant.naive_utc().to_string(),
+        );
+        let reason = format!("timestamp {value} is not between 1677-09-21 and 2262-04-11, the range of nanoseconds");
+        self.source.out_of_range(self.column, reason)
+    }
+}
+
+/// Restores the zeros cut off: the low three bits say how many, less one.
+#[inline]
+fn unscale(stored: i64) -> Option<i64> {
+    const FACTORS: [i64; 8] = [1, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    let digits = stored >> 3;
+    // A negative or larger number of nanoseconds is no time within its second.
+    let nanos = digits.checked_mul(FACTORS[(stored & 7) as usize])?;
+    (0..NANOS).contains(&nanos).then_some(nanos)
+}
+
+impl Decoder for TimestampDecoder {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.seconds)?;
+        visit(&mut self.nanos)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        let steps = self.presence.select(rows)?;
+        let first = self.values.len();
+        self.scratch.clear();
+        self.seconds.select(steps, &mut self.values)?;
+        self.nanos.select(steps, &mut self.scratch)?;
+        let mut values = std::mem::take(&mut self.values);
+        let nanos = std::mem::take(&mut self.scratch);
+        for (value, &nanos) in values[first..].iter_mut().zip(&nanos) {
+            let stored = *value;
+            *value = self
+                .nanoseconds(stored, nanos)
+                .ok_or_else(|| self.out_of_range(stored))?;
+        }
+        self.values = values;
+        self.scratch = nanos;
+        Ok(())
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
+        let array = TimestampNanosecondArray::new(values.into(), nulls);
+        Ok(Arc::new(if self.instant {
+            array.with_timezone("UTC")
+        } else {
+            array
+        }))
+    }
+}
+
+/// A zone's offset from UTC at any instant, remembered by stretches of time in which it does not change.
+struct WallClock {
+    zone: Tz,
+    /// By the low bits of a stretch's number: the number and the offset.
+    known: Vec<(i64, i64)>,
+}
+
+/// A stretch is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
+const STRETCH_BITS: u32 = 14;
+const STRETCHES: usize = 4096;
+
+impl WallClock {
+    fn new(zone: Tz) -> Self {
+        Self {
+            zone,
+            known: Vec::new(),
+        }
+    }
+
+    fn is_utc(&self) -> bool {
+        use chrono_tz::Tz::{Etc__UTC, GMT, UTC};
+        matches!(self.zone, UTC | GMT | Etc__UTC)
+    }
+
+    /// Midnight of 2015-01-01 by this clock, in seconds since 1970.
+    fn epoch(&self) -> i64 {
+        match self.zone.with_ymd_and_hms(2015, 1, 1, 0, 0, 0) {
+            chrono::LocalResult::Single(at) | chrono::LocalResult::Ambiguous(at, _) => at.timestamp(),
+            chrono::LocalResult::None => EPOCH_SECONDS,
+        }
+    }
+
+    /// Seconds to add to an instant for what the clock shows.
+    fn offset(&mut self, seconds: i64) -> Option<i64> {
+        let stretch = seconds >> STRETCH_BITS;
+        if self.known.is_empty() {
+            self.known = vec![(i64::MIN, 0); STRETCHES];
+        }
+        let slot = stretch as usize % STRETCHES;
+        if self.known[slot].0 == stretch {
+            return Some(self.known[slot].1);
+        }
+        let exact = self.offset_at(seconds)?;
+        let start = stretch << STRETCH_BITS;
+        let end = start + (1 << STRETCH_BITS) - 1;
+        if self.offset_at(start) == Some(exact) && self.offset_at(end) == Some(exact) {
+            self.known[slot] = (stretch, exact);
+        }
+        Some(exact)
+    }
+
+    fn offset_at(&self, seconds: i64) -> Option<i64> {
+        let instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
+        Some(i64::from(
+            self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_regain_their_zeros() {
+        // The specification's examples: 1,000 is 0x0a, 100,000 is 0x0c.
+        assert_eq!(
+            [unscale(0x0a), unscale(0x0c), unscale(0)],
+            [Some(1_000), Some(100_000), Some(0)]
+        );
+        assert_eq!(unscale(999_999_999 << 3), Some(999_999_999));
+        assert_eq!(unscale(1_000_000_000 << 3), None);
+        assert_eq!(unscale(-8), None);
+    }
+
+    #[test]
+    fn wall_clocks_agree_with_the_zone_table() {
+        for zone in [
+            Tz::US__Pacific,
+            Tz::Asia__Kolkata,
+            Tz::Europe__Amsterdam,
+            Tz::Australia__Lord_Howe,
+        ] {
+            let mut clock = WallClock::new(zone);
+            for k in -200_000i64..200_000 {
+                let seconds = k * 17_737 + 5;
+                assert_eq!(clock.offset(seconds), clock.offset_at(seconds), "{zone} {seconds}");
+                assert_eq!(clock.offset(seconds + 1), clock.offset_at(seconds + 1));
+            }
+        }
+        assert_eq!(WallClock::new(Tz::US__Pacific).epoch(), EPOCH_SECONDS + 8 * 3600);
+    }
+}

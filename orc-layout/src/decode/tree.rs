@@ -1,0 +1,120 @@
+//! Which decoder reads which column: by ORC type, encoding and Arrow type, once per column reader.
+
+use arrow::datatypes::{
+    BinaryType, DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Utf8Type,
+};
+
+use super::cursor::StreamSource;
+use super::decimal::DecimalDecoder;
+use super::nested::{ListDecoder, MapDecoder, StructDecoder, UnionDecoder};
+use super::numeric::{BooleanDecoder, ByteDecoder, FloatDecoder, IntDecoder, LongDecoder};
+use super::string::{DictionaryDecoder, DirectBytesDecoder};
+use super::timestamp::TimestampDecoder;
+use super::{Decoder, unsupported};
+use crate::error::Result;
+use crate::proto::column_encoding::Kind as Encoding;
+use crate::schema::{ColumnId, TypeKind};
+
+/// A decoder at the stripe's start for `column` and everything below it.
+pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataType) -> Result<Box<dyn Decoder>> {
+    let Some(encoding) = source.stripe.encodings.get(column as usize).copied() else {
+        return Err(source.corrupt(column, "the stripe footer has no encoding for the column"));
+    };
+    let kind = encoding.kind;
+    let orc_type = source.tail.schema.column(column);
+    let dictionary = matches!(kind, Encoding::Dictionary | Encoding::DictionaryV2);
+    let is_text = matches!(
+        orc_type.kind,
+        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. }
+    );
+    if dictionary && !is_text {
+        return Err(source.corrupt(column, "only strings have dictionaries"));
+    }
+    Ok(match orc_type.kind {
+        TypeKind::Boolean => Box::new(BooleanDecoder::open(source, column)),
+        TypeKind::Byte => Box::new(ByteDecoder::open(source, column)),
+        TypeKind::Short => Box::new(IntDecoder::<Int16Type>::open(source, column, kind)),
+        TypeKind::Int => Box::new(IntDecoder::<Int32Type>::open(source, column, kind)),
+        TypeKind::Long => Box::new(LongDecoder::<Int64Type>::open(source, column, kind)),
+        TypeKind::Float => Box::new(FloatDecoder::<Float32Type>::open(source, column)),
+        TypeKind::Double => Box::new(FloatDecoder::<Float64Type>::open(source, column)),
+        TypeKind::Date => Box::new(IntDecoder::<Date32Type>::open(source, column, kind)),
+        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } if dictionary => {
+            Box::new(DictionaryDecoder::open(source, column, encoding))
+        }
+        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => {
+            Box::new(DirectBytesDecoder::<Utf8Type>::open(source, column, kind))
+        }
+        TypeKind::Binary => Box::new(DirectBytesDecoder::<BinaryType>::open(source, column, kind)),
+        TypeKind::Timestamp => Box::new(TimestampDecoder::open(source, column, kind, false)),
+        TypeKind::TimestampInstant => Box::new(TimestampDecoder::open(source, column, kind, true)),
+        TypeKind::Decimal { precision, scale } => {
+            Box::new(DecimalDecoder::open(source, column, kind, precision, scale))
+        }
+        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union => {
+            return open_nested(source, column, kind, arrow_type);
+        }
+    })
+}
+
+fn open_nested(
+    source: &StreamSource,
+    column: ColumnId,
+    encoding: Encoding,
+    arrow_type: &DataType,
+) -> Result<Box<dyn Decoder>> {
+    let children = &source.tail.schema.column(column).children;
+    let mismatch = || {
+        let column = source.describe(column);
+        unsupported(
+            source,
+            format!("{column} as {arrow_type}"),
+            "its ORC type maps to another Arrow type",
+        )
+    };
+    match (arrow_type, children.as_slice()) {
+        (DataType::Struct(fields), _) if fields.len() == children.len() => {
+            let children = children
+                .iter()
+                .zip(fields)
+                .map(|(&child, field)| open(source, child, field.data_type()));
+            let children = children.collect::<Result<_>>()?;
+            Ok(Box::new(StructDecoder::open(source, column, fields.clone(), children)))
+        }
+        (DataType::List(field), &[item]) => {
+            let item = open(source, item, field.data_type())?;
+            Ok(Box::new(ListDecoder::open(
+                source,
+                column,
+                encoding,
+                field.clone(),
+                item,
+            )))
+        }
+        (DataType::Map(entries, _), &[key, value]) => {
+            let DataType::Struct(fields) = entries.data_type() else {
+                return Err(mismatch());
+            };
+            let [key_field, value_field] = &fields[..] else {
+                return Err(mismatch());
+            };
+            let key = open(source, key, key_field.data_type())?;
+            let value = open(source, value, value_field.data_type())?;
+            let fields = (entries.clone(), fields.clone());
+            Ok(Box::new(MapDecoder::open(
+                source,
+                column,
+                encoding,
+                fields,
+                [key, value],
+            )))
+        }
+        (DataType::Union(fields, _), _) if fields.len() == children.len() => {
+            let variants = children.iter().zip(fields.iter());
+            let variants = variants.map(|(&child, (_, field))| open(source, child, field.data_type()));
+            let variants = variants.collect::<Result<_>>()?;
+            Ok(Box::new(UnionDecoder::open(source, column, fields.clone(), variants)))
+        }
+        _ => Err(mismatch()),
+    }
+}
