@@ -66,7 +66,7 @@ impl Access {
                 advice: "select other columns".into(),
             });
         }
-        let top_level = tail.schema.fields().contains(&column);
+        let top_level = tail.schema.has_row_per_value(column);
         if let Some(width) = fixed_width(tail.schema.column(column).kind)
             && top_level
             && stripe.info.rows > 0

@@ -177,6 +177,30 @@ mod tests {
         assert!(wrong.count() < 200);
     }
 
+    /// What the C++ writer of ORC 2.x (pyarrow 26) stores for these values: equal to the bit.
+    #[test]
+    fn filters_equal_those_of_another_writer() {
+        let filter = |words, insert: &dyn Fn(&mut BloomFilter)| {
+            let mut ours = BloomFilter::from_parts(9, vec![0]).unwrap();
+            insert(&mut ours);
+            assert_eq!(ours.words(), [words]);
+        };
+        filter(0x13d0_92ed_4990_a993, &|filter| {
+            [0, -1, 42, 1 << 40, -(1 << 60)]
+                .into_iter()
+                .for_each(|value| filter.insert_long(value));
+        });
+        filter(0xab9f_ea4a_6bb1_84b4, &|filter| {
+            [0.5, -3.25, 1e300, 30.0, -1e-5]
+                .into_iter()
+                .for_each(|value| filter.insert_double(value));
+        });
+        filter(0xf8bd_48b3_d5cb_23c5, &|filter| {
+            let texts = ["", "a", "Grüße", "exactly8", "a longer string, of 27 bytes"];
+            texts.into_iter().for_each(|text| filter.insert_bytes(text.as_bytes()));
+        });
+    }
+
     #[test]
     fn zeros_are_equal_and_nan_is_never_excluded() {
         let mut filter = BloomFilter::with_capacity(10, 0.001);

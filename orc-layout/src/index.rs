@@ -120,7 +120,7 @@ impl ColumnIndex {
         if let Some(bytes) = row_index {
             let bytes = chunk::decompress_all(place, tail.compression, bytes, MAX_INDEX_BYTES)?;
             index
-                .entries(tail, column, &bytes)
+                .entries(tail, stripe, column, &bytes)
                 .map_err(|reason| place.corrupt(0, reason))?;
             if index.positions.len() != groups {
                 let reason = format!("{} entries for {groups} row groups", index.positions.len());
@@ -143,8 +143,15 @@ impl ColumnIndex {
     }
 
     /// Takes a `RowIndex` message apart; statistics that cannot be decoded are unknown.
-    fn entries(&mut self, tail: &FileTail, column: ColumnId, bytes: &[u8]) -> Result<(), String> {
+    fn entries(
+        &mut self,
+        tail: &FileTail,
+        stripe: &StripeLayout,
+        column: ColumnId,
+        bytes: &[u8],
+    ) -> Result<(), String> {
         let kind = tail.schema.column(column).kind;
+        let top_level = tail.schema.has_row_per_value(column);
         for entry in wire::fields(bytes) {
             let entry = entry?;
             let (1, Some(entry)) = (entry.number, entry.bytes()) else {
@@ -162,7 +169,9 @@ impl ColumnIndex {
                         }
                     }
                     (2, Value::Bytes(stored)) => {
-                        statistics = ColumnStatistics::decode(stored, kind, tail.trust(), Level::RowGroup);
+                        let rows = stripe.row_group_rows(tail, self.positions.len());
+                        let rows = top_level.then_some(rows.end - rows.start);
+                        statistics = ColumnStatistics::decode(stored, kind, tail.trust(), Level::RowGroup, rows);
                     }
                     _ => {}
                 }

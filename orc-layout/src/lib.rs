@@ -26,13 +26,14 @@ pub mod error;
 pub mod index;
 pub mod open;
 pub mod positions;
+mod postscript;
 pub mod schema;
 pub mod selection;
 pub mod source;
 pub mod statistics;
 pub mod stripe;
 pub mod tail;
-pub(crate) mod wire;
+mod wire;
 pub mod write;
 
 pub use error::{LayoutError, Result};

@@ -77,6 +77,12 @@ impl OrcSchema {
         &self.types[id as usize]
     }
 
+    /// True for the root and its fields: columns of which every row has one value, or null. Below a list, a map, a union
+    /// or a struct with nulls that need not be so.
+    pub fn has_row_per_value(&self, id: ColumnId) -> bool {
+        id == 0 || self.fields().binary_search(&id).is_ok() // children ascend
+    }
+
     /// The type with this id and every type below it, in pre-order.
     pub fn subtree(&self, id: ColumnId) -> Vec<ColumnId> {
         let mut found = Vec::new();

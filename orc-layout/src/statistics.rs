@@ -97,10 +97,18 @@ impl Trust {
 
 impl ColumnStatistics {
     /// From the stored message. What cannot be decoded is unknown, not an error: statistics only save work.
-    pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level) -> Self {
-        match wire::decode::<proto::ColumnStatistics>(bytes) {
+    ///
+    /// `rows` is how many rows there are, for top-level columns. Statistics that contradict it are unknown as well: Java
+    /// writers that made no row index counted nothing, and wrote that there are no values and no nulls.
+    pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level, rows: Option<u64>) -> Self {
+        let statistics = match wire::decode::<proto::ColumnStatistics>(bytes) {
             Ok(stored) => Self::from_proto(&stored, kind, trust, level),
-            Err(_) => Self::default(),
+            Err(_) => return Self::default(),
+        };
+        match (rows, statistics.values, statistics.has_null) {
+            (Some(rows), Some(values), Some(false)) if values != rows => Self::default(),
+            (Some(rows), Some(values), _) if values > rows => Self::default(),
+            _ => statistics,
         }
     }
 

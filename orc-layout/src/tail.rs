@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::chunk::{self, Place};
 use crate::codec;
 use crate::error::{LayoutError, Result};
+use crate::postscript::{TailEnd, not_orc, unsupported};
 use crate::proto;
 use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef, SchemaError};
 use crate::statistics::{ColumnStatistics, Level, Trust, writer};
@@ -153,10 +154,6 @@ const MAX_COLUMNS: usize = 1 << 18;
 const MAX_STRIPES: usize = 1 << 20;
 /// Column statistics over all stripes (about half a gigabyte of them): a file with more is read without.
 const MAX_STRIPE_STATISTICS: usize = 1 << 22;
-/// What the Java reader assumes when a compressed file does not say.
-const DEFAULT_BLOCK_BYTES: u64 = 256 * 1024;
-
-const MAGIC: &[u8] = b"ORC";
 
 /// Field numbers of repeated messages that are decoded one by one.
 mod number {
@@ -165,140 +162,6 @@ mod number {
     pub(super) const FOOTER_STATISTICS: u64 = 7;
     pub(super) const METADATA_STRIPE: u64 = 1;
     pub(super) const STRIPE_COLUMN: u64 = 1;
-}
-
-fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> LayoutError {
-    LayoutError::NotOrc {
-        file: file.clone(),
-        reason: reason.into(),
-    }
-}
-
-fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> LayoutError {
-    LayoutError::Unsupported {
-        file: file.clone(),
-        feature: feature.into(),
-        advice: advice.into(),
-    }
-}
-
-/// The postscript, and what follows from it.
-///
-/// ```text
-/// … stripes | [encrypted statistics] | metadata | footer | postscript | 1 byte: postscript length
-///                                    |<------------- tail_length ------------------------------>|
-/// ```
-struct TailEnd {
-    compression: Option<Compression>,
-    footer_length: u64,
-    metadata_length: u64,
-    /// Postscript with its length byte.
-    postscript_length: u64,
-    tail_length: u64,
-    /// Encrypted stripe statistics, which lie before the tail.
-    encrypted_length: u64,
-    format_version: String,
-    writer_version: u32,
-    magic: bool,
-}
-
-impl TailEnd {
-    fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<Self> {
-        let Some((&length, before)) = last.split_last() else {
-            return Err(not_orc(file, format!("it has {file_length} bytes")));
-        };
-        // The head is at hand when the file is small: then a cut-off file can be told from something else.
-        let head = (last.len() as u64 == file_length).then(|| last.starts_with(MAGIC));
-        let no_postscript = || match head {
-            Some(true) => not_orc(
-                file,
-                "it starts like one, but its end is missing: cut off while written or copied?",
-            ),
-            _ => not_orc(file, "it does not end with an ORC postscript"),
-        };
-        let start = before.len().checked_sub(usize::from(length)).filter(|_| length > 0);
-        let postscript = start.map(|start| &before[start..]).ok_or_else(no_postscript)?;
-        let postscript: proto::PostScript = wire::decode(postscript).map_err(|_| no_postscript())?;
-        let magic = match (&postscript.magic, head) {
-            (Some(magic), _) if magic.as_bytes() == MAGIC => true,
-            (Some(magic), _) if magic == "DWRF" => return Err(dwrf(file)),
-            // The oldest writers put their magic at the start of the file only. So does DWRF, whose fourth field is one number.
-            (None, _) if postscript.version.len() == 1 => return Err(dwrf(file)),
-            (None, Some(true)) => true,
-            (None, None) => false,
-            _ => return Err(no_postscript()),
-        };
-        let place = Place {
-            file,
-            offset: file_length.saturating_sub(1 + u64::from(length)),
-            name: "postscript",
-        };
-        let Some(footer_length) = postscript.footer_length else {
-            return Err(place.corrupt(0, "the length of the footer is missing"));
-        };
-        let metadata_length = postscript.metadata_length();
-        let encrypted_length = postscript.stripe_statistics_length();
-        let postscript_length = 1 + u64::from(length);
-        let tail_length = footer_length
-            .checked_add(metadata_length)
-            .and_then(|sum| sum.checked_add(postscript_length));
-        let all = tail_length.and_then(|tail| tail.checked_add(encrypted_length));
-        let Some(tail_length) = tail_length.filter(|_| all.is_some_and(|all| all <= file_length)) else {
-            let reason = format!(
-                "a footer of {footer_length} and metadata of {metadata_length} bytes do not fit a file of {file_length}"
-            );
-            return Err(place.corrupt(0, reason));
-        };
-        let version: Vec<String> = postscript.version.iter().map(u32::to_string).collect();
-        Ok(Self {
-            compression: compression(file, &postscript)?,
-            footer_length,
-            metadata_length,
-            postscript_length,
-            tail_length,
-            encrypted_length,
-            format_version: version.join("."),
-            writer_version: postscript.writer_version(),
-            magic,
-        })
-    }
-}
-
-fn dwrf(file: &Arc<str>) -> LayoutError {
-    unsupported(
-        file,
-        "DWRF, a relative of ORC,",
-        "rewrite the file as ORC, with Presto or Velox say",
-    )
-}
-
-fn compression(file: &Arc<str>, postscript: &proto::PostScript) -> Result<Option<Compression>> {
-    use proto::CompressionKind;
-    let number = postscript.compression.unwrap_or(0);
-    let codec = match CompressionKind::try_from(number) {
-        Ok(CompressionKind::None) => return Ok(None),
-        Ok(CompressionKind::Zlib) => Codec::Zlib,
-        Ok(CompressionKind::Snappy) => Codec::Snappy,
-        Ok(CompressionKind::Lzo) => Codec::Lzo,
-        Ok(CompressionKind::Lz4) => Codec::Lz4,
-        Ok(CompressionKind::Zstd) => Codec::Zstd,
-        Err(_) => {
-            let feature = format!("compression codec {number}");
-            return Err(unsupported(
-                file,
-                feature,
-                "rewrite the file with zlib, snappy, lz4 or zstd",
-            ));
-        }
-    };
-    let block_size_bytes = match postscript.compression_block_size() {
-        0 => DEFAULT_BLOCK_BYTES,
-        stated => stated,
-    };
-    Ok(Some(Compression {
-        codec,
-        block_size_bytes,
-    }))
 }
 
 /// The tail's sections, once all bytes are there.
@@ -326,10 +189,13 @@ fn assemble(file: &Arc<str>, file_length: u64, end: &TailEnd, tail: &Bytes) -> R
         encrypted: &encrypted_columns,
         trust,
     };
-    let file_statistics = statistics.columns(footer.statistics.iter().map(|bytes| &bytes[..]));
+    let file_statistics = statistics.columns(
+        footer.message.number_of_rows(),
+        footer.statistics.iter().map(|bytes| &bytes[..]),
+    );
     let bytes = tail.slice(..end.metadata_length as usize);
     let bytes = chunk::decompress_all(metadata_place, end.compression, &bytes, MAX_METADATA_BYTES)?;
-    let stripe_statistics = stripe_statistics(metadata_place, &statistics, &bytes, stripes.len())?;
+    let stripe_statistics = stripe_statistics(metadata_place, &statistics, &bytes, &stripes)?;
     let message = footer.message;
     let writer_code = message.writer.unwrap_or(writer::JAVA);
     let mut writer = writer_name(writer_code);
@@ -484,7 +350,7 @@ struct StatisticsContext<'a> {
 
 impl StatisticsContext<'_> {
     /// One column's statistics after another, in column order; surplus ones are ignored.
-    fn columns<'b>(&self, stored: impl Iterator<Item = &'b [u8]>) -> Vec<ColumnStatistics> {
+    fn columns<'b>(&self, rows: u64, stored: impl Iterator<Item = &'b [u8]>) -> Vec<ColumnStatistics> {
         self.schema
             .types
             .iter()
@@ -493,7 +359,8 @@ impl StatisticsContext<'_> {
                 if self.encrypted.binary_search(&column.id).is_ok() {
                     return ColumnStatistics::default(); // of the masked values
                 }
-                ColumnStatistics::decode(bytes, column.kind, self.trust, Level::Merged)
+                let rows = self.schema.has_row_per_value(column.id).then_some(rows);
+                ColumnStatistics::decode(bytes, column.kind, self.trust, Level::Merged, rows)
             })
             .collect()
     }
@@ -504,7 +371,7 @@ fn stripe_statistics(
     place: Place<'_>,
     context: &StatisticsContext<'_>,
     metadata: &[u8],
-    stripes: usize,
+    stripes: &[StripeInfo],
 ) -> Result<Vec<Vec<ColumnStatistics>>> {
     let mut all = Vec::new();
     let mut total = 0;
@@ -513,18 +380,18 @@ fn stripe_statistics(
         if field.number != number::METADATA_STRIPE {
             continue;
         }
-        if all.len() == stripes || total > MAX_STRIPE_STATISTICS {
+        let Some(info) = stripes.get(all.len()).filter(|_| total <= MAX_STRIPE_STATISTICS) else {
             return Ok(vec![]);
-        }
+        };
         let columns = wire::fields(field.bytes().unwrap_or(&[]))
             .map_while(|field| field.ok())
             .filter(|field| field.number == number::STRIPE_COLUMN)
             .filter_map(|field| field.bytes());
-        let columns = context.columns(columns);
+        let columns = context.columns(info.rows, columns);
         total += columns.len();
         all.push(columns);
     }
-    if all.len() != stripes {
+    if all.len() != stripes.len() {
         all.clear();
     }
     Ok(all)

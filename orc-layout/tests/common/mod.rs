@@ -1,0 +1,47 @@
+//! The corpus of real files, and files in memory.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::{LayoutError, Result};
+
+/// A file in memory.
+pub(crate) struct Memory(pub(crate) Bytes);
+
+impl ByteSource for Memory {
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = self.0.len() as u64;
+        if range.start > range.end || range.end > length {
+            return Err(LayoutError::Io {
+                file: "memory".into(),
+                offset: range.start,
+                length: range.end.saturating_sub(range.start),
+                reason: format!("past the end of {length} bytes"),
+            });
+        }
+        Ok(self.0.slice(range.start as usize..range.end as usize))
+    }
+}
+
+/// The corpus lies beside the workspace; without it these tests have nothing to say.
+pub(crate) fn corpus() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
+    let corpus = shared.join("data/orc");
+    if corpus.join("manifest.tsv").exists() {
+        return Some(corpus);
+    }
+    eprintln!("ignored: no data");
+    None
+}
+
+/// Rows of the manifest by column name.
+pub(crate) fn manifest(corpus: &Path) -> Vec<HashMap<String, String>> {
+    let text = std::fs::read_to_string(corpus.join("manifest.tsv")).unwrap();
+    let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned));
+    let names: Vec<String> = lines.next().unwrap().collect();
+    lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
+}
