@@ -1,0 +1,268 @@
+//! The software controller: threads that watch doorbells, take NVMe read commands from submission queues in shared memory,
+//! move the data, and post completions. What it owes the other side is docs/PROTOCOL.md, "What a controller must do".
+//!
+//! A queue belongs to one thread. A thread keeps its own channel to every storage and its own way to device memory, so
+//! threads share nothing but counters.
+
+mod command;
+mod queue;
+mod worker;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::bus::BusMemory;
+use crate::raw::QueueRings;
+use crate::storage::Storage;
+use worker::Worker;
+
+/// One queue pair to serve.
+#[derive(Debug)]
+pub struct QueueSetup {
+    /// Its rings.
+    pub rings: QueueRings,
+    /// NVMe queue id, as completions carry it.
+    pub qid: u16,
+}
+
+/// One storage under its namespace id.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    /// Namespace id of the commands that it answers.
+    pub nsid: u32,
+    /// What answers.
+    pub storage: Arc<dyn Storage>,
+}
+
+/// How the controller works.
+#[derive(Debug, Clone)]
+pub struct ControllerOptions {
+    /// Threads; at most one per queue is of use.
+    pub threads: usize,
+    /// Reads in flight per thread and storage.
+    pub depth: u32,
+}
+
+impl Default for ControllerOptions {
+    fn default() -> Self {
+        Self { threads: 4, depth: 256 }
+    }
+}
+
+/// What a controller has done since it was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ControllerCounters {
+    /// Commands taken.
+    pub commands: u64,
+    /// Bytes read from storages for them.
+    pub bytes: u64,
+    /// Bytes of these pushed through the copy engine.
+    pub pushed_bytes: u64,
+    /// Completions with an error status.
+    pub errors: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SharedCounters {
+    commands: AtomicU64,
+    bytes: AtomicU64,
+    pushed_bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl SharedCounters {
+    fn add(&self, counted: &ControllerCounters) {
+        self.commands.fetch_add(counted.commands, Ordering::Relaxed);
+        self.bytes.fetch_add(counted.bytes, Ordering::Relaxed);
+        self.pushed_bytes.fetch_add(counted.pushed_bytes, Ordering::Relaxed);
+        self.errors.fetch_add(counted.errors, Ordering::Relaxed);
+    }
+}
+
+/// What the threads shall do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Watch doorbells.
+    Run,
+    /// Take nothing more, finish what is held, forget ring positions, wait.
+    Rest,
+    /// As `Rest`, then leave.
+    Stop,
+}
+
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) mode: Mode,
+    /// Grows with every change of mode.
+    pub(crate) epoch: u64,
+    /// Threads that have reached `Rest` or `Stop` in this epoch.
+    pub(crate) resting: usize,
+    /// The last error a storage or the copy engine gave, in words: completions only carry a status.
+    pub(crate) last_error: Option<String>,
+}
+
+/// Shared by the controller and its threads.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) control: Mutex<Control>,
+    pub(crate) changed: Condvar,
+    /// Copy of `Control::epoch` that threads look at in every round.
+    pub(crate) epoch: AtomicU64,
+    pub(crate) counters: SharedCounters,
+}
+
+impl Shared {
+    pub(crate) fn control(&self) -> std::sync::MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn report(&self, error: String) {
+        log::warn!("{error}");
+        self.control().last_error = Some(error);
+    }
+}
+
+/// Why a controller did not start or rest.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// A storage, a staging buffer or a thread could not be had.
+    #[error("cannot start the storage controller: {0}")]
+    Start(String),
+    /// Reads were still out after the time allowed: their memory must not be reused.
+    #[error("the storage controller did not come to rest within {0:?}: a storage stalls; its buffers stay reserved")]
+    Stalled(Duration),
+}
+
+/// How long dropping a controller waits for reads that are still out.
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A running software controller. Dropping it stops its threads after they have finished what they hold; threads that a
+/// storage stalls for longer than five seconds are left behind, so call [`rest`](Controller::rest) before freeing memory.
+#[derive(Debug)]
+pub struct Controller {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Controller {
+    /// Starts the threads, at rest: [`resume`](Self::resume) sets them to work.
+    ///
+    /// # Errors
+    /// [`ControllerError::Start`].
+    pub fn start(
+        queues: Vec<QueueSetup>,
+        namespaces: Vec<Namespace>,
+        bus: Arc<dyn BusMemory>,
+        options: &ControllerOptions,
+    ) -> Result<Self, ControllerError> {
+        let threads = options.threads.clamp(1, queues.len().max(1));
+        let control = Control {
+            mode: Mode::Rest,
+            epoch: 0,
+            resting: 0,
+            last_error: None,
+        };
+        let shared = Arc::new(Shared {
+            control: Mutex::new(control),
+            changed: Condvar::new(),
+            epoch: AtomicU64::new(0),
+            counters: SharedCounters::default(),
+        });
+        let mut shares: Vec<Vec<QueueSetup>> = (0..threads).map(|_| Vec::new()).collect();
+        for (i, queue) in queues.into_iter().enumerate() {
+            shares[i % threads].push(queue);
+        }
+        let mut controller = Self {
+            shared: shared.clone(),
+            threads: Vec::new(),
+        };
+        for (i, share) in shares.into_iter().enumerate() {
+            let worker = Worker::new(share, &namespaces, bus.clone(), options.depth, shared.clone())
+                .map_err(ControllerError::Start)?;
+            let thread = std::thread::Builder::new()
+                .name(format!("nvme-controller-{i}"))
+                .spawn(move || worker.run())
+                .map_err(|e| ControllerError::Start(e.to_string()))?;
+            controller.threads.push(thread);
+        }
+        Ok(controller)
+    }
+
+    /// Watch the doorbells. The rings must be in their start state, or as they were left by this controller.
+    pub fn resume(&self) {
+        self.set_mode(Mode::Run);
+    }
+
+    /// Takes nothing more, finishes what is held and waits for that. Afterwards no command writes anywhere, and the host
+    /// sets rings and doorbells to their start values before [`resume`](Self::resume).
+    ///
+    /// # Errors
+    /// [`ControllerError::Stalled`] if reads are still out after `timeout`.
+    pub fn rest(&self, timeout: Duration) -> Result<(), ControllerError> {
+        self.set_mode(Mode::Rest);
+        self.wait_for_rest(timeout)
+    }
+
+    fn wait_for_rest(&self, timeout: Duration) -> Result<(), ControllerError> {
+        let deadline = Instant::now() + timeout;
+        let mut control = self.shared.control();
+        while control.resting < self.threads.len() {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return Err(ControllerError::Stalled(timeout));
+            };
+            control = self
+                .shared
+                .changed
+                .wait_timeout(control, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        Ok(())
+    }
+
+    /// What was done so far. Threads add up at every idle moment and when they rest, so the figures are exact after
+    /// [`rest`](Self::rest).
+    pub fn counters(&self) -> ControllerCounters {
+        let c = &self.shared.counters;
+        ControllerCounters {
+            commands: c.commands.load(Ordering::Relaxed),
+            bytes: c.bytes.load(Ordering::Relaxed),
+            pushed_bytes: c.pushed_bytes.load(Ordering::Relaxed),
+            errors: c.errors.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The last error in words, and forgets it: what stood behind an error status.
+    pub fn take_error(&self) -> Option<String> {
+        self.shared.control().last_error.take()
+    }
+
+    fn set_mode(&self, mode: Mode) {
+        let mut control = self.shared.control();
+        if control.mode != mode {
+            control.mode = mode;
+            control.epoch += 1;
+            // A resting thread counts itself again when it has seen the new epoch.
+            control.resting = 0;
+            self.shared.epoch.store(control.epoch, Ordering::Release);
+            self.shared.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.set_mode(Mode::Stop);
+        if let Err(e) = self.wait_for_rest(DROP_TIMEOUT) {
+            log::error!("{e}");
+            return;
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("a storage controller thread had panicked");
+            }
+        }
+    }
+}

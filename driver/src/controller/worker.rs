@@ -1,0 +1,433 @@
+//! One controller thread: doorbells → commands → storage reads → (pushes) → completions, round and round without blocking.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::command::{decode, pieces};
+use super::queue::Queue;
+use super::{ControllerCounters, Mode, Namespace, QueueSetup, Shared};
+use crate::bus::{BusMemory, Pusher};
+use crate::raw::HostMemory;
+use crate::spec::{PrpSegment, Status, StatusCode};
+use crate::storage::{Channel, ReadDone, ReadRequest};
+
+/// Commands taken from one queue before the next one is looked at.
+const BURST: usize = 64;
+/// Empty rounds before the thread yields, and before it sleeps between rounds.
+const SPIN_ROUNDS: u32 = 2_000;
+const YIELD_ROUNDS: u32 = 20_000;
+const IDLE_SLEEP: Duration = Duration::from_micros(50);
+
+struct Target {
+    nsid: u32,
+    size_bytes: u64,
+    channel: Box<dyn Channel>,
+}
+
+/// A command being answered.
+struct Command {
+    queue: usize,
+    cid: u16,
+    /// Pieces not yet finished.
+    pieces: u32,
+    status: Status,
+}
+
+/// A piece of a command: one contiguous transfer, at most a staging buffer long.
+struct Piece {
+    command: u32,
+    target: usize,
+    offset_bytes: u64,
+    to: PrpSegment,
+}
+
+/// What a token stands for while a read or a push is out.
+struct Out {
+    command: u32,
+    /// Set if the read goes to a staging buffer: where it is pushed afterwards.
+    push_to: Option<u64>,
+    bytes: u64,
+}
+
+pub(crate) struct Worker {
+    queues: Vec<Queue>,
+    targets: Vec<Target>,
+    bus: Arc<dyn BusMemory>,
+    pusher: Option<Box<dyn Pusher>>,
+    commands: Slab<Command>,
+    outs: Slab<Out>,
+    /// Pieces that found no staging buffer or a full channel, oldest first.
+    waiting: VecDeque<Piece>,
+    /// Copies to device memory under way.
+    pushing: usize,
+    /// Completions that found their ring full.
+    unposted: VecDeque<(usize, u16, Status)>,
+    reads: Vec<ReadDone>,
+    pushes: Vec<(u64, Result<(), String>)>,
+    counted: ControllerCounters,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        queues: Vec<QueueSetup>,
+        namespaces: &[Namespace],
+        bus: Arc<dyn BusMemory>,
+        depth: u32,
+        shared: Arc<Shared>,
+    ) -> Result<Self, String> {
+        let mut targets = Vec::with_capacity(namespaces.len());
+        for namespace in namespaces {
+            let channel = namespace.storage.channel(depth).map_err(|e| e.to_string())?;
+            targets.push(Target {
+                nsid: namespace.nsid,
+                size_bytes: namespace.storage.size_bytes(),
+                channel,
+            });
+        }
+        Ok(Self {
+            queues: queues.into_iter().map(|q| Queue::new(q.rings, q.qid)).collect(),
+            targets,
+            pusher: bus.pusher()?,
+            bus,
+            commands: Slab::default(),
+            outs: Slab::default(),
+            waiting: VecDeque::new(),
+            pushing: 0,
+            unposted: VecDeque::new(),
+            reads: Vec::new(),
+            pushes: Vec::new(),
+            counted: ControllerCounters::default(),
+            shared,
+        })
+    }
+
+    /// Until told to stop.
+    pub(crate) fn run(mut self) {
+        let mut epoch = u64::MAX;
+        let mut mode = Mode::Rest;
+        let mut idle = 0;
+        loop {
+            let now = self.shared.epoch.load(Ordering::Acquire);
+            if now != epoch {
+                let control = self.shared.control();
+                (epoch, mode) = (control.epoch, control.mode);
+                idle = 0;
+            }
+            let mut busy = match mode {
+                Mode::Run => self.take_commands(),
+                Mode::Rest | Mode::Stop => false,
+            };
+            busy |= self.advance();
+            if mode != Mode::Run && self.is_quiet() {
+                if !self.rest(epoch) {
+                    return;
+                }
+                continue;
+            }
+            idle = if busy { 0 } else { idle + 1 };
+            self.pause(idle);
+        }
+    }
+
+    /// Reports that nothing is held any more and waits for another mode; false to stop.
+    fn rest(&mut self, epoch: u64) -> bool {
+        self.publish_counters();
+        self.queues.iter_mut().for_each(Queue::reset);
+        self.commands = Slab::default();
+        self.outs = Slab::default();
+        self.unposted.clear();
+        let shared = self.shared.clone();
+        let mut control = shared.control();
+        if control.epoch == epoch {
+            control.resting += 1;
+            shared.changed.notify_all();
+            if control.mode == Mode::Stop {
+                return false;
+            }
+        }
+        while control.epoch == epoch {
+            control = shared
+                .changed
+                .wait(control)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        true
+    }
+
+    fn pause(&mut self, idle: u32) {
+        match idle {
+            0..SPIN_ROUNDS => std::hint::spin_loop(),
+            SPIN_ROUNDS..YIELD_ROUNDS => {
+                if idle == SPIN_ROUNDS {
+                    self.publish_counters();
+                }
+                std::thread::yield_now();
+            }
+            _ => std::thread::sleep(IDLE_SLEEP),
+        }
+    }
+
+    fn publish_counters(&mut self) {
+        self.shared.counters.add(&std::mem::take(&mut self.counted));
+    }
+
+    /// True if nothing will write to anybody's memory any more. A command that a storage has dropped does not count:
+    /// nothing writes for it, and the host has given it up.
+    fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.channel.in_flight() == 0)
+    }
+
+    fn take_commands(&mut self) -> bool {
+        let mut busy = false;
+        for queue in 0..self.queues.len() {
+            for _ in 0..BURST {
+                let entry = match self.queues[queue].take() {
+                    Ok(Some(entry)) => entry,
+                    Ok(None) => break,
+                    Err(tail) => {
+                        let qid = self.queues[queue].qid();
+                        self.shared
+                            .report(format!("queue {qid}: doorbell holds {tail}, which is outside the ring"));
+                        break;
+                    }
+                };
+                busy = true;
+                self.counted.commands += 1;
+                let target = self.targets.iter().position(|t| t.nsid == entry.nsid);
+                let size = target.map(|t| self.targets[t].size_bytes);
+                match (decode(&entry, size, &*self.bus), target) {
+                    (Ok(Some(transfer)), Some(target)) => self.begin(queue, entry.cid, target, transfer),
+                    (Ok(_), _) => self.post(queue, entry.cid, Status::SUCCESS),
+                    (Err(status), _) => self.post(queue, entry.cid, status),
+                }
+            }
+        }
+        busy
+    }
+
+    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: super::command::Transfer) {
+        let limit = self.pusher.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
+        let command = self.commands.insert(Command {
+            queue,
+            cid,
+            pieces: 0,
+            status: Status::SUCCESS,
+        });
+        let mut offset_bytes = transfer.offset_bytes;
+        let mut todo = Vec::with_capacity(transfer.segments.len());
+        for segment in transfer.segments {
+            for to in pieces(segment, limit) {
+                todo.push(Piece {
+                    command,
+                    target,
+                    offset_bytes,
+                    to,
+                });
+                offset_bytes += to.length_bytes;
+            }
+        }
+        if let Some(c) = self.commands.get_mut(command) {
+            c.pieces = todo.len() as u32;
+        }
+        for piece in todo {
+            if let Some(piece) = if self.waiting.is_empty() {
+                self.start(piece)
+            } else {
+                Some(piece)
+            } {
+                self.waiting.push_back(piece);
+            }
+        }
+    }
+
+    /// Starts a piece's read; gives it back if there is no room now.
+    fn start(&mut self, piece: Piece) -> Option<Piece> {
+        let length = piece.to.length_bytes;
+        let (memory, push_to) = match self.bus.host_memory(piece.to.bus_address, length) {
+            Some(memory) => (memory, None),
+            None => match &mut self.pusher {
+                Some(pusher) => match pusher.staging(length as usize) {
+                    Some(staged) => (staged, Some(piece.to.bus_address)),
+                    None => return Some(piece),
+                },
+                None => {
+                    self.fail(piece.command, StatusCode::DataTransferError);
+                    return None;
+                }
+            },
+        };
+        let token = self.outs.insert(Out {
+            command: piece.command,
+            push_to,
+            bytes: length,
+        });
+        let request = ReadRequest {
+            token: u64::from(token),
+            offset_bytes: piece.offset_bytes,
+            memory,
+        };
+        match self.targets[piece.target].channel.start(request) {
+            Ok(()) => None,
+            Err(request) => {
+                self.outs.remove(token);
+                self.give_back(request.memory, push_to);
+                Some(piece)
+            }
+        }
+    }
+
+    /// Staging buffers go back to the pusher; other memory belongs to the host side again.
+    fn give_back(&mut self, memory: HostMemory, push_to: Option<u64>) {
+        if let (Some(pusher), Some(_)) = (&mut self.pusher, push_to) {
+            pusher.release(memory);
+        }
+    }
+
+    fn fail(&mut self, command: u32, code: StatusCode) {
+        if let Some(c) = self.commands.get_mut(command) {
+            c.status = Status::new(code, false);
+        }
+        self.piece_done(command);
+    }
+
+    fn piece_done(&mut self, command: u32) {
+        let Some(c) = self.commands.get_mut(command) else {
+            return;
+        };
+        c.pieces -= 1;
+        if c.pieces == 0 {
+            let (queue, cid, status) = (c.queue, c.cid, c.status);
+            self.commands.remove(command);
+            self.post(queue, cid, status);
+        }
+    }
+
+    fn post(&mut self, queue: usize, cid: u16, status: Status) {
+        self.counted.errors += u64::from(!status.is_success());
+        if !self.unposted.is_empty() || !self.queues[queue].complete(cid, status) {
+            self.unposted.push_back((queue, cid, status));
+        }
+    }
+
+    /// Moves everything on that can move.
+    fn advance(&mut self) -> bool {
+        let mut busy = false;
+        while let Some((queue, cid, status)) = self.unposted.pop_front() {
+            if !self.queues[queue].complete(cid, status) {
+                self.unposted.push_front((queue, cid, status));
+                break;
+            }
+        }
+        for target in &mut self.targets {
+            target.channel.poll(&mut self.reads);
+        }
+        let mut reads = std::mem::take(&mut self.reads);
+        for read in reads.drain(..) {
+            busy = true;
+            self.read_done(read);
+        }
+        self.reads = reads;
+        busy |= self.poll_pushes();
+        while let Some(piece) = self.waiting.pop_front() {
+            if let Some(piece) = self.start(piece) {
+                self.waiting.push_front(piece);
+                break;
+            }
+            busy = true;
+        }
+        busy
+    }
+
+    fn poll_pushes(&mut self) -> bool {
+        let Some(pusher) = &mut self.pusher else { return false };
+        pusher.poll(&mut self.pushes);
+        let mut pushes = std::mem::take(&mut self.pushes);
+        let busy = !pushes.is_empty();
+        self.pushing -= pushes.len();
+        for (token, result) in pushes.drain(..) {
+            let Some(out) = self.outs.remove(token as u32) else {
+                continue;
+            };
+            match result {
+                Ok(()) => self.piece_done(out.command),
+                Err(e) => {
+                    self.shared
+                        .report(format!("copying {} bytes to device memory: {e}", out.bytes));
+                    self.fail(out.command, StatusCode::DataTransferError);
+                }
+            }
+        }
+        self.pushes = pushes;
+        busy
+    }
+
+    fn read_done(&mut self, read: ReadDone) {
+        let token = read.token as u32;
+        let Some(out) = self.outs.get_mut(token) else { return };
+        let (command, push_to, bytes) = (out.command, out.push_to, out.bytes);
+        match (read.result, push_to, &mut self.pusher) {
+            (Ok(()), Some(to), Some(pusher)) => {
+                self.counted.bytes += bytes;
+                self.counted.pushed_bytes += bytes;
+                self.pushing += 1;
+                pusher.push(u64::from(token), read.memory, to);
+            }
+            (Ok(()), _, _) => {
+                self.counted.bytes += bytes;
+                self.outs.remove(token);
+                self.piece_done(command);
+            }
+            (Err(e), _, _) => {
+                self.outs.remove(token);
+                self.give_back(read.memory, push_to);
+                self.shared.report(e.to_string());
+                self.fail(command, e.code);
+            }
+        }
+    }
+}
+
+/// Values under small numbers that are used again.
+struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(i) => {
+                self.slots[i as usize] = Some(value);
+                i
+            }
+            None => {
+                self.slots.push(Some(value));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    fn get_mut(&mut self, i: u32) -> Option<&mut T> {
+        self.slots.get_mut(i as usize)?.as_mut()
+    }
+
+    fn remove(&mut self, i: u32) -> Option<T> {
+        let value = self.slots.get_mut(i as usize)?.take();
+        if value.is_some() {
+            self.free.push(i);
+        }
+        value
+    }
+}

@@ -1,0 +1,13 @@
+//! The only `unsafe` of this crate: memory that somebody else reads or writes at the same time (queue rings, doorbells,
+//! data buffers), and io_uring, which writes to memory after the call that named it has returned.
+#![allow(unsafe_code)]
+
+mod memory;
+mod rings;
+#[cfg(target_os = "linux")]
+mod uring;
+
+pub use memory::HostMemory;
+pub use rings::{QueueRings, RingAddresses};
+#[cfg(target_os = "linux")]
+pub(crate) use uring::Uring;

@@ -1,0 +1,227 @@
+//! The host's side of a queue pair on CPU threads, and memory for commands to point at: what a GPU does, in Rust.
+//!
+//! SAFETY, once for the file: every raw access goes to an [`Arena`] that lives as long as the test, at an offset checked
+//! against its length; what two threads share is accessed by volatile bytes or atomics under the queue protocol.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use grampus_driver::bus::{BusMemory, Pusher};
+use grampus_driver::controller::QueueSetup;
+use grampus_driver::raw::{HostMemory, QueueRings, RingAddresses};
+use grampus_driver::spec::{CompletionEntry, Status, SubmissionEntry};
+
+/// Page-aligned zeroed memory that outlives everything in the test.
+pub(crate) struct Arena {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+unsafe impl Send for Arena {}
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(len: usize) -> Self {
+        let start = NonNull::new(unsafe { alloc_zeroed(Layout::from_size_align(len, 4096).unwrap()) }).unwrap();
+        Self { start, len }
+    }
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        assert!(at + len <= self.len);
+        (at..at + len)
+            .map(|i| unsafe { self.start.as_ptr().add(i).read_volatile() })
+            .collect()
+    }
+    pub(crate) fn put(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len);
+        for (i, b) in bytes.iter().enumerate() {
+            unsafe { self.start.as_ptr().add(at + i).write_volatile(*b) }
+        }
+    }
+    fn at(&self, bus: u64, len: u64) -> Option<NonNull<u8>> {
+        let offset = bus.checked_sub(self.address())?;
+        (offset + len <= self.len as u64).then(|| unsafe { self.start.add(offset as usize) })
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        unsafe { dealloc(self.start.as_ptr(), Layout::from_size_align(self.len, 4096).unwrap()) }
+    }
+}
+
+/// One arena that the CPU may write, one that only the "copy engine" reaches.
+pub(crate) struct TestBus {
+    pub(crate) host: Arc<Arena>,
+    pub(crate) device: Arc<Arena>,
+    pub(crate) staging_bytes: usize,
+}
+
+impl BusMemory for TestBus {
+    fn host_memory(&self, bus: u64, len: u64) -> Option<HostMemory> {
+        Some(unsafe { HostMemory::new(self.host.at(bus, len)?, len as usize) })
+    }
+    fn prp_list(&self, bus: u64, entries: usize) -> Option<Vec<u64>> {
+        let at = self.host.at(bus, entries as u64 * 8)?.as_ptr() as u64 - self.host.address();
+        let bytes = self.host.bytes(at as usize, entries * 8);
+        Some(
+            bytes
+                .chunks_exact(8)
+                .map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+                .collect(),
+        )
+    }
+    fn pusher(&self) -> Result<Option<Box<dyn Pusher>>, String> {
+        let staging = Arc::new(Arena::new(self.staging_bytes * 2));
+        let free = (0..2).map(|i| i * self.staging_bytes).collect();
+        Ok(Some(Box::new(TestPusher {
+            staging,
+            unit: self.staging_bytes,
+            free,
+            device: self.device.clone(),
+            under_way: VecDeque::new(),
+        })))
+    }
+}
+
+struct TestPusher {
+    staging: Arc<Arena>,
+    unit: usize,
+    free: Vec<usize>,
+    device: Arc<Arena>,
+    under_way: VecDeque<(u64, HostMemory, u64)>,
+}
+
+impl Pusher for TestPusher {
+    fn staging_bytes(&self) -> usize {
+        self.unit
+    }
+    fn staging(&mut self, length: usize) -> Option<HostMemory> {
+        let at = self.free.pop()?;
+        let start = self.staging.at(self.staging.address() + at as u64, length as u64)?;
+        Some(unsafe { HostMemory::new(start, length) })
+    }
+    fn release(&mut self, staged: HostMemory) {
+        self.free
+            .push((staged.as_ptr() as u64 - self.staging.address()) as usize);
+    }
+    fn push(&mut self, token: u64, staged: HostMemory, bus: u64) {
+        self.under_way.push_back((token, staged, bus));
+    }
+    fn poll(&mut self, done: &mut Vec<(u64, Result<(), String>)>) {
+        // One copy a poll: pushes overlap with everything else.
+        if let Some((token, mut staged, bus)) = self.under_way.pop_front() {
+            let result = match self.device.at(bus, staged.len() as u64) {
+                Some(to) => {
+                    self.device.put(
+                        (to.as_ptr() as u64 - self.device.address()) as usize,
+                        staged.bytes_mut(),
+                    );
+                    Ok(())
+                }
+                None => Err("not device memory".to_owned()),
+            };
+            self.release(staged);
+            done.push((token, result));
+        }
+    }
+}
+
+/// The host's side of a queue pair.
+pub(crate) struct HostQueue {
+    memory: Arena,
+    depth: u32,
+    sq_tail: u32,
+    cq_head: u32,
+}
+
+impl HostQueue {
+    pub(crate) fn new(depth_log2: u32) -> Self {
+        Self {
+            memory: Arena::new(((64 + 16) << depth_log2) + 4096),
+            depth: 1 << depth_log2,
+            sq_tail: 0,
+            cq_head: 0,
+        }
+    }
+    fn sq(&self) -> *mut SubmissionEntry {
+        self.memory.start.as_ptr().cast()
+    }
+    fn cq(&self) -> *mut CompletionEntry {
+        unsafe { self.sq().add(self.depth as usize).cast() }
+    }
+    fn doorbell(&self, i: usize) -> *const AtomicU32 {
+        unsafe { self.cq().add(self.depth as usize).cast::<AtomicU32>().add(i * 16) }
+    }
+    pub(crate) fn setup(&self, qid: u16) -> QueueSetup {
+        let at = RingAddresses {
+            sq: self.sq(),
+            cq: self.cq(),
+            sq_doorbell: self.doorbell(0),
+            cq_doorbell: self.doorbell(1),
+        };
+        QueueSetup {
+            rings: unsafe { QueueRings::new(at, self.depth.trailing_zeros()) },
+            qid,
+        }
+    }
+    /// Writes entries and rings once; the caller keeps at most depth - 1 outstanding.
+    pub(crate) fn submit(&mut self, entries: &[SubmissionEntry]) {
+        for entry in entries {
+            unsafe {
+                self.sq()
+                    .add((self.sq_tail % self.depth) as usize)
+                    .write_volatile(*entry)
+            };
+            self.sq_tail = self.sq_tail.wrapping_add(1);
+        }
+        self.ring(self.sq_tail % self.depth);
+    }
+    pub(crate) fn ring(&self, tail: u32) {
+        unsafe { &*self.doorbell(0) }.store(tail, Ordering::Release);
+    }
+    /// The next completion, phase first.
+    pub(crate) fn reap(&mut self) -> Option<(u16, Status)> {
+        let words = unsafe { self.cq().add((self.cq_head % self.depth) as usize) }.cast::<AtomicU32>();
+        let dword3 = unsafe { &*words.add(3) }.load(Ordering::Acquire);
+        let expected = (self.cq_head / self.depth) & 1 ^ 1;
+        if dword3 >> 16 & 1 != expected {
+            return None;
+        }
+        self.cq_head = self.cq_head.wrapping_add(1);
+        unsafe { &*self.doorbell(1) }.store(self.cq_head % self.depth, Ordering::Release);
+        Some((dword3 as u16, Status((dword3 >> 17) as u16)))
+    }
+    pub(crate) fn reap_within(&mut self, limit: Duration) -> Option<(u16, Status)> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(done) = self.reap() {
+                return Some(done);
+            }
+            if Instant::now() > end {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+    }
+    pub(crate) fn reset(&mut self) {
+        self.memory.put(0, &vec![0; self.memory.len]);
+        (self.sq_tail, self.cq_head) = (0, 0);
+    }
+}
+
+/// What stands at every byte of a test storage, so that every byte read can be checked against its address.
+pub(crate) fn byte_at(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+pub(crate) fn pattern(offset: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| byte_at(offset + i)).collect()
+}
