@@ -16,6 +16,66 @@ use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
+/// DECIMAL as files of the unstable version before ORC 2.0 store up to 18 digits: integers at the column's scale.
+pub(super) struct Decimal64Decoder {
+    presence: Presence,
+    data: IntReader,
+    values: Vec<i128>,
+    precision: u8,
+    scale: i8,
+    source: StreamSource,
+    column: ColumnId,
+}
+
+impl Decimal64Decoder {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, precision: u8, scale: i8) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            data: IntReader::new(source.open(column, Kind::Data), Encoding::DirectV2, true),
+            values: Vec::new(),
+            precision,
+            scale,
+            source: source.clone(),
+            column,
+        }
+    }
+}
+
+impl Decoder for Decimal64Decoder {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(&mut self.data)
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        let values = &mut self.values;
+        self.data.select_blocks(self.presence.select(rows)?, |_, block| {
+            values.extend(block.iter().map(|&value| i128::from(value)));
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        let nulls = self.presence.finish(parent);
+        let values = std::mem::take(&mut self.values);
+        array(&self.source, self.column, (self.precision, self.scale), values, nulls)
+    }
+}
+
+/// The array of dense values.
+fn array(
+    source: &StreamSource,
+    column: ColumnId,
+    (precision, scale): (u8, i8),
+    values: Vec<i128>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let array = Decimal128Array::new(with_nulls(values, nulls.as_ref()).into(), nulls)
+        .with_precision_and_scale(precision, scale)
+        .map_err(|error| source.corrupt(column, error.to_string()))?;
+    Ok(Arc::new(array))
+}
+
 /// Bytes of the longest varint that 128 bits need.
 const MAX_VARINT_BYTES: usize = 19;
 
@@ -78,11 +138,8 @@ impl Decoder for DecimalDecoder {
 
     fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
         let nulls = self.presence.finish(parent);
-        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
-        let array = Decimal128Array::new(values.into(), nulls)
-            .with_precision_and_scale(self.precision, self.scale)
-            .map_err(|error| self.source.corrupt(self.column, error.to_string()))?;
-        Ok(Arc::new(array))
+        let values = std::mem::take(&mut self.values);
+        array(&self.source, self.column, (self.precision, self.scale), values, nulls)
     }
 }
 

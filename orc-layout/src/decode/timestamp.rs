@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampNanosecondArray};
 use arrow::buffer::NullBuffer;
-use chrono::{Offset, TimeZone};
+use chrono::{Datelike, Offset, TimeZone};
 use chrono_tz::Tz;
 
 use super::cursor::StreamSource;
@@ -143,6 +143,20 @@ struct WallClock {
     known: Vec<(i64, i64)>,
 }
 
+/// The zone tables end with 2100 and know no summer after that, though the rules go on.
+const LAST_TABLE_YEAR: i32 = 2087;
+
+/// The year up to then whose days fall on the same weekdays: there is one in any 28 years.
+fn alike(year: i32) -> i32 {
+    let calendar = |year: i32| {
+        let first = chrono::NaiveDate::from_ymd_opt(year, 1, 1);
+        first.map(|first| (first.weekday(), first.leap_year()))
+    };
+    let wanted = calendar(year);
+    let mut years = (LAST_TABLE_YEAR - 27..LAST_TABLE_YEAR).rev();
+    years.find(|&year| calendar(year) == wanted).unwrap_or(LAST_TABLE_YEAR)
+}
+
 /// A stretch is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
 const STRETCH_BITS: u32 = 14;
 const STRETCHES: usize = 4096;
@@ -188,7 +202,10 @@ impl WallClock {
     }
 
     fn offset_at(&self, seconds: i64) -> Option<i64> {
-        let instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
+        let mut instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
+        if instant.year() > LAST_TABLE_YEAR {
+            instant = instant.with_year(alike(instant.year()))?;
+        }
         Some(i64::from(
             self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
         ))
@@ -227,5 +244,25 @@ mod tests {
             }
         }
         assert_eq!(WallClock::new(Tz::US__Pacific).epoch(), EPOCH_SECONDS + 8 * 3600);
+    }
+
+    #[test]
+    fn summers_go_on_after_the_zone_table_ends() {
+        let clock = WallClock::new(Tz::US__Pacific);
+        let at = |year, month, day| {
+            let noon = chrono::NaiveDate::from_ymd_opt(year, month, day)
+                .unwrap()
+                .and_hms_opt(12, 0, 0);
+            clock.offset_at(noon.unwrap().and_utc().timestamp()).unwrap() / 3600
+        };
+        for year in 2030..2500 {
+            assert_eq!(
+                [at(year, 1, 31), at(year, 2, 28), at(year, 6, 30), at(year, 12, 31)],
+                [-8, -8, -7, -8],
+                "{year}"
+            );
+        }
+        // The second Sunday in March, 2150: the eighth.
+        assert_eq!([at(2150, 3, 7), at(2150, 3, 8)], [-8, -7]);
     }
 }

@@ -5,7 +5,7 @@ use arrow::datatypes::{
 };
 
 use super::cursor::StreamSource;
-use super::decimal::DecimalDecoder;
+use super::decimal::{Decimal64Decoder, DecimalDecoder};
 use super::nested::{ListDecoder, MapDecoder, StructDecoder, UnionDecoder};
 use super::numeric::{BooleanDecoder, ByteDecoder, FloatDecoder, IntDecoder, LongDecoder};
 use super::string::{DictionaryDecoder, DirectBytesDecoder};
@@ -13,6 +13,7 @@ use super::timestamp::TimestampDecoder;
 use super::{Decoder, unsupported};
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
+use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
 
 /// A decoder at the stripe's start for `column` and everything below it.
@@ -48,6 +49,11 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
         TypeKind::Binary => Box::new(DirectBytesDecoder::<BinaryType>::open(source, column, kind)),
         TypeKind::Timestamp => Box::new(TimestampDecoder::open(source, column, kind, false)),
         TypeKind::TimestampInstant => Box::new(TimestampDecoder::open(source, column, kind, true)),
+        TypeKind::Decimal { precision, scale }
+            if source.tail.format_version == "1.9999" && !source.has(column, Kind::Secondary) =>
+        {
+            Box::new(Decimal64Decoder::open(source, column, precision, scale))
+        }
         TypeKind::Decimal { precision, scale } => {
             Box::new(DecimalDecoder::open(source, column, kind, precision, scale))
         }
