@@ -16,7 +16,8 @@ use crate::tail::FileTail;
 /// How the values of a column lie in a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Fixed-width values without nulls, stored raw: each row's place is arithmetic.
+    /// Fixed-width values without nulls, stored raw: each row's place is arithmetic. A column may have a PRESENT stream all
+    /// the same (some writers always make one): as many raw values as rows leave no room for a null.
     Direct(Direct),
     /// Anything else: decode from an entry point (row group) on.
     Decode {
@@ -141,13 +142,18 @@ fn direct(
         return Err(place.corrupt(0, "is missing"));
     };
     let rows = stripe.info.rows;
+    let needed = rows.checked_mul(u64::from(width));
+    let enough = needed.is_some_and(|needed| needed <= data.length);
+    let present = stripe
+        .stream(column, Kind::Present)
+        .is_some_and(|present| present.length > 0);
     let segments = match tail.compression {
+        None if present && needed != Some(data.length) => None,
+        None if !enough => {
+            let reason = format!("{} bytes for {rows} values of {width}", data.length);
+            return Err(place.corrupt(0, reason));
+        }
         None => {
-            let needed = rows.checked_mul(u64::from(width));
-            if needed.is_none_or(|needed| needed > data.length) {
-                let reason = format!("{} bytes for {rows} values of {width}", data.length);
-                return Err(place.corrupt(0, reason));
-            }
             let offset = data.offset;
             let first_row = 0;
             Some(vec![DirectSegment {
@@ -156,13 +162,15 @@ fn direct(
                 offset,
             }])
         }
-        Some(_) if probe_chunks => original_chunks(place, data, rows, width, source)?,
-        Some(_) => None,
+        // Compression made it smaller, so some chunk is compressed.
+        Some(_) if !enough || !probe_chunks => None,
+        Some(_) => original_chunks(place, data, rows, width, present, source)?,
     };
     Ok(segments.map(|segments| Direct { width, segments }))
 }
 
-/// The chunks of a stream, if all of them are original and hold whole values; `None` at the first that does not.
+/// The chunks of a stream, if all of them are original and hold whole values; `None` at the first that does not. With
+/// `exact`, also `None` if they hold more or fewer values than rows.
 ///
 /// Most writers make chunks of one size, so the next headers are fetched together where that size puts them: one more
 /// each time the guess was right.
@@ -171,6 +179,7 @@ fn original_chunks(
     data: &Stream,
     rows: u64,
     width: u32,
+    exact: bool,
     source: &dyn ByteSource,
 ) -> Result<Option<Vec<DirectSegment>>> {
     let header_bytes = HEADER_BYTES as u64;
@@ -185,6 +194,9 @@ fn original_chunks(
             .take_while(|offset| offset + header_bytes <= end)
             .collect();
         if offsets.is_empty() {
+            if exact {
+                return Ok(None);
+            }
             let reason = format!("ends after {first_row} of {rows} values");
             return Err(place.corrupt(at - data.offset, reason));
         }
@@ -205,6 +217,9 @@ fn original_chunks(
                 return Err(place.corrupt(offset - data.offset, reason));
             }
             let values = (length / u64::from(width)).min(rows - first_row);
+            if exact && values * u64::from(width) != length {
+                return Ok(None);
+            }
             if values > 0 {
                 segments.push(DirectSegment {
                     first_row,
@@ -225,7 +240,8 @@ fn original_chunks(
             }
         }
     }
-    Ok(Some(segments))
+    let whole = at == end;
+    Ok((whole || !exact).then_some(segments))
 }
 
 /// The byte ranges that must be read to decode `rows` of a top-level column (with its children), ascending and merged:
@@ -362,7 +378,7 @@ mod tests {
         }
     }
 
-    fn probe(chunks: &[(u32, bool)], rows: u64) -> (Result<Option<Vec<DirectSegment>>>, usize) {
+    fn probe_exactly(chunks: &[(u32, bool)], rows: u64, exact: bool) -> (Result<Option<Vec<DirectSegment>>>, usize) {
         let mut bytes = vec![0; 7];
         for &(length, original) in chunks {
             bytes.extend_from_slice(&ChunkHeader { length, original }.to_bytes());
@@ -380,9 +396,21 @@ mod tests {
             name: "DATA",
         };
         let source = Memory(bytes.into(), Mutex::new(0));
-        let found = original_chunks(place, &data, rows, 8, &source);
+        let found = original_chunks(place, &data, rows, 8, exact, &source);
         let requests = *source.1.lock().unwrap();
         (found, requests)
+    }
+
+    fn probe(chunks: &[(u32, bool)], rows: u64) -> (Result<Option<Vec<DirectSegment>>>, usize) {
+        probe_exactly(chunks, rows, false)
+    }
+
+    #[test]
+    fn with_a_present_stream_there_must_be_a_value_for_every_row() {
+        assert!(probe_exactly(&[(80, true), (40, true)], 15, true).0.unwrap().is_some());
+        assert!(probe_exactly(&[(80, true), (40, true)], 16, true).0.unwrap().is_none());
+        assert!(probe_exactly(&[(80, true), (40, true)], 10, true).0.unwrap().is_none());
+        assert!(probe_exactly(&[(80, true), (40, true)], 14, true).0.unwrap().is_none());
     }
 
     #[test]

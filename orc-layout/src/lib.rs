@@ -22,6 +22,7 @@ pub mod bloom;
 pub mod chunk;
 pub mod codec;
 pub mod decode;
+pub mod describe;
 pub mod error;
 pub mod index;
 pub mod open;

@@ -1,6 +1,7 @@
 //! The column tree of an ORC file: types in the specification's pre-order numbering, and how each
 //! maps to Arrow.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, UnionFields, UnionMode};
@@ -113,6 +114,26 @@ impl OrcSchema {
         parts.join(".")
     }
 
+    /// The type of a column as Hive writes it: `struct<a:int,b:array<string>>`.
+    pub fn type_text(&self, id: ColumnId) -> String {
+        let column = self.column(id);
+        let children = || column.children.iter().map(|&child| self.type_text(child)); // depth is bounded
+        match column.kind {
+            TypeKind::Struct => {
+                let names = column.children.iter().map(|&child| self.column(child).name.as_str());
+                let fields: Vec<_> = names
+                    .zip(children())
+                    .map(|(name, text)| format!("{name}:{text}"))
+                    .collect();
+                format!("struct<{}>", fields.join(","))
+            }
+            TypeKind::List => format!("array<{}>", children().collect::<String>()),
+            TypeKind::Map => format!("map<{}>", children().collect::<Vec<_>>().join(",")),
+            TypeKind::Union => format!("uniontype<{}>", children().collect::<Vec<_>>().join(",")),
+            primitive => primitive.to_string(),
+        }
+    }
+
     /// Builds the tree from the footer's types.
     ///
     /// # Errors
@@ -165,6 +186,33 @@ impl TypeKind {
             Self::TimestampInstant => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             Self::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
             Self::Struct | Self::List | Self::Map | Self::Union => return None,
+        })
+    }
+}
+
+/// The kind's name as Hive writes it, without children.
+impl fmt::Display for TypeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Boolean => "boolean",
+            Self::Byte => "byte",
+            Self::Short => "short",
+            Self::Int => "int",
+            Self::Long => "long",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::String => "string",
+            Self::Char { length } => return write!(f, "char({length})"),
+            Self::Varchar { length } => return write!(f, "varchar({length})"),
+            Self::Binary => "binary",
+            Self::Date => "date",
+            Self::Timestamp => "timestamp",
+            Self::TimestampInstant => "timestamp_instant",
+            Self::Decimal { precision, scale } => return write!(f, "decimal({precision},{scale})"),
+            Self::Struct => "struct",
+            Self::List => "array",
+            Self::Map => "map",
+            Self::Union => "uniontype",
         })
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use common::{Memory, corpus, manifest};
 use grampus_orc_layout::access::{Access, byte_ranges};
+use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::positions::ColumnPositions;
 use grampus_orc_layout::selection::RowSelection;
@@ -18,6 +19,7 @@ use grampus_orc_layout::{Result, open};
 /// What a walk over all metadata of a file found.
 struct Walk {
     tail: FileTail,
+    report: FileReport,
     /// Row groups with positions, and those whose positions do not have the expected numbers.
     entries: usize,
     unusable: usize,
@@ -42,8 +44,11 @@ fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
             }
         }
     }
+    let report = FileReport::build(&tail, &source, &DescribeOptions::default())?;
+    assert!(format!("{report:#}").len() > format!("{report}").len() || tail.stripes.is_empty());
     Ok(Walk {
         tail,
+        report,
         entries,
         unusable,
         filters,
@@ -95,11 +100,17 @@ fn every_readable_file_is_what_the_manifest_says() {
             row["class"] != "encrypted",
             "{file}"
         );
+        assert!(walk.report.problems.is_empty(), "{:?}", walk.report.problems);
+        let json = serde_json::to_value(&walk.report).unwrap();
+        assert_eq!(json["columns"].as_array().unwrap().len(), walk.tail.schema.types.len());
         files += 1;
         entries += walk.entries;
         if row["rows"].is_empty() {
             continue; // the manifest's own reader knew no LZO
         }
+        // Hive 0.11 knew no precision.
+        let schema = row["schema"].replace("decimal(0,0)", "decimal(38,6)");
+        assert_eq!(walk.report.schema, schema, "{file}");
         let tail = &walk.tail;
         let stride = tail.row_index_stride.unwrap_or(0);
         let found = [tail.rows, tail.stripes.len() as u64, u64::from(stride)].map(|number| number.to_string());
