@@ -21,6 +21,13 @@ const HEADERS: &[Header] = headers![
     "cache.h",
     "column.h",
     "io_stack.h",
+    "target.cuh",
+    "copy.cuh",
+    "status.cuh",
+    "queue.cuh",
+    "cache.cuh",
+    "backing.cuh",
+    "column_array.cuh",
 ];
 
 /// All device headers in one text, followed by the layout asserts; append kernels and compile.

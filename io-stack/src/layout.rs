@@ -66,7 +66,7 @@ fn assert_struct(out: &mut String, name: &str, size: usize, align: usize) {
 fn assert_field(out: &mut String, name: &str, field: &str, offset: usize, size: usize) {
     let _ = writeln!(
         out,
-        "static_assert(__builtin_offsetof(grampus::{name}, {field}) == {offset}, \"{name}::{field}: offset\");"
+        "static_assert(GRAMPUS_OFFSETOF(grampus::{name}, {field}) == {offset}, \"{name}::{field}: offset\");"
     );
     let _ = writeln!(
         out,
@@ -115,7 +115,7 @@ shared_structs! {
     #[repr(align(16))]
     CacheDesc {
         data: u64, tags: u64, state: u64, requested: u64, sets: u64, set_count: u32, groups: u32, group_log2: u32,
-        sector_log2: u32, ways: u32, pad0: u32,
+        sector_log2: u32, ways: u32, zero: u32,
     }
     #[repr(align(16))]
     Extent {

@@ -1,0 +1,204 @@
+// How missing sectors of pinned lines come: by command (Queued) or by the warp's own copy from a registered mapping
+// (MappedCached). Both leave the line in the same states; Mapped has no cache at all.
+#pragma once
+#include "cache.cuh"
+
+namespace grampus {
+
+GRAMPUS_DEVICE u32 queue_of(const IoStack& io, const SourceDesc& source, u64 key) {
+    return source.first_queue + (u32)(key >> io.cache.group_log2) % source.queue_count;
+}
+
+// A command for whole lines or, with one line, for a run of its sectors.
+template <u32 WAYS>
+GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 lines, u32 sectors) {
+    const CacheDesc& cache = io.cache;
+    const SourceDesc& source = io.sources[e.source];
+    u32 skip = lines == 1 ? lowest_bit(sectors) << cache.sector_log2 : 0;
+    Command c;
+    c.kind = CMD_FILL;
+    c.slot = slot_of<WAYS>(cache, meta);
+    c.lines = lines;
+    c.sectors = sectors;
+    c.bytes = lines == 1 ? count_bits(sectors) << cache.sector_log2 : lines << LINE_LOG2;
+    c.blocks = c.bytes >> source.lba_log2;
+    c.lba = (e.storage_byte + ((key - e.first_line) << LINE_LOG2) + skip) >> source.lba_log2;
+    c.nsid = source.nsid;
+    c.bus = (u64)cache.data + ((u64)c.slot << LINE_LOG2) + skip + io.queues[queue_of(io, source, key)].data_bus;
+    c.target = 0;
+    return c;
+}
+
+// Values come by loads from a registered mapping.
+struct Mapped {
+    static constexpr bool CACHED = false;
+};
+
+// Values come from the cache; misses are commands.
+template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>
+struct Queued {
+    static constexpr bool CACHED = true;
+    static constexpr bool QUEUED = true;
+    static constexpr u32 WAYS = CACHE_WAYS_;
+    typedef EvictionPolicy Policy;
+
+    // Sectors one command carries at least.
+    GRAMPUS_DEVICE static u32 unit(const IoStack& io, const Extent& e) {
+        u32 lba_log2 = io.sources[e.source].lba_log2, sector_log2 = io.cache.sector_log2;
+        return lba_log2 > sector_log2 ? 1u << (lba_log2 - sector_log2) : 1;
+    }
+    GRAMPUS_DEVICE static u32 queue(const IoStack& io, const Extent& e, u64 key) {
+        return queue_of(io, io.sources[e.source], key);
+    }
+
+    // Sends for the `fresh` sectors of each lane's pinned line. Collective; does not wait for data. False: a status is up.
+    GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh) {
+        FillFinish<WAYS> finish(io.cache);
+        while (any(fresh != 0)) {
+            bool wanted = fresh != 0;
+            Command c = {};
+            u32 at = 0, cid = 0;
+            if (wanted) {
+                c = fill_command<WAYS>(io, e, key, meta, 1, take_run(fresh));
+                at = queue(io, e, key);
+                pin_for_command(io.cache, meta);
+                count(&io.stats->command_bytes, c.bytes);
+            }
+            if (!submit(io, wanted, at, c, cid, finish)) return false;
+        }
+        return true;
+    }
+
+    // Finishes what has come in on the queue. Collective.
+    GRAMPUS_DEVICE static u32 help(const IoStack& io, u32 queue) {
+        return reap(io, queue, FillFinish<WAYS>(io.cache));
+    }
+};
+
+// Values come from the cache; misses are copied from a registered mapping by the warp that found them.
+template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>
+struct MappedCached {
+    static constexpr bool CACHED = true;
+    static constexpr bool QUEUED = false;
+    static constexpr u32 WAYS = CACHE_WAYS_;
+    typedef EvictionPolicy Policy;
+
+    GRAMPUS_DEVICE static u32 unit(const IoStack&, const Extent&) { return 1; }
+    GRAMPUS_DEVICE static u32 queue(const IoStack&, const Extent&, u64) { return 0; }
+
+    GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh) {
+        const CacheDesc& cache = io.cache;
+        while (any(fresh != 0)) {
+            u32 run = take_run(fresh), skip = run != 0 ? lowest_bit(run) << cache.sector_log2 : 0;
+            u32 bytes = count_bits(run) << cache.sector_log2;
+            const u8* from = e.mapped + ((key - e.first_line) << LINE_LOG2) + skip;
+            u8* to = run != 0 ? bytes_of<WAYS>(cache, meta) + skip : (u8*)0;
+            // An optimistic reader that sees these bytes must also see that the line was replaced.
+            fence_acq_rel_gpu();
+            sync_warp();
+            if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE && run != 0)
+                add_release_gpu(&cache.state[meta], (u64)run << LINE_VALID_SHIFT);
+            GRAMPUS_STEP(copy_mapped);
+            copy_pieces<FromMapped>(from, to, bytes / 16);
+            sync_warp();
+            if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE && run != 0)
+                add_release_gpu(&cache.state[meta], (u64)run << LINE_VALID_SHIFT);
+            if (run != 0) count(&io.stats->mapped_fill_bytes, bytes);
+        }
+        return true;
+    }
+    GRAMPUS_DEVICE static u32 help(const IoStack&, u32) { return 0; }
+};
+
+// By value, so that the hot path's registers need no addresses.
+struct Ensured {
+    bool ok;   // false: a status is up
+    u32 meta;  // the pinned line; NO_LINE: none could be had, the lane holds nothing
+};
+
+// Pins each active lane's line (keys differ between lanes), sends for what is missing of `sectors`, and with `wait` stays until it
+// is there. Collective.
+template <class Backing>
+GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64 key, u32 sectors, bool wait) {
+    u32 meta = NO_LINE;
+    // A few tries: another lane may hold the set's lock for a moment. No waiting for ways here: others' pins may need ours gone.
+    for (u32 i = 0; i < 4 && any(active && meta == NO_LINE); i++)
+        if (active && meta == NO_LINE)
+            meta = pin_or_install<typename Backing::Policy, Backing::WAYS>(io, key, Backing::WAYS);
+    bool held = meta != NO_LINE;
+    u32 fresh = held ? request(io.cache, meta, sectors, Backing::unit(io, e)) : 0;
+    if (any(fresh != 0) && !Backing::get(io, e, key, meta, fresh)) return Ensured{false, meta};
+    Wait patience;
+    while (wait) {
+        u32 open = ballot(held && !holds(io.cache, meta, sectors));
+        if (open == 0) break;
+        u32 from = lowest_bit(open);
+        u32 queue = shuffle(held ? Backing::queue(io, e, key) : 0u, from);
+        u32 done = Backing::help(io, queue);
+        if (!all(done > 0 || patience.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, shuffle(key, from)))) return Ensured{false, meta};
+    }
+    return Ensured{true, meta};
+}
+
+// Asks for lines key .. key + lines - 1 of an extent in commands as long as possible; waits for slots, never for data or
+// ways: lines that cannot be had are left out. Collective. False: a status is up.
+template <class Backing>
+GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 lines) {
+    constexpr u32 WAYS = Backing::WAYS;
+    const CacheDesc& cache = io.cache;
+    FillFinish<WAYS> finish(cache);
+    u32 group_mask = (1u << cache.group_log2) - 1, max_lines = io.sources[e.source].max_lines;
+    u64 run_key = key;
+    u32 run_meta = 0, run = 0;  // lines of a growing command: installed by us, contiguous, one group, one way
+    for (;;) {
+        u32 batch = lines < WARP ? (u32)lines : WARP;
+        u32 left = group_mask + 1 - ((u32)key & group_mask);
+        if (batch > left) batch = left;
+        bool in = lane_id() < batch;
+        u32 meta = NO_LINE, fresh = 0;
+        if (batch > 0) {
+            u32 way = run > 0 ? run_meta % WAYS : WAYS;
+            if (run == 0) {  // the first line's way is everybody's
+                if (lane_id() == 0) meta = pin_or_install<typename Backing::Policy, WAYS>(io, key, way);
+                u32 first = shuffle(meta, 0);
+                way = first == NO_LINE ? WAYS : first % WAYS;
+            }
+            if (in && meta == NO_LINE)
+                meta = pin_or_install<typename Backing::Policy, WAYS>(io, key + lane_id(), way);
+            if (meta != NO_LINE) fresh = request(cache, meta, all_sectors(cache), 1);
+        }
+        u32 first = shuffle(meta, 0);
+        bool whole = batch > 0 && all(!in || (meta == first + lane_id() * WAYS && fresh == all_sectors(cache)));
+        if (run > 0 && !(whole && first == run_meta + run * WAYS && (key & group_mask) != 0)) {
+            // The run ends: one lane for each piece of at most max_lines. Its lines' pins become the command's.
+            u32 pieces = (run + max_lines - 1) / max_lines;
+            for (u32 base = 0; base < pieces; base += WARP) {
+                u32 piece = base + lane_id(), at = piece * max_lines;
+                Command c = {};
+                u32 queue = queue_of(io, io.sources[e.source], run_key), cid = 0;
+                if (piece < pieces) {
+                    u32 length = run - at < max_lines ? run - at : max_lines;
+                    c = fill_command<WAYS>(io, e, run_key + at, run_meta + at * WAYS, length, all_sectors(cache));
+                    count(&io.stats->command_bytes, c.bytes);
+                }
+                if (!submit(io, piece < pieces, queue, c, cid, finish)) return false;
+            }
+            run = 0;
+        }
+        if (batch == 0) return true;
+        if (whole) {
+            if (run == 0) {
+                run_key = key;
+                run_meta = first;
+            }
+            run += batch;
+        } else {
+            if (!Backing::get(io, e, key + lane_id(), meta, fresh)) return false;
+            if (meta != NO_LINE) unpin(cache, meta);
+        }
+        key += batch;
+        lines -= batch;
+    }
+}
+
+}  // namespace grampus

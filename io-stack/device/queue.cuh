@@ -1,0 +1,361 @@
+// Submission and completion: lanes hand in commands, one lane rings for many, one warp reaps for all.
+// What a completed fill means is the cache's business: it comes in as `Finish`. docs/PROTOCOL.md has the argument.
+#pragma once
+#include "copy.cuh"
+#include "status.cuh"
+
+namespace grampus {
+
+// One read, as its submitter describes it.
+struct Command {
+    u64 lba;      // first block
+    u64 bus;      // where the data goes if it is not bounced: the controller's address
+    u64 target;   // CMD_RAW, bounced: device address the reaper copies to; 0: it stays in the bounce slot
+    u32 blocks;   // 1 .. 65536
+    u32 bytes;    // blocks in bytes
+    u32 nsid;
+    u32 kind;     // CMD_RAW, CMD_FILL
+    u32 slot;     // CMD_FILL: data slot of the first line
+    u32 lines;    // CMD_FILL
+    u32 sectors;  // CMD_FILL, one line
+};
+
+GRAMPUS_DEVICE const QueueDesc& queue_at(const IoStack& io, u32 queue) { return io.queues[queue]; }
+GRAMPUS_DEVICE u32 depth_of(const QueueDesc& q) { return 1u << q.depth_log2; }
+
+// ---- command slots (C and F in PROTOCOL.md) ----------------------------------------------------------
+
+// Takes up to `n` credits; returns how many.
+GRAMPUS_DEVICE u32 take_credits(const QueueDesc& q, u32 n) {
+    GRAMPUS_STEP(take_credits);
+    i32 old = (i32)fetch_add_acquire_gpu((u32*)&q.state->credits, 0u - n);
+    u32 got = old <= 0 ? 0 : (u32)old < n ? (u32)old : n;
+    if (got < n) fetch_add_release_gpu((u32*)&q.state->credits, n - got);
+    return got;
+}
+
+GRAMPUS_DEVICE void return_credits(const QueueDesc& q, u32 n) {
+    GRAMPUS_STEP(return_credits);
+    fetch_add_release_gpu((u32*)&q.state->credits, n);
+}
+
+// Gets the slot that the free ring holds, or will hold, for `ticket`. FREE_RING_EMPTY: gave up.
+GRAMPUS_SLOW u32 pop_slot(const IoStack& io, u32 queue, u32 ticket) {
+    const QueueDesc& q = queue_at(io, queue);
+    u32* entry = &q.free_ring[ticket & (depth_of(q) - 1)];
+    Wait wait;
+    for (;;) {
+        GRAMPUS_STEP(pop_slot);
+        u32 slot = exchange_acquire_gpu(entry, FREE_RING_EMPTY);
+        if (slot != FREE_RING_EMPTY) return slot;
+        if (!wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull)) return FREE_RING_EMPTY;
+    }
+}
+
+// Gives a slot back. Its credit is returned by the caller, after this.
+GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
+    const QueueDesc& q = queue_at(io, queue);
+    u32 ticket = fetch_add_relaxed_gpu(&q.state->push_ticket, 1u);
+    u32* entry = &q.free_ring[ticket & (depth_of(q) - 1)];
+    Wait wait;
+    for (;;) {
+        GRAMPUS_STEP(push_slot);
+        if (cas_release_gpu(entry, FREE_RING_EMPTY, slot) == FREE_RING_EMPTY) return true;
+        if (!wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull)) return false;
+    }
+}
+
+// ---- submission (T, E, D) ----------------------------------------------------------------------------
+
+GRAMPUS_DEVICE u32 generation_mask(const QueueDesc& q) { return 0xFFFFu >> q.depth_log2; }
+
+// Writes record and entry for `slot`. Returns the cid.
+GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot, u32 position) {
+    CommandRecord* record = &q.commands[slot];
+    u32 generation = ((load_relaxed_gpu(&record->state) >> 8) + 1) & generation_mask(q);
+    record->kind = c.kind;
+    record->slot = c.slot;
+    record->lines = c.lines;
+    record->sectors = c.sectors;
+    record->bytes = c.bytes;
+    record->lba = c.lba;
+    record->nsid = c.nsid;
+    record->target = c.target;
+    store_release_gpu(&record->state, generation << 8 | CMD_SUBMITTED);
+
+    GRAMPUS_STEP(write_entry);
+    u32 cid = generation << q.depth_log2 | slot;
+    u64 prp1 = c.bytes <= q.bounce_bytes ? q.bounce_bus + (u64)slot * q.bounce_bytes : c.bus;
+    u32 first_page = LINE_BYTES - (u32)(prp1 & (LINE_BYTES - 1));
+    u64 prp2 = c.bytes > first_page ? (prp1 & ~(u64)(LINE_BYTES - 1)) + LINE_BYTES : 0;
+    u32 psdt = 0;
+    if (c.bytes > first_page + LINE_BYTES) {  // more than two pages: an SGL data block (NVMe Base 2.0c figure 116)
+        psdt = NVME_PSDT_SGL;
+        prp2 = c.bytes;
+    }
+    u32 dw0 = NVME_OPC_READ | psdt << 8 | cid << 16;
+    u64x2* entry = (u64x2*)&q.sq[position];
+    store_plain(entry + 0, u64x2{dw0 | (u64)c.nsid << 32, 0});
+    store_plain(entry + 1, u64x2{0, prp1});
+    store_plain(entry + 2, u64x2{prp2, c.lba});
+    store_plain(entry + 3, u64x2{c.blocks - 1, 0});
+    return cid;
+}
+
+// Moves the tail over everything that is ready and rings once, if the lock is free. Returns the tail seen.
+GRAMPUS_SLOW u32 advance_tail(const IoStack& io, const QueueDesc& q) {
+    QueueState* state = q.state;
+    GRAMPUS_STEP(sq_lock);
+    if (load_relaxed_gpu(&state->sq_lock) != 0 || cas_acquire_gpu(&state->sq_lock, 0u, 1u) != 0)
+        return load_acquire_gpu(&state->sq_tail);
+    u32 mask = depth_of(q) - 1;
+    u32 start = load_relaxed_gpu(&state->sq_tail), tail = start;
+    bool more = true;
+    GRAMPUS_NO_UNROLL
+    while (more) {  // eight marks at a time: one latency
+        u32 ready = 0;
+        GRAMPUS_UNROLL
+        for (u32 k = 0; k < 8; k++)
+            ready |= (load_before_fence_gpu(&q.marks[(tail + k) & mask]) == tail + k + 1 ? 1u : 0u) << k;
+        u32 run = lowest_bit(~ready);
+        tail += run;
+        more = run == 8;
+    }
+    if (tail != start) {
+        // D: the entries behind the marks were written by other lanes. The marks were read; the fence makes that an acquire and
+        // the store below a release at system scope, cumulative over what the marks released.
+        fence_acq_rel_sys();
+        GRAMPUS_STEP(ring);
+        if (q.flags & QUEUE_MMIO)
+            store_mmio(q.sq_doorbell, tail & mask);
+        else if (GRAMPUS_MUTANT == MUTANT_RING_BEFORE_FENCE)
+            store_relaxed_sys(q.sq_doorbell, tail & mask);
+        else
+            store_release_sys(q.sq_doorbell, tail & mask);
+        store_release_gpu(&state->sq_tail, tail);
+        count(&io.stats->doorbells, 1);
+    }
+    GRAMPUS_STEP(sq_unlock);
+    store_release_gpu(&state->sq_lock, 0u);
+    return tail;
+}
+
+template <class Finish>
+GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish);
+
+// Submits one command for every lane with `wanted`; queues may differ. Collective; on success each such lane's
+// command is rung and `cid` is its id. While slots are short, it reaps. False: a status is up.
+template <class Finish>
+GRAMPUS_SLOW bool submit(const IoStack& io, bool wanted, u32 queue, const Command& command, u32& cid, const Finish& finish) {
+    u32 todo = ballot(wanted);
+    Wait wait;
+    GRAMPUS_NO_UNROLL
+    while (todo != 0) {
+        bool mine = (todo >> lane_id() & 1) != 0;
+        u32 peers = match(mine ? queue : ~0u);
+        u32 leader = lowest_bit(peers), rank = count_bits(peers & lanes_below());
+        bool leads = mine && lane_id() == leader;
+        const QueueDesc& q = queue_at(io, queue);
+        u32 granted = 0, ticket = 0;
+        if (leads) {
+            granted = take_credits(q, count_bits(peers));
+            if (granted > 0) ticket = fetch_add_relaxed_gpu(&q.state->pop_ticket, granted);
+        }
+        granted = shuffle(granted, leader);
+        ticket = shuffle(ticket, leader);
+        bool go = mine && rank < granted, good = true;
+        u32 slot = 0;
+        if (go) {
+            slot = pop_slot(io, queue, ticket + rank);
+            good = slot != FREE_RING_EMPTY;
+        }
+        if (!all(good)) return false;
+        // T: acquire and release, since the credit that proves the entry free may have been somebody else's.
+        if (leads && granted > 0) ticket = fetch_add_acq_rel_gpu(&q.state->sq_ticket, granted);
+        ticket = shuffle(ticket, leader);
+        if (go) {
+            u32 at = (ticket + rank) & (depth_of(q) - 1);
+            if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_sys(&q.marks[at], ticket + rank + 1);
+            cid = write_entry(q, command, slot, at);
+            GRAMPUS_STEP(mark);
+            store_release_sys(&q.marks[at], ticket + rank + 1);
+        }
+        sync_warp();
+        if (leads && granted > 0) {
+            count(&io.stats->commands, granted);
+            Wait rung;
+            while (good && (i32)(advance_tail(io, q) - (ticket + granted)) < 0)
+                good = rung.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull);
+        }
+        if (!all(good)) return false;
+        todo &= ~ballot(go);
+        if (todo != 0 && !any(go)) {  // nobody got a slot: help to free some
+            u32 done = reap(io, shuffle(queue, lowest_bit(todo)), finish);
+            if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull))) return false;
+        }
+    }
+    return true;
+}
+
+// ---- completion (R) ----------------------------------------------------------------------------------
+
+// Checks the completion against the command it names. True: this lane now owns the command's end.
+GRAMPUS_DEVICE bool claim(const IoStack& io, const QueueDesc& q, u32 cid) {
+    GRAMPUS_STEP(claim);
+    u32 slot = cid & (depth_of(q) - 1), generation = cid >> q.depth_log2;
+    u32 submitted = generation << 8 | CMD_SUBMITTED, reaped = generation << 8 | CMD_REAPED;
+    if (cas_acquire_gpu(&q.commands[slot].state, submitted, reaped) == submitted) return true;
+    count(&io.stats->stale_completions, 1);
+    return false;
+}
+
+GRAMPUS_SLOW void raise_nvme(const IoStack& io, u32 queue, u32 cid, const CommandRecord& record, u32 nvme_status) {
+    Status what = {};
+    what.code = STATUS_NVME;
+    what.nvme_status = nvme_status;
+    what.queue = queue;
+    what.cid = cid;
+    what.lba = record.lba;
+    what.line = ~0ull;
+    what.bytes = record.bytes;
+    what.nsid = record.nsid;
+    count(&io.stats->failed_commands, 1);
+    raise(io, what);
+}
+
+// Takes the completions that are there, up to a warp's width, and finishes them for whoever waits. Collective; returns how
+// many were taken, 0 also when another warp is at it. `finish` has destination(record) and publish(record, ok, active).
+template <class Finish>
+GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
+    const QueueDesc& q = queue_at(io, queue);
+    QueueState* state = q.state;
+    u32 mask = depth_of(q) - 1;
+    u32 locked = 0, head = 0;
+    if (lane_id() == 0) {
+        GRAMPUS_STEP(cq_lock);
+        locked = load_relaxed_gpu(&state->cq_lock) == 0 && cas_acquire_gpu(&state->cq_lock, 0u, 1u) == 0;
+        if (locked) head = load_relaxed_gpu(&state->cq_head);
+    }
+    if (shuffle(locked, 0) == 0) return 0;
+    head = shuffle(head, 0);
+
+    GRAMPUS_STEP(read_completion);
+    u32 index = head + lane_id();
+    u32 phase = GRAMPUS_MUTANT == MUTANT_NO_PHASE_FLIP ? 1 : (index >> q.depth_log2 & 1) ^ 1;
+    u32 dw3 = load_acquire_sys(&q.cq[index & mask].cid_psf);
+    bool here = lane_id() <= mask && (dw3 >> 16 & 1) == phase;
+    u32 taken = lowest_bit(~ballot(here) | (WARP < 32 ? 1u << (WARP % 32) : 0u));
+    if (lane_id() == 0) {
+        if (taken > 0) {
+            store_relaxed_gpu(&state->cq_head, head + taken);
+            // Release: the loads above are done before the controller may write these entries again.
+            if (q.flags & QUEUE_MMIO) {
+                fence_acq_rel_sys();
+                store_mmio(q.cq_doorbell, (head + taken) & mask);
+            } else {
+                store_release_sys(q.cq_doorbell, (head + taken) & mask);
+            }
+        }
+        GRAMPUS_STEP(cq_unlock);
+        store_release_gpu(&state->cq_lock, 0u);
+    }
+    if (taken == 0) return 0;
+
+    u32 cid = dw3 & 0xFFFF, slot = cid & mask, nvme_status = dw3 >> NVME_CQE_STATUS_SHIFT;
+    bool mine = lane_id() < taken && claim(io, q, cid);
+    CommandRecord record = {};
+    if (mine) {  // all but `state`, which a stale completion of the slot may look at meanwhile
+        const CommandRecord& r = q.commands[slot];
+        record.kind = r.kind;
+        record.slot = r.slot;
+        record.lines = r.lines;
+        record.sectors = r.sectors;
+        record.bytes = r.bytes;
+        record.lba = r.lba;
+        record.nsid = r.nsid;
+        record.target = r.target;
+    }
+    bool ok = mine && nvme_status == 0;
+    if (mine && !ok) raise_nvme(io, queue, cid, record, nvme_status);
+    bool fill = record.kind == CMD_FILL;
+    bool release = mine && fill;
+
+    if (GRAMPUS_MUTANT == MUTANT_FREE_BEFORE_REAP && release) {
+        store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
+        push_slot(io, queue, slot);
+        return_credits(q, 1);
+    }
+    if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) finish.publish(record, ok, mine && fill);
+    GRAMPUS_STEP(copy_bounce);
+    u8* to = !ok ? (u8*)0 : fill ? finish.destination(record) : (u8*)record.target;
+    bool bounced = ok && to != 0 && record.bytes <= q.bounce_bytes;
+    u32 units = bounced ? record.bytes / 16 : 0;
+    if (any(units > 0)) {
+        sync_warp();  // every lane's acquire above is before any lane's loads below
+        copy_pieces<FromBounce>(q.bounce + (u64)slot * q.bounce_bytes, to, units);
+        if (units > 0) count(&io.stats->bounce_bytes, record.bytes);
+    }
+    sync_warp();
+    if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) finish.publish(record, ok, mine && fill);
+
+    if (mine && !fill) {
+        q.commands[slot].result = nvme_status;
+        fence_acq_rel_gpu();  // the bytes other lanes copied, and the result, before DONE
+        store_release_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_DONE);
+    }
+    bool pushed = true;
+    if (GRAMPUS_MUTANT != MUTANT_FREE_BEFORE_REAP && release) {
+        store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
+        pushed = push_slot(io, queue, slot);
+    }
+    u32 released = count_bits(ballot(release && pushed));
+    if (lane_id() == 0) {
+        if (released > 0 && GRAMPUS_MUTANT != MUTANT_FREE_BEFORE_REAP) return_credits(q, released);
+        count(&io.stats->completions, taken);
+    }
+    return taken;
+}
+
+// ---- raw commands: the submitter waits for its own ---------------------------------------------------
+
+// Whether the raw command `cid` has ended.
+GRAMPUS_DEVICE bool is_done(const QueueDesc& q, u32 cid) {
+    return (load_acquire_gpu(&q.commands[cid & (depth_of(q) - 1)].state) & 0xFF) == CMD_DONE;
+}
+
+// Waits for the lanes' raw commands and gives their slots back. Collective. False: a status is up.
+template <class Finish>
+GRAMPUS_SLOW bool wait_raw(const IoStack& io, bool wanted, u32 queue, u32 cid, const Finish& finish) {
+    Wait wait;
+    const QueueDesc& q = queue_at(io, queue);
+    for (;;) {
+        GRAMPUS_STEP(wait_raw);
+        u32 open = ballot(wanted && !is_done(q, cid));
+        if (open == 0) break;
+        u32 done = reap(io, shuffle(queue, lowest_bit(open)), finish);
+        if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, ~0ull))) return false;
+    }
+    bool good = true;
+    if (wanted) {
+        u32 slot = cid & (depth_of(q) - 1);
+        good = q.commands[slot].result == 0;
+        store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
+        if (push_slot(io, queue, slot)) return_credits(q, 1);
+    }
+    return all(good);
+}
+
+// Reaps a queue until nothing is outstanding. Collective. For the end of a query that has prefetched.
+template <class Finish>
+GRAMPUS_SLOW bool drain(const IoStack& io, u32 queue, const Finish& finish) {
+    const QueueDesc& q = queue_at(io, queue);
+    Wait wait;
+    for (;;) {
+        u32 credits = load_acquire_gpu((u32*)&q.state->credits);
+        if (all(credits == depth_of(q) - 1)) return true;
+        u32 done = reap(io, queue, finish);
+        if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, ~0ull))) return false;
+    }
+}
+
+}  // namespace grampus

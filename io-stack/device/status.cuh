@@ -1,0 +1,59 @@
+// Giving up in order: raising the status word, and bounded waits. What a wait is for, and which status
+// its end means, is the caller's.
+#pragma once
+#include "io_stack.h"
+#include "target.cuh"
+
+namespace grampus {
+
+// Raises a status unless one is there already. Any lane may call; the first one's details stay.
+GRAMPUS_SLOW void raise(const IoStack& io, const Status& what) {
+    Status* status = io.status;
+    if (cas_relaxed_gpu(&status->code, (u32)STATUS_OK, what.code) != STATUS_OK) return;
+    status->nvme_status = what.nvme_status;
+    status->queue = what.queue;
+    status->cid = what.cid;
+    status->lba = what.lba;
+    status->line = what.line;
+    status->bytes = what.bytes;
+    status->nsid = what.nsid;
+    status->waited_ns = what.waited_ns;
+}
+
+// Whether some lane of the kernel has given up.
+GRAMPUS_DEVICE bool raised(const IoStack& io) { return load_relaxed_gpu(&io.status->code) != STATUS_OK; }
+
+GRAMPUS_DEVICE void count(u64* counter, u64 by) { add_relaxed_gpu(counter, by); }
+
+// One lane's bounded wait: sleeps a little longer each time, and says when to stop.
+struct Wait {
+    u64 started_ns;
+    u32 tries;
+
+    GRAMPUS_DEVICE Wait() : started_ns(0), tries(0) {}
+
+    // False: leave. Either a status was up, or the host aborted, or the bound has passed; in the latter cases the status
+    // is raised here, with `code` and what was waited for.
+    GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {
+        GRAMPUS_STEP(wait);
+        tries++;
+        pause_ns(tries < 6 ? 16u << tries : 1000);
+        if (tries % 8 != 1) return true;
+        u64 now = now_ns();
+        if (started_ns == 0) started_ns = now;
+        if (raised(io)) return false;
+        bool aborted = tries % 64 == 1 && load_relaxed_sys(io.host_abort) != 0;
+        bool late = now - started_ns > io.timeout_ns;
+        if (!aborted && !late) return true;
+        Status what = {};
+        what.code = aborted ? STATUS_ABORTED : code;
+        what.queue = queue;
+        what.cid = ~0u;
+        what.line = line;
+        what.waited_ns = now - started_ns;
+        raise(io, what);
+        return false;
+    }
+};
+
+}  // namespace grampus

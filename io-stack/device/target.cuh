@@ -1,0 +1,315 @@
+// The machine below the protocol: atomics with their scope in the name, warp primitives, time, 16-byte
+// moves. The one file with PTX and #ifdef: the GPU first, then g++ with a warp of one lane for tests.
+#pragma once
+#include "types.h"
+
+// offsetof for the layout asserts. NVRTC has neither the macro nor the builtin; its front end has this operator.
+#ifdef __CUDACC_RTC__
+#define GRAMPUS_OFFSETOF(type, field) __INTADDR__(&((type*)0)->field)
+#else
+#define GRAMPUS_OFFSETOF(type, field) __builtin_offsetof(type, field)
+#endif
+
+namespace grampus {
+
+// A mutant is a known protocol mistake, switched on by a test that must catch it: GRAMPUS_MUTANT below.
+enum Mutant {
+    MUTANT_NONE = 0,
+    MUTANT_PUBLISH_BEFORE_WRITE = 1,  // sectors valid before their bytes are copied
+    MUTANT_RING_BEFORE_FENCE = 2,     // doorbell without release
+    MUTANT_FREE_BEFORE_REAP = 3,      // command slot given back before its bounce slot was read
+    MUTANT_NO_PHASE_FLIP = 4,         // every pass over the ring expects phase 1
+    MUTANT_MARK_BEFORE_ENTRY = 5,     // entry declared ready before it is written
+    MUTANT_NO_TAG_CHECK = 6,          // tag not read again after pinning
+    MUTANT_NO_VERSION_CHECK = 7,      // optimistic reads believed
+    MUTANT_NO_COMMAND_PIN = 8,        // outstanding commands do not pin their line
+};
+
+// Sixteen bytes, moved as one.
+struct alignas(16) u64x2 {
+    u64 x, y;
+};
+
+}  // namespace grampus
+
+#ifdef __CUDACC__  // ---------------------------------------------------------------- GPU: NVRTC, nvcc
+
+#define GRAMPUS_DEVICE __device__ __forceinline__
+#define GRAMPUS_SLOW __device__ __noinline__
+#define GRAMPUS_UNROLL _Pragma("unroll")
+#define GRAMPUS_NO_UNROLL _Pragma("unroll 1")
+#define GRAMPUS_STEP(name)
+#define GRAMPUS_MUTANT MUTANT_NONE
+
+namespace grampus {
+
+constexpr u32 WARP = 32;
+constexpr u32 FULL = 0xFFFFFFFFu;
+
+// ld.SEM.SCOPE and so on, for u32 (suffix 32, constraint r) and u64 (64, l).
+#define GRAMPUS_LOAD(fn, sem)                                                                     \
+    GRAMPUS_DEVICE u32 fn(const u32* p) {                                                         \
+        u32 v;                                                                                    \
+        asm volatile("ld." sem ".global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");            \
+        return v;                                                                                 \
+    }                                                                                             \
+    GRAMPUS_DEVICE u64 fn(const u64* p) {                                                         \
+        u64 v;                                                                                    \
+        asm volatile("ld." sem ".global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");            \
+        return v;                                                                                 \
+    }
+#define GRAMPUS_STORE(fn, sem)                                                                    \
+    GRAMPUS_DEVICE void fn(u32* p, u32 v) {                                                       \
+        asm volatile("st." sem ".global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");              \
+    }                                                                                             \
+    GRAMPUS_DEVICE void fn(u64* p, u64 v) {                                                       \
+        asm volatile("st." sem ".global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");              \
+    }
+#define GRAMPUS_RMW(fn, sem, op32, op64)                                                          \
+    GRAMPUS_DEVICE u32 fn(u32* p, u32 v) {                                                        \
+        u32 old;                                                                                  \
+        asm volatile("atom." sem ".global." op32 " %0, [%1], %2;"                                 \
+                     : "=r"(old) : "l"(p), "r"(v) : "memory");                                    \
+        return old;                                                                               \
+    }                                                                                             \
+    GRAMPUS_DEVICE u64 fn(u64* p, u64 v) {                                                        \
+        u64 old;                                                                                  \
+        asm volatile("atom." sem ".global." op64 " %0, [%1], %2;"                                 \
+                     : "=l"(old) : "l"(p), "l"(v) : "memory");                                    \
+        return old;                                                                               \
+    }
+#define GRAMPUS_CAS(fn, sem)                                                                      \
+    GRAMPUS_DEVICE u32 fn(u32* p, u32 expected, u32 desired) {                                    \
+        u32 old;                                                                                  \
+        asm volatile("atom." sem ".global.cas.b32 %0, [%1], %2, %3;"                              \
+                     : "=r"(old) : "l"(p), "r"(expected), "r"(desired) : "memory");               \
+        return old;                                                                               \
+    }                                                                                             \
+    GRAMPUS_DEVICE u64 fn(u64* p, u64 expected, u64 desired) {                                    \
+        u64 old;                                                                                  \
+        asm volatile("atom." sem ".global.cas.b64 %0, [%1], %2, %3;"                              \
+                     : "=l"(old) : "l"(p), "l"(expected), "l"(desired) : "memory");               \
+        return old;                                                                               \
+    }
+
+GRAMPUS_LOAD(load_relaxed_gpu, "relaxed.gpu")
+GRAMPUS_LOAD(load_acquire_gpu, "acquire.gpu")
+GRAMPUS_LOAD(load_relaxed_sys, "relaxed.sys")
+GRAMPUS_LOAD(load_acquire_sys, "acquire.sys")
+// To be followed by fence_acq_rel_sys(), which makes it an acquire.
+GRAMPUS_LOAD(load_before_fence_gpu, "relaxed.gpu")
+GRAMPUS_STORE(store_relaxed_gpu, "relaxed.gpu")
+GRAMPUS_STORE(store_release_gpu, "release.gpu")
+GRAMPUS_STORE(store_relaxed_sys, "relaxed.sys")
+GRAMPUS_STORE(store_release_sys, "release.sys")
+GRAMPUS_RMW(fetch_add_relaxed_gpu, "relaxed.gpu", "add.u32", "add.u64")
+GRAMPUS_RMW(fetch_add_acquire_gpu, "acquire.gpu", "add.u32", "add.u64")
+GRAMPUS_RMW(fetch_add_release_gpu, "release.gpu", "add.u32", "add.u64")
+GRAMPUS_RMW(fetch_add_acq_rel_gpu, "acq_rel.gpu", "add.u32", "add.u64")
+GRAMPUS_RMW(fetch_or_relaxed_gpu, "relaxed.gpu", "or.b32", "or.b64")
+GRAMPUS_RMW(fetch_and_relaxed_gpu, "relaxed.gpu", "and.b32", "and.b64")
+GRAMPUS_RMW(exchange_acquire_gpu, "acquire.gpu", "exch.b32", "exch.b64")
+GRAMPUS_CAS(cas_relaxed_gpu, "relaxed.gpu")
+GRAMPUS_CAS(cas_acquire_gpu, "acquire.gpu")
+GRAMPUS_CAS(cas_release_gpu, "release.gpu")
+GRAMPUS_CAS(cas_acq_rel_gpu, "acq_rel.gpu")
+
+// Additions whose old value nobody needs.
+GRAMPUS_DEVICE void add_relaxed_gpu(u64* p, u64 v) {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+GRAMPUS_DEVICE void add_release_gpu(u64* p, u64 v) {
+    asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+// Follows fence_acq_rel_gpu(), which makes it a release: one fence for several additions.
+GRAMPUS_DEVICE void add_after_fence_gpu(u64* p, u64 v) { add_relaxed_gpu(p, v); }
+
+GRAMPUS_DEVICE void fence_acq_rel_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+GRAMPUS_DEVICE void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// A device register: after fence_acq_rel_sys().
+GRAMPUS_DEVICE void store_mmio(u32* p, u32 v) {
+    asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+// Bytes of a cache line, past L1 (which is not coherent). Pinned: nobody writes meanwhile.
+// Optimistic: somebody may; the caller validates.
+GRAMPUS_DEVICE u64 load_line_pinned(const u64* p) { return load_relaxed_gpu(p); }
+GRAMPUS_DEVICE u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
+GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
+    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
+}
+
+// A pair of tags (16-byte aligned).
+GRAMPUS_DEVICE u64x2 load_pair_relaxed_gpu(const u64* p) {
+    u64x2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
+    return v;
+}
+
+// Host memory that a controller rewrites: past L1, after an acquire of its completion.
+GRAMPUS_DEVICE u64x2 load_bounce(const u64x2* p) {
+    u64x2 v;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
+    return v;
+}
+// Host memory that nobody writes while a kernel runs.
+GRAMPUS_DEVICE u64 load_mapped(const u64* p) {
+    u64 v;
+    asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    return v;
+}
+GRAMPUS_DEVICE u64x2 load_mapped(const u64x2* p) {
+    u64x2 v;
+    asm volatile("ld.global.nc.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p));
+    return v;
+}
+// Structures that the host wrote before the launch.
+template <class T>
+GRAMPUS_DEVICE T load_constant(const T* p) {
+    return __ldg(p);
+}
+
+// Submission entries: plain, sixteen bytes at a time.
+GRAMPUS_DEVICE void store_plain(u64x2* p, u64x2 v) {
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
+}
+
+// Makes `p` depend on `values` being in registers: a load through it is issued after theirs returned,
+// and both were served by L2, so it sees a state at least as new as theirs. `zero` is 0 at run time.
+GRAMPUS_DEVICE const u64* after_loads(const u64* p, u64 values, u64 zero) { return p + (values & zero); }
+
+GRAMPUS_DEVICE u32 lane_id() {
+    u32 v;
+    asm("mov.u32 %0, %%laneid;" : "=r"(v));
+    return v;
+}
+GRAMPUS_DEVICE u32 lanes_below() {
+    u32 v;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(v));
+    return v;
+}
+GRAMPUS_DEVICE u32 ballot(bool p) { return __ballot_sync(FULL, p); }
+GRAMPUS_DEVICE bool any(bool p) { return __any_sync(FULL, p); }
+GRAMPUS_DEVICE bool all(bool p) { return __all_sync(FULL, p); }
+GRAMPUS_DEVICE void sync_warp() { __syncwarp(); }
+template <class T>
+GRAMPUS_DEVICE T shuffle(T v, u32 from) {
+    return __shfl_sync(FULL, v, (int)from);
+}
+template <class T>
+GRAMPUS_DEVICE T shuffle_up(T v, u32 by) {
+    return __shfl_up_sync(FULL, v, by);
+}
+template <class T>
+GRAMPUS_DEVICE T shuffle_down(T v, u32 by) {
+    return __shfl_down_sync(FULL, v, by);
+}
+// Lanes of the warp that hold the same key. Everybody takes part.
+GRAMPUS_DEVICE u32 match(u32 key) { return __match_any_sync(FULL, key); }
+GRAMPUS_DEVICE u32 match(u64 key) { return __match_any_sync(FULL, key); }
+// Or over the lanes of `group`, which all call with the same group.
+GRAMPUS_DEVICE u32 or_within(u32 group, u32 v) { return __reduce_or_sync(group, v); }
+GRAMPUS_DEVICE u32 count_bits(u32 v) { return (u32)__popc(v); }
+// Index of the lowest set bit; 32 for zero.
+GRAMPUS_DEVICE u32 lowest_bit(u32 v) { return v ? (u32)__ffs((int)v) - 1 : 32; }
+
+GRAMPUS_DEVICE u64 now_ns() {
+    u64 v;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
+    return v;
+}
+GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
+
+}  // namespace grampus
+
+#else  // ------------------------------------------------------------- g++: one lane, real or fake threads
+
+#include <string.h>
+
+#define GRAMPUS_DEVICE inline
+#define GRAMPUS_SLOW inline
+#define GRAMPUS_UNROLL
+#define GRAMPUS_NO_UNROLL
+#define GRAMPUS_STEP(name) grampus_host::step(#name)
+#define GRAMPUS_MUTANT grampus_host::mutant
+
+namespace grampus_host {  // given by the test program
+void step(const char* name);
+grampus::u64 now_ns();
+void pause_ns(grampus::u32 ns);
+extern int mutant;  // grampus::Mutant
+}  // namespace grampus_host
+
+namespace grampus {
+
+constexpr u32 WARP = 1;
+constexpr u32 FULL = 1;
+
+// ThreadSanitizer knows no fences, so what a fence orders on the GPU is ordered by the access here.
+template <class T> T load_relaxed_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+template <class T> T load_acquire_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+template <class T> T load_relaxed_sys(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+template <class T> T load_acquire_sys(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+template <class T> T load_before_fence_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+template <class T> void store_relaxed_gpu(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+template <class T> void store_release_gpu(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+template <class T> void store_relaxed_sys(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+template <class T> void store_release_sys(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+template <class T> T fetch_add_relaxed_gpu(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+template <class T> T fetch_add_acquire_gpu(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQUIRE); }
+template <class T> T fetch_add_release_gpu(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
+template <class T> T fetch_add_acq_rel_gpu(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
+template <class T> T fetch_or_relaxed_gpu(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
+template <class T> T fetch_and_relaxed_gpu(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }
+template <class T> T exchange_acquire_gpu(T* p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQUIRE); }
+template <class T> T cas_with(T* p, T expected, T desired, int success) {
+    __atomic_compare_exchange_n(p, &expected, desired, false, success, __ATOMIC_RELAXED);
+    return expected;
+}
+template <class T> T cas_relaxed_gpu(T* p, T e, T d) { return cas_with(p, e, d, __ATOMIC_RELAXED); }
+template <class T> T cas_acquire_gpu(T* p, T e, T d) { return cas_with(p, e, d, __ATOMIC_ACQUIRE); }
+template <class T> T cas_release_gpu(T* p, T e, T d) { return cas_with(p, e, d, __ATOMIC_RELEASE); }
+template <class T> T cas_acq_rel_gpu(T* p, T e, T d) { return cas_with(p, e, d, __ATOMIC_ACQ_REL); }
+inline void add_relaxed_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+inline void add_release_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
+inline void add_after_fence_gpu(u64* p, u64 v) { add_release_gpu(p, v); }
+inline void fence_acq_rel_gpu() {}
+inline void fence_acq_rel_sys() {}
+inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
+
+// Pinned bytes are read plainly, so that ThreadSanitizer sees a line that changes under a reader.
+inline u64 load_line_pinned(const u64* p) { return *p; }
+inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
+inline void store_line(u64x2* p, u64x2 v) {
+    store_relaxed_gpu(&p->x, v.x);
+    store_relaxed_gpu(&p->y, v.y);
+}
+inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu(p), load_relaxed_gpu(p + 1)}; }
+inline u64x2 load_bounce(const u64x2* p) { return *p; }
+inline u64 load_mapped(const u64* p) { return *p; }
+inline u64x2 load_mapped(const u64x2* p) { return *p; }
+template <class T> T load_constant(const T* p) { return *p; }
+inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
+inline const u64* after_loads(const u64* p, u64, u64) { return p; }
+
+inline u32 lane_id() { return 0; }
+inline u32 lanes_below() { return 0; }
+inline u32 ballot(bool p) { return p ? 1 : 0; }
+inline bool any(bool p) { return p; }
+inline bool all(bool p) { return p; }
+inline void sync_warp() {}
+template <class T> T shuffle(T v, u32) { return v; }
+template <class T> T shuffle_up(T v, u32) { return v; }
+template <class T> T shuffle_down(T v, u32) { return v; }
+inline u32 match(u32) { return 1; }
+inline u32 match(u64) { return 1; }
+inline u32 or_within(u32, u32 v) { return v; }
+inline u32 count_bits(u32 v) { return (u32)__builtin_popcount(v); }
+inline u32 lowest_bit(u32 v) { return v ? (u32)__builtin_ctz(v) : 32; }
+inline u64 now_ns() { return grampus_host::now_ns(); }
+inline void pause_ns(u32 ns) { grampus_host::pause_ns(ns); }
+
+}  // namespace grampus
+
+#endif

@@ -1,0 +1,320 @@
+// The device code on the CPU: on real threads (under ThreadSanitizer), and under a scheduler that explores interleavings
+// by a seed and replays them from it. Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
+#include <sched.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "workload.h"
+
+namespace grampus_host {
+int mutant = 0;
+}
+
+// ---- real threads: steps yield to the operating system now and then ------------------------------------
+
+static thread_local Random* thread_random = nullptr;
+
+// ---- fibers: one runs at a time, the seed says who ------------------------------------------------------
+
+struct Fiber {
+    ucontext_t context;
+    std::function<void()> body;
+    std::unique_ptr<char[]> stack;
+    bool done = false;
+};
+struct Scheduler {
+    Random random;
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    ucontext_t main;
+    Fiber* current = nullptr;
+    u64 steps = 0, limit = 20000000;
+    u32 switch_one_in;
+    u32 favourite = 0, favour = 0;  // for a while, one fiber does not run
+
+    explicit Scheduler(u64 seed) : random(seed), switch_one_in(1u << random.below(5)) {}
+
+    void add(std::function<void()> body) {
+        fibers.push_back(std::make_unique<Fiber>());
+        Fiber& f = *fibers.back();
+        f.body = std::move(body);
+        f.stack.reset(new char[256 << 10]);
+        getcontext(&f.context);
+        f.context.uc_stack.ss_sp = f.stack.get();
+        f.context.uc_stack.ss_size = 256 << 10;
+        f.context.uc_link = &main;
+        makecontext(&f.context, (void (*)())enter, 0);
+    }
+    static void enter();
+    Fiber* choose() {
+        if (favour == 0 && random.one_in(200)) {
+            favourite = random.below((u32)fibers.size());
+            favour = random.below(400);
+        }
+        if (favour > 0) favour--;
+        u32 at = random.below((u32)fibers.size());
+        for (u32 i = 0; i < 2 * fibers.size(); i++) {
+            u32 index = (at + i) % (u32)fibers.size();
+            if (fibers[index]->done || (favour > 0 && index == favourite && i < fibers.size())) continue;
+            return fibers[index].get();
+        }
+        return nullptr;
+    }
+    void step(bool must) {
+        steps++;
+        if (steps > limit) {
+            printf("schedule does not end\n");
+            exit(1);
+        }
+        if (!must && !random.one_in(switch_one_in)) return;
+        Fiber *from = current, *to = choose();
+        if (to == from || to == nullptr) return;
+        current = to;
+        swapcontext(&from->context, &to->context);
+    }
+    void run() {
+        while ((current = choose()) != nullptr) swapcontext(&main, &current->context);
+    }
+};
+static Scheduler* scheduler = nullptr;
+void Scheduler::enter() {
+    scheduler->current->body();
+    scheduler->current->done = true;
+}
+
+namespace grampus_host {
+void step(const char*) {
+    if (scheduler) scheduler->step(false);
+    else if (thread_random && thread_random->one_in(16)) sched_yield();
+}
+u64 now_ns() {
+    if (scheduler) return scheduler->steps * 100 + 1;
+    return (u64)std::chrono::steady_clock::now().time_since_epoch().count();
+}
+void pause_ns(u32) {
+    if (scheduler) scheduler->step(true);
+    else sched_yield();
+}
+}  // namespace grampus_host
+
+// ---- one run -------------------------------------------------------------------------------------------
+
+struct Run {
+    u64 seed;
+    const Kind& kind;
+    Config config;
+    Faults faults;
+    u32 workers, rounds;
+    World world;
+    std::vector<Outcome> outcomes;
+    std::atomic<u32> working;
+    std::vector<std::unique_ptr<Controller>> controllers;
+    bool drained = true;
+
+    Run(u64 seed, const Kind& kind, Config config, Faults faults, u32 workers, u32 rounds)
+        : seed(seed), kind(kind), config(config), faults(faults), workers(workers), rounds(rounds),
+          world(config, kind.value_bytes), outcomes(workers), working(workers) {
+        for (u32 q = 0; q < config.queues; q++)
+            controllers.push_back(std::make_unique<Controller>(world, q, seed * 31 + q, faults));
+    }
+    void worker(u32 index) {
+        outcomes[index] = kind.work(world, seed * 1000 + index, rounds);
+        // The last one waits for what prefetches are still under way, as a query's end does.
+        if (working.fetch_sub(1) == 1) {
+            drained = world.status.code != STATUS_OK || kind.drain(world);
+            working = ~0u;
+        }
+    }
+    bool over() const { return working.load() == ~0u; }
+
+    void on_threads() {
+        std::vector<std::thread> threads;
+        for (u32 i = 0; i < workers; i++)
+            threads.emplace_back([this, i] {
+                Random random(seed + i);
+                thread_random = &random;
+                worker(i);
+            });
+        for (auto& controller : controllers)
+            threads.emplace_back([this, c = controller.get()] {
+                while (!over())
+                    if (!c->poll()) sched_yield();
+            });
+        for (auto& t : threads) t.join();
+    }
+    void on_fibers() {
+        Scheduler s(seed);
+        scheduler = &s;
+        for (u32 i = 0; i < workers; i++) s.add([this, i] { worker(i); });
+        for (auto& controller : controllers)
+            s.add([this, c = controller.get()] {
+                while (!over()) {
+                    c->poll();
+                    grampus_host::pause_ns(0);
+                }
+            });
+        s.run();
+        scheduler = nullptr;
+    }
+    // Everything that must hold afterwards. `expected`: the status the run must end with.
+    int verdict(u32 expected) {
+        int bad = 0;
+        u64 values = 0;
+        for (u32 i = 0; i < workers; i++) {
+            const Outcome& out = outcomes[i];
+            values += out.values;
+            if (out.wrong > 0) {
+                bad++;
+                printf("worker %u: row %llu has other bytes than its address says\n", i, out.first_wrong_row);
+            }
+            if (out.gave_up && world.status.code == STATUS_OK) {
+                bad++;
+                printf("worker %u gave up without a status\n", i);
+            }
+        }
+        if (world.status.code != expected) {
+            bad++;
+            printf("status %u (NVMe %x, queue %u, cid %x, line %llx, waited %llu ns), expected %u\n", world.status.code,
+                   world.status.nvme_status, world.status.queue, world.status.cid, world.status.line, world.status.waited_ns,
+                   expected);
+        }
+        if (world.status.code == STATUS_OK) {
+            bad += !drained;
+            bad += world.check_quiet();
+            u64 served = 0;
+            for (auto& c : controllers) served += c->served;
+            if (world.stats.commands != served || world.stats.commands != world.stats.completions - world.stats.stale_completions) {
+                bad++;
+                printf("%llu commands, %llu served, %llu completions, %llu stale\n", world.stats.commands, served,
+                       world.stats.completions, world.stats.stale_completions);
+            }
+        }
+        if (bad > 0 && world.status.code != STATUS_OK)
+            for (const QueueDesc& q : world.queues)
+                printf("queue %u: credits %d, popped %u, pushed %u, tickets %u, tail %u, head %u, doorbells %u %u\n", q.qid,
+                       q.state->credits, q.state->pop_ticket, q.state->push_ticket, q.state->sq_ticket, q.state->sq_tail,
+                       q.state->cq_head, *q.sq_doorbell, *q.cq_doorbell);
+        if (bad > 0)
+            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u\n", seed, kind.name,
+                   1u << config.depth_log2, config.queues, world.io.cache.set_count * 2, 1u << config.sector_log2,
+                   config.bounce_bytes);
+        return bad;
+    }
+};
+
+static Stats total;
+static u64 total_values;
+static void add_up(const Run& run) {
+    const u64* from = (const u64*)&run.world.stats;
+    for (u32 i = 0; i < sizeof(Stats) / 8; i++) ((u64*)&total)[i] += from[i];
+    for (const Outcome& out : run.outcomes) total_values += out.values;
+}
+static void report(const char* what, u64 count) {
+    printf("%s: %llu runs, %llu values checked, %llu commands, %llu installs, %llu evictions, %llu full sets, %llu stale "
+           "completions, %llu doorbells\n",
+           what, count, total_values, total.commands, total.installs, total.evictions, total.full_sets,
+           total.stale_completions, total.doorbells);
+}
+
+static int threads(u64 seed, u64 count) {
+    for (u64 i = 0; i < count; i++) {
+        Random random(seed + i);
+        const Kind& kind = KINDS[(seed + i) % KIND_COUNT];
+        Config config = random_config(random, kind);
+        if (i % 2 == 0) {  // depth 4, two lines: wraps and evictions all the time
+            config.depth_log2 = 2;
+            config.queues = 1;
+            config.group_log2 = 0;
+            config.groups = 1;
+        }
+        Faults faults;
+        faults.reorder = 2;
+        faults.delay = 4;
+        faults.duplicate = 10;
+        Run run(seed + i, kind, config, faults, 3, 700);
+        run.on_threads();
+        if (run.verdict(STATUS_OK) > 0) return 1;
+        add_up(run);
+    }
+    report("threads", count);
+    return 0;
+}
+
+static int fibers(u64 seed, u64 count) {
+    for (u64 i = 0; i < count; i++) {
+        Random random(seed + i);
+        const Kind& kind = KINDS[(seed + i) % KIND_COUNT];
+        Config config = random_config(random, kind);
+        config.timeout_ns = 100 * 1000000;  // in steps of 100 ns
+        Faults faults;
+        faults.reorder = random.below(3);
+        faults.delay = 2 + random.below(4);
+        faults.duplicate = random.below(8);
+        Run run(seed + i, kind, config, faults, 2 + random.below(4), 60);
+        run.on_fibers();
+        if (run.verdict(STATUS_OK) > 0) return 1;
+        add_up(run);
+    }
+    report("fibers", count);
+    return 0;
+}
+
+// ---- bounded waits: each trouble ends with its status, and afterwards a fresh queue and cache work ------
+
+static int bound(const char* what, u32 expected, Config config, Faults faults, std::function<void(Run&)> spoil = {}) {
+    config.timeout_ns = 300000000;
+    u64 began = grampus_host::now_ns();
+    Run run(1, KINDS[0], config, faults, 3, 400);
+    if (spoil) spoil(run);
+    run.on_threads();
+    u64 took_ms = (grampus_host::now_ns() - began) / 1000000;
+    int bad = run.verdict(expected);
+    const Status& s = run.world.status;
+    if (expected == STATUS_NVME && (s.nvme_status == 0 || s.bytes == 0 || s.nsid != run.world.source.nsid || s.cid == ~0u)) {
+        bad++;
+        printf("the status lacks the command\n");
+    }
+    printf("%s: status %u after %llu ms%s\n", what, s.code, took_ms, bad ? " FAILED" : "");
+    Run next(2, KINDS[0], config, Faults(), 2, 50);
+    next.on_threads();
+    return bad + next.verdict(STATUS_OK);
+}
+
+static int bounds() {
+    Config tiny, small;
+    small.groups = 2;
+    Faults drop, fail, stall;
+    drop.drop = 20;
+    fail.fail = 20;
+    stall.stall = true;
+    int bad = 0;
+    bad += bound("dropped completion", STATUS_TIMEOUT_COMPLETION, tiny, drop);
+    bad += bound("dropped completion, more lines than slots", STATUS_TIMEOUT_COMPLETION, small, drop);
+    bad += bound("error status", STATUS_NVME, tiny, fail);
+    bad += bound("stalled storage", STATUS_TIMEOUT_COMPLETION, tiny, stall);
+    bad += bound("beyond the namespace", STATUS_NVME, tiny, Faults(), [](Run& r) { r.world.source.blocks /= 4; });
+    bad += bound("row out of range", STATUS_RANGE, tiny, Faults(), [](Run& r) { r.world.column.extent_count = 1; });
+    bad += bound("aborted by the host", STATUS_ABORTED, tiny, stall, [](Run& r) { r.world.abort_word = 1; });
+    bad += bound("cache smaller than the pins", STATUS_CACHE_FULL, tiny, Faults(), [](Run& r) {
+        for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // somebody who never lets go
+    });
+    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
+    bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    return bad > 0;
+}
+
+int main(int argc, char** argv) {
+    if (argc < 2) return 2;
+    u64 seed = argc > 2 ? strtoull(argv[2], nullptr, 10) : 1, count = argc > 3 ? strtoull(argv[3], nullptr, 10) : 1;
+    grampus_host::mutant = argc > 4 ? atoi(argv[4]) : 0;
+    setvbuf(stdout, nullptr, _IOLBF, 0);
+    if (strcmp(argv[1], "threads") == 0) return threads(seed, count);
+    if (strcmp(argv[1], "fibers") == 0) return fibers(seed, count);
+    if (strcmp(argv[1], "bounds") == 0) return bounds();
+    return 2;
+}

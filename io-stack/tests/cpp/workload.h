@@ -1,0 +1,108 @@
+// What workers do in the tests: read random rows every way there is, and compare each byte with its address.
+#pragma once
+#include "world.h"
+
+struct Outcome {
+    bool gave_up = false;  // a call returned false: a status must be up
+    u64 values = 0;
+    u64 wrong = 0;
+    u64 first_wrong_row = 0;
+};
+
+template <class T>
+void check(const World& world, Outcome& out, u64 row, T value) {
+    u64 bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    out.values++;
+    if (bits == value_at(world.address_of(row), sizeof(T))) return;
+    if (out.wrong++ == 0) out.first_wrong_row = row;
+}
+
+// One "warp" at work. Stops early when a call says so or a value is wrong.
+template <class T, class Backing, bool ALIGNED>
+Outcome work(World& world, u64 seed, u32 rounds) {
+    constexpr u32 K = 16;
+    Random random(seed);
+    Outcome out;
+    ColumnArray<T, Backing, ALIGNED> array(world.io, world.column);
+    u64 rows = world.rows(), row = random.below((u32)rows);
+    auto stop = [&](bool good) {
+        out.gave_up = !good;
+        return !good || out.wrong > 0;
+    };
+    for (u32 i = 0; i < rounds; i++) {
+        if (!random.one_in(3)) row = random.below((u32)rows);  // else go on nearby
+        u32 count = 1 + random.below(K);
+        if (count > rows - row) count = (u32)(rows - row);
+        T values[K], value;
+        switch (random.below(8)) {
+            case 0:
+                if (stop(array.prefetch(true, row))) return out;
+                break;
+            case 1: {
+                u64 in_extent = row < world.extents[1].first_row ? world.extents[1].first_row - row : rows - row;
+                u64 want = 1 + random.below(4 * LINE_BYTES / sizeof(T));
+                if (stop(array.ahead(row, want < in_extent ? want : in_extent))) return out;
+                break;
+            }
+            case 2:
+            case 3:
+            case 4:
+                if (stop(array.fetch(true, row, value))) return out;
+                check(world, out, row, value);
+                if (stop(true)) return out;
+                break;
+            default:
+                if (stop(array.template tile<K>(row, count, values))) return out;
+                for (u32 k = 0; k < count; k++) check(world, out, row + k, values[k]);
+                if (stop(true)) return out;
+                row = row + count < rows ? row + count : 0;
+        }
+    }
+    return out;
+}
+
+typedef Outcome (*Work)(World&, u64, u32);
+typedef bool (*Drain)(World&);
+
+template <class Backing>
+bool drain_all(World& world) {
+    FillFinish<Backing::WAYS> finish(world.io.cache);
+    for (u32 q = 0; q < world.io.queue_count; q++)
+        if (!drain(world.io, q, finish)) return false;
+    return true;
+}
+
+struct Kind {
+    const char* name;
+    u32 value_bytes, alignment;
+    bool queued;
+    Work work;
+    Drain drain;
+};
+
+#define KIND(T, align, queued, ...)                                                                            \
+    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>, drain_all<__VA_ARGS__> }
+
+static const Kind KINDS[] = {
+    KIND(u64, 8, true, Queued<Clock, 2>),  KIND(double, 1, true, Queued<Clock, 2>),
+    KIND(u32, 1, true, Queued<Fifo, 2>),   KIND(u16, 2, true, Queued<Fifo, 2>),
+    KIND(u64, 1, false, MappedCached<Clock, 2>), KIND(float, 4, false, MappedCached<Fifo, 2>),
+};
+constexpr u32 KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]);
+
+// A small world by seed: sometimes two lines, sometimes a few; every size of command, sector and ring.
+inline Config random_config(Random& random, const Kind& kind) {
+    Config c;
+    c.depth_log2 = 1 + random.below(3);
+    c.queues = 1 + random.below(2);
+    c.group_log2 = random.below(4);
+    c.groups = 1 + random.below(3);
+    c.sector_log2 = 7 + random.below(6);
+    c.lba_log2 = random.one_in(3) ? 12 : 9;
+    c.bounce_bytes = random.one_in(3) ? 0 : random.one_in(2) ? 512 : 4096;
+    c.max_lines = 1 + random.below(8);
+    c.first_byte = random.below(LINE_BYTES / kind.alignment) * kind.alignment;
+    c.start = random.one_in(2) ? 0 : 0xFFFFFF80;
+    return c;
+}
