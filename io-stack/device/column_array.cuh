@@ -65,6 +65,17 @@ GRAMPUS_SLOW bool bring(const IoStack& io, const Extent& e, u64 first, u64 last,
     return true;
 }
 
+GRAMPUS_SLOW bool out_of_range(const IoStack& io, bool mine, u64 row) {
+    if (!mine) return false;
+    Status what = {};
+    what.code = STATUS_RANGE;
+    what.queue = what.cid = ~0u;
+    what.lba = row;
+    what.line = ~0ull;
+    raise(io, what);
+    return false;
+}
+
 // All member functions are collective: the whole warp calls, lanes without a row pass active = false. Those that return bool
 // return false to all lanes when a status is up: leave the kernel. ALIGNED: every extent's values start at a multiple
 // of their size.
@@ -116,16 +127,17 @@ class ColumnArray {
                 combine<K>(byte, rows, word, tail, value);
                 return true;
             }
-            window_key = NO_KEY;  // looked up again by the next tile
             u64 lines = ((extent->first_byte + extent->rows * SIZE + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
-            return bring<Backing>(io, *extent, first, last, lines) && one_by_one<K>(row, rows, value);
+            bool good = bring<Backing>(io, *extent, first, last, lines);
+            forget();
+            return good && one_by_one<K>(row, rows, value);
         }
     }
 
     // value = column[row] for active lanes; zero for the others.
     GRAMPUS_DEVICE bool fetch(bool active, u64 row, T& value) {
         value = from_bits(0);
-        if (bool there = !active || locate(row); !all(there)) return out_of_range(!there, row);
+        if (bool there = !active || locate(row); !all(there)) return out_of_range(io, !there, row);
         u64 byte = active ? byte_of(row) : 0;
         if constexpr (!Backing::CACHED) {
             if (active) value = from_bits(mapped_bits(extent->mapped + byte));
@@ -148,7 +160,7 @@ class ColumnArray {
     // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
     GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
         if constexpr (Backing::CACHED) {
-            if (bool there = !active || locate(row); !all(there)) return out_of_range(!there, row);
+            if (bool there = !active || locate(row); !all(there)) return out_of_range(io, !there, row);
             u64 byte = active ? byte_of(row) : 0;
             u64 key = extent->first_line + (byte >> LINE_LOG2);
             u32 at = (u32)byte & (LINE_BYTES - 1), end = at + SIZE - 1;
@@ -162,7 +174,7 @@ class ColumnArray {
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::CACHED) {
             if constexpr (Backing::QUEUED) {
-                if (!locate(row)) return out_of_range(true, row);
+                if (!locate(row)) return out_of_range(io, true, row);
                 u64 left = extent->rows - (row - extent->first_row);
                 u64 byte = byte_of(row), end = byte + (rows < left ? rows : left) * SIZE;
                 u64 first = byte >> LINE_LOG2, lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - first;
@@ -173,6 +185,15 @@ class ColumnArray {
     }
 
   private:
+    // After a call out of line nothing is taken to be known: what need not survive the call costs the hot path no
+    // register, and no spill.
+    GRAMPUS_DEVICE void forget() {
+        extent = column.extents;
+        last_key = window_key = NO_KEY;
+        last_meta = window_meta = NO_LINE;
+        last_state = window_state = 0;
+    }
+
     // ---- rows to bytes ------------------------------------------------------------------------------
 
     // Finds the row's extent. False: no extent has it.
@@ -189,17 +210,6 @@ class ColumnArray {
 
     // Byte of a located row, counted from the start of the extent's first line.
     GRAMPUS_DEVICE u64 byte_of(u64 row) const { return extent->first_byte + (row - extent->first_row) * SIZE; }
-
-    GRAMPUS_DEVICE bool out_of_range(bool mine, u64 row) const {
-        if (!mine) return false;
-        Status what = {};
-        what.code = STATUS_RANGE;
-        what.queue = what.cid = ~0u;
-        what.lba = row;
-        what.line = ~0ull;
-        raise(io, what);
-        return false;
-    }
 
     // ---- words to values ----------------------------------------------------------------------------
 
@@ -250,8 +260,8 @@ class ColumnArray {
             }
         }
         if (all(hit)) return got;
-        if (!hit) last_key = NO_KEY;
         Words slow = words_slowly<Backing>(io, *extent, !hit, key, at, two);
+        forget();
         return !hit || !slow.ok ? slow : got;
     }
 

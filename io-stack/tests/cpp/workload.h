@@ -62,6 +62,34 @@ Outcome work(World& world, u64 seed, u32 rounds) {
     return out;
 }
 
+// Raw commands: blocks of the storage into a buffer of one's own, by the bounce slot or directly.
+template <class Backing>
+Outcome work_raw(World& world, u64 seed, u32 rounds) {
+    Random random(seed);
+    Outcome out;
+    FillFinish<Backing::WAYS> finish(world.io.cache);
+    alignas(4096) u64x2 buffer[2 * LINE_BYTES / 16];
+    for (u32 i = 0; i < rounds; i++) {
+        u32 queue = random.below(world.io.queue_count), cid = 0;
+        Command c = {};
+        c.kind = CMD_RAW;
+        c.blocks = 1 + random.below(2 * LINE_BYTES >> world.source.lba_log2);
+        c.bytes = c.blocks << world.source.lba_log2;
+        c.lba = random.below((u32)world.source.blocks - c.blocks + 1);
+        c.nsid = world.source.nsid;
+        c.bus = c.target = (u64)buffer;
+        out.gave_up = !submit(world.io, true, queue, c, cid, finish) || !wait_raw(world.io, true, queue, cid, finish);
+        if (out.gave_up) return out;
+        u64 at = c.lba << world.source.lba_log2;
+        for (u32 b = 0; b < c.bytes; b++) {
+            if (((const u8*)buffer)[b] == byte_at(at + b)) continue;
+            if (out.wrong++ == 0) out.first_wrong_row = at + b;
+        }
+        out.values += c.bytes;
+    }
+    return out;
+}
+
 typedef Outcome (*Work)(World&, u64, u32);
 typedef bool (*Drain)(World&);
 
@@ -87,6 +115,7 @@ struct Kind {
 static const Kind KINDS[] = {
     KIND(u64, 8, true, Queued<Clock, 2>),  KIND(double, 1, true, Queued<Clock, 2>),
     KIND(u32, 1, true, Queued<Fifo, 2>),   KIND(u16, 2, true, Queued<Fifo, 2>),
+    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>},
     KIND(u64, 1, false, MappedCached<Clock, 2>), KIND(float, 4, false, MappedCached<Fifo, 2>),
 };
 constexpr u32 KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]);

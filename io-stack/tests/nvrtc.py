@@ -1,0 +1,64 @@
+"""Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel.
+
+Usage: nvrtc.py ARCH FILE [KERNEL]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: there is no NVRTC.
+NVRTC is found in Python's `nvidia` packages (pip install nvidia-cuda-nvrtc==13.0.88), or by the dynamic linker.
+"""
+import ctypes
+import glob
+import os
+import re
+import site
+import sys
+import time
+
+
+def load():
+    roots = os.environ.get("GRAMPUS_NVRTC_PATH", "").split(":") + site.getsitepackages() + [site.getusersitepackages()]
+    for root in filter(None, roots):
+        for path in sorted(glob.glob(f"{root}/**/libnvrtc.so.1[23]", recursive=True), reverse=True):
+            for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so.1[23].*")):
+                ctypes.CDLL(builtins, ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(path)
+    for name in ("libnvrtc.so.13", "libnvrtc.so.12"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            pass
+    print("no NVRTC")
+    sys.exit(77)
+
+
+def text(lib, program, what):
+    size = ctypes.c_size_t()
+    getattr(lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(lib, f"nvrtcGet{what}")(program, buffer)
+    return buffer.value.decode()
+
+
+def main():
+    arch, path = sys.argv[1:3]
+    lib = load()
+    with open(path, "rb") as file:
+        source = file.read()
+    program = ctypes.c_void_p()
+    lib.nvrtcCreateProgram(ctypes.byref(program), source, os.path.basename(path).encode(), 0, None, None)
+    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--ptxas-options=-v"]
+    began = time.process_time()
+    result = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    took_ms = (time.process_time() - began) * 1000
+    log = text(lib, program, "ProgramLog")
+    if result != 0:
+        print(log)
+        sys.exit(1)
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    registers = re.findall(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", log, re.S)
+    for name, used in registers:
+        print(f"{arch} {name}: {used} registers", end="; ")
+    if registers:
+        stack, stores, loads = spills[0]
+        print(f"kernel itself: {stack} B stack, {stores} B spill stores, {loads} B spill loads", end="; ")
+    print(f"{took_ms:.0f} ms of CPU time")
+
+
+main()
