@@ -1,58 +1,63 @@
 //! Arrow batches to an ORC file laid out for on-demand reading: aligned direct streams, row index with positions and
 //! statistics, stripe and file statistics, raw chunks for columns that queries fetch by value.
+//!
+//! ```text
+//! RecordBatch ─► Column (types, column: nulls, statistics, positions) ─► values, strings, timestamp, decimal, nested
+//!                  ─► rle_v2, byte_rle, bits (encodings) ─► stream (chunks) ─► stripe (order, padding) ─► tail
+//! ```
+//!
+//! Every run ends where a row group ends, so a row group's bytes begin at its positions and nothing of it has to be skipped
+//! (save bits of a shared byte): reading one row group costs no byte of its neighbours, as far as chunks allow.
 
-use std::io::Write;
+mod bits;
+mod bloom;
+mod byte_rle;
+mod column;
+mod decimal;
+mod dictionary;
+mod nested;
+mod options;
+mod rle_v2;
+mod statistics;
+mod stream;
+mod strings;
+mod stripe;
+mod tail;
+mod timestamp;
+mod types;
+mod values;
 
-use arrow::array::RecordBatch;
+use std::io::{self, Write};
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 
-use crate::error::Result;
-use crate::tail::Codec;
+use self::column::Column;
+pub use self::options::{CHUNK_ALIGNMENT_BYTES, WriterOptions};
+use self::stream::Storage;
+use self::tail::{Contents, MAGIC};
+use crate::error::{LayoutError, Result};
+use crate::proto;
 
-/// How a file is laid out.
-#[derive(Debug, Clone)]
-pub struct WriterOptions {
-    /// `None`: streams are stored as they are.
-    pub codec: Option<Codec>,
-    /// Uncompressed bytes per chunk; at most 2^23 - 1. Smaller chunks make compressed columns cheaper to read sparsely.
-    pub chunk_size_bytes: usize,
-    /// Names of top-level FLOAT and DOUBLE columns stored as original chunks in a compressed file, so that single values can be fetched.
-    pub direct_columns: Vec<String>,
-    /// Rows per row group; 0 writes no row index.
-    pub row_index_stride: u32,
-    /// A stripe is closed when it has this many rows …
-    pub stripe_rows: usize,
-    /// … or when its buffered streams hold about this many bytes.
-    pub stripe_size_bytes: usize,
-    /// DATA streams of direct columns start at a multiple of this (a power of two; 1: no alignment).
-    pub alignment_bytes: u64,
-    /// A string column is dictionary-encoded when distinct values are at most this share of its values in the stripe.
-    pub dictionary_threshold: f64,
-    /// Written to the footer as user metadata.
-    pub user_metadata: Vec<(String, Vec<u8>)>,
-}
-
-impl Default for WriterOptions {
-    fn default() -> Self {
-        Self {
-            codec: None,
-            chunk_size_bytes: 64 * 1024,
-            direct_columns: Vec::new(),
-            row_index_stride: 10_000,
-            stripe_rows: 5_000_000,
-            stripe_size_bytes: 256 << 20,
-            alignment_bytes: 4096,
-            dictionary_threshold: 0.5,
-            user_metadata: Vec::new(),
-        }
-    }
-}
+/// Without a row index rows are taken in portions of this size.
+const PORTION_ROWS: usize = 10_000;
 
 /// Writes one ORC file. Nothing is valid until [`finish`](Self::finish) returns.
+#[derive(Debug)]
 pub struct OrcWriter<W: Write> {
     sink: W,
     schema: SchemaRef,
     options: WriterOptions,
+    storage: Storage,
+    root: Column,
+    types: Vec<proto::Type>,
+    contents: Contents,
+    /// Rows of the stripe being collected.
+    stripe_rows: usize,
+    /// Rows of its current row group.
+    group_rows: usize,
+    /// A write failed: what was collected is incomplete.
+    failed: bool,
 }
 
 impl<W: Write> OrcWriter<W> {
@@ -60,24 +65,200 @@ impl<W: Write> OrcWriter<W> {
     ///
     /// # Errors
     /// `Write` for types ORC cannot store (unsigned 64-bit, intervals, …) and for options that contradict each other.
-    pub fn new(sink: W, schema: SchemaRef, options: WriterOptions) -> Result<Self> {
-        Ok(Self { sink, schema, options })
+    pub fn new(mut sink: W, schema: SchemaRef, options: WriterOptions) -> Result<Self> {
+        options.check(&schema)?;
+        let (node, types) = types::root(&schema)?;
+        let storage = match options.codec {
+            None => Storage::Raw,
+            codec => Storage::Chunks {
+                codec,
+                size_bytes: options.chunk_size_bytes,
+            },
+        };
+        let root = Column::new(&node, &options, storage);
+        let refused = root
+            .children
+            .iter()
+            .zip(schema.fields())
+            .find(|(column, _)| column.bloom_filter_refused());
+        if let Some((_, field)) = refused {
+            return Err(LayoutError::Write(format!(
+                "column {}: no bloom filters are made of {}",
+                field.name(),
+                field.data_type()
+            )));
+        }
+        sink.write_all(MAGIC.as_bytes()).map_err(|error| sink_error(&error))?;
+        Ok(Self {
+            sink,
+            schema,
+            options,
+            storage,
+            root,
+            types,
+            contents: Contents {
+                length: MAGIC.len() as u64,
+                ..Default::default()
+            },
+            stripe_rows: 0,
+            group_rows: 0,
+            failed: false,
+        })
     }
 
     /// Appends rows; may write finished stripes.
     ///
     /// # Errors
-    /// `Write` when the batch's schema differs or the sink fails (disk full).
+    /// `Write` when the batch's schema differs, a value cannot be stored or the sink fails (disk full).
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let _ = (&mut self.sink, &self.schema, &self.options, batch);
-        todo!()
+        self.check(batch)?;
+        self.failed = true;
+        let mut done = 0;
+        while done < batch.num_rows() {
+            done += self.write_portion(batch, done)?;
+        }
+        self.failed = false;
+        Ok(())
     }
 
     /// Writes the last stripe and the tail and returns the sink.
     ///
     /// # Errors
-    /// `Write` when the sink fails.
-    pub fn finish(self) -> Result<W> {
-        todo!()
+    /// `Write` when the sink fails, or a write failed before.
+    pub fn finish(mut self) -> Result<W> {
+        if self.failed {
+            return Err(LayoutError::Write(
+                "the file is incomplete, because an earlier write failed".into(),
+            ));
+        }
+        self.end_stripe()?;
+        let mut statistics = Vec::with_capacity(self.types.len());
+        self.root.for_each(&mut |column| {
+            statistics.push(proto::ColumnStatistics {
+                bytes_on_disk: Some(column.file_bytes),
+                ..column.file.to_proto()
+            });
+        });
+        let tail = tail::encode(&self.options, self.storage, self.contents, self.types, statistics)?;
+        let written = self.sink.write_all(&tail).and_then(|()| self.sink.flush());
+        written.map_err(|error| sink_error(&error))?;
+        Ok(self.sink)
     }
+
+    /// Rows taken so far.
+    pub fn rows(&self) -> u64 {
+        self.contents.rows + self.stripe_rows as u64
+    }
+
+    /// Bytes handed to the sink so far, without the stripe being collected.
+    pub fn bytes_written(&self) -> u64 {
+        self.contents.length
+    }
+
+    fn check(&self, batch: &RecordBatch) -> Result<()> {
+        if self.failed {
+            return Err(LayoutError::Write(
+                "the file is incomplete, because an earlier write failed".into(),
+            ));
+        }
+        let (ours, theirs) = (self.schema.fields(), batch.schema_ref().fields());
+        if ours.len() != theirs.len() {
+            return Err(LayoutError::Write(format!(
+                "a batch has {} columns, the file {}",
+                theirs.len(),
+                ours.len()
+            )));
+        }
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            if ours.data_type() != theirs.data_type() || ours.name() != theirs.name() {
+                return Err(LayoutError::Write(format!(
+                    "a batch has column {} ({}) where the file has {} ({})",
+                    theirs.name(),
+                    theirs.data_type(),
+                    ours.name(),
+                    ours.data_type()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes rows up to the end of the row group, the stripe or the batch; returns how many.
+    fn write_portion(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
+        let group = match self.options.row_index_stride {
+            0 => usize::MAX,
+            stride => stride as usize,
+        };
+        if self.stripe_rows == 0 || self.group_rows == group {
+            self.root.start_group()?;
+            self.group_rows = 0;
+        }
+        let rows = (batch.num_rows() - from)
+            .min(group - self.group_rows)
+            .min(self.options.stripe_rows - self.stripe_rows)
+            .min(if group == usize::MAX { PORTION_ROWS } else { usize::MAX });
+        let columns: Vec<ArrayRef> = batch.columns().iter().map(|column| column.slice(from, rows)).collect();
+        self.root.write_root(rows, &columns)?;
+        self.stripe_rows += rows;
+        self.group_rows += rows;
+        let full = self.stripe_rows >= self.options.stripe_rows
+            || self.root.buffered_bytes() >= self.options.stripe_size_bytes;
+        if full {
+            self.end_stripe()?;
+        }
+        Ok(rows)
+    }
+
+    /// Encodes what is left of the stripe and hands it to the sink.
+    fn end_stripe(&mut self) -> Result<()> {
+        if self.stripe_rows == 0 {
+            return Ok(());
+        }
+        self.root.finish()?;
+        let index = match self.options.row_index_stride {
+            0 => Vec::new(),
+            _ => stripe::index_streams(&mut self.root, self.storage)?,
+        };
+        let mut encodings = Vec::with_capacity(self.types.len());
+        self.root.for_each(&mut |column| encodings.push(column.encoding()));
+        let mut streams = Vec::new();
+        self.root.streams(self.stripe_rows, &mut streams);
+        let rows = self.stripe_rows as u64;
+        let alignment = self.options.alignment_bytes;
+        let layout = stripe::lay_out(
+            self.contents.length,
+            rows,
+            index,
+            encodings,
+            &mut streams,
+            self.storage,
+            alignment,
+        )?;
+        let written = layout
+            .write_to(&streams, &mut self.sink)
+            .map_err(|error| sink_error(&error))?;
+
+        self.contents.length += written;
+        self.contents.rows += rows;
+        self.contents.stripes.push(layout.information);
+        let mut statistics = proto::StripeStatistics::default();
+        self.root.for_each_mut(&mut |column| {
+            statistics
+                .col_stats
+                .push(column.end_stripe(layout.column_bytes[column.id as usize]));
+        });
+        self.contents.stripe_statistics.push(statistics);
+        self.stripe_rows = 0;
+        self.group_rows = 0;
+        Ok(())
+    }
+}
+
+/// The cause in the system's words, and what to do about the common one.
+fn sink_error(error: &io::Error) -> LayoutError {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space or write elsewhere",
+        _ => "",
+    };
+    LayoutError::Write(format!("{error}{advice}; the file is incomplete and should be removed"))
 }

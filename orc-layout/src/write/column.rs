@@ -1,0 +1,273 @@
+//! One column of the stripe being written: nulls, statistics and row-index positions, common to all types. The values
+//! themselves are encoded by [`values`](super::values).
+
+use arrow::array::{Array, ArrayRef};
+use arrow::buffer::NullBuffer;
+
+use super::bloom::BloomBuilder;
+use super::byte_rle::{Bits, ByteEncoder};
+use super::options::WriterOptions;
+use super::statistics::{Statistics, Typed};
+use super::stream::{OutStream, Storage};
+use super::types::Node;
+use super::values::Values;
+use crate::error::Result;
+use crate::proto::{self, stream::Kind};
+
+/// A column (with its children) that collects one stripe after the other.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) id: u32,
+    name: String,
+    values: Values,
+    pub(super) children: Vec<Column>,
+    /// One bit per row: true if there is a value.
+    present: Bits,
+    present_stream: ByteEncoder,
+    /// Where each row group begins, in rows of this column (elements, below lists).
+    group_starts: Vec<usize>,
+    /// Positions of the streams other than PRESENT, by row group.
+    positions: Vec<Vec<u64>>,
+    /// Of the current row group.
+    group: Statistics,
+    groups: Vec<Statistics>,
+    /// Of the current row group.
+    bloom: Option<BloomBuilder>,
+    blooms: Vec<proto::BloomFilter>,
+    /// Of the file's finished stripes.
+    pub(super) file: Statistics,
+    pub(super) file_bytes: u64,
+}
+
+/// A stream of a finished stripe.
+#[derive(Debug)]
+pub(super) struct Finished<'a> {
+    pub(super) column: u32,
+    pub(super) kind: Kind,
+    pub(super) stream: &'a OutStream,
+    /// Raw or original fixed-width values, one per row of the stripe: worth aligning.
+    pub(super) direct: bool,
+}
+
+impl Column {
+    pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage) -> Self {
+        let top_level = |names: &[String]| !node.name.is_empty() && names.contains(&node.name);
+        let mut data_storage = storage;
+        if let Storage::Chunks { size_bytes, .. } = storage
+            && top_level(&options.direct_columns)
+        {
+            // Whole values: a chunk header must not cut one in two.
+            data_storage = Storage::Chunks {
+                codec: None,
+                size_bytes: size_bytes & !7,
+            };
+        }
+        let values = Values::new(node, options, storage, data_storage);
+        let group = Statistics {
+            typed: values.statistics(),
+            ..Default::default()
+        };
+        Self {
+            id: node.id,
+            name: node.name.clone(),
+            children: node
+                .children
+                .iter()
+                .map(|child| Self::new(child, options, storage))
+                .collect(),
+            values,
+            present: Bits::default(),
+            present_stream: ByteEncoder::new(OutStream::new(storage)),
+            group_starts: Vec::new(),
+            positions: Vec::new(),
+            file: group.empty(),
+            group,
+            groups: Vec::new(),
+            bloom: top_level(&options.bloom_filter_columns)
+                .then(|| BloomBuilder::new(options.row_index_stride, options.bloom_filter_fpp)),
+            blooms: Vec::new(),
+            file_bytes: 0,
+        }
+    }
+
+    /// Makes bloom filters only of what other readers look up in them.
+    pub(super) fn bloom_filter_refused(&self) -> bool {
+        self.bloom.is_some() && !self.values.bloom_filter_supported()
+    }
+
+    /// Begins a row group: ends every run and notes where the next value will be.
+    pub(super) fn start_group(&mut self) -> Result<()> {
+        self.end_group();
+        self.group_starts.push(self.present.len());
+        let mut positions = Vec::new();
+        self.values.position(&mut positions)?;
+        self.positions.push(positions);
+        self.children.iter_mut().try_for_each(Self::start_group)
+    }
+
+    fn end_group(&mut self) {
+        if self.group_starts.is_empty() {
+            return;
+        }
+        let empty = self.group.empty();
+        self.groups.push(std::mem::replace(&mut self.group, empty));
+        if let Some(bloom) = &mut self.bloom {
+            self.blooms.push(bloom.finish());
+        }
+    }
+
+    /// Appends rows of the current row group.
+    pub(super) fn write(&mut self, array: &ArrayRef) -> Result<()> {
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        self.write_present(array.len(), nulls.as_ref());
+        self.values.write(
+            &self.name,
+            array,
+            nulls.as_ref(),
+            &mut self.group,
+            self.bloom.as_mut(),
+            &mut self.children,
+        )
+    }
+
+    /// Appends rows of the root struct, which has no nulls.
+    pub(super) fn write_root(&mut self, rows: usize, columns: &[ArrayRef]) -> Result<()> {
+        self.write_present(rows, None);
+        for (child, array) in self.children.iter_mut().zip(columns) {
+            child.write(array)?;
+        }
+        Ok(())
+    }
+
+    fn write_present(&mut self, rows: usize, nulls: Option<&NullBuffer>) {
+        match nulls {
+            None => self.present.push_true(rows),
+            Some(nulls) => self.present.push(nulls.inner()),
+        }
+        let null_count = nulls.map_or(0, NullBuffer::null_count);
+        self.group.count(rows - null_count, null_count);
+    }
+
+    /// Encodes what waited for the end of the stripe; afterwards [`streams`](Self::streams) are complete.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.end_group();
+        let has_nulls = !self.present.all_true();
+        let mut present = vec![Vec::new(); self.group_starts.len()];
+        if has_nulls {
+            present = self.present.encode(&self.group_starts, &mut self.present_stream)?;
+            self.present_stream.stream.flush()?;
+        }
+        // The order in which readers take positions: PRESENT, if the stripe has it, and then the type's own.
+        for (present, own) in present.iter_mut().zip(self.values.finish(&mut self.positions)?) {
+            present.extend(own);
+        }
+        self.positions = present;
+        self.children.iter_mut().try_for_each(Self::finish)
+    }
+
+    /// The stripe's streams of this column and its children, without the index.
+    pub(super) fn streams<'a>(&'a self, stripe_rows: usize, out: &mut Vec<Finished<'a>>) {
+        let has_nulls = !self.present.all_true();
+        let mut push = |kind, stream, direct| {
+            out.push(Finished {
+                column: self.id,
+                kind,
+                stream,
+                direct,
+            });
+        };
+        if has_nulls {
+            push(Kind::Present, &self.present_stream.stream, false);
+        }
+        let direct = !has_nulls && self.present.len() == stripe_rows;
+        self.values
+            .streams(&mut |kind, stream, fixed_width| push(kind, stream, fixed_width && direct));
+        for child in &self.children {
+            child.streams(stripe_rows, out);
+        }
+    }
+
+    /// The columns of this tree in the order of their ids.
+    pub(super) fn for_each<'a>(&'a self, visit: &mut impl FnMut(&'a Self)) {
+        visit(self);
+        for child in &self.children {
+            child.for_each(visit);
+        }
+    }
+
+    /// The same, to change them.
+    pub(super) fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Self)) {
+        visit(self);
+        for child in &mut self.children {
+            child.for_each_mut(visit);
+        }
+    }
+
+    /// The stripe footer's entry.
+    pub(super) fn encoding(&self) -> proto::ColumnEncoding {
+        let (kind, dictionary_size) = self.values.encoding();
+        proto::ColumnEncoding {
+            kind: Some(kind.into()),
+            dictionary_size,
+            // Timestamps in UTC and strings in UTF-8.
+            bloom_encoding: self.bloom.as_ref().map(|_| 1),
+        }
+    }
+
+    /// The stripe's row index of this column.
+    pub(super) fn row_index(&self) -> proto::RowIndex {
+        let entry = self
+            .positions
+            .iter()
+            .zip(&self.groups)
+            .map(|(positions, statistics)| proto::RowIndexEntry {
+                positions: positions.clone(),
+                statistics: Some(statistics.to_proto()),
+            });
+        proto::RowIndex { entry: entry.collect() }
+    }
+
+    /// The stripe's bloom filters of this column.
+    pub(super) fn bloom_filters(&mut self) -> Option<proto::BloomFilterIndex> {
+        self.bloom.as_ref()?;
+        Some(proto::BloomFilterIndex {
+            bloom_filter: std::mem::take(&mut self.blooms),
+        })
+    }
+
+    /// The statistics of the stripe, which are also taken into the file's. `bytes` are the column's streams' on disk.
+    pub(super) fn end_stripe(&mut self, bytes: u64) -> proto::ColumnStatistics {
+        let mut stripe = self.group.empty();
+        self.groups.iter().for_each(|group| stripe.merge(group));
+        self.file.merge(&stripe);
+        self.file_bytes += bytes;
+        self.present.clear();
+        self.present_stream.stream.clear();
+        self.values.clear();
+        self.group_starts.clear();
+        self.positions.clear();
+        self.groups.clear();
+        proto::ColumnStatistics {
+            bytes_on_disk: Some(bytes),
+            ..stripe.to_proto()
+        }
+    }
+
+    /// Bytes held in memory, about.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        let children: usize = self.children.iter().map(Self::buffered_bytes).sum();
+        self.present.buffered_bytes() + self.values.buffered_bytes() + children
+    }
+}
+
+impl Statistics {
+    /// Takes in how many elements each row has.
+    pub(super) fn collections(&mut self, lengths: &[i64]) {
+        if let Typed::Collection { bounds, total } = &mut self.typed
+            && let Some((min, max)) = super::statistics::bounds_of(lengths)
+        {
+            super::statistics::widen(bounds, min.unsigned_abs(), max.unsigned_abs());
+            *total += lengths.iter().sum::<i64>().unsigned_abs();
+        }
+    }
+}

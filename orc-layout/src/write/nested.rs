@@ -1,0 +1,102 @@
+//! Structs, lists and maps: a null parent has no row in its children, and elements are written as rows of the child column.
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, OffsetSizeTrait};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow::compute::filter;
+use arrow::datatypes::DataType;
+
+use super::column::Column;
+use super::rle_v2::IntEncoder;
+use super::statistics::Statistics;
+use crate::error::{LayoutError, Result};
+
+/// Writes the fields of the structs that are there.
+pub(super) fn write_struct(array: &ArrayRef, nulls: Option<&NullBuffer>, children: &mut [Column]) -> Result<()> {
+    let keep = nulls.map(|nulls| BooleanArray::new(nulls.inner().clone(), None));
+    for (child, field) in children.iter_mut().zip(array.as_struct().columns()) {
+        child.write(&kept(field, keep.as_ref())?)?;
+    }
+    Ok(())
+}
+
+/// Writes a list's or a map's lengths, and the elements of the rows that are there.
+pub(super) fn write_list(
+    array: &ArrayRef,
+    nulls: Option<&NullBuffer>,
+    lengths: &mut IntEncoder,
+    statistics: &mut Statistics,
+    children: &mut [Column],
+) -> Result<()> {
+    match array.data_type() {
+        DataType::Map(..) => {
+            let map = array.as_map();
+            let elements = [map.keys().clone(), map.values().clone()];
+            write_elements(map.offsets(), &elements, nulls, lengths, statistics, children)
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            write_elements(
+                list.offsets(),
+                &[list.values().clone()],
+                nulls,
+                lengths,
+                statistics,
+                children,
+            )
+        }
+        _ => {
+            let list = array.as_list::<i32>();
+            write_elements(
+                list.offsets(),
+                &[list.values().clone()],
+                nulls,
+                lengths,
+                statistics,
+                children,
+            )
+        }
+    }
+}
+
+fn write_elements<O: OffsetSizeTrait>(
+    offsets: &OffsetBuffer<O>,
+    elements: &[ArrayRef],
+    nulls: Option<&NullBuffer>,
+    lengths: &mut IntEncoder,
+    statistics: &mut Statistics,
+    children: &mut [Column],
+) -> Result<()> {
+    let first = offsets[0].as_usize();
+    let span = offsets[offsets.len() - 1].as_usize() - first;
+    let present = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
+    let mut row_lengths = Vec::with_capacity(offsets.len());
+    let mut total = 0;
+    for (row, pair) in offsets.windows(2).enumerate() {
+        if present(row) {
+            let length = pair[1].as_usize() - pair[0].as_usize();
+            row_lengths.push(length as i64);
+            total += length;
+        }
+    }
+    statistics.collections(&row_lengths);
+    lengths.write(&row_lengths)?;
+    // A null row may have elements all the same; they are not written.
+    let keep = (total != span).then(|| {
+        let mut keep = vec![false; span];
+        for (row, pair) in offsets.windows(2).enumerate() {
+            keep[pair[0].as_usize() - first..pair[1].as_usize() - first].fill(present(row));
+        }
+        BooleanArray::new(BooleanBuffer::from(keep), None)
+    });
+    for (child, values) in children.iter_mut().zip(elements) {
+        child.write(&kept(&values.slice(first, span), keep.as_ref())?)?;
+    }
+    Ok(())
+}
+
+fn kept(array: &ArrayRef, keep: Option<&BooleanArray>) -> Result<ArrayRef> {
+    match keep {
+        None => Ok(array.clone()),
+        Some(keep) => filter(array, keep).map_err(|error| LayoutError::Write(error.to_string())),
+    }
+}

@@ -1,0 +1,227 @@
+//! One stream's bytes as they will lie in the file: raw, or cut into compression chunks (ORC v1, "Compression"). What
+//! the bytes mean is the encoders' business; where the stream goes is [`stripe`](super::stripe)'s.
+
+use std::io::{self, Write};
+
+use crate::chunk::{self, HEADER_BYTES};
+use crate::error::{LayoutError, Result};
+use crate::tail::Codec;
+
+/// How the streams of a column are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// As they are: the file is not compressed.
+    Raw,
+    /// As chunks of `size_bytes` uncompressed bytes; original chunks if there is no codec.
+    Chunks {
+        /// Compresses each chunk; a chunk that does not shrink is stored as original.
+        codec: Option<Codec>,
+        /// Uncompressed bytes of every chunk but the last.
+        size_bytes: usize,
+    },
+}
+
+/// Encoded bytes are kept in pieces of this size, so that a growing stream is never copied and a reused one brings
+/// its memory along.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes of a stream that is being written.
+#[derive(Debug)]
+pub(super) struct OutStream {
+    storage: Storage,
+    /// The beginning of a chunk that is not full yet; empty for raw streams.
+    pending: Vec<u8>,
+    /// Finished bytes; the pieces from `used` on are empty and wait to be used again.
+    pieces: Vec<Vec<u8>>,
+    used: usize,
+    length: u64,
+    scratch: Vec<u8>,
+}
+
+impl OutStream {
+    pub(super) fn new(storage: Storage) -> Self {
+        Self {
+            storage,
+            pending: Vec::new(),
+            pieces: Vec::new(),
+            used: 0,
+            length: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Appends encoded bytes.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let Storage::Chunks { size_bytes, .. } = self.storage else {
+            self.append(bytes);
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            if self.pending.is_empty() && bytes.len() >= size_bytes {
+                let (chunk, rest) = bytes.split_at(size_bytes);
+                self.append_chunk(chunk)?;
+                bytes = rest;
+                continue;
+            }
+            let taken = bytes.len().min(size_bytes - self.pending.len());
+            self.pending.extend_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            if self.pending.len() == size_bytes {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next byte will be, as row-index positions count it: the byte, or the chunk and the byte in it.
+    pub(super) fn position(&self, positions: &mut Vec<u64>) {
+        positions.push(self.length);
+        if self.storage != Storage::Raw {
+            positions.push(self.pending.len() as u64);
+        }
+    }
+
+    /// Ends the last chunk. Nothing may be written afterwards until [`clear`](Self::clear).
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let chunk = std::mem::take(&mut self.pending);
+        let result = self.append_chunk(&chunk);
+        self.pending = chunk;
+        self.pending.clear();
+        result
+    }
+
+    /// Bytes as stored, without a chunk that is not finished.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes held in memory, about.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.length as usize + self.pending.len()
+    }
+
+    /// How the bytes are stored.
+    pub(super) fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    /// Hands the stored bytes to `sink`.
+    pub(super) fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
+        debug_assert!(self.pending.is_empty());
+        self.pieces[..self.used]
+            .iter()
+            .try_for_each(|piece| sink.write_all(piece))
+    }
+
+    /// Empties the stream; its memory stays for the next stripe.
+    pub(super) fn clear(&mut self) {
+        self.pieces[..self.used].iter_mut().for_each(Vec::clear);
+        self.used = 0;
+        self.length = 0;
+        self.pending.clear();
+    }
+
+    fn append_chunk(&mut self, chunk: &[u8]) -> Result<()> {
+        let Storage::Chunks { codec, .. } = self.storage else {
+            self.append(chunk);
+            return Ok(());
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        if codec.is_none() {
+            let header = chunk::ChunkHeader {
+                length: chunk.len() as u32,
+                original: true,
+            };
+            self.append(&header.to_bytes());
+            self.append(chunk);
+        } else {
+            chunk::append_chunk(codec, chunk, &mut scratch).map_err(LayoutError::Write)?;
+            self.append(&scratch);
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.used == 0 || self.pieces[self.used - 1].len() >= PIECE_BYTES {
+                if self.used == self.pieces.len() {
+                    self.pieces.push(Vec::new());
+                }
+                self.used += 1;
+                // A stream that has filled a piece will fill the next one: no growing by doubling.
+                if self.used > 1 {
+                    self.pieces[self.used - 1].reserve_exact(PIECE_BYTES);
+                }
+            }
+            let piece = &mut self.pieces[self.used - 1];
+            let taken = bytes.len().min(PIECE_BYTES - piece.len());
+            piece.extend_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+        }
+    }
+}
+
+/// A whole section (footer, metadata, index) as it is stored.
+pub(super) fn encode_section(storage: Storage, bytes: &[u8]) -> Result<Vec<u8>> {
+    let Storage::Chunks { codec, size_bytes } = storage else {
+        return Ok(bytes.to_vec());
+    };
+    let mut out = Vec::with_capacity(bytes.len() / 2 + HEADER_BYTES);
+    for chunk in bytes.chunks(size_bytes) {
+        chunk::append_chunk(codec, chunk, &mut out).map_err(LayoutError::Write)?;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_name_the_chunk_and_the_byte_in_it() {
+        let mut stream = OutStream::new(Storage::Chunks {
+            codec: None,
+            size_bytes: 64,
+        });
+        let mut positions = vec![];
+        stream.position(&mut positions);
+        stream.write(&[7; 100]).unwrap();
+        stream.position(&mut positions);
+        stream.write(&[7; 28]).unwrap();
+        stream.position(&mut positions);
+        assert_eq!(positions, [0, 0, 67, 36, 134, 0]);
+        stream.write(&[8; 1]).unwrap();
+        stream.flush().unwrap();
+        let mut bytes = vec![];
+        stream.write_to(&mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, stream.length());
+        assert_eq!(bytes.len(), 128 + 1 + 3 * HEADER_BYTES);
+        assert_eq!(bytes[..4], [129, 0, 0, 7]);
+    }
+
+    #[test]
+    fn long_streams_span_pieces_and_start_again_after_clear() {
+        let mut stream = OutStream::new(Storage::Raw);
+        for round in 0..2u8 {
+            for value in 0..5u8 {
+                stream.write(&vec![value + round; PIECE_BYTES / 2 + 3]).unwrap();
+            }
+            let mut bytes = vec![];
+            stream.write_to(&mut bytes).unwrap();
+            assert_eq!(bytes.len(), 5 * (PIECE_BYTES / 2 + 3));
+            assert!(
+                bytes
+                    .iter()
+                    .enumerate()
+                    .all(|(i, &b)| b == (i / (PIECE_BYTES / 2 + 3)) as u8 + round)
+            );
+            stream.clear();
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! One finished stripe: index, data and footer, in this order, with the direct columns' values where they can be fetched
+//! one by one.
+//!
+//! Readers find a stream by adding up the lengths of the streams before it, so padding must belong to something:
+//! - in front of the stripe, whose offset is stated: so the first direct stream starts aligned;
+//! - at the end of a direct stream, for the next one: raw zero bytes, or in a compressed file an original chunk of
+//!   zeros. Readers count values and never look beyond the last one.
+//!
+//! So the direct streams come first in the data section, one after the other, and all others follow unpadded.
+//! pyarrow, pyorc (both ORC C++), ORC Java and orc-rust read such files.
+
+use std::io::{self, Write};
+
+use prost::Message;
+
+use super::column::{Column, Finished};
+use super::options::CHUNK_ALIGNMENT_BYTES;
+use super::stream::{Storage, encode_section};
+use crate::chunk::{ChunkHeader, HEADER_BYTES};
+use crate::error::Result;
+use crate::proto::{self, stream::Kind};
+
+/// Written to every stripe footer: timestamps are stored as they are. Readers of ORC C++ take this name for their own zone
+/// and convert nothing.
+const WRITER_TIMEZONE: &str = "GMT";
+
+/// The bytes around the streams of a stripe, ready to be written.
+pub(super) struct Layout {
+    /// Where the stripe starts, after padding.
+    pub(super) information: proto::StripeInformation,
+    /// Zero bytes in front of the stripe.
+    pub(super) lead: u64,
+    /// Bytes on disk of each column's streams, index and padding.
+    pub(super) column_bytes: Vec<u64>,
+    index: Vec<u8>,
+    padding: Vec<Vec<u8>>,
+    footer: Vec<u8>,
+}
+
+/// Puts a finished stripe together. `streams` are put in the order in which they will be written.
+pub(super) fn lay_out(
+    offset: u64,
+    rows: u64,
+    index: Vec<(u32, Kind, Vec<u8>)>,
+    encodings: Vec<proto::ColumnEncoding>,
+    streams: &mut [Finished<'_>],
+    storage: Storage,
+    alignment: u64,
+) -> Result<Layout> {
+    let mut column_bytes = vec![0; encodings.len()];
+    let mut entries = Vec::with_capacity(index.len() + streams.len());
+    let mut index_bytes = Vec::new();
+    for (column, kind, bytes) in index {
+        entries.push(entry(column, kind, bytes.len() as u64));
+        column_bytes[column as usize] += bytes.len() as u64;
+        index_bytes.extend_from_slice(&bytes);
+    }
+    // Stable: within the two parts the streams stay in the order of columns.
+    streams.sort_by_key(|stream| !stream.direct);
+    let direct = streams.iter().take_while(|stream| stream.direct).count();
+
+    let index_length = index_bytes.len() as u64;
+    let lead = if direct > 0 {
+        missing(storage, alignment, offset + index_length)
+    } else {
+        0
+    };
+    let start = offset + lead;
+    let mut at = start + index_length;
+    let mut padding = Vec::with_capacity(streams.len());
+    for (place, stream) in streams.iter().enumerate() {
+        let end = at + stream.stream.length();
+        let pad = if place + 1 < direct {
+            pad(storage, alignment, end)
+        } else {
+            Vec::new()
+        };
+        let length = stream.stream.length() + pad.len() as u64;
+        entries.push(entry(stream.column, stream.kind, length));
+        column_bytes[stream.column as usize] += length;
+        padding.push(pad);
+        at += length;
+    }
+    let footer = proto::StripeFooter {
+        streams: entries,
+        columns: encodings,
+        writer_timezone: Some(WRITER_TIMEZONE.into()),
+        encryption: vec![],
+    };
+    let footer = encode_section(storage, &footer.encode_to_vec())?;
+    Ok(Layout {
+        information: proto::StripeInformation {
+            offset: Some(start),
+            index_length: Some(index_length),
+            data_length: Some(at - start - index_length),
+            footer_length: Some(footer.len() as u64),
+            number_of_rows: Some(rows),
+            ..Default::default()
+        },
+        lead,
+        column_bytes,
+        index: index_bytes,
+        padding,
+        footer,
+    })
+}
+
+impl Layout {
+    /// Writes padding and stripe; returns the bytes written.
+    pub(super) fn write_to(&self, streams: &[Finished<'_>], sink: &mut impl Write) -> io::Result<u64> {
+        write_zeros(sink, self.lead)?;
+        sink.write_all(&self.index)?;
+        for (stream, padding) in streams.iter().zip(&self.padding) {
+            stream.stream.write_to(sink)?;
+            sink.write_all(padding)?;
+        }
+        sink.write_all(&self.footer)?;
+        let stripe = &self.information;
+        Ok(self.lead + stripe.index_length() + stripe.data_length() + stripe.footer_length())
+    }
+}
+
+/// The index section: for every column its row index, then its bloom filters.
+pub(super) fn index_streams(root: &mut Column, storage: Storage) -> Result<Vec<(u32, Kind, Vec<u8>)>> {
+    let mut messages = Vec::new();
+    root.for_each_mut(&mut |column| {
+        messages.push((column.id, Kind::RowIndex, column.row_index().encode_to_vec()));
+        if let Some(filters) = column.bloom_filters() {
+            messages.push((column.id, Kind::BloomFilterUtf8, filters.encode_to_vec()));
+        }
+    });
+    let encode = |(column, kind, bytes): (u32, Kind, Vec<u8>)| Ok((column, kind, encode_section(storage, &bytes)?));
+    messages.into_iter().map(encode).collect()
+}
+
+fn entry(column: u32, kind: Kind, length: u64) -> proto::Stream {
+    proto::Stream {
+        kind: Some(kind.into()),
+        column: Some(column),
+        length: Some(length),
+    }
+}
+
+/// Bytes from `at` to where a direct stream may start.
+fn missing(storage: Storage, alignment: u64, at: u64) -> u64 {
+    match storage {
+        Storage::Raw => at.next_multiple_of(alignment) - at,
+        Storage::Chunks { .. } => {
+            let first_value = at + HEADER_BYTES as u64;
+            first_value.next_multiple_of(alignment.min(CHUNK_ALIGNMENT_BYTES)) - first_value
+        }
+    }
+}
+
+/// What to append to a direct stream that ends at `end`, so that the next one starts aligned.
+fn pad(storage: Storage, alignment: u64, end: u64) -> Vec<u8> {
+    let mut missing = missing(storage, alignment, end) as usize;
+    if missing == 0 || storage == Storage::Raw {
+        return vec![0; missing];
+    }
+    // A chunk of padding has a header and at least one byte.
+    while missing <= HEADER_BYTES {
+        missing += alignment.min(CHUNK_ALIGNMENT_BYTES) as usize;
+    }
+    let header = ChunkHeader {
+        length: (missing - HEADER_BYTES) as u32,
+        original: true,
+    };
+    let mut chunk = header.to_bytes().to_vec();
+    chunk.resize(missing, 0);
+    chunk
+}
+
+fn write_zeros(sink: &mut impl Write, mut count: u64) -> io::Result<()> {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    while count > 0 {
+        let some = count.min(ZEROS.len() as u64);
+        sink.write_all(&ZEROS[..some as usize])?;
+        count -= some;
+    }
+    Ok(())
+}

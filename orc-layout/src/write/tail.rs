@@ -1,0 +1,95 @@
+//! The end of the file: metadata (stripe statistics), footer and postscript. The reader's side is [`tail`](crate::tail).
+
+use prost::Message;
+
+use super::options::WriterOptions;
+use super::stream::{Storage, encode_section};
+use crate::error::{LayoutError, Result};
+use crate::proto::{self, CalendarKind, CompressionKind};
+use crate::tail::Codec;
+
+/// First bytes of every file, and the last words of the postscript.
+pub(super) const MAGIC: &str = "ORC";
+
+/// The file format that is written: 0.12.
+const FORMAT_VERSION: [u32; 2] = [0, 12];
+
+/// The first version of a writer that is not the Java one. Readers conclude from it that timestamp statistics are in UTC.
+const WRITER_VERSION: u32 = 6;
+
+/// Code for a writer that is not registered with the Apache project.
+const WRITER_UNKNOWN: u32 = i32::MAX as u32;
+
+/// What the tail says about the stripes.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) stripes: Vec<proto::StripeInformation>,
+    pub(super) stripe_statistics: Vec<proto::StripeStatistics>,
+    pub(super) rows: u64,
+    /// Bytes before the tail.
+    pub(super) length: u64,
+}
+
+/// The bytes of the tail.
+pub(super) fn encode(
+    options: &WriterOptions,
+    storage: Storage,
+    contents: Contents,
+    types: Vec<proto::Type>,
+    statistics: Vec<proto::ColumnStatistics>,
+) -> Result<Vec<u8>> {
+    let metadata = proto::Metadata {
+        stripe_stats: contents.stripe_statistics,
+    };
+    let mut out = encode_section(storage, &metadata.encode_to_vec())?;
+    let metadata_length = out.len() as u64;
+    let item = |(name, value): &(String, Vec<u8>)| proto::UserMetadataItem {
+        name: Some(name.clone()),
+        value: Some(value.clone()),
+    };
+    let footer = proto::Footer {
+        header_length: Some(MAGIC.len() as u64),
+        content_length: Some(contents.length),
+        stripes: contents.stripes,
+        types,
+        metadata: options.user_metadata.iter().map(item).collect(),
+        number_of_rows: Some(contents.rows),
+        statistics,
+        row_index_stride: Some(options.row_index_stride),
+        writer: Some(WRITER_UNKNOWN),
+        encryption: None,
+        calendar: Some(CalendarKind::ProlepticGregorian.into()),
+        software_version: Some(concat!("grampus ", env!("CARGO_PKG_VERSION")).into()),
+    };
+    out.extend(encode_section(storage, &footer.encode_to_vec())?);
+    let footer_length = out.len() as u64 - metadata_length;
+    append_postscript(options, footer_length, metadata_length, &mut out)?;
+    Ok(out)
+}
+
+/// The postscript is never compressed; its own length is the file's last byte.
+fn append_postscript(options: &WriterOptions, footer: u64, metadata: u64, out: &mut Vec<u8>) -> Result<()> {
+    let compression = match options.codec {
+        None => CompressionKind::None,
+        Some(Codec::Zlib) => CompressionKind::Zlib,
+        Some(Codec::Snappy) => CompressionKind::Snappy,
+        Some(Codec::Lzo) => CompressionKind::Lzo,
+        Some(Codec::Lz4) => CompressionKind::Lz4,
+        Some(Codec::Zstd) => CompressionKind::Zstd,
+    };
+    let postscript = proto::PostScript {
+        footer_length: Some(footer),
+        compression: Some(compression.into()),
+        compression_block_size: options.codec.map(|_| options.chunk_size_bytes as u64),
+        version: FORMAT_VERSION.into(),
+        metadata_length: Some(metadata),
+        writer_version: Some(WRITER_VERSION),
+        stripe_statistics_length: None,
+        magic: Some(MAGIC.into()),
+    };
+    let postscript = postscript.encode_to_vec();
+    let length = u8::try_from(postscript.len()).map_err(|_| LayoutError::Write("the postscript is too long".into()))?;
+    out.extend_from_slice(&postscript);
+    out.push(length);
+    Ok(())
+}

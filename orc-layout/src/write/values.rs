@@ -1,0 +1,380 @@
+//! The values of a column by type: which streams they become and in which order the row index names those.
+//! Integers, floats and booleans are here; strings, timestamps, decimals and nested types in their own files.
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    DataType, Date32Type, Date64Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type,
+};
+
+use super::bloom::BloomBuilder;
+use super::byte_rle::{Bits, ByteEncoder};
+use super::column::Column;
+use super::decimal::DecimalValues;
+use super::nested;
+use super::options::WriterOptions;
+use super::rle_v2::IntEncoder;
+use super::statistics::{DoubleStatistics, Statistics, Typed};
+use super::stream::{OutStream, Storage};
+use super::strings::{BinaryValues, StringValues};
+use super::timestamp::TimestampValues;
+use super::types::Node;
+use crate::error::{LayoutError, Result};
+use crate::proto::column_encoding::Kind as Encoding;
+use crate::proto::stream::Kind;
+use crate::proto::r#type::Kind as TypeKind;
+
+const MILLIS_PER_DAY: i64 = 86_400_000;
+
+/// A column's encoders.
+#[derive(Debug)]
+pub(super) enum Values {
+    /// DATA: bits, kept until the stripe ends.
+    Boolean {
+        bits: Bits,
+        starts: Vec<usize>,
+        encoder: ByteEncoder,
+    },
+    /// DATA: bytes.
+    Byte(ByteEncoder),
+    /// DATA: SHORT, INT, LONG and DATE; `scratch` holds them as 64 bits.
+    Integer {
+        encoder: IntEncoder,
+        scratch: Vec<i64>,
+        date: bool,
+    },
+    /// DATA: values as they are.
+    Float {
+        stream: OutStream,
+        scratch: Vec<u8>,
+        double: bool,
+    },
+    /// DATA and LENGTH, or DATA, DICTIONARY_DATA and LENGTH.
+    String(Box<StringValues>),
+    /// DATA and LENGTH.
+    Binary(BinaryValues),
+    /// DATA (seconds) and SECONDARY (nanoseconds).
+    Timestamp(TimestampValues),
+    /// DATA (unscaled values) and SECONDARY (scales).
+    Decimal(DecimalValues),
+    /// No stream of its own.
+    Struct,
+    /// LENGTH; for maps too.
+    List(IntEncoder),
+}
+
+impl Values {
+    /// `data` is how the DATA stream of floats is stored, `storage` how all others are.
+    pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage, data: Storage) -> Self {
+        let stream = || OutStream::new(storage);
+        match node.kind {
+            TypeKind::Boolean => Self::Boolean {
+                bits: Bits::default(),
+                starts: Vec::new(),
+                encoder: ByteEncoder::new(stream()),
+            },
+            TypeKind::Byte => Self::Byte(ByteEncoder::new(stream())),
+            TypeKind::Float | TypeKind::Double => Self::Float {
+                stream: OutStream::new(data),
+                scratch: Vec::new(),
+                double: node.kind == TypeKind::Double,
+            },
+            TypeKind::String => Self::String(Box::new(StringValues::new(storage, options.dictionary_threshold))),
+            TypeKind::Binary => Self::Binary(BinaryValues::new(storage)),
+            TypeKind::Timestamp | TypeKind::TimestampInstant => Self::Timestamp(TimestampValues::new(storage)),
+            TypeKind::Decimal => Self::Decimal(DecimalValues::new(node, storage)),
+            TypeKind::Struct => Self::Struct,
+            TypeKind::List | TypeKind::Map => Self::List(IntEncoder::new(stream(), false)),
+            _ => Self::Integer {
+                encoder: IntEncoder::new(stream(), true),
+                scratch: Vec::new(),
+                date: node.kind == TypeKind::Date,
+            },
+        }
+    }
+
+    /// Statistics of this type with nothing in them.
+    pub(super) fn statistics(&self) -> Typed {
+        match self {
+            Self::Boolean { .. } => Typed::Boolean { true_count: 0 },
+            Self::Integer { date: true, .. } => Typed::Date { bounds: None },
+            Self::Byte(_) | Self::Integer { .. } => Typed::Integer { bounds: None, sum: 0 },
+            Self::Float { .. } => Typed::Double(DoubleStatistics::default()),
+            Self::String(_) => Typed::String { bounds: None, total: 0 },
+            Self::Binary(_) => Typed::Binary { total: 0 },
+            Self::Timestamp(_) => Typed::Timestamp { bounds: None },
+            Self::Decimal(decimal) => Typed::Decimal {
+                bounds: None,
+                sum: Some(0),
+                scale: decimal.scale(),
+            },
+            Self::Struct => Typed::None,
+            Self::List(_) => Typed::Collection { bounds: None, total: 0 },
+        }
+    }
+
+    pub(super) fn bloom_filter_supported(&self) -> bool {
+        use Values::{Binary, Byte, Float, Integer, String};
+        matches!(self, Byte(_) | Integer { .. } | Float { .. } | String(_) | Binary(_))
+    }
+
+    /// Appends the values that are not null (`nulls` is `None` if all are there).
+    pub(super) fn write(
+        &mut self,
+        name: &str,
+        array: &ArrayRef,
+        nulls: Option<&NullBuffer>,
+        statistics: &mut Statistics,
+        bloom: Option<&mut BloomBuilder>,
+        children: &mut [Column],
+    ) -> Result<()> {
+        match self {
+            Self::Boolean { bits, .. } => {
+                let values = array.as_boolean().values();
+                let present = match nulls {
+                    None => values.clone(),
+                    Some(nulls) => nulls.valid_indices().map(|row| values.value(row)).collect(),
+                };
+                if let Typed::Boolean { true_count } = &mut statistics.typed {
+                    *true_count += present.count_set_bits() as u64;
+                }
+                bits.push(&present);
+                Ok(())
+            }
+            Self::Byte(encoder) => {
+                let mut values = Vec::with_capacity(array.len());
+                gather(array.as_primitive::<Int8Type>().values(), nulls, &mut values, i64::from);
+                take_integers(&values, statistics, bloom);
+                encoder.write(values.iter().map(|&value| value as u8))
+            }
+            Self::Integer { encoder, scratch, .. } => {
+                if nulls.is_none() && array.data_type() == &DataType::Int64 {
+                    let values = array.as_primitive::<Int64Type>().values();
+                    take_integers(values, statistics, bloom);
+                    return encoder.write(values);
+                }
+                scratch.clear();
+                gather_integers(name, array, nulls, scratch)?;
+                take_integers(scratch, statistics, bloom);
+                encoder.write(scratch)
+            }
+            Self::Float {
+                stream,
+                scratch,
+                double: true,
+            } => write_floats::<Float64Type>(array, nulls, stream, scratch, statistics, bloom, |value, out| {
+                out.extend_from_slice(&value.to_le_bytes());
+            }),
+            Self::Float { stream, scratch, .. } => {
+                write_floats::<Float32Type>(array, nulls, stream, scratch, statistics, bloom, |value, out| {
+                    out.extend_from_slice(&value.to_le_bytes());
+                })
+            }
+            Self::String(strings) => strings.write(array, nulls, statistics, bloom),
+            Self::Binary(binary) => binary.write(array, nulls, statistics, bloom),
+            Self::Timestamp(timestamps) => timestamps.write(name, array, nulls, statistics),
+            Self::Decimal(decimals) => decimals.write(name, array, nulls, statistics),
+            Self::Struct => nested::write_struct(array, nulls, children),
+            Self::List(lengths) => nested::write_list(array, nulls, lengths, statistics, children),
+        }
+    }
+
+    /// Ends every run and appends the positions that are known already.
+    pub(super) fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
+        match self {
+            Self::Boolean { bits, starts, .. } => {
+                starts.push(bits.len());
+                Ok(())
+            }
+            Self::Byte(encoder) => encoder.position(positions),
+            Self::Integer { encoder, .. } => encoder.position(positions),
+            Self::Float { stream, .. } => {
+                stream.position(positions);
+                Ok(())
+            }
+            Self::String(strings) => strings.position(positions),
+            Self::Binary(binary) => binary.position(positions),
+            Self::Timestamp(timestamps) => timestamps.position(positions),
+            Self::Decimal(decimals) => decimals.position(positions),
+            Self::Struct => Ok(()),
+            Self::List(lengths) => lengths.position(positions),
+        }
+    }
+
+    /// Ends the streams. `positions` are those collected so far; the complete ones are returned.
+    pub(super) fn finish(&mut self, positions: &mut Vec<Vec<u64>>) -> Result<Vec<Vec<u64>>> {
+        match self {
+            Self::Boolean { bits, starts, encoder } => {
+                let positions = bits.encode(starts, encoder)?;
+                encoder.stream.flush()?;
+                return Ok(positions);
+            }
+            Self::String(strings) => return strings.finish(std::mem::take(positions)),
+            Self::Byte(encoder) => {
+                encoder.flush()?;
+                encoder.stream.flush()?;
+            }
+            Self::Integer { encoder, .. } | Self::List(encoder) => {
+                encoder.flush()?;
+                encoder.stream.flush()?;
+            }
+            Self::Float { stream, .. } => stream.flush()?,
+            Self::Binary(binary) => binary.finish()?,
+            Self::Timestamp(timestamps) => timestamps.finish()?,
+            Self::Decimal(decimals) => decimals.finish()?,
+            Self::Struct => {}
+        }
+        Ok(std::mem::take(positions))
+    }
+
+    /// The streams in the order in which they are stored, and whether they are fixed-width values as they are.
+    pub(super) fn streams<'a>(&'a self, push: &mut impl FnMut(Kind, &'a OutStream, bool)) {
+        match self {
+            Self::Boolean { encoder, .. } | Self::Byte(encoder) => push(Kind::Data, &encoder.stream, false),
+            Self::Integer { encoder, .. } => push(Kind::Data, &encoder.stream, false),
+            Self::Float { stream, .. } => {
+                let in_place = !matches!(stream.storage(), Storage::Chunks { codec: Some(_), .. });
+                push(Kind::Data, stream, in_place);
+            }
+            Self::String(strings) => strings.streams(push),
+            Self::Binary(binary) => binary.streams(push),
+            Self::Timestamp(timestamps) => timestamps.streams(push),
+            Self::Decimal(decimals) => decimals.streams(push),
+            Self::Struct => {}
+            Self::List(lengths) => push(Kind::Length, &lengths.stream, false),
+        }
+    }
+
+    /// The stripe footer's encoding and dictionary size.
+    pub(super) fn encoding(&self) -> (Encoding, Option<u32>) {
+        match self {
+            Self::Boolean { .. } | Self::Byte(_) | Self::Float { .. } | Self::Struct => (Encoding::Direct, None),
+            Self::String(strings) => strings.encoding(),
+            _ => (Encoding::DirectV2, None),
+        }
+    }
+
+    /// Empties everything for the next stripe.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Boolean { bits, starts, encoder } => {
+                bits.clear();
+                starts.clear();
+                encoder.stream.clear();
+            }
+            Self::Byte(encoder) => encoder.stream.clear(),
+            Self::Integer { encoder, .. } | Self::List(encoder) => encoder.stream.clear(),
+            Self::Float { stream, .. } => stream.clear(),
+            Self::String(strings) => strings.clear(),
+            Self::Binary(binary) => binary.clear(),
+            Self::Timestamp(timestamps) => timestamps.clear(),
+            Self::Decimal(decimals) => decimals.clear(),
+            Self::Struct => {}
+        }
+    }
+
+    /// Bytes held in memory, about.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        match self {
+            Self::Boolean { bits, .. } => bits.buffered_bytes(),
+            Self::Byte(encoder) => encoder.buffered_bytes(),
+            Self::Integer { encoder, .. } | Self::List(encoder) => encoder.buffered_bytes(),
+            Self::Float { stream, .. } => stream.buffered_bytes(),
+            Self::String(strings) => strings.buffered_bytes(),
+            Self::Binary(binary) => binary.buffered_bytes(),
+            Self::Timestamp(timestamps) => timestamps.buffered_bytes(),
+            Self::Decimal(decimals) => decimals.buffered_bytes(),
+            Self::Struct => 0,
+        }
+    }
+}
+
+/// Appends the values that are not null, converted.
+pub(super) fn gather<T: Copy, U>(values: &[T], nulls: Option<&NullBuffer>, out: &mut Vec<U>, convert: impl Fn(T) -> U) {
+    match nulls {
+        None => out.extend(values.iter().map(|&value| convert(value))),
+        Some(nulls) => {
+            for (start, end) in nulls.valid_slices() {
+                out.extend(values[start..end].iter().map(|&value| convert(value)));
+            }
+        }
+    }
+}
+
+fn gather_integers(name: &str, array: &ArrayRef, nulls: Option<&NullBuffer>, out: &mut Vec<i64>) -> Result<()> {
+    fn of<T: ArrowPrimitiveType>(array: &ArrayRef, nulls: Option<&NullBuffer>, out: &mut Vec<i64>)
+    where
+        i64: From<T::Native>,
+    {
+        gather(array.as_primitive::<T>().values(), nulls, out, i64::from);
+    }
+    match array.data_type() {
+        DataType::Int16 => of::<Int16Type>(array, nulls, out),
+        DataType::Int32 => of::<Int32Type>(array, nulls, out),
+        DataType::Int64 => of::<Int64Type>(array, nulls, out),
+        DataType::UInt8 => of::<UInt8Type>(array, nulls, out),
+        DataType::UInt16 => of::<UInt16Type>(array, nulls, out),
+        DataType::UInt32 => of::<UInt32Type>(array, nulls, out),
+        DataType::Date32 => of::<Date32Type>(array, nulls, out),
+        DataType::Date64 => {
+            let values = array.as_primitive::<Date64Type>().values();
+            gather(values, nulls, out, |millis| millis.div_euclid(MILLIS_PER_DAY));
+            if let Some(days) = out.iter().find(|days| i32::try_from(**days).is_err()) {
+                return Err(LayoutError::Write(format!(
+                    "column {name}: a date {days} days from 1970 does not fit 32 bits"
+                )));
+            }
+        }
+        other => return Err(unexpected(name, other)),
+    }
+    Ok(())
+}
+
+/// The schema was checked, so that this is said only if the check and the encoders disagree.
+pub(super) fn unexpected(name: &str, data_type: &DataType) -> LayoutError {
+    LayoutError::Write(format!("column {name}: {data_type} was not expected here"))
+}
+
+fn take_integers(values: &[i64], statistics: &mut Statistics, bloom: Option<&mut BloomBuilder>) {
+    statistics.integers(values);
+    if let Some(bloom) = bloom {
+        values.iter().for_each(|&value| bloom.insert_long(value));
+    }
+}
+
+fn write_floats<T: ArrowPrimitiveType>(
+    array: &ArrayRef,
+    nulls: Option<&NullBuffer>,
+    stream: &mut OutStream,
+    scratch: &mut Vec<u8>,
+    statistics: &mut Statistics,
+    mut bloom: Option<&mut BloomBuilder>,
+    append: impl Fn(T::Native, &mut Vec<u8>),
+) -> Result<()>
+where
+    T::Native: Into<f64>,
+{
+    let values = array.as_primitive::<T>().values();
+    let whole = [(0, values.len())];
+    let mut write = |start: usize, end: usize| {
+        let slice = &values[start..end];
+        if let Typed::Double(double) = &mut statistics.typed {
+            double.update(slice);
+        }
+        if let Some(bloom) = &mut bloom {
+            slice.iter().for_each(|&value| bloom.insert_double(value.into()));
+        }
+        if cfg!(target_endian = "little") {
+            return stream
+                .write(&values.inner().as_slice()[start * size_of::<T::Native>()..end * size_of::<T::Native>()]);
+        }
+        scratch.clear();
+        slice.iter().for_each(|&value| append(value, scratch));
+        stream.write(scratch)
+    };
+    match nulls {
+        None => whole.into_iter().try_for_each(|(start, end)| write(start, end)),
+        Some(nulls) => nulls.valid_slices().try_for_each(|(start, end)| write(start, end)),
+    }
+}
