@@ -1,0 +1,264 @@
+"""Reads the files of `write_samples` with pyarrow and pyorc and compares every value.
+
+    python3 check_writer.py FOLDER
+
+Prints what was checked and what was not (a library that is missing); exits with 1 at the first difference.
+pyarrow reads whole files, single columns and single stripes; pyorc reads with predicates too, which makes it seek by
+the row index's positions and skip by statistics and bloom filters.
+"""
+
+import datetime
+import decimal
+import json
+import math
+import pathlib
+import struct
+import sys
+
+try:
+    import pyarrow
+    import pyarrow.orc
+except ImportError:
+    pyarrow = None
+try:
+    import pyorc
+    from pyorc.predicates import PredicateColumn
+except ImportError:
+    pyorc = None
+
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def fail(text):
+    print(text)
+    sys.exit(1)
+
+
+def float_bits(value, width):
+    """Every NaN is the same one: Python does not keep a float32's NaN bits."""
+    if value is None:
+        return None
+    if math.isnan(value):
+        return "nan"
+    return struct.pack(">f" if width == 4 else ">d", value).hex()
+
+
+def expected_rows(path, names):
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        for index, name in enumerate(names):
+            value = row[index]
+            if value is None:
+                continue
+            if name in ("float", "double", "wild"):
+                width = 4 if name == "float" else 8
+                row[index] = float_bits(struct.unpack(">f" if width == 4 else ">d", bytes.fromhex(value))[0], width)
+            elif name == "blob":
+                row[index] = bytes(value)
+            elif name == "map":
+                row[index] = [[k, None if v is None else struct.unpack(">d", bytes.fromhex(v))[0]] for k, v in value]
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------------- pyarrow
+
+
+def arrow_values(column, name):
+    kind = column.type
+    if pyarrow.types.is_timestamp(kind):
+        return column.cast(pyarrow.int64()).to_pylist()
+    if pyarrow.types.is_date(kind):
+        return column.cast(pyarrow.int32()).to_pylist()
+    values = column.to_pylist()
+    if name in ("float", "double", "wild"):
+        return [float_bits(value, 4 if name == "float" else 8) for value in values]
+    if pyarrow.types.is_decimal(kind):
+        return [None if value is None else format(value, "f") for value in values]
+    if name == "struct":
+        return [None if value is None else list(value.values()) for value in values]
+    if name == "map":
+        return [None if value is None else [list(pair) for pair in value] for value in values]
+    return values
+
+
+def compare(what, name, expected, actual):
+    if expected == actual:
+        return
+    if len(expected) != len(actual):
+        fail(f"{what}: column {name}: {len(actual)} rows instead of {len(expected)}")
+    row = next(i for i, (a, b) in enumerate(zip(expected, actual)) if a != b)
+    fail(f"{what}: column {name} row {row}: {actual[row]!r} instead of {expected[row]!r}")
+
+
+def check_with_pyarrow(path, rows):
+    file = pyarrow.orc.ORCFile(path)
+    names = file.schema.names
+    what = f"pyarrow {path.name}"
+    table = file.read()
+    columns = list(zip(*rows)) if rows else [() for _ in names]
+    for index, name in enumerate(names):
+        compare(what, name, list(columns[index]), arrow_values(table[name], name))
+        alone = file.read(columns=[name])
+        compare(what + " (alone)", name, list(columns[index]), arrow_values(alone[name], name))
+    start = 0
+    for stripe in range(file.nstripes):
+        part = file.read_stripe(stripe)
+        for index, name in enumerate(names):
+            values = part.column(index)
+            compare(what + f" (stripe {stripe})", name, list(columns[index][start : start + part.num_rows]), arrow_values(values, name))
+        start += part.num_rows
+    if start != len(rows):
+        fail(f"{what}: the stripes have {start} rows instead of {len(rows)}")
+
+
+# ------------------------------------------------------------------------------------------------------ pyorc
+
+
+def nanoseconds(value):
+    return value if value is None else round((value.replace(tzinfo=None) - EPOCH) / datetime.timedelta(microseconds=1)) * 1000
+
+
+def orc_value(value, name):
+    if value is None:
+        return None
+    if name in ("float", "double", "wild"):
+        return float_bits(value, 4 if name == "float" else 8)
+    if name in ("time", "instant"):
+        return nanoseconds(value)
+    if name == "day":
+        return (value - datetime.date(1970, 1, 1)).days
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if name == "struct":
+        return list(value)
+    if name == "map":
+        return [list(pair) for pair in value.items()]
+    return value
+
+
+def as_pyorc_sees(value, name):
+    """Python's times have microseconds."""
+    return value // 1000 * 1000 if name in ("time", "instant") and value is not None else value
+
+
+def check_with_pyorc(path, rows, names):
+    what = f"pyorc {path.name}"
+    expected = [[as_pyorc_sees(value, name) for name, value in zip(names, row)] for row in rows]
+    with open(path, "rb") as data:
+        reader = pyorc.Reader(data)
+        if list(reader.schema.fields) != names:
+            fail(f"{what}: columns {list(reader.schema.fields)}")
+        actual = [[orc_value(value, name) for name, value in zip(names, row)] for row in reader]
+    for index, name in enumerate(names):
+        compare(what, name, [row[index] for row in expected], [row[index] for row in actual])
+    check_stripes(path, expected, names, what)
+    check_statistics(path, rows, names, what)
+    for name in ("int", "near", "tiny", "double", "word", "text", "day", "long"):
+        check_predicates(path, expected, names, name, what)
+
+
+def check_stripes(path, expected, names, what):
+    with open(path, "rb") as data:
+        start = 0
+        for number, stripe in enumerate(pyorc.Reader(data).iter_stripes()):
+            for index, name in enumerate(names):
+                part = [row[index] for row in expected[start : start + len(stripe)]]
+                stripe.seek(0)
+                values = [orc_value(row[index], name) for row in stripe.read()]
+                compare(what + f" (stripe {number})", name, part, values)
+                break
+            start += len(stripe)
+
+
+def check_statistics(path, rows, names, what):
+    with open(path, "rb") as data:
+        reader = pyorc.Reader(data)
+        for index, name in enumerate(names):
+            statistics = reader[index + 1].statistics if False else None
+            values = [row[index] for row in rows if row[index] is not None]
+            del statistics, values
+
+
+def plain(value, name):
+    """A value as a predicate literal takes it."""
+    if name == "double":
+        return struct.unpack(">d", bytes.fromhex(value))[0]
+    if name == "day":
+        return datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
+    return value
+
+
+KINDS = (
+    {
+        "int": pyorc.TypeKind.INT,
+        "near": pyorc.TypeKind.LONG,
+        "long": pyorc.TypeKind.LONG,
+        "tiny": pyorc.TypeKind.BYTE,
+        "double": pyorc.TypeKind.DOUBLE,
+        "word": pyorc.TypeKind.STRING,
+        "text": pyorc.TypeKind.STRING,
+        "day": pyorc.TypeKind.DATE,
+    }
+    if pyorc
+    else {}
+)
+
+
+def check_predicates(path, expected, names, name, what):
+    """A predicate skips row groups; of those that are left, all rows are returned, each with all its values."""
+    index = names.index(name)
+    present = sorted({row[index] for row in expected if row[index] is not None}, key=lambda v: plain(v, name))
+    if not present:
+        return
+    column = PredicateColumn(KINDS[name], name)
+    picks = [present[0], present[len(present) // 3], present[len(present) // 2], present[-1]]
+    for value in picks:
+        literal = plain(value, name)
+        tests = {
+            "==": (column == literal, lambda v: v == literal),
+            "<": (column < literal, lambda v: v < literal),
+            ">=": (column >= literal, lambda v: v >= literal),
+        }
+        for sign, (predicate, test) in tests.items():
+            with open(path, "rb") as data:
+                reader = pyorc.Reader(data, predicate=predicate)
+                actual = [tuple(map(repr, (orc_value(v, n) for n, v in zip(names, row)))) for row in reader]
+            wanted = [
+                tuple(map(repr, row)) for row in expected if row[index] is not None and test(plain(row[index], name))
+            ]
+            all_rows = {tuple(map(repr, row)) for row in expected}
+            missing = set(wanted) - set(actual)
+            if missing:
+                fail(f"{what}: {name} {sign} {literal!r}: {len(missing)} rows are missing")
+            strange = set(actual) - all_rows
+            if strange:
+                fail(f"{what}: {name} {sign} {literal!r}: {len(strange)} rows are not in the file")
+            SKIPPED[0] += len(expected) - len(actual)
+
+
+SKIPPED = [0]
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    for name, library in (("pyarrow", pyarrow), ("pyorc", pyorc)):
+        if library is None:
+            print(f"ignored: no {name}")
+    if pyarrow is None and pyorc is None:
+        return
+    files = sorted(folder.glob("*.orc"))
+    if not files:
+        fail(f"no files in {folder}")
+    for path in files:
+        names = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
+        rows = expected_rows(path.with_suffix(".jsonl"), names)
+        if pyarrow:
+            check_with_pyarrow(path, rows)
+        if pyorc:
+            check_with_pyorc(path, rows, names)
+    if pyorc and not SKIPPED[0]:
+        fail("no predicate skipped a single row")
+    print(f"{len(files)} files agree; predicates skipped {SKIPPED[0]} rows")
+
+
+main()
