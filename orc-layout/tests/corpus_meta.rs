@@ -6,7 +6,7 @@ mod common;
 use std::ops::Range;
 
 use bytes::Bytes;
-use common::{Memory, corpus, manifest};
+use common::{Memory, Random, corpus, manifest};
 use grampus_orc_layout::access::{Access, byte_ranges};
 use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 use grampus_orc_layout::index::ColumnIndex;
@@ -167,23 +167,6 @@ fn bad_bloom_filters_of_old_writers_are_left_out() {
     assert_eq!(filters("apache+orc/examples/bad_bloom_filter_1.6.11.orc"), 0);
     assert_eq!(filters("apache+orc/examples/over1k_bloom.orc"), 0);
     assert_eq!(filters("apache+orc/java/mapreduce/src/test/resources/acid5k.orc"), 3);
-}
-
-/// A small generator (SplitMix64): a failing file is found again by its number.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }
 
 /// Most flips hit the metadata, where these parsers look.

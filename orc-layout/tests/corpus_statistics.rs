@@ -12,21 +12,41 @@ use arrow::datatypes::{
 };
 use bytes::Bytes;
 use common::{Memory, corpus, manifest};
+use grampus_orc_layout::access::Access;
 use grampus_orc_layout::bloom::BloomFilter;
-use grampus_orc_layout::open;
+use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
 use grampus_orc_layout::tail::FileTail;
+use grampus_orc_layout::{Result, open};
 use orc_rust::ArrowReaderBuilder;
 
 /// Full reads in a debug build are slow: these many rows of a file are enough.
 const MAX_ROWS: u64 = 75_000;
 
+/// The top-level columns as our own decoder reads them: for the files that orc-rust cannot read.
+fn ours(tail: &Arc<FileTail>, source: &Arc<Memory>) -> Result<Vec<ArrayRef>> {
+    let mut columns = vec![];
+    for &column in tail.schema.fields() {
+        let mut parts = vec![];
+        for info in &tail.stripes {
+            let stripe = Arc::new(open::read_stripe(tail, &**source, info.index)?);
+            let access = Access::Decode { seekable: false };
+            let mut reader = ColumnReader::new(tail.clone(), stripe, column, None, access, source.clone())?;
+            parts.push(reader.read(&RowSelection::range(0..info.rows))?);
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
+        columns.push(arrow::compute::concat(&parts).unwrap());
+    }
+    Ok(columns)
+}
+
 /// The top-level columns of a file, whole, or `None` if orc-rust cannot read it.
 fn oracle(bytes: &Bytes) -> Option<Vec<ArrayRef>> {
     let reader = ArrowReaderBuilder::try_new(bytes.clone()).ok()?.build();
     let schema = reader.schema();
-    let batches = reader.collect::<Result<Vec<_>, _>>().ok()?;
+    let batches = reader.collect::<std::result::Result<Vec<_>, _>>().ok()?;
     let batch = arrow::compute::concat_batches(&schema, &batches).ok()?;
     Some(batch.columns().to_vec())
 }
@@ -136,13 +156,15 @@ fn statistics_and_filters_agree_with_the_values() {
             continue;
         }
         let bytes = Bytes::from(std::fs::read(corpus.join(&*file)).unwrap());
-        let Some(columns) = oracle(&bytes) else {
-            println!("{file}: not read by orc-rust");
-            continue;
-        };
+        let columns = oracle(&bytes);
         let length = bytes.len() as u64;
-        let source = Memory(bytes);
-        let tail = open::read_tail(&file, length, &source).unwrap();
+        let source = Arc::new(Memory(bytes));
+        let tail = Arc::new(open::read_tail(&file, length, &*source).unwrap());
+        let columns = match columns {
+            Some(columns) => columns,
+            None if row["class"].contains("timestamp range") => continue,
+            None => ours(&tail, &source).unwrap(),
+        };
         files += 1;
         for (column, values) in top_and_below(&tail, &columns) {
             let values = &values;
@@ -155,8 +177,8 @@ fn statistics_and_filters_agree_with_the_values() {
                 if let Some(statistics) = tail.stripe_statistics.get(info.index) {
                     checked += check(&place, &values, &statistics[column as usize], None);
                 }
-                let stripe = open::read_stripe(&tail, &source, info.index).unwrap();
-                let index = open::read_index(&tail, &stripe, &source, column).unwrap();
+                let stripe = open::read_stripe(&tail, &*source, info.index).unwrap();
+                let index = open::read_index(&tail, &stripe, &*source, column).unwrap();
                 for (group, statistics) in index.statistics.iter().enumerate() {
                     let rows = stripe.row_group_rows(&tail, group);
                     let values = values.slice(rows.start as usize, (rows.end - rows.start) as usize);

@@ -45,3 +45,23 @@ pub(crate) fn manifest(corpus: &Path) -> Vec<HashMap<String, String>> {
     let names: Vec<String> = lines.next().unwrap().collect();
     lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
 }
+
+/// A small generator (SplitMix64): a failing file is found again by its number.
+#[allow(dead_code)] // not every test is random
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    #[allow(dead_code)]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
