@@ -5,12 +5,17 @@
 //! through the modules in this order:
 //!
 //! ```text
-//! tail    the last bytes of the file: postscript, footer, metadata      -> FileTail
-//! stripe  one stripe's footer: streams with absolute offsets, encodings -> StripeLayout
-//! index   one column's row index and bloom filters in a stripe          -> ColumnIndex
-//! access  how a column can be read: direct, or decoded from entry points
-//! decode  streams -> values for exactly the rows asked for              -> arrow arrays
-//! write   arrow arrays -> an ORC file laid out for on-demand reading
+//! open       the requests that read metadata through a source, in this order:
+//!   tail       the last bytes of the file: postscript, footer, metadata      -> FileTail
+//!   stripe     one stripe's footer: streams with absolute offsets, encodings -> StripeLayout
+//!   index      one column's row index and bloom filters in a stripe          -> ColumnIndex
+//!   positions  its numbers, taken apart by stream                            -> ColumnPositions
+//! access     how a column can be read: direct, or decoded from entry points; which bytes rows cost
+//! decode     streams -> values for exactly the rows asked for               -> arrow arrays
+//! describe   all of the metadata as a report, for programs and for people   -> FileReport
+//! write      arrow arrays -> an ORC file laid out for on-demand reading
+//!
+//! below them: codec and chunk (compression), schema, statistics, bloom, wire (protobuf taken apart)
 //! ```
 //!
 //! **Invariant:** no input, however corrupt, makes this crate panic, loop for ever or allocate more

@@ -18,7 +18,7 @@ use crate::tail::{FileTail, TailParse};
 /// Those of [`FileTail::parse`], and `Io` from the source.
 pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Result<FileTail> {
     let mut wanted = FileTail::FIRST_READ_BYTES;
-    // The second answer is complete: the postscript has said how much there is.
+    // The first read holds the postscript, which says how much there is: the second answer is complete.
     for _ in 0..2 {
         let last = source.read(length.saturating_sub(wanted)..length)?;
         match FileTail::parse(file, length, &last)? {

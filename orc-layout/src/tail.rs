@@ -125,6 +125,12 @@ impl FileTail {
     /// # Errors
     /// `NotOrc` for anything else than ORC (0 bytes, no magic), `Corrupt` with the place, `Unsupported` for encrypted columns and DWRF.
     pub fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<TailParse> {
+        if let Some(&postscript) = last.last()
+            && last.len() <= usize::from(postscript)
+            && (last.len() as u64) < file_length
+        {
+            return Ok(TailParse::NeedBytes(file_length.min(u64::from(postscript) + 1)));
+        }
         let end = TailEnd::parse(file, file_length, last)?;
         if (last.len() as u64) < end.tail_length {
             return Ok(TailParse::NeedBytes(end.tail_length));
