@@ -63,7 +63,7 @@ impl From<Failure> for Stop {
 /// The statement that a piece of text is.
 pub(crate) fn parse(context: &SessionContext, piece: &Piece) -> Result<Option<Statement>, Box<DataFusionError>> {
     let options = context.copied_config().options().sql_parser.clone();
-    let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect.to_string())
+    let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
         .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
     let mut parser = DFParserBuilder::new(piece.text.as_str())
         .with_dialect(dialect.as_ref())

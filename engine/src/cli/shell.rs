@@ -44,7 +44,7 @@ impl Settings {
                 None => on_terminal.then_some(ROWS_ON_A_TERMINAL),
             },
             expanded: false,
-            timing: (cli.timing || interactive) && !cli.no_timing && !(cli.quiet && !cli.timing),
+            timing: cli.timing || (interactive && !cli.no_timing && !cli.quiet),
             io: cli.io,
             quiet: cli.quiet,
             verbose: cli.verbose > 0,
