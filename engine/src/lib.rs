@@ -6,6 +6,7 @@
 //! scan      the on-demand scan: prune, filter, fetch the rest for the rows that passed; and its accounting
 //! file      where the bytes come from: memory map, positioned reads, object stores
 //! taxi      generates trips like New York's; convert turns Parquet, CSV or ORC into ORC laid out for on-demand reading
+//! cooperation  joins give way, so that a query can be cancelled
 //! output    where written files go: temporary names, no surprise overwriting
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 pub mod config;
 pub mod convert;
+mod cooperation;
 pub mod error;
 pub mod file;
 pub mod output;

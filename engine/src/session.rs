@@ -15,6 +15,7 @@ use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::config::GrampusConfig;
+use crate::cooperation::CooperativeJoins;
 use crate::table::OrcTable;
 
 /// How many of the largest consumers an out-of-memory error names.
@@ -43,6 +44,7 @@ pub fn context(config: GrampusConfig) -> Result<SessionContext> {
         .with_config(session)
         .with_runtime_env(runtime.build_arc()?)
         .with_default_features()
+        .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
         .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
         .build();
     Ok(SessionContext::new_with_state(state))

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use grampus::taxi::ColumnSet;
+use grampus_orc_layout::tail::Codec;
 
 use super::units;
 
@@ -93,6 +95,13 @@ pub(crate) struct Resources {
 pub(crate) enum Command {
     /// Make a small data set in a temporary folder, ask it the taxi questions, show what was read
     Demo(DemoArgs),
+    /// Make up taxi trips, like New York's, for trying things out and measuring
+    Taxi {
+        #[command(subcommand)]
+        command: TaxiCommand,
+    },
+    /// Make ORC files laid out for on-demand reading from Parquet, CSV or ORC
+    Convert(ConvertArgs),
     /// Print a shell's completion script
     Completions {
         /// Which shell
@@ -110,8 +119,136 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 
+    /// Write into DIR even if it has something in it
+    #[arg(long, requires = "keep")]
+    pub(crate) overwrite: bool,
+
     #[command(flatten)]
     pub(crate) resources: Resources,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaxiCommand {
+    /// Write ORC files of made-up trips; the same options always give the same bytes
+    Generate(GenerateArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GenerateArgs {
+    /// How many trips, such as 500k, 20m or 1.7b
+    #[arg(long, value_name = "N", value_parser = units::parse_rows)]
+    pub(crate) rows: u64,
+
+    /// Folder for the files, made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// How many files to spread the trips over [default: one for each 2.5 million trips, at most 64]
+    #[arg(long, value_name = "K", value_parser = parse_count)]
+    pub(crate) files: Option<usize>,
+
+    /// Trips of different seeds differ
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// core: what the taxi queries use; full: all 51 columns; six: the doubles of q0 to q5
+    #[arg(long, value_name = "SET", default_value = "core")]
+    pub(crate) columns: ColumnSet,
+
+    #[command(flatten)]
+    pub(crate) layout: LayoutOptions,
+
+    /// Threads to use [default: one per core]
+    #[arg(short = 'p', long, value_name = "N", value_parser = parse_count)]
+    pub(crate) partitions: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConvertArgs {
+    /// Parquet, CSV or ORC files, or folders of them
+    #[arg(value_name = "IN", required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
+
+    /// Folder for the ORC files, or one file name that ends in .orc
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Columns to keep, in this order [default: all]
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+
+    #[command(flatten)]
+    pub(crate) layout: LayoutOptions,
+
+    /// Rows in each stripe, such as 500k [default: a million]
+    #[arg(long, value_name = "N", value_parser = units::parse_rows)]
+    pub(crate) stripe_rows: Option<u64>,
+
+    /// Begin another file after this many rows [default: one file per input]
+    #[arg(long, value_name = "N", value_parser = units::parse_rows)]
+    pub(crate) rows_per_file: Option<u64>,
+
+    /// Read every file again and compare it with what was put in
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// The character between the fields of a CSV file; \t is a tab
+    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
+    pub(crate) csv_delimiter: u8,
+
+    /// The first line of a CSV file is data, not names
+    #[arg(long)]
+    pub(crate) csv_no_header: bool,
+
+    /// A CSV field with this text is NULL, besides empty ones
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) csv_null: Option<String>,
+}
+
+/// How files are laid out.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LayoutOptions {
+    /// How streams are compressed
+    #[arg(long, value_enum, default_value_t = Compression::None)]
+    pub(crate) compression: Compression,
+
+    /// Uncompressed bytes in each compression chunk, such as 64k [default: chosen for sparse reads]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub(crate) chunk_size: Option<usize>,
+
+    /// FLOAT and DOUBLE columns to leave uncompressed in a compressed file, so that single values can be fetched
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) direct: Vec<String>,
+
+    /// Write into a folder that has something in it, over files of the same name
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Print errors only
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// How streams are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compression {
+    None,
+    Zlib,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+impl Compression {
+    pub(crate) fn codec(self) -> Option<Codec> {
+        match self {
+            Self::None => None,
+            Self::Zlib => Some(Codec::Zlib),
+            Self::Snappy => Some(Codec::Snappy),
+            Self::Lz4 => Some(Codec::Lz4),
+            Self::Zstd => Some(Codec::Zstd),
+        }
+    }
 }
 
 /// How results are printed.
@@ -157,6 +294,14 @@ fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("expected a number of at least 1".to_owned()),
         Ok(count) => Ok(count),
+    }
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        b"\\t" | b"tab" => Ok(b'\t'),
+        _ => Err("expected one ASCII character, or \\t for a tab".to_owned()),
     }
 }
 

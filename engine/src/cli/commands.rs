@@ -165,7 +165,7 @@ fn list_tables(shell: &mut Shell) -> Result<(), Failure> {
 
 fn describe(shell: &mut Shell, name: &str) -> Result<(), Failure> {
     let name = name.to_owned();
-    let found = shell.runtime.block_on(shell.context.table_provider(name.as_str()));
+    let found = shell.threads.block_on(shell.context.table_provider(name.as_str()));
     let provider = found.map_err(|error| shell.explain(&error, None))?;
     let schema = provider.schema();
     let rows = schema.fields().iter().map(|field| {

@@ -8,7 +8,7 @@ use console::Style;
 use datafusion::prelude::SessionContext;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::{CmdKind, Highlighter};
-use rustyline::hint::Hinter;
+use rustyline::hint::{Hint, Hinter};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Result};
 
@@ -247,8 +247,25 @@ impl Completer for Assistant {
     }
 }
 
+/// Says how to end a statement, on a line that was just begun. It is not for accepting.
+pub(crate) struct HowToEnd;
+
+impl Hint for HowToEnd {
+    fn display(&self) -> &str {
+        "   ; and Enter run it, Ctrl-C drops it"
+    }
+
+    fn completion(&self) -> Option<&str> {
+        None
+    }
+}
+
 impl Hinter for Assistant {
-    type Hint = String;
+    type Hint = HowToEnd;
+
+    fn hint(&self, line: &str, position: usize, _: &Context<'_>) -> Option<HowToEnd> {
+        (position == line.len() && line.ends_with('\n')).then_some(HowToEnd)
+    }
 }
 
 impl Validator for Assistant {
@@ -281,6 +298,10 @@ impl Highlighter for Assistant {
 
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
         Cow::Owned(Style::new().bold().apply_to(prompt).to_string())
+    }
+
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        Cow::Owned(Style::new().dim().apply_to(hint).to_string())
     }
 
     fn highlight_char(&self, _: &str, _: usize, kind: CmdKind) -> bool {

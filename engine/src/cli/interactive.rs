@@ -59,6 +59,9 @@ fn answer(shell: &mut Shell, text: &str) -> Result<bool, Failure> {
         Ok(go_on) => Ok(go_on),
         Err(Failure::OutputClosed) => Err(Failure::OutputClosed),
         Err(failure) => {
+            if matches!(failure, Failure::Interrupted) {
+                shell.threads.recover();
+            }
             failure.tell(shell.settings.verbose);
             Ok(true)
         }

@@ -1,9 +1,20 @@
-//! Ctrl-C and termination, as something that a running query can be raced against.
+//! Ctrl-C and termination, as something that a running query can be raced against. A thread of its own listens,
+//! so that no operator, however long it keeps the workers, delays it.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use tokio::sync::watch;
+
+/// Which signals are caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Catch {
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-C and requests to terminate, for commands that have something to clean up.
+    InterruptAndTerminate,
+}
 
 /// Counts the signals of this process from the moment it is made.
 #[derive(Debug, Clone)]
@@ -12,38 +23,18 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Starts to listen for Ctrl-C, which no longer ends the process by itself. Call it inside a runtime.
-    pub(crate) fn listen() -> io::Result<Self> {
-        let interrupts = Self {
-            count: Arc::new(watch::Sender::new(0)),
-        };
-        #[cfg(unix)]
-        interrupts.count_signal(tokio::signal::unix::SignalKind::interrupt())?;
-        #[cfg(not(unix))]
-        interrupts.count_ctrl_c();
-        Ok(interrupts)
-    }
-
-    #[cfg(unix)]
-    fn count_signal(&self, kind: tokio::signal::unix::SignalKind) -> io::Result<()> {
-        let mut signal = tokio::signal::unix::signal(kind)?;
-        let count = Arc::clone(&self.count);
-        tokio::spawn(async move {
-            while signal.recv().await.is_some() {
-                count.send_modify(|count| *count += 1);
-            }
-        });
-        Ok(())
-    }
-
-    #[cfg(not(unix))]
-    fn count_ctrl_c(&self) {
-        let count = Arc::clone(&self.count);
-        tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                count.send_modify(|count| *count += 1);
-            }
-        });
+    /// Starts to listen; from now on the caught signals do not end the process by themselves.
+    pub(crate) fn listen(catch: Catch) -> io::Result<Self> {
+        let count = Arc::new(watch::Sender::new(0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (ready, listening) = std::sync::mpsc::sync_channel(1);
+        let counted = Arc::clone(&count);
+        let listener = move || runtime.block_on(listen(catch, &counted, &ready));
+        std::thread::Builder::new().name("signals".to_owned()).spawn(listener)?;
+        match listening.recv() {
+            Ok(Some(error)) => Err(error),
+            _ => Ok(Self { count }),
+        }
     }
 
     /// A watch over what is started now: signals from here on end it.
@@ -51,6 +42,41 @@ impl Interrupts {
         Watch {
             count: self.count.subscribe(),
         }
+    }
+}
+
+#[cfg(unix)]
+async fn listen(catch: Catch, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = signal(SignalKind::interrupt()).and_then(|interrupt| {
+        let terminate = (catch == Catch::InterruptAndTerminate).then(|| signal(SignalKind::terminate()));
+        Ok((interrupt, terminate.transpose()?))
+    });
+    let (mut interrupt, mut terminate) = match signals {
+        Ok(signals) => signals,
+        Err(error) => {
+            let _ = ready.send(Some(error));
+            return;
+        }
+    };
+    let _ = ready.send(None);
+    loop {
+        match &mut terminate {
+            None => interrupt.recv().await,
+            Some(terminate) => tokio::select! {
+                signal = interrupt.recv() => signal,
+                signal = terminate.recv() => signal,
+            },
+        };
+        count.send_modify(|count| *count += 1);
+    }
+}
+
+#[cfg(not(unix))]
+async fn listen(_: Catch, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
+    let _ = ready.send(None);
+    while tokio::signal::ctrl_c().await.is_ok() {
+        count.send_modify(|count| *count += 1);
     }
 }
 

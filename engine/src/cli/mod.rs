@@ -6,19 +6,23 @@
 //! script       input to statements                   query        one statement beside its printing loop
 //! output       rows to table, csv, tsv, json         table        aligned text
 //! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
-//! demo         the tour
+//! make         taxi generate, convert                demo         the tour
 //! ```
 
 mod args;
 mod commands;
 mod completion;
+mod demo;
 mod explain;
 mod failure;
 mod interactive;
 mod interrupt;
+mod local;
+mod make;
 mod output;
 mod progress;
 mod query;
+mod runtime;
 mod script;
 mod shell;
 mod table;
@@ -29,14 +33,9 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use args::{Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
-use tokio::runtime::{Builder, Runtime};
-
-use args::{Cli, Command, Job};
-use failure::{Failure, Report};
-
-/// Plans of large queries are deep.
-const THREAD_STACK_BYTES: usize = 8 << 20;
+use failure::Failure;
 
 /// Runs the command line.
 pub(crate) fn main() -> ExitCode {
@@ -54,7 +53,11 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
     match &cli.command {
         None => query(cli, jobs),
-        Some(Command::Demo(_)) => Err(Report::new("the demo is not ready yet").into()),
+        Some(Command::Demo(arguments)) => demo::run(arguments),
+        Some(Command::Taxi {
+            command: TaxiCommand::Generate(arguments),
+        }) => make::taxi_generate(arguments),
+        Some(Command::Convert(arguments)) => make::convert_files(arguments),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);
@@ -65,29 +68,15 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
 
 /// Runs SQL from the command line, the terminal or standard input.
 fn query(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
-    let runtime = runtime(cli.resources.partitions)?;
     let interactive = jobs.is_empty() && io::stdin().is_terminal();
-    let result = shell::Shell::open(cli, runtime.handle().clone(), interactive).and_then(|mut shell| {
-        if interactive {
-            interactive::run(&mut shell)
-        } else if jobs.is_empty() {
-            shell.run_jobs(&[Job::File("-".to_owned())])
-        } else {
-            shell.run_jobs(jobs)
-        }
-    });
-    // A cancelled query may still be busy with its last batch; nobody waits for it.
-    runtime.shutdown_background();
-    result
-}
-
-fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
-    let mut builder = Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
+    let mut shell = shell::Shell::open(cli, interactive)?;
+    if interactive {
+        interactive::run(&mut shell)
+    } else if jobs.is_empty() {
+        shell.run_jobs(&[Job::File("-".to_owned())])
+    } else {
+        shell.run_jobs(jobs)
     }
-    let runtime = builder.enable_all().thread_stack_size(THREAD_STACK_BYTES).build();
-    runtime.map_err(|error| failure::file("start", "the threads", &error).into())
 }
 
 /// Says something to the person on standard error. That nobody may be listening is no reason to stop.

@@ -76,6 +76,14 @@ impl Progress {
     }
 }
 
+/// A bar for work that counts rows and says itself when it is done.
+pub(crate) fn rows_bar(rows: Option<u64>, wanted: bool) -> ProgressBar {
+    if !wanted || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    start(rows)
+}
+
 fn start(rows: Option<u64>) -> ProgressBar {
     let (length, template) = match rows {
         Some(rows) => (

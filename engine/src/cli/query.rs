@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::interrupt::Watch;
 use super::output::Sink;
 use super::progress::Progress;
+use super::runtime::Threads;
 use super::script::Piece;
 use super::table::More;
 
@@ -75,6 +76,7 @@ pub(crate) fn parse(context: &SessionContext, piece: &Piece) -> Result<Option<St
 /// Runs a statement and hands its rows to the sink that `sink` makes for their schema.
 pub(crate) async fn run<'a>(
     context: &SessionContext,
+    threads: &Threads,
     piece: &Piece,
     interrupt: &Watch,
     progress: &mut Progress,
@@ -85,7 +87,7 @@ pub(crate) async fn run<'a>(
         return Ok(Outcome::default());
     };
     let (sender, mut events) = mpsc::channel(QUEUED_BATCHES);
-    let task = AbortOnDrop(tokio::spawn(work(context.clone(), statement, sender)));
+    let task = threads.spawn(work(context.clone(), statement, sender));
     let mut printing = Printing::new(sink);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {
@@ -136,15 +138,6 @@ async fn work(context: SessionContext, statement: Statement, events: mpsc::Sende
     if let Err(error) = result.await {
         // The receiver is gone only when nobody wants to know.
         let _ = events.send(Event::Failed(Box::new(error))).await;
-    }
-}
-
-/// Stops the statement when the loop leaves, for whatever reason.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -5,15 +5,15 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use datafusion::prelude::SessionContext;
 use grampus::{GrampusConfig, ScanIo};
-use tokio::runtime::Handle;
 
 use super::args::{Cli, Format, Job, MaxRows, Resources};
 use super::explain::{Known, explain};
 use super::failure::{self, Failure, Report};
-use super::interrupt::{Interrupts, Watch};
+use super::interrupt::{Catch, Interrupts, Watch};
 use super::output::{Sink, writer};
 use super::progress::Progress;
 use super::query::{self, Outcome, Stop};
+use super::runtime::Threads;
 use super::script::{Input, Piece, Splitter};
 use super::table::Look;
 use super::{commands, note, tables, units};
@@ -56,7 +56,7 @@ impl Settings {
 pub(crate) struct Shell {
     pub(crate) context: SessionContext,
     pub(crate) settings: Settings,
-    pub(crate) runtime: Handle,
+    pub(crate) threads: Threads,
     interrupts: Interrupts,
     writer: Box<dyn Write + Send>,
     on_terminal: bool,
@@ -66,15 +66,13 @@ pub(crate) struct Shell {
 
 impl Shell {
     /// Opens the session and the tables of the command line.
-    pub(crate) fn open(cli: &Cli, runtime: Handle, interactive: bool) -> Result<Self, Failure> {
-        let interrupts = {
-            let _inside = runtime.enter();
-            Interrupts::listen().map_err(|error| failure::file("listen for", "Ctrl-C", &error))?
-        };
+    pub(crate) fn open(cli: &Cli, interactive: bool) -> Result<Self, Failure> {
+        let interrupts = Interrupts::listen(Catch::Interrupt);
+        let interrupts = interrupts.map_err(|error| failure::file("listen for", "Ctrl-C", &error))?;
         let mut shell = Self {
             context: session(&cli.resources)?,
             settings: Settings::new(cli, interactive),
-            runtime,
+            threads: Threads::start(cli.resources.partitions)?,
             interrupts,
             writer: writer(cli.output.as_deref())?,
             on_terminal: cli.output.is_none() && io::stdout().is_terminal(),
@@ -87,17 +85,10 @@ impl Shell {
     fn open_tables(&mut self, cli: &Cli) -> Result<(), Failure> {
         for spec in tables::specs(&cli.paths, &cli.tables)? {
             let watch = self.interrupts.watch();
-            let opened = self.runtime.block_on(async {
-                tokio::select! {
-                    opened = grampus::session::register_orc(&self.context, &spec.name, &spec.location) => Some(opened),
-                    () = watch.wait() => None,
-                }
-            });
-            match opened {
-                None => return Err(Failure::Interrupted),
-                Some(Err(error)) => return Err(self.explain(&error, None).into()),
-                Some(Ok(())) => {}
-            }
+            let context = self.context.clone();
+            let opened = async move { grampus::session::register_orc(&context, &spec.name, &spec.location).await };
+            let opened = self.threads.race(&watch, opened)?;
+            opened.map_err(|error| self.explain(&error, None))?;
         }
         Ok(())
     }
@@ -177,11 +168,10 @@ impl Shell {
         let mut progress = Progress::new(!self.settings.quiet);
         let (format, look) = (self.settings.format, self.look());
         let writer: &mut dyn Write = &mut self.writer;
-        let ran = self
-            .runtime
-            .block_on(query::run(&self.context, piece, watch, &mut progress, |schema| {
-                Sink::new(writer, format, schema, look)
-            }));
+        let query = query::run(&self.context, &self.threads, piece, watch, &mut progress, |schema| {
+            Sink::new(writer, format, schema, look)
+        });
+        let ran = self.threads.block_on(query);
         progress.clear();
         match ran {
             Ok(outcome) => {
