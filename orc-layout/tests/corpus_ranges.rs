@@ -3,103 +3,22 @@
 
 mod common;
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
-
-use arrow::array::UInt64Array;
-use arrow::compute::take;
-use bytes::Bytes;
-use common::{Memory, Random, corpus, manifest};
-use grampus_orc_layout::access::{Access, byte_ranges};
-use grampus_orc_layout::decode::ColumnReader;
-use grampus_orc_layout::selection::RowSelection;
-use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::{Result, open};
-
-/// Remembers what was read.
-struct Watched {
-    memory: Memory,
-    read: Mutex<Vec<Range<u64>>>,
-}
-
-impl ByteSource for Watched {
-    fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        self.read.lock().unwrap().push(range.clone());
-        self.memory.read(range)
-    }
-}
-
-/// A few rows, alone or in runs.
-fn some_rows(rows: u64, random: &mut Random) -> RowSelection {
-    let mut selection = RowSelection::new();
-    let mut at = random.below(rows as usize) as u64;
-    for _ in 0..1 + random.below(4) {
-        if at >= rows {
-            break;
-        }
-        let end = (at + 1 + [0, 3, 200][random.below(3)]).min(rows);
-        selection.push(at..end);
-        at = end + random.below(rows as usize) as u64 / 2;
-    }
-    selection
-}
+use common::plans::{Plans, check_plans};
+use common::{Random, corpus, manifest};
 
 #[test]
 fn the_decoder_stays_inside_the_plan() {
     let Some(corpus) = corpus() else { return };
     let mut random = Random(11);
-    let (mut plans, mut seekable, mut partial) = (0, 0, 0);
+    let mut found = Plans::default();
     for row in manifest(&corpus) {
-        let file: Arc<str> = row["file"].as_str().into();
         let valid = row["class"].starts_with("valid") || row["class"].starts_with("future");
         if !valid || row["class"].contains("pyarrow cannot") {
             continue;
         }
-        let bytes = Bytes::from(std::fs::read(corpus.join(&*file)).unwrap());
-        let length = bytes.len() as u64;
-        let source = Arc::new(Watched {
-            memory: Memory(bytes),
-            read: Mutex::default(),
-        });
-        let tail = Arc::new(open::read_tail(&file, length, &*source).unwrap());
-        for info in tail.stripes.iter().filter(|info| info.rows > 0).take(3) {
-            let stripe = Arc::new(open::read_stripe(&tail, &*source, info.index).unwrap());
-            for &column in tail.schema.fields() {
-                let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
-                let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
-                let open = || {
-                    let (tail, stripe) = (tail.clone(), stripe.clone());
-                    ColumnReader::new(
-                        tail,
-                        stripe,
-                        column,
-                        Some(index.clone()),
-                        access.clone(),
-                        source.clone(),
-                    )
-                    .unwrap()
-                };
-                let whole = open().read(&RowSelection::range(0..info.rows)).unwrap();
-                seekable += usize::from(access == Access::Decode { seekable: true });
-                for _ in 0..3 {
-                    let rows = some_rows(info.rows, &mut random);
-                    let place = format!("{file} stripe {} column {column} rows {:?}", info.index, rows.ranges());
-                    let plan = byte_ranges(&tail, &stripe, column, Some(&index), &access, &rows).unwrap();
-                    source.read.lock().unwrap().clear();
-                    let values = open().read(&rows).unwrap();
-                    let wanted = UInt64Array::from_iter_values(rows.iter());
-                    assert_eq!(&values, &take(&whole, &wanted, None).unwrap(), "{place}");
-                    for read in source.read.lock().unwrap().iter().filter(|read| !read.is_empty()) {
-                        let inside = |plan: &Range<u64>| plan.start <= read.start && read.end <= plan.end;
-                        assert!(plan.iter().any(inside), "{place}: read {read:?} of {plan:?}");
-                    }
-                    plans += 1;
-                    let planned: u64 = plan.iter().map(|range| range.end - range.start).sum();
-                    partial += usize::from(planned < info.data_length / 2);
-                }
-            }
-        }
+        let bytes = std::fs::read(corpus.join(&row["file"])).unwrap();
+        check_plans(&row["file"], bytes.into(), &mut random, &mut found);
     }
-    println!("{plans} plans, {partial} of less than half a stripe; {seekable} seekable columns");
-    assert!(plans > 500 && seekable > 100);
+    println!("{found:?}");
+    assert!(found.plans > 500 && found.seekable_columns > 100);
 }

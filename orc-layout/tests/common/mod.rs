@@ -1,4 +1,8 @@
-//! The corpus of real files, and files in memory.
+//! The corpus of real files, files in memory, and what holds for all of them.
+#![allow(dead_code)] // each test uses some of it
+
+pub(crate) mod agree;
+pub(crate) mod plans;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -47,11 +51,9 @@ pub(crate) fn manifest(corpus: &Path) -> Vec<HashMap<String, String>> {
 }
 
 /// A small generator (SplitMix64): a failing file is found again by its number.
-#[allow(dead_code)] // not every test is random
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    #[allow(dead_code)]
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -60,7 +62,6 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    #[allow(dead_code)]
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
