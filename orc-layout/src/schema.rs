@@ -101,17 +101,32 @@ impl OrcSchema {
         let mut at = id;
         while at != 0 {
             parts.push(self.column(at).name.as_str());
-            // A parent's number is always smaller, so this ends.
-            match self.types[..at as usize]
-                .iter()
-                .rfind(|parent| parent.children.contains(&at))
-            {
-                Some(parent) => at = parent.id,
+            match self.parent(at) {
+                Some(parent) => at = parent, // always a smaller number, so this ends
                 None => break,
             }
         }
         parts.reverse();
         parts.join(".")
+    }
+
+    /// The type that has `id` among its children.
+    fn parent(&self, id: ColumnId) -> Option<ColumnId> {
+        // In pre-order a type's descendants follow it, so the way down is to the last child that is not beyond `id`.
+        let mut at = 0;
+        loop {
+            let children = &self.column(at).children;
+            match children[..children.partition_point(|&child| child <= id)].last() {
+                Some(&child) if child == id => return Some(at),
+                Some(&child) => at = child,
+                None => break,
+            }
+        }
+        // Files need not number their types in pre-order, only children after parents.
+        let parent = self.types[..id as usize]
+            .iter()
+            .rfind(|parent| parent.children.contains(&id));
+        parent.map(|parent| parent.id)
     }
 
     /// The type of a column as Hive writes it: `struct<a:int,b:array<string>>`.
@@ -463,10 +478,25 @@ mod tests {
         assert_eq!(schema.fields(), [1, 2, 5]);
         assert_eq!(schema.path(4), "list.item.x");
         assert_eq!(schema.path(7), "m.value");
+        assert_eq!(schema.path(1), "a");
         assert_eq!(schema.subtree(2), [2, 3, 4]);
         let names: Vec<_> = schema.arrow.fields().iter().map(|f| f.name().as_str()).collect();
         assert_eq!(names, ["a", "list", "m"]);
         assert!(matches!(schema.arrow.field(2).data_type(), DataType::Map(_, false)));
+    }
+
+    #[test]
+    fn types_need_not_be_numbered_in_pre_order() {
+        let schema = OrcSchema::from_proto(&[
+            stored(Kind::Struct, &[1, 2], &["a", "b"]),
+            stored(Kind::List, &[3], &[]),
+            stored(Kind::List, &[4], &[]),
+            stored(Kind::Long, &[], &[]),
+            stored(Kind::Date, &[], &[]),
+        ])
+        .unwrap();
+        assert_eq!(["a.item", "b.item"], [schema.path(3), schema.path(4)]);
+        assert_eq!(schema.type_text(0), "struct<a:array<long>,b:array<date>>");
     }
 
     #[test]
