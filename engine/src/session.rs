@@ -16,6 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::config::GrampusConfig;
 use crate::cooperation::CooperativeJoins;
+use crate::file::cache::FileCache;
 use crate::table::OrcTable;
 
 /// How many of the largest consumers an out-of-memory error names.
@@ -27,6 +28,7 @@ const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 /// If the runtime cannot be set up (no temporary folder, say).
 pub fn context(config: GrampusConfig) -> Result<SessionContext> {
     let mut session = SessionConfig::new()
+        .with_extension(Arc::new(FileCache::default()))
         .with_information_schema(true)
         .with_option_extension(config.options);
     if let Some(partitions) = config.target_partitions {

@@ -1,24 +1,33 @@
 //! What a scan cost: needed bytes, moved bytes and what was skipped. The numbers are DataFusion metrics
 //! of the scan (`EXPLAIN ANALYZE` shows them); [`scan_io`] sums them over an executed plan.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, CustomMetricValue, ExecutionPlanMetricsSet, Metric, MetricBuilder, MetricValue, MetricsSet,
+};
+
+use super::exec::OrcScanExec;
+use crate::file::IoCounters;
 
 /// The I/O of one or more scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScanIo {
     /// Bytes that the query needed: filter columns of the rows looked at, other columns of the rows that passed.
+    /// A decoded column counts by its stored bytes, in proportion to the rows.
     pub needed_bytes: u64,
-    /// Bytes that crossed from storage or the page cache.
+    /// Bytes that crossed from storage or the page cache, indexes and stripe footers included.
     pub moved_bytes: u64,
     /// Reads that moved them (a gather through a memory map counts as one).
     pub read_requests: u64,
-    /// Row groups of the scanned files.
+    /// Row groups of the table's files.
     pub row_groups_total: u64,
-    /// Row groups that statistics or bloom filters excluded, those of skipped stripes included.
+    /// Row groups that statistics, bloom filters or partition values excluded.
     pub row_groups_skipped: u64,
-    /// Stripes that statistics or bloom filters excluded.
+    /// Stripes that statistics or partition values excluded before any of their bytes was read.
     pub stripes_skipped: u64,
     /// Rows that the filter looked at.
     pub rows_scanned: u64,
@@ -27,17 +36,113 @@ pub struct ScanIo {
 }
 
 impl ScanIo {
-    /// Moved over needed bytes; 1 when nothing was needed or moved.
+    /// Moved over needed bytes; 1 when nothing was moved.
     pub fn amplification(&self) -> f64 {
         match (self.moved_bytes, self.needed_bytes) {
             (0, _) => 1.0,
             (moved, needed) => moved as f64 / needed.max(1) as f64,
         }
     }
+
+    fn add(&mut self, metrics: &MetricsSet) {
+        let sum = |name| metrics.sum_by_name(name).map_or(0, |value| value.as_usize() as u64);
+        self.needed_bytes += sum("needed_bytes");
+        self.moved_bytes += sum("moved_bytes");
+        self.read_requests += sum("read_requests");
+        self.row_groups_total += sum("row_groups_total");
+        self.row_groups_skipped += sum("row_groups_skipped");
+        self.stripes_skipped += sum("stripes_skipped");
+        self.rows_scanned += sum("rows_scanned");
+        self.rows_passed += sum("rows_passed");
+    }
 }
 
 /// The I/O of all ORC scans of an executed plan, together. Zero before execution.
 pub fn scan_io(plan: &Arc<dyn ExecutionPlan>) -> ScanIo {
-    let _ = plan;
-    ScanIo::default()
+    let mut io = ScanIo::default();
+    add_scans(plan.as_ref(), &mut io);
+    io
+}
+
+fn add_scans(plan: &dyn ExecutionPlan, io: &mut ScanIo) {
+    if let Some(metrics) = plan.downcast_ref::<OrcScanExec>().and_then(ExecutionPlan::metrics) {
+        io.add(&metrics);
+    }
+    for child in plan.children() {
+        add_scans(child.as_ref(), io);
+    }
+}
+
+/// What one partition of a scan counts.
+#[derive(Debug)]
+pub(super) struct ScanMetrics {
+    pub(super) io: IoCounters,
+    pub(super) needed_bytes: Count,
+    pub(super) row_groups_total: Count,
+    pub(super) row_groups_skipped: Count,
+    pub(super) stripes_skipped: Count,
+    pub(super) rows_scanned: Count,
+    pub(super) rows_passed: Count,
+    pub(super) baseline: BaselineMetrics,
+}
+
+impl ScanMetrics {
+    pub(super) fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
+        Self {
+            needed_bytes: counter("needed_bytes"),
+            io: IoCounters {
+                moved_bytes: counter("moved_bytes"),
+                read_requests: counter("read_requests"),
+            },
+            row_groups_total: counter("row_groups_total"),
+            row_groups_skipped: counter("row_groups_skipped"),
+            stripes_skipped: counter("stripes_skipped"),
+            rows_scanned: counter("rows_scanned"),
+            rows_passed: counter("rows_passed"),
+            baseline: BaselineMetrics::new(set, partition),
+        }
+    }
+}
+
+/// The metrics of a scan with the amplification that follows from them.
+pub(super) fn with_amplification(mut metrics: MetricsSet) -> MetricsSet {
+    let mut io = ScanIo::default();
+    io.add(&metrics);
+    let value = MetricValue::Custom {
+        name: "io_amplification".into(),
+        value: Arc::new(Amplification(io.amplification())),
+    };
+    metrics.push(Arc::new(Metric::new(value, None)));
+    metrics
+}
+
+/// A figure computed from other metrics whenever they are asked for.
+#[derive(Debug)]
+struct Amplification(f64);
+
+impl fmt::Display for Amplification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.0)
+    }
+}
+
+impl CustomMetricValue for Amplification {
+    fn new_empty(&self) -> Arc<dyn CustomMetricValue> {
+        Arc::new(Self(self.0))
+    }
+
+    /// There is one per scan, already over all partitions.
+    fn aggregate(&self, _other: Arc<dyn CustomMetricValue + 'static>) {}
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_eq(&self, other: &Arc<dyn CustomMetricValue>) -> bool {
+        other
+            .as_any()
+            .downcast_ref::<Self>()
+            .is_some_and(|other| other.0 == self.0)
+    }
 }

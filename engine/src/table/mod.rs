@@ -1,19 +1,70 @@
 //! A table over ORC files: a file, a folder, a glob, Hive-partitioned folders, local or in an object store.
+//! Which files there are is looked up for every query; scanning them is `scan`'s business.
+
+pub mod listing;
+pub mod partition;
+pub mod schema;
+pub mod statistics;
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::not_impl_err;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue, plan_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::{StreamExt, TryStreamExt};
+use grampus_orc_layout::schema::ColumnId;
+
+use crate::config::GrampusOptions;
+use crate::error::layout;
+use crate::file::cache::{FileCache, OrcFile};
+use crate::scan::plan::{Request, plan};
+use listing::{FoundFile, find_files};
+
+/// Files opened side by side.
+const CONCURRENT_OPENS: usize = 16;
 
 /// ORC files as a DataFusion table.
 #[derive(Debug)]
 pub struct OrcTable {
+    locations: Vec<String>,
+    /// Columns of the files, then partition columns.
     schema: SchemaRef,
+    partitions: Vec<Field>,
+    cache: Arc<FileCache>,
+}
+
+/// A file as part of a table.
+#[derive(Debug, Clone)]
+pub struct TableFile {
+    /// The file.
+    pub file: Arc<OrcFile>,
+    /// By file column of the table: which column of the file; `None`: the file lacks it.
+    pub columns: Vec<Option<ColumnId>>,
+    /// By partition column of the table.
+    pub partition_values: Vec<ScalarValue>,
+}
+
+impl TableFile {
+    /// Which column of the file a table column is, or the value that it has in all rows.
+    ///
+    /// # Errors
+    /// The value is no error, just the other case.
+    pub fn place_of(&self, column: usize) -> Result<ColumnId, ScalarValue> {
+        match self.columns.get(column) {
+            Some(Some(id)) => Ok(*id),
+            Some(None) => Err(ScalarValue::Null),
+            None => Err(self
+                .partition_values
+                .get(column - self.columns.len())
+                .cloned()
+                .unwrap_or(ScalarValue::Null)),
+        }
+    }
 }
 
 impl OrcTable {
@@ -22,11 +73,55 @@ impl OrcTable {
     /// # Errors
     /// If there is no file, one is no ORC file, or schemas contradict each other: names the file and the column.
     pub async fn open(state: &dyn Session, locations: &[String]) -> Result<Self> {
-        let _ = (state, locations);
+        if locations.is_empty() {
+            return plan_err!("an ORC table needs at least one location");
+        }
+        let cache = state.config().get_extension::<FileCache>().unwrap_or_default();
+        let found = find_files(state, locations).await?;
+        let files = open_files(&cache, &found).await?;
+        let partitions = partition::infer_columns(&found)?;
         Ok(Self {
-            schema: Arc::new(Schema::empty()),
+            locations: locations.to_vec(),
+            schema: schema::table_schema(&files, &partitions)?,
+            partitions,
+            cache,
         })
     }
+
+    /// The table's files as they are now.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if a file does not fit the table any more.
+    pub async fn files(&self, state: &dyn Session) -> Result<Vec<TableFile>> {
+        let found = find_files(state, &self.locations).await?;
+        let files = open_files(&self.cache, &found).await?;
+        let mut table_files = Vec::with_capacity(files.len());
+        for (found, file) in found.iter().zip(files) {
+            table_files.push(TableFile {
+                columns: schema::map_columns(&file, &self.schema, self.file_columns())?,
+                partition_values: partition::values(found, &self.partitions)?,
+                file,
+            });
+        }
+        Ok(table_files)
+    }
+
+    fn file_columns(&self) -> usize {
+        self.schema.fields().len() - self.partitions.len()
+    }
+}
+
+/// Opens files, several at a time; order is kept.
+async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result<Vec<Arc<OrcFile>>> {
+    let opens: Vec<_> = found
+        .iter()
+        .map(|file| cache.file(&file.name, &file.place, &file.identity))
+        .collect();
+    futures::stream::iter(opens)
+        .buffered(CONCURRENT_OPENS)
+        .try_collect()
+        .await
+        .map_err(layout)
 }
 
 #[async_trait]
@@ -39,13 +134,73 @@ impl TableProvider for OrcTable {
         TableType::Base
     }
 
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters
+            .iter()
+            .map(|filter| match is_scannable(filter) {
+                true => TableProviderFilterPushDown::Exact,
+                false => TableProviderFilterPushDown::Unsupported,
+            })
+            .collect())
+    }
+
     async fn scan(
         &self,
-        _state: &dyn Session,
-        _projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        _limit: Option<usize>,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("scans are on their way")
+        let df_schema = DFSchema::try_from(Arc::clone(&self.schema))?;
+        let mut physical = Vec::with_capacity(filters.len());
+        for filter in filters {
+            physical.push(state.create_physical_expr(filter.clone(), &df_schema)?);
+        }
+        let options = state.config_options().extensions.get::<GrampusOptions>();
+        let scan = plan(Request {
+            table: Arc::clone(&self.schema),
+            file_columns: self.file_columns(),
+            files: self.files(state).await?,
+            projection: projection
+                .cloned()
+                .unwrap_or_else(|| (0..self.schema.fields().len()).collect()),
+            filters: physical,
+            limit,
+            target_partitions: state.config().target_partitions(),
+            options: options.cloned().unwrap_or_default(),
+            cache: Arc::clone(&self.cache),
+        })
+        .await?;
+        Ok(Arc::new(scan))
     }
+}
+
+/// Whether the scan can evaluate `filter` itself: the same answer every time, and nothing but the table's columns.
+fn is_scannable(filter: &Expr) -> bool {
+    if filter.is_volatile() {
+        return false;
+    }
+    let mut is_scannable = true;
+    let visited = filter.apply(|expr| {
+        let foreign = matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+                | Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+                | Expr::Unnest(_)
+                | Expr::GroupingSet(_)
+        );
+        is_scannable &= !foreign;
+        Ok(if foreign {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    });
+    visited.is_ok() && is_scannable
 }

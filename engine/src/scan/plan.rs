@@ -1,0 +1,265 @@
+//! From files, filter and projection to an [`OrcScanExec`]: files are chosen by partition values and stripes by
+//! statistics; conjuncts get their first order; what is left is shared out to partitions.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::{ScalarValue, Statistics};
+use datafusion::error::Result;
+use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
+use datafusion::physical_plan::PhysicalExpr;
+use grampus_orc_layout::access::Access;
+
+use super::Scan;
+use super::column::cost;
+use super::conjunct::{ColumnCost, Conjunct, Seen, order};
+use super::exec::OrcScanExec;
+use super::prune::{Containers, Known, Pruner};
+use super::stripe::is_nested;
+use super::work::{Share, distribute};
+use crate::config::GrampusOptions;
+use crate::error::layout;
+use crate::file::IoCounters;
+use crate::file::cache::FileCache;
+use crate::table::{TableFile, statistics};
+
+/// What is to be scanned.
+pub struct Request {
+    /// The table's columns: those of files, then partition columns.
+    pub table: SchemaRef,
+    /// How many of them are columns of files.
+    pub file_columns: usize,
+    /// All files of the table.
+    pub files: Vec<TableFile>,
+    /// Table columns to emit.
+    pub projection: Vec<usize>,
+    /// Filters over the table's columns; all must hold.
+    pub filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// No more rows than this are wanted.
+    pub limit: Option<usize>,
+    /// Partitions to make, if there is work for so many.
+    pub target_partitions: usize,
+    /// Settings.
+    pub options: GrampusOptions,
+    /// The session's open files.
+    pub cache: Arc<FileCache>,
+}
+
+/// What planning leaves out before anything is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Skipped {
+    /// Row groups of all files.
+    pub row_groups_total: usize,
+    /// Row groups of excluded stripes.
+    pub row_groups: usize,
+    /// Stripes of all files.
+    pub stripes_total: usize,
+    /// Excluded stripes.
+    pub stripes: usize,
+}
+
+/// Plans the scan. Reads at most one stripe footer.
+///
+/// # Errors
+/// If that footer is unreadable, or a filter does not fit the table.
+pub async fn plan(request: Request) -> Result<OrcScanExec> {
+    let (file_filters, row_filters) = split_filters(&request);
+    let mut conjuncts = Vec::with_capacity(row_filters.len());
+    for filter in row_filters {
+        conjuncts.push(Conjunct::new(filter, &request.table)?);
+    }
+    let pruner = match request.options.prune {
+        true => Pruner::new(
+            conjuncts.iter().map(|c| (&c.expr, c.columns.as_slice())),
+            &request.table,
+        ),
+        false => None,
+    };
+    let mut skipped = Skipped::default();
+    let mut files = Vec::with_capacity(request.files.len());
+    let mut shares = Vec::new();
+    let used = used_columns(&request.projection, &conjuncts);
+    let all_rows = if conjuncts.is_empty() { request.limit } else { None };
+    let mut planned_rows = 0;
+    for file in request.files {
+        let keep = match holds(&file_filters, &file, request.file_columns)? {
+            true => surviving_stripes(&file, &request.table, pruner.as_ref()),
+            false => vec![false; file.file.tail.stripes.len()],
+        };
+        let is_whole = used.iter().any(|&column| match file.place_of(column) {
+            Ok(id) => is_nested(file.file.tail.schema.column(id).kind),
+            Err(_) => false,
+        });
+        let stride = file
+            .file
+            .tail
+            .row_index_stride
+            .map(u64::from)
+            .filter(|&stride| stride > 0);
+        let mut is_used = false;
+        for (stripe, keep) in file.file.tail.stripes.iter().zip(keep) {
+            let groups = stride.map_or(usize::from(stripe.rows > 0), |stride| {
+                stripe.rows.div_ceil(stride) as usize
+            });
+            skipped.row_groups_total += groups;
+            skipped.stripes_total += 1;
+            if !keep {
+                skipped.row_groups += groups;
+                skipped.stripes += 1;
+                continue;
+            }
+            is_used = true;
+            // Without a filter, the first stripes with enough rows answer a LIMIT.
+            if all_rows.is_none_or(|limit| planned_rows < limit as u64) {
+                shares.push(Share {
+                    file: files.len(),
+                    stripe: stripe.index,
+                    rows: stripe.rows,
+                    stride: stride.filter(|_| !is_whole),
+                    groups,
+                });
+                planned_rows += stripe.rows;
+            }
+        }
+        if is_used {
+            files.push(file);
+        }
+    }
+    let costs = costs(&request.cache, &request.options, &files, shares.first(), &used).await?;
+    let cost_of = |column| {
+        costs
+            .iter()
+            .find(|(known, _)| *known == column)
+            .map_or(ColumnCost::Constant, |(_, c)| *c)
+    };
+    let order = order(&conjuncts, &cost_of, &vec![Seen::default(); conjuncts.len()]);
+    let statistics = scan_statistics(&request.table, &request.projection, &files, conjuncts.is_empty());
+    let scan = Scan {
+        projected: Arc::new(request.table.project(&request.projection)?),
+        table: request.table,
+        files,
+        projection: request.projection,
+        conjuncts,
+        order,
+        costs,
+        pruner,
+        options: request.options,
+        cache: request.cache,
+    };
+    let work = distribute(&shares, request.target_partitions);
+    Ok(OrcScanExec::new(scan, work, request.limit, skipped, statistics))
+}
+
+/// Conjuncts over partition columns (or none at all), which hold for whole files, and the others.
+fn split_filters(request: &Request) -> (Vec<Arc<dyn PhysicalExpr>>, Vec<Arc<dyn PhysicalExpr>>) {
+    let conjuncts = request
+        .filters
+        .iter()
+        .flat_map(|filter| split_conjunction(filter))
+        .cloned();
+    conjuncts.partition(|expr| {
+        collect_columns(expr)
+            .iter()
+            .all(|column| column.index() >= request.file_columns)
+    })
+}
+
+/// Whether all of `filters` are true for the partition values of `file`.
+fn holds(filters: &[Arc<dyn PhysicalExpr>], file: &TableFile, file_columns: usize) -> Result<bool> {
+    for filter in filters {
+        let mut columns: Vec<_> = collect_columns(filter).into_iter().collect();
+        columns.sort_by_key(|column| column.index());
+        let fields = columns.iter().map(|column| {
+            let value = &file.partition_values[column.index() - file_columns];
+            arrow::datatypes::Field::new(column.name(), value.data_type(), true)
+        });
+        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+        let mut arrays = Vec::with_capacity(columns.len());
+        for column in &columns {
+            arrays.push(file.partition_values[column.index() - file_columns].to_array()?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)?;
+        let compact = datafusion::physical_expr::utils::reassign_expr_columns(Arc::clone(filter), &schema)?;
+        let value = ScalarValue::try_from_array(&compact.evaluate(&batch)?.into_array(1)?, 0)?;
+        if value != ScalarValue::Boolean(Some(true)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Which stripes of `file` may hold rows that pass.
+fn surviving_stripes(file: &TableFile, table: &SchemaRef, pruner: Option<&Pruner>) -> Vec<bool> {
+    let tail = &file.file.tail;
+    let Some(pruner) = pruner else {
+        return vec![true; tail.stripes.len()];
+    };
+    let known = |column| match file.place_of(column) {
+        Ok(id) => Known::Stored {
+            kind: tail.schema.column(id).kind,
+            statistics: (0..tail.stripes.len())
+                .map(|stripe| tail.stripe_statistics.get(stripe)?.get(id as usize))
+                .collect(),
+            bloom_filters: &[],
+        },
+        Err(value) => Known::Constant(value),
+    };
+    pruner.may_pass(&Containers {
+        schema: table,
+        rows: tail.stripes.iter().map(|stripe| stripe.rows).collect(),
+        columns: pruner.columns().iter().map(|&column| (column, known(column))).collect(),
+    })
+}
+
+/// Table columns that the scan reads, ascending.
+fn used_columns(projection: &[usize], conjuncts: &[Conjunct]) -> Vec<usize> {
+    let filtered = conjuncts.iter().flat_map(|conjunct| &conjunct.columns);
+    let mut used: Vec<usize> = projection.iter().chain(filtered).copied().collect();
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+/// How the used columns lie in the first stripe that will be read.
+async fn costs(
+    cache: &FileCache,
+    options: &GrampusOptions,
+    files: &[TableFile],
+    first: Option<&Share>,
+    used: &[usize],
+) -> Result<Vec<(usize, ColumnCost)>> {
+    let Some(first) = first.filter(|_| !used.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let table_file = &files[first.file];
+    let file = &table_file.file;
+    let io = IoCounters::default();
+    let stripe = cache.stripe(file, first.stripe, &io).await.map_err(layout)?;
+    let handle = cache.handle(file).map_err(layout)?;
+    let source = handle.source(options.local_io, io).map_err(layout)?;
+    let mut costs = Vec::with_capacity(used.len());
+    for &column in used {
+        let Ok(id) = table_file.place_of(column) else {
+            costs.push((column, ColumnCost::Constant));
+            continue;
+        };
+        let probe = handle.is_on_demand();
+        let access = Access::of(&file.tail, &stripe, id, None, source.as_ref(), probe).map_err(layout)?;
+        costs.push((column, cost(&file.tail, &stripe, id, &access)));
+    }
+    Ok(costs)
+}
+
+fn scan_statistics(table: &SchemaRef, projection: &[usize], files: &[TableFile], is_exact: bool) -> Statistics {
+    let columns: Vec<(usize, DataType)> = projection
+        .iter()
+        .map(|&column| (column, table.field(column).data_type().clone()))
+        .collect();
+    let statistics = statistics::of_files(files, &columns);
+    match is_exact {
+        true => statistics,
+        false => statistics.to_inexact(),
+    }
+}

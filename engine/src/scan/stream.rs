@@ -1,0 +1,96 @@
+//! One partition of a scan as a stream of batches: stripe after stripe, tile after tile, on the thread that polls.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::Stream;
+
+use super::Scan;
+use super::accounting::ScanMetrics;
+use super::stripe::{Cascade, StripeScan};
+use super::work::Work;
+
+/// The state of one partition.
+pub(super) struct PartitionScan {
+    pub(super) scan: Arc<Scan>,
+    pub(super) work: VecDeque<Work>,
+    pub(super) batch_rows: usize,
+    /// Rows that may still be emitted.
+    pub(super) remaining: Option<usize>,
+    pub(super) metrics: ScanMetrics,
+    pub(super) reservation: Arc<MemoryReservation>,
+    pub(super) cascade: Cascade,
+    pub(super) stripe: Option<StripeScan>,
+    /// Rows read and not yet emitted.
+    pub(super) ready: Option<RecordBatch>,
+}
+
+impl PartitionScan {
+    /// The batches, until there are no more or one fails. Dropping the stream ends the scan.
+    pub(super) fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        futures::stream::try_unfold(self, |mut partition| async move {
+            let batch = partition.next().await?;
+            Ok(batch.map(|batch| (batch, partition)))
+        })
+    }
+
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.take_ready() {
+                self.metrics.baseline.record_output(batch.num_rows());
+                return Ok(Some(batch));
+            }
+            if self.remaining == Some(0) || !self.advance().await? {
+                self.stripe = None;
+                self.metrics.baseline.done();
+                return Ok(None);
+            }
+            // A filter that lets nothing pass must not keep the thread: this gives way when others wait.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// The next batch's worth of what has been read.
+    fn take_ready(&mut self) -> Option<RecordBatch> {
+        let ready = self.ready.take()?;
+        let rows = ready.num_rows();
+        if rows <= self.batch_rows {
+            return Some(ready);
+        }
+        self.ready = Some(ready.slice(self.batch_rows, rows - self.batch_rows));
+        Some(ready.slice(0, self.batch_rows))
+    }
+
+    /// Does one step: opens a stripe, filters a tile, or reads what has survived. False when nothing is left.
+    async fn advance(&mut self) -> Result<bool> {
+        let timer = self.metrics.baseline.elapsed_compute().clone();
+        let _timer = timer.timer();
+        let Some(stripe) = &mut self.stripe else {
+            let Some(work) = self.work.pop_front() else {
+                return Ok(false);
+            };
+            let tile_rows = match self.scan.conjuncts.is_empty() {
+                true => self.batch_rows,
+                false => self.scan.options.tile_rows,
+            };
+            self.stripe = StripeScan::open(&self.scan, &work, tile_rows, &self.metrics, &self.reservation).await?;
+            return Ok(true);
+        };
+        if !stripe.is_done() {
+            stripe.step(&mut self.cascade, &self.metrics).await?;
+        }
+        let enough = self.remaining.unwrap_or(usize::MAX).min(self.batch_rows);
+        if stripe.is_done() || stripe.pending_rows() >= enough {
+            self.ready = stripe.flush(self.remaining, &self.metrics).await?;
+            let rows = self.ready.as_ref().map_or(0, RecordBatch::num_rows);
+            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(rows));
+            if stripe.is_done() {
+                self.stripe = None;
+            }
+        }
+        Ok(true)
+    }
+}

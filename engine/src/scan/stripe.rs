@@ -1,0 +1,494 @@
+//! Scanning one stripe: row groups that statistics do not exclude, cut into tiles; each tile goes through the
+//! cascade of conjuncts, each of which reads its columns only for the rows that are left; survivors of many tiles
+//! are collected before the remaining columns are read for them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{FilterBuilder, concat};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::logical_expr::ColumnarValue;
+use grampus_orc_layout::schema::{ColumnId, TypeKind};
+use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::stripe::StripeLayout;
+
+use super::Scan;
+use super::accounting::ScanMetrics;
+use super::column::{StoredColumn, StripeColumn, is_plain};
+use super::conjunct::{ColumnCost, Seen, order};
+use super::prune::{Containers, Known};
+use super::work::Work;
+use crate::error::layout;
+use crate::file::{FileHandle, ScanSource};
+
+/// Bytes of the first columns to be read that are fetched ahead at a time, where bytes do not come on demand.
+const WINDOW_BYTES: f64 = (16 << 20) as f64;
+/// A round trip per tile is dear: tiles of fetched files are at least this long.
+const FETCHED_TILE_ROWS: usize = 1 << 20;
+
+/// The order of conjuncts of one partition, and what they have seen: adapts as the scan goes on.
+#[derive(Debug)]
+pub(super) struct Cascade {
+    order: Vec<usize>,
+    seen: Vec<Seen>,
+    tiles: usize,
+}
+
+impl Cascade {
+    pub(super) fn new(scan: &Scan) -> Self {
+        Self {
+            order: scan.order.clone(),
+            seen: vec![Seen::default(); scan.conjuncts.len()],
+            tiles: 0,
+        }
+    }
+
+    /// Looks at the order again, soon at first and then now and then.
+    fn adapt(&mut self, scan: &Scan) {
+        self.tiles += 1;
+        if self.order.len() > 1 && (self.tiles == 2 || self.tiles.is_multiple_of(16)) {
+            self.order = order(&scan.conjuncts, &|column| scan.cost(column), &self.seen);
+        }
+    }
+}
+
+/// A stripe that is being scanned.
+pub(super) struct StripeScan {
+    scan: Arc<Scan>,
+    file: usize,
+    layout: Arc<StripeLayout>,
+    handle: Arc<FileHandle>,
+    source: Arc<ScanSource>,
+    /// By table column; opened when first needed.
+    columns: Vec<Option<StripeColumn>>,
+    tiles: Vec<Range<u64>>,
+    next_tile: usize,
+    /// Tiles before this one have their first columns fetched.
+    fetched_tiles: usize,
+    /// Rows that passed and whose other columns are still to be read.
+    pending: RowSelection,
+    /// For filter columns that are projected: values of the pending rows.
+    kept: Vec<(usize, Vec<ArrayRef>)>,
+    reservation: Arc<MemoryReservation>,
+}
+
+impl StripeScan {
+    /// Opens a stripe; `None` if statistics leave nothing of it.
+    pub(super) async fn open(
+        scan: &Arc<Scan>,
+        work: &Work,
+        tile_rows: usize,
+        metrics: &ScanMetrics,
+        reservation: &Arc<MemoryReservation>,
+    ) -> Result<Option<Self>> {
+        let file = &scan.files[work.file].file;
+        let layout_of = scan
+            .cache
+            .stripe(file, work.stripe, &metrics.io)
+            .await
+            .map_err(layout)?;
+        let keep = surviving_groups(scan, work, &layout_of, metrics).await?;
+        metrics
+            .row_groups_skipped
+            .add(keep.iter().filter(|keep| !**keep).count());
+        let handle = scan.cache.handle(file).map_err(layout)?;
+        let tile_rows = match handle.is_on_demand() || scan.conjuncts.is_empty() {
+            true => tile_rows,
+            false => tile_rows.max(FETCHED_TILE_ROWS),
+        };
+        let rows = |group| layout_of.row_group_rows(&file.tail, group);
+        let surviving = work
+            .groups
+            .clone()
+            .zip(keep)
+            .filter(|(_, keep)| *keep)
+            .map(|(group, _)| rows(group));
+        let tiles = cut(surviving, tile_rows.max(1) as u64);
+        if tiles.is_empty() {
+            return Ok(None);
+        }
+        let source = handle
+            .source(scan.options.local_io, metrics.io.clone())
+            .map_err(layout)?;
+        let kept = scan.projection.iter().filter(|column| scan.is_filter_column(**column));
+        Ok(Some(Self {
+            kept: kept.map(|&column| (column, Vec::new())).collect(),
+            scan: Arc::clone(scan),
+            file: work.file,
+            layout: layout_of,
+            handle,
+            source,
+            columns: (0..scan.table.fields().len()).map(|_| None).collect(),
+            tiles,
+            next_tile: 0,
+            fetched_tiles: 0,
+            pending: RowSelection::new(),
+            reservation: Arc::clone(reservation),
+        }))
+    }
+
+    /// Rows that passed and are not yet emitted.
+    pub(super) fn pending_rows(&self) -> usize {
+        self.pending.rows() as usize
+    }
+
+    /// True when all tiles have been looked at.
+    pub(super) fn is_done(&self) -> bool {
+        self.next_tile >= self.tiles.len()
+    }
+
+    /// Filters the next tile.
+    pub(super) async fn step(&mut self, cascade: &mut Cascade, metrics: &ScanMetrics) -> Result<()> {
+        let scan = Arc::clone(&self.scan);
+        if !self.handle.is_on_demand() && self.next_tile >= self.fetched_tiles {
+            let first = match cascade.order.first() {
+                Some(&conjunct) => &scan.conjuncts[conjunct].columns,
+                None => &scan.projection,
+            };
+            self.fetch_window(first, metrics).await?;
+        }
+        let tile = self.tiles[self.next_tile].clone();
+        self.next_tile += 1;
+        metrics.rows_scanned.add((tile.end - tile.start) as usize);
+        let before = self.pending.rows();
+        if scan.conjuncts.is_empty() {
+            self.pending.push(tile);
+        } else {
+            self.filter(tile, cascade, metrics).await?;
+            cascade.adapt(&scan);
+        }
+        metrics.rows_passed.add((self.pending.rows() - before) as usize);
+        Ok(())
+    }
+
+    /// Sends one tile through the cascade; what survives becomes pending.
+    async fn filter(&mut self, tile: Range<u64>, cascade: &mut Cascade, metrics: &ScanMetrics) -> Result<()> {
+        let scan = Arc::clone(&self.scan);
+        let mut rows = RowSelection::range(tile);
+        // Columns read so far, cut down to `rows`.
+        let mut loaded: Vec<(usize, ArrayRef)> = Vec::new();
+        for (step, &at) in cascade.order.iter().enumerate() {
+            let conjunct = &scan.conjuncts[at];
+            self.open_columns(&conjunct.columns, metrics).await?;
+            if step > 0 {
+                let new: Vec<usize> = without(&conjunct.columns, &loaded).collect();
+                self.fetch(&new, &rows).await?;
+            }
+            let mut arrays = Vec::with_capacity(conjunct.columns.len());
+            for &column in &conjunct.columns {
+                let found = loaded.iter().find(|(known, _)| *known == column);
+                arrays.push(match found {
+                    Some((_, array)) => Arc::clone(array),
+                    None => {
+                        let array = self.read(column, &rows, metrics)?;
+                        loaded.push((column, Arc::clone(&array)));
+                        array
+                    }
+                });
+            }
+            let total = rows.rows() as usize;
+            let options = RecordBatchOptions::new().with_row_count(Some(total));
+            let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), arrays, &options)?;
+            let mask = mask(conjunct.compact.evaluate(&batch)?, total)?;
+            let passed = mask.true_count();
+            cascade.seen[at].rows += total as u64;
+            cascade.seen[at].passed += passed as u64;
+            if passed == 0 {
+                return Ok(());
+            }
+            if passed == total {
+                continue;
+            }
+            let later = &cascade.order[step + 1..];
+            loaded.retain(|(column, _)| {
+                let is_asked_later = later.iter().any(|&c| scan.conjuncts[c].columns.contains(column));
+                is_asked_later || scan.projection.contains(column)
+            });
+            let filter = FilterBuilder::new(&mask).build();
+            for (_, array) in &mut loaded {
+                *array = filter.filter(array)?;
+            }
+            rows = rows.refine(&mask);
+        }
+        rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
+        for (column, parts) in &mut self.kept {
+            if let Some((_, array)) = loaded.iter().find(|(known, _)| known == column) {
+                parts.push(Arc::clone(array));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the remaining columns of at most `limit` pending rows and returns them all.
+    pub(super) async fn flush(&mut self, limit: Option<usize>, metrics: &ScanMetrics) -> Result<Option<RecordBatch>> {
+        let scan = Arc::clone(&self.scan);
+        let rows = truncated(std::mem::take(&mut self.pending), limit);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let dependents: Vec<usize> = scan
+            .projection
+            .iter()
+            .copied()
+            .filter(|c| !scan.is_filter_column(*c))
+            .collect();
+        self.open_columns(&dependents, metrics).await?;
+        self.fetch(&dependents, &rows).await?;
+        let total = rows.rows() as usize;
+        let mut arrays = Vec::with_capacity(scan.projection.len());
+        for &column in &scan.projection {
+            let kept = self.kept.iter_mut().find(|(known, _)| *known == column);
+            arrays.push(match kept {
+                Some((_, parts)) => join(std::mem::take(parts))?.slice(0, total),
+                None => self.read(column, &rows, metrics)?,
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(total));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&scan.projected), arrays, &options)?;
+        Ok(Some(batch))
+    }
+
+    fn read(&mut self, column: usize, rows: &RowSelection, metrics: &ScanMetrics) -> Result<ArrayRef> {
+        match &mut self.columns[column] {
+            Some(open) => open.read(rows, &metrics.needed_bytes),
+            None => datafusion::common::internal_err!("column {column} is read before it is opened"),
+        }
+    }
+
+    /// Opens the columns that are not open yet; their row indexes are read in one go.
+    async fn open_columns(&mut self, wanted: &[usize], metrics: &ScanMetrics) -> Result<()> {
+        if wanted.iter().all(|&column| self.columns[column].is_some()) {
+            return Ok(());
+        }
+        let scan = Arc::clone(&self.scan);
+        let table_file = &scan.files[self.file];
+        let tail = &table_file.file.tail;
+        let mut stored: Vec<(usize, ColumnId)> = Vec::new();
+        for &column in wanted {
+            if self.columns[column].is_some() {
+                continue;
+            }
+            match table_file.place_of(column) {
+                Ok(id) => stored.push((column, id)),
+                Err(value) => {
+                    let data_type = scan.table.field(column).data_type().clone();
+                    self.columns[column] = Some(StripeColumn::Constant(value, data_type));
+                }
+            }
+        }
+        let needs_index = |id: ColumnId| !is_plain(tail, &self.layout, id) && !is_nested(tail.schema.column(id).kind);
+        let (indexed, plain): (Vec<_>, Vec<_>) = stored.into_iter().partition(|(_, id)| needs_index(*id));
+        let asked: Vec<(ColumnId, bool)> = indexed.iter().map(|(_, id)| (*id, false)).collect();
+        let indexes = scan
+            .cache
+            .indexes(&table_file.file, &self.layout, &asked, &metrics.io)
+            .await
+            .map_err(layout)?;
+        let probe = self.handle.is_on_demand();
+        let with_index = indexed.into_iter().zip(indexes);
+        for ((column, id), index) in with_index.chain(plain.into_iter().map(|plain| (plain, None))) {
+            let opened = StoredColumn::new(tail, &self.layout, id, index, &self.source, probe)?;
+            self.columns[column] = Some(StripeColumn::Stored(Box::new(opened)));
+        }
+        Ok(())
+    }
+
+    /// Brings the bytes of `columns` at `rows`, where they do not come on demand.
+    async fn fetch(&mut self, columns: &[usize], rows: &RowSelection) -> Result<()> {
+        if self.handle.is_on_demand() || rows.is_empty() {
+            return Ok(());
+        }
+        let mut ranges = Vec::new();
+        for &column in columns {
+            if let Some(StripeColumn::Stored(stored)) = &self.columns[column] {
+                ranges.extend(stored.ranges(rows)?);
+            }
+        }
+        self.source.fetch(&ranges).await.map_err(layout)?;
+        self.reservation.try_resize(self.source.buffered_bytes())
+    }
+
+    /// Brings the bytes of `columns` for as many of the next tiles as make a decent request.
+    async fn fetch_window(&mut self, columns: &[usize], metrics: &ScanMetrics) -> Result<()> {
+        self.source.trim();
+        self.open_columns(columns, metrics).await?;
+        let stored = columns.iter().filter_map(|&column| match &self.columns[column] {
+            Some(StripeColumn::Stored(stored)) => Some(stored.bytes_per_row()),
+            _ => None,
+        });
+        let rows_at_once = (WINDOW_BYTES / stored.sum::<f64>().max(0.01)) as u64;
+        let mut rows = RowSelection::new();
+        self.fetched_tiles = self.next_tile;
+        while self.fetched_tiles < self.tiles.len() && rows.rows() < rows_at_once {
+            rows.push(self.tiles[self.fetched_tiles].clone());
+            self.fetched_tiles += 1;
+        }
+        self.fetch(columns, &rows).await
+    }
+}
+
+impl Drop for StripeScan {
+    fn drop(&mut self) {
+        self.reservation.free();
+    }
+}
+
+/// Which of the row groups of `work` may hold rows that pass.
+async fn surviving_groups(
+    scan: &Scan,
+    work: &Work,
+    layout_of: &StripeLayout,
+    metrics: &ScanMetrics,
+) -> Result<Vec<bool>> {
+    let all = vec![true; work.groups.len()];
+    let table_file = &scan.files[work.file];
+    let tail = &table_file.file.tail;
+    let Some(pruner) = scan.pruner.as_ref().filter(|_| tail.row_index_stride.is_some()) else {
+        return Ok(all);
+    };
+    let stored: Vec<(usize, ColumnId)> = pruner
+        .columns()
+        .iter()
+        .filter_map(|&column| Some((column, table_file.place_of(column).ok()?)))
+        .collect();
+    let asked: Vec<_> = stored
+        .iter()
+        .map(|&(column, id)| (id, pruner.wants_bloom_filter(column)))
+        .collect();
+    let indexes = scan
+        .cache
+        .indexes(&table_file.file, layout_of, &asked, &metrics.io)
+        .await
+        .map_err(layout)?;
+    let mut columns: Vec<(usize, Known<'_>)> = Vec::new();
+    for (&(column, id), index) in stored.iter().zip(&indexes) {
+        let Some(index) = index else { continue };
+        let known = Known::Stored {
+            kind: tail.schema.column(id).kind,
+            statistics: work.groups.clone().map(|group| index.statistics.get(group)).collect(),
+            bloom_filters: index.bloom_filters.get(work.groups.clone()).unwrap_or(&[]),
+        };
+        columns.push((column, known));
+    }
+    columns.extend(
+        pruner
+            .columns()
+            .iter()
+            .filter_map(|&c| Some((c, Known::Constant(table_file.place_of(c).err()?)))),
+    );
+    let rows = |group| layout_of.row_group_rows(tail, group);
+    let containers = Containers {
+        schema: &scan.table,
+        rows: work
+            .groups
+            .clone()
+            .map(rows)
+            .map(|rows| rows.end - rows.start)
+            .collect(),
+        columns,
+    };
+    Ok(pruner.may_pass(&containers))
+}
+
+/// Cuts row ranges, adjacent ones merged, into tiles of at most `tile_rows`.
+fn cut(surviving: impl Iterator<Item = Range<u64>>, tile_rows: u64) -> Vec<Range<u64>> {
+    let mut rows = RowSelection::new();
+    surviving.for_each(|range| rows.push(range));
+    let tiles = rows.ranges().iter().flat_map(|range| {
+        let starts = (range.start..range.end).step_by(tile_rows as usize);
+        starts.map(|start| start..(start + tile_rows).min(range.end))
+    });
+    tiles.collect()
+}
+
+fn without<'a>(columns: &'a [usize], loaded: &'a [(usize, ArrayRef)]) -> impl Iterator<Item = usize> + 'a {
+    columns
+        .iter()
+        .copied()
+        .filter(|column| loaded.iter().all(|(known, _)| known != column))
+}
+
+/// The value of a filter as a mask of `rows` bits; NULL is false.
+fn mask(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
+    match value {
+        ColumnarValue::Array(array) => match array.as_boolean_opt() {
+            Some(mask) if mask.null_count() == 0 => Ok(mask.clone()),
+            Some(mask) => Ok(arrow::compute::prep_null_mask_filter(mask)),
+            None => datafusion::common::plan_err!("a filter is of type {}, not Boolean", array.data_type()),
+        },
+        ColumnarValue::Scalar(ScalarValue::Boolean(value)) => {
+            Ok(BooleanArray::from(vec![value.unwrap_or(false); rows]))
+        }
+        ColumnarValue::Scalar(ScalarValue::Null) => Ok(BooleanArray::from(vec![false; rows])),
+        ColumnarValue::Scalar(other) => {
+            datafusion::common::plan_err!("a filter is of type {}, not Boolean", other.data_type())
+        }
+    }
+}
+
+fn join(parts: Vec<ArrayRef>) -> Result<ArrayRef> {
+    match parts.as_slice() {
+        [one] => Ok(Arc::clone(one)),
+        _ => {
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            Ok(concat(&parts)?)
+        }
+    }
+}
+
+/// The first `limit` rows.
+fn truncated(rows: RowSelection, limit: Option<usize>) -> RowSelection {
+    let Some(limit) = limit.map(|limit| limit as u64).filter(|&limit| limit < rows.rows()) else {
+        return rows;
+    };
+    let mut first = RowSelection::new();
+    for range in rows.ranges() {
+        let room = limit - first.rows();
+        first.push(range.start..range.end.min(range.start + room));
+        if first.rows() == limit {
+            break;
+        }
+    }
+    first
+}
+
+/// True for types that are decoded whole, from the stripe's start.
+pub(super) fn is_nested(kind: TypeKind) -> bool {
+    matches!(
+        kind,
+        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union
+    )
+}
+
+impl Scan {
+    /// What reading `column` costs, as seen in the first stripe.
+    pub(super) fn cost(&self, column: usize) -> ColumnCost {
+        let found = self.costs.iter().find(|(known, _)| *known == column);
+        found.map_or(ColumnCost::Constant, |(_, cost)| *cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_follow_surviving_groups() {
+        let groups = [0..10, 10..20, 40..50, 50..55];
+        assert_eq!(cut(groups.into_iter(), 12), [0..12, 12..20, 40..52, 52..55]);
+        assert_eq!(cut(std::iter::empty(), 12), []);
+    }
+
+    #[test]
+    fn a_limit_keeps_the_first_rows() {
+        let mut rows = RowSelection::range(0..3);
+        rows.push(10..20);
+        assert_eq!(truncated(rows.clone(), Some(5)).ranges(), [0..3, 10..12]);
+        assert_eq!(truncated(rows.clone(), Some(3)).ranges(), [0..3]);
+        assert_eq!(truncated(rows.clone(), None), rows);
+        assert_eq!(truncated(rows.clone(), Some(100)), rows);
+    }
+}

@@ -1,0 +1,135 @@
+//! Who scans what: surviving stripes cut into as many contiguous shares as there are partitions, equal in rows.
+//! A stripe is cut between row groups, where all columns have entry points.
+
+use std::ops::Range;
+
+/// Row groups of one stripe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Work {
+    /// Which of the scan's files.
+    pub file: usize,
+    /// Which stripe of it.
+    pub stripe: usize,
+    /// Which row groups of the stripe.
+    pub groups: Range<usize>,
+}
+
+/// A stripe to be shared out.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// Which of the scan's files.
+    pub file: usize,
+    /// Which stripe of it.
+    pub stripe: usize,
+    /// Rows in the stripe.
+    pub rows: u64,
+    /// Rows per row group; `None` when the stripe must stay in one piece.
+    pub stride: Option<u64>,
+    /// Row groups in the stripe.
+    pub groups: usize,
+}
+
+/// Fewer rows than this are not worth a partition of their own.
+const MIN_PARTITION_ROWS: u64 = 16_384;
+
+/// Cuts `shares` into at most `partitions` lists. No rows at all still make one, empty, list.
+pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<Work>> {
+    let total: u64 = shares.iter().map(|share| share.rows).sum();
+    let partitions = total.div_ceil(MIN_PARTITION_ROWS).clamp(1, partitions.max(1) as u64);
+    let mut lists: Vec<Vec<Work>> = vec![Vec::new()];
+    // Rows given out so far, and where the current list should end.
+    let mut given = 0;
+    let goal = |list: usize| (u128::from(total) * list as u128 / u128::from(partitions)) as u64;
+    for share in shares.iter().filter(|share| share.rows > 0) {
+        let mut group = 0;
+        while group < share.groups {
+            if given >= goal(lists.len()) && (lists.len() as u64) < partitions {
+                lists.push(Vec::new());
+            }
+            let end = match share.stride {
+                None => share.groups,
+                Some(stride) => {
+                    let wanted = goal(lists.len()).saturating_sub(given).div_ceil(stride).max(1);
+                    share.groups.min(group + wanted as usize)
+                }
+            };
+            let list = lists.len() - 1;
+            lists[list].push(Work {
+                file: share.file,
+                stripe: share.stripe,
+                groups: group..end,
+            });
+            given += match share.stride {
+                None => share.rows,
+                Some(stride) => (end as u64 * stride).min(share.rows) - group as u64 * stride,
+            };
+            group = end;
+        }
+    }
+    lists
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(file: usize, rows: u64, stride: Option<u64>) -> Share {
+        Share {
+            file,
+            stripe: 0,
+            rows,
+            stride,
+            groups: stride.map_or(1, |stride| rows.div_ceil(stride) as usize),
+        }
+    }
+
+    fn work(file: usize, groups: Range<usize>) -> Work {
+        Work {
+            file,
+            stripe: 0,
+            groups,
+        }
+    }
+
+    #[test]
+    fn stripes_are_cut_between_row_groups() {
+        let lists = distribute(&[share(0, 95_000, Some(10_000)), share(1, 30_000, Some(10_000))], 3);
+        assert_eq!(
+            lists,
+            [
+                vec![work(0, 0..5)],
+                vec![work(0, 5..9)],
+                vec![work(0, 9..10), work(1, 0..3)]
+            ]
+        );
+    }
+
+    #[test]
+    fn whole_stripes_and_small_tables() {
+        let lists = distribute(&[share(0, 50_000, None), share(1, 50_000, None), share(2, 0, None)], 8);
+        assert_eq!(lists, [vec![work(0, 0..1)], vec![work(1, 0..1)]]);
+        assert_eq!(distribute(&[share(0, 100, Some(10))], 8), [vec![work(0, 0..10)]]);
+        assert_eq!(distribute(&[], 8), [Vec::<Work>::new()]);
+    }
+
+    #[test]
+    fn every_group_is_given_out_once() {
+        let shares: Vec<Share> = (0..7)
+            .map(|k| share(k, 20_000 + 7_001 * k as u64, Some(1000)))
+            .collect();
+        for partitions in 1..20 {
+            let lists = distribute(&shares, partitions);
+            assert!(lists.len() <= partitions);
+            let mut next = (0, 0);
+            for work in lists.iter().flatten() {
+                if work.file != next.0 {
+                    assert_eq!((shares[next.0].groups, next.0 + 1), (next.1, work.file));
+                    next = (work.file, 0);
+                }
+                assert_eq!(work.groups.start, next.1);
+                next.1 = work.groups.end;
+            }
+            assert_eq!(next, (6, shares[6].groups));
+        }
+    }
+}

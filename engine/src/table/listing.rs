@@ -1,0 +1,223 @@
+//! From locations as people write them (paths, folders, globs, URLs) to the files there. Which folders are
+//! partitions is `partition`'s business.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::catalog::Session;
+use datafusion::common::plan_err;
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::error::{DataFusionError, Result};
+use futures::TryStreamExt;
+use object_store::{ObjectMeta, ObjectStoreExt};
+
+use crate::file::{Identity, Place};
+
+/// Folders nested deeper than this are taken for a loop of links.
+const MAX_DEPTH: usize = 32;
+
+/// A file that belongs to a table.
+#[derive(Debug, Clone)]
+pub struct FoundFile {
+    /// As the user would name it.
+    pub name: Arc<str>,
+    /// Where it is.
+    pub place: Place,
+    /// Which version of it is there now.
+    pub identity: Identity,
+    /// The folders between the location and the file, outermost first.
+    pub folders: Vec<String>,
+}
+
+/// The files at `locations`, by name; hidden ones (`_`, `.`) and checksums (`.crc`) in folders left out.
+///
+/// # Errors
+/// If a location does not exist or holds no file, or a file is empty.
+pub async fn find_files(state: &dyn Session, locations: &[String]) -> Result<Vec<FoundFile>> {
+    let mut files = Vec::new();
+    for location in locations {
+        let mut found = match local_path(location) {
+            Some(path) => find_local(&path, location)?,
+            None => find_remote(state, location).await?,
+        };
+        if found.is_empty() {
+            return plan_err!("{location}: no ORC file there");
+        }
+        if let Some(empty) = found.iter().find(|file| file.identity.length == 0) {
+            return plan_err!(
+                "{}: the file is empty (0 bytes): no ORC file; remove it or write it again",
+                empty.name
+            );
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        files.append(&mut found);
+    }
+    let mut seen = std::collections::HashSet::new();
+    files.retain(|file| seen.insert(file.place.key()));
+    Ok(files)
+}
+
+/// The path that a location without a scheme, or with `file://`, means.
+fn local_path(location: &str) -> Option<PathBuf> {
+    match location.split_once("://") {
+        None => Some(PathBuf::from(location)),
+        Some(("file", _)) => url::Url::parse(location).ok()?.to_file_path().ok(),
+        Some(_) => None,
+    }
+}
+
+fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
+    let mut files = Vec::new();
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => walk(path, &mut Vec::new(), &mut files)?,
+        Ok(metadata) => files.push(local_file(path, &metadata, Vec::new())),
+        Err(error) if error.kind() == ErrorKind::NotFound && location.contains(['*', '?', '[']) => {
+            expand(location, &mut files)?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return plan_err!("{location}: no such file or folder");
+        }
+        Err(error) => return plan_err!("{location}: {error}"),
+    }
+    Ok(prefer_orc(files))
+}
+
+/// Files and folders that a glob matches. Fixed folders before the first wildcard are the location.
+fn expand(pattern: &str, files: &mut Vec<FoundFile>) -> Result<()> {
+    let paths = glob::glob(pattern).map_err(|error| DataFusionError::Plan(format!("{pattern}: {error}")))?;
+    let wild = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let base = Path::new(&pattern[..pattern[..wild].rfind('/').map_or(0, |slash| slash + 1)]);
+    for path in paths {
+        let path = path.map_err(|error| DataFusionError::Plan(format!("{pattern}: {error}")))?;
+        let relative = path.strip_prefix(base).unwrap_or(&path);
+        let mut folders: Vec<String> = relative
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        let metadata = metadata(&path)?;
+        if metadata.is_dir() {
+            walk(&path, &mut folders, files)?;
+        } else if !is_hidden(&path) {
+            folders.pop();
+            files.push(local_file(&path, &metadata, folders));
+        }
+    }
+    Ok(())
+}
+
+fn walk(folder: &Path, folders: &mut Vec<String>, files: &mut Vec<FoundFile>) -> Result<()> {
+    if folders.len() > MAX_DEPTH {
+        return plan_err!(
+            "{}: more than {MAX_DEPTH} folders deep (a loop of links?)",
+            folder.display()
+        );
+    }
+    let failed = |error| DataFusionError::Plan(format!("{}: {error}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if is_hidden(&path) {
+            continue;
+        }
+        let metadata = metadata(&path)?;
+        if metadata.is_dir() {
+            folders.push(name_of(&path));
+            walk(&path, folders, files)?;
+            folders.pop();
+        } else {
+            files.push(local_file(&path, &metadata, folders.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata> {
+    fs::metadata(path).map_err(|error| DataFusionError::Plan(format!("{}: {error}", path.display())))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+fn is_hidden(path: &Path) -> bool {
+    is_hidden_name(&name_of(path))
+}
+
+/// What writers leave beside data: `_SUCCESS`, `.part.crc`, temporary files.
+fn is_hidden_name(name: &str) -> bool {
+    (name.starts_with('_') && !name.contains('=')) || name.starts_with('.') || name.ends_with(".crc")
+}
+
+fn local_file(path: &Path, metadata: &fs::Metadata, folders: Vec<String>) -> FoundFile {
+    FoundFile {
+        name: path.to_string_lossy().into(),
+        place: Place::Local(path.to_path_buf()),
+        identity: Identity::of_local(metadata),
+        folders,
+    }
+}
+
+/// If there are files named `*.orc`, the others are something else (a README, say); if there are none (Hive
+/// writes `000000_0`), all are taken.
+fn prefer_orc(mut files: Vec<FoundFile>) -> Vec<FoundFile> {
+    let is_orc = |file: &FoundFile| file.name.to_ascii_lowercase().ends_with(".orc");
+    if files.len() > 1 && files.iter().any(is_orc) {
+        files.retain(is_orc);
+    }
+    files
+}
+
+async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFile>> {
+    let url = ListingTableUrl::parse(location)?;
+    let store_url = url.object_store();
+    let store = state.runtime_env().object_store(&store_url)?;
+    let failed = |error| DataFusionError::Plan(format!("{location}: {error}"));
+    let objects: Vec<ObjectMeta> = if url.is_collection() {
+        let listed: Vec<ObjectMeta> = store.list(Some(url.prefix())).try_collect().await.map_err(failed)?;
+        listed
+            .into_iter()
+            .filter(|object| url.contains(&object.location, false))
+            .collect()
+    } else {
+        match store.head(url.prefix()).await {
+            Ok(object) => vec![object],
+            // A folder named without its slash.
+            Err(object_store::Error::NotFound { .. }) => {
+                store.list(Some(url.prefix())).try_collect().await.map_err(failed)?
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    };
+    let store_name: Arc<str> = store_url.as_str().into();
+    let files = objects.into_iter().filter_map(|object| {
+        let relative = object.location.prefix_match(url.prefix())?;
+        let mut folders: Vec<String> = relative.map(|part| part.as_ref().to_owned()).collect();
+        let single = folders.is_empty();
+        folders.pop();
+        let hidden = folders.iter().any(|name| is_hidden_name(name))
+            || object
+                .location
+                .filename()
+                .is_some_and(|name| is_hidden_name(name) && !single);
+        let file = FoundFile {
+            name: format!("{store_name}{}", object.location).into(),
+            identity: Identity {
+                length: object.size,
+                modified_ns: i128::from(object.last_modified.timestamp_nanos_opt().unwrap_or_default()),
+                inode: None,
+                etag: object.e_tag,
+            },
+            place: Place::Remote {
+                store: Arc::clone(&store),
+                url: Arc::clone(&store_name),
+                path: object.location,
+            },
+            folders,
+        };
+        (!hidden).then_some(file)
+    });
+    Ok(prefer_orc(files.collect()))
+}
