@@ -135,7 +135,7 @@ impl FileCache {
         let mut found = vec![None; columns.len()];
         let mut wanted: Vec<(usize, ColumnId, IndexRanges)> = Vec::new();
         for (k, &(column, bloom)) in columns.iter().enumerate() {
-            let mut ranges = IndexRanges::of(layout, column);
+            let mut ranges = IndexRanges::of(&file.tail, layout, column);
             if !bloom {
                 ranges.bloom_filter = None;
             }

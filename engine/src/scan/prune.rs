@@ -208,7 +208,7 @@ fn lower_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<Scalar
         (TypedStatistics::Integer { min, .. }, _) => integer(*min, data_type),
         (TypedStatistics::Double { min, sum, .. }, _) => {
             let min = trusted_double(*min, *sum)?;
-            // Bounds compare zeros as equal, SQL's order puts -0.0 first.
+            // Bounds compare zeros as equal; an order that puts -0.0 first must not be misled.
             let min = if min == 0.0 { -0.0 } else { min };
             match data_type {
                 DataType::Float32 => {
@@ -296,7 +296,7 @@ fn timestamp(value: i64, data_type: &DataType) -> Option<ScalarValue> {
 }
 
 /// `Some(false)` if the filter excludes `value` for certain. Only types whose hashing all writers agree on are
-/// looked up; a NULL never equals anything.
+/// looked up; a NULL never equals anything. Zeros are equal and have two hashes, NaNs have many.
 fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Option<bool> {
     if value.is_null() {
         return Some(false);
@@ -307,7 +307,7 @@ fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Opt
         (TypeKind::Int, ScalarValue::Int32(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
         (TypeKind::Long, ScalarValue::Int64(Some(value))) => Some(filter.may_contain_long(*value)),
         (TypeKind::Date, ScalarValue::Date32(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
-        (TypeKind::Double, ScalarValue::Float64(Some(value))) if !value.is_nan() => {
+        (TypeKind::Double, ScalarValue::Float64(Some(value))) if !value.is_nan() && *value != 0.0 => {
             Some(filter.may_contain_double(*value))
         }
         (
@@ -390,8 +390,10 @@ mod tests {
     fn both_zeros_are_inside_a_zero_bound() {
         let statistics = [double(0.0, 5.0, Some(30.0)), double(-5.0, -0.0, Some(-30.0))];
         let keep = |filter| kept(DataType::Float64, TypeKind::Double, &statistics, filter);
-        assert_eq!(keep(col("c").lt(lit(0.0))), [true, true]);
-        assert_eq!(keep(col("c").gt(lit(-0.0))), [true, true]);
+        // Comparisons take both zeros for equal.
+        assert_eq!(keep(col("c").lt(lit(0.0))), [false, true]);
+        assert_eq!(keep(col("c").gt(lit(-0.0))), [true, false]);
+        assert_eq!(keep(col("c").eq(lit(-0.0))), [true, true]);
         assert_eq!(keep(col("c").lt(lit(-1.0))), [false, true]);
     }
 

@@ -1,0 +1,117 @@
+//! Needed and moved bytes, requests and skipped row groups, against numbers computed by hand.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+use grampus_orc_layout::write::WriterOptions;
+
+use super::common::{context_with, measured, register, write_orc};
+
+/// 40,000 rows: `x` is the row number, `y` and `z` follow from it, `n` is the row number modulo 1000 (decoded).
+fn table() -> RecordBatch {
+    let column = |scale: f64| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values((0..40_000).map(|row| f64::from(row) * scale)))
+    };
+    let n: ArrayRef = Arc::new(Int32Array::from_iter_values((0..40_000).map(|row| row % 1000)));
+    let columns = [("x", column(1.0)), ("y", column(0.5)), ("z", column(-1.0)), ("n", n)];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+}
+
+fn options() -> WriterOptions {
+    WriterOptions {
+        row_index_stride: 1000,
+        stripe_rows: 20_000,
+        ..WriterOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_filter_needs_its_column_and_the_rows_that_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    let context = context_with(1, &[("grampus.prune", "false")]).await;
+    register(&context, "t", &path).await;
+
+    // Once to have footers and indexes read.
+    let sql = "SELECT sum(y), sum(z) FROM t WHERE x % 1000 = 17";
+    measured(&context, sql).await;
+    let (_, _, io) = measured(&context, sql).await;
+    assert_eq!((io.rows_scanned, io.rows_passed), (40_000, 40));
+    assert_eq!(io.needed_bytes, 40_000 * 8 + 2 * 40 * 8);
+    // The predicate column in whole lines, one line per dependent value: 8000 bytes apart, aligned to 8.
+    assert_eq!(io.moved_bytes, 40_000 * 8 + 2 * 40 * 64);
+    assert_eq!((io.row_groups_total, io.row_groups_skipped, io.stripes_skipped), (40, 0, 0));
+    // Per stripe: one tile of the predicate column, one gather per dependent column.
+    assert_eq!(io.read_requests, 2 * (1 + 2));
+
+    let (_, _, io) = measured(&context, "SELECT count(*) FROM t WHERE x >= 39999").await;
+    assert_eq!((io.needed_bytes, io.moved_bytes, io.rows_passed), (40_000 * 8, 40_000 * 8, 1));
+}
+
+#[tokio::test]
+async fn statistics_skip_stripes_and_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    let context = context_with(1, &[]).await;
+    register(&context, "t", &path).await;
+    let sql = "SELECT count(*), sum(y) FROM t WHERE x >= 30500 AND x < 31500";
+    measured(&context, sql).await;
+    let (answer, _, io) = measured(&context, sql).await;
+    assert!(answer.contains("1000"), "{answer}");
+    assert_eq!((io.row_groups_total, io.row_groups_skipped, io.stripes_skipped), (40, 38, 1));
+    assert_eq!((io.rows_scanned, io.rows_passed), (2000, 1000));
+    assert_eq!(io.needed_bytes, 2000 * 8 + 1000 * 8);
+
+    let (_, _, io) = measured(&context, "SELECT * FROM t WHERE x < 0").await;
+    assert_eq!((io.row_groups_skipped, io.stripes_skipped, io.moved_bytes), (40, 2, 0));
+    assert_eq!(io.amplification(), 1.0);
+}
+
+#[tokio::test]
+async fn later_conjuncts_read_only_what_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    let context = context_with(1, &[("grampus.prune", "false")]).await;
+    register(&context, "t", &path).await;
+    let sql = "SELECT count(*) FROM t WHERE x % 100 = 3 AND y * 2 = 1003";
+    measured(&context, sql).await;
+    let (_, _, io) = measured(&context, sql).await;
+    assert_eq!((io.rows_scanned, io.rows_passed), (40_000, 1));
+    // All of x; of y only each hundredth value.
+    assert_eq!(io.needed_bytes, 40_000 * 8 + 400 * 8);
+}
+
+#[tokio::test]
+async fn counting_rows_reads_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    let context = context_with(2, &[]).await;
+    register(&context, "t", &path).await;
+    let (answer, _, io) = measured(&context, "SELECT count(*) FROM t").await;
+    assert!(answer.contains("40000"), "{answer}");
+    assert_eq!((io.moved_bytes, io.needed_bytes), (0, 0));
+    // Not answered from statistics: the rows are counted, without a column.
+    let (answer, _, io) = measured(&context, "SELECT count(*) FROM (SELECT 1 FROM t LIMIT 12345)").await;
+    assert!(answer.contains("12345"), "{answer}");
+    assert_eq!(io.needed_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_limit_stops_the_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    let context = context_with(4, &[]).await;
+    register(&context, "t", &path).await;
+    let (_, _, io) = measured(&context, "SELECT x, n FROM t LIMIT 5").await;
+    assert!(io.needed_bytes < 1000, "{io:?}");
+    let context = context_with(1, &[("grampus.tile_rows", "1000"), ("grampus.prune", "false")]).await;
+    register(&context, "t", &path).await;
+    let (answer, _, io) = measured(&context, "SELECT x, y FROM t WHERE x >= 2500 LIMIT 3").await;
+    assert!(answer.contains("2500.0") && answer.contains("2502.0") && !answer.contains("2503.0"), "{answer}");
+    assert_eq!((io.rows_scanned, io.needed_bytes), (3000, 3000 * 8 + 3 * 8));
+}
