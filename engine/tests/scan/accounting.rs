@@ -10,7 +10,9 @@ use super::common::{context_with, measured, register, write_orc};
 /// 40,000 rows: `x` is the row number, `y` and `z` follow from it, `n` is the row number modulo 1000 (decoded).
 fn table() -> RecordBatch {
     let column = |scale: f64| -> ArrayRef {
-        Arc::new(Float64Array::from_iter_values((0..40_000).map(|row| f64::from(row) * scale)))
+        Arc::new(Float64Array::from_iter_values(
+            (0..40_000).map(|row| f64::from(row) * scale),
+        ))
     };
     let n: ArrayRef = Arc::new(Int32Array::from_iter_values((0..40_000).map(|row| row % 1000)));
     let columns = [("x", column(1.0)), ("y", column(0.5)), ("z", column(-1.0)), ("n", n)];
@@ -41,12 +43,18 @@ async fn a_filter_needs_its_column_and_the_rows_that_pass() {
     assert_eq!(io.needed_bytes, 40_000 * 8 + 2 * 40 * 8);
     // The predicate column in whole lines, one line per dependent value: 8000 bytes apart, aligned to 8.
     assert_eq!(io.moved_bytes, 40_000 * 8 + 2 * 40 * 64);
-    assert_eq!((io.row_groups_total, io.row_groups_skipped, io.stripes_skipped), (40, 0, 0));
+    assert_eq!(
+        (io.row_groups_total, io.row_groups_skipped, io.stripes_skipped),
+        (40, 0, 0)
+    );
     // Per stripe: one tile of the predicate column, one gather per dependent column.
     assert_eq!(io.read_requests, 2 * (1 + 2));
 
     let (_, _, io) = measured(&context, "SELECT count(*) FROM t WHERE x >= 39999").await;
-    assert_eq!((io.needed_bytes, io.moved_bytes, io.rows_passed), (40_000 * 8, 40_000 * 8, 1));
+    assert_eq!(
+        (io.needed_bytes, io.moved_bytes, io.rows_passed),
+        (40_000 * 8, 40_000 * 8, 1)
+    );
 }
 
 #[tokio::test]
@@ -60,7 +68,10 @@ async fn statistics_skip_stripes_and_row_groups() {
     measured(&context, sql).await;
     let (answer, _, io) = measured(&context, sql).await;
     assert!(answer.contains("1000"), "{answer}");
-    assert_eq!((io.row_groups_total, io.row_groups_skipped, io.stripes_skipped), (40, 38, 1));
+    assert_eq!(
+        (io.row_groups_total, io.row_groups_skipped, io.stripes_skipped),
+        (40, 38, 1)
+    );
     assert_eq!((io.rows_scanned, io.rows_passed), (2000, 1000));
     assert_eq!(io.needed_bytes, 2000 * 8 + 1000 * 8);
 
@@ -112,6 +123,9 @@ async fn a_limit_stops_the_scan() {
     let context = context_with(1, &[("grampus.tile_rows", "1000"), ("grampus.prune", "false")]).await;
     register(&context, "t", &path).await;
     let (answer, _, io) = measured(&context, "SELECT x, y FROM t WHERE x >= 2500 LIMIT 3").await;
-    assert!(answer.contains("2500.0") && answer.contains("2502.0") && !answer.contains("2503.0"), "{answer}");
+    assert!(
+        answer.contains("2500.0") && answer.contains("2502.0") && !answer.contains("2503.0"),
+        "{answer}"
+    );
     assert_eq!((io.rows_scanned, io.needed_bytes), (3000, 3000 * 8 + 3 * 8));
 }

@@ -76,7 +76,9 @@ pub(crate) fn write_orc(path: &Path, batches: &[RecordBatch], options: WriterOpt
 
 /// Makes `path` table `name`.
 pub(crate) async fn register(context: &SessionContext, name: &str, path: &Path) {
-    session::register_orc(context, name, path.to_str().unwrap()).await.unwrap();
+    session::register_orc(context, name, path.to_str().unwrap())
+        .await
+        .unwrap();
 }
 
 /// The shared data folder beside the workspace, if this machine has it.

@@ -11,7 +11,9 @@ use super::common::{context, context_with, measured, register, run, text, write_
 fn table() -> RecordBatch {
     let distance: ArrayRef = Arc::new(Float64Array::from_iter_values((0..3000).map(f64::from)));
     let fare: ArrayRef = Arc::new(Float64Array::from_iter_values((0..3000).map(f64::from)));
-    let flag: ArrayRef = Arc::new(StringArray::from_iter((0..3000).map(|row| (row % 5 != 0).then_some("N"))));
+    let flag: ArrayRef = Arc::new(StringArray::from_iter(
+        (0..3000).map(|row| (row % 5 != 0).then_some("N")),
+    ));
     let columns = [("distance", distance), ("fare", fare), ("flag", flag)];
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
@@ -54,7 +56,13 @@ async fn analyze_shows_the_accounting() {
     write_orc(&path, &[table()], options());
     let context = context_with(1, &[("grampus.prune", "false")]).await;
     register(&context, "t", &path).await;
-    let shown = text(&run(&context, "EXPLAIN ANALYZE SELECT sum(fare) FROM t WHERE distance >= 2990").await);
+    let shown = text(
+        &run(
+            &context,
+            "EXPLAIN ANALYZE SELECT sum(fare) FROM t WHERE distance >= 2990",
+        )
+        .await,
+    );
     for metric in [
         "needed_bytes=",
         "moved_bytes=",

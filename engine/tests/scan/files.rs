@@ -42,7 +42,10 @@ async fn folders_globs_and_hidden_files() {
     assert_eq!(value(&context, "SELECT sum(a) FROM all WHERE a >= 0").await, "1770");
     register(&context, "some", &at("part-*.orc")).await;
     assert_eq!(value(&context, "SELECT count(*) FROM some").await, "30");
-    let sql = format!("CREATE EXTERNAL TABLE one STORED AS ORC LOCATION '{}'", at("part-2.orc").display());
+    let sql = format!(
+        "CREATE EXTERNAL TABLE one STORED AS ORC LOCATION '{}'",
+        at("part-2.orc").display()
+    );
     run(&context, &sql).await;
     assert_eq!(value(&context, "SELECT min(a) FROM one WHERE a > 10").await, "11");
 
@@ -55,7 +58,12 @@ async fn folders_globs_and_hidden_files() {
 async fn locations_without_an_orc_file_say_so() {
     let folder = tempfile::tempdir().unwrap();
     let context = context(1);
-    let create = |location: &Path| format!("CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{}'", location.display());
+    let create = |location: &Path| {
+        format!(
+            "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{}'",
+            location.display()
+        )
+    };
     let missing = folder.path().join("missing.orc");
     let error = failure(&context, &create(&missing)).await;
     assert!(error.contains("missing.orc: no such file or folder"), "{error}");
@@ -77,12 +85,20 @@ async fn locations_without_an_orc_file_say_so() {
 async fn partition_folders_are_columns() {
     let folder = tempfile::tempdir().unwrap();
     for (year, month) in [(2019, "01"), (2019, "02"), (2020, "01")] {
-        let path = folder.path().join(format!("year={year}/month={month}/zone=JFK%20T4/t.orc"));
+        let path = folder
+            .path()
+            .join(format!("year={year}/month={month}/zone=JFK%20T4/t.orc"));
         write(&path, &batch(vec![("a", ints(0..year - 2000))]));
     }
     let context = context(3);
     register(&context, "t", folder.path()).await;
-    let all = text(&run(&context, "SELECT year, month, zone, count(*) AS n FROM t GROUP BY ALL ORDER BY 1, 2").await);
+    let all = text(
+        &run(
+            &context,
+            "SELECT year, month, zone, count(*) AS n FROM t GROUP BY ALL ORDER BY 1, 2",
+        )
+        .await,
+    );
     let expected = "\
 +------+-------+--------+----+
 | year | month | zone   | n  |
@@ -96,7 +112,10 @@ async fn partition_folders_are_columns() {
     assert!(answer.contains("15"), "{answer}");
     assert_eq!((io.stripes_skipped, io.rows_scanned), (2, 20));
     // A condition on both kinds of column cannot choose files.
-    assert_eq!(value(&context, "SELECT count(*) FROM t WHERE a + month > 19").await, "2");
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM t WHERE a + month > 19").await,
+        "2"
+    );
     assert_eq!(value(&context, "SELECT count(*) FROM t WHERE year = 2021").await, "0");
     assert_eq!(value(&context, "SELECT max(month) FROM t").await, "2");
 }
@@ -104,27 +123,54 @@ async fn partition_folders_are_columns() {
 #[tokio::test]
 async fn columns_are_found_by_name_and_missing_ones_are_null() {
     let folder = tempfile::tempdir().unwrap();
-    write(&folder.path().join("1.orc"), &batch(vec![("a", ints(0..10)), ("b", doubles(0..10))]));
-    write(&folder.path().join("2.orc"), &batch(vec![("b", doubles(10..20)), ("a", ints(10..20))]));
+    write(
+        &folder.path().join("1.orc"),
+        &batch(vec![("a", ints(0..10)), ("b", doubles(0..10))]),
+    );
+    write(
+        &folder.path().join("2.orc"),
+        &batch(vec![("b", doubles(10..20)), ("a", ints(10..20))]),
+    );
     let word: ArrayRef = Arc::new(StringArray::from_iter_values((0..5).map(|k| format!("w{k}"))));
-    write(&folder.path().join("3.orc"), &batch(vec![("c", word), ("a", ints(20..25))]));
+    write(
+        &folder.path().join("3.orc"),
+        &batch(vec![("c", word), ("a", ints(20..25))]),
+    );
     let context = context(1);
     register(&context, "t", folder.path()).await;
     let sums = text(&run(&context, "SELECT sum(a), sum(b), count(b), count(c), count(*) FROM t").await);
-    assert!(sums.contains("| 300      | 190.0    | 20         | 5          | 25 "), "{sums}");
-    assert_eq!(value(&context, "SELECT count(*) FROM t WHERE b IS NULL AND a > 21").await, "3");
+    assert!(
+        sums.contains("| 300      | 190.0    | 20         | 5          | 25 "),
+        "{sums}"
+    );
+    assert_eq!(
+        value(&context, "SELECT count(*) FROM t WHERE b IS NULL AND a > 21").await,
+        "3"
+    );
     assert_eq!(value(&context, "SELECT count(*) FROM t WHERE c = 'w1'").await, "1");
-    assert_eq!(value(&context, "SELECT sum(a) FROM t WHERE coalesce(b, 100.0) > 18").await, "129");
+    assert_eq!(
+        value(&context, "SELECT sum(a) FROM t WHERE coalesce(b, 100.0) > 18").await,
+        "129"
+    );
 }
 
 #[tokio::test]
 async fn schemas_that_contradict_name_file_and_column() {
     let folder = tempfile::tempdir().unwrap();
-    write(&folder.path().join("1.orc"), &batch(vec![("a", ints(0..10)), ("b", doubles(0..10))]));
+    write(
+        &folder.path().join("1.orc"),
+        &batch(vec![("a", ints(0..10)), ("b", doubles(0..10))]),
+    );
     let wide: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
-    write(&folder.path().join("2.orc"), &batch(vec![("a", wide), ("b", doubles(0..10))]));
+    write(
+        &folder.path().join("2.orc"),
+        &batch(vec![("a", wide), ("b", doubles(0..10))]),
+    );
     let context = context(1);
-    let create = format!("CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{}'", folder.path().display());
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{}'",
+        folder.path().display()
+    );
     let error = failure(&context, &create).await;
     assert!(error.contains("2.orc: column a is Int64, but Int32 in"), "{error}");
     assert!(error.contains("1.orc"), "{error}");
@@ -153,7 +199,12 @@ async fn a_file_that_changes_between_queries_is_read_again() {
         write(&path, &batch(vec![("a", doubles(0..2000))]));
         assert_eq!(value(&context, sql).await, "1999000.0");
         let length = fs::metadata(&path).unwrap().len();
-        fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(length / 2)
+            .unwrap();
         let error = failure(&context, sql).await;
         assert!(error.contains("t.orc"), "{error}");
         // A new schema does not fit the table that was made.

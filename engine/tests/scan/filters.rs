@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    RecordBatch, StringArray, TimestampNanosecondArray,
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array, Int32Array,
+    Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
@@ -23,17 +23,23 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
     let mut column = |make: &mut dyn FnMut(&mut ChaCha8Rng, usize) -> ArrayRef| make(&mut random, rows);
     let id = Int64Array::from_iter_values(0..rows as i64);
     let clustered = column(&mut |random, rows| {
-        Arc::new(Int32Array::from_iter_values((0..rows).map(|row| (row / 50) as i32 + random.random_range(0..3))))
+        Arc::new(Int32Array::from_iter_values(
+            (0..rows).map(|row| (row / 50) as i32 + random.random_range(0..3)),
+        ))
     });
     let direct = column(&mut |random, rows| {
         let special = [0.0, -0.0, f64::NAN, f64::INFINITY, -1e300];
-        Arc::new(Float64Array::from_iter_values((0..rows).map(|row| match random.random_range(0..40) {
-            0 if row > rows / 2 => special[random.random_range(0..special.len())],
-            _ => f64::from(random.random_range(-500..500)) / 10.0,
-        })))
+        Arc::new(Float64Array::from_iter_values((0..rows).map(
+            |row| match random.random_range(0..40) {
+                0 if row > rows / 2 => special[random.random_range(0..special.len())],
+                _ => f64::from(random.random_range(-500..500)) / 10.0,
+            },
+        )))
     });
     let single = column(&mut |random, rows| {
-        Arc::new(Float32Array::from_iter_values((0..rows).map(|row| row as f32 / 7.0 + random.random_range(0.0..2.0f32))))
+        Arc::new(Float32Array::from_iter_values(
+            (0..rows).map(|row| row as f32 / 7.0 + random.random_range(0.0..2.0f32)),
+        ))
     });
     let nullable = column(&mut |random, rows| {
         Arc::new(Float64Array::from_iter((0..rows).map(|row| {
@@ -47,23 +53,31 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
             (!random.random_bool(0.05)).then(|| words[random.random_range(0..words.len())])
         })))
     });
-    let unique = Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("key-{:07}", row * 7919 % rows))));
+    let unique = Arc::new(StringArray::from_iter_values(
+        (0..rows).map(|row| format!("key-{:07}", row * 7919 % rows)),
+    ));
     let small = column(&mut |random, rows| {
-        Arc::new(Int16Array::from_iter((0..rows).map(|_| (!random.random_bool(0.2)).then(|| random.random_range(-5..5)))))
-    });
-    let flag = column(&mut |random, rows| {
-        Arc::new(BooleanArray::from_iter((0..rows).map(|row| (row % 11 != 0).then(|| random.random_bool(0.3)))))
-    });
-    let day = Arc::new(Date32Array::from_iter_values((0..rows).map(|row| row as i32 / 20 - 100)));
-    let time = column(&mut |random, rows| {
-        Arc::new(TimestampNanosecondArray::from_iter_values(
-            (0..rows as i64).map(|row| (row - 500) * 1_000_000_123 + random.random_range(0..1_000_000_000)),
+        Arc::new(Int16Array::from_iter(
+            (0..rows).map(|_| (!random.random_bool(0.2)).then(|| random.random_range(-5..5))),
         ))
     });
+    let flag = column(&mut |random, rows| {
+        Arc::new(BooleanArray::from_iter(
+            (0..rows).map(|row| (row % 11 != 0).then(|| random.random_bool(0.3))),
+        ))
+    });
+    let day = Arc::new(Date32Array::from_iter_values(
+        (0..rows).map(|row| row as i32 / 20 - 100),
+    ));
+    let time = column(&mut |random, rows| {
+        Arc::new(TimestampNanosecondArray::from_iter_values((0..rows as i64).map(
+            |row| (row - 500) * 1_000_000_123 + random.random_range(0..1_000_000_000),
+        )))
+    });
     let money = column(&mut |random, rows| {
-        let values = Decimal128Array::from_iter((0..rows).map(|_| {
-            (!random.random_bool(0.1)).then(|| i128::from(random.random_range(-100_000..100_000)))
-        }));
+        let values = Decimal128Array::from_iter(
+            (0..rows).map(|_| (!random.random_bool(0.1)).then(|| i128::from(random.random_range(-100_000..100_000)))),
+        );
         Arc::new(values.with_precision_and_scale(12, 2).unwrap())
     });
     let columns: [(&str, ArrayRef); 12] = [
@@ -143,7 +157,11 @@ fn random_sql(random: &mut ChaCha8Rng) -> String {
         parts.push(format!("({condition})"));
     }
     let join = if random.random_bool(0.8) { " AND " } else { " OR " };
-    let filter = if parts.is_empty() { String::new() } else { format!("WHERE {}", parts.join(join)) };
+    let filter = if parts.is_empty() {
+        String::new()
+    } else {
+        format!("WHERE {}", parts.join(join))
+    };
     let projection = PROJECTIONS[random.random_range(0..PROJECTIONS.len())];
     match random.random_range(0..8) {
         0 => format!("SELECT count(*) AS n FROM t {filter}"),
@@ -204,7 +222,10 @@ async fn random_queries_equal_those_in_memory() {
         for (partitions, settings) in [
             (1, &[][..]),
             (3, &[("grampus.local_io", "read"), ("grampus.tile_rows", "70")][..]),
-            (2, &[("grampus.prune", "false"), ("datafusion.execution.batch_size", "33")][..]),
+            (
+                2,
+                &[("grampus.prune", "false"), ("datafusion.execution.batch_size", "33")][..],
+            ),
         ] {
             let context = context_with(partitions, settings).await;
             register(&context, "t", &path).await;
@@ -212,9 +233,14 @@ async fn random_queries_equal_those_in_memory() {
         }
         let remote = context_with(2, &[("grampus.tile_rows", "150")]).await;
         let store = Arc::new(InMemory::new());
-        store.put(&"data/t.orc".into(), std::fs::read(&path).unwrap().into()).await.unwrap();
+        store
+            .put(&"data/t.orc".into(), std::fs::read(&path).unwrap().into())
+            .await
+            .unwrap();
         remote.register_object_store(&url::Url::parse("memory://bucket").unwrap(), store);
-        grampus::session::register_orc(&remote, "t", "memory://bucket/data/").await.unwrap();
+        grampus::session::register_orc(&remote, "t", "memory://bucket/data/")
+            .await
+            .unwrap();
         contexts.push(remote);
 
         let mut random = ChaCha8Rng::seed_from_u64(k as u64);
@@ -224,7 +250,11 @@ async fn random_queries_equal_those_in_memory() {
             let context = &contexts[round % contexts.len()];
             let answer = context.sql(&sql).await.unwrap().collect().await;
             let answer = answer.unwrap_or_else(|error| panic!("{name}: {sql}: {error}"));
-            assert!(text(&answer) == expected, "{name}, session {}: {sql}", round % contexts.len());
+            assert!(
+                text(&answer) == expected,
+                "{name}, session {}: {sql}",
+                round % contexts.len()
+            );
         }
     }
 }

@@ -44,14 +44,20 @@ async fn every_codec_answers_like_a_full_read() {
         for (partitions, settings) in [
             (1, &[][..]),
             (4, &[("grampus.local_io", "read"), ("grampus.tile_rows", "777")][..]),
-            (3, &[("grampus.prune", "false"), ("datafusion.execution.batch_size", "100")][..]),
+            (
+                3,
+                &[("grampus.prune", "false"), ("datafusion.execution.batch_size", "100")][..],
+            ),
         ] {
             let context = context_with(partitions, settings).await;
             register(&context, "t", &path).await;
             for sql in QUERIES {
                 let expected = text(&full.sql(sql).await.unwrap().collect().await.unwrap());
                 let frame = context.sql(sql).await.unwrap();
-                let answer = frame.collect().await.unwrap_or_else(|error| panic!("{codec}: {sql}: {error}"));
+                let answer = frame
+                    .collect()
+                    .await
+                    .unwrap_or_else(|error| panic!("{codec}: {sql}: {error}"));
                 // Sums depend on the order of the rows in the last digits.
                 assert_eq!(rounded(&text(&answer)), rounded(&expected), "{codec}: {sql}");
             }
@@ -61,7 +67,10 @@ async fn every_codec_answers_like_a_full_read() {
 
 /// Numbers with decimals rounded to 9 significant digits, blanks and lines of the table frame dropped.
 fn rounded(table: &str) -> Vec<String> {
-    let cells = table.split(['|', '\n']).map(str::trim).filter(|cell| !cell.is_empty() && !cell.starts_with('+'));
+    let cells = table
+        .split(['|', '\n'])
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty() && !cell.starts_with('+'));
     cells
         .map(|cell| match cell.parse::<f64>() {
             Ok(number) if cell.contains('.') => format!("{number:.8e}"),
