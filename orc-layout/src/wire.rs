@@ -74,7 +74,8 @@ impl<'a> Fields<'a> {
             _ => return None,
         };
         let raw = &start[..start.len() - self.0.len()];
-        let number = key >> 3;
+        let number = key >> 3; // from 1: zeros are no message
+        (number > 0).then_some(())?;
         Some(Field { number, value, raw })
     }
 
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn malformed_messages_end_with_an_error() {
-        for bytes in [&[0x0a, 5, 1][..], &[0x0b], &[0xff; 11], &[0x09, 1, 2]] {
+        for bytes in [&[0x0a, 5, 1][..], &[0x0b], &[0xff; 11], &[0x09, 1, 2], &[0; 9]] {
             assert!(fields(bytes).last().unwrap().is_err(), "{bytes:?}");
         }
     }

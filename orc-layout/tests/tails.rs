@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use grampus_orc_layout::proto;
-use grampus_orc_layout::tail::{FileTail, TailParse};
+use grampus_orc_layout::tail::{Codec, FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 use prost::Message;
 
@@ -231,4 +231,22 @@ fn a_footer_of_nothing_but_empty_entries_is_refused() {
     let mut made = made();
     made.more_footer = [0x1a, 0].repeat((1 << 20) + 1);
     assert!(made.refused().contains("more than"), "{}", made.refused());
+}
+
+#[test]
+fn a_footer_that_explodes_is_refused() {
+    // A few hundred bytes each that become eight megabytes.
+    let mut chunk = vec![];
+    grampus_orc_layout::chunk::append_chunk(Some(Codec::Zstd), &vec![0; 8_000_000], &mut chunk).unwrap();
+    let chunks = chunk.repeat(10);
+    let mut made = made();
+    made.postscript.compression = Some(proto::CompressionKind::Zstd as i32);
+    made.postscript.compression_block_size = Some(8_000_000);
+    made.postscript.footer_length = Some(chunks.len() as u64);
+    made.more_footer = chunks;
+    assert!(
+        made.refused().contains("decompresses to more than"),
+        "{}",
+        made.refused()
+    );
 }
