@@ -204,14 +204,16 @@ fn assemble(file: &Arc<str>, file_length: u64, end: &TailEnd, tail: &Bytes) -> R
     let stripe_statistics = stripe_statistics(metadata_place, &statistics, &bytes, &stripes)?;
     let message = footer.message;
     let writer_code = message.writer.unwrap_or(writer::JAVA);
-    let mut writer = writer_name(writer_code);
-    if let Some(software) = message
+    let software = message
         .software_version
         .as_deref()
-        .filter(|version| !version.is_empty())
-    {
-        writer = format!("{writer} {software}");
-    }
+        .filter(|version| !version.is_empty());
+    let writer = match (writer_name(writer_code), software) {
+        (Some(name), Some(software)) => format!("{name} {software}"),
+        (Some(name), None) => name.to_owned(),
+        (None, Some(software)) => software.to_owned(),
+        (None, None) => format!("unknown ({writer_code})"),
+    };
     Ok(FileTail {
         file: file.clone(),
         file_length,
@@ -237,16 +239,17 @@ fn assemble(file: &Arc<str>, file_length: u64, end: &TailEnd, tail: &Bytes) -> R
     })
 }
 
-fn writer_name(code: u32) -> String {
-    match code {
-        writer::JAVA => "ORC Java".into(),
-        writer::CPP => "ORC C++".into(),
-        writer::PRESTO => "Presto".into(),
-        3 => "Scritchley Go".into(),
-        writer::TRINO => "Trino".into(),
-        5 => "CUDF".into(),
-        _ => format!("unknown ({code})"),
-    }
+/// The implementations that have a code of their own.
+fn writer_name(code: u32) -> Option<&'static str> {
+    Some(match code {
+        writer::JAVA => "ORC Java",
+        writer::CPP => "ORC C++",
+        writer::PRESTO => "Presto",
+        3 => "Scritchley Go",
+        writer::TRINO => "Trino",
+        5 => "CUDF",
+        _ => return None,
+    })
 }
 
 /// The footer, with its large repeated parts apart.

@@ -28,6 +28,7 @@ fn check(batch: &RecordBatch, file: Bytes, random: &mut Random, found: &mut Plan
     let source = Memory(file.clone());
     let tail = open::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
     assert_eq!(tail.rows, batch.num_rows() as u64);
+    assert_eq!(tail.writer, concat!("grampus ", env!("CARGO_PKG_VERSION")));
     let (statistics, filters) = check_statistics(&tail, &source, batch.columns());
     assert!(
         statistics > 100 && filters > 10,

@@ -44,13 +44,12 @@ impl fmt::Display for FileReport {
 
 impl FileReport {
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, stripes) = (grouped(self.rows), self.stripes.len());
-        writeln!(
-            f,
-            "{}: {}, {rows} rows, {stripes} stripes",
-            self.file,
-            size(self.file_length)
-        )?;
+        let rows = grouped(self.rows);
+        let stripes = match self.stripes.len() {
+            1 => "1 stripe".into(),
+            count => format!("{count} stripes"),
+        };
+        writeln!(f, "{}: {}, {rows} rows, {stripes}", self.file, size(self.file_length))?;
         write!(
             f,
             "ORC {} by {} (version {})",
