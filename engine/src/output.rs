@@ -2,9 +2,11 @@
 //! they are whole. What is in the files is the business of `taxi` and `convert`.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
+use grampus_orc_layout::LayoutError;
 use tempfile::NamedTempFile;
 
 /// Bytes collected before a system call.
@@ -65,6 +67,14 @@ pub(crate) fn prepare_dir(dir: &Path, overwrite: bool) -> Result<(), OutputError
 pub(crate) struct PendingFile {
     path: PathBuf,
     temporary: NamedTempFile,
+    failure: Arc<OnceLock<io::Error>>,
+}
+
+/// Where a [`PendingFile`]'s bytes are written. Whoever writes here may turn the operating system's errors into words; this remembers
+/// the first one as it was.
+pub(crate) struct Sink {
+    file: BufWriter<File>,
+    failure: Arc<OnceLock<io::Error>>,
 }
 
 impl PendingFile {
@@ -77,40 +87,77 @@ impl PendingFile {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".grampus-").suffix(".tmp");
         #[cfg(unix)]
-        {
+        let builder = {
             // Not the private mode of temporary files: what the process's umask allows.
             use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
+            builder.permissions(fs::Permissions::from_mode(0o666))
+        };
         let temporary = builder.tempfile_in(dir).map_err(|e| OutputError::new(path, e))?;
         Ok(Self {
             path: path.to_owned(),
             temporary,
+            failure: Arc::default(),
         })
     }
 
     /// A buffered handle for the writer.
-    pub(crate) fn sink(&self) -> Result<BufWriter<File>, OutputError> {
+    pub(crate) fn sink(&self) -> Result<Sink, OutputError> {
         let file = self.temporary.as_file().try_clone();
         let file = file.map_err(|e| OutputError::new(&self.path, e))?;
-        Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
+        Ok(Sink {
+            file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            failure: Arc::clone(&self.failure),
+        })
     }
 
     /// Gives the finished file its name, over an older one; returns its size in bytes.
-    pub(crate) fn publish(self, mut sink: BufWriter<File>) -> Result<u64, OutputError> {
-        use std::io::Write;
+    pub(crate) fn publish(self, mut sink: Sink) -> Result<u64, OutputError> {
         let fail = |e: io::Error| OutputError::new(&self.path, e);
-        sink.flush().map_err(fail)?;
-        let bytes = sink.get_ref().metadata().map_err(fail)?.len();
+        sink.file.flush().map_err(fail)?;
+        let bytes = sink.file.get_ref().metadata().map_err(fail)?.len();
         self.temporary.persist(&self.path).map_err(|e| fail(e.error))?;
         Ok(bytes)
+    }
+
+    /// What the writer's `error` was about: the file, if the operating system refused it, otherwise what was to be written.
+    pub(crate) fn explain<E: From<OutputError> + From<LayoutError>>(&self, error: LayoutError) -> E {
+        match self.failure.get() {
+            Some(failure) => {
+                let failure = match failure.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => io::Error::new(failure.kind(), failure.to_string()),
+                };
+                OutputError::new(&self.path, failure).into()
+            }
+            None => error.into(),
+        }
+    }
+}
+
+impl Sink {
+    fn remember<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|e| {
+            let told = io::Error::new(e.kind(), e.to_string());
+            let _ = self.failure.set(e); // the first one counts
+            told
+        })
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.file.write(bytes);
+        self.remember(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.file.flush();
+        self.remember(result)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     #[test]
@@ -137,6 +184,40 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "x").unwrap();
         assert!(matches!(prepare_dir(&file, true), Err(OutputError::NotAFolder(_))));
+    }
+
+    #[test]
+    fn the_operating_systems_refusal_survives_the_writers_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.orc");
+        let mut pending = PendingFile::create(&path).unwrap();
+        let in_words = || LayoutError::Write("something failed".to_owned());
+        assert!(matches!(pending.explain::<Either>(in_words()), Either::Layout(_)));
+        // A handle that cannot be written to.
+        pending.temporary = NamedTempFile::from_parts(File::open(&path.parent().unwrap()).unwrap(), pending.temporary.into_temp_path());
+        let mut sink = pending.sink().unwrap();
+        assert!(sink.write(&vec![0; 2 * BUFFER_BYTES]).is_err());
+        match pending.explain::<Either>(in_words()) {
+            Either::Output(OutputError::Io { path: named, .. }) => assert_eq!(named, path),
+            _ => panic!("the error names the file"),
+        }
+    }
+
+    enum Either {
+        Output(OutputError),
+        Layout(#[allow(dead_code)] LayoutError),
+    }
+
+    impl From<OutputError> for Either {
+        fn from(error: OutputError) -> Self {
+            Self::Output(error)
+        }
+    }
+
+    impl From<LayoutError> for Either {
+        fn from(error: LayoutError) -> Self {
+            Self::Layout(error)
+        }
     }
 
     #[test]

@@ -1,5 +1,23 @@
 //! Taxi trips that look like New York's: the same columns, order, dirt, NULLs and drift, in ORC files laid out for
 //! on-demand reading. Same options, same bytes, whatever the number of threads.
+//!
+//! ```text
+//! rng       random numbers that are the same everywhere
+//! calendar  which trips lie where: years, months, parts of months, hours
+//! distance  how far they go
+//! trips     everything else that all column sets share, a run of rows at a time
+//! columns   trips to Arrow batches: core, six; full: the 51 columns, with zones and weather
+//! files     batches to files: threads, order, temporary names
+//! ```
+
+mod calendar;
+mod columns;
+mod distance;
+mod files;
+mod full;
+mod rng;
+mod trips;
+mod zones;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -117,6 +135,5 @@ pub fn generate(
     options: &GenerateOptions,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<GenerateReport, TaxiError> {
-    let _ = (options, progress);
-    Err(TaxiError::Options("not there yet".to_owned()))
+    files::generate(options, progress)
 }

@@ -1,0 +1,7 @@
+-- What does the driver make per mile on long trips? Five columns fetched.
+-- Trips of at least 20 miles: about 0.5 % of all trips.
+SELECT sum(total_amount - extra - coalesce(ehail_fee, 0) - tolls_amount - mta_tax) / sum(trip_distance) AS dollars_per_mile,
+       avg((total_amount - extra - coalesce(ehail_fee, 0) - tolls_amount - mta_tax) / trip_distance) AS mean_dollars_per_mile,
+       count(*) AS trips
+FROM trips
+WHERE trip_distance >= 20;
