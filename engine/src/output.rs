@@ -194,7 +194,10 @@ mod tests {
         let in_words = || LayoutError::Write("something failed".to_owned());
         assert!(matches!(pending.explain::<Either>(in_words()), Either::Layout(_)));
         // A handle that cannot be written to.
-        pending.temporary = NamedTempFile::from_parts(File::open(&path.parent().unwrap()).unwrap(), pending.temporary.into_temp_path());
+        pending.temporary = NamedTempFile::from_parts(
+            File::open(&path.parent().unwrap()).unwrap(),
+            pending.temporary.into_temp_path(),
+        );
         let mut sink = pending.sink().unwrap();
         assert!(sink.write(&vec![0; 2 * BUFFER_BYTES]).is_err());
         match pending.explain::<Either>(in_words()) {

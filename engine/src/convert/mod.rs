@@ -1,12 +1,32 @@
 //! Parquet, CSV or ORC in, ORC laid out for on-demand reading out. Streams batch by batch: memory is bounded by the
 //! stripe being written.
 
+//!
+//! ```text
+//! input   finds the files and their formats, reads Parquet and CSV; orc reads ORC
+//! types   what each incoming type is stored as
+//! verify  fingerprints of what went in and of what is read back
+//! ```
+
+mod input;
+mod orc;
+mod types;
+mod verify;
+
+use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use crate::output::OutputError;
+use crate::output::{OutputError, PendingFile, Sink, prepare_dir};
+use verify::Fingerprints;
+
+/// Rows per stripe where the user names no number: a multiple of the row group's 10,000.
+const STRIPE_ROWS: usize = 1_000_000;
 
 /// How CSV files are read.
 #[derive(Debug, Clone)]
@@ -111,6 +131,211 @@ pub fn convert(
     options: &ConvertOptions,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<ConvertReport, ConvertError> {
-    let _ = (options, progress);
-    Err(ConvertError::Options("not there yet".to_owned()))
+    let files = input::files(options)?;
+    let to_file = options.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("orc")) && !options.out.is_dir();
+    check(options, &files, to_file)?;
+    if !to_file {
+        prepare_dir(&options.out, options.overwrite)?;
+    } else if options.out.exists() && !options.overwrite {
+        return Err(OutputError::Exists(options.out.clone()).into());
+    }
+    let mut report = ConvertReport::default();
+    for path in &files {
+        let name = if to_file {
+            options.out.clone()
+        } else {
+            options.out.join(output_name(path))
+        };
+        Conversion::new(options, path, name)?.run(progress, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn check(options: &ConvertOptions, files: &[PathBuf], to_file: bool) -> Result<(), ConvertError> {
+    let refuse = |reason: String| Err(ConvertError::Options(reason));
+    if to_file && files.len() > 1 {
+        return refuse(format!(
+            "{} inputs do not fit into one file: name a folder",
+            files.len()
+        ));
+    }
+    if to_file && options.rows_per_file.is_some() {
+        return refuse("several files per input need a folder to go to".to_owned());
+    }
+    if options.rows_per_file == Some(0) || options.stripe_rows == Some(0) {
+        return refuse("rows per file and per stripe are at least 1".to_owned());
+    }
+    let mut names = HashSet::new();
+    match files
+        .iter()
+        .map(|f| output_name(f))
+        .find(|name| !names.insert(name.clone()))
+    {
+        Some(name) => refuse(format!(
+            "two inputs would both become {}: convert them one by one",
+            name.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// `a/b.parquet` becomes `b.orc`.
+fn output_name(input: &Path) -> PathBuf {
+    Path::new(input.file_name().unwrap_or_default()).with_extension("orc")
+}
+
+/// One input on its way into one or more outputs.
+struct Conversion<'a> {
+    options: &'a ConvertOptions,
+    path: &'a Path,
+    /// The output's name, if there is only one.
+    name: PathBuf,
+    /// As written.
+    schema: SchemaRef,
+    batches: Box<dyn Iterator<Item = Result<RecordBatch, String>>>,
+    outputs: usize,
+}
+
+/// A file being written.
+struct Output {
+    path: PathBuf,
+    pending: PendingFile,
+    writer: OrcWriter<Sink>,
+    rows: u64,
+    fingerprints: Option<Fingerprints>,
+}
+
+impl<'a> Conversion<'a> {
+    fn new(options: &'a ConvertOptions, path: &'a Path, name: PathBuf) -> Result<Self, ConvertError> {
+        let input = input::open(path, options)?;
+        let conversion = |reason: String| ConvertError::Input {
+            path: path.to_owned(),
+            reason,
+        };
+        Ok(Self {
+            options,
+            path,
+            name,
+            schema: types::stored_schema(&input.schema).map_err(conversion)?,
+            batches: input.batches,
+            outputs: 0,
+        })
+    }
+
+    fn run(
+        mut self,
+        progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+        report: &mut ConvertReport,
+    ) -> Result<(), ConvertError> {
+        let mut output = self.start()?;
+        while let Some(batch) = self.batches.next() {
+            let batch = batch.and_then(|b| types::to_stored(&b, &self.schema));
+            let mut batch = batch.map_err(|reason| self.failed(reason))?;
+            if progress(batch.num_rows() as u64).is_break() {
+                return Err(ConvertError::Cancelled);
+            }
+            while let Some(left) = self.left(&output).filter(|&left| (batch.num_rows() as u64) > left) {
+                output.write(&batch.slice(0, left as usize))?;
+                batch = batch.slice(left as usize, batch.num_rows() - left as usize);
+                output.finish(report)?;
+                output = self.start()?;
+            }
+            output.write(&batch)?;
+        }
+        output.finish(report)
+    }
+
+    /// How many more rows fit into the output.
+    fn left(&self, output: &Output) -> Option<u64> {
+        self.options.rows_per_file.map(|rows| rows - output.rows)
+    }
+
+    fn start(&mut self) -> Result<Output, ConvertError> {
+        let path = match self.options.rows_per_file {
+            None => self.name.clone(),
+            Some(_) => {
+                let stem = self.name.file_stem().unwrap_or_default().to_string_lossy();
+                self.name.with_file_name(format!("{stem}_{:04}.orc", self.outputs))
+            }
+        };
+        self.outputs += 1;
+        let pending = PendingFile::create(&path)?;
+        let writer = OrcWriter::new(pending.sink()?, self.schema.clone(), writer_options(self.options))?;
+        let fingerprints = match self.options.verify {
+            true => Some(Fingerprints::new(&self.schema).map_err(ConvertError::Options)?),
+            false => None,
+        };
+        Ok(Output {
+            path,
+            pending,
+            writer,
+            rows: 0,
+            fingerprints,
+        })
+    }
+
+    fn failed(&self, mut reason: String) -> ConvertError {
+        if reason.contains("Error while parsing value") {
+            reason.push_str("; the types were found in the first rows: look at more of them, or leave the column out");
+        }
+        ConvertError::Input {
+            path: self.path.to_owned(),
+            reason,
+        }
+    }
+}
+
+impl Output {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ConvertError> {
+        if let Some(fingerprints) = &mut self.fingerprints {
+            let path = &self.path;
+            fingerprints.add(batch).map_err(|reason| differs(path, reason))?;
+        }
+        self.rows += batch.num_rows() as u64;
+        self.writer.write(batch).map_err(|e| self.pending.explain(e))
+    }
+
+    fn finish(self, report: &mut ConvertReport) -> Result<(), ConvertError> {
+        let sink = self.writer.finish();
+        let sink = sink.map_err(|e| self.pending.explain::<ConvertError>(e))?;
+        report.bytes += self.pending.publish(sink)?;
+        report.rows += self.rows;
+        if let Some(expected) = &self.fingerprints {
+            read_again(&self.path, expected)?;
+        }
+        report.files.push(self.path);
+        Ok(())
+    }
+}
+
+fn writer_options(options: &ConvertOptions) -> WriterOptions {
+    let defaults = WriterOptions::default();
+    WriterOptions {
+        codec: options.codec,
+        chunk_size_bytes: options.chunk_size_bytes.unwrap_or(defaults.chunk_size_bytes),
+        direct_columns: options.direct_columns.clone(),
+        stripe_rows: options.stripe_rows.unwrap_or(STRIPE_ROWS),
+        ..defaults
+    }
+}
+
+/// Reads an output from front to back and compares it with what was put in.
+fn read_again(path: &Path, expected: &Fingerprints) -> Result<(), ConvertError> {
+    let input = orc::open(path, None)?;
+    let mut found = Fingerprints::new(&input.schema).map_err(|reason| differs(path, reason))?;
+    for batch in input.batches {
+        let added = batch.and_then(|b| found.add(&b));
+        added.map_err(|reason| differs(path, reason))?;
+    }
+    match expected.difference(&found) {
+        Some(reason) => Err(differs(path, reason)),
+        None => Ok(()),
+    }
+}
+
+fn differs(path: &Path, reason: String) -> ConvertError {
+    ConvertError::Verify {
+        path: path.to_owned(),
+        reason,
+    }
 }

@@ -93,11 +93,16 @@ impl Distances {
         }
     }
 
-    /// How likely long trips are in this run. The vendor that reports little (`complete` false) drives far more often.
+    /// How likely long trips are in this run. The vendor that reports little (`complete` false) drives far more often; since
+    /// 2020 it has enough trips to count in the year's mean.
     pub(super) fn long_trips(&self, year: i32, hour: Hour, complete: bool, rng: &mut Rng) -> LongTrips {
-        let year = (year - FIRST_YEAR) as usize;
         let day: f64 = (0..DAY_SHAPE).map(|_| rng.exponential()).sum::<f64>() / f64::from(DAY_SHAPE);
-        let vendor = if complete { 1.0 } else { 3.0 };
+        let vendor = match (complete, year >= 2020) {
+            (true, false) => 1.0,
+            (true, true) => 0.87,
+            (false, _) => 2.8,
+        };
+        let year = (year - FIRST_YEAR) as usize;
         let hour = long_by_hour(hour.weekday, hour.hour) / self.mean_long;
         let far = (SHARE_30[year] / SHARE_20[year] - TAIL_30_GIVEN_20) / (1.0 - TAIL_30_GIVEN_20);
         LongTrips {

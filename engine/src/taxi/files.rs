@@ -224,3 +224,98 @@ fn merge(sum: Result<u64, TaxiError>, file: Result<u64, TaxiError>) -> Result<u6
         (Err(TaxiError::Cancelled), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::output::OutputError;
+
+    const ROWS: u64 = 70_000;
+
+    fn bytes(columns: ColumnSet, files: usize, threads: usize) -> Vec<Vec<u8>> {
+        let dir = tempfile::tempdir().unwrap();
+        let told = AtomicU64::new(0);
+        let mut options = GenerateOptions::new(ROWS, dir.path());
+        (options.columns, options.files, options.threads) = (columns, Some(files), Some(threads));
+        let report = generate(&options, &|rows| {
+            told.fetch_add(rows, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!((report.files.len(), report.rows), (files, ROWS));
+        assert_eq!(told.into_inner(), ROWS);
+        let files: Vec<_> = report.files.iter().map(|f| fs::read(f).unwrap()).collect();
+        assert_eq!(report.bytes, files.iter().map(|f| f.len() as u64).sum::<u64>());
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            files.len(),
+            "nothing else is left"
+        );
+        files
+    }
+
+    #[test]
+    fn the_same_options_give_the_same_bytes_on_any_number_of_threads() {
+        for columns in [ColumnSet::Core, ColumnSet::Full, ColumnSet::Six] {
+            let one = bytes(columns, 2, 1);
+            assert!(
+                one == bytes(columns, 2, 2) && one == bytes(columns, 2, 6),
+                "{columns:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_number_of_files_does_not_change_the_rows() {
+        let maker = TripMaker::new(1, ROWS);
+        let runs = ROWS.div_ceil(RUN_ROWS);
+        for columns in [ColumnSet::Core, ColumnSet::Full] {
+            let schema = columns::schema(columns);
+            let make = |runs: Range<u64>| columns::batch(columns, &schema, 1, maker.make(runs)).unwrap();
+            let parts = [make(0..7), make(7..runs)];
+            let whole = arrow::compute::concat_batches(&schema, &parts).unwrap();
+            assert!(whole == make(0..runs), "{columns:?}");
+        }
+    }
+
+    #[test]
+    fn stopping_leaves_no_unfinished_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = GenerateOptions::new(ROWS, dir.path());
+        let error = generate(&options, &|_| ControlFlow::Break(())).unwrap_err();
+        assert!(matches!(error, TaxiError::Cancelled), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn mistakes_are_told_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let go_on = |_| ControlFlow::Continue(());
+        let mut options = GenerateOptions::new(10, dir.path());
+        options.direct_columns = vec!["fare".to_owned()];
+        let error = generate(&options, &go_on).unwrap_err();
+        assert_eq!(error.to_string(), "there is no column 'fare' to store directly");
+        options.direct_columns.clear();
+        fs::write(dir.path().join("x"), "x").unwrap();
+        let error = generate(&options, &go_on).unwrap_err();
+        assert!(matches!(error, TaxiError::Output(OutputError::NotEmpty(_))), "{error}");
+        (options.columns, options.rows) = (ColumnSet::Full, 3_000_000_000);
+        assert!(generate(&options, &go_on).unwrap_err().to_string().contains("32 bits"));
+    }
+
+    #[test]
+    fn no_rows_make_one_empty_file() {
+        let plan = plan_files(&GenerateOptions::new(0, "x"));
+        assert_eq!(plan.len(), 1);
+        let mut options = GenerateOptions::new(5000, "x");
+        options.files = Some(10);
+        let plan = plan_files(&options);
+        assert_eq!(
+            plan.iter().map(|(_, runs)| runs.clone()).collect::<Vec<_>>(),
+            [0..1, 1..2, 2..3]
+        );
+    }
+}

@@ -227,7 +227,11 @@ fn zone_of(tract: u16) -> &'static Zone {
 fn coordinates(trips: &Trips, places: &[Place], millionths: impl Fn(&Zone, &Place) -> i32) -> ArrayRef {
     let values = trips.pickup_s.iter().zip(places).map(|(&pickup_s, place)| {
         let known = pickup_s < LAST_COORDINATES_S;
-        known.then(|| place.zone().map_or(0.0, |zone| f64::from(millionths(zone, place)) / 1e6))
+        known.then(|| {
+            place
+                .zone()
+                .map_or(0.0, |zone| f64::from(millionths(zone, place)) / 1e6)
+        })
     });
     Arc::new(values.collect::<Float64Array>())
 }

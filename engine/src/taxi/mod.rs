@@ -16,6 +16,8 @@ mod distance;
 mod files;
 mod full;
 mod rng;
+#[cfg(test)]
+mod statistics;
 mod trips;
 mod zones;
 

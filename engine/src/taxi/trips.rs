@@ -264,7 +264,7 @@ impl Amounts {
     fn settle(&mut self, context: &Context<'_>, vendor: u8, payment: u8, rng: &mut Rng) {
         let before_tip = self.fare + self.extra + self.mta_tax + self.tolls + self.improvement;
         let before_tip = before_tip + self.congestion.unwrap_or(0);
-        if rng.chance(0.0023) && payment > 1 {
+        if payment > 1 && rng.chance(0.0075) {
             self.refund();
         } else if payment == 1 {
             self.tip = tip(before_tip, rng);
@@ -428,13 +428,13 @@ fn passengers(vendor: u8, rng: &mut Rng) -> u8 {
     let u = rng.below(10_000);
     match (vendor, u) {
         (_, 9999) => 7,
-        (_, ..7020) => 1,
-        (_, 7020..8420) => 2,
-        (_, 8420..8830) => 3,
-        (_, 8830..9030) => 4,
-        (1, 9030..9500) => 0,
+        (_, ..6850) => 1,
+        (_, 6850..8250) => 2,
+        (_, 8250..8660) => 3,
+        (_, 8660..8860) => 4,
+        (1, 8860..9500) => 0,
         (1, _) => 1,
-        (_, 9030..9640) => 5,
+        (_, 8860..9800) => 5,
         (_, _) => 6,
     }
 }
