@@ -1,5 +1,5 @@
 //! Column statistics of a file, a stripe or a row group, freed of their protobuf clothes and of values that cannot be trusted.
-//! What each writer got wrong, and until which version, is collected in [`Trust`].
+//! What each writer got wrong, and until which version, is collected in `Trust`.
 
 use crate::proto;
 use crate::schema::TypeKind;

@@ -1,5 +1,5 @@
 //! A report of everything that a file's metadata says: for programs as a serializable tree, for people as tables
-//! ([`display`], `{}` short and `{:#}` in full). Reads no values, only metadata and chunk headers.
+//! (`{}` short and `{:#}` in full). Reads no values, only metadata and chunk headers.
 
 mod chunks;
 mod display;

@@ -1,0 +1,217 @@
+//! The footer's protobuf types to an [`OrcSchema`], bottom up and without recursion.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, UnionFields, UnionMode};
+
+use super::{ColumnId, OrcSchema, OrcType, SchemaError, TypeKind};
+use crate::proto;
+
+/// Deeper trees are not believed: whoever walks or drops an Arrow type does so recursively.
+const MAX_DEPTH: usize = 100;
+/// Arrow's type ids are 7 bits.
+const MAX_VARIANTS: usize = 127;
+/// Hive 0.11 wrote decimals without precision; readers agreed on these.
+const HIVE_11_DECIMAL: TypeKind = TypeKind::Decimal {
+    precision: 38,
+    scale: 6,
+};
+
+pub(super) fn schema(types: &[proto::Type]) -> Result<OrcSchema, SchemaError> {
+    let Some(root) = types.first() else {
+        return Ok(empty());
+    };
+    if root.kind() != proto::r#type::Kind::Struct {
+        return Err(SchemaError::Unsupported(
+            "a root type other than struct",
+            "rewrite the file with its values as a field of a struct",
+        ));
+    }
+    let mut nodes = types
+        .iter()
+        .enumerate()
+        .map(|(id, stored)| node(id, stored, types.len()))
+        .collect::<Result<Vec<_>, _>>()?;
+    name_children(&mut nodes, types)?;
+    let arrow = root_fields(&nodes)?;
+    Ok(OrcSchema {
+        types: nodes,
+        arrow: Arc::new(Schema::new(arrow)),
+    })
+}
+
+/// A file without columns.
+fn empty() -> OrcSchema {
+    let root = OrcType {
+        id: 0,
+        name: String::new(),
+        kind: TypeKind::Struct,
+        children: vec![],
+    };
+    OrcSchema {
+        types: vec![root],
+        arrow: Arc::new(Schema::empty()),
+    }
+}
+
+fn corrupt<T>(id: usize, reason: impl std::fmt::Display) -> Result<T, SchemaError> {
+    Err(SchemaError::Corrupt(format!("type {id}: {reason}")))
+}
+
+/// One type with its children's numbers checked; names come later, from the parent.
+fn node(id: usize, stored: &proto::Type, count: usize) -> Result<OrcType, SchemaError> {
+    let kind = kind(id, stored)?;
+    let children = &stored.subtypes;
+    let expected = match kind {
+        TypeKind::List => Some(1),
+        TypeKind::Map => Some(2),
+        TypeKind::Struct | TypeKind::Union => None,
+        _ => Some(0),
+    };
+    if expected.is_some_and(|expected| expected != children.len()) {
+        return corrupt(id, format_args!("{kind:?} with {} children", children.len()));
+    }
+    if kind == TypeKind::Union && children.len() > MAX_VARIANTS {
+        return Err(SchemaError::Unsupported(
+            "a union of more than 127 types",
+            "select the other columns",
+        ));
+    }
+    let mut previous = id;
+    for &child in children {
+        if child as usize <= previous || child as usize >= count {
+            return corrupt(id, format_args!("child {child} is out of order or missing"));
+        }
+        previous = child as usize;
+    }
+    Ok(OrcType {
+        id: id as ColumnId,
+        name: String::new(),
+        kind,
+        children: children.clone(),
+    })
+}
+
+fn kind(id: usize, stored: &proto::Type) -> Result<TypeKind, SchemaError> {
+    use proto::r#type::Kind;
+    if let Some(number) = stored.kind
+        && Kind::try_from(number).is_err()
+    {
+        return corrupt(id, format_args!("unknown type kind {number}"));
+    }
+    let length = stored.maximum_length();
+    Ok(match stored.kind() {
+        Kind::Boolean => TypeKind::Boolean,
+        Kind::Byte => TypeKind::Byte,
+        Kind::Short => TypeKind::Short,
+        Kind::Int => TypeKind::Int,
+        Kind::Long => TypeKind::Long,
+        Kind::Float => TypeKind::Float,
+        Kind::Double => TypeKind::Double,
+        Kind::String => TypeKind::String,
+        Kind::Binary => TypeKind::Binary,
+        Kind::Timestamp => TypeKind::Timestamp,
+        Kind::List => TypeKind::List,
+        Kind::Map => TypeKind::Map,
+        Kind::Struct => TypeKind::Struct,
+        Kind::Union => TypeKind::Union,
+        Kind::Decimal => return decimal(id, stored),
+        Kind::Date => TypeKind::Date,
+        Kind::Varchar => TypeKind::Varchar { length },
+        Kind::Char => TypeKind::Char { length },
+        Kind::TimestampInstant => TypeKind::TimestampInstant,
+    })
+}
+
+fn decimal(id: usize, stored: &proto::Type) -> Result<TypeKind, SchemaError> {
+    let (precision, scale) = (stored.precision(), stored.scale());
+    if precision == 0 {
+        return Ok(HIVE_11_DECIMAL);
+    }
+    match (u8::try_from(precision), i8::try_from(scale)) {
+        (Ok(precision @ 1..=38), Ok(scale)) if scale as u8 <= precision => Ok(TypeKind::Decimal { precision, scale }),
+        _ => corrupt(id, format_args!("decimal({precision}, {scale})")),
+    }
+}
+
+/// Gives every child its name and makes sure that it has one parent.
+fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<(), SchemaError> {
+    let mut depth = vec![0usize; nodes.len()]; // 0: no parent seen yet
+    for (id, stored) in types.iter().enumerate() {
+        let kind = nodes[id].kind;
+        let own_depth = if id == 0 { 1 } else { depth[id] };
+        if kind == TypeKind::Struct && stored.field_names.len() != stored.subtypes.len() {
+            let (names, children) = (stored.field_names.len(), stored.subtypes.len());
+            return corrupt(id, format_args!("a struct with {children} children and {names} names"));
+        }
+        if own_depth == 0 {
+            return corrupt(id, "has no parent");
+        }
+        if own_depth > MAX_DEPTH {
+            return corrupt(id, format_args!("nested more than {MAX_DEPTH} deep"));
+        }
+        for (k, &child) in stored.subtypes.iter().enumerate() {
+            let child = child as usize;
+            if depth[child] != 0 {
+                return corrupt(child, "has two parents");
+            }
+            depth[child] = own_depth + 1;
+            nodes[child].name = match kind {
+                TypeKind::Struct => stored.field_names[k].clone(),
+                TypeKind::List => "item".into(),
+                TypeKind::Map => ["key", "value"][k].into(),
+                _ => k.to_string(),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Arrow fields of the root, from the leaves up: a child's number is larger than its parent's.
+fn root_fields(nodes: &[OrcType]) -> Result<Fields, SchemaError> {
+    let mut arrow: Vec<Option<DataType>> = vec![None; nodes.len()];
+    for node in nodes.iter().rev() {
+        let mut children = Vec::with_capacity(node.children.len());
+        for &child in &node.children {
+            match arrow[child as usize].take() {
+                Some(data_type) => children.push((&nodes[child as usize].name, data_type)),
+                None => return corrupt(node.id as usize, "a child is used twice"),
+            }
+        }
+        let field =
+            |(name, data_type): (&String, DataType)| -> FieldRef { Arc::new(Field::new(name, data_type, true)) };
+        let data_type = match node.kind {
+            TypeKind::Struct if node.id == 0 => return Ok(children.into_iter().map(field).collect()),
+            TypeKind::Struct => DataType::Struct(children.into_iter().map(field).collect()),
+            TypeKind::List => match children.pop() {
+                Some((_, item)) => DataType::new_list(item, true),
+                None => return corrupt(node.id as usize, "a list without a child"),
+            },
+            TypeKind::Map => map(children),
+            TypeKind::Union => union(children),
+            primitive => match primitive.primitive_arrow_type() {
+                Some(data_type) => data_type,
+                None => return corrupt(node.id as usize, "not a type"),
+            },
+        };
+        arrow[node.id as usize] = Some(data_type);
+    }
+    corrupt(0, "is missing")
+}
+
+fn map(children: Vec<(&String, DataType)>) -> DataType {
+    let entries: Fields = children
+        .into_iter()
+        .zip([("keys", false), ("values", true)])
+        .map(|((_, data_type), (name, nullable))| Field::new(name, data_type, nullable))
+        .collect();
+    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
+}
+
+fn union(children: Vec<(&String, DataType)>) -> DataType {
+    let variants: UnionFields = (0i8..)
+        .zip(children)
+        .map(|(k, (_, data_type))| (k, Arc::new(Field::new(format!("_union_{k}"), data_type, true))))
+        .collect();
+    DataType::Union(variants, UnionMode::Sparse)
+}
