@@ -42,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(folder.join("columns.json"), json!(names).to_string())?;
     let base = WriterOptions {
         chunk_size_bytes: 4096,
-        row_index_stride: 500,
-        stripe_rows: 1800,
+        row_index_stride: 250,
+        stripe_rows: 1100,
         bloom_filter_columns: ["tiny", "int", "near", "double", "word", "text", "day", "blob"]
             .map(String::from)
             .into(),
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     for (codec_name, codec) in CODECS {
         for (nulls_name, nulls) in [("full", Nulls::None), ("nulls", Nulls::Some), ("empty", Nulls::All)] {
-            let batch = every_type(4321, nulls, 7);
+            let batch = every_type(2345, nulls, 7);
             let options = WriterOptions { codec, ..base.clone() };
             save(folder, &format!("{codec_name}-{nulls_name}"), &batch, options.clone())?;
             let direct = ["double", "float", "wild"].map(String::from).into();
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stripe_rows: 5_000_000,
         ..base.clone()
     };
-    save(folder, "one-stripe", &every_type(15_000, Nulls::Some, 8), long_group)?;
+    save(folder, "one-stripe", &every_type(9_000, Nulls::Some, 8), long_group)?;
     let unaligned = WriterOptions {
         alignment_bytes: 1,
         dictionary_threshold: 1.0,
