@@ -4,7 +4,7 @@
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
 
-use super::bloom::BloomBuilder;
+use super::bloom::BloomFilters;
 use super::byte_rle::{Bits, ByteEncoder};
 use super::options::WriterOptions;
 use super::statistics::{Statistics, Typed};
@@ -31,9 +31,7 @@ pub(super) struct Column {
     /// Of the current row group.
     group: Statistics,
     groups: Vec<Statistics>,
-    /// Of the current row group.
-    bloom: Option<BloomBuilder>,
-    blooms: Vec<proto::BloomFilter>,
+    bloom: Option<BloomFilters>,
     /// Of the file's finished stripes.
     pub(super) file: Statistics,
     pub(super) file_bytes: u64,
@@ -84,8 +82,7 @@ impl Column {
             group,
             groups: Vec::new(),
             bloom: top_level(&options.bloom_filter_columns)
-                .then(|| BloomBuilder::new(options.row_index_stride, options.bloom_filter_fpp)),
-            blooms: Vec::new(),
+                .then(|| BloomFilters::new(options.row_index_stride, options.bloom_filter_fpp)),
             file_bytes: 0,
         }
     }
@@ -112,7 +109,7 @@ impl Column {
         let empty = self.group.empty();
         self.groups.push(std::mem::replace(&mut self.group, empty));
         if let Some(bloom) = &mut self.bloom {
-            self.blooms.push(bloom.finish());
+            bloom.end_group();
         }
     }
 
@@ -125,7 +122,7 @@ impl Column {
             array,
             nulls.as_ref(),
             &mut self.group,
-            self.bloom.as_mut(),
+            self.bloom.as_mut().map(BloomFilters::current),
             &mut self.children,
         )
     }
@@ -229,10 +226,7 @@ impl Column {
 
     /// The stripe's bloom filters of this column.
     pub(super) fn bloom_filters(&mut self) -> Option<proto::BloomFilterIndex> {
-        self.bloom.as_ref()?;
-        Some(proto::BloomFilterIndex {
-            bloom_filter: std::mem::take(&mut self.blooms),
-        })
+        self.bloom.as_mut().map(BloomFilters::take)
     }
 
     /// The statistics of the stripe, which are also taken into the file's. `bytes` are the column's streams' on disk.

@@ -232,18 +232,12 @@ struct DeltaPlan {
 
 impl DeltaPlan {
     fn new(signed: bool, values: &[i64], bits: u32) -> Self {
-        let head = if bits == 0 {
-            0
-        } else {
-            values.windows(2).take_while(|pair| pair[0] == pair[1]).count()
-        };
+        let equal = values.windows(2).take_while(|pair| pair[0] == pair[1]).count();
+        let head = if equal + 1 == values.len() { 0 } else { equal };
         let rest = &values[head..];
-        // Code 0 means that all steps are the same, so one bit is stored as two.
-        let width = if bits == 0 || rest.len() == 2 {
-            0
-        } else {
-            fixed_width(bits).max(2)
-        };
+        // Width 0 means that every step is the first one, and its code is that of one bit, which is stored as two.
+        let fixed = rest.len() == 2 || bits == 0 && rest[0] == rest[1];
+        let width = if fixed { 0 } else { fixed_width(bits).max(2) };
         let value_bytes = varint_length(stored(signed, values[0]));
         let head_bytes = if head == 0 { 0 } else { 3 + value_bytes };
         let first_step = varint_length(zigzag(rest[1] - rest[0]));

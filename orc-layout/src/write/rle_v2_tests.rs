@@ -158,6 +158,18 @@ fn sorted_values_cost_their_steps() {
     assert_eq!(decode(true, &encode(true, &down)), down);
 }
 
+/// Later steps of 0 are not the first step again: lengths 3, 6, 6 once came back as 3, 6, 9.
+#[test]
+fn short_sequences_come_back() {
+    for code in 0..4usize.pow(6) {
+        let values: Vec<i64> = (0..6).map(|place| (code / 4usize.pow(place) % 4) as i64 * 3).collect();
+        for length in 1..=6 {
+            assert_eq!(decode(false, &encode(false, &values[..length])), &values[..length]);
+            assert_eq!(decode(true, &encode(true, &values[..length])), &values[..length]);
+        }
+    }
+}
+
 #[test]
 fn extremes_come_back() {
     let cases: [&[i64]; 6] = [

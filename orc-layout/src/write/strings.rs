@@ -6,12 +6,12 @@ use arrow::array::{AnyDictionaryArray, Array, ArrayAccessor, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
-use super::bloom::BloomBuilder;
 use super::dictionary::Dictionary;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
 use super::stream::{OutStream, Storage};
 use super::values::unexpected;
+use crate::bloom::BloomFilter;
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
@@ -90,7 +90,7 @@ impl BinaryValues {
         array: &ArrayRef,
         nulls: Option<&NullBuffer>,
         statistics: &mut Statistics,
-        mut bloom: Option<&mut BloomBuilder>,
+        mut bloom: Option<&mut BloomFilter>,
     ) -> Result<()> {
         let mut bytes = 0;
         let mut push = |value: &[u8]| {
@@ -240,7 +240,7 @@ impl StringValues {
         array: &ArrayRef,
         nulls: Option<&NullBuffer>,
         statistics: &mut Statistics,
-        mut bloom: Option<&mut BloomBuilder>,
+        mut bloom: Option<&mut BloomFilter>,
     ) -> Result<()> {
         if let Some(dictionary) = array.as_any_dictionary_opt()
             && !self.direct
@@ -284,7 +284,7 @@ impl StringValues {
         &mut self,
         array: &dyn AnyDictionaryArray,
         nulls: Option<&NullBuffer>,
-        mut bloom: Option<&mut BloomBuilder>,
+        mut bloom: Option<&mut BloomFilter>,
     ) -> Result<()> {
         let entries = array.values();
         let same = |mapped: &Mapped| mapped.entries.to_data().ptr_eq(&entries.to_data());

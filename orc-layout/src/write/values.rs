@@ -8,7 +8,6 @@ use arrow::datatypes::{
     UInt16Type, UInt32Type,
 };
 
-use super::bloom::BloomBuilder;
 use super::byte_rle::{Bits, ByteEncoder};
 use super::column::Column;
 use super::decimal::DecimalValues;
@@ -20,6 +19,7 @@ use super::stream::{OutStream, Storage};
 use super::strings::{BinaryValues, StringValues};
 use super::timestamp::TimestampValues;
 use super::types::Node;
+use crate::bloom::BloomFilter;
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
@@ -126,7 +126,7 @@ impl Values {
         array: &ArrayRef,
         nulls: Option<&NullBuffer>,
         statistics: &mut Statistics,
-        bloom: Option<&mut BloomBuilder>,
+        bloom: Option<&mut BloomFilter>,
         children: &mut [Column],
     ) -> Result<()> {
         match self {
@@ -336,7 +336,7 @@ pub(super) fn unexpected(name: &str, data_type: &DataType) -> LayoutError {
     LayoutError::Write(format!("column {name}: {data_type} was not expected here"))
 }
 
-fn take_integers(values: &[i64], statistics: &mut Statistics, bloom: Option<&mut BloomBuilder>) {
+fn take_integers(values: &[i64], statistics: &mut Statistics, bloom: Option<&mut BloomFilter>) {
     statistics.integers(values);
     if let Some(bloom) = bloom {
         values.iter().for_each(|&value| bloom.insert_long(value));
@@ -349,7 +349,7 @@ fn write_floats<T: ArrowPrimitiveType>(
     stream: &mut OutStream,
     scratch: &mut Vec<u8>,
     statistics: &mut Statistics,
-    mut bloom: Option<&mut BloomBuilder>,
+    mut bloom: Option<&mut BloomFilter>,
     append: impl Fn(T::Native, &mut Vec<u8>),
 ) -> Result<()>
 where

@@ -9,7 +9,7 @@ use arrow::array::{
     TimestampNanosecondArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::concat_batches;
+use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
@@ -23,15 +23,19 @@ pub(crate) fn write(batches: &[RecordBatch], options: WriterOptions) -> Bytes {
     Bytes::from(writer.finish().expect("memory takes everything"))
 }
 
-/// Reads a whole file with orc-rust, as `schema`.
+/// Reads a whole file with orc-rust, as `schema` (its own calls columns without nulls not nullable, stripe by stripe).
 pub(crate) fn read_with_orc_rust(file: Bytes, schema: SchemaRef) -> RecordBatch {
     let reader = orc_rust::ArrowReaderBuilder::try_new(file)
         .expect("a readable tail")
         .with_batch_size(3000)
         .build();
-    let batches: Vec<RecordBatch> = reader.map(|batch| batch.expect("readable rows")).collect();
-    let read_schema = batches.first().map_or_else(|| schema.clone(), RecordBatch::schema);
-    concat_batches(&read_schema, &batches).expect("one schema")
+    let as_expected = |batch: RecordBatch| {
+        let columns = batch.columns().iter().zip(schema.fields());
+        let columns = columns.map(|(column, field)| cast(column, field.data_type()).expect("a comparable type"));
+        RecordBatch::try_new(schema.clone(), columns.collect()).expect("one schema")
+    };
+    let batches: Vec<RecordBatch> = reader.map(|batch| as_expected(batch.expect("readable rows"))).collect();
+    concat_batches(&schema, &batches).expect("one schema")
 }
 
 /// Compares two tables column by column; NaN equals NaN, bits count.
@@ -40,7 +44,7 @@ pub(crate) fn assert_same(expected: &RecordBatch, actual: &RecordBatch) {
     assert_eq!(expected.num_columns(), actual.num_columns(), "columns");
     for (index, field) in expected.schema().fields().iter().enumerate() {
         let (expected, actual) = (expected.column(index), actual.column(index));
-        let actual = arrow::compute::cast(actual, expected.data_type()).expect("a comparable type");
+        let actual = cast(actual, expected.data_type()).expect("a comparable type");
         if expected.to_data() == actual.to_data() {
             continue;
         }
