@@ -1,11 +1,12 @@
 //! Settings: those a session starts with ([`GrampusConfig`]) and those that SQL can change
 //! (`SET grampus.local_io = 'read'`, [`GrampusOptions`]).
 
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
-use datafusion::common::config::{ConfigExtension, ConfigField, Visit};
-use datafusion::common::{config_err, extensions_options};
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::common::config_err;
 use datafusion::error::{DataFusionError, Result};
 
 /// What a session starts with. `None` leaves DataFusion's default.
@@ -52,26 +53,80 @@ impl fmt::Display for LocalIo {
     }
 }
 
-impl ConfigField for LocalIo {
-    fn visit<V: Visit>(&self, visit: &mut V, key: &str, description: &'static str) {
-        visit.some(key, self, description);
-    }
+/// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GrampusOptions {
+    /// How local files are read.
+    pub local_io: LocalIo,
+    /// Most rows that a filter looks at in one step.
+    pub tile_rows: usize,
+    /// Whether stripes and row groups are skipped whose statistics or bloom filters exclude the filter.
+    pub prune: bool,
+}
 
-    fn set(&mut self, _key: &str, value: &str) -> Result<()> {
-        *self = value.parse()?;
-        Ok(())
+impl Default for GrampusOptions {
+    fn default() -> Self {
+        Self {
+            local_io: LocalIo::default(),
+            tile_rows: 65_536,
+            prune: true,
+        }
     }
 }
 
-extensions_options! {
-    /// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
-    pub struct GrampusOptions {
-        /// How local files are read: 'mmap' (memory map) or 'read' (positioned reads)
-        pub local_io: LocalIo, default = LocalIo::default()
-        /// Most rows that a filter looks at in one step
-        pub tile_rows: usize, default = 65_536
-        /// Skip stripes and row groups whose statistics or bloom filters exclude the filter
-        pub prune: bool, default = true
+impl ExtensionOptions for GrampusOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "local_io" => self.local_io = value.parse()?,
+            "tile_rows" => match value.parse() {
+                Ok(rows) if rows > 0 => self.tile_rows = rows,
+                _ => return config_err!("grampus.tile_rows is a number of rows, at least 1, not '{value}'"),
+            },
+            "prune" => match value.to_ascii_lowercase().parse() {
+                Ok(prune) => self.prune = prune,
+                Err(_) => return config_err!("grampus.prune is true or false, not '{value}'"),
+            },
+            _ => return config_err!("there is no setting grampus.{key}; SHOW ALL lists them"),
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entry = |name: &str, value: String, description| ConfigEntry {
+            key: format!("{}.{name}", Self::PREFIX),
+            value: Some(value),
+            description,
+        };
+        vec![
+            entry(
+                "local_io",
+                self.local_io.to_string(),
+                "How local files are read: 'mmap' (memory map) or 'read' (positioned reads)",
+            ),
+            entry(
+                "tile_rows",
+                self.tile_rows.to_string(),
+                "Most rows that a filter looks at in one step",
+            ),
+            entry(
+                "prune",
+                self.prune.to_string(),
+                "Skip stripes and row groups whose statistics or bloom filters exclude the filter",
+            ),
+        ]
     }
 }
 

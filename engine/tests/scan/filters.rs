@@ -70,8 +70,9 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
         (0..rows).map(|row| row as i32 / 20 - 100),
     ));
     let time = column(&mut |random, rows| {
+        // None in the last second before 1970, which ORC cannot store.
         Arc::new(TimestampNanosecondArray::from_iter_values((0..rows as i64).map(
-            |row| (row - 500) * 1_000_000_123 + random.random_range(0..1_000_000_000),
+            |row| (row - 500 - i64::from(row < 500)) * 1_000_000_000 + random.random_range(0..1_000_000_000),
         )))
     });
     let money = column(&mut |random, rows| {
