@@ -12,6 +12,7 @@
 //!
 //! What the bytes mean is the business of the crate `grampus-orc-layout`.
 
+mod by_path;
 pub mod config;
 pub mod convert;
 mod cooperation;

@@ -14,6 +14,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use crate::by_path::with_tables_by_path;
 use crate::config::GrampusConfig;
 use crate::cooperation::CooperativeJoins;
 use crate::file::cache::FileCache;
@@ -49,7 +50,7 @@ pub fn context(config: GrampusConfig) -> Result<SessionContext> {
         .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
         .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
         .build();
-    Ok(SessionContext::new_with_state(state))
+    Ok(with_tables_by_path(SessionContext::new_with_state(state)))
 }
 
 /// Makes the ORC files at `location` (file, folder, glob or URL) known as table `name`.

@@ -1,0 +1,85 @@
+//! Tables that have no name but a path: `SELECT … FROM 'data/trips.orc'`. How a path becomes a table is left to
+//! [`OrcTable`].
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::prelude::SessionContext;
+
+use crate::table::OrcTable;
+
+/// The session with a catalog that also knows paths.
+pub(crate) fn with_tables_by_path(context: SessionContext) -> SessionContext {
+    let factory = Arc::new(PathTableFactory::default());
+    let named = Arc::clone(context.state_ref().read().catalog_list());
+    let catalog = DynamicFileCatalog::new(named, Arc::clone(&factory) as Arc<dyn UrlTableFactory>);
+    let session_id = context.session_id();
+    let builder = context
+        .into_state_builder()
+        .with_session_id(session_id)
+        .with_catalog_list(Arc::new(catalog));
+    let context = SessionContext::new_with_state(builder.build());
+    let session = context.state_weak_ref();
+    let state = move || session.upgrade().map(|session| session.read().clone());
+    // The only call: the factory was made above.
+    let _ = factory.state.set(Box::new(state));
+    context
+}
+
+/// Opens what looks like a path and is no table's name.
+#[derive(Default)]
+struct PathTableFactory {
+    /// The session's state, as long as the session lives. Set once the session is made.
+    state: OnceLock<Box<dyn Fn() -> Option<SessionState> + Send + Sync>>,
+}
+
+impl fmt::Debug for PathTableFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathTableFactory").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl UrlTableFactory for PathTableFactory {
+    async fn try_new(&self, path: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !looks_like_a_path(path) {
+            return Ok(None);
+        }
+        let Some(state) = self.state.get().and_then(|state| state()) else {
+            return Ok(None);
+        };
+        let table = OrcTable::open(&state, &[path.to_owned()]).await?;
+        Ok(Some(Arc::new(table)))
+    }
+}
+
+/// Whether the text can only be meant as a path: it has a folder, a pattern or the suffix of an ORC file.
+fn looks_like_a_path(text: &str) -> bool {
+    text.contains(['/', '*']) || text.to_ascii_lowercase().ends_with(".orc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::GrampusConfig;
+
+    #[tokio::test]
+    async fn paths_are_opened_and_names_are_not() {
+        let context = crate::session::context(GrampusConfig::default()).unwrap();
+        let error = context.sql("SELECT * FROM trips").await.unwrap_err().to_string();
+        assert!(error.contains("table 'datafusion.public.trips' not found"), "{error}");
+        let error = context
+            .sql("SELECT * FROM 'no/such.orc'")
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("no/such.orc") && !error.contains("datafusion.public"),
+            "{error}"
+        );
+    }
+}
