@@ -64,7 +64,6 @@ fn looks_like_a_path(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::GrampusConfig;
 
     #[tokio::test]

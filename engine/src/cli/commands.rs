@@ -1,6 +1,10 @@
 //! Backslash commands: what a person asks of the shell rather than of the data.
 
+use std::any::Any;
+
 use clap::ValueEnum;
+use datafusion::catalog::TableProvider;
+use grampus::OrcTable;
 
 use super::args::{Format, MaxRows, parse_max_rows};
 use super::failure::{Failure, Report};
@@ -146,16 +150,23 @@ fn list_tables(shell: &mut Shell) -> Result<(), Failure> {
         note("no tables; CREATE EXTERNAL TABLE name STORED AS ORC LOCATION 'PATH'; opens one");
         return Ok(());
     }
-    let rows = names.into_iter().map(|name| {
+    let mut rows = Vec::with_capacity(names.len());
+    for name in names {
         let provider = tables::provider(&shell.context, &name);
         let columns = provider.as_ref().map_or(0, |provider| provider.schema().fields().len());
-        let statistics = provider.and_then(|provider| provider.statistics());
-        let rows = statistics.and_then(|statistics| statistics.num_rows.get_value().copied());
-        let rows = rows.map_or_else(String::new, |rows| units::count(rows as u64));
-        vec![name, columns.to_string(), rows]
-    });
-    let rows = rows.collect();
-    let cells = Cells::of_text(&["table", "columns", "rows"], &[false, true, true], rows);
+        let state = shell.context.state();
+        let files = shell.wait_for(async move {
+            let provider: Option<&(dyn TableProvider + 'static)> = provider.as_deref();
+            let table = provider.and_then(|provider| (provider as &dyn Any).downcast_ref::<OrcTable>())?;
+            table.files(&state).await.ok()
+        })?;
+        let (count, total) = files.map_or_else(Default::default, |files| {
+            let rows = files.iter().map(|file| file.file.tail.rows).sum();
+            (units::count(files.len() as u64), units::count(rows))
+        });
+        rows.push(vec![name, columns.to_string(), count, total]);
+    }
+    let cells = Cells::of_text(&["table", "columns", "files", "rows"], &[false, true, true, true], rows);
     let look = Look {
         expanded: false,
         ..shell.look()
@@ -164,8 +175,8 @@ fn list_tables(shell: &mut Shell) -> Result<(), Failure> {
 }
 
 fn describe(shell: &mut Shell, name: &str) -> Result<(), Failure> {
-    let name = name.to_owned();
-    let found = shell.threads.block_on(shell.context.table_provider(name.as_str()));
+    let (context, name) = (shell.context.clone(), name.to_owned());
+    let found = shell.wait_for(async move { context.table_provider(name.as_str()).await })?;
     let provider = found.map_err(|error| shell.explain(&error, None))?;
     let schema = provider.schema();
     let rows = schema.fields().iter().map(|field| {

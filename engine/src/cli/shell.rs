@@ -93,6 +93,14 @@ impl Shell {
         Ok(())
     }
 
+    /// Has the workers do something that Ctrl-C ends.
+    pub(crate) fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.threads.race(&self.interrupts.watch(), work)
+    }
+
     /// Runs `-c` and `-f` in order, up to the first failure.
     pub(crate) fn run_jobs(&mut self, jobs: &[Job]) -> Result<(), Failure> {
         let watch = self.interrupts.watch();
