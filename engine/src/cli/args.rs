@@ -95,6 +95,8 @@ pub(crate) struct Resources {
 pub(crate) enum Command {
     /// Make a small data set in a temporary folder, ask it the taxi questions, show what was read
     Demo(DemoArgs),
+    /// Print where everything in an ORC file is, and how each column can be read
+    Layout(LayoutArgs),
     /// Make up taxi trips, like New York's, for trying things out and measuring
     Taxi {
         #[command(subcommand)]
@@ -125,6 +127,21 @@ pub(crate) struct DemoArgs {
 
     #[command(flatten)]
     pub(crate) resources: Resources,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LayoutArgs {
+    /// The ORC file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Print one JSON object with everything there is to know
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) json: bool,
+
+    /// Print streams, row groups and chunks too
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 #[derive(Debug, Subcommand)]

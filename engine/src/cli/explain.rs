@@ -359,7 +359,7 @@ fn arrow(error: &ArrowError) -> Report {
     }
 }
 
-fn layout(error: &LayoutError) -> Report {
+pub(crate) fn layout(error: &LayoutError) -> Report {
     let report = Report::new(error.to_string());
     match error {
         LayoutError::NotOrc { .. } => report.hint("`grampus convert` makes ORC from Parquet and CSV"),

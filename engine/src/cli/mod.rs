@@ -6,7 +6,8 @@
 //! script       input to statements                   query        one statement beside its printing loop
 //! output       rows to table, csv, tsv, json         table        aligned text
 //! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
-//! make         taxi generate, convert                demo         the tour
+//! layout       where everything in a file is         make         taxi generate, convert
+//! demo         the tour
 //! ```
 
 mod args;
@@ -17,6 +18,7 @@ mod explain;
 mod failure;
 mod interactive;
 mod interrupt;
+mod layout;
 mod local;
 mod make;
 mod output;
@@ -54,6 +56,7 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
     match &cli.command {
         None => query(cli, jobs),
         Some(Command::Demo(arguments)) => demo::run(arguments),
+        Some(Command::Layout(arguments)) => layout::run(arguments),
         Some(Command::Taxi {
             command: TaxiCommand::Generate(arguments),
         }) => make::taxi_generate(arguments),
