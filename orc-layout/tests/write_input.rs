@@ -125,7 +125,7 @@ fn dictionaries_that_change_from_batch_to_batch() {
 fn a_dictionary_is_given_up_within_a_stripe() {
     // First all the same, later all different: the first rows are written again, with their row groups' positions.
     let text = |row: usize| {
-        if row % 7 == 0 {
+        if row.is_multiple_of(7) {
             None
         } else if row < 30_000 {
             Some("same".into())
