@@ -31,7 +31,11 @@ const CODECS: [(&str, Option<Codec>); 5] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: write_samples FOLDER")?;
-    let folder = Path::new(&folder);
+    write_all(Path::new(&folder))
+}
+
+/// Writes all samples into `folder`.
+pub(crate) fn write_all(folder: &Path) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
     let names: Vec<String> = every_type(0, Nulls::None, 0)
         .schema()

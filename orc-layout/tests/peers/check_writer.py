@@ -152,6 +152,8 @@ def check_with_pyorc(path, rows, names):
     for index, name in enumerate(names):
         compare(what, name, [row[index] for row in expected], [row[index] for row in actual])
     check_stripes(path, expected, names, what)
+    check_statistics(path, expected, names, what)
+    check_bloom_filters(path, expected, names, what)
     for number, name in enumerate(KINDS):
         # A different part of the other columns each time: all are sought by position.
         others = [other for place, other in enumerate(names) if place % 4 == number % 4 or other == name]
@@ -167,6 +169,44 @@ def check_stripes(path, expected, names, what):
                 part = [row[index] for row in expected[start : start + len(stripe)]]
                 compare(what + f" (stripe {number})", name, part, [row[index] for row in values])
             start += len(stripe)
+
+
+def check_statistics(path, expected, names, what):
+    """The file's statistics against its values."""
+    with open(path, "rb") as data:
+        reader = pyorc.Reader(data)
+        for index, name in enumerate(names):
+            stated = reader[reader.schema.find_column_id(name)].statistics
+            values = [row[index] for row in expected if row[index] is not None]
+            if stated["number_of_values"] != len(values) or stated["has_null"] != (len(values) < len(expected)):
+                fail(f"{what}: statistics of {name}: {stated}")
+            if not values:
+                continue
+            if name in ("tiny", "small", "int", "long", "near", "word", "text"):
+                bounds = (min(values), max(values))
+            elif name in ("double", "day"):
+                bounds = (min(plain(v, name) for v in values), max(plain(v, name) for v in values))
+            else:
+                continue
+            if (stated["minimum"], stated["maximum"]) != bounds:
+                fail(f"{what}: statistics of {name}: {stated} instead of {bounds}")
+            if name in ("tiny", "int", "near") and stated["sum"] != sum(values):
+                fail(f"{what}: the sum of {name}: {stated}")
+
+
+def check_bloom_filters(path, expected, names, what):
+    """Strings within the bounds that are in no row: only the filters can rule them out."""
+    index = names.index("text")
+    present = sorted({row[index] for row in expected if row[index] is not None})
+    if len(present) < 1000:
+        return
+    found = 0
+    for value in present[100:900:100]:
+        predicate = PredicateColumn(pyorc.TypeKind.STRING, "text") == value + "!"
+        with open(path, "rb") as data:
+            found += sum(1 for _ in pyorc.Reader(data, predicate=predicate, column_names=["text"]))
+    if found > len(expected) * 8 // 3:
+        fail(f"{what}: {found} rows pass the filters of 8 strings that are not there")
 
 
 def plain(value, name):
