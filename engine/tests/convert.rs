@@ -105,7 +105,7 @@ fn text(array: &ArrayRef) -> Vec<Option<String>> {
 fn parquet_arrives_whole_in_every_codec_and_cut_into_files() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("in.parquet");
-    let rows = 30_000;
+    let rows = 12_000;
     let batch = sample(rows);
     write_parquet(&input, &batch);
     for (i, codec) in [
@@ -123,7 +123,7 @@ fn parquet_arrives_whole_in_every_codec_and_cut_into_files() {
             out: dir.path().join(format!("out{i}")),
             codec,
             direct_columns: vec!["f".to_owned()],
-            stripe_rows: Some(20_000),
+            stripe_rows: Some(8_000),
             rows_per_file: (i % 2 == 1).then_some(12_345),
             verify: true,
             ..ConvertOptions::default()
