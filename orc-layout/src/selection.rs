@@ -75,6 +75,25 @@ impl RowSelection {
         self.ranges.iter().flat_map(|range| range.clone())
     }
 
+    /// Keeps the selected rows at these positions among the selected rows (ascending, each less than [`rows`](Self::rows)).
+    pub fn refine_positions(&self, positions: &[u32]) -> Self {
+        let mut refined = Self::new();
+        let mut ranges = self.ranges.iter();
+        let (mut range, mut first) = (0..0, 0u64);
+        for &position in positions {
+            while u64::from(position) - first >= range.end - range.start {
+                first += range.end - range.start;
+                match ranges.next() {
+                    Some(next) => range = next.clone(),
+                    None => return refined,
+                }
+            }
+            let row = range.start + (u64::from(position) - first);
+            refined.push(row..row + 1);
+        }
+        refined
+    }
+
     /// Keeps the k-th selected row where `filter` is true at k (`filter.len() == self.rows()`).
     pub fn refine(&self, filter: &BooleanArray) -> Self {
         debug_assert_eq!(filter.len() as u64, self.rows);
@@ -102,5 +121,7 @@ mod tests {
         let refined = selection.refine(&BooleanArray::from(vec![false, true, true]));
         assert_eq!(refined.ranges(), [11..12, 14..15]);
         assert_eq!(refined.rows(), 2);
+        assert_eq!(selection.refine_positions(&[1, 2]), refined);
+        assert_eq!(selection.refine_positions(&[]), RowSelection::new());
     }
 }

@@ -7,6 +7,8 @@ use datafusion::error::Result;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::PhysicalExpr;
 
+use super::compare::SparseCompare;
+
 /// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
 #[derive(Debug)]
 pub struct Conjunct {
@@ -18,6 +20,8 @@ pub struct Conjunct {
     pub columns: Vec<usize>,
     /// Those columns.
     pub schema: SchemaRef,
+    /// Set if it is a comparison that a loop over the values answers.
+    pub(super) sparse: Option<SparseCompare>,
 }
 
 impl Conjunct {
@@ -30,6 +34,7 @@ impl Conjunct {
         columns.sort_unstable();
         let schema = Arc::new(table.project(&columns)?);
         Ok(Self {
+            sparse: SparseCompare::recognise(&expr),
             compact: reassign_expr_columns(Arc::clone(&expr), &schema)?,
             expr,
             columns,

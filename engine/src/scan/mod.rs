@@ -7,6 +7,7 @@
 //! stripe      one stripe: tiles through the cascade, then the remaining columns for the survivors
 //! column      one column of a stripe
 //! conjunct    the cascade: conjuncts, costs, order
+//! compare     `column >= literal` where few rows pass
 //! prune       statistics and bloom filters
 //! work        who scans what
 //! accounting  what it cost
@@ -14,6 +15,7 @@
 
 pub mod accounting;
 mod column;
+mod compare;
 pub mod conjunct;
 pub mod exec;
 pub mod plan;

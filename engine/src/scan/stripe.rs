@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{FilterBuilder, concat};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{FilterBuilder, concat, take};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -18,7 +18,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::Scan;
 use super::accounting::ScanMetrics;
 use super::column::{StoredColumn, StripeColumn, is_plain};
-use super::conjunct::{ColumnCost, Seen, order};
+use super::conjunct::{ColumnCost, Conjunct, Seen, order};
 use super::prune::{Containers, Known};
 use super::work::Work;
 use crate::error::layout;
@@ -190,10 +190,8 @@ impl StripeScan {
                 });
             }
             let total = rows.rows() as usize;
-            let options = RecordBatchOptions::new().with_row_count(Some(total));
-            let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), arrays, &options)?;
-            let mask = mask(conjunct.compact.evaluate(&batch)?, total)?;
-            let passed = mask.true_count();
+            let passing = Passing::of(conjunct, arrays, total)?;
+            let passed = passing.count();
             cascade.seen[at].rows += total as u64;
             cascade.seen[at].passed += passed as u64;
             if passed == 0 {
@@ -207,11 +205,8 @@ impl StripeScan {
                 let is_asked_later = later.iter().any(|&c| scan.conjuncts[c].columns.contains(column));
                 is_asked_later || scan.projection.contains(column)
             });
-            let filter = FilterBuilder::new(&mask).build();
-            for (_, array) in &mut loaded {
-                *array = filter.filter(array)?;
-            }
-            rows = rows.refine(&mask);
+            passing.cut(&mut loaded)?;
+            rows = passing.refine(&rows);
         }
         rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
         for (column, parts) in &mut self.kept {
@@ -409,6 +404,60 @@ fn without<'a>(columns: &'a [usize], loaded: &'a [(usize, ArrayRef)]) -> impl It
         .iter()
         .copied()
         .filter(|column| loaded.iter().all(|(known, _)| known != column))
+}
+
+/// Which of the rows at hand pass a conjunct.
+enum Passing {
+    /// One bit per row.
+    Mask(BooleanArray),
+    /// Their positions, where they are few.
+    Positions(UInt32Array),
+}
+
+impl Passing {
+    /// Evaluates `conjunct` over its columns' values.
+    fn of(conjunct: &Conjunct, columns: Vec<ArrayRef>, rows: usize) -> Result<Self> {
+        if let (Some(sparse), [column]) = (&conjunct.sparse, columns.as_slice())
+            && let Some(positions) = sparse.positions(column)
+        {
+            return Ok(Self::Positions(positions.into()));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), columns, &options)?;
+        Ok(Self::Mask(mask(conjunct.compact.evaluate(&batch)?, rows)?))
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Mask(mask) => mask.true_count(),
+            Self::Positions(positions) => positions.len(),
+        }
+    }
+
+    /// Keeps the values of the rows that pass.
+    fn cut(&self, loaded: &mut [(usize, ArrayRef)]) -> Result<()> {
+        match self {
+            Self::Mask(mask) => {
+                let filter = FilterBuilder::new(mask).build();
+                for (_, array) in loaded {
+                    *array = filter.filter(array)?;
+                }
+            }
+            Self::Positions(positions) => {
+                for (_, array) in loaded {
+                    *array = take(array, positions, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refine(&self, rows: &RowSelection) -> RowSelection {
+        match self {
+            Self::Mask(mask) => rows.refine(mask),
+            Self::Positions(positions) => rows.refine_positions(positions.values()),
+        }
+    }
 }
 
 /// The value of a filter as a mask of `rows` bits; NULL is false.
