@@ -18,19 +18,20 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Appends a value.
-    pub(super) fn push(&mut self, value: &[u8]) {
+    /// Appends a value; returns its number.
+    pub(super) fn push(&mut self, value: &[u8]) -> u32 {
         // Equal neighbours are common and cheaper to compare than to hash.
         let number = match self.values.last() {
             Some(&last) if self.entry(last) == value => last,
             _ => self.number(value),
         };
         self.values.push(number);
+        number
     }
 
-    /// Appends a value whose number is known.
-    pub(super) fn push_number(&mut self, number: u32) {
-        self.values.push(number);
+    /// Appends values whose numbers are known.
+    pub(super) fn push_numbers(&mut self, numbers: impl Iterator<Item = u32>) {
+        self.values.extend(numbers);
     }
 
     /// The number of a string, which becomes an entry if it is none yet.

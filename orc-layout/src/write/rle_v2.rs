@@ -1,6 +1,8 @@
 //! Integer run length encoding, version 2 (ORC v1, "Run Length Encoding version 2"): which of the four kinds of run
 //! costs least for the next values, and its bytes. Bit packing itself is in [`bits`](super::bits).
 
+use std::ops::Range;
+
 use super::bits::{fixed_width, pack, push_varint, varint_length, width_code, width_of, zigzag};
 use super::stream::OutStream;
 use crate::error::Result;
@@ -13,6 +15,8 @@ const MAX_PATCHES: usize = 31;
 const MAX_SHORT_REPEAT: usize = 10;
 /// Shorter literals than this are not worth the search for outliers.
 const MIN_PATCHED: usize = 32;
+/// Neither are values this narrow.
+const MIN_PATCHED_WIDTH: u32 = 5;
 /// Largest base of a patched run is below 2^this, so that sign and magnitude fit seven bytes.
 const MAX_BASE_BITS: u32 = 54;
 
@@ -134,8 +138,11 @@ fn delta_bits(values: &[i64]) -> Option<u32> {
         up &= step >= 0;
         down &= step <= 0;
         steps |= step.unsigned_abs();
+        if !(up || down) {
+            return None;
+        }
     }
-    (up || down).then(|| width_of(steps))
+    Some(width_of(steps))
 }
 
 /// Appends the runs for up to [`MAX_RUN`] values: constant and evenly spaced stretches by themselves where that pays, the rest as literals.
@@ -150,35 +157,65 @@ fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     let min_repeat = (8 * (3 + value_bytes)).div_ceil(bits).max(3);
     let min_even = (8 * (6 + value_bytes)).div_ceil(bits).max(4);
 
+    let no_overflow = profile.max.checked_sub(profile.min).is_some();
+    let same = SameSteps::of(values);
     let mut literals_from = 0;
     let mut at = 0;
-    while at < values.len() {
-        let (step, length) = even_prefix(&values[at..]);
-        let enough = if step == Some(0) { min_repeat } else { min_even };
-        if length >= enough || (length == values.len() && length >= 3) {
-            encode_literals(signed, &values[literals_from..at], None, out);
-            encode_even(signed, &values[at..at + length], step.unwrap_or(0), out);
-            at += length;
-            literals_from = at;
-        } else {
-            // The next stretch may begin with this one's last value.
-            at += (length - 1).max(1);
+    while let Some(stretch) = same.next(at) {
+        at = stretch.end;
+        // The stretch before may have taken this one's first value.
+        let even = &values[stretch.start.max(literals_from)..stretch.end];
+        let step = even[1].wrapping_sub(even[0]);
+        let enough = if step == 0 { min_repeat } else { min_even };
+        if even.len() >= enough.min(values.len()) && even.len() >= 3 && (no_overflow || evenly_spaced(even)) {
+            encode_literals(signed, &values[literals_from..stretch.end - even.len()], None, out);
+            encode_even(signed, even, step, out);
+            literals_from = stretch.end;
         }
     }
     let whole = (literals_from == 0).then_some(profile);
     encode_literals(signed, &values[literals_from..], whole, out);
 }
 
-/// How many values from the first on are evenly spaced, and by which step (`None` if the first step overflows or there is no second value).
-fn even_prefix(values: &[i64]) -> (Option<i64>, usize) {
-    let Some(step) = values.get(1).and_then(|second| second.checked_sub(values[0])) else {
-        return (None, 1);
-    };
-    let even = values[1..]
-        .windows(2)
-        .take_while(|pair| pair[1].checked_sub(pair[0]) == Some(step))
-        .count();
-    (Some(step), even + 2)
+/// Which values stand as far from their neighbour as that one from its own: bit k is value k + 2's. Random values have
+/// hardly any, so that looking for evenly spaced stretches costs next to nothing.
+struct SameSteps([u64; MAX_RUN / 64]);
+
+impl SameSteps {
+    fn of(values: &[i64]) -> Self {
+        let mut bits = [0; MAX_RUN / 64];
+        for (k, three) in values.windows(3).enumerate() {
+            let same = three[2].wrapping_sub(three[1]) == three[1].wrapping_sub(three[0]);
+            bits[k / 64] |= u64::from(same) << (k % 64);
+        }
+        Self(bits)
+    }
+
+    /// The first stretch of at least three values that ends after `at`.
+    fn next(&self, at: usize) -> Option<Range<usize>> {
+        let start = self.find(at.saturating_sub(2), 0)?;
+        let end = self.find(start, u64::MAX).unwrap_or(MAX_RUN - 2);
+        Some(start..end + 2)
+    }
+
+    /// The first bit from `from` on that is set after all are flipped as in `flip`.
+    fn find(&self, from: usize, flip: u64) -> Option<usize> {
+        let mut mask = u64::MAX << (from % 64);
+        for (word, bits) in self.0.iter().enumerate().skip(from / 64) {
+            let bits = (bits ^ flip) & mask;
+            if bits != 0 {
+                return Some(word * 64 + bits.trailing_zeros() as usize);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+}
+
+/// Whether the steps are the same although differences may overflow.
+fn evenly_spaced(values: &[i64]) -> bool {
+    let step = values[1].checked_sub(values[0]);
+    step.is_some() && values[1..].windows(2).all(|pair| pair[1].checked_sub(pair[0]) == step)
 }
 
 /// A constant or evenly spaced run of at least three values: SHORT_REPEAT, or DELTA with a fixed step.
@@ -210,6 +247,7 @@ fn encode_literals(signed: bool, values: &[i64], profile: Option<Profile>, out: 
         }
     }
     if values.len() >= MIN_PATCHED
+        && direct_width >= MIN_PATCHED_WIDTH
         && let Some(patched) = Patched::plan(values, &profile)
         // Readers unpack direct runs fastest: a patched one has to save something worth having.
         && patched.bytes(values.len()) + direct_bytes / 16 < direct_bytes

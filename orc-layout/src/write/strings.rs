@@ -166,21 +166,32 @@ pub(super) struct StringValues {
     starts: Vec<usize>,
     /// Positions of the row groups that began before the dictionary was given up.
     replayed: Vec<Vec<u64>>,
-    /// Dictionary entries that the current row group has used, and their bounds.
+    /// Bounds of the slice being written.
     group: GroupBounds,
     mapped: Option<Mapped>,
 }
 
-/// Smallest and largest string of a row group.
+/// Smallest and largest string of a slice of a row group.
 #[derive(Debug, Default)]
 struct GroupBounds {
     min: Vec<u8>,
     max: Vec<u8>,
     bytes: u64,
     any: bool,
+    /// Dictionary entries that were taken in already.
+    seen: Vec<bool>,
 }
 
 impl GroupBounds {
+    /// Whether a dictionary entry was not taken in yet.
+    fn first_sight(&mut self, number: u32) -> bool {
+        let number = number as usize;
+        if number >= self.seen.len() {
+            self.seen.resize(number + 1, false);
+        }
+        !std::mem::replace(&mut self.seen[number], true)
+    }
+
     fn add(&mut self, value: &[u8]) {
         if !self.any {
             self.any = true;
@@ -205,6 +216,7 @@ impl GroupBounds {
         }
         self.min.clear();
         self.max.clear();
+        self.seen.clear();
         (self.bytes, self.any) = (0, false);
     }
 }
@@ -245,7 +257,7 @@ impl StringValues {
         if let Some(dictionary) = array.as_any_dictionary_opt()
             && !self.direct
         {
-            self.write_dictionary(dictionary, nulls, bloom)?;
+            self.write_dictionary(dictionary, nulls, bloom);
         } else {
             let Self {
                 sequences,
@@ -255,16 +267,14 @@ impl StringValues {
                 ..
             } = self;
             let mut push = |value: &[u8]| {
-                group.add(value);
                 group.bytes += value.len() as u64;
-                if let Some(bloom) = &mut bloom {
-                    bloom.insert_bytes(value);
+                if *direct || group.first_sight(dictionary.push(value)) {
+                    group.add(value);
+                    if let Some(bloom) = &mut bloom {
+                        bloom.insert_bytes(value);
+                    }
                 }
-                if *direct {
-                    return sequences.push(value);
-                }
-                dictionary.push(value);
-                Ok(())
+                if *direct { sequences.push(value) } else { Ok(()) }
             };
             each_string(array, nulls, &mut push)?;
         }
@@ -285,37 +295,33 @@ impl StringValues {
         array: &dyn AnyDictionaryArray,
         nulls: Option<&NullBuffer>,
         mut bloom: Option<&mut BloomFilter>,
-    ) -> Result<()> {
+    ) {
         let entries = array.values();
         let same = |mapped: &Mapped| mapped.entries.to_data().ptr_eq(&entries.to_data());
         let mut mapped = self.mapped.take().filter(same).unwrap_or_else(|| Mapped {
             entries: entries.clone(),
             numbers: vec![UNMAPPED; entries.len()],
         });
-        let mut seen = vec![false; entries.len()];
-        let keys = array.normalized_keys();
-        let mut row_of = |key: usize| {
-            if !seen[key] {
-                seen[key] = true;
-                let value = string_at(entries, key);
-                self.group.add(value);
-                if let Some(bloom) = &mut bloom {
-                    bloom.insert_bytes(value);
-                }
-                if mapped.numbers[key] == UNMAPPED {
-                    mapped.numbers[key] = self.dictionary.number(value);
-                }
-            }
-            let number = mapped.numbers[key];
-            self.group.bytes += self.dictionary.entry(number).len() as u64;
-            self.dictionary.push_number(number);
-        };
-        match nulls {
-            None => keys.into_iter().for_each(&mut row_of),
-            Some(nulls) => nulls.valid_indices().for_each(|row| row_of(keys[row])),
+        let mut keys = array.normalized_keys();
+        if let Some(nulls) = nulls {
+            keys = nulls.valid_indices().map(|row| keys[row]).collect();
         }
+        let mut counts = vec![0u64; entries.len()];
+        keys.iter().for_each(|&key| counts[key] += 1);
+        for (key, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let value = string_at(entries, key);
+            self.group.add(value);
+            self.group.bytes += value.len() as u64 * count;
+            if let Some(bloom) = &mut bloom {
+                bloom.insert_bytes(value);
+            }
+            if mapped.numbers[key] == UNMAPPED {
+                mapped.numbers[key] = self.dictionary.number(value);
+            }
+        }
+        self.dictionary
+            .push_numbers(keys.iter().map(|&key| mapped.numbers[key]));
         self.mapped = Some(mapped);
-        Ok(())
     }
 
     fn too_many(&self, count: usize) -> bool {

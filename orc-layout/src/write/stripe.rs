@@ -7,7 +7,8 @@
 //!   zeros. Readers count values and never look beyond the last one.
 //!
 //! So the direct streams come first in the data section, one after the other, and all others follow unpadded.
-//! pyarrow, pyorc (both ORC C++), ORC Java and orc-rust read such files.
+//! pyarrow and pyorc (both ORC C++) and orc-rust read such files: `tests/peers.rs`, `tests/write_orc_rust.rs`. Chunks of
+//! no bytes between those with values would keep every chunk aligned, but ORC C++ takes one for a value.
 
 use std::io::{self, Write};
 
