@@ -41,8 +41,8 @@ pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out:
     let base = out.len();
     let result = match codec {
         Codec::Zlib => inflate(limit, compressed, out),
-        Codec::Snappy => unsnappy(limit, compressed, out),
-        Codec::Lz4 => unlz4(limit, compressed, out),
+        Codec::Snappy => unsnappy(limit, compressed, base, out),
+        Codec::Lz4 => unlz4(limit, compressed, base, out),
         Codec::Zstd => unzstd(limit, compressed, out),
         Codec::Lzo => lzo::decompress(limit, compressed, out),
     }
@@ -54,6 +54,23 @@ pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out:
         out.truncate(base);
     }
     result
+}
+
+/// As [`decompress_chunk`], but what `out` held is overwritten instead of kept: a buffer that serves chunk after chunk
+/// of one size is not cleared in between. After an error `out` holds anything.
+///
+/// # Errors
+/// As for [`decompress_chunk`].
+pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let limit = block_size.min(MAX_BLOCK_BYTES);
+    match codec {
+        Codec::Snappy => unsnappy(limit, compressed, 0, out),
+        Codec::Lz4 => unlz4(limit, compressed, 0, out),
+        Codec::Zlib | Codec::Zstd | Codec::Lzo => {
+            out.clear();
+            decompress_chunk(codec, block_size, compressed, out)
+        }
+    }
 }
 
 /// Appends the compressed form of one chunk (without a header) to `out`. Whether it is smaller than `input` is
@@ -147,7 +164,8 @@ fn deflate(input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     })
 }
 
-fn unsnappy(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+/// Replaces what `out` holds from `base` on.
+fn unsnappy(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let length = snap::raw::decompress_len(compressed).map_err(|error| format!("snappy: {error}"))?;
     if length > limit {
         return Err(too_large(limit));
@@ -156,7 +174,6 @@ fn unsnappy(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), St
     if length > compressed.len().saturating_mul(32) {
         return Err("snappy: the stated length cannot come from so few bytes".into());
     }
-    let base = out.len();
     out.resize(base + length, 0);
     let written = snap::raw::Decoder::new()
         .decompress(compressed, &mut out[base..])
@@ -165,8 +182,8 @@ fn unsnappy(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), St
     Ok(())
 }
 
-fn unlz4(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    let base = out.len();
+/// Replaces what `out` holds from `base` on.
+fn unlz4(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
     // One byte of a length stands for at most 255 bytes.
     out.resize(base + limit.min(compressed.len().saturating_mul(255)), 0);
     let written =

@@ -204,8 +204,7 @@ impl StreamCursor {
         if header.original {
             self.shared = bytes;
         } else {
-            self.unpacked.clear();
-            codec::decompress_chunk(compression.codec, compression.block_size(), &bytes, &mut self.unpacked)
+            codec::decompress_over(compression.codec, compression.block_size(), &bytes, &mut self.unpacked)
                 .map_err(|reason| self.corrupt_at(self.next, reason))?;
         }
         self.next = end;

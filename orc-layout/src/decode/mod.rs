@@ -13,6 +13,7 @@ mod boolean;
 mod byte_rle;
 mod cursor;
 mod decimal;
+mod dictionary;
 mod direct;
 mod int;
 mod nested;

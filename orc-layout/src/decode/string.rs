@@ -1,14 +1,12 @@
-//! STRING, CHAR, VARCHAR and BINARY: direct (bytes and lengths) or by dictionary (indexes, and once per stripe the
-//! entries).
+//! STRING, CHAR, VARCHAR and BINARY in direct encoding: bytes and lengths. Dictionaries are
+//! [`dictionary`](super::dictionary)'s.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, GenericByteArray, StringArray, UInt32Array};
+use arrow::array::{ArrayRef, GenericByteArray};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::take;
 use arrow::datatypes::ByteArrayType;
 
-use super::bits::spread;
 use super::cursor::{StreamCursor, StreamSource};
 use super::int::{BLOCK, IntReader};
 use super::presence::Presence;
@@ -18,7 +16,6 @@ use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
-use crate::stripe::Encoding as ColumnEncoding;
 
 /// A LENGTH stream, as offsets into what it measures.
 pub(super) struct Lengths {
@@ -102,7 +99,7 @@ fn append_offsets(offsets: &mut Vec<i32>, lengths: &[i64]) -> Option<()> {
     Some(())
 }
 
-fn spread_offsets(dense: &[i32], valid: &BooleanBuffer) -> Vec<i32> {
+pub(super) fn spread_offsets(dense: &[i32], valid: &BooleanBuffer) -> Vec<i32> {
     let mut out = Vec::with_capacity(valid.len() + 1);
     let mut next = 0;
     out.push(dense[0]);
@@ -167,88 +164,9 @@ impl<T: ByteArrayType<Offset = i32>> Decoder for DirectBytesDecoder<T> {
 }
 
 /// The error for more text in one array than 32-bit offsets reach.
-fn too_long(source: &StreamSource, column: ColumnId) -> LayoutError {
+pub(super) fn too_long(source: &StreamSource, column: ColumnId) -> LayoutError {
     source.out_of_range(
         column,
         "the values selected at once take more than 2 GiB; read fewer rows at a time",
     )
-}
-
-/// Dictionary encoding.
-pub(super) struct DictionaryDecoder {
-    presence: Presence,
-    data: IntReader,
-    indexes: Vec<u32>,
-    entries: Option<StringArray>,
-    source: StreamSource,
-    column: ColumnId,
-    encoding: ColumnEncoding,
-}
-
-impl DictionaryDecoder {
-    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: ColumnEncoding) -> Self {
-        Self {
-            presence: Presence::open(source, column),
-            data: IntReader::new(source.open(column, Kind::Data), encoding.kind, false),
-            indexes: Vec::new(),
-            entries: None,
-            source: source.clone(),
-            column,
-            encoding,
-        }
-    }
-
-    fn load(&self) -> Result<StringArray> {
-        let mut lengths = Lengths::open(&self.source, self.column, self.encoding.kind);
-        let mut data = self.source.open(self.column, Kind::DictionaryData);
-        let mut all = Steps::default();
-        all.read(u64::from(self.encoding.dictionary_size));
-        let mut spans = Steps::default();
-        if lengths.select(all.as_slice(), &mut spans)?.is_none() {
-            return Err(too_long(&self.source, self.column));
-        }
-        let mut bytes = Vec::new();
-        data.read_spans(spans.as_slice(), &mut bytes)?;
-        StringArray::try_new(lengths.finish(None), Buffer::from_vec(bytes), None)
-            .map_err(|_| data.corrupt("a dictionary entry is not valid UTF-8"))
-    }
-}
-
-impl Decoder for DictionaryDecoder {
-    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
-        self.presence.stream().map_or(Ok(()), &mut *visit)?;
-        visit(&mut self.data)
-    }
-
-    fn select(&mut self, rows: &[Step]) -> Result<()> {
-        let (indexes, size) = (&mut self.indexes, u64::from(self.encoding.dictionary_size));
-        self.data.select_blocks(self.presence.select(rows)?, |data, block| {
-            if block.iter().fold(0, |most, &index| (index as u64).max(most)) >= size {
-                return Err(data
-                    .cursor()
-                    .corrupt(format!("an index lies beyond the {size} entries of the dictionary")));
-            }
-            indexes.extend(block.iter().map(|&index| index as u32));
-            Ok(())
-        })
-    }
-
-    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
-        let nulls = self.presence.finish(parent);
-        let indexes = std::mem::take(&mut self.indexes);
-        if indexes.is_empty() {
-            return Ok(Arc::new(StringArray::new_null(nulls.map_or(0, |nulls| nulls.len()))));
-        }
-        let entries = match self.entries.take() {
-            Some(entries) => entries,
-            None => self.load()?,
-        };
-        let indexes = match &nulls {
-            Some(nulls) => spread(indexes, nulls.inner()),
-            None => indexes,
-        };
-        let array = take(&entries, &UInt32Array::new(indexes.into(), nulls), None);
-        self.entries = Some(entries);
-        array.map_err(|_| too_long(&self.source, self.column))
-    }
 }

@@ -6,9 +6,10 @@ use arrow::datatypes::{
 
 use super::cursor::StreamSource;
 use super::decimal::{Decimal64Decoder, DecimalDecoder};
+use super::dictionary::DictionaryDecoder;
 use super::nested::{ListDecoder, MapDecoder, StructDecoder, UnionDecoder};
 use super::numeric::{BooleanDecoder, ByteDecoder, FloatDecoder, IntDecoder, LongDecoder};
-use super::string::{DictionaryDecoder, DirectBytesDecoder};
+use super::string::DirectBytesDecoder;
 use super::timestamp::TimestampDecoder;
 use super::{Decoder, unsupported};
 use crate::error::Result;

@@ -248,4 +248,41 @@ proptest! {
         let some = selection(rows, &steps);
         prop_assert_eq!(&reader.read(&some).unwrap(), &picked(&expected, &some));
     }
+
+    /// Short and long entries, ASCII and not, with and without nulls.
+    #[test]
+    fn dictionary_columns_are_their_entries(
+        entries in proptest::collection::vec(
+            prop_oneof!["[a-z]{0,4}", "[a-z]{14,18}", "[a-z]{30,60}"], 1..20),
+        umlaut: bool,
+        rows in proptest::collection::vec(proptest::option::weighted(0.8, any::<prop::sample::Index>()), 1..300),
+        nullable: bool,
+        codec in prop_oneof![Just(None), Just(Some(Codec::Snappy)), Just(Some(Codec::Lz4))],
+        steps in proptest::collection::vec((0u64..60, 0u64..30), 0..20),
+    ) {
+        let mut entries = entries;
+        if umlaut {
+            entries[0].push('ü');
+        }
+        let indexes: Vec<Option<usize>> = rows.iter().map(|row| row.map(|row| row.index(entries.len()))).collect();
+        let indexes: Vec<_> = indexes.into_iter().filter(|index| nullable || index.is_some()).collect();
+        let count = indexes.len() as u64;
+        let present: Vec<bool> = indexes.iter().map(Option::is_some).collect();
+        let mut file = Builder::column(TypeKind::String, Encoding::Dictionary, count);
+        file.codec = codec;
+        file.chunks = vec![100, 7];
+        file.dictionary_size(1, entries.len() as u32);
+        if nullable {
+            file.stream(1, Kind::Present, byte_rle(&bit_bytes(&present)));
+        }
+        file.stream(1, Kind::Data, literals(&indexes.iter().flatten().map(|&index| index as u8).collect::<Vec<_>>()));
+        file.stream(1, Kind::Length, literals(&entries.iter().map(|entry| entry.len() as u8).collect::<Vec<_>>()));
+        file.stream(1, Kind::DictionaryData, entries.concat());
+        let expected: StringArray = indexes.iter().map(|index| index.map(|index| entries[index].as_str())).collect();
+        let expected: ArrayRef = std::sync::Arc::new(expected);
+        let (mut reader, _) = file.reader(None).unwrap();
+        prop_assert_eq!(&reader.read(&all(count)).unwrap(), &expected);
+        let some = selection(count, &steps);
+        prop_assert_eq!(&reader.read(&some).unwrap(), &picked(&expected, &some));
+    }
 }
