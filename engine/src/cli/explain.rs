@@ -1,9 +1,5 @@
-//! From DataFusion's errors to words for people: unwraps the chain to the error that counts, says it without
-//! library prefixes, and finds what the person may have meant.
-
-use std::error::Error;
-use std::io;
-use std::sync::Arc;
+//! From DataFusion's errors to words for people: without library prefixes, with what the person may have meant.
+//! Which error of a chain counts is left to `root`.
 
 use arrow::error::ArrowError;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
@@ -13,6 +9,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use grampus_orc_layout::LayoutError;
 
 use super::failure::{Report, os_words};
+use super::root::{Root, causes, context, root};
 use super::script::Piece;
 
 /// What is known where the error arose.
@@ -41,71 +38,6 @@ pub(crate) fn explain(error: &DataFusionError, known: &Known<'_>) -> Report {
     report
 }
 
-/// What was being done, in DataFusion's words.
-fn context(error: &DataFusionError) -> Option<&str> {
-    match error {
-        DataFusionError::Context(words, _) => Some(words),
-        DataFusionError::Diagnostic(_, inner) => context(inner),
-        _ => None,
-    }
-}
-
-/// The error that counts at the end of a chain of wrappers.
-enum Root<'a> {
-    DataFusion(&'a DataFusionError),
-    Arrow(&'a ArrowError),
-    Io(&'a io::Error),
-    Layout(&'a LayoutError),
-    Store(&'a object_store::Error),
-    Other(&'a (dyn Error + 'static)),
-}
-
-fn root(error: &DataFusionError) -> Root<'_> {
-    match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),
-        DataFusionError::Shared(inner) => root(inner),
-        DataFusionError::Collection(errors) if !errors.is_empty() => root(&errors[0]),
-        DataFusionError::External(inner) => foreign(inner.as_ref()),
-        DataFusionError::ArrowError(inner, _) => arrow_root(inner),
-        DataFusionError::IoError(inner) => io_root(inner),
-        DataFusionError::ObjectStore(inner) => Root::Store(inner),
-        other => Root::DataFusion(other),
-    }
-}
-
-fn arrow_root(error: &ArrowError) -> Root<'_> {
-    match error {
-        ArrowError::ExternalError(inner) => foreign(inner.as_ref()),
-        other => Root::Arrow(other),
-    }
-}
-
-fn io_root(error: &io::Error) -> Root<'_> {
-    match error.get_ref() {
-        Some(inner) => foreign(inner),
-        None => Root::Io(error),
-    }
-}
-
-fn foreign<'a>(error: &'a (dyn Error + Send + Sync + 'static)) -> Root<'a> {
-    let plain: &'a (dyn Error + 'static) = error;
-    if let Some(inner) = plain.downcast_ref::<DataFusionError>() {
-        root(inner)
-    } else if let Some(inner) = plain.downcast_ref::<Arc<DataFusionError>>() {
-        root(inner)
-    } else if let Some(inner) = plain.downcast_ref::<ArrowError>() {
-        arrow_root(inner)
-    } else if let Some(inner) = plain.downcast_ref::<io::Error>() {
-        io_root(inner)
-    } else if let Some(inner) = plain.downcast_ref::<LayoutError>() {
-        Root::Layout(inner)
-    } else if let Some(inner) = plain.downcast_ref::<object_store::Error>() {
-        Root::Store(inner)
-    } else {
-        Root::Other(plain)
-    }
-}
-
 fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &Known<'_>) -> Report {
     match root {
         DataFusionError::SQL(parser, _) => syntax(parser, known),
@@ -114,13 +46,34 @@ fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &Known<'_>
         DataFusionError::Configuration(message) => configuration(message),
         DataFusionError::NotImplemented(message) => Report::new(format!("not supported: {}", clean(message))),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
+        DataFusionError::Internal(message) if message.contains("No suitable object store found for ") => {
+            no_store(message)
+        }
         DataFusionError::Internal(message) => Report::new(format!("internal error: {}", clean(message)))
             .hint("this is a bug; please report it with the query and the output of -v"),
         other => execution(&other.message()),
     }
 }
 
+/// A URL of a kind that nothing here reads.
+fn no_store(message: &str) -> Report {
+    let place = message
+        .split(" found for ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or("it");
+    let report = Report::new(format!(
+        "cannot read {}: only local files can be read here",
+        place.trim_end_matches('.')
+    ));
+    report.hint("copy the files to this machine; programs can register an object store with the library's session")
+}
+
 fn execution(message: &str) -> Report {
+    if message.ends_with("registered file format with ext orc") {
+        return Report::new("COPY cannot write ORC")
+            .hint("COPY to a .csv file, then `grampus convert` makes ORC of it");
+    }
     if let Some(rest) = message.strip_prefix("Unable to find factory for ") {
         return Report::new(format!("tables cannot be STORED AS {rest}"))
             .hint("use STORED AS ORC; `grampus convert` makes ORC from Parquet and CSV");
@@ -271,6 +224,9 @@ fn plan(message: &str, diagnostic: Option<&Diagnostic>, known: &Known<'_>) -> Re
     if let Some(report) = wrong_arguments(message) {
         return report;
     }
+    if message.to_lowercase().ends_with("registered file format with ext orc") {
+        return execution(message);
+    }
     let report = Report::new(clean(message));
     let about_types = [
         "coerce",
@@ -377,20 +333,6 @@ fn object_store(error: &object_store::Error) -> Report {
     }
 }
 
-/// The chain of errors in the libraries' words, outermost first.
-fn causes(error: &DataFusionError) -> Vec<String> {
-    let mut causes = Vec::new();
-    let mut next: Option<&dyn Error> = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if causes.last() != Some(&text) {
-            causes.push(text);
-        }
-        next = error.source();
-    }
-    causes
-}
-
 impl Report {
     /// Adds the place that a diagnostic points at, when the input has several lines.
     fn at(mut self, diagnostic: Option<&Diagnostic>, known: &Known<'_>) -> Self {
@@ -459,6 +401,8 @@ pub(crate) fn lower_first(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn piece(text: &str) -> Piece {

@@ -24,6 +24,7 @@ mod make;
 mod output;
 mod progress;
 mod query;
+mod root;
 mod runtime;
 mod script;
 mod shell;
