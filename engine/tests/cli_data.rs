@@ -1,0 +1,272 @@
+//! The `grampus` command on ORC files: made by itself, opened in every way there is, and damaged.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+
+fn grampus(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env("NO_COLOR", "1");
+    command.output().unwrap()
+}
+
+fn printed(folder: &Path, arguments: &[&str]) -> String {
+    let output = grampus(folder, arguments);
+    assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(0)));
+    text(&output.stdout)
+}
+
+fn failed(status: i32, folder: &Path, arguments: &[&str]) -> String {
+    let output = grampus(folder, arguments);
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    text(&output.stderr)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A folder with `trips/`: 20,000 trips in two files.
+fn trips() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "taxi", "generate", "--rows", "20k", "--files", "2", "--out", "trips", "--quiet",
+    ];
+    assert_eq!(printed(folder.path(), &arguments), "");
+    folder
+}
+
+fn first_file(folder: &Path) -> PathBuf {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join("trips"))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    files.swap_remove(0)
+}
+
+const COUNT: &str = "SELECT count(*) AS n FROM trips";
+
+#[test]
+fn a_table_is_opened_in_every_way_there_is() {
+    let folder = trips();
+    let folder = folder.path();
+    let csv = |arguments: &[&str]| printed(folder, &[&["--format", "csv"], arguments].concat());
+    assert_eq!(csv(&["--table", "trips=trips", "-c", COUNT]), "n\n20000\n");
+    assert_eq!(csv(&["trips/*.orc", "-c", COUNT]), "n\n20000\n");
+    assert_eq!(csv(&["trips", "-c", COUNT]), "n\n20000\n");
+    assert_eq!(csv(&["-c", "SELECT count(*) AS n FROM 'trips/*.orc'"]), "n\n20000\n");
+    let create = "CREATE EXTERNAL TABLE trips STORED AS ORC LOCATION 'trips/'";
+    assert_eq!(csv(&["-c", create, "-c", COUNT]), "n\n20000\n");
+    let one = format!("one={}", first_file(folder).display());
+    assert_eq!(csv(&["-t", &one, "-c", "SELECT count(*) AS n FROM one"]), "n\n10240\n");
+}
+
+#[test]
+fn what_was_read_is_said() {
+    let folder = trips();
+    let sql = "SELECT sum(total_amount) AS total FROM trips WHERE trip_distance >= 20";
+    let output = grampus(folder.path(), &["--io", "--format", "csv", "trips", "-c", sql]);
+    let said = text(&output.stderr);
+    assert!(said.starts_with("io: needed 15"), "{said}");
+    assert!(said.contains(" KiB (amplification 1."), "{said}");
+    assert!(
+        said.contains("0 of 3 row groups skipped") && said.contains("of 20,000 rows passed"),
+        "{said}"
+    );
+    let plan = printed(folder.path(), &["trips", "-c", &format!("EXPLAIN ANALYZE {sql}")]);
+    assert!(plan.contains("OrcScanExec") && plan.contains("moved_bytes"), "{plan}");
+}
+
+#[test]
+fn tables_and_columns_are_listed() {
+    let folder = trips();
+    let script = folder.path().join("d.sql");
+    std::fs::write(&script, "\\d\n").unwrap();
+    assert_snapshot!(printed(folder.path(), &["trips", "-f", "d.sql"]), @r"
+    +-------+---------+-------+--------+
+    | table | columns | files |   rows |
+    +-------+---------+-------+--------+
+    | trips |      15 |     2 | 20,000 |
+    +-------+---------+-------+--------+
+    ");
+    std::fs::write(&script, "\\d trips\n").unwrap();
+    let columns = printed(folder.path(), &["trips", "-f", "d.sql"]);
+    assert!(columns.contains("| trip_distance        | Float64"), "{columns}");
+    let tables = printed(folder.path(), &["--format", "csv", "trips", "-c", "SHOW TABLES"]);
+    assert!(tables.contains("public,trips,BASE TABLE"), "{tables}");
+}
+
+#[test]
+fn missing_wrong_and_damaged_files_are_told_apart() {
+    let folder = trips();
+    let folder = folder.path();
+    let first = first_file(folder);
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::write(folder.join("text.orc"), "not ORC at all, but long enough to be read").unwrap();
+    std::fs::write(folder.join("empty.orc"), "").unwrap();
+    std::fs::write(folder.join("cut.orc"), &bytes[..bytes.len() / 2]).unwrap();
+    let sql = |path: &str| format!("SELECT count(*) FROM '{path}'");
+    let missing = failed(1, folder, &["-c", &sql("missing.orc")]);
+    assert!(
+        missing.starts_with("error: ") && missing.contains("missing.orc"),
+        "{missing}"
+    );
+    for (name, what) in [
+        ("text.orc", "not an ORC file"),
+        ("empty.orc", "empty"),
+        ("cut.orc", "not an ORC file"),
+    ] {
+        let error = failed(1, folder, &["-c", &sql(name)]);
+        assert!(
+            error.starts_with("error: ") && error.contains(name) && error.contains(what),
+            "{error}"
+        );
+        assert!(error.lines().count() <= 2, "{error}");
+    }
+    let error = failed(1, folder, &["-t", "t=missing/*.orc", "-c", "SELECT 1"]);
+    assert!(
+        error.starts_with("error: ") && error.contains("missing/*.orc"),
+        "{error}"
+    );
+}
+
+#[test]
+fn files_are_not_overwritten_by_surprise() {
+    let folder = trips();
+    let again = ["taxi", "generate", "--rows", "1k", "--out", "trips"];
+    assert_snapshot!(failed(1, folder.path(), &again), @r"
+    error: trips is not empty
+    hint: name another folder, or write over its files with --overwrite
+    ");
+    printed(folder.path(), &[&again[..], &["--overwrite", "-q"]].concat());
+}
+
+#[test]
+fn conversions_keep_every_row() {
+    let folder = trips();
+    let folder = folder.path();
+    std::fs::write(folder.join("zones.csv"), "id,name\n1,Newark\n2,\n").unwrap();
+    printed(
+        folder,
+        &[
+            "convert",
+            "zones.csv",
+            "--out",
+            "zones.orc",
+            "--compression",
+            "zstd",
+            "--verify",
+            "-q",
+        ],
+    );
+    assert_snapshot!(printed(folder, &["--format", "csv", "zones.orc", "-c", "SELECT * FROM zones ORDER BY id"]), @r"
+    id,name
+    1,Newark
+    2,
+    ");
+    printed(
+        folder,
+        &[
+            "convert",
+            "trips",
+            "--out",
+            "small",
+            "--columns",
+            "trip_distance,extra",
+            "--compression",
+            "snappy",
+            "--direct",
+            "extra",
+            "-q",
+        ],
+    );
+    assert_eq!(
+        printed(folder, &["--format", "csv", "-t", "trips=small", "-c", COUNT]),
+        "n\n20000\n"
+    );
+    assert!(failed(1, folder, &["convert", "missing.parquet", "--out", "x"]).contains("missing.parquet"));
+}
+
+#[test]
+fn the_demo_answers_and_cleans_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    command
+        .args(["demo", "--rows", "20k"])
+        .env("TMPDIR", folder.path())
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report = text(&output.stdout);
+    for words in [
+        "Trips of at least 30 miles",
+        "Trips of at least 20 miles",
+        "whole columns",
+        "dollars per mile",
+    ] {
+        assert!(report.contains(words), "{report}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let output = grampus(folder.path(), &["demo", "--rows", "1k", "--keep", "kept"]);
+    assert!(
+        text(&output.stdout).contains("Ask on: grampus --io --table trips=kept"),
+        "{output:?}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path().join("kept")).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_demo_cleans_up_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for signal in ["-INT", "-TERM"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        command
+            .args(["demo", "--rows", "500m"])
+            .env("TMPDIR", folder.path())
+            .stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while std::fs::read_dir(folder.path()).unwrap().count() == 0 {
+            assert!(Instant::now() < deadline, "the demo did not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let killed = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn layouts_are_printed_for_people_and_for_programs() {
+    let folder = trips();
+    let file = first_file(folder.path()).display().to_string();
+    let report = printed(folder.path(), &["layout", &file]);
+    assert!(
+        report.contains("10,240 rows") && report.contains("trip_distance"),
+        "{report}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&printed(folder.path(), &["layout", "--json", &file])).unwrap();
+    assert_eq!(json["rows"], 10_240);
+    assert_eq!(json["problems"].as_array().unwrap().len(), 0);
+    assert!(printed(folder.path(), &["layout", "--full", &file]).lines().count() > report.lines().count());
+    assert_snapshot!(failed(1, folder.path(), &["layout", "trips"]), @r"
+    error: trips is a folder
+    hint: name a file in it
+    ");
+    assert_snapshot!(failed(1, folder.path(), &["layout", "none.orc"]), @"error: cannot open none.orc: no such file or directory");
+}
