@@ -96,6 +96,7 @@ class ColumnArray {
     u32 last_meta;
 
     static constexpr u32 SIZE = sizeof(T);
+    static constexpr u32 STRIDE = WARP * SIZE;  // from a lane's value of a tile to its next
     static constexpr u64 NO_KEY = ~0ull;
 
   public:
@@ -111,12 +112,12 @@ class ColumnArray {
         u64 byte = byte_of(row);
         u64 word[K], tail = 0;
         if constexpr (!Backing::CACHED) {
-            const u8* base = extent->mapped;
+            const u8* base = extent->mapped + byte + lane_id() * SIZE;
+            u32 mine = words_of_lane(rows);
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++)
-                if (i * WARP + lane_id() < rows) word[i] = mapped_bits(base + byte + (u64)(i * WARP + lane_id()) * SIZE);
+            for (u32 i = 0; i < K; i++) word[i] = i < mine ? mapped_bits(base + i * STRIDE) : 0;
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) value[i] = from_bits(i * WARP + lane_id() < rows ? word[i] : 0);
+            for (u32 i = 0; i < K; i++) value[i] = from_bits(word[i]);
             return true;
         } else {
             u64 first = extent->first_line + (byte >> LINE_LOG2);
@@ -314,10 +315,13 @@ class ColumnArray {
         window_state = (u32)state;
     }
 
-    // Byte, from the extent's first line, of word i of this lane.
-    static GRAMPUS_DEVICE u64 word_byte(u64 byte, u32 i) {
-        u64 at = byte + lane_id() * SIZE + (u64)(i * WARP * SIZE);
-        return ALIGNED && SIZE == 8 ? at : at & ~7ull;
+    // How many of a tile's values are this lane's.
+    static GRAMPUS_DEVICE u32 words_of_lane(u32 rows) { return (rows + WARP - 1 - lane_id()) / WARP; }
+
+    // The aligned word in which byte `at + i * STRIDE` lies.
+    static GRAMPUS_DEVICE const u64* word_at(const u8* line, u32 at, u32 i) {
+        if (ALIGNED && SIZE == 8) return (const u64*)(line + at) + i * (STRIDE / 8);
+        return (const u64*)(line + (STRIDE % 8 == 0 ? (at & ~7u) + i * STRIDE : (at + i * STRIDE) & ~7u));
     }
 
     // Whether this lane loads one more word (`tail`), in which the tile's last value ends, and where it is.
@@ -349,20 +353,23 @@ class ColumnArray {
         u64 first = window_key - extent->first_line;  // line of the window's lane 0, within the extent
         u32 from = (u32)((byte >> LINE_LOG2) - first), to = (u32)(((byte + (u64)rows * SIZE - 1) >> LINE_LOG2) - first);
         if (!all(lane_id() < from || lane_id() > to || window_meta != NO_LINE)) return false;
-        // Where the extent's byte 0 would be if all of it lay around the first or second line.
-        u64 border = ((byte >> LINE_LOG2) + 1) << LINE_LOG2;
-        const u8* below = bytes_of<Backing::WAYS>(io.cache, shuffle(window_meta, from)) - (border - LINE_BYTES);
-        const u8* above = bytes_of<Backing::WAYS>(io.cache, shuffle(window_meta, to)) - border;
-        u64 tail_byte = 0, values = 0;
+        // The lane's first `below` words lie in the first line, the others in the second; both are addressed from the first's start.
+        const u8* line = bytes_of<Backing::WAYS>(io.cache, shuffle(window_meta, from));
+        const u8* next = bytes_of<Backing::WAYS>(io.cache, shuffle(window_meta, to)) - LINE_BYTES;
+        u32 at = ((u32)byte & (LINE_BYTES - 1)) + lane_id() * SIZE;
+        u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
+        if (below > mine) below = mine;
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) {
-            u64 at = word_byte(byte, i);
             word[i] = 0;
-            if (i * WARP + lane_id() < rows) word[i] = load_line_optimistic((const u64*)((at < border ? below : above) + at));
+            if (i < below) word[i] = load_line_optimistic(word_at(line, at, i));
+            else if (i < mine) word[i] = load_line_optimistic(word_at(next, at, i));
         }
+        u64 values = 0, tail_byte = 0;
         if (!ALIGNED) {
             if (needs_tail(byte, rows, tail_byte))
-                tail = load_line_optimistic((const u64*)((tail_byte < border ? below : above) + tail_byte));
+                tail = load_line_optimistic((const u64*)((tail_byte >> LINE_LOG2 == byte >> LINE_LOG2 ? line : next + LINE_BYTES) +
+                                                         ((u32)tail_byte & (LINE_BYTES - 1))));
             values = tail;
         }
         GRAMPUS_UNROLL

@@ -1,0 +1,475 @@
+// Measures the device headers alone, on a GPU, against plain kernels of the same shape in the same run. Host memory is
+// filled with a function of the row, every sum is compared with the exact one. Build (PRELUDE is `cargo run -p
+// grampus-io-stack --example prelude`):
+//   cat PRELUDE tests/cuda/kernels.cu bench/device.cu > all.cu && nvcc -std=c++17 -O3 -arch=sm_90 all.cu -o device
+// Usage: device [small] [section ...]; sections: hits mapped queue
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define CHECK(call)                                                                                  \
+    do {                                                                                             \
+        cudaError_t e = (call);                                                                      \
+        if (e != cudaSuccess) {                                                                      \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e));             \
+            exit(1);                                                                                 \
+        }                                                                                            \
+    } while (0)
+
+__host__ __device__ inline u64 value_of(u64 row) {
+    u64 z = (row + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 32)) * 0xD6E8FEB86659FD93ull;
+    return z >> 48;  // below 65536: sums of doubles are exact
+}
+
+// ---- plain kernels ---------------------------------------------------------------------------------------
+
+KERNEL plain_scan(const double2* data, u64 pairs, double* out) {
+    double sum = 0;
+    u64 step = (u64)gridDim.x * blockDim.x;
+    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + 3 * step < pairs; i += 4 * step) {
+        double2 a = data[i], b = data[i + step], c = data[i + 2 * step], d = data[i + 3 * step];
+        sum += a.x + a.y + b.x + b.y + c.x + c.y + d.x + d.y;
+    }
+    for (; i < pairs; i += step) sum += data[i].x + data[i].y;
+    add_up(sum, out);
+}
+// The same shape as sum_tiles and sum_scattered: a warp, a run of rows, tiles of K * 32.
+template <u32 K>
+static __device__ void plain_tiles(const double* data, u64 rows, u64 run, double* out) {
+    double sum = 0;
+    for (u64 from = warp_index() * run; from < rows; from += warp_count() * run)
+        for (u64 row = from; row < from + run; row += K * 32) {
+            double v[K];
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) v[i] = data[row + i * 32 + lane_id()];
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) sum += v[i];
+        }
+    add_up(sum, out);
+}
+template <u32 K>
+static __device__ void plain_random(const double* data, u64 rows, u64 tiles, double* out) {
+    double sum = 0;
+    for (u64 i = warp_index(); i < tiles; i += warp_count()) {
+        u64 row = (i * 0x9E3779B97F4A7C15ull >> 20) % (rows / (K * 32)) * (K * 32);
+        double v[K];
+        GRAMPUS_UNROLL
+        for (u32 j = 0; j < K; j++) v[j] = data[row + j * 32 + lane_id()];
+        GRAMPUS_UNROLL
+        for (u32 j = 0; j < K; j++) sum += v[j];
+    }
+    add_up(sum, out);
+}
+KERNEL plain_tile(const double* d, u64 rows, u64 n, double* out) { plain_tiles<16>(d, rows, n, out); }
+KERNEL plain_4k(const double* d, u64 rows, u64 n, double* out) { plain_random<16>(d, rows, n, out); }
+KERNEL plain_512(const double* d, u64 rows, u64 n, double* out) { plain_random<2>(d, rows, n, out); }
+// Random groups of 16 values: 128 bytes, half a warp each.
+KERNEL plain_128(const double* d, u64 rows, u64 n, double* out) {
+    double sum = 0;
+    for (u64 i = warp_index() * 2 + lane_id() / 16; i < n; i += warp_count() * 2)
+        sum += d[(i * 0x9E3779B97F4A7C15ull >> 20) % (rows / 16) * 16 + lane_id() % 16];
+    add_up(sum, out);
+}
+KERNEL mapped_128(ARGUMENTS) {
+    ColumnArray<double, Mapped, true> array(io, column);
+    double sum = 0, value;
+    for (u64 i = warp_index() * 2 + lane_id() / 16; i < n; i += warp_count() * 2) {
+        if (!array.fetch(true, (i * 0x9E3779B97F4A7C15ull >> 20) % (rows / 16) * 16 + lane_id() % 16, value)) return;
+        sum += value;
+    }
+    add_up(sum, out);
+}
+KERNEL plain_rows(const double* d, u64 rows, u64 n, double* out) {
+    double sum = 0;
+    for (u64 i = warp_index(); i < n / 32; i += warp_count())
+        sum += d[((i * 32 + lane_id()) * 0x9E3779B97F4A7C15ull >> 20) % rows];
+    add_up(sum, out);
+}
+
+// ---- filling ----------------------------------------------------------------------------------------------
+
+KERNEL fill_rows(double* data, u64 rows) {
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < rows; i += (u64)gridDim.x * blockDim.x)
+        data[i] = (double)value_of(i);
+}
+// Puts lines 0 .. lines-1 of the key space into the cache, as if they had been fetched.
+KERNEL fill_cache(const __grid_constant__ IoStack io, u64 first_line, u64 lines) {
+    const CacheDesc& c = io.cache;
+    for (u64 line = warp_index(); line < lines; line += warp_count()) {
+        u64 key = first_line + line;
+        u32 meta = set_of(c, key) * CACHE_WAYS + (u32)(line / c.set_count % CACHE_WAYS);
+        double* to = (double*)bytes_of<CACHE_WAYS>(c, meta);
+        for (u32 i = lane_id(); i < LINE_BYTES / 8; i += 32) to[i] = (double)value_of(line * (LINE_BYTES / 8) + i);
+        if (lane_id() == 0) {
+            c.tags[meta] = key;
+            c.requested[meta] = all_sectors(c);
+            c.state[meta] = (u64)all_sectors(c) << LINE_VALID_SHIFT | LINE_REF;
+        }
+    }
+}
+
+// ---- the stack ----------------------------------------------------------------------------------------------
+
+template <class T>
+T* device_array(u64 count) {
+    T* p;
+    CHECK(cudaMalloc(&p, count * sizeof(T)));
+    CHECK(cudaMemset(p, 0, count * sizeof(T)));
+    return p;
+}
+template <class T>
+T* pinned_array(u64 count) {
+    T* p;
+    CHECK(cudaHostAlloc(&p, count * sizeof(T), cudaHostAllocPortable));
+    memset(p, 0, count * sizeof(T));
+    return p;
+}
+
+struct Stack {
+    IoStack io = {};
+    ColumnDesc column = {};
+    Status* status;
+    Stats* stats;
+    std::vector<QueueDesc> queues;
+    DoorbellGroup *tails, *heads;
+
+    Stack(u64 rows, const void* mapped, u64 cache_lines, u32 sector_log2, u32 queue_count, u32 depth_log2, u32 bounce_bytes) {
+        status = device_array<Status>(1);
+        stats = device_array<Stats>(1);
+        io.status = status;
+        io.stats = stats;
+        io.host_abort = pinned_array<u32>(1);
+        io.timeout_ns = 5000000000ull;
+        io.source_count = 1;
+        io.queue_count = queue_count;
+        SourceDesc source = {};
+        source.blocks = rows * 8 / 512;
+        source.nsid = 1;
+        source.lba_log2 = 9;
+        source.queue_count = queue_count;
+        source.max_lines = 256;
+        io.sources = upload(&source, 1);
+        Extent extent = {};
+        extent.rows = rows;
+        extent.first_line = 1ull << 33;
+        extent.mapped = (const u8*)mapped;
+        column.extents = upload(&extent, 1);
+        column.extent_count = 1;
+        column.value_bytes = 8;
+        CacheDesc& c = io.cache;
+        c.group_log2 = 8;
+        c.ways = CACHE_WAYS;
+        c.sector_log2 = sector_log2;
+        c.groups = (u32)((cache_lines + 256 * CACHE_WAYS - 1) / (256 * CACHE_WAYS));
+        c.set_count = c.groups << 8;
+        u64 lines = (u64)c.set_count * CACHE_WAYS;
+        CHECK(cudaMalloc(&c.data, lines * LINE_BYTES));
+        c.tags = device_array<u64>(lines);
+        CHECK(cudaMemset(c.tags, 0xFF, lines * 8));
+        c.state = device_array<u64>(lines);
+        c.requested = device_array<u32>(lines);
+        c.sets = device_array<CacheSet>(c.set_count);
+        if (queue_count > 0) add_queues(queue_count, depth_log2, bounce_bytes);
+    }
+    ~Stack() {
+        cudaFree(io.cache.data);
+        cudaFree(io.cache.tags);
+        cudaFree(io.cache.state);
+        cudaFree(io.cache.requested);
+        cudaFree(io.cache.sets);
+    }
+    template <class T>
+    T* upload(const T* from, u64 count) {
+        T* p = device_array<T>(count);
+        CHECK(cudaMemcpy(p, from, count * sizeof(T), cudaMemcpyHostToDevice));
+        return p;
+    }
+    void add_queues(u32 count, u32 depth_log2, u32 bounce_bytes) {
+        u32 depth = 1u << depth_log2;
+        tails = pinned_array<DoorbellGroup>((count + 15) / 16);
+        heads = pinned_array<DoorbellGroup>((count + 15) / 16);
+        std::vector<u32> ring(depth);
+        for (u32 i = 0; i < depth; i++) ring[i] = i + 1 < depth ? i : FREE_RING_EMPTY;
+        QueueState start = {};
+        start.credits = (i32)depth - 1;
+        start.push_ticket = depth - 1;
+        for (u32 i = 0; i < count; i++) {
+            QueueDesc q = {};
+            q.sq = pinned_array<SqEntry>(depth);
+            q.cq = pinned_array<CqEntry>(depth);
+            q.sq_doorbell = &tails[i / 16].word[i % 16];
+            q.cq_doorbell = &heads[i / 16].word[i % 16];
+            q.state = upload(&start, 1);
+            q.marks = device_array<u32>(depth);
+            q.free_ring = upload(ring.data(), depth);
+            q.commands = device_array<CommandRecord>(depth);
+            if (bounce_bytes > 0) q.bounce = pinned_array<u8>((u64)depth * bounce_bytes);
+            q.bounce_bus = (u64)q.bounce;
+            q.bounce_bytes = bounce_bytes;
+            q.depth_log2 = depth_log2;
+            q.qid = i + 1;
+            q.flags = QUEUE_SGL;
+            queues.push_back(q);
+        }
+        io.queues = upload(queues.data(), count);
+    }
+    void expect_ok(const char* what) {
+        Status s;
+        CHECK(cudaMemcpy(&s, status, sizeof s, cudaMemcpyDeviceToHost));
+        if (s.code == STATUS_OK) return;
+        printf("%s: status %u, NVMe %x, queue %u, line %llx, waited %llu ns\n", what, s.code, s.nvme_status, s.queue, s.line,
+               s.waited_ns);
+        exit(1);
+    }
+    Stats take_stats() {
+        Stats s;
+        CHECK(cudaMemcpy(&s, stats, sizeof s, cudaMemcpyDeviceToHost));
+        CHECK(cudaMemset(stats, 0, sizeof s));
+        return s;
+    }
+};
+
+// The simplest controller there can be: `threads` threads, each with its share of the queues.
+struct Echo {
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    std::atomic<u64> served{0};
+
+    Echo(Stack& stack, const u8* storage, u32 count) {
+        for (u32 t = 0; t < count; t++)
+            threads.emplace_back([this, &stack, storage, t, count] { serve(stack, storage, t, count); });
+    }
+    ~Echo() {
+        stop = true;
+        for (auto& t : threads) t.join();
+    }
+    void serve(Stack& stack, const u8* storage, u32 first, u32 step) {
+        struct Ring {
+            const QueueDesc* q;
+            u32 head = 0, tail = 0, phase = 1;
+        };
+        std::vector<Ring> rings;
+        for (u32 i = first; i < stack.queues.size(); i += step) rings.push_back(Ring{&stack.queues[i]});
+        u64 count = 0;
+        while (!stop.load(std::memory_order_relaxed))
+            for (Ring& r : rings) {
+                const QueueDesc& q = *r.q;
+                u32 mask = (1u << q.depth_log2) - 1, rung = __atomic_load_n(q.sq_doorbell, __ATOMIC_ACQUIRE);
+                while (r.head != rung) {
+                    const SqEntry& e = q.sq[r.head];
+                    u32 bytes = ((e.cdw12 & 0xFFFF) + 1) << 9;
+                    u32 status = 0;
+                    if (storage != nullptr) {
+                        u64 from = ((u64)e.cdw11 << 32 | e.cdw10) << 9;
+                        if (e.prp1 - q.bounce_bus >= (u64)q.bounce_bytes << q.depth_log2) status = 4;
+                        else memcpy((void*)e.prp1, storage + from, bytes);
+                    }
+                    u32 cid = e.cid;
+                    r.head = (r.head + 1) & mask;
+                    CqEntry& c = q.cq[r.tail];
+                    c.sqhd = (u16)r.head;
+                    c.sqid = (u16)q.qid;
+                    __atomic_store_n(&c.cid_psf, cid | r.phase << 16 | status << 17, __ATOMIC_RELEASE);
+                    r.tail = (r.tail + 1) & mask;
+                    if (r.tail == 0) r.phase ^= 1;
+                    count++;
+                }
+            }
+        served += count;
+    }
+};
+
+// ---- measuring ----------------------------------------------------------------------------------------------
+
+static u32 blocks;
+static double* sum_out;
+
+template <class F>
+double time_ms(F launch, u32 repeats) {
+    cudaEvent_t a, b;
+    CHECK(cudaEventCreate(&a));
+    CHECK(cudaEventCreate(&b));
+    double best = 1e30;
+    for (u32 i = 0; i < repeats; i++) {
+        CHECK(cudaMemset(sum_out, 0, 8));
+        CHECK(cudaEventRecord(a));
+        launch();
+        CHECK(cudaGetLastError());
+        CHECK(cudaEventRecord(b));
+        CHECK(cudaEventSynchronize(b));
+        float ms;
+        CHECK(cudaEventElapsedTime(&ms, a, b));
+        if (ms < best) best = ms;
+    }
+    return best;
+}
+static double last_sum() {
+    double s;
+    CHECK(cudaMemcpy(&s, sum_out, 8, cudaMemcpyDeviceToHost));
+    return s;
+}
+static void line(const char* name, double ms, double bytes, double expected, double against_ms) {
+    double s = last_sum();
+    printf("%-44s %9.3f ms %8.1f GB/s", name, ms, bytes / ms / 1e6);
+    if (against_ms > 0) printf("  %5.1f %% of plain", against_ms / ms * 100);
+    printf("%s\n", expected < 0 || s == expected ? "" : "  WRONG SUM");
+    if (expected >= 0 && s != expected) printf("   sum %.0f, expected %.0f\n", s, expected);
+}
+
+static void hits(bool small) {
+    for (u64 gib : small ? std::vector<u64>{0} : std::vector<u64>{1, 12}) {
+        u64 lines = gib == 0 ? 4096 : gib << 18, rows = lines * 512;
+        double bytes = (double)rows * 8;
+        double* plain;
+        CHECK(cudaMalloc(&plain, rows * 8));
+        fill_rows<<<blocks, 256>>>(plain, rows);
+        Stack stack(rows, nullptr, lines, 9, 0, 0, 0);
+        stack.io.queue_count = 0;
+        fill_cache<<<blocks, 256>>>(stack.io, 1ull << 33, lines);
+        CHECK(cudaDeviceSynchronize());
+        printf("cache hits, %.1f GB\n", bytes / 1e9);
+        double p16 = time_ms([&] { plain_scan<<<blocks * 2, 256>>>((double2*)plain, rows / 2, sum_out); }, 5), sum = last_sum();
+        line("plain scan, 16-byte loads", p16, bytes, sum, 0);
+        line("plain scan, tiles", time_ms([&] { plain_tile<<<blocks, 256>>>(plain, rows, 16384, sum_out); }, 5), bytes, sum, p16);
+        for (u32 run : {512u * 32, 512u * 16, 512u * 8})
+            line(("tile<16>, runs of " + std::to_string(run)).c_str(),
+                 time_ms([&] { tile_queued<<<blocks, 256>>>(stack.io, stack.column, rows, run, sum_out); }, 5), bytes, sum, p16);
+        line("tile<8>", time_ms([&] { tile_queued_8<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5), bytes,
+             sum, p16);
+        line("tile<8>, unaligned code", time_ms([&] { tile_queued_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5),
+             bytes, sum, p16);
+        u64 count = small ? 1 << 16 : 1ull << 29;
+        double pr = time_ms([&] { plain_rows<<<blocks, 256>>>(plain, rows, count, sum_out); }, 3);
+        double expected = last_sum();
+        line("random 8-byte loads, plain", pr, count * 8.0, expected, 0);
+        double ms = time_ms([&] { rows_queued<<<blocks, 256>>>(stack.io, stack.column, rows, count, sum_out); }, 3);
+        line("random 8-byte hits, fetch", ms, count * 8.0, expected, pr);
+        printf("   = %.2f G/s\n", count / ms / 1e6);
+        ms = time_ms([&] { rows_queued_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, count, sum_out); }, 3);
+        line("random 8-byte hits, fetch, unaligned code", ms, count * 8.0, expected, pr);
+        u64 tiles = rows / 512;
+        double p4 = time_ms([&] { plain_4k<<<blocks, 256>>>(plain, rows, tiles, sum_out); }, 3);
+        expected = last_sum();
+        line("random 4 KiB, plain", p4, bytes, expected, 0);
+        line("random 4 KiB hits, tile<16>", time_ms([&] { scattered_queued_4k<<<blocks, 256>>>(stack.io, stack.column, rows, tiles, sum_out); }, 3),
+             bytes, expected, p4);
+        stack.expect_ok("hits");
+        CHECK(cudaFree(plain));
+    }
+}
+
+static void mapped(bool small, double* host, u64 rows) {
+    double bytes = (double)rows * 8;
+    Stack stack(rows, host, small ? 2048 : rows / 512, 9, 0, 0, 0);
+    printf("mapped, %.1f GB\n", bytes / 1e9);
+    double p = time_ms([&] { plain_tile<<<blocks, 256>>>(host, rows, 512, sum_out); }, 3), sum = last_sum();
+    line("sequential, plain", p, bytes, sum, 0);
+    line("sequential, tile<16>", time_ms([&] { tile_mapped<<<blocks, 256>>>(stack.io, stack.column, rows, 512, sum_out); }, 3), bytes, sum, p);
+    line("sequential, tile<16>, unaligned code", time_ms([&] { tile_mapped_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, 512, sum_out); }, 3), bytes,
+         sum, p);
+    line("sequential, filling the cache", time_ms([&] { tile_mapped_cached<<<blocks, 256>>>(stack.io, stack.column, rows, 512, sum_out); }, 1), bytes,
+         sum, p);
+    stack.expect_ok("mapped, cached");
+    Stats s = stack.take_stats();
+    printf("   %llu installs, %llu evictions, %llu bytes copied\n", s.installs, s.evictions, s.mapped_fill_bytes);
+    line("sequential, again", time_ms([&] { tile_mapped_cached<<<blocks, 256>>>(stack.io, stack.column, rows, 512, sum_out); }, 1), bytes, sum, p);
+    u64 tiles = rows / 512 / 4;
+    double p4 = time_ms([&] { plain_4k<<<blocks, 256>>>(host, rows, tiles, sum_out); }, 3), e = last_sum();
+    line("random 4 KiB, plain", p4, tiles * 4096.0, e, 0);
+    line("random 4 KiB, tile<16>", time_ms([&] { scattered_mapped_4k<<<blocks, 256>>>(stack.io, stack.column, rows, tiles, sum_out); }, 3),
+         tiles * 4096.0, e, p4);
+    tiles = small ? 4096 : 8 << 20;
+    p4 = time_ms([&] { plain_512<<<blocks, 256>>>(host, rows, tiles, sum_out); }, 3), e = last_sum();
+    line("random 512 B, plain", p4, tiles * 512.0, e, 0);
+    line("random 512 B, tile<2>", time_ms([&] { scattered_mapped_512<<<blocks, 256>>>(stack.io, stack.column, rows, tiles, sum_out); }, 3),
+         tiles * 512.0, e, p4);
+    p4 = time_ms([&] { plain_128<<<blocks, 256>>>(host, rows, tiles, sum_out); }, 3), e = last_sum();
+    line("random 128 B, plain", p4, tiles * 128.0, e, 0);
+    line("random 128 B, fetch", time_ms([&] { mapped_128<<<blocks, 256>>>(stack.io, stack.column, rows, tiles, sum_out); }, 3), tiles * 128.0, e, p4);
+    stack.expect_ok("mapped");
+}
+
+static void queue(bool small, double* host, u64 rows) {
+    printf("queue\n");
+    for (u32 threads : {1u, 4u, 8u})
+        for (u32 queues : {1u, 8u, 32u}) {
+            if (queues < threads || (small && threads > 1)) continue;
+            Stack stack(rows, nullptr, 2048, 9, queues, 10, 0);
+            Echo echo(stack, nullptr, threads);
+            for (u32 warps_per_queue : {32u, 128u}) {
+                u32 grid = queues * warps_per_queue / 8, n = small ? 10 : 200;
+                if (grid > blocks) continue;
+                double ms = time_ms([&] { raw_commands<<<grid, 256>>>(stack.io, stack.column, stack.queues.size() * 1000, n, sum_out); }, 1);
+                stack.expect_ok("empty commands");
+                Stats s = stack.take_stats();
+                printf("empty commands: %u CPU threads, %2u queues, %5u GPU threads: %7.2f M/s, %.1f entries a doorbell\n", threads, queues,
+                       grid * 256, (double)s.commands / ms / 1e3, (double)s.commands / (double)s.doorbells);
+            }
+        }
+    for (u32 threads : {4u, 8u}) {
+        if (small && threads > 4) continue;
+        u64 tiles = small ? 512 : 1 << 20, lines = small ? 4096 : 2 << 20;
+        Stack stack(rows, nullptr, lines, 9, 32, 10, 4096);
+        Echo echo(stack, (const u8*)host, threads);
+        double p4 = time_ms([&] { plain_4k<<<blocks, 256>>>(host, rows, tiles, sum_out); }, 1), e = last_sum();
+        double ms = time_ms([&] { scattered_queued_4k<<<blocks, 256>>>(stack.io, stack.column, rows, tiles, sum_out); }, 1);
+        printf("%u CPU threads, 32 queues:\n", threads);
+        line("random 4 KiB by commands, cold", ms, tiles * 4096.0, e, p4);
+        stack.expect_ok("4 KiB commands");
+        Stats s = stack.take_stats();
+        printf("   %llu commands, %llu bytes (%.1f GB/s), %llu installs, %llu evictions, %llu full sets, %.1f entries a doorbell\n", s.commands,
+               s.command_bytes, (double)s.command_bytes / ms / 1e6, s.installs, s.evictions, s.full_sets,
+               (double)s.commands / (double)s.doorbells);
+        u64 count = small ? 1 << 14 : 1 << 22;
+        Stack other(rows, nullptr, lines, 9, 32, 10, 4096);
+        Echo echo2(other, (const u8*)host, threads);
+        plain_rows<<<blocks, 256>>>(host, rows, count, sum_out);
+        time_ms([&] { plain_rows<<<blocks, 256>>>(host, rows, count, sum_out); }, 1), e = last_sum();
+        ms = time_ms([&] { rows_queued<<<blocks, 256>>>(other.io, other.column, rows, count, sum_out); }, 1);
+        line("random rows by 512 B commands, cold", ms, count * 8.0, e, 0);
+        other.expect_ok("512 B commands");
+        s = other.take_stats();
+        printf("   %llu commands: %.2f M/s, %.1f entries a doorbell\n", s.commands, (double)s.commands / ms / 1e3, (double)s.commands / (double)s.doorbells);
+    }
+}
+
+int main(int argc, char** argv) {
+    bool small = argc > 1 && strcmp(argv[1], "small") == 0;
+    auto wanted = [&](const char* name) {
+        bool named = false;
+        for (int i = 1 + small; i < argc; i++) {
+            named = true;
+            if (strcmp(argv[i], name) == 0) return true;
+        }
+        return !named;
+    };
+    setvbuf(stdout, nullptr, _IOLBF, 0);
+    cudaDeviceProp prop;
+    CHECK(cudaGetDeviceProperties(&prop, 0));
+    blocks = small ? 16 : (u32)prop.multiProcessorCount * 4;
+    sum_out = device_array<double>(1);
+    printf("%s, %u blocks of 256\n", prop.name, blocks);
+    if (wanted("hits")) hits(small);
+    if (wanted("mapped") || wanted("queue")) {
+        u64 rows = small ? 1 << 21 : 1 << 30;
+        double* host;
+        CHECK(cudaHostAlloc(&host, rows * 8, cudaHostAllocPortable | cudaHostAllocMapped));
+        std::vector<std::thread> fillers;
+        for (u32 t = 0; t < 16; t++)
+            fillers.emplace_back([=] {
+                for (u64 i = rows / 16 * t; i < rows / 16 * (t + 1); i++) host[i] = (double)value_of(i);
+            });
+        for (auto& t : fillers) t.join();
+        if (wanted("mapped")) mapped(small, host, rows);
+        if (wanted("queue")) queue(small, host, rows);
+    }
+    return 0;
+}
