@@ -57,14 +57,14 @@ struct Queued {
         while (any(fresh != 0)) {
             bool wanted = fresh != 0;
             Command c = {};
-            u32 at = 0, cid = 0;
+            u32 at = 0;
             if (wanted) {
                 c = fill_command<WAYS>(io, e, key, meta, 1, take_run(fresh));
                 at = queue(io, e, key);
                 pin_for_command(io.cache, meta);
                 count(&io.stats->command_bytes, c.bytes);
             }
-            if (!submit(io, wanted, at, c, cid, finish)) return false;
+            if (!submit(io, wanted, at, c, finish)) return false;
         }
         return true;
     }
@@ -116,6 +116,20 @@ struct Ensured {
     u32 meta;  // the pinned line; NO_LINE: none could be had, the lane holds nothing
 };
 
+// Waits until the lanes' pinned lines hold the sectors, which somebody has sent for. Collective. False: a status is up.
+template <class Backing>
+GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 sectors) {
+    Wait wait;
+    for (;;) {
+        u32 open = ballot(meta != NO_LINE && !holds(io.cache, meta, sectors));
+        if (open == 0) return true;
+        u32 from = lowest_bit(open);
+        u32 queue = shuffle(meta != NO_LINE ? Backing::queue(io, e, key) : 0u, from);
+        u32 done = Backing::help(io, queue);
+        if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, shuffle(key, from)))) return false;
+    }
+}
+
 // Pins each active lane's line (keys differ between lanes), sends for what is missing of `sectors`, and with `wait` stays until it
 // is there. Collective.
 template <class Backing>
@@ -128,16 +142,7 @@ GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64
     bool held = meta != NO_LINE;
     u32 fresh = held ? request(io.cache, meta, sectors, Backing::unit(io, e)) : 0;
     if (any(fresh != 0) && !Backing::get(io, e, key, meta, fresh)) return Ensured{false, meta};
-    Wait patience;
-    while (wait) {
-        u32 open = ballot(held && !holds(io.cache, meta, sectors));
-        if (open == 0) break;
-        u32 from = lowest_bit(open);
-        u32 queue = shuffle(held ? Backing::queue(io, e, key) : 0u, from);
-        u32 done = Backing::help(io, queue);
-        if (!all(done > 0 || patience.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, shuffle(key, from)))) return Ensured{false, meta};
-    }
-    return Ensured{true, meta};
+    return Ensured{!wait || await<Backing>(io, e, key, meta, sectors), meta};
 }
 
 // Asks for lines key .. key + lines - 1 of an extent in commands as long as possible; waits for slots, never for data or
@@ -175,13 +180,13 @@ GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 l
             for (u32 base = 0; base < pieces; base += WARP) {
                 u32 piece = base + lane_id(), at = piece * max_lines;
                 Command c = {};
-                u32 queue = queue_of(io, io.sources[e.source], run_key), cid = 0;
+                u32 queue = queue_of(io, io.sources[e.source], run_key);
                 if (piece < pieces) {
                     u32 length = run - at < max_lines ? run - at : max_lines;
                     c = fill_command<WAYS>(io, e, run_key + at, run_meta + at * WAYS, length, all_sectors(cache));
                     count(&io.stats->command_bytes, c.bytes);
                 }
-                if (!submit(io, piece < pieces, queue, c, cid, finish)) return false;
+                if (!submit(io, piece < pieces, queue, c, finish)) return false;
             }
             run = 0;
         }

@@ -1,186 +1,104 @@
 // A column as kernels see it: row in, value out, at any byte alignment, from either backing. `tile` for runs of rows,
 // `fetch` for scattered ones, `prefetch` and `ahead` to have bytes on their way before they are asked for.
 #pragma once
-#include "backing.cuh"
+#include "slow_path.cuh"
 
 namespace grampus {
 
-// One or two neighbouring words of a line, by value, so that the hot path's registers need no addresses.
-struct Words {
-    bool ok;  // false: a status is up
-    u64 low, high;
-};
-
-template <class Backing>
-GRAMPUS_DEVICE bool wait_for_ways(const IoStack& io, Wait& wait, u64 key) {
-    u32 queue = io.queue_count > 0 ? shuffle(wait.tries, 0) % io.queue_count : 0;
-    u32 done = Backing::help(io, queue);
-    return all(done > 0 || wait.go_on(io, STATUS_CACHE_FULL, ~0u, key));
-}
-
-// The word(s) at byte `at` of each active lane's line, under a pin, sent for if need be. Lanes with one line share the
-// work. Collective.
-template <class Backing>
-GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active, u64 key, u32 at, bool two) {
-    Words got = {true, 0, 0};
-    u32 sectors = sectors_of(io.cache, at & ~7u, two ? (at & ~7u) + 15 : at | 7);
-    Wait wait;
-    while (any(active)) {
-        u32 peers = match(active ? key : ~0ull);
-        u32 leader = lowest_bit(peers), wanted = or_within(peers, sectors);
-        bool leads = active && lane_id() == leader;
-        Ensured line = ensure<Backing>(io, e, leads, key, wanted, true);
-        if (!line.ok) return Words{false, 0, 0};
-        u32 meta = shuffle(line.meta, leader);
-        bool here = active && meta != NO_LINE;
-        if (here) {
-            const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, meta) + (at & ~7u));
-            GRAMPUS_STEP(read_pinned);
-            got.low = load_line_pinned(p);
-            if (two) got.high = load_line_pinned(p + 1);
-            active = false;
-        }
-        sync_warp();
-        if (leads && line.meta != NO_LINE) unpin(io.cache, line.meta);
-        // Nobody: every way is pinned, or the sets are being changed. We hold nothing, so others get on.
-        if (!any(here) && !wait_for_ways<Backing>(io, wait, key)) return Words{false, 0, 0};
-    }
-    return got;
-}
-
-// Waits until lines first .. last were there, whole, at some time; asks for a warp's width of the extent's `lines` from
-// `first` meanwhile. Best effort: they may be gone again. Collective. False: a status is up.
-template <class Backing>
-GRAMPUS_SLOW bool bring(const IoStack& io, const Extent& e, u64 first, u64 last, u64 lines) {
-    if constexpr (Backing::QUEUED) {
-        u64 most = last - first + 1 > WARP ? last - first + 1 : WARP;
-        if (!fetch_ahead<Backing>(io, e, first, lines < most ? lines : most)) return false;
-    }
-    for (; first <= last; first += WARP) {
-        u64 key = first + lane_id();
-        Ensured line = ensure<Backing>(io, e, key <= last, key, all_sectors(io.cache), true);
-        if (line.meta != NO_LINE) unpin(io.cache, line.meta);
-        if (!line.ok) return false;
-    }
-    return true;
-}
-
-GRAMPUS_SLOW bool out_of_range(const IoStack& io, bool mine, u64 row) {
-    if (!mine) return false;
-    Status what = {};
-    what.code = STATUS_RANGE;
-    what.queue = what.cid = ~0u;
-    what.lba = row;
-    what.line = ~0ull;
-    raise(io, what);
-    return false;
-}
-
 // All member functions are collective: the whole warp calls, lanes without a row pass active = false. Those that return bool
 // return false to all lanes when a status is up: leave the kernel. ALIGNED: every extent's values start at a multiple
-// of their size.
+// of their size. Pass IoStack and ColumnDesc to the kernel as `const __grid_constant__` parameters, and bound its
+// registers (`__launch_bounds__(256, 4)`: 64), else the functions out of line decide how many it takes.
 template <class T, class Backing, bool ALIGNED = false>
 class ColumnArray {
-    const IoStack& io;
-    const ColumnDesc& column;
-    const Extent* extent;  // the one used last
-
-    // Window of lines for tile(): lane i knows line window_key + i. NO_LINE: not whole, or not there.
-    u64 window_key;
-    u32 window_meta;
-    u32 window_state;  // low half: version and BUSY
-
-    // Line that this lane's last fetch() found, and its state then.
-    u64 last_key;
-    u64 last_state;
-    u32 last_meta;
-
+    typedef Layout<T, ALIGNED> In;
     static constexpr u32 SIZE = sizeof(T);
     static constexpr u32 STRIDE = WARP * SIZE;  // from a lane's value of a tile to its next
     static constexpr u64 NO_KEY = ~0ull;
 
-  public:
-    GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc)
-        : io(stack), column(desc), extent(desc.extents), window_key(NO_KEY), window_meta(NO_LINE), window_state(0),
-          last_key(NO_KEY), last_state(0), last_meta(NO_LINE) {}
+    const IoStack& io;
+    const ColumnDesc& column;
+    const Extent* extent;  // the one used last
 
-    // value[i] = column[row + i * WARP + lane], for those below row + rows; rows <= K * WARP. The other values are zero.
+    // Window of lines for tile(): lane i knows line window_key + i (and i + WARP ...). NO_LINE: not whole, or not there.
+    static constexpr u32 WINDOW = WARP * LINES_PER_LANE;
+    u64 window_key;
+    u32 window_meta[LINES_PER_LANE];
+    u32 window_state[LINES_PER_LANE];  // low half: version and BUSY
+
+    // Line that this lane's last fetch() found, and its state then: reused as long as rows stay in it.
+    u64 last_key;
+    u64 last_state;
+    u32 last_meta;
+
+  public:
+    GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc) : io(stack), column(desc) { forget(); }
+
+    // value[i] = column[row + i * WARP + lane], for those below row + rows; 0 < rows <= K * WARP, all in one extent. The other
+    // values are zero. `row` and `rows` are the same in all lanes.
     template <u32 K>
     GRAMPUS_DEVICE bool tile(u64 row, u32 rows, T (&value)[K]) {
-        if (rows == 0 || !locate(row) || row - extent->first_row + rows > extent->rows)
-            return one_by_one<K>(row, rows, value);
-        u64 byte = byte_of(row);
-        u64 word[K], tail = 0;
+        static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         if constexpr (!Backing::CACHED) {
-            const u8* base = extent->mapped + byte + lane_id() * SIZE;
+            if (!has_rows(row, rows)) return out_of_range(io, true, row);
+            const u8* base = extent->mapped + byte_of<T>(*extent, row) + lane_id() * SIZE;
             u32 mine = words_of_lane(rows);
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) word[i] = i < mine ? mapped_bits(base + i * STRIDE) : 0;
-            GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) value[i] = from_bits(word[i]);
-            return true;
+            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
         } else {
-            u64 first = extent->first_line + (byte >> LINE_LOG2);
-            u64 last = extent->first_line + ((byte + (u64)rows * SIZE - 1) >> LINE_LOG2);
-            if (first - window_key >= WARP || last - window_key >= WARP) open_window(first);
-            bool hit = last - window_key < WARP && read_tile<K>(byte, rows, word, tail);
-            if (hit) {
-                combine<K>(byte, rows, word, tail, value);
-                return true;
+            u64 word[K], tail = 0;
+            u32 pinned = 0;
+            while (!read_tile<K>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
+                forget();
+                Held held = hold<T, Backing>(io, column, row, rows);
+                if (!held.ok) {
+                    GRAMPUS_UNROLL
+                    for (u32 i = 0; i < K; i++) value[i] = In::from_bits(0);  // as in read_tile()
+                    return false;
+                }
+                use(held);
+                pinned = 1;
             }
-            u64 lines = ((extent->first_byte + extent->rows * SIZE + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
-            bool good = bring<Backing>(io, *extent, first, last, lines);
-            forget();
-            return good && one_by_one<K>(row, rows, value);
-        }
-    }
-
-    // value = column[row] for active lanes; zero for the others.
-    GRAMPUS_DEVICE bool fetch(bool active, u64 row, T& value) {
-        value = from_bits(0);
-        if (bool there = !active || locate(row); !all(there)) return out_of_range(io, !there, row);
-        u64 byte = active ? byte_of(row) : 0;
-        if constexpr (!Backing::CACHED) {
-            if (active) value = from_bits(mapped_bits(extent->mapped + byte));
-            return true;
-        } else {
-            u64 key = extent->first_line + (byte >> LINE_LOG2);
-            u32 at = (u32)byte & (LINE_BYTES - 1);
-            bool two = spans_words(at), straddles = two && at + SIZE > LINE_BYTES;
-            Words got = words(active, key, at, two && !straddles);
-            if (!ALIGNED && any(active && straddles)) {
-                Words next = words_slowly<Backing>(io, *extent, active && straddles, key + 1, 0, false);
-                got.ok = got.ok && next.ok;
-                if (straddles) got.high = next.low;
-            }
-            if (active) value = from_bits(join(got.low, got.high, at));
-            return got.ok;
-        }
-    }
-
-    // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
-    GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
-        if constexpr (Backing::CACHED) {
-            if (bool there = !active || locate(row); !all(there)) return out_of_range(io, !there, row);
-            u64 byte = active ? byte_of(row) : 0;
-            u64 key = extent->first_line + (byte >> LINE_LOG2);
-            u32 at = (u32)byte & (LINE_BYTES - 1), end = at + SIZE - 1;
-            if (!send_for(active, key, at, end < LINE_BYTES ? end : LINE_BYTES - 1)) return false;
-            if (!ALIGNED && any(active && end >= LINE_BYTES)) return send_for(active && end >= LINE_BYTES, key + 1, 0, 0);
+            if (pinned != 0) let_go();
+            combine<K>((u32)byte_of<T>(*extent, row), rows, word, tail, value);
         }
         return true;
     }
 
-    // Sends for all lines of rows row .. row + rows - 1 (of one extent) in long commands. Best effort.
+    // As tile(), for rows of any extents. Slow: for the few tiles at an extent's end.
+    template <u32 K>
+    GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
+        T slow[K];
+        bool good = tile_slowly<T, Backing, ALIGNED>(io, column, row, rows, K, slow);
+        forget();
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++) value[i] = slow[i];
+        return good;
+    }
+
+    // value = column[row] for active lanes; zero for the others.
+    GRAMPUS_DEVICE bool fetch(bool active, u64 row, T& value) {
+        u64 bits = 0;
+        bool hit = !active || (locate(row) && find_bits(byte_of<T>(*extent, row), bits));
+        value = In::from_bits(bits);
+        if (all(hit)) return true;
+        Fetched<T> slow = fetch_slowly<T, Backing, ALIGNED>(io, column, active, row);
+        forget();
+        value = slow.value;
+        return slow.ok;
+    }
+
+    // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
+    GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
+        if constexpr (Backing::CACHED) return prefetch_slowly<T, Backing>(io, column, active, row);
+        return true;
+    }
+
+    // Sends for all lines of rows row .. row + rows - 1 (to the extent's end at most) in long commands. Best effort.
+    // `row` and `rows` are the same in all lanes.
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::CACHED) {
-            if constexpr (Backing::QUEUED) {
-                if (!locate(row)) return out_of_range(io, true, row);
-                u64 left = extent->rows - (row - extent->first_row);
-                u64 byte = byte_of(row), end = byte + (rows < left ? rows : left) * SIZE;
-                u64 first = byte >> LINE_LOG2, lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - first;
-                return fetch_ahead<Backing>(io, *extent, extent->first_line + first, lines);
-            }
+            if constexpr (Backing::QUEUED) return ahead_slowly<T, Backing>(io, column, row, rows);
         }
         return true;
     }
@@ -191,129 +109,79 @@ class ColumnArray {
     GRAMPUS_DEVICE void forget() {
         extent = column.extents;
         last_key = window_key = NO_KEY;
-        last_meta = window_meta = NO_LINE;
-        last_state = window_state = 0;
+        last_meta = NO_LINE;
+        last_state = 0;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) window_meta[i] = NO_LINE;
     }
 
-    // ---- rows to bytes ------------------------------------------------------------------------------
-
-    // Finds the row's extent. False: no extent has it.
+    // Makes `extent` the row's. False: no extent has it.
     GRAMPUS_DEVICE bool locate(u64 row) {
-        if (row - extent->first_row < extent->rows) return true;
-        u32 low = 0, high = column.extent_count;
-        while (high - low > 1) {
-            u32 middle = (low + high) / 2;
-            if (column.extents[middle].first_row <= row) low = middle; else high = middle;
-        }
-        extent = column.extents + low;
-        return row - extent->first_row < extent->rows;
+        if (has_row(*extent, row)) return true;
+        extent = extent_of(column, row);
+        return has_row(*extent, row);
     }
 
-    // Byte of a located row, counted from the start of the extent's first line.
-    GRAMPUS_DEVICE u64 byte_of(u64 row) const { return extent->first_byte + (row - extent->first_row) * SIZE; }
+    // Makes `extent` the one that has all the rows. False: none has.
+    GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) { return locate(row) && row - extent->first_row + rows <= extent->rows; }
 
-    // ---- words to values ----------------------------------------------------------------------------
+    // ---- one value of this lane ---------------------------------------------------------------------
 
-    static GRAMPUS_DEVICE bool spans_words(u32 at) { return !ALIGNED && (at & 7) + SIZE > 8; }
-
-    static GRAMPUS_DEVICE u64 join(u64 low, u64 high, u32 at) {
-        u32 shift = (at & 7) * 8;
-        if (SIZE == 8 && ALIGNED) return low;
-        u64 bits = low >> shift;
-        if (!ALIGNED && shift != 0) bits |= high << (64 - shift);
-        return bits;
-    }
-
-    static GRAMPUS_DEVICE T from_bits(u64 bits) {
-        union {
-            u64 bits;
-            T value;
-        } both;
-        both.bits = bits;
-        return both.value;
-    }
-
-    static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
-        u32 at = ALIGNED && SIZE == 8 ? 0 : (u32)(u64)p & 7;
-        const u64* word = (const u64*)(p - at);
-        u64 low = load_mapped(word), high = spans_words(at) ? load_mapped(word + 1) : 0;
-        return join(low, high, at);
-    }
-
-    // ---- scattered rows -----------------------------------------------------------------------------
-
-    // The word(s) at byte `at` of each active lane's line: a hit here, or the slow way.
-    GRAMPUS_DEVICE Words words(bool active, u64 key, u32 at, bool two) {
-        Words got = {true, 0, 0};
-        u32 sectors = sectors_of(io.cache, at & ~7u, two ? (at & ~7u) + 15 : at | 7);
-        bool hit = !active;
-        if (active) {
-            bool known = key == last_key;
-            if (!known && observe<typename Backing::Policy, Backing::WAYS>(io.cache, key, last_meta, last_state)) {
+    // The value at a byte of the extent, if it is at hand.
+    GRAMPUS_DEVICE bool find_bits(u64 byte, u64& bits) {
+        if constexpr (!Backing::CACHED) {
+            bits = In::mapped_bits(extent->mapped + byte);
+            return true;
+        } else {
+            u64 key = extent->first_line + (byte >> LINE_LOG2);
+            u32 at = (u32)byte & (LINE_BYTES - 1);
+            if (In::spans_words(at) && at + SIZE > LINE_BYTES) return false;
+            if (key != last_key) {
+                last_key = NO_KEY;
+                if (!observe<typename Backing::Policy, Backing::WAYS>(io.cache, key, last_meta, last_state)) return false;
                 last_key = key;
-                known = true;
             }
-            if (known && (sectors & ~valid_sectors(last_state)) == 0) {
-                const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, last_meta) + (at & ~7u));
-                got.low = load_line_optimistic(p);
-                if (two) got.high = load_line_optimistic(p + 1);
-                hit = validate(io.cache, last_meta, last_state, got.low | got.high);
+            if ((sectors_of(io.cache, at, at + SIZE - 1) & ~valid_sectors(last_state)) != 0) {
+                last_key = NO_KEY;  // they may be valid by now
+                return false;
             }
+            const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, last_meta) + (at & ~7u));
+            u64 low = load_line_optimistic(p), high = In::spans_words(at) ? load_line_optimistic(p + 1) : 0;
+            bits = In::join(low, high, at);
+            if (validate(io.cache, last_meta, last_state, low | high)) return true;
+            last_key = NO_KEY;
+            return false;
         }
-        if (all(hit)) return got;
-        Words slow = words_slowly<Backing>(io, *extent, !hit, key, at, two);
-        forget();
-        return !hit || !slow.ok ? slow : got;
-    }
-
-    GRAMPUS_DEVICE bool send_for(bool active, u64 key, u32 first, u32 last) {
-        u32 peers = match(active ? key : NO_KEY);
-        u32 sectors = or_within(peers, sectors_of(io.cache, first, last));
-        bool leads = active && lane_id() == lowest_bit(peers);
-        Ensured line = ensure<Backing>(io, *extent, leads, key, sectors, false);
-        if (line.meta != NO_LINE) unpin(io.cache, line.meta);
-        return line.ok;
     }
 
     // ---- tiles --------------------------------------------------------------------------------------
     // A tile is read as aligned 8-byte words: word i of a lane is the one that its value i starts in.
 
-    // A tile over the end of an extent, or whose lines were not all there.
-    template <u32 K>
-    GRAMPUS_DEVICE bool one_by_one(u64 row, u32 rows, T (&value)[K]) {
-        T slow[K];
-        bool good = true;
-        GRAMPUS_NO_UNROLL
-        for (u32 i = 0; i < K; i++) {
-            u32 n = i * WARP + lane_id();
-            Single got = single(io, column, n < rows, row + n);
-            good = good && got.ok;
-            slow[i] = got.value;
-        }
-        GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) value[i] = slow[i];
-        return good;
-    }
-    struct Single {
-        bool ok;
-        T value;
-    };
-    static GRAMPUS_SLOW Single single(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
-        ColumnArray array(io, column);
-        Single got;
-        got.ok = array.fetch(active, row, got.value);
-        return got;
-    }
-
-    // Looks up the WARP lines from `key`, each lane one.
+    // Looks up the lines from `key` on, each lane its own: one instruction for 32 lines.
     GRAMPUS_DEVICE void open_window(u64 key) {
         window_key = key;
-        u64 state = 0;
-        bool there = observe<typename Backing::Policy, Backing::WAYS>(io.cache, key + lane_id(), window_meta, state) &&
-                     valid_sectors(state) == all_sectors(io.cache);
-        if (!there) window_meta = NO_LINE;
-        window_state = (u32)state;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
+            u64 state = 0;
+            bool there = observe<typename Backing::Policy, Backing::WAYS>(io.cache, key + i * WARP + lane_id(), window_meta[i], state) &&
+                         valid_sectors(state) == all_sectors(io.cache);
+            if (!there) window_meta[i] = NO_LINE;
+            window_state[i] = (u32)state;
+        }
     }
+    // The window made of pinned lines: they cannot change.
+    GRAMPUS_DEVICE void use(const Held& held) {
+        window_key = held.first;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
+            window_meta[i] = held.meta[i];
+            window_state[i] = held.state[i];
+        }
+    }
+    GRAMPUS_DEVICE void let_go() {
+        for (u32 i = 0; i < LINES_PER_LANE; i++)
+            if (window_meta[i] != NO_LINE) unpin(io.cache, window_meta[i]);
+        window_key = NO_KEY;  // looked up again by the next tile
+    }
+    // The window's entry for its `at`-th line, from the lane that has it.
+    GRAMPUS_DEVICE u32 meta_at(u32 at) const { return shuffle(window_meta[LINES_PER_LANE > 1 ? at / WARP : 0], at % WARP); }
 
     // How many of a tile's values are this lane's.
     static GRAMPUS_DEVICE u32 words_of_lane(u32 rows) { return (rows + WARP - 1 - lane_id()) / WARP; }
@@ -324,59 +192,72 @@ class ColumnArray {
         return (const u64*)(line + (STRIDE % 8 == 0 ? (at & ~7u) + i * STRIDE : (at + i * STRIDE) & ~7u));
     }
 
-    // Whether this lane loads one more word (`tail`), in which the tile's last value ends, and where it is.
-    static GRAMPUS_DEVICE bool needs_tail(u64 byte, u32 rows, u64& at) {
-        at = (byte + (u64)rows * SIZE) & ~7ull;
-        return lane_id() == 0 && spans_words((u32)(byte + (u64)(rows - 1) * SIZE));
+    // Whether this lane loads one more word (`tail`), in which the tile's last value ends: the one after the last row's word.
+    static GRAMPUS_DEVICE bool needs_tail(u32 byte, u32 rows) {
+        return lane_id() == 0 && In::spans_words(byte + (rows - 1) * SIZE);
     }
 
     // Values from words. A value that spans two words ends in the one that the next row's value starts in.
     template <u32 K>
-    static GRAMPUS_DEVICE void combine(u64 byte, u32 rows, const u64 (&word)[K], u64 tail, T (&value)[K]) {
+    static GRAMPUS_DEVICE void combine(u32 byte, u32 rows, const u64 (&word)[K], u64 tail, T (&value)[K]) {
         u64 last = ALIGNED ? 0 : shuffle(tail, 0);
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) {
-            u32 n = i * WARP + lane_id(), at = (u32)(byte + (u64)n * SIZE);
+            u32 n = i * WARP + lane_id(), at = byte + n * SIZE;
             u64 high = 0;
             if (!ALIGNED) {
                 u64 next = shuffle(word[i], (lane_id() + 1) % WARP);
                 u64 wrap = i + 1 < K ? shuffle(word[i + 1 < K ? i + 1 : i], 0) : 0;
-                if (spans_words(at)) high = n + 1 == rows ? last : lane_id() == WARP - 1 ? wrap : next;
+                if (In::spans_words(at)) high = n + 1 == rows ? last : lane_id() == WARP - 1 ? wrap : next;
             }
-            value[i] = from_bits(n < rows ? join(word[i], high, at) : 0);
+            value[i] = In::from_bits(n < rows ? In::join(word[i], high, at) : 0);
         }
     }
 
+    // Reads the tile's words if its lines are in the window and stay there.
     template <u32 K>
-    GRAMPUS_DEVICE bool read_tile(u64 byte, u32 rows, u64 (&word)[K], u64& tail) const {
-        static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
-        u64 first = window_key - extent->first_line;  // line of the window's lane 0, within the extent
-        u32 from = (u32)((byte >> LINE_LOG2) - first), to = (u32)(((byte + (u64)rows * SIZE - 1) >> LINE_LOG2) - first);
-        if (!all(lane_id() < from || lane_id() > to || window_meta != NO_LINE)) return false;
+    GRAMPUS_DEVICE bool read_tile(u64 row, u32 rows, u64 (&word)[K], u64& tail) {
+        // Defined on every path: else they seem to be live across the call of hold(), and are kept in memory.
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++) word[i] = 0;
+        tail = 0;
+        if (!has_rows(row, rows)) return false;
+        u64 byte = byte_of<T>(*extent, row);
+        u64 key = extent->first_line + (byte >> LINE_LOG2);
+        u32 more = (((u32)byte & (LINE_BYTES - 1)) + rows * SIZE - 1) >> LINE_LOG2;  // lines after the first: 0 or 1
+        if (key - window_key >= WINDOW || key + more - window_key >= WINDOW) open_window(key);
+        u32 from = (u32)(key - window_key), to = from + more;
+        bool there = true;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
+            u32 mine = lane_id() + i * WARP;
+            if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
+        }
+        if (!all(there)) return false;
         // The lane's first `below` words lie in the first line, the others in the second; both are addressed from the first's start.
-        const u8* line = bytes_of<Backing::WAYS>(io.cache, shuffle(window_meta, from));
-        const u8* next = bytes_of<Backing::WAYS>(io.cache, shuffle(window_meta, to)) - LINE_BYTES;
+        const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
+        const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
         u32 at = ((u32)byte & (LINE_BYTES - 1)) + lane_id() * SIZE;
         u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
         if (below > mine) below = mine;
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) {
-            word[i] = 0;
-            if (i < below) word[i] = load_line_optimistic(word_at(line, at, i));
-            else if (i < mine) word[i] = load_line_optimistic(word_at(next, at, i));
+            word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
         }
-        u64 values = 0, tail_byte = 0;
+        u64 values = 0;
         if (!ALIGNED) {
-            if (needs_tail(byte, rows, tail_byte))
-                tail = load_line_optimistic((const u64*)((tail_byte >> LINE_LOG2 == byte >> LINE_LOG2 ? line : next + LINE_BYTES) +
-                                                         ((u32)tail_byte & (LINE_BYTES - 1))));
+            u32 after = ((u32)byte & (LINE_BYTES - 1)) + rows * SIZE;
+            if (needs_tail((u32)byte, rows)) tail = load_line_optimistic((const u64*)((after < LINE_BYTES ? line : next) + (after & ~7u)));
             values = tail;
         }
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) values |= word[i];
         // Each lane checks its own line of the window, after every lane's loads.
         u32 loaded = or_within(FULL, (u32)values | (u32)(values >> 32));
-        bool same = lane_id() < from || lane_id() > to || validate(io.cache, window_meta, window_state, loaded);
+        bool same = true;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
+            u32 mine = lane_id() + i * WARP;
+            if (mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i], loaded)) same = false;
+        }
         return all(same);
     }
 };

@@ -143,56 +143,87 @@ GRAMPUS_SLOW u32 advance_tail(const IoStack& io, const QueueDesc& q) {
 template <class Finish>
 GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish);
 
-// Submits one command for every lane with `wanted`; queues may differ. Collective; on success each such lane's
-// command is rung and `cid` is its id. While slots are short, it reaps. False: a status is up.
+// Commands that hold slots.
+GRAMPUS_DEVICE u32 slots_held(const QueueDesc& q) {
+    return load_relaxed_gpu(&q.state->pop_ticket) - load_relaxed_gpu(&q.state->push_ticket) + depth_of(q) - 1;
+}
+
+// What a wait for slots or ways is really for: if commands are outstanding, for the storage.
+GRAMPUS_DEVICE StatusCode cause(const QueueDesc& q, const Wait& wait, StatusCode otherwise) {
+    return wait.due() && slots_held(q) > 0 ? STATUS_TIMEOUT_COMPLETION : otherwise;
+}
+
+// What became of a lane's command.
+struct Submitted {
+    bool ok;    // false: a status is up
+    bool rung;  // the command is on its way
+    u32 cid;
+};
+
+// Submits one command each for as many lanes with `wanted` as get slots, at least one of them; queues may differ. While
+// nobody gets one, it reaps. Collective.
 template <class Finish>
-GRAMPUS_SLOW bool submit(const IoStack& io, bool wanted, u32 queue, const Command& command, u32& cid, const Finish& finish) {
-    u32 todo = ballot(wanted);
+GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
+    Submitted result = {false, false, 0};
+    const QueueDesc& q = queue_at(io, queue);
+    u32 todo = ballot(wanted), peers = match(wanted ? queue : ~0u);
+    u32 leader = lowest_bit(peers), rank = count_bits(peers & lanes_below());
+    bool leads = wanted && lane_id() == leader;
     Wait wait;
     GRAMPUS_NO_UNROLL
     while (todo != 0) {
-        bool mine = (todo >> lane_id() & 1) != 0;
-        u32 peers = match(mine ? queue : ~0u);
-        u32 leader = lowest_bit(peers), rank = count_bits(peers & lanes_below());
-        bool leads = mine && lane_id() == leader;
-        const QueueDesc& q = queue_at(io, queue);
         u32 granted = 0, ticket = 0;
         if (leads) {
             granted = take_credits(q, count_bits(peers));
             if (granted > 0) ticket = fetch_add_relaxed_gpu(&q.state->pop_ticket, granted);
         }
-        granted = shuffle(granted, leader);
+        if (!any(granted > 0)) {  // help to free some
+            u32 done = reap(io, shuffle(queue, lowest_bit(todo)), finish);
+            StatusCode code = cause(q, wait, STATUS_TIMEOUT_SUBMIT);
+            if (!all(done > 0 || wait.go_on(io, code, queue, ~0ull))) return result;
+            continue;
+        }
+        bool go = wanted && rank < shuffle(granted, leader), good = true;
         ticket = shuffle(ticket, leader);
-        bool go = mine && rank < granted, good = true;
         u32 slot = 0;
         if (go) {
             slot = pop_slot(io, queue, ticket + rank);
             good = slot != FREE_RING_EMPTY;
         }
-        if (!all(good)) return false;
+        if (!all(good)) return result;
         // T: acquire and release, since the credit that proves the entry free may have been somebody else's.
-        if (leads && granted > 0) ticket = fetch_add_acq_rel_gpu(&q.state->sq_ticket, granted);
+        if (granted > 0) ticket = fetch_add_acq_rel_gpu(&q.state->sq_ticket, granted);
         ticket = shuffle(ticket, leader);
         if (go) {
             u32 at = (ticket + rank) & (depth_of(q) - 1);
             if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_sys(&q.marks[at], ticket + rank + 1);
-            cid = write_entry(q, command, slot, at);
+            result.cid = write_entry(q, command, slot, at);
             GRAMPUS_STEP(mark);
             store_release_sys(&q.marks[at], ticket + rank + 1);
         }
         sync_warp();
-        if (leads && granted > 0) {
+        if (granted > 0) {
             count(&io.stats->commands, granted);
             Wait rung;
             while (good && (i32)(advance_tail(io, q) - (ticket + granted)) < 0)
                 good = rung.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull);
         }
-        if (!all(good)) return false;
-        todo &= ~ballot(go);
-        if (todo != 0 && !any(go)) {  // nobody got a slot: help to free some
-            u32 done = reap(io, shuffle(queue, lowest_bit(todo)), finish);
-            if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull))) return false;
-        }
+        result.ok = all(good);
+        result.rung = go;
+        return result;
+    }
+    result.ok = true;
+    return result;
+}
+
+// Submits all of them. Only for fills, whose slots come back by themselves: who holds raw commands of its own and waits
+// for slots waits for itself. Collective. False: a status is up.
+template <class Finish>
+GRAMPUS_DEVICE bool submit(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
+    while (any(wanted)) {
+        Submitted sent = submit_some(io, wanted, queue, command, finish);
+        if (!sent.ok) return false;
+        if (sent.rung) wanted = false;
     }
     return true;
 }
@@ -343,6 +374,17 @@ GRAMPUS_SLOW bool wait_raw(const IoStack& io, bool wanted, u32 queue, u32 cid, c
         if (push_slot(io, queue, slot)) return_credits(q, 1);
     }
     return all(good);
+}
+
+// Runs the lanes' raw commands, whatever number of slots there is. Collective. False: a status is up.
+template <class Finish>
+GRAMPUS_DEVICE bool run_raw(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
+    while (any(wanted)) {
+        Submitted sent = submit_some(io, wanted, queue, command, finish);
+        if (!sent.ok || !wait_raw(io, sent.rung, queue, sent.cid, finish)) return false;
+        if (sent.rung) wanted = false;
+    }
+    return true;
 }
 
 // Reaps a queue until nothing is outstanding. Collective. For the end of a query that has prefetched.

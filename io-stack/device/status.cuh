@@ -32,6 +32,9 @@ struct Wait {
 
     GRAMPUS_DEVICE Wait() : started_ns(0), tries(0) {}
 
+    // Whether the next go_on() looks at the clock, so that its reason matters.
+    GRAMPUS_DEVICE bool due() const { return tries % 8 == 0; }
+
     // False: leave. Either a status was up, or the host aborted, or the bound has passed; in the latter cases the status
     // is raised here, with `code` and what was waited for.
     GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {

@@ -136,6 +136,13 @@ GRAMPUS_DEVICE void store_mmio(u32* p, u32 v) {
 // Optimistic: somebody may; the caller validates.
 GRAMPUS_DEVICE u64 load_line_pinned(const u64* p) { return load_relaxed_gpu(p); }
 GRAMPUS_DEVICE u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
+// Zero if not `wanted`. Predicated here, since a compiler would branch around each of a tile's loads.
+GRAMPUS_DEVICE u64 load_line_optimistic_if(bool wanted, const u64* p) {
+    u64 v = 0;
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.relaxed.gpu.global.u64 %0, [%1]; }"
+                 : "+l"(v) : "l"(p), "r"((u32)wanted));
+    return v;
+}
 GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
 }
@@ -281,6 +288,7 @@ inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 // Pinned bytes are read plainly, so that ThreadSanitizer sees a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
+inline u64 load_line_optimistic_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
 inline void store_line(u64x2* p, u64x2 v) {
     store_relaxed_gpu(&p->x, v.x);
     store_relaxed_gpu(&p->y, v.y);

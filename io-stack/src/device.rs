@@ -27,6 +27,7 @@ const HEADERS: &[Header] = headers![
     "queue.cuh",
     "cache.cuh",
     "backing.cuh",
+    "slow_path.cuh",
     "column_array.cuh",
 ];
 

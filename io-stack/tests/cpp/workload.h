@@ -52,11 +52,16 @@ Outcome work(World& world, u64 seed, u32 rounds) {
                 check(world, out, row, value);
                 if (stop(true)) return out;
                 break;
-            default:
-                if (stop(array.template tile<K>(row, count, values))) return out;
+            default: {
+                u64 first_row = world.extents[row >= world.extents[1].first_row].first_row;
+                u64 end = first_row == 0 ? world.extents[1].first_row : rows;
+                bool inside = row + count <= end;
+                if (stop(inside ? array.template tile<K>(row, count, values) : array.template tile_across<K>(row, count, values)))
+                    return out;
                 for (u32 k = 0; k < count; k++) check(world, out, row + k, values[k]);
                 if (stop(true)) return out;
                 row = row + count < rows ? row + count : 0;
+            }
         }
     }
     return out;
@@ -70,7 +75,7 @@ Outcome work_raw(World& world, u64 seed, u32 rounds) {
     FillFinish<Backing::WAYS> finish(world.io.cache);
     alignas(4096) u64x2 buffer[2 * LINE_BYTES / 16];
     for (u32 i = 0; i < rounds; i++) {
-        u32 queue = random.below(world.io.queue_count), cid = 0;
+        u32 queue = random.below(world.io.queue_count);
         Command c = {};
         c.kind = CMD_RAW;
         c.blocks = 1 + random.below(2 * LINE_BYTES >> world.source.lba_log2);
@@ -78,7 +83,7 @@ Outcome work_raw(World& world, u64 seed, u32 rounds) {
         c.lba = random.below((u32)world.source.blocks - c.blocks + 1);
         c.nsid = world.source.nsid;
         c.bus = c.target = (u64)buffer;
-        out.gave_up = !submit(world.io, true, queue, c, cid, finish) || !wait_raw(world.io, true, queue, cid, finish);
+        out.gave_up = !run_raw(world.io, true, queue, c, finish);
         if (out.gave_up) return out;
         u64 at = c.lba << world.source.lba_log2;
         for (u32 b = 0; b < c.bytes; b++) {

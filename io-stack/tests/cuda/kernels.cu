@@ -90,7 +90,6 @@ KERNEL raw_commands(ARGUMENTS) {
         c.bytes = 1u << io.sources[0].lba_log2;
         c.lba = ((warp_index() * n + i) * 32 + lane_id()) % rows;
         c.nsid = io.sources[0].nsid;
-        u32 cid;
-        if (!submit(io, true, queue, c, cid, finish) || !wait_raw(io, true, queue, cid, finish)) return;
+        if (!run_raw(io, true, queue, c, finish)) return;
     }
 }

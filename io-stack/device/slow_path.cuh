@@ -1,0 +1,259 @@
+// What a column array does when values are not at hand: out of line, taking and returning values, so that the hot path around the
+// call keeps its registers. The hot path is column_array.cuh's, sending and waiting backing.cuh's.
+#pragma once
+#include "backing.cuh"
+
+namespace grampus {
+
+// ---- rows, bytes, words, values --------------------------------------------------------------------------
+
+// Byte of a row, counted from the start of the extent's first line.
+template <class T>
+GRAMPUS_DEVICE u64 byte_of(const Extent& e, u64 row) {
+    return e.first_byte + (row - e.first_row) * sizeof(T);
+}
+
+GRAMPUS_DEVICE bool has_row(const Extent& e, u64 row) { return row - e.first_row < e.rows; }
+
+// The extent that has the row; if none has, one that has not.
+GRAMPUS_DEVICE const Extent* extent_of(const ColumnDesc& column, u64 row) {
+    u32 low = 0, high = column.extent_count;
+    GRAMPUS_NO_UNROLL
+    while (high - low > 1) {
+        u32 middle = (low + high) / 2;
+        if (column.extents[middle].first_row <= row) low = middle; else high = middle;
+    }
+    return column.extents + low;
+}
+
+// How a value of T lies in aligned 8-byte words, from byte `at` on. ALIGNED: at a multiple of its size.
+template <class T, bool ALIGNED>
+struct Layout {
+    static constexpr u32 SIZE = sizeof(T);
+
+    static GRAMPUS_DEVICE bool spans_words(u32 at) { return !ALIGNED && (at & 7) + SIZE > 8; }
+
+    static GRAMPUS_DEVICE u64 join(u64 low, u64 high, u32 at) {
+        if (SIZE == 8 && ALIGNED) return low;
+        u32 shift = (at & 7) * 8;
+        u64 bits = low >> shift;
+        if (!ALIGNED && shift != 0) bits |= high << (64 - shift);
+        return bits;
+    }
+
+    static GRAMPUS_DEVICE T from_bits(u64 bits) {
+        union {
+            u64 bits;
+            T value;
+        } both;
+        both.bits = bits;
+        return both.value;
+    }
+
+    // The value at `p` in a mapping. The words around it are in the mapping too, since that ends at a page's end.
+    static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
+        u32 at = ALIGNED && SIZE == 8 ? 0 : (u32)(u64)p & 7;
+        const u64* word = (const u64*)(p - at);
+        u64 low = load_mapped(word), high = spans_words(at) ? load_mapped(word + 1) : 0;
+        return join(low, high, at);
+    }
+};
+
+// ---- lines that are not there ----------------------------------------------------------------------------
+
+// One or two neighbouring words of a line.
+struct Words {
+    bool ok;  // false: a status is up
+    u64 low, high;
+};
+
+// One round of waiting for others to unpin. Collective. False: a status is up.
+template <class Backing>
+GRAMPUS_SLOW bool wait_for_ways(const IoStack& io, Wait& wait, u64 key) {
+    u32 queue = io.queue_count > 0 ? shuffle(wait.tries, 0) % io.queue_count : 0;
+    u32 done = Backing::help(io, queue);
+    StatusCode code = STATUS_CACHE_FULL;
+    for (u32 i = 0; wait.due() && Backing::QUEUED && i < io.queue_count; i++) code = cause(queue_at(io, i), wait, code);
+    return all(done > 0 || wait.go_on(io, code, ~0u, key));
+}
+
+// The word(s) at byte `at` of each active lane's line, under a pin, sent for if need be. Lanes with one line share the
+// work. Collective.
+template <class Backing>
+GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active, u64 key, u32 at, bool two) {
+    Words got = {true, 0, 0};
+    u32 sectors = sectors_of(io.cache, at & ~7u, two ? (at & ~7u) + 15 : at | 7);
+    Wait wait;
+    while (any(active)) {
+        u32 peers = match(active ? key : ~0ull);
+        u32 leader = lowest_bit(peers), wanted = or_within(peers, sectors);
+        bool leads = active && lane_id() == leader;
+        Ensured line = ensure<Backing>(io, e, leads, key, wanted, true);
+        if (!line.ok) return Words{false, 0, 0};
+        u32 meta = shuffle(line.meta, leader);
+        bool here = active && meta != NO_LINE;
+        if (here) {
+            const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, meta) + (at & ~7u));
+            GRAMPUS_STEP(read_pinned);
+            got.low = load_line_pinned(p);
+            if (two) got.high = load_line_pinned(p + 1);
+            active = false;
+        }
+        sync_warp();
+        if (leads && line.meta != NO_LINE) unpin(io.cache, line.meta);
+        // Nobody: every way is pinned, or the sets are being changed. We hold nothing, so others get on.
+        if (!any(here) && !wait_for_ways<Backing>(io, wait, key)) return Words{false, 0, 0};
+    }
+    return got;
+}
+
+GRAMPUS_SLOW bool out_of_range(const IoStack& io, bool mine, u64 row) {
+    if (!mine) return false;
+    Status what = {};
+    what.code = STATUS_RANGE;
+    what.queue = what.cid = ~0u;
+    what.lba = row;
+    what.line = ~0ull;
+    raise(io, what);
+    return false;
+}
+
+// Lines of a tile, at most two, pinned: lane j has line j (with one lane: both).
+constexpr u32 LINES_PER_LANE = WARP < 2 ? 2 : 1;
+struct Held {
+    bool ok;  // false: a status is up
+    u64 first;  // key of the first line
+    u32 meta[LINES_PER_LANE];
+    u32 state[LINES_PER_LANE];
+};
+
+// Pins the lines of a tile once they are there, whole; sends for a warp's width of lines, as the next tiles want
+// them. Collective. The caller lets go.
+template <class T, class Backing>
+GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows) {
+    Held held = {};
+    const Extent& e = *extent_of(column, row);
+    if (!has_row(e, row) || row - e.first_row + rows > e.rows) {
+        out_of_range(io, true, row);
+        return held;
+    }
+    u64 byte = byte_of<T>(e, row), end = byte_of<T>(e, e.first_row + e.rows);
+    u64 last = e.first_line + ((byte + rows * sizeof(T) - 1) >> LINE_LOG2);
+    held.first = e.first_line + (byte >> LINE_LOG2);
+    if constexpr (Backing::QUEUED) {
+        u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2), most = WARP > 2 ? WARP : 2;
+        if (!fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
+    }
+    Wait wait;
+    for (;;) {
+        bool got = true;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
+            u64 key = held.first + i * WARP + lane_id();
+            Ensured line = ensure<Backing>(io, e, key <= last, key, all_sectors(io.cache), false);
+            held.meta[i] = line.meta;
+            if (!line.ok) return held;
+            got = got && (key > last || line.meta != NO_LINE);
+        }
+        if (all(got)) break;
+        // Not both: keep neither, or two warps with one each wait for each other.
+        for (u32 i = 0; i < LINES_PER_LANE; i++)
+            if (held.meta[i] != NO_LINE) unpin(io.cache, held.meta[i]);
+        if (!wait_for_ways<Backing>(io, wait, held.first)) return held;
+    }
+    for (u32 i = 0; i < LINES_PER_LANE; i++) {
+        if (!await<Backing>(io, e, held.first + i * WARP + lane_id(), held.meta[i], all_sectors(io.cache))) return held;
+        if (held.meta[i] != NO_LINE) held.state[i] = (u32)load_acquire_gpu(&io.cache.state[held.meta[i]]);
+    }
+    held.ok = true;
+    return held;
+}
+
+// A value, or the end.
+template <class T>
+struct Fetched {
+    bool ok;  // false: a status is up
+    T value;
+};
+
+// column[row] for active lanes, whatever it takes. Collective.
+template <class T, class Backing, bool ALIGNED>
+GRAMPUS_SLOW Fetched<T> fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
+    typedef Layout<T, ALIGNED> In;
+    const Extent& e = *extent_of(column, row);
+    Fetched<T> got = {false, In::from_bits(0)};
+    bool there = !active || has_row(e, row);
+    if (!all(there)) {
+        out_of_range(io, !there, row);
+        return got;
+    }
+    u64 byte = active ? byte_of<T>(e, row) : 0;
+    u32 at = (u32)byte & (LINE_BYTES - 1);
+    got.ok = true;
+    u64 bits = 0;
+    if constexpr (!Backing::CACHED) {
+        if (active) bits = In::mapped_bits(e.mapped + byte);
+    } else {
+        u64 key = e.first_line + (byte >> LINE_LOG2);
+        bool two = In::spans_words(at), straddles = two && at + In::SIZE > LINE_BYTES;
+        Words words = words_slowly<Backing>(io, e, active, key, at, two && !straddles);
+        got.ok = words.ok;
+        if (!ALIGNED && got.ok && any(active && straddles)) {  // its end is in the next line
+            Words next = words_slowly<Backing>(io, e, active && straddles, key + 1, 0, false);
+            got.ok = next.ok;
+            if (straddles) words.high = next.low;
+        }
+        bits = In::join(words.low, words.high, at);
+    }
+    if (active) got.value = In::from_bits(bits);
+    return got;
+}
+
+// value[i] = column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
+template <class T, class Backing, bool ALIGNED>
+GRAMPUS_SLOW bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 k, T* value) {
+    bool good = true;
+    GRAMPUS_NO_UNROLL
+    for (u32 i = 0; i < k && good; i++) {
+        u32 n = i * WARP + lane_id();
+        Fetched<T> got = fetch_slowly<T, Backing, ALIGNED>(io, column, n < rows, row + n);
+        good = got.ok;
+        value[i] = got.value;
+    }
+    return good;
+}
+
+// Sends for bytes first .. last of each active lane's line, without waiting. Collective.
+template <class Backing>
+GRAMPUS_DEVICE bool send_for(const IoStack& io, const Extent& e, bool active, u64 key, u32 first, u32 last) {
+    u32 peers = match(active ? key : ~0ull);
+    u32 sectors = or_within(peers, sectors_of(io.cache, first, last));
+    bool leads = active && lane_id() == lowest_bit(peers);
+    Ensured line = ensure<Backing>(io, e, leads, key, sectors, false);
+    if (line.meta != NO_LINE) unpin(io.cache, line.meta);
+    return line.ok;
+}
+
+// Sends for the lines of the active lanes' values. Collective.
+template <class T, class Backing>
+GRAMPUS_SLOW bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
+    const Extent& e = *extent_of(column, row);
+    bool there = !active || has_row(e, row);
+    if (!all(there)) return out_of_range(io, !there, row);
+    u64 byte = active ? byte_of<T>(e, row) : 0, key = e.first_line + (byte >> LINE_LOG2);
+    u32 at = (u32)byte & (LINE_BYTES - 1), end = at + sizeof(T) - 1;
+    bool straddles = active && end >= LINE_BYTES;
+    if (!send_for<Backing>(io, e, active, key, at, straddles ? LINE_BYTES - 1 : end)) return false;
+    return !any(straddles) || send_for<Backing>(io, e, straddles, key + 1, 0, 0);
+}
+
+// Sends for all lines of `rows` rows from `row` (to the end of its extent at most) in long commands. Collective.
+template <class T, class Backing>
+GRAMPUS_SLOW bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows) {
+    const Extent& e = *extent_of(column, row);
+    if (!has_row(e, row)) return out_of_range(io, true, row);
+    u64 left = e.rows - (row - e.first_row), byte = byte_of<T>(e, row);
+    u64 end = byte + (rows < left ? rows : left) * sizeof(T), first = byte >> LINE_LOG2;
+    return fetch_ahead<Backing>(io, e, e.first_line + first, ((end + LINE_BYTES - 1) >> LINE_LOG2) - first);
+}
+
+}  // namespace grampus
