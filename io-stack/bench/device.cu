@@ -227,6 +227,26 @@ struct Stack {
         if (s.code == STATUS_OK) return;
         printf("%s: status %u, NVMe %x, queue %u, line %llx, waited %llu ns\n", what, s.code, s.nvme_status, s.queue, s.line,
                s.waited_ns);
+        Stats counted = take_stats();
+        printf("   %llu commands, %llu completions, %llu stale, %llu doorbells\n", counted.commands, counted.completions,
+               counted.stale_completions, counted.doorbells);
+        for (const QueueDesc& q : queues) {
+            QueueState state;
+            u32 depth = 1u << q.depth_log2, held[4] = {};
+            std::vector<CommandRecord> records(depth);
+            std::vector<u32> ring(depth), marks(depth);
+            CHECK(cudaMemcpy(&state, q.state, sizeof state, cudaMemcpyDeviceToHost));
+            CHECK(cudaMemcpy(records.data(), q.commands, depth * sizeof(CommandRecord), cudaMemcpyDeviceToHost));
+            CHECK(cudaMemcpy(ring.data(), q.free_ring, depth * 4, cudaMemcpyDeviceToHost));
+            CHECK(cudaMemcpy(marks.data(), q.marks, depth * 4, cudaMemcpyDeviceToHost));
+            u32 full = 0;
+            for (u32 i = 0; i < depth; i++) full += ring[i] != FREE_RING_EMPTY;
+            for (const CommandRecord& r : records) held[r.state & 3]++;
+            printf("   queue %u: credits %d, popped %u, pushed %u, in ring %u, ticket %u, tail %u (next mark %u), sq_lock %u, head %u, cq_lock %u, doorbells %u %u, "
+                   "free %u submitted %u reaped %u done %u\n",
+                   q.qid, state.credits, state.pop_ticket, state.push_ticket, full, state.sq_ticket, state.sq_tail, marks[state.sq_tail % depth],
+                   state.sq_lock, state.cq_head, state.cq_lock, *q.sq_doorbell, *q.cq_doorbell, held[0], held[1], held[2], held[3]);
+        }
         exit(1);
     }
     Stats take_stats() {

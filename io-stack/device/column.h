@@ -10,7 +10,7 @@ namespace grampus {
 struct alignas(16) Extent {
     u64 first_row;      // row of the first value
     u64 rows;           // values
-    u64 first_line;     // cache key of the line that holds the first value's first byte
+    u64 first_line;     // cache key of the line that holds the first value's first byte; below 2^52
     u64 storage_byte;   // that line's byte position on its namespace, a multiple of 4096
     const u8* mapped;   // device address of that line in a registered mapping, or null
     u32 first_byte;     // position of the first value in that line, 0 .. 4095

@@ -18,11 +18,16 @@ class ColumnArray {
 
     const IoStack& io;
     const ColumnDesc& column;
-    const Extent* extent;  // the one used last
 
-    // Window of lines for tile(): lane i knows line window_key + i (and i + WARP ...). NO_LINE: not whole, or not there.
+    // The extent used last: rows row_begin .. row_end - 1, and where row 0 would begin if it were in it, as a byte of the key space
+    // (line key * 4096 + byte) or, mapped, as an address.
+    u64 row_begin, row_end, origin;
+
+    // Window of lines for tile(): lane i knows line window_key + i (and i + WARP ...), below window_lines. NO_LINE: not whole, or
+    // not there.
     static constexpr u32 WINDOW = WARP * LINES_PER_LANE;
     u64 window_key;
+    u32 window_lines;
     u32 window_meta[LINES_PER_LANE];
     u32 window_state[LINES_PER_LANE];  // low half: version and BUSY
 
@@ -41,7 +46,7 @@ class ColumnArray {
         static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         if constexpr (!Backing::CACHED) {
             if (!has_rows(row, rows)) return out_of_range(io, true, row);
-            const u8* base = extent->mapped + byte_of<T>(*extent, row) + lane_id() * SIZE;
+            const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
             u32 mine = words_of_lane(rows);
             GRAMPUS_UNROLL
             for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
@@ -60,7 +65,7 @@ class ColumnArray {
                 pinned = 1;
             }
             if (pinned != 0) let_go();
-            combine<K>((u32)byte_of<T>(*extent, row), rows, word, tail, value);
+            combine<K>((u32)place_of(row), rows, word, tail, value);
         }
         return true;
     }
@@ -79,7 +84,7 @@ class ColumnArray {
     // value = column[row] for active lanes; zero for the others.
     GRAMPUS_DEVICE bool fetch(bool active, u64 row, T& value) {
         u64 bits = 0;
-        bool hit = !active || (locate(row) && find_bits(byte_of<T>(*extent, row), bits));
+        bool hit = !active || (has_rows(row, 1) && find_bits(place_of(row), bits));
         value = In::from_bits(bits);
         if (all(hit)) return true;
         Fetched<T> slow = fetch_slowly<T, Backing, ALIGNED>(io, column, active, row);
@@ -107,33 +112,38 @@ class ColumnArray {
     // After a call out of line nothing is taken to be known: what need not survive the call costs the hot path no
     // register, and no spill.
     GRAMPUS_DEVICE void forget() {
-        extent = column.extents;
+        row_begin = row_end = origin = 0;
         last_key = window_key = NO_KEY;
         last_meta = NO_LINE;
         last_state = 0;
+        window_lines = 0;
         for (u32 i = 0; i < LINES_PER_LANE; i++) window_meta[i] = NO_LINE;
     }
 
-    // Makes `extent` the row's. False: no extent has it.
-    GRAMPUS_DEVICE bool locate(u64 row) {
-        if (has_row(*extent, row)) return true;
-        extent = extent_of(column, row);
-        return has_row(*extent, row);
+    // Whether the rows are in the extent used last, or in another, which becomes that.
+    GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) {
+        if (row >= row_begin && row + rows <= row_end) return true;
+        const Extent& e = *extent_of(column, row);
+        if (!has_row(e, row)) return false;
+        row_begin = e.first_row;
+        row_end = e.first_row + e.rows;
+        origin = (Backing::CACHED ? e.first_line << LINE_LOG2 : (u64)e.mapped) + e.first_byte - e.first_row * SIZE;
+        return row + rows <= row_end;
     }
 
-    // Makes `extent` the one that has all the rows. False: none has.
-    GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) { return locate(row) && row - extent->first_row + rows <= extent->rows; }
+    // Where the value of a row of this extent begins: byte of the key space, or address.
+    GRAMPUS_DEVICE u64 place_of(u64 row) const { return origin + row * SIZE; }
 
     // ---- one value of this lane ---------------------------------------------------------------------
 
-    // The value at a byte of the extent, if it is at hand.
-    GRAMPUS_DEVICE bool find_bits(u64 byte, u64& bits) {
+    // The value at a place, if it is at hand.
+    GRAMPUS_DEVICE bool find_bits(u64 place, u64& bits) {
         if constexpr (!Backing::CACHED) {
-            bits = In::mapped_bits(extent->mapped + byte);
+            bits = In::mapped_bits((const u8*)place);
             return true;
         } else {
-            u64 key = extent->first_line + (byte >> LINE_LOG2);
-            u32 at = (u32)byte & (LINE_BYTES - 1);
+            u64 key = place >> LINE_LOG2;
+            u32 at = (u32)place & (LINE_BYTES - 1);
             if (In::spans_words(at) && at + SIZE > LINE_BYTES) return false;
             if (key != last_key) {
                 last_key = NO_KEY;
@@ -156,20 +166,35 @@ class ColumnArray {
     // ---- tiles --------------------------------------------------------------------------------------
     // A tile is read as aligned 8-byte words: word i of a lane is the one that its value i starts in.
 
-    // Looks up the lines from `key` on, each lane its own: one instruction for 32 lines.
-    GRAMPUS_DEVICE void open_window(u64 key) {
+    // Looks up lines from `key` on, each lane its own: one instruction for 32 lines. A tile that does not follow the last one
+    // gets just its own lines.
+    GRAMPUS_DEVICE void open_window(u64 key, u32 lines) {
+        window_lines = key - window_key <= window_lines ? WINDOW : lines;
         window_key = key;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u64 state = 0;
-            bool there = observe<typename Backing::Policy, Backing::WAYS>(io.cache, key + i * WARP + lane_id(), window_meta[i], state) &&
-                         valid_sectors(state) == all_sectors(io.cache);
-            if (!there) window_meta[i] = NO_LINE;
+            u32 mine = i * WARP + lane_id();
+            window_meta[i] = NO_LINE;
+            if (mine < window_lines) {
+                bool there = observe<typename Backing::Policy, Backing::WAYS>(io.cache, key + mine, window_meta[i], state) &&
+                             valid_sectors(state) == all_sectors(io.cache);
+                if (!there) window_meta[i] = NO_LINE;
+            }
             window_state[i] = (u32)state;
         }
+    }
+    // Has the bytes `ahead` of a tile at byte `at` of the window's line `from` brought near, if the window has them: 128 per lane.
+    GRAMPUS_DEVICE void bring_near(u32 from, u32 at, u32 bytes, u32 ahead) const {
+        at += ahead + lane_id() * 128;
+        u32 line = from + (at >> LINE_LOG2);
+        u32 meta = meta_at(line < WINDOW ? line : 0);
+        if (lane_id() * 128 < bytes && line < window_lines && meta != NO_LINE)
+            prefetch_l2(bytes_of<Backing::WAYS>(io.cache, meta) + (at & (LINE_BYTES - 1)));
     }
     // The window made of pinned lines: they cannot change.
     GRAMPUS_DEVICE void use(const Held& held) {
         window_key = held.first;
+        window_lines = 2;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             window_meta[i] = held.meta[i];
             window_state[i] = held.state[i];
@@ -178,7 +203,7 @@ class ColumnArray {
     GRAMPUS_DEVICE void let_go() {
         for (u32 i = 0; i < LINES_PER_LANE; i++)
             if (window_meta[i] != NO_LINE) unpin(io.cache, window_meta[i]);
-        window_key = NO_KEY;  // looked up again by the next tile
+        window_lines = 0;  // looked up again by the next tile
     }
     // The window's entry for its `at`-th line, from the lane that has it.
     GRAMPUS_DEVICE u32 meta_at(u32 at) const { return shuffle(window_meta[LINES_PER_LANE > 1 ? at / WARP : 0], at % WARP); }
@@ -210,7 +235,8 @@ class ColumnArray {
                 u64 wrap = i + 1 < K ? shuffle(word[i + 1 < K ? i + 1 : i], 0) : 0;
                 if (In::spans_words(at)) high = n + 1 == rows ? last : lane_id() == WARP - 1 ? wrap : next;
             }
-            value[i] = In::from_bits(n < rows ? In::join(word[i], high, at) : 0);
+            // Words that were not loaded are zero.
+            value[i] = In::from_bits((ALIGNED && SIZE == 8) || n < rows ? In::join(word[i], high, at) : 0);
         }
     }
 
@@ -222,10 +248,11 @@ class ColumnArray {
         for (u32 i = 0; i < K; i++) word[i] = 0;
         tail = 0;
         if (!has_rows(row, rows)) return false;
-        u64 byte = byte_of<T>(*extent, row);
-        u64 key = extent->first_line + (byte >> LINE_LOG2);
-        u32 more = (((u32)byte & (LINE_BYTES - 1)) + rows * SIZE - 1) >> LINE_LOG2;  // lines after the first: 0 or 1
-        if (key - window_key >= WINDOW || key + more - window_key >= WINDOW) open_window(key);
+        u64 place = place_of(row), key = place >> LINE_LOG2;
+        u32 at = (u32)place & (LINE_BYTES - 1);
+        u32 more = (at + rows * SIZE - 1) >> LINE_LOG2;  // lines after the first: 0 or 1
+        bool known = key - window_key < window_lines && key + more - window_key < window_lines;
+        if (!known) open_window(key, more + 1);
         u32 from = (u32)(key - window_key), to = from + more;
         bool there = true;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
@@ -233,21 +260,26 @@ class ColumnArray {
             if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
         }
         if (!all(there)) return false;
-        // The lane's first `below` words lie in the first line, the others in the second; both are addressed from the first's start.
-        const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
-        const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
-        u32 at = ((u32)byte & (LINE_BYTES - 1)) + lane_id() * SIZE;
-        u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
-        if (below > mine) below = mine;
-        GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) {
-            word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
+        if (WARP > 1 && window_lines == WINDOW) {
+            if (!known) bring_near(from, at, rows * SIZE, LINE_BYTES);
+            bring_near(from, at, rows * SIZE, 2 * LINE_BYTES);
         }
+        const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
         u64 values = 0;
-        if (!ALIGNED) {
-            u32 after = ((u32)byte & (LINE_BYTES - 1)) + rows * SIZE;
-            if (needs_tail((u32)byte, rows)) tail = load_line_optimistic((const u64*)((after < LINE_BYTES ? line : next) + (after & ~7u)));
+        if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) word[i] = load_line_optimistic(word_at(line, at + lane_id() * SIZE, i));
+        } else {
+            // The lane's first `below` words lie in the first line, the others in the next; both are addressed from the first's start.
+            const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
+            u32 end = at + rows * SIZE;
+            if (needs_tail(at, rows)) tail = load_line_optimistic((const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
             values = tail;
+            at += lane_id() * SIZE;
+            u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++)
+                word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
         }
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) values |= word[i];

@@ -28,6 +28,7 @@ GRAMPUS_DEVICE u32 depth_of(const QueueDesc& q) { return 1u << q.depth_log2; }
 // Takes up to `n` credits; returns how many.
 GRAMPUS_DEVICE u32 take_credits(const QueueDesc& q, u32 n) {
     GRAMPUS_STEP(take_credits);
+    if ((i32)load_relaxed_gpu((u32*)&q.state->credits) <= 0) return 0;  // no more than a look, while there are none
     i32 old = (i32)fetch_add_acquire_gpu((u32*)&q.state->credits, 0u - n);
     u32 got = old <= 0 ? 0 : (u32)old < n ? (u32)old : n;
     if (got < n) fetch_add_release_gpu((u32*)&q.state->credits, n - got);
@@ -183,8 +184,10 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
             if (!all(done > 0 || wait.go_on(io, code, queue, ~0ull))) return result;
             continue;
         }
-        bool go = wanted && rank < shuffle(granted, leader), good = true;
+        // Collectives stand alone: behind && or ?: some lanes would not come.
+        u32 places = shuffle(granted, leader);
         ticket = shuffle(ticket, leader);
+        bool go = wanted && rank < places, good = true;
         u32 slot = 0;
         if (go) {
             slot = pop_slot(io, queue, ticket + rank);

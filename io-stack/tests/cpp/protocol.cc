@@ -303,7 +303,7 @@ static int bounds() {
     bad += bound("cache smaller than the pins", STATUS_CACHE_FULL, tiny, Faults(), [](Run& r) {
         for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // somebody who never lets go
     });
-    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
+    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
     bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
     return bad > 0;
 }
