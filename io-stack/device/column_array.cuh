@@ -183,14 +183,6 @@ class ColumnArray {
             window_state[i] = (u32)state;
         }
     }
-    // Has the bytes `ahead` of a tile at byte `at` of the window's line `from` brought near, if the window has them: 128 per lane.
-    GRAMPUS_DEVICE void bring_near(u32 from, u32 at, u32 bytes, u32 ahead) const {
-        at += ahead + lane_id() * 128;
-        u32 line = from + (at >> LINE_LOG2);
-        u32 meta = meta_at(line < WINDOW ? line : 0);
-        if (lane_id() * 128 < bytes && line < window_lines && meta != NO_LINE)
-            prefetch_l2(bytes_of<Backing::WAYS>(io.cache, meta) + (at & (LINE_BYTES - 1)));
-    }
     // The window made of pinned lines: they cannot change.
     GRAMPUS_DEVICE void use(const Held& held) {
         window_key = held.first;
@@ -260,10 +252,6 @@ class ColumnArray {
             if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
         }
         if (!all(there)) return false;
-        if (WARP > 1 && window_lines == WINDOW) {
-            if (!known) bring_near(from, at, rows * SIZE, LINE_BYTES);
-            bring_near(from, at, rows * SIZE, 2 * LINE_BYTES);
-        }
         const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
         u64 values = 0;
         if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line

@@ -25,10 +25,10 @@ GRAMPUS_DEVICE u32 depth_of(const QueueDesc& q) { return 1u << q.depth_log2; }
 
 // ---- command slots (C and F in PROTOCOL.md) ----------------------------------------------------------
 
-// Takes up to `n` credits; returns how many.
-GRAMPUS_DEVICE u32 take_credits(const QueueDesc& q, u32 n) {
+// Takes up to `n` credits, but none if there are fewer than `least`; returns how many.
+GRAMPUS_DEVICE u32 take_credits(const QueueDesc& q, u32 n, u32 least) {
     GRAMPUS_STEP(take_credits);
-    if ((i32)load_relaxed_gpu((u32*)&q.state->credits) <= 0) return 0;  // no more than a look, while there are none
+    if ((i32)load_relaxed_gpu((u32*)&q.state->credits) < (i32)least) return 0;  // no more than a look
     i32 old = (i32)fetch_add_acquire_gpu((u32*)&q.state->credits, 0u - n);
     u32 got = old <= 0 ? 0 : (u32)old < n ? (u32)old : n;
     if (got < n) fetch_add_release_gpu((u32*)&q.state->credits, n - got);
@@ -82,7 +82,7 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot, u
     record->lba = c.lba;
     record->nsid = c.nsid;
     record->target = c.target;
-    store_release_gpu(&record->state, generation << 8 | CMD_SUBMITTED);
+    store_relaxed_gpu(&record->state, generation << 8 | CMD_SUBMITTED);  // handed over with the mark
 
     GRAMPUS_STEP(write_entry);
     u32 cid = generation << q.depth_log2 | slot;
@@ -123,8 +123,8 @@ GRAMPUS_SLOW u32 advance_tail(const IoStack& io, const QueueDesc& q) {
         more = run == 8;
     }
     if (tail != start) {
-        // D: the entries behind the marks were written by other lanes. The marks were read; the fence makes that an acquire and
-        // the store below a release at system scope, cumulative over what the marks released.
+        // D: the entries behind the marks were written by other lanes, which released them to the device. The marks were read; the
+        // fence makes that an acquire, and the store below a release to the system, cumulative over what the marks released.
         fence_acq_rel_sys();
         GRAMPUS_STEP(ring);
         if (q.flags & QUEUE_MMIO)
@@ -132,7 +132,7 @@ GRAMPUS_SLOW u32 advance_tail(const IoStack& io, const QueueDesc& q) {
         else if (GRAMPUS_MUTANT == MUTANT_RING_BEFORE_FENCE)
             store_relaxed_sys(q.sq_doorbell, tail & mask);
         else
-            store_release_sys(q.sq_doorbell, tail & mask);
+            store_after_fence_sys(q.sq_doorbell, tail & mask);
         store_release_gpu(&state->sq_tail, tail);
         count(&io.stats->doorbells, 1);
     }
@@ -175,7 +175,9 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
     while (todo != 0) {
         u32 granted = 0, ticket = 0;
         if (leads) {
-            granted = take_credits(q, count_bits(peers));
+            // Not in crumbs, if patience gets all at once: each grant costs a doorbell.
+            u32 n = count_bits(peers), most = depth_of(q) - 1;
+            granted = take_credits(q, n, wait.tries >= 8 ? 1 : n < most ? n : most);
             if (granted > 0) ticket = fetch_add_relaxed_gpu(&q.state->pop_ticket, granted);
         }
         if (!any(granted > 0)) {  // help to free some
@@ -199,10 +201,10 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         ticket = shuffle(ticket, leader);
         if (go) {
             u32 at = (ticket + rank) & (depth_of(q) - 1);
-            if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_sys(&q.marks[at], ticket + rank + 1);
+            if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_gpu(&q.marks[at], ticket + rank + 1);
             result.cid = write_entry(q, command, slot, at);
             GRAMPUS_STEP(mark);
-            store_release_sys(&q.marks[at], ticket + rank + 1);
+            store_release_gpu(&q.marks[at], ticket + rank + 1);
         }
         sync_warp();
         if (granted > 0) {
@@ -282,13 +284,11 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
     if (lane_id() == 0) {
         if (taken > 0) {
             store_relaxed_gpu(&state->cq_head, head + taken);
-            // Release: the loads above are done before the controller may write these entries again.
-            if (q.flags & QUEUE_MMIO) {
-                fence_acq_rel_sys();
+            // The entries' loads have returned, so the controller may write there again.
+            if (q.flags & QUEUE_MMIO)
                 store_mmio(q.cq_doorbell, (head + taken) & mask);
-            } else {
-                store_release_sys(q.cq_doorbell, (head + taken) & mask);
-            }
+            else
+                store_after_loads_sys(q.cq_doorbell, (head + taken) & mask);
         }
         GRAMPUS_STEP(cq_unlock);
         store_release_gpu(&state->cq_lock, 0u);
@@ -319,7 +319,7 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
         push_slot(io, queue, slot);
         return_credits(q, 1);
     }
-    if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) finish.publish(record, ok, mine && fill);
+    if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
     GRAMPUS_STEP(copy_bounce);
     u8* to = !ok ? (u8*)0 : fill ? finish.destination(record) : (u8*)record.target;
     bool bounced = ok && to != 0 && record.bytes <= q.bounce_bytes;
@@ -330,11 +330,11 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
         if (units > 0) count(&io.stats->bounce_bytes, record.bytes);
     }
     sync_warp();
-    if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) finish.publish(record, ok, mine && fill);
+    if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
 
     if (mine && !fill) {
         q.commands[slot].result = nvme_status;
-        fence_acq_rel_gpu();  // the bytes other lanes copied, and the result, before DONE
+        // After sync_warp(): the bytes that other lanes copied are released too.
         store_release_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_DONE);
     }
     bool pushed = true;
@@ -369,13 +369,16 @@ GRAMPUS_SLOW bool wait_raw(const IoStack& io, bool wanted, u32 queue, u32 cid, c
         u32 done = reap(io, shuffle(queue, lowest_bit(open)), finish);
         if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, ~0ull))) return false;
     }
-    bool good = true;
+    bool good = true, pushed = false;
     if (wanted) {
         u32 slot = cid & (depth_of(q) - 1);
         good = q.commands[slot].result == 0;
         store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
-        if (push_slot(io, queue, slot)) return_credits(q, 1);
+        pushed = push_slot(io, queue, slot);
     }
+    // Credits go back together: one lane for those with its queue.
+    u32 peers = match(pushed ? queue : ~0u);
+    if (pushed && lane_id() == lowest_bit(peers)) return_credits(q, count_bits(peers));
     return all(good);
 }
 

@@ -127,6 +127,10 @@ GRAMPUS_DEVICE void add_after_fence_gpu(u64* p, u64 v) { add_relaxed_gpu(p, v); 
 GRAMPUS_DEVICE void fence_acq_rel_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 GRAMPUS_DEVICE void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
+// A doorbell in host memory: after fence_acq_rel_sys(), which makes it a release.
+GRAMPUS_DEVICE void store_after_fence_sys(u32* p, u32 v) { store_relaxed_sys(p, v); }
+// Tells another agent that it may overwrite what this warp's loads have returned, their values having been used.
+GRAMPUS_DEVICE void store_after_loads_sys(u32* p, u32 v) { store_relaxed_sys(p, v); }
 // A device register: after fence_acq_rel_sys().
 GRAMPUS_DEVICE void store_mmio(u32* p, u32 v) {
     asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -143,8 +147,6 @@ GRAMPUS_DEVICE u64 load_line_optimistic_if(bool wanted, const u64* p) {
                  : "+l"(v) : "l"(p), "r"((u32)wanted));
     return v;
 }
-// Bytes that will be read soon, into L2: no register waits for them.
-GRAMPUS_DEVICE void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
 }
@@ -285,13 +287,14 @@ inline void add_release_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_R
 inline void add_after_fence_gpu(u64* p, u64 v) { add_release_gpu(p, v); }
 inline void fence_acq_rel_gpu() {}
 inline void fence_acq_rel_sys() {}
+inline void store_after_fence_sys(u32* p, u32 v) { store_release_sys(p, v); }
+inline void store_after_loads_sys(u32* p, u32 v) { store_release_sys(p, v); }
 inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 
 // Pinned bytes are read plainly, so that ThreadSanitizer sees a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
 inline u64 load_line_optimistic_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
-inline void prefetch_l2(const void*) {}
 inline void store_line(u64x2* p, u64x2 v) {
     store_relaxed_gpu(&p->x, v.x);
     store_relaxed_gpu(&p->y, v.y);
