@@ -141,7 +141,7 @@ struct Stack {
     std::vector<QueueDesc> queues;
     DoorbellGroup *tails, *heads;
 
-    Stack(u64 rows, const void* mapped, u64 cache_lines, u32 sector_log2, u32 queue_count, u32 depth_log2, u32 bounce_bytes) {
+    Stack(u64 rows, const void* mapped, u64 cache_lines, u32 sector_log2, u32 queue_count, u32 depth_log2, u32 bounce_bytes, u32 max_lines = 256) {
         status = device_array<Status>(1);
         stats = device_array<Stats>(1);
         io.status = status;
@@ -155,7 +155,7 @@ struct Stack {
         source.nsid = 1;
         source.lba_log2 = 9;
         source.queue_count = queue_count;
-        source.max_lines = 256;
+        source.max_lines = max_lines;
         io.sources = upload(&source, 1);
         Extent extent = {};
         extent.rows = rows;
@@ -362,6 +362,11 @@ static void hits(bool small) {
         for (u32 run : {512u * 32, 512u * 16, 512u * 8})
             line(("tile<16>, runs of " + std::to_string(run)).c_str(),
                  time_ms([&] { tile_queued<<<blocks, 256>>>(stack.io, stack.column, rows, run, sum_out); }, 5), bytes, sum, p16);
+        for (u32 run : {512u * 32, 512u * 96})
+            line(("tile<16>, pinned windows, runs of " + std::to_string(run)).c_str(),
+                 time_ms([&] { tile_queued_pinned<<<blocks, 256>>>(stack.io, stack.column, rows, run, sum_out); }, 5), bytes, sum, p16);
+        line("tile<16>, pinned windows, unaligned code", time_ms([&] { tile_queued_pinned_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5), bytes,
+             sum, p16);
         line("tile<8>", time_ms([&] { tile_queued_8<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5), bytes,
              sum, p16);
         line("tile<8>, unaligned code", time_ms([&] { tile_queued_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5),
@@ -437,7 +442,7 @@ static void queue(bool small, double* host, u64 rows) {
     for (u32 threads : {4u, 8u}) {
         if (small && threads > 4) continue;
         u64 tiles = small ? 512 : 1 << 20, lines = small ? 4096 : 2 << 20;
-        Stack stack(rows, nullptr, lines, 9, 32, 10, 4096);
+        Stack stack(rows, nullptr, lines, 9, 32, 10, 4096, 1);
         Echo echo(stack, (const u8*)host, threads);
         double p4 = time_ms([&] { plain_4k<<<blocks, 256>>>(host, rows, tiles, sum_out); }, 1), e = last_sum();
         double ms = time_ms([&] { scattered_queued_4k<<<blocks, 256>>>(stack.io, stack.column, rows, tiles, sum_out); }, 1);
@@ -449,7 +454,7 @@ static void queue(bool small, double* host, u64 rows) {
                s.command_bytes, (double)s.command_bytes / ms / 1e6, s.installs, s.evictions, s.full_sets,
                (double)s.commands / (double)s.doorbells);
         u64 count = small ? 1 << 14 : 1 << 22;
-        Stack other(rows, nullptr, lines, 9, 32, 10, 4096);
+        Stack other(rows, nullptr, lines, 9, 32, 10, 4096, 1);
         Echo echo2(other, (const u8*)host, threads);
         plain_rows<<<blocks, 256>>>(host, rows, count, sum_out);
         time_ms([&] { plain_rows<<<blocks, 256>>>(host, rows, count, sum_out); }, 1), e = last_sum();

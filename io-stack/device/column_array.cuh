@@ -9,12 +9,14 @@ namespace grampus {
 // return false to all lanes when a status is up: leave the kernel. ALIGNED: every extent's values start at a multiple
 // of their size. Pass IoStack and ColumnDesc to the kernel as `const __grid_constant__` parameters, and bound its
 // registers (`__launch_bounds__(256, 4)`: 64), else the functions out of line decide how many it takes.
-template <class T, class Backing, bool ALIGNED = false>
+// PIN_WINDOWS: tile() keeps the lines of its window pinned, up to 32 for each array and warp, instead of validating each tile.
+template <class T, class Backing, bool ALIGNED = false, bool PIN_WINDOWS = false>
 class ColumnArray {
     typedef Layout<T, ALIGNED> In;
     static constexpr u32 SIZE = sizeof(T);
     static constexpr u32 STRIDE = WARP * SIZE;  // from a lane's value of a tile to its next
     static constexpr u64 NO_KEY = ~0ull;
+    static constexpr bool BRING_NEAR = WARP > 1;
 
     const IoStack& io;
     const ColumnDesc& column;
@@ -38,6 +40,8 @@ class ColumnArray {
 
   public:
     GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc) : io(stack), column(desc) { forget(); }
+    GRAMPUS_DEVICE ~ColumnArray() { close_window(); }
+    ColumnArray(const ColumnArray&) = delete;
 
     // value[i] = column[row + i * WARP + lane], for those below row + rows; 0 < rows <= K * WARP, all in one extent. The other
     // values are zero. `row` and `rows` are the same in all lanes.
@@ -54,8 +58,10 @@ class ColumnArray {
             u64 word[K], tail = 0;
             u32 pinned = 0;
             while (!read_tile<K>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
+                u32 most = window_lines;
+                close_window();
                 forget();
-                Held held = hold<T, Backing>(io, column, row, rows);
+                Held held = hold<T, Backing>(io, column, row, rows, most);
                 if (!held.ok) {
                     GRAMPUS_UNROLL
                     for (u32 i = 0; i < K; i++) value[i] = In::from_bits(0);  // as in read_tile()
@@ -74,6 +80,7 @@ class ColumnArray {
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
         T slow[K];
+        close_window();
         bool good = tile_slowly<T, Backing, ALIGNED>(io, column, row, rows, K, slow);
         forget();
         GRAMPUS_UNROLL
@@ -87,6 +94,7 @@ class ColumnArray {
         bool hit = !active || (has_rows(row, 1) && find_bits(place_of(row), bits));
         value = In::from_bits(bits);
         if (all(hit)) return true;
+        close_window();
         Fetched<T> slow = fetch_slowly<T, Backing, ALIGNED>(io, column, active, row);
         forget();
         value = slow.value;
@@ -95,7 +103,10 @@ class ColumnArray {
 
     // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
     GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
-        if constexpr (Backing::CACHED) return prefetch_slowly<T, Backing>(io, column, active, row);
+        if constexpr (Backing::CACHED) {
+            close_window();
+            return prefetch_slowly<T, Backing>(io, column, active, row);
+        }
         return true;
     }
 
@@ -103,7 +114,10 @@ class ColumnArray {
     // `row` and `rows` are the same in all lanes.
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::CACHED) {
-            if constexpr (Backing::QUEUED) return ahead_slowly<T, Backing>(io, column, row, rows);
+            if constexpr (Backing::QUEUED) {
+                close_window();
+                return ahead_slowly<T, Backing>(io, column, row, rows);
+            }
         }
         return true;
     }
@@ -169,19 +183,39 @@ class ColumnArray {
     // Looks up lines from `key` on, each lane its own: one instruction for 32 lines. A tile that does not follow the last one
     // gets just its own lines.
     GRAMPUS_DEVICE void open_window(u64 key, u32 lines) {
-        window_lines = key - window_key <= window_lines ? WINDOW : lines;
+        lines = key - window_key <= window_lines ? WINDOW : lines;
+        close_window();
+        window_lines = lines;
         window_key = key;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u64 state = 0;
-            u32 mine = i * WARP + lane_id();
-            window_meta[i] = NO_LINE;
-            if (mine < window_lines) {
-                bool there = observe<typename Backing::Policy, Backing::WAYS>(io.cache, key + mine, window_meta[i], state) &&
-                             valid_sectors(state) == all_sectors(io.cache);
-                if (!there) window_meta[i] = NO_LINE;
+            u32 mine = i * WARP + lane_id(), meta = NO_LINE;
+            if (mine < lines) {
+                bool there = observe<typename Backing::Policy, Backing::WAYS, PIN_WINDOWS>(io.cache, key + mine, meta, state);
+                bool whole = valid_sectors(state) == all_sectors(io.cache);
+                if (PIN_WINDOWS && there && !whole) unpin(io.cache, meta);
+                if (!there || !whole) meta = NO_LINE;
             }
+            window_meta[i] = meta;
             window_state[i] = (u32)state;
         }
+    }
+    // Gives the window's pins back, before anything that may wait for others' pins. What the window knew is gone.
+    GRAMPUS_DEVICE void close_window() {
+        if (!PIN_WINDOWS || !Backing::CACHED) return;
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
+            if (window_meta[i] != NO_LINE) unpin(io.cache, window_meta[i]);
+            window_meta[i] = NO_LINE;
+        }
+        window_lines = 0;
+    }
+    // Has the next tile's bytes brought near, if the window has them: 128 per lane.
+    GRAMPUS_DEVICE void bring_near(u32 from, u32 at, u32 bytes) const {
+        at += bytes + lane_id() * 128;
+        u32 line = from + (at >> LINE_LOG2);
+        u32 meta = meta_at(line < WINDOW ? line : 0);
+        if (lane_id() * 128 < bytes && line < window_lines && meta != NO_LINE)
+            prefetch_l2(bytes_of<Backing::WAYS>(io.cache, meta) + (at & (LINE_BYTES - 1)));
     }
     // The window made of pinned lines: they cannot change.
     GRAMPUS_DEVICE void use(const Held& held) {
@@ -193,8 +227,10 @@ class ColumnArray {
         }
     }
     GRAMPUS_DEVICE void let_go() {
-        for (u32 i = 0; i < LINES_PER_LANE; i++)
+        for (u32 i = 0; i < LINES_PER_LANE; i++) {
             if (window_meta[i] != NO_LINE) unpin(io.cache, window_meta[i]);
+            window_meta[i] = NO_LINE;
+        }
         window_lines = 0;  // looked up again by the next tile
     }
     // The window's entry for its `at`-th line, from the lane that has it.
@@ -252,6 +288,7 @@ class ColumnArray {
             if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
         }
         if (!all(there)) return false;
+        if (BRING_NEAR && window_lines == WINDOW) bring_near(from, at, rows * SIZE);
         const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
         u64 values = 0;
         if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line
@@ -269,6 +306,7 @@ class ColumnArray {
             for (u32 i = 0; i < K; i++)
                 word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
         }
+        if (PIN_WINDOWS) return true;
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) values |= word[i];
         // Each lane checks its own line of the window, after every lane's loads.

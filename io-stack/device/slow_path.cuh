@@ -127,10 +127,10 @@ struct Held {
     u32 state[LINES_PER_LANE];
 };
 
-// Pins the lines of a tile once they are there, whole; sends for a warp's width of lines, as the next tiles want
+// Pins the lines of a tile once they are there, whole; sends for `most` lines from the first, where the next tiles will want
 // them. Collective. The caller lets go.
 template <class T, class Backing>
-GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows) {
+GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 most) {
     Held held = {};
     const Extent& e = *extent_of(column, row);
     if (!has_row(e, row) || row - e.first_row + rows > e.rows) {
@@ -141,7 +141,7 @@ GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32
     u64 last = e.first_line + ((byte + rows * sizeof(T) - 1) >> LINE_LOG2);
     held.first = e.first_line + (byte >> LINE_LOG2);
     if constexpr (Backing::QUEUED) {
-        u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2), most = WARP > 2 ? WARP : 2;
+        u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
         if (!fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
     }
     Wait wait;

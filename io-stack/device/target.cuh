@@ -147,6 +147,8 @@ GRAMPUS_DEVICE u64 load_line_optimistic_if(bool wanted, const u64* p) {
                  : "+l"(v) : "l"(p), "r"((u32)wanted));
     return v;
 }
+// Bytes that will be read soon, into L2: no register waits for them.
+GRAMPUS_DEVICE void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
 }
@@ -295,6 +297,7 @@ inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
 inline u64 load_line_optimistic_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
+inline void prefetch_l2(const void*) {}
 inline void store_line(u64x2* p, u64x2 v) {
     store_relaxed_gpu(&p->x, v.x);
     store_relaxed_gpu(&p->y, v.y);
