@@ -16,7 +16,6 @@ class ColumnArray {
     static constexpr u32 SIZE = sizeof(T);
     static constexpr u32 STRIDE = WARP * SIZE;  // from a lane's value of a tile to its next
     static constexpr u64 NO_KEY = ~0ull;
-    static constexpr bool BRING_NEAR = WARP > 1;
 
     const IoStack& io;
     const ColumnDesc& column;
@@ -199,6 +198,7 @@ class ColumnArray {
             window_meta[i] = meta;
             window_state[i] = (u32)state;
         }
+        sync_warp();  // each lane's acquire is before all lanes' loads
     }
     // Gives the window's pins back, before anything that may wait for others' pins. What the window knew is gone.
     GRAMPUS_DEVICE void close_window() {
@@ -208,14 +208,6 @@ class ColumnArray {
             window_meta[i] = NO_LINE;
         }
         window_lines = 0;
-    }
-    // Has the next tile's bytes brought near, if the window has them: 128 per lane.
-    GRAMPUS_DEVICE void bring_near(u32 from, u32 at, u32 bytes) const {
-        at += bytes + lane_id() * 128;
-        u32 line = from + (at >> LINE_LOG2);
-        u32 meta = meta_at(line < WINDOW ? line : 0);
-        if (lane_id() * 128 < bytes && line < window_lines && meta != NO_LINE)
-            prefetch_l2(bytes_of<Backing::WAYS>(io.cache, meta) + (at & (LINE_BYTES - 1)));
     }
     // The window made of pinned lines: they cannot change.
     GRAMPUS_DEVICE void use(const Held& held) {
@@ -288,7 +280,6 @@ class ColumnArray {
             if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
         }
         if (!all(there)) return false;
-        if (BRING_NEAR && window_lines == WINDOW) bring_near(from, at, rows * SIZE);
         const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
         u64 values = 0;
         if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line

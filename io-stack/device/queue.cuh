@@ -259,6 +259,11 @@ GRAMPUS_SLOW void raise_nvme(const IoStack& io, u32 queue, u32 cid, const Comman
     raise(io, what);
 }
 
+// The phase tag of a completion at a virtual index: 1 in the first pass, then the other.
+GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
+    return GRAMPUS_MUTANT == MUTANT_NO_PHASE_FLIP ? 1 : (index >> q.depth_log2 & 1) ^ 1;
+}
+
 // Takes the completions that are there, up to a warp's width, and finishes them for whoever waits. Collective; returns how
 // many were taken, 0 also when another warp is at it. `finish` has destination(record) and publish(record, ok, active).
 template <class Finish>
@@ -270,16 +275,23 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
     if (lane_id() == 0) {
         GRAMPUS_STEP(cq_lock);
         locked = load_relaxed_gpu(&state->cq_lock) == 0 && cas_acquire_gpu(&state->cq_lock, 0u, 1u) == 0;
-        if (locked) head = load_relaxed_gpu(&state->cq_head);
+        if (locked) {
+            head = load_relaxed_gpu(&state->cq_head);
+            // One look across PCIe; the whole warp looks only when there is something.
+            u32 dw3 = load_relaxed_sys(&q.cq[head & mask].cid_psf);
+            if ((dw3 >> 16 & 1) != phase_at(q, head)) {
+                store_relaxed_gpu(&state->cq_lock, 0u);  // nothing was changed under it
+                locked = 0;
+            }
+        }
     }
     if (shuffle(locked, 0) == 0) return 0;
     head = shuffle(head, 0);
 
     GRAMPUS_STEP(read_completion);
     u32 index = head + lane_id();
-    u32 phase = GRAMPUS_MUTANT == MUTANT_NO_PHASE_FLIP ? 1 : (index >> q.depth_log2 & 1) ^ 1;
     u32 dw3 = load_acquire_sys(&q.cq[index & mask].cid_psf);
-    bool here = lane_id() <= mask && (dw3 >> 16 & 1) == phase;
+    bool here = lane_id() <= mask && (dw3 >> 16 & 1) == phase_at(q, index);
     u32 taken = lowest_bit(~ballot(here) | (WARP < 32 ? 1u << (WARP % 32) : 0u));
     if (lane_id() == 0) {
         if (taken > 0) {

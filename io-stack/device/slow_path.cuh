@@ -91,6 +91,7 @@ GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active,
         Ensured line = ensure<Backing>(io, e, leads, key, wanted, true);
         if (!line.ok) return Words{false, 0, 0};
         u32 meta = shuffle(line.meta, leader);
+        sync_warp();  // the leader's acquire is before our loads
         bool here = active && meta != NO_LINE;
         if (here) {
             const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, meta) + (at & ~7u));
@@ -165,6 +166,7 @@ GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32
         if (held.meta[i] != NO_LINE) held.state[i] = (u32)load_acquire_gpu(&io.cache.state[held.meta[i]]);
     }
     held.ok = true;
+    sync_warp();  // each lane's acquire is before all lanes' loads
     return held;
 }
 

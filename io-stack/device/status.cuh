@@ -40,7 +40,7 @@ struct Wait {
     GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {
         GRAMPUS_STEP(wait);
         tries++;
-        pause_ns(tries < 6 ? 16u << tries : 1000);
+        pause_ns(tries < 7 ? 16u << tries : 2000);
         if (tries % 8 != 1) return true;
         u64 now = now_ns();
         if (started_ns == 0) started_ns = now;

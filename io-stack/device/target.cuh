@@ -136,19 +136,21 @@ GRAMPUS_DEVICE void store_mmio(u32* p, u32 v) {
     asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 
-// Bytes of a cache line, past L1 (which is not coherent). Pinned: nobody writes meanwhile.
-// Optimistic: somebody may; the caller validates.
-GRAMPUS_DEVICE u64 load_line_pinned(const u64* p) { return load_relaxed_gpu(p); }
-GRAMPUS_DEVICE u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
+// Bytes of a cache line. Weak loads, through L1: each follows an acquire on the line's state, which has emptied L1, so they see
+// nothing older than that state. Pinned: nobody writes meanwhile. Optimistic: somebody may; the caller validates.
+GRAMPUS_DEVICE u64 load_line_pinned(const u64* p) {
+    u64 v;
+    asm volatile("ld.global.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    return v;
+}
+GRAMPUS_DEVICE u64 load_line_optimistic(const u64* p) { return load_line_pinned(p); }
 // Zero if not `wanted`. Predicated here, since a compiler would branch around each of a tile's loads.
 GRAMPUS_DEVICE u64 load_line_optimistic_if(bool wanted, const u64* p) {
     u64 v = 0;
-    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.relaxed.gpu.global.u64 %0, [%1]; }"
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.u64 %0, [%1]; }"
                  : "+l"(v) : "l"(p), "r"((u32)wanted));
     return v;
 }
-// Bytes that will be read soon, into L2: no register waits for them.
-GRAMPUS_DEVICE void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
 }
@@ -297,7 +299,6 @@ inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
 inline u64 load_line_optimistic_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
-inline void prefetch_l2(const void*) {}
 inline void store_line(u64x2* p, u64x2 v) {
     store_relaxed_gpu(&p->x, v.x);
     store_relaxed_gpu(&p->y, v.y);
