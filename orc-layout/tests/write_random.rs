@@ -111,7 +111,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 48 } else { 400 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 48 } else { 3000 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_layout_comes_back(case in cases()) {

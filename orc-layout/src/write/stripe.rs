@@ -8,7 +8,7 @@
 //!
 //! So the direct streams come first in the data section, one after the other, and all others follow unpadded.
 //! pyarrow and pyorc (both ORC C++) and orc-rust read such files: `tests/peers.rs`, `tests/write_orc_rust.rs`. Chunks of
-//! no bytes between those with values would keep every chunk aligned, but ORC C++ takes one for a value.
+//! no bytes between those with values would keep every chunk aligned, but ORC C++ then reads wrong values.
 
 use std::io::{self, Write};
 

@@ -119,7 +119,9 @@ fn kind_of(name: &str, data_type: &DataType) -> Result<Kind> {
         }
         DataType::Struct(_) => Kind::Struct,
         DataType::List(_) | DataType::LargeList(_) => Kind::List,
-        DataType::Map(..) => Kind::Map,
+        DataType::Map(entries, _) if matches!(entries.data_type(), DataType::Struct(fields) if fields.len() == 2) => {
+            Kind::Map
+        }
         _ => return refuse(""),
     })
 }
