@@ -73,6 +73,25 @@ pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: 
     }
 }
 
+/// Bytes at the start of a compressed chunk that [`stated_length`] wants to see; 0 for codecs that do not say.
+pub fn stated_length_bytes(codec: Codec) -> usize {
+    match codec {
+        Codec::Snappy => 5,
+        Codec::Zstd => 18,
+        Codec::Zlib | Codec::Lz4 | Codec::Lzo => 0,
+    }
+}
+
+/// How many bytes a compressed chunk will decompress to, as its first bytes state; `None` if they do not. A chunk that
+/// states it wrongly does not decompress.
+pub fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
+    match codec {
+        Codec::Snappy if !start.is_empty() => snap::raw::decompress_len(start).ok().map(|length| length as u64),
+        Codec::Zstd => zstd::zstd_safe::get_frame_content_size(start).ok().flatten(),
+        Codec::Snappy | Codec::Zlib | Codec::Lz4 | Codec::Lzo => None,
+    }
+}
+
 /// Appends the compressed form of one chunk (without a header) to `out`. Whether it is smaller than `input` is
 /// the caller's question.
 ///
@@ -240,6 +259,11 @@ mod tests {
                 let (mut packed, mut back) = (b"before".to_vec(), b"kept".to_vec());
                 compress_chunk(codec, &input, &mut packed).unwrap();
                 decompress_chunk(codec, input.len(), &packed[6..], &mut back).unwrap();
+                let stated = stated_length(codec, &packed[6..packed.len().min(6 + stated_length_bytes(codec))]);
+                prop_assert_eq!(stated, (stated_length_bytes(codec) > 0).then_some(input.len() as u64));
+                let mut over = vec![9; 5000];
+                decompress_over(codec, input.len(), &packed[6..], &mut over).unwrap();
+                prop_assert_eq!(&over, &input);
                 prop_assert_eq!(&back[..4], b"kept");
                 prop_assert_eq!(&back[4..], &input[..]);
             }

@@ -53,6 +53,7 @@ impl StreamSource {
             block_start: start,
             next: start,
             pending: 0,
+            peeked: None,
             limit: end,
         }
     }
@@ -111,6 +112,8 @@ pub(super) struct StreamCursor {
     next: u64,
     /// Bytes to skip in the next block, once it is loaded: a seek reads nothing.
     pending: usize,
+    /// The header of the chunk at this offset, if it has been read before its body.
+    peeked: Option<(u64, ChunkHeader)>,
     /// Absolute offset that windows do not cross without need.
     limit: u64,
 }
@@ -179,23 +182,28 @@ impl StreamCursor {
         Ok(())
     }
 
-    fn chunk_header(&self) -> Result<(ChunkHeader, u64)> {
+    /// The next chunk's header, and what was read: the header and up to `more` bytes of the body.
+    fn chunk_header(&self, more: usize) -> Result<(ChunkHeader, Bytes)> {
         let body = self.next + HEADER_BYTES as u64;
         if body > self.end {
             return Err(self.corrupt_at(self.next, "a chunk header is cut off"));
         }
-        let bytes = self.stream.source.read(self.next..body)?;
+        let bytes = self.stream.source.read(self.next..self.end.min(body + more as u64))?;
         let header = ChunkHeader::first_of(&bytes)
             .ok_or_else(|| self.corrupt_at(self.next, "the source returned fewer bytes than it was asked for"))?;
         if u64::from(header.length) > self.end - body {
             let (length, left) = (header.length, self.end - body);
             return Err(self.corrupt_at(self.next, format!("a chunk of {length} bytes with {left} bytes left")));
         }
-        Ok((header, body))
+        Ok((header, bytes))
     }
 
     fn load_chunk(&mut self, compression: Compression) -> Result<()> {
-        let (header, body) = self.chunk_header()?;
+        let header = match self.peeked.take() {
+            Some((at, header)) if at == self.next => header,
+            _ => self.chunk_header(0)?.0,
+        };
+        let body = self.next + HEADER_BYTES as u64;
         let end = body + u64::from(header.length);
         self.block_start = self.next;
         self.at = 0;
@@ -211,7 +219,7 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// Moves forward by `count` bytes. Chunks whose length is known and uncompressed bytes are not fetched.
+    /// Moves forward by `count` bytes. Uncompressed bytes are not fetched, nor chunks that say how long they are.
     pub(super) fn skip(&mut self, mut count: u64) -> Result<()> {
         loop {
             let at_hand = self.rest().len() as u64;
@@ -234,18 +242,35 @@ impl StreamCursor {
                     _ => Err(self.ends_early()),
                 };
             }
-            if self.pending == 0 && self.next < self.end {
-                let (header, body) = self.chunk_header()?;
-                if header.original && u64::from(header.length) <= count {
-                    count -= u64::from(header.length);
-                    self.next = body + u64::from(header.length);
-                    continue;
-                }
+            if let Some((length, next)) = self.next_chunk_length()?
+                && (self.pending as u64..=self.pending as u64 + count).contains(&length)
+            {
+                count -= length - self.pending as u64;
+                self.jump(next, 0);
+                continue;
             }
             if !self.fill(0)? {
                 return Err(self.ends_early());
             }
         }
+    }
+
+    /// How many bytes the next chunk holds, if that is known without decompressing it, and where it ends.
+    fn next_chunk_length(&mut self) -> Result<Option<(u64, u64)>> {
+        let Some(compression) = self.compression.filter(|_| self.next < self.end) else {
+            return Ok(None);
+        };
+        let (header, bytes) = self.chunk_header(codec::stated_length_bytes(compression.codec))?;
+        self.peeked = Some((self.next, header));
+        let end = self.next + HEADER_BYTES as u64 + u64::from(header.length);
+        let stored = bytes.get(HEADER_BYTES..).unwrap_or(&[]);
+        let stored = &stored[..stored.len().min(header.length as usize)];
+        let length = if header.original {
+            Some(u64::from(header.length))
+        } else {
+            codec::stated_length(compression.codec, stored)
+        };
+        Ok(length.map(|length| (length, end)))
     }
 
     /// Forgets the block and goes to `skip` bytes into the block that starts at the absolute offset `target`.

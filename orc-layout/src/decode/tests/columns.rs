@@ -223,6 +223,34 @@ fn entry_points_lead_into_runs_and_chunks() {
     }
 }
 
+/// A few doubles far apart in small chunks: the chunks between them are stepped over.
+#[test]
+fn chunks_that_say_how_long_they_are_need_not_be_read() {
+    let rows = 10_000u64;
+    let bytes: Vec<u8> = (0..rows).flat_map(|row| (row as f64).to_le_bytes()).collect();
+    for codec in [Codec::Snappy, Codec::Zstd] {
+        let mut file = Builder::column(TypeKind::Double, Encoding::Direct, rows);
+        file.codec = Some(codec);
+        file.chunks = vec![8000, 4004];
+        file.stride = Some(5000);
+        file.stream(1, Kind::Data, bytes.clone());
+        let place = file.build().2[&(1, Kind::Data as i32)][40_000];
+        let (mut reader, memory) = file.reader(Some(vec![vec![0, 0], vec![place.0, place.1]])).unwrap();
+        let whole = reader.read(&all(rows)).unwrap();
+        let moved = memory.moved.swap(0, Ordering::Relaxed);
+        for steps in [
+            &[(5400, 1), (2000, 2), (1400, 1)][..],
+            &[(0, 1), (9998, 1)],
+            &[(4999, 2)],
+        ] {
+            let some = selection(rows, steps);
+            assert_eq!(&reader.read(&some).unwrap(), &picked(&whole, &some), "{steps:?}");
+            let few = memory.moved.swap(0, Ordering::Relaxed);
+            assert!(few < moved / 2, "{few} of {moved} bytes for {steps:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
