@@ -227,7 +227,7 @@ fn report(miles: u32, answers: &[Answer]) -> String {
             units::duration(answer.time),
             units::bytes(answer.io.needed_bytes),
             units::bytes(moved),
-            format!("{:.2}", answer.io.amplification()),
+            units::ratio(answer.io.amplification()),
             units::bytes(answer.whole_bytes),
             format!("{:.1} ×", answer.whole_bytes as f64 / moved.max(1) as f64),
         ]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use grampus::scan_io;
+use grampus::{ScanIo, scan_io};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::units;
@@ -48,18 +48,13 @@ impl Progress {
             return;
         }
         let io = self.plan.as_ref().map(scan_io).unwrap_or_default();
-        let known = self.rows.filter(|&rows| rows > 0 && io.rows_scanned > 0);
-        let bar = self.bar.get_or_insert_with(|| start(known));
-        let mut message = units::duration(elapsed);
-        if io.rows_scanned > 0 {
-            message.push_str(&format!(", {}", units::counted(io.rows_scanned, "row")));
-            if let Some(rows) = known {
-                message.push_str(&format!(" of {}", units::count(rows)));
-                bar.set_position(io.rows_scanned.min(rows));
-            }
-            message.push_str(&format!(", {} moved", units::bytes(io.moved_bytes)));
+        let total = self.rows.filter(|&rows| rows > io.rows_scanned && io.rows_scanned > 0);
+        let bar = self.bar.get_or_insert_with(|| start(total));
+        if total.is_none() {
+            bar.set_style(style(SPINNER));
         }
-        bar.set_message(message);
+        bar.set_position(io.rows_scanned);
+        bar.set_message(message(elapsed, &io, total));
         bar.tick();
     }
 
@@ -84,19 +79,31 @@ pub(crate) fn rows_bar(rows: Option<u64>, wanted: bool) -> ProgressBar {
     start(rows)
 }
 
-fn start(rows: Option<u64>) -> ProgressBar {
-    let (length, template) = match rows {
-        Some(rows) => (
-            Some(rows),
-            "{spinner} [{bar:30}] {percent:>3} %  {msg}  (Ctrl-C cancels)",
-        ),
-        None => (None, "{spinner} {msg}  (Ctrl-C cancels)"),
-    };
-    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("━╸ ").tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "));
+fn message(elapsed: Duration, io: &ScanIo, total: Option<u64>) -> String {
+    let mut message = units::duration(elapsed);
+    if io.rows_scanned > 0 {
+        let moved = units::bytes(io.moved_bytes);
+        let read = match total {
+            Some(total) => format!("{} of {}", units::count(io.rows_scanned), units::counted(total, "row")),
+            None => units::counted(io.rows_scanned, "row"),
+        };
+        message.push_str(&format!(", {read} read, {moved} moved"));
     }
+    message
+}
+
+const BAR: &str = "{spinner} [{bar:30}] {percent:>3} %  {msg}  (Ctrl-C cancels)";
+const SPINNER: &str = "{spinner} {msg}  (Ctrl-C cancels)";
+
+fn start(rows: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(rows, ProgressDrawTarget::stderr());
+    bar.set_style(style(if rows.is_some() { BAR } else { SPINNER }));
     bar
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("━╸ ").tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
 }
 
 /// Rows of the plan's leaves, if every leaf knows its own.

@@ -243,10 +243,10 @@ pub(crate) fn io_line(io: &ScanIo, stopped: bool) -> String {
         return "io: no ORC file was read".to_owned();
     }
     format!(
-        "io: needed {}, moved {} (amplification {:.2}), {}, {} of {} skipped, {} of {} passed{}",
+        "io: needed {}, moved {} (amplification {}), {}, {} of {} skipped, {} of {} passed{}",
         units::bytes(io.needed_bytes),
         units::bytes(io.moved_bytes),
-        io.amplification(),
+        units::ratio(io.amplification()),
         units::counted(io.read_requests, "request"),
         units::count(io.row_groups_skipped),
         units::counted(io.row_groups_total, "row group"),

@@ -66,6 +66,15 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
+/// A ratio for people: two decimals while they matter, whole with its thousands apart when they do not.
+pub(crate) fn ratio(value: f64) -> String {
+    if value < 99.95 {
+        format!("{value:.2}")
+    } else {
+        count(value.round() as u64)
+    }
+}
+
 /// A duration for people: `0.8 ms`, `12 ms`, `0.34 s`, `12.3 s`, `2 min 5 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -133,6 +142,8 @@ mod tests {
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1000), "0.98 KiB");
         assert_eq!(bytes(3 << 20), "3.00 MiB");
+        assert_eq!(ratio(1.049), "1.05");
+        assert_eq!(ratio(5671.35), "5,671");
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_234_567), "1,234,567");
