@@ -1,0 +1,185 @@
+//! The driver, one GPU of it, and its primary context. Nothing here allocates memory on the device.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+
+use super::{CudaError, check};
+
+/// Whether there is a driver and how many GPUs it has.
+///
+/// # Errors
+/// [`CudaError::NoDriver`], saying what is missing.
+pub fn probe() -> Result<u32, CudaError> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        let why = "libcuda.so was not found; install NVIDIA's driver, or give the container access to the GPU";
+        return Err(CudaError::NoDriver(why.to_owned()));
+    }
+    // SAFETY: the library is there.
+    check("cuInit", unsafe { sys::cuInit(0) }).map_err(|e| CudaError::NoDriver(e.to_string()))?;
+    let mut count = 0;
+    // SAFETY: the driver is initialised; `count` is writable.
+    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+    if count <= 0 {
+        return Err(CudaError::NoDriver("the driver sees no GPU".to_owned()));
+    }
+    Ok(count as u32)
+}
+
+/// The newest CUDA version that the driver knows, as major and minor.
+///
+/// # Errors
+/// As [`probe`].
+pub fn driver_version() -> Result<(u32, u32), CudaError> {
+    probe()?;
+    let mut version = 0;
+    // SAFETY: the library is there; `version` is writable.
+    check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
+    Ok((version as u32 / 1000, version as u32 % 1000 / 10))
+}
+
+/// What there is to know of a GPU without measuring.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct DeviceFacts {
+    /// Marketing name.
+    pub name: String,
+    /// Compute capability.
+    pub compute: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Device memory, in bytes.
+    pub memory_bytes: u64,
+    /// Of that, free now.
+    pub free_bytes: u64,
+    /// L2 cache, in bytes.
+    pub l2_bytes: u64,
+    /// Copy engines.
+    pub copy_engines: u32,
+    /// PCI address, `domain:bus:device.function`.
+    pub pci: String,
+    /// Whether the GPU can read the CPU's memory that was not registered (HMM, ATS).
+    pub pageable_access: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    ordinal: sys::CUdevice,
+    context: sys::CUcontext,
+    version: (u32, u32),
+}
+
+// SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context Management").
+unsafe impl Send for Inner {}
+// SAFETY: as above; the fields are never written after construction.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `Device::open`; nothing made in the context outlives the handle, since all hold a `Device`.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.ordinal) };
+    }
+}
+
+/// A GPU with its primary context. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Device(Arc<Inner>);
+
+impl Device {
+    /// Opens the GPU.
+    ///
+    /// # Errors
+    /// [`CudaError::NoDriver`] without one; a failed call otherwise.
+    pub fn open(ordinal: u32) -> Result<Self, CudaError> {
+        let count = probe()?;
+        if ordinal >= count {
+            return Err(CudaError::NoDriver(format!("GPU {ordinal} of {count} asked for")));
+        }
+        let version = driver_version()?;
+        let mut device = 0;
+        // SAFETY: initialised by `probe`; the ordinal is below the count.
+        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as i32) })?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a valid device; released in `Inner::drop`.
+        check("cuDevicePrimaryCtxRetain", unsafe {
+            sys::cuDevicePrimaryCtxRetain(&mut context, device)
+        })?;
+        let inner = Inner {
+            ordinal: device,
+            context,
+            version,
+        };
+        let device = Self(Arc::new(inner));
+        device.bind()?;
+        Ok(device)
+    }
+
+    /// Makes the context this thread's.
+    pub(super) fn bind(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is retained as long as `self`.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.0.context) })
+    }
+
+    /// The driver's CUDA version.
+    pub fn version(&self) -> (u32, u32) {
+        self.0.version
+    }
+
+    fn attribute(&self, attribute: Attribute) -> u64 {
+        let mut value = 0;
+        // SAFETY: a valid device; an attribute that the driver does not know gives an error and leaves 0.
+        let _ = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, self.0.ordinal) };
+        value.max(0) as u64
+    }
+
+    /// Compute capability.
+    pub fn compute(&self) -> (u32, u32) {
+        (
+            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) as u32,
+            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) as u32,
+        )
+    }
+
+    /// Streaming multiprocessors.
+    pub fn multiprocessors(&self) -> u32 {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32
+    }
+
+    /// What the driver says about it.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn facts(&self) -> Result<DeviceFacts, CudaError> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: a context is current; both are writable.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        let mut name = [0u8; 128];
+        // SAFETY: the buffer is as long as said.
+        check("cuDeviceGetName", unsafe {
+            sys::cuDeviceGetName(name.as_mut_ptr().cast(), 128, self.0.ordinal)
+        })?;
+        let mut pci = [0u8; 32];
+        // SAFETY: the buffer is as long as said.
+        check("cuDeviceGetPCIBusId", unsafe {
+            sys::cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), 32, self.0.ordinal)
+        })?;
+        Ok(DeviceFacts {
+            name: until_zero(&name),
+            compute: self.compute(),
+            multiprocessors: self.multiprocessors(),
+            memory_bytes: total as u64,
+            free_bytes: free as u64,
+            l2_bytes: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+            copy_engines: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT) as u32,
+            pci: until_zero(&pci),
+            pageable_access: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0,
+        })
+    }
+}
+
+fn until_zero(bytes: &[u8]) -> String {
+    let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}

@@ -1,0 +1,118 @@
+//! A file's pages in the page cache, mapped read-only and registered so that the GPU loads from them over PCIe.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use cudarc::driver::sys;
+use memmap2::Mmap;
+
+use super::{CudaError, Device, check};
+
+/// A mapped file; registered with the GPU where that works. Registered pages are pinned until this is dropped.
+///
+/// The file must not shrink meanwhile: the CPU would get SIGBUS, the GPU a fault that ends the context. Whoever keeps it
+/// longer than a query compares size and modification time before the next one.
+#[derive(Debug)]
+pub struct MappedFile {
+    device: Device,
+    path: PathBuf,
+    map: Mmap,
+    /// Kept open, so that the file stays the one that was mapped.
+    _file: File,
+    /// The GPU's address, or why there is none.
+    registered: Result<u64, CudaError>,
+}
+
+const READ_ONLY: u32 =
+    sys::CU_MEMHOSTREGISTER_READ_ONLY | sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE;
+
+impl MappedFile {
+    /// Maps the whole file and tries to register it. A registration that fails (no more memory may be locked, a file system
+    /// that cannot) is no error: [`device_address`](Self::device_address) is `None` then, and the queued backing serves.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or mapped, or that is empty.
+    pub fn open(device: &Device, path: &Path) -> Result<Self, CudaError> {
+        let refuse = |reason: String| CudaError::File {
+            path: path.display().to_string(),
+            reason,
+        };
+        let file = File::open(path).map_err(|e| refuse(e.to_string()))?;
+        if file.metadata().map_err(|e| refuse(e.to_string()))?.len() == 0 {
+            return Err(refuse("the file is empty".to_owned()));
+        }
+        // SAFETY: mapped read-only; the bytes are never lent as a slice, only their address goes to the GPU.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| refuse(e.to_string()))?;
+        let registered = register(device, &map);
+        if let Err(e) = &registered {
+            log::warn!(
+                "{}: not registered with the GPU, reads go through queues: {e}",
+                path.display()
+            );
+        }
+        Ok(Self {
+            device: device.clone(),
+            path: path.to_owned(),
+            map,
+            _file: file,
+            registered,
+        })
+    }
+
+    /// The GPU's address of byte 0.
+    pub fn device_address(&self) -> Option<u64> {
+        self.registered.as_ref().ok().copied()
+    }
+
+    /// Why there is no address.
+    pub fn failure(&self) -> Option<&CudaError> {
+        self.registered.as_ref().err()
+    }
+
+    /// Mapped bytes.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// True for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn register(device: &Device, map: &Mmap) -> Result<u64, CudaError> {
+    device.bind()?;
+    let (at, len) = (map.as_ptr().cast_mut().cast(), map.len().next_multiple_of(4096));
+    // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before it is unmapped.
+    check("cuMemHostRegister", unsafe {
+        sys::cuMemHostRegister_v2(at, len, READ_ONLY)
+    })
+    .map_err(|e| e.about(|| format!("{len} bytes")))?;
+    let mut address = 0;
+    // SAFETY: registered with DEVICEMAP above.
+    let answer = check("cuMemHostGetDevicePointer", unsafe {
+        sys::cuMemHostGetDevicePointer_v2(&mut address, at, 0)
+    });
+    if answer.is_err() {
+        // SAFETY: registered above.
+        let _ = unsafe { sys::cuMemHostUnregister(at) };
+    }
+    answer.map(|()| address)
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if self.registered.is_ok() && self.device.bind().is_ok() {
+            // SAFETY: registered in `open`, and still mapped.
+            let answer = unsafe { sys::cuMemHostUnregister(self.map.as_ptr().cast_mut().cast()) };
+            if let Err(e) = check("cuMemHostUnregister", answer) {
+                log::warn!("{}: {e}", self.path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! One I/O stack: storages, the controller that answers for them, queues, cache, status; built once, used by query after query,
+//! and set back to its start state when one of them fails. Kernels and what they compute are the caller's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use grampus_driver::controller::{Controller, ControllerCounters, ControllerError, ControllerOptions, Namespace};
+use grampus_driver::storage::{BLOCK_BYTES, Storage};
+
+use crate::cache::{Cache, CacheOptions, LINE_BYTES};
+use crate::cuda::{CudaBus, CudaError, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
+use crate::layout::{ColumnDesc, Extent, IoStack, SourceDesc, Stats, Status};
+use crate::queues::{QueueOptions, Queues};
+use crate::status::{DeviceError, Reason};
+
+/// Why a stack could not be built, or a query not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// CUDA said no.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The controller did not start or stop.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// A kernel gave up.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A column that its file does not hold.
+    #[error("{storage}: {bytes} bytes at byte {offset} lie outside the file of {size}")]
+    Outside {
+        /// The storage.
+        storage: String,
+        /// First byte.
+        offset: u64,
+        /// Length.
+        bytes: u64,
+        /// The storage's length.
+        size: u64,
+    },
+    /// An earlier failure left commands out that may still write: the stack cannot be used again.
+    #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
+    OutOfService,
+}
+
+/// How a stack is built.
+#[derive(Debug, Clone)]
+pub struct StackOptions {
+    /// The queue pairs; all storages share them.
+    pub queues: QueueOptions,
+    /// The cache.
+    pub cache: CacheOptions,
+    /// The controller's threads and depth.
+    pub controller: ControllerOptions,
+    /// Its staging memory.
+    pub staging: StagingOptions,
+    /// Longest wait of device code for anything.
+    pub timeout: Duration,
+    /// Longest transfer of one command, in lines of 4 KiB; at most a group of the cache.
+    pub max_lines: u32,
+}
+
+impl Default for StackOptions {
+    fn default() -> Self {
+        Self {
+            queues: QueueOptions::default(),
+            cache: CacheOptions::default(),
+            controller: ControllerOptions::default(),
+            staging: StagingOptions::default(),
+            timeout: Duration::from_secs(10),
+            max_lines: 256,
+        }
+    }
+}
+
+/// A storage and the cache keys that are its own: never used for another file, or another version of this one.
+#[derive(Debug)]
+struct Source {
+    storage: Arc<dyn Storage>,
+    first_line: u64,
+    lines: u64,
+}
+
+/// A run of values in a storage.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    /// Index of the storage, in the order given to [`Stack::new`].
+    pub source: u32,
+    /// Where the first value begins, in bytes; any alignment.
+    pub byte: u64,
+    /// Values.
+    pub rows: u64,
+    /// The GPU's address of the storage's byte 0 in a registered mapping; 0: not mapped.
+    pub mapped: u64,
+}
+
+/// A column's extents in device memory.
+#[derive(Debug)]
+pub struct Column {
+    _extents: DeviceBuffer,
+    desc: ColumnDesc,
+}
+
+impl Column {
+    /// For kernels.
+    pub fn desc(&self) -> ColumnDesc {
+        self.desc
+    }
+}
+
+/// The I/O stack. The controller is first: it is dropped, and so stopped, before the memory it works on.
+#[derive(Debug)]
+pub struct Stack {
+    controller: Option<Controller>,
+    device: Device,
+    sources: Vec<Source>,
+    queues: Arc<Queues>,
+    cache: Arc<Cache>,
+    device_sources: DeviceBuffer,
+    status: DeviceBuffer,
+    stats: DeviceBuffer,
+    abort: Arc<PinnedBuffer>,
+    options: StackOptions,
+    /// Set when commands may still be out: nothing may be reset or freed.
+    broken: AtomicBool,
+}
+
+/// Sets the abort word of a running query from any thread.
+#[derive(Debug, Clone)]
+pub struct AbortHandle(Arc<PinnedBuffer>);
+
+impl AbortHandle {
+    /// Kernels leave at their next wait.
+    pub fn abort(&self) {
+        self.0.store_u32(1);
+    }
+}
+
+impl Stack {
+    /// Builds queues, cache and controller for the storages, and starts the controller.
+    ///
+    /// `more_device_memory`: further device memory that commands may be told to write, beside the cache.
+    ///
+    /// # Errors
+    /// Out of memory of one kind or another; a storage that cannot be opened.
+    pub fn new(
+        device: &Device,
+        storages: Vec<Arc<dyn Storage>>,
+        options: StackOptions,
+        more_device_memory: &[&DeviceBuffer],
+    ) -> Result<Self, StackError> {
+        let queues = Queues::new(device, options.queues)?;
+        let cache = Cache::new(device, options.cache)?;
+        let mut ranges = vec![cache.data_range()];
+        ranges.extend(
+            more_device_memory
+                .iter()
+                .map(|b| b.address()..b.address() + b.len() as u64),
+        );
+        let bus = CudaBus::new(device, queues.bounce().cloned(), ranges, options.staging);
+        let mut sources = Vec::new();
+        let mut next_line = 1u64 << 12; // a group's border
+        for storage in storages {
+            let lines = storage.size_bytes() / LINE_BYTES;
+            let first_line = next_line;
+            next_line += (lines + 1).next_multiple_of(1 << 12);
+            sources.push(Source {
+                storage,
+                first_line,
+                lines,
+            });
+        }
+        let namespace = |(i, s): (usize, &Source)| Namespace {
+            nsid: i as u32 + 1,
+            storage: s.storage.clone(),
+        };
+        let namespaces = sources.iter().enumerate().map(namespace).collect();
+        let describe = |(i, s): (usize, &Source)| SourceDesc {
+            blocks: s.storage.size_bytes() / BLOCK_BYTES,
+            nsid: i as u32 + 1,
+            lba_log2: BLOCK_BYTES.ilog2(),
+            first_queue: 0,
+            queue_count: queues.count(),
+            max_lines: options.max_lines.clamp(1, 1 << options.cache.group_log2),
+            pad0: 0,
+        };
+        let descs: Vec<SourceDesc> = sources.iter().enumerate().map(describe).collect();
+        let controller = Controller::start(
+            queues.controller_side()?,
+            namespaces,
+            Arc::new(bus),
+            &options.controller,
+        )?;
+        controller.resume();
+        Ok(Self {
+            controller: Some(controller),
+            device_sources: DeviceBuffer::from_values(device, &descs)?,
+            status: DeviceBuffer::filled(device, size_of::<Status>(), 0)?,
+            stats: DeviceBuffer::filled(device, size_of::<Stats>(), 0)?,
+            abort: Arc::new(PinnedBuffer::new(device, 4096)?),
+            device: device.clone(),
+            sources,
+            queues: Arc::new(queues),
+            cache: Arc::new(cache),
+            options,
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    /// What kernels take as their parameter.
+    pub fn io(&self) -> IoStack {
+        IoStack {
+            status: self.status.address(),
+            stats: self.stats.address(),
+            host_abort: self.abort.address(),
+            queues: self.queues.address(),
+            sources: self.device_sources.address(),
+            timeout_ns: u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX),
+            queue_count: self.queues.count(),
+            source_count: self.sources.len() as u32,
+            cache: self.cache.desc(),
+        }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Whether `warps`, each holding up to `pins` lines, can never fill the cache with pins.
+    pub fn has_room_for_pins(&self, warps: u64, pins: u64) -> bool {
+        warps.saturating_mul(pins) <= self.cache.lines()
+    }
+
+    /// Describes a column of values of `value_bytes` each.
+    ///
+    /// # Errors
+    /// A run outside its storage; out of device memory.
+    pub fn column(&self, value_bytes: u32, runs: &[Run]) -> Result<Column, StackError> {
+        let mut extents = Vec::with_capacity(runs.len());
+        let mut first_row = 0;
+        for run in runs {
+            let Some(source) = self.sources.get(run.source as usize) else {
+                return Err(StackError::Outside {
+                    storage: format!("storage {}", run.source),
+                    offset: run.byte,
+                    bytes: 0,
+                    size: 0,
+                });
+            };
+            let (bytes, size) = (
+                run.rows.saturating_mul(u64::from(value_bytes)),
+                source.storage.size_bytes(),
+            );
+            if run.byte.checked_add(bytes).is_none_or(|end| end > size) {
+                return Err(StackError::Outside {
+                    storage: source.storage.describe(),
+                    offset: run.byte,
+                    bytes,
+                    size,
+                });
+            }
+            let line = run.byte / LINE_BYTES;
+            extents.push(Extent {
+                first_row,
+                rows: run.rows,
+                first_line: source.first_line + line,
+                storage_byte: line * LINE_BYTES,
+                mapped: if run.mapped == 0 {
+                    0
+                } else {
+                    run.mapped + line * LINE_BYTES
+                },
+                first_byte: (run.byte % LINE_BYTES) as u32,
+                source: run.source,
+            });
+            first_row += run.rows;
+        }
+        let buffer = DeviceBuffer::from_values(&self.device, &extents)?;
+        Ok(Column {
+            desc: ColumnDesc {
+                extents: buffer.address(),
+                extent_count: extents.len() as u32,
+                value_bytes,
+            },
+            _extents: buffer,
+        })
+    }
+
+    /// Before a query: clears status, counters and abort word.
+    ///
+    /// # Errors
+    /// [`StackError::OutOfService`], or a failed call.
+    pub fn begin(&self) -> Result<(), StackError> {
+        if self.broken.load(Ordering::Acquire) {
+            return Err(StackError::OutOfService);
+        }
+        self.abort.store_u32(0);
+        self.status.fill(0)?;
+        self.stats.fill(0)?;
+        Ok(())
+    }
+
+    /// A handle that cancels whatever runs on this stack.
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle(self.abort.clone())
+    }
+
+    /// After a query's kernels have ended (the stream was synchronised): what was counted, or why they gave up. In that case the
+    /// stack is set back to its start state, so that the next query works.
+    ///
+    /// # Errors
+    /// [`StackError::Device`] with what the status said; [`StackError::Controller`] if a storage holds commands for longer than
+    /// a second more: then the stack is out of service, since they may still write.
+    pub fn finish(&self) -> Result<Stats, StackError> {
+        let status: Status = one(&self.status)?;
+        let stats: Stats = one(&self.stats)?;
+        match Reason::of(&status) {
+            None => Ok(stats),
+            Some(reason) => {
+                let error = self.describe(reason, &status);
+                self.reset()?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Lets the controller come to rest, sets queues and cache to their start state, and goes on.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn reset(&self) -> Result<(), StackError> {
+        if let Some(controller) = &self.controller {
+            if let Err(e) = controller.rest(Duration::from_secs(1)) {
+                self.broken.store(true, Ordering::Release);
+                return Err(e.into());
+            }
+            self.queues.reset()?;
+            self.cache.reset()?;
+            controller.resume();
+        }
+        Ok(())
+    }
+
+    /// Empties the cache, and nothing else. No kernel runs, no command is out.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn empty_cache(&self) -> Result<(), StackError> {
+        Ok(self.cache.reset()?)
+    }
+
+    /// What the controller did so far.
+    pub fn controller_counters(&self) -> ControllerCounters {
+        self.controller.as_ref().map(Controller::counters).unwrap_or_default()
+    }
+
+    fn describe(&self, reason: Reason, status: &Status) -> DeviceError {
+        let by_line = self
+            .sources
+            .iter()
+            .find(|s| status.line.wrapping_sub(s.first_line) < s.lines.max(1));
+        let by_nsid = (status.nsid as usize).checked_sub(1).and_then(|i| self.sources.get(i));
+        let (source, offset) = match (by_nsid, by_line) {
+            (Some(source), _) => (Some(source), Some(status.lba * BLOCK_BYTES)),
+            (None, Some(source)) => (Some(source), Some((status.line - source.first_line) * LINE_BYTES)),
+            (None, None) => (None, None),
+        };
+        let words = self.controller.as_ref().and_then(Controller::take_error);
+        let known = |word: u32| (word != u32::MAX).then_some(word);
+        let uses_queue = matches!(reason, Reason::NoCompletion | Reason::NoSubmission | Reason::Nvme(_));
+        DeviceError {
+            reason,
+            storage: source.map(|s| s.storage.describe()),
+            offset,
+            queue: known(status.queue)
+                .filter(|_| uses_queue)
+                .and_then(|q| self.queues.descs().get(q as usize))
+                .map(|q| q.qid),
+            cid: known(status.cid).filter(|_| matches!(reason, Reason::Nvme(_))),
+            bytes: status.bytes,
+            waited_ns: status.waited_ns,
+            controller: words,
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        let Some(controller) = self.controller.take() else {
+            return;
+        };
+        if controller.rest(Duration::from_secs(2)).is_err() {
+            // Commands are out that will write into our buffers: better to leave the memory to the process's end.
+            log::error!("a storage stalls: the I/O stack's memory is not given back");
+            std::mem::forget((self.queues.clone(), self.cache.clone()));
+        }
+        drop(controller);
+    }
+}
+
+fn one<T: crate::cuda::Plain + Default>(buffer: &DeviceBuffer) -> Result<T, CudaError> {
+    Ok(buffer.read::<T>(0, 1)?.pop().unwrap_or_default())
+}
