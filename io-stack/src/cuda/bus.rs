@@ -188,7 +188,13 @@ pub(crate) fn rings(desc: &QueueDesc, memory: &PinnedBuffer) -> Option<QueueRing
         && inside(desc.cq, depth * size_of::<CqEntry>() as u64)
         && inside(desc.sq_doorbell, 4)
         && inside(desc.cq_doorbell, 4);
-    let aligned = desc.sq % 64 == 0 && desc.cq % 16 == 0 && desc.sq_doorbell % 4 == 0 && desc.cq_doorbell % 4 == 0;
+    let aligned = [
+        (desc.sq, 64),
+        (desc.cq, 16),
+        (desc.sq_doorbell, 4),
+        (desc.cq_doorbell, 4),
+    ];
+    let aligned = aligned.iter().all(|(at, to)| at.is_multiple_of(*to));
     if !all || !aligned {
         return None;
     }

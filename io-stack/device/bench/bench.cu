@@ -1,0 +1,309 @@
+// The microbenchmarks' kernels, each beside a plain one of the same shape. Appended to the device headers. The data is a function of
+// its position (word_at), so that sums are known and every word can be compared with where it should have come from.
+using namespace grampus;
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(256, 4)
+#define ARGUMENTS const __grid_constant__ IoStack io, const __grid_constant__ ColumnDesc column, u64 rows, u64 n, u64 *out
+#define PLAIN const u64 *__restrict__ data, u64 rows, u64 n, u64 *out
+
+static __device__ __forceinline__ u64 word_at(u64 row) {
+    u64 z = (row + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    return z ^ (z >> 31);
+}
+static __device__ __forceinline__ u64 scattered(u64 i, u64 count) { return (i * 0x9E3779B97F4A7C15ull >> 20) % count; }
+static __device__ __forceinline__ u64 warp_index() { return ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32; }
+static __device__ __forceinline__ u64 warp_count() { return (u64)gridDim.x * blockDim.x / 32; }
+static __device__ __forceinline__ void add_up(u64 sum, u64* out) {
+    for (u32 by = 16; by > 0; by /= 2) sum += __shfl_down_sync(FULL, sum, by);
+    if (lane_id() == 0) atomicAdd(out, sum);
+}
+
+// ---- data ------------------------------------------------------------------------------------------------
+
+KERNEL fill_words(u64* data, u64 rows) {
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < rows; i += (u64)gridDim.x * blockDim.x) data[i] = word_at(i);
+}
+// Lines first_line .. first_line + lines - 1 into an empty cache, as if they had been fetched.
+KERNEL fill_cache(const __grid_constant__ IoStack io, u64 first_line, u64 lines) {
+    const CacheDesc& c = io.cache;
+    for (u64 line = warp_index(); line < lines; line += warp_count()) {
+        u64 key = first_line + line;
+        u32 meta = set_of(c, key) * CACHE_WAYS + (u32)(line / c.set_count % CACHE_WAYS);
+        u64* to = (u64*)bytes_of<CACHE_WAYS>(c, meta);
+        for (u32 i = lane_id(); i < LINE_BYTES / 8; i += 32) to[i] = word_at(line * (LINE_BYTES / 8) + i);
+        if (lane_id() == 0) {
+            c.tags[meta] = key;
+            c.requested[meta] = all_sectors(c);
+            c.state[meta] = (u64)all_sectors(c) << LINE_VALID_SHIFT | LINE_REF;
+        }
+    }
+}
+
+// ---- plain -----------------------------------------------------------------------------------------------
+
+KERNEL plain_scan(PLAIN) {
+    const ulonglong2* pairs = (const ulonglong2*)data;
+    u64 sum = 0, step = (u64)gridDim.x * blockDim.x, count = rows / 2, i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + 3 * step < count; i += 4 * step) {
+        ulonglong2 a = pairs[i], b = pairs[i + step], c = pairs[i + 2 * step], d = pairs[i + 3 * step];
+        sum += a.x + a.y + b.x + b.y + c.x + c.y + d.x + d.y;
+    }
+    for (; i < count; i += step) sum += pairs[i].x + pairs[i].y;
+    add_up(sum, out);
+}
+template <u32 K>
+static __device__ __forceinline__ void plain_tile_of(const u64* data, u64 row, u64& sum) {
+    u64 v[K];
+    GRAMPUS_UNROLL
+    for (u32 i = 0; i < K; i++) v[i] = data[row + i * 32 + lane_id()];
+    GRAMPUS_UNROLL
+    for (u32 i = 0; i < K; i++) sum += v[i];
+}
+KERNEL plain_tiles(PLAIN) {  // a warp takes n rows at a time, in tiles of 512
+    u64 sum = 0;
+    for (u64 from = warp_index() * n; from < rows; from += warp_count() * n)
+        for (u64 row = from; row < from + n; row += 512) plain_tile_of<16>(data, row, sum);
+    add_up(sum, out);
+}
+KERNEL plain_4k(PLAIN) {
+    u64 sum = 0;
+    for (u64 i = warp_index(); i < n; i += warp_count()) plain_tile_of<16>(data, scattered(i, rows / 512) * 512, sum);
+    add_up(sum, out);
+}
+KERNEL plain_512(PLAIN) {
+    u64 sum = 0;
+    for (u64 i = warp_index(); i < n; i += warp_count()) plain_tile_of<2>(data, scattered(i, rows / 64) * 64, sum);
+    add_up(sum, out);
+}
+KERNEL plain_128(PLAIN) {  // half a warp each
+    u64 sum = 0;
+    for (u64 i = warp_index() * 2 + lane_id() / 16; i < n; i += warp_count() * 2)
+        sum += data[scattered(i, rows / 16) * 16 + lane_id() % 16];
+    add_up(sum, out);
+}
+KERNEL plain_rows(PLAIN) {
+    u64 sum = 0;
+    for (u64 i = warp_index(); i < n / 32; i += warp_count()) sum += data[scattered(i * 32 + lane_id(), rows)];
+    add_up(sum, out);
+}
+// Expected sum of plain_4k's walk, from the positions alone.
+KERNEL expected_4k(PLAIN) {
+    u64 sum = 0;
+    for (u64 i = warp_index(); i < n; i += warp_count())
+        for (u32 k = 0; k < 16; k++) sum += word_at(scattered(i, rows / 512) * 512 + k * 32 + lane_id());
+    add_up(sum, out);
+}
+
+// ---- column arrays ---------------------------------------------------------------------------------------
+
+template <class Backing>
+static __device__ __forceinline__ void sum_tiles(const IoStack& io, const ColumnDesc& column, u64 rows, u64 n, u64* out) {
+    ColumnArray<u64, Backing, true> array(io, column);
+    u64 sum = 0, value[16];
+    for (u64 from = warp_index() * n; from < rows; from += warp_count() * n)
+        for (u64 row = from; row < from + n; row += 512) {
+            if (!array.template tile<16>(row, 512, value)) return;
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < 16; i++) sum += value[i];
+        }
+    add_up(sum, out);
+}
+template <class Backing, u32 K>
+static __device__ __forceinline__ void sum_scattered(const IoStack& io, const ColumnDesc& column, u64 rows, u64 n, u64* out) {
+    ColumnArray<u64, Backing, true> array(io, column);
+    u64 sum = 0, value[K];
+    for (u64 i = warp_index(); i < n; i += warp_count()) {
+        if (!array.template tile<K>(scattered(i, rows / (K * 32)) * (K * 32), K * 32, value)) return;
+        GRAMPUS_UNROLL
+        for (u32 k = 0; k < K; k++) sum += value[k];
+    }
+    add_up(sum, out);
+}
+template <class Backing>
+static __device__ __forceinline__ void sum_rows(const IoStack& io, const ColumnDesc& column, u64 rows, u64 n, u64* out) {
+    ColumnArray<u64, Backing, true> array(io, column);
+    u64 sum = 0, value;
+    for (u64 i = warp_index(); i < n / 32; i += warp_count()) {
+        if (!array.fetch(true, scattered(i * 32 + lane_id(), rows), value)) return;
+        sum += value;
+    }
+    add_up(sum, out);
+}
+// How many words of rows 0 .. rows-1 are not what their position says.
+template <class Backing, bool ALIGNED>
+static __device__ __forceinline__ void count_wrong(const IoStack& io, const ColumnDesc& column, u64 rows, u64 n, u64* out) {
+    ColumnArray<u64, Backing, ALIGNED> array(io, column);
+    u64 wrong = 0, value[8];
+    for (u64 row = warp_index() * 256; row < rows; row += warp_count() * 256) {
+        if (!array.template tile<8>(row, 256, value)) return;
+        for (u32 i = 0; i < 8; i++) wrong += value[i] != word_at(n + row + i * 32 + lane_id());
+    }
+    add_up(wrong, out);
+}
+KERNEL tiles_queued(ARGUMENTS) { sum_tiles<Queued<>>(io, column, rows, n, out); }
+KERNEL tiles_mapped(ARGUMENTS) { sum_tiles<Mapped>(io, column, rows, n, out); }
+KERNEL tiles_mapped_cached(ARGUMENTS) { sum_tiles<MappedCached<>>(io, column, rows, n, out); }
+KERNEL queued_4k(ARGUMENTS) { sum_scattered<Queued<>, 16>(io, column, rows, n, out); }
+KERNEL mapped_4k(ARGUMENTS) { sum_scattered<Mapped, 16>(io, column, rows, n, out); }
+KERNEL mapped_512(ARGUMENTS) { sum_scattered<Mapped, 2>(io, column, rows, n, out); }
+KERNEL rows_queued(ARGUMENTS) { sum_rows<Queued<>>(io, column, rows, n, out); }
+KERNEL wrong_queued(ARGUMENTS) { count_wrong<Queued<>, true>(io, column, rows, n, out); }
+KERNEL wrong_mapped(ARGUMENTS) { count_wrong<Mapped, true>(io, column, rows, n, out); }
+KERNEL mapped_128(ARGUMENTS) {
+    ColumnArray<u64, Mapped, true> array(io, column);
+    u64 sum = 0, value;
+    for (u64 i = warp_index() * 2 + lane_id() / 16; i < n; i += warp_count() * 2) {
+        if (!array.fetch(true, scattered(i, rows / 16) * 16 + lane_id() % 16, value)) return;
+        sum += value;
+    }
+    add_up(sum, out);
+}
+
+// ---- long commands, asked for ahead ------------------------------------------------------------------------
+
+// Each warp asks for n rows, and for its next n while it reads these.
+KERNEL ahead_queued(ARGUMENTS) {
+    ColumnArray<u64, Queued<>, true> array(io, column);
+    u64 sum = 0, value[16], step = warp_count() * n, from = warp_index() * n;
+    if (from < rows && !array.ahead(from, n)) return;
+    for (; from < rows; from += step) {
+        if (from + step < rows && !array.ahead(from + step, n)) return;
+        for (u64 row = from; row < from + n; row += 512) {
+            if (!array.tile<16>(row, 512, value)) return;
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < 16; i++) sum += value[i];
+        }
+    }
+    add_up(sum, out);
+}
+
+// ---- empty commands ----------------------------------------------------------------------------------------
+
+// n rounds of one block per lane, each waited for.
+KERNEL raw_commands(ARGUMENTS) {
+    FillFinish<CACHE_WAYS> finish(io.cache);
+    u32 queue = (u32)(warp_index() % io.queue_count);
+    for (u64 i = 0; i < n; i++) {
+        Command c = {};
+        c.kind = CMD_RAW;
+        c.blocks = 1;
+        c.bytes = 1u << io.sources[0].lba_log2;
+        c.lba = ((warp_index() * n + i) * 32 + lane_id()) % rows;
+        c.nsid = io.sources[0].nsid;
+        if (!run_raw(io, true, queue, c, finish)) return;
+    }
+    if (warp_index() == 0 && lane_id() == 0) atomicAdd(out, 1ull);
+}
+// The queue that everybody would write first: one lock for a whole command, submission to completion's end, per thread.
+KERNEL locked_commands(ARGUMENTS) {
+    const QueueDesc& q = io.queues[0];
+    u32 mask = (1u << q.depth_log2) - 1;
+    u64 deadline = now_ns() + io.timeout_ns;
+    for (u64 i = 0; i < n; i++) {
+        bool done = false;
+        while (!done) {
+            if (cas_acquire_gpu(&q.state->sq_lock, 0u, 1u) == 0) {
+                u32 at = load_relaxed_gpu(&q.state->sq_tail);
+                u64x2* entry = (u64x2*)&q.sq[at & mask];
+                store_plain(entry + 0, u64x2{NVME_OPC_READ | (u64)(at & mask) << 16 | (u64)io.sources[0].nsid << 32, 0});
+                store_plain(entry + 1, u64x2{0, q.bounce_bus});
+                store_plain(entry + 2, u64x2{0, at % rows});
+                store_plain(entry + 3, u64x2{0, 0});
+                store_release_sys(q.sq_doorbell, (at + 1) & mask);
+                u32 phase = (at >> q.depth_log2 & 1) ^ 1;
+                while ((load_acquire_sys(&q.cq[at & mask].cid_psf) >> 16 & 1) != phase && now_ns() < deadline) {}
+                store_release_sys(q.cq_doorbell, (at + 1) & mask);
+                store_relaxed_gpu(&q.state->sq_tail, at + 1);
+                store_release_gpu(&q.state->sq_lock, 0u);
+                done = true;
+                count(&io.stats->commands, 1);
+            }
+            if (now_ns() > deadline) return;
+        }
+    }
+    if (warp_index() == 0 && lane_id() == 0) atomicAdd(out, 1ull);
+}
+// A better lock: held for the submission only, and another for taking what has completed. Per-thread completion words in `marks`.
+KERNEL two_locks_commands(ARGUMENTS) {
+    const QueueDesc& q = io.queues[0];
+    u32 mask = (1u << q.depth_log2) - 1;
+    u64 deadline = now_ns() + io.timeout_ns;
+    for (u64 i = 0; i < n; i++) {
+        u32 at = 0;
+        for (bool in = false; !in;) {
+            if (now_ns() > deadline) return;
+            if (cas_acquire_gpu(&q.state->sq_lock, 0u, 1u) == 0) {
+                at = load_relaxed_gpu(&q.state->sq_tail);
+                if (at - load_acquire_gpu(&q.state->cq_head) < mask) {
+                    u64x2* entry = (u64x2*)&q.sq[at & mask];
+                    store_plain(entry + 0, u64x2{NVME_OPC_READ | (u64)(at & mask) << 16 | (u64)io.sources[0].nsid << 32, 0});
+                    store_plain(entry + 1, u64x2{0, q.bounce_bus});
+                    store_plain(entry + 2, u64x2{0, at % rows});
+                    store_plain(entry + 3, u64x2{0, 0});
+                    store_release_sys(q.sq_doorbell, (at + 1) & mask);
+                    store_relaxed_gpu(&q.state->sq_tail, at + 1);
+                    in = true;
+                }
+                store_release_gpu(&q.state->sq_lock, 0u);
+            }
+            if (!in && cas_acquire_gpu(&q.state->cq_lock, 0u, 1u) == 0) {
+                u32 head = load_relaxed_gpu(&q.state->cq_head);
+                if ((load_acquire_sys(&q.cq[head & mask].cid_psf) >> 16 & 1) == ((head >> q.depth_log2 & 1) ^ 1)) {
+                    store_release_sys(q.cq_doorbell, (head + 1) & mask);
+                    store_release_gpu(&q.state->cq_head, head + 1);
+                }
+                store_release_gpu(&q.state->cq_lock, 0u);
+            }
+        }
+        while ((i32)(load_acquire_gpu(&q.state->cq_head) - at) <= 0) {
+            if (now_ns() > deadline) return;
+            if (cas_acquire_gpu(&q.state->cq_lock, 0u, 1u) != 0) continue;
+            u32 head = load_relaxed_gpu(&q.state->cq_head);
+            if ((load_acquire_sys(&q.cq[head & mask].cid_psf) >> 16 & 1) == ((head >> q.depth_log2 & 1) ^ 1)) {
+                store_release_sys(q.cq_doorbell, (head + 1) & mask);
+                store_release_gpu(&q.state->cq_head, head + 1);
+            }
+            store_release_gpu(&q.state->cq_lock, 0u);
+        }
+        count(&io.stats->commands, 1);
+    }
+    if (warp_index() == 0 && lane_id() == 0) atomicAdd(out, 1ull);
+}
+
+// ---- prefetch against synchronous fetch ----------------------------------------------------------------------
+
+static __device__ __forceinline__ void compute_ns(u64 ns) {
+    for (u64 began = now_ns(); now_ns() - began < ns;) {}
+}
+// Each step of a warp: `n & 0xFFFFFFFF` steps, `n >> 32` ns of computing in each, on a 4 KiB line of its own.
+KERNEL steps_synchronous(ARGUMENTS) {
+    ColumnArray<u64, Queued<>, true> array(io, column);
+    u64 sum = 0, value[16], steps = (u32)n, ns = n >> 32;
+    for (u64 i = 0; i < steps; i++) {
+        u64 row = (i * warp_count() + warp_index()) * 512 % rows;
+        if (!array.tile<16>(row, 512, value)) return;
+        for (u32 k = 0; k < 16; k++) sum += value[k];
+        compute_ns(ns);
+    }
+    add_up(sum, out);
+}
+KERNEL steps_prefetched(ARGUMENTS) {
+    ColumnArray<u64, Queued<>, true> array(io, column);
+    u64 sum = 0, value[16], steps = (u32)n, ns = n >> 32;
+    for (u64 i = 0; i < steps; i++) {
+        u64 row = (i * warp_count() + warp_index()) * 512 % rows, next = ((i + 1) * warp_count() + warp_index()) * 512 % rows;
+        if (!array.tile<16>(row, 512, value)) return;
+        for (u32 k = 0; k < 16; k++) sum += value[k];
+        // Every 64 rows are a sector of 512 bytes: eight lanes name the line's eight.
+        if (i + 1 < steps && !array.ahead(next, 512)) return;
+        compute_ns(ns);
+    }
+    add_up(sum, out);
+}
+// Pins more than the cache holds: must end with an error, not hang.
+KERNEL wait_for_nothing(ARGUMENTS) {
+    Wait wait;
+    while (wait.go_on(io, STATUS_TIMEOUT_COMPLETION, 0, ~0ull)) {}
+    if (lane_id() == 0) atomicAdd(out, 1ull);
+}
