@@ -153,7 +153,7 @@ fn read_index(
     column: ColumnId,
     source: &Memory,
 ) -> Result<Option<Arc<ColumnIndex>>> {
-    let ranges = IndexRanges::of(stripe, column);
+    let ranges = IndexRanges::of(tail, stripe, column);
     let row_index = ranges.row_index.map(|range| source.read(range)).transpose()?;
     let bloom_filter = ranges.bloom_filter.map(|range| source.read(range)).transpose()?;
     if row_index.is_none() && bloom_filter.is_none() {

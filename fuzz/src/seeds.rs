@@ -35,14 +35,16 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
 }
 
 fn write(batch: &RecordBatch, codec: Option<Codec>, row_index_stride: u32) -> Vec<u8> {
+    let has = |name: &&str| batch.schema().index_of(name).is_ok();
+    let direct = ["double"].iter().filter(|name| codec.is_some() && has(name));
+    let bloom = ["int", "double", "word"]
+        .iter()
+        .filter(|name| row_index_stride > 0 && has(name));
     let options = WriterOptions {
         codec,
         chunk_size_bytes: 256,
-        direct_columns: if codec.is_some() {
-            vec!["double".into()]
-        } else {
-            Vec::new()
-        },
+        direct_columns: direct.map(|&name| name.to_owned()).collect(),
+        bloom_filter_columns: bloom.map(|&name| name.to_owned()).collect(),
         row_index_stride,
         stripe_rows: 60,
         alignment_bytes: 1,

@@ -140,6 +140,8 @@ impl FileTail {
         match parsed {
             // Without its magic, this was only a guess.
             Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(not_orc(file, reason)),
+            // Two bytes that happen to stand at the end of anything can be read as an empty footer's postscript.
+            Ok(tail) if !end.magic && tail.schema.fields().is_empty() => Err(not_orc(file, "no magic and no column")),
             parsed => parsed.map(|tail| TailParse::Complete(Box::new(tail))),
         }
     }

@@ -1,0 +1,148 @@
+//! Corrupt files end in errors, never in a panic, a hang or an array that breaks Arrow's rules: what the fuzz target does,
+//! on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure, `GRAMPUS_TEST_CASES` sets how many mutations run.
+#![allow(unreachable_pub)] // the modules are public where they live
+
+#[path = "../../fuzz/src/read_file.rs"]
+mod read_file;
+#[path = "../../fuzz/src/seeds.rs"]
+mod seeds;
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use read_file::read_file;
+
+/// No mutation of a few kilobytes takes longer than this, even unoptimised.
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn seeds_read_without_error() {
+    for (name, bytes) in seeds::seeds() {
+        let values = read_file(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(values > 0 || name == "empty", "{name}: nothing was read");
+    }
+}
+
+#[test]
+fn every_prefix_is_refused() {
+    for (name, bytes) in seeds::seeds() {
+        for length in (0..bytes.len()).step_by(7) {
+            assert!(
+                read_file(&bytes[..length]).is_err(),
+                "{name} cut to {length} bytes was read"
+            );
+        }
+    }
+}
+
+#[test]
+fn mutations_end_in_values_or_errors() {
+    check_mutations(&seeds::seeds(), 1_500);
+}
+
+/// Files of other writers have encodings, versions and oddities that ours never has.
+#[test]
+fn mutations_of_other_writers_files_end_in_values_or_errors() {
+    let files = small_corpus_files();
+    if files.is_empty() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "test mutations_of_other_writers_files… ignored: no data"
+        );
+        return;
+    }
+    check_mutations(&files, 1_500);
+}
+
+fn check_mutations(seeds: &[(String, Vec<u8>)], cases: u64) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let cases = number("GRAMPUS_TEST_CASES").unwrap_or(cases);
+    let first = number("GRAMPUS_TEST_SEED");
+    for case in first.unwrap_or(0)..first.map_or(cases, |seed| seed + 1) {
+        let mut random = Random(case.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let (name, bytes) = &seeds[random.below(seeds.len())];
+        let mutated = mutate(bytes, &mut random);
+        let start = Instant::now();
+        let end = catch_unwind(AssertUnwindSafe(|| read_file(&mutated).is_ok()));
+        assert!(end.is_ok(), "{name} panics with GRAMPUS_TEST_SEED={case}");
+        assert!(
+            start.elapsed() < LIMIT,
+            "{name} takes {:?} with GRAMPUS_TEST_SEED={case}",
+            start.elapsed()
+        );
+    }
+}
+
+/// The shared corpus's files below 20 kB, by name: `$GRAMPUS_SHARED`, or `shared` beside the workspace.
+fn small_corpus_files() -> Vec<(String, Vec<u8>)> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
+    let (mut folders, mut files) = (vec![shared.join("data/orc")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+        {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "orc") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let read = |path: PathBuf| {
+        Some((
+            path.file_name()?.to_string_lossy().into_owned(),
+            std::fs::read(&path).ok()?,
+        ))
+    };
+    files
+        .into_iter()
+        .filter_map(read)
+        .filter(|(_, bytes)| (1..20_000).contains(&bytes.len()))
+        .collect()
+}
+
+/// One to four changes, more often near the end, where the footers are.
+fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..1 + random.below(4) {
+        let at = match random.below(3) {
+            0 => random.below(bytes.len()),
+            _ => bytes.len() - 1 - random.below(bytes.len().min(900)),
+        };
+        match random.below(7) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.below(256) as u8,
+            2 => bytes[at] = [0, 1, 0x7F, 0x80, 0xFF][random.below(5)],
+            3 => bytes[at] = bytes[at].wrapping_add(1),
+            4 => {
+                let end = (at + 1 + random.below(10)).min(bytes.len());
+                bytes[at..end].fill(0xFF);
+            }
+            5 => bytes.insert(at, random.below(256) as u8),
+            _ if bytes.len() > 16 => {
+                bytes.remove(at);
+            }
+            _ => {}
+        }
+    }
+    bytes
+}
+
+/// Xorshift: the same numbers everywhere, which is all that is asked of it.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound.max(1)
+    }
+}
