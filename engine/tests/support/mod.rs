@@ -1,0 +1,171 @@
+//! What the whole-crate tests share: sessions under several settings, ORC files written by our own writer, and the
+//! full reader (orc-rust) that on-demand answers are compared with.
+#![allow(dead_code)] // each test binary uses a part of it
+
+use std::fs::File;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+use grampus::{GrampusConfig, GrampusOptions, LocalIo};
+use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use orc_rust::ArrowReaderBuilder;
+
+/// Settings that must not change any answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    /// Partitions that a query runs on.
+    pub(crate) partitions: usize,
+    /// How files are read.
+    pub(crate) local_io: LocalIo,
+    /// Rows per batch.
+    pub(crate) batch_rows: usize,
+    /// Rows that a filter looks at in one step.
+    pub(crate) tile_rows: usize,
+    /// Whether statistics and bloom filters may skip rows.
+    pub(crate) prune: bool,
+}
+
+/// As a person has it; everything small; more partitions than stripes; no pruning and odd sizes.
+pub(crate) const SETTINGS: [Setting; 4] = [
+    Setting {
+        partitions: 1,
+        local_io: LocalIo::Mmap,
+        batch_rows: 8192,
+        tile_rows: 65_536,
+        prune: true,
+    },
+    Setting {
+        partitions: 4,
+        local_io: LocalIo::Read,
+        batch_rows: 3,
+        tile_rows: 5,
+        prune: true,
+    },
+    Setting {
+        partitions: 4,
+        local_io: LocalIo::Mmap,
+        batch_rows: 8192,
+        tile_rows: 65_536,
+        prune: true,
+    },
+    Setting {
+        partitions: 1,
+        local_io: LocalIo::Read,
+        batch_rows: 100,
+        tile_rows: 64,
+        prune: false,
+    },
+];
+
+impl Setting {
+    /// A session with this setting.
+    pub(crate) fn context(&self) -> SessionContext {
+        let mut options = GrampusOptions::default();
+        options.local_io = self.local_io;
+        options.tile_rows = self.tile_rows;
+        options.prune = self.prune;
+        grampus::session::context(GrampusConfig {
+            target_partitions: Some(self.partitions),
+            batch_rows: Some(self.batch_rows),
+            options,
+            ..GrampusConfig::default()
+        })
+        .expect("a session")
+    }
+}
+
+/// Writes `batches` as one ORC file.
+pub(crate) fn write_orc(path: &Path, schema: SchemaRef, batches: &[RecordBatch], options: WriterOptions) {
+    let file = File::create(path).expect("a file in the temporary folder");
+    let mut writer = OrcWriter::new(file, schema, options).expect("a schema that ORC can store");
+    for batch in batches {
+        writer.write(batch).expect("a batch of the writer's schema");
+    }
+    writer.finish().expect("room on the disk");
+}
+
+/// All rows of a file by orc-rust's full read, in file order; its own words if it cannot read it (it may panic).
+pub(crate) fn full_read(path: &Path) -> Result<RecordBatch, String> {
+    let bytes = bytes::Bytes::from(std::fs::read(path).map_err(|error| error.to_string())?);
+    catch_unwind(AssertUnwindSafe(|| {
+        let builder = ArrowReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
+        let schema = builder.schema();
+        let batches = builder
+            .build()
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| error.to_string())?;
+        concat_batches(&schema, &batches).map_err(|error| error.to_string())
+    }))
+    .unwrap_or_else(|_| Err("panicked".to_owned()))
+}
+
+/// Registers `rows` as the in-memory table `name`: what DataFusion answers over it is right by definition.
+pub(crate) fn register_rows(context: &SessionContext, name: &str, rows: &RecordBatch) {
+    let table = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]]).expect("one schema");
+    context.register_table(name, Arc::new(table)).expect("a new name");
+}
+
+/// All batches as one.
+pub(crate) fn one_batch(schema: &SchemaRef, batches: &[RecordBatch]) -> RecordBatch {
+    concat_batches(schema, batches).expect("batches of one schema")
+}
+
+/// `None` if the columns hold the same values in the same order (floats bit by bit); otherwise where they differ.
+pub(crate) fn difference(expected: &RecordBatch, actual: &RecordBatch) -> Option<String> {
+    if expected.num_columns() != actual.num_columns() || expected.num_rows() != actual.num_rows() {
+        return Some(format!(
+            "{} columns x {} rows instead of {} x {}",
+            actual.num_columns(),
+            actual.num_rows(),
+            expected.num_columns(),
+            expected.num_rows()
+        ));
+    }
+    for (index, field) in expected.schema().fields().iter().enumerate() {
+        let (wanted, got) = (expected.column(index), actual.column(index));
+        let name = field.name();
+        if actual.schema().field(index).name() != name {
+            return Some(format!(
+                "column {index} is {} instead of {name}",
+                actual.schema().field(index).name()
+            ));
+        }
+        if wanted.data_type() != got.data_type() {
+            return Some(format!(
+                "column {name} is {} instead of {}",
+                got.data_type(),
+                wanted.data_type()
+            ));
+        }
+        if wanted.to_data() != got.to_data() {
+            let row = (0..wanted.len()).find(|&row| wanted.slice(row, 1).to_data() != got.slice(row, 1).to_data());
+            let row = row.unwrap_or(0);
+            return Some(format!(
+                "column {name} ({}), row {row}: {:?} instead of {:?}",
+                wanted.data_type(),
+                got.slice(row, 1),
+                wanted.slice(row, 1)
+            ));
+        }
+    }
+    None
+}
+
+/// The folder of shared test data, if this machine has it: `$GRAMPUS_SHARED`, or `shared` beside the workspace.
+pub(crate) fn shared() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let folder = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
+    folder.join("data").is_dir().then_some(folder)
+}
+
+/// Says on the real standard error (which the test harness does not capture) what was not tested.
+pub(crate) fn ignored(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "test {test} ... ignored: {why}");
+}
