@@ -297,3 +297,28 @@ fn help_and_completions_are_there() {
     assert!(printed(&["--help"]).contains("Examples:"));
     assert!(printed(&["completions", "bash"]).contains("_grampus"));
 }
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_query_exits_with_130() {
+    let sql = "SELECT count(*) FROM generate_series(1, 100000) a CROSS JOIN generate_series(1, 1000000) b";
+    let mut child = grampus(&["-c", "SELECT 1 AS begun", "-c", sql, "--format", "csv"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first result says that signals are caught.
+    let mut begun = [0; 8];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
+    assert_eq!(text(&begun), "begun\n1\n");
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (text(&output.stderr), output.status.code()),
+        ("cancelled\n".to_owned(), Some(130))
+    );
+}

@@ -258,7 +258,7 @@ fn report(miles: u32, trips: u64, answers: &[Answer]) -> String {
     for ((name, _), answer) in QUESTIONS.iter().zip(answers) {
         text.push_str(&format!("  {}  {}\n", name, answer.text));
     }
-    let width = Some(usize::from(console::Term::stdout().size().1)).filter(|_| console::user_attended());
+    let width = console::user_attended().then(shell::terminal_width);
     text.push_str(&cells.render(Look {
         width,
         ..Look::default()

@@ -27,6 +27,7 @@ pub(crate) struct Sink<'a> {
     schema: SchemaRef,
     shape: Shape,
     shown: u64,
+    on_terminal: bool,
 }
 
 enum Shape {
@@ -62,6 +63,7 @@ impl<'a> Sink<'a> {
             schema,
             shape,
             shown: 0,
+            on_terminal: look.width.is_some(),
         }
     }
 
@@ -75,9 +77,14 @@ impl<'a> Sink<'a> {
         self.shown
     }
 
-    /// Whether rows appear as they arrive, so that nothing else should be drawn meanwhile.
-    pub(crate) fn prints_at_once(&self) -> bool {
-        !matches!(self.shape, Shape::Table { .. } | Shape::Plan)
+    /// Whether rows appear on the terminal as they arrive, so that nothing else should be drawn there.
+    pub(crate) fn fills_the_terminal(&self) -> bool {
+        self.on_terminal && !matches!(self.shape, Shape::Table { .. } | Shape::Plan)
+    }
+
+    /// Whether this is the answer to EXPLAIN, whose rows mean nothing.
+    pub(crate) fn is_plan(&self) -> bool {
+        matches!(self.shape, Shape::Plan)
     }
 
     /// Takes a batch.

@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// What a statement did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Outcome {
-    /// Rows of the result, if it has one.
+    /// Rows of the result, if it has any meaning to count them.
     pub(crate) rows: Option<u64>,
     /// Whether the statement was stopped before its end because no more rows are printed.
     pub(crate) stopped: bool,
@@ -177,7 +177,7 @@ impl<'a, F: FnOnce(SchemaRef) -> Sink<'a>> Printing<'a, F> {
             return Ok(true);
         };
         if !sink.is_full() {
-            if sink.prints_at_once() {
+            if sink.fills_the_terminal() {
                 progress.clear();
                 progress.hide();
             }
@@ -190,7 +190,7 @@ impl<'a, F: FnOnce(SchemaRef) -> Sink<'a>> Printing<'a, F> {
     }
 
     fn finish(self, start: Instant) -> Result<Outcome, Stop> {
-        let rows = self.sink.is_some().then_some(self.total);
+        let rows = self.sink.as_ref().filter(|sink| !sink.is_plan()).map(|_| self.total);
         if let Some(sink) = self.sink {
             let shown = sink.shown();
             let more = match self.total - shown.min(self.total) {

@@ -210,7 +210,7 @@ impl Shell {
     pub(crate) fn look(&self) -> Look {
         Look {
             max_rows: self.settings.max_rows,
-            width: self.on_terminal.then(|| usize::from(console::Term::stdout().size().1)),
+            width: self.on_terminal.then(terminal_width),
             expanded: self.settings.expanded,
         }
     }
@@ -231,9 +231,17 @@ impl Shell {
                 .map_or_else(|| "done".to_owned(), |rows| units::counted(rows, "row"));
             note(format_args!("{rows} in {}", units::duration(outcome.time)));
         }
-        if self.settings.io && outcome.rows.is_some() {
+        if self.settings.io && (outcome.rows.is_some() || outcome.io != ScanIo::default()) {
             note(io_line(&outcome.io, outcome.stopped));
         }
+    }
+}
+
+/// Columns of the terminal; those that say nothing sensible have 80.
+pub(crate) fn terminal_width() -> usize {
+    match usize::from(console::Term::stdout().size().1) {
+        0..20 => 80,
+        width => width,
     }
 }
 
