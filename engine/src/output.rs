@@ -195,7 +195,7 @@ mod tests {
         assert!(matches!(pending.explain::<Either>(in_words()), Either::Layout(_)));
         // A handle that cannot be written to.
         pending.temporary = NamedTempFile::from_parts(
-            File::open(&path.parent().unwrap()).unwrap(),
+            File::open(path.parent().unwrap()).unwrap(),
             pending.temporary.into_temp_path(),
         );
         let mut sink = pending.sink().unwrap();

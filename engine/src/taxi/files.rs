@@ -2,7 +2,7 @@
 //! order by one thread, and made by it too, unless there are more threads than files.
 
 use std::ops::{ControlFlow, Range};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -142,7 +142,7 @@ impl Job<'_> {
         outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_file(&self, path: &PathBuf, runs: Range<u64>, makers: usize) -> Result<u64, TaxiError> {
+    fn write_file(&self, path: &Path, runs: Range<u64>, makers: usize) -> Result<u64, TaxiError> {
         self.go_on()?;
         let pending = PendingFile::create(path)?;
         let mut writer = OrcWriter::new(pending.sink()?, self.schema.clone(), self.writer_options.clone())?;
