@@ -12,6 +12,10 @@ use tempfile::NamedTempFile;
 /// Bytes collected before a system call.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// Uncompressed bytes per compression chunk where nobody names a number: 2,048 doubles. Of 2 million trips in snappy, q5 at 30
+/// miles moves 10.5 MiB with these, 13.3 with 64 KiB, 9.6 with 8 KiB; the file grows by 3.6 % over 64 KiB, and by 6.7 % with 8.
+pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
+
 /// What can go wrong with the place where files are written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {

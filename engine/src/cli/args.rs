@@ -237,6 +237,10 @@ pub(crate) struct LayoutOptions {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) direct: Vec<String>,
 
+    /// Rows in each row group, which has statistics and an entry point: fewer let sparse reads skip more [default: 10000]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) row_group: Option<u32>,
+
     /// Write into a folder that has something in it, over files of the same name
     #[arg(long)]
     pub(crate) overwrite: bool,

@@ -23,6 +23,7 @@ pub(crate) fn taxi_generate(arguments: &GenerateArgs) -> Result<(), Failure> {
         codec: layout.compression.codec(),
         chunk_size_bytes: layout.chunk_size,
         direct_columns: layout.direct.clone(),
+        row_index_stride: layout.row_group,
         overwrite: layout.overwrite,
         threads: arguments.partitions,
         ..GenerateOptions::new(arguments.rows, &arguments.out)
@@ -68,6 +69,7 @@ pub(crate) fn convert_files(arguments: &ConvertArgs) -> Result<(), Failure> {
         codec: layout.compression.codec(),
         chunk_size_bytes: layout.chunk_size,
         direct_columns: layout.direct.clone(),
+        row_index_stride: layout.row_group,
         stripe_rows: arguments
             .stripe_rows
             .map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),

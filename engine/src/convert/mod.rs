@@ -22,7 +22,7 @@ use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use crate::output::{OutputError, PendingFile, Sink, prepare_dir};
+use crate::output::{CHUNK_BYTES, OutputError, PendingFile, Sink, prepare_dir};
 use verify::Fingerprints;
 
 /// Rows per stripe where the user names no number: a multiple of the row group's 10,000.
@@ -67,6 +67,8 @@ pub struct ConvertOptions {
     pub chunk_size_bytes: Option<usize>,
     /// FLOAT and DOUBLE columns stored as original chunks in a compressed file, so that single values can be fetched.
     pub direct_columns: Vec<String>,
+    /// Rows per row group, each with statistics and an entry point; `None`: 10,000. Smaller ones let sparse reads skip more.
+    pub row_index_stride: Option<u32>,
     /// Rows per stripe; `None`: a million.
     pub stripe_rows: Option<usize>,
     /// Start a new output file (`name_0001.orc` …) after this many rows; `None`: one file per input.
@@ -312,8 +314,9 @@ fn writer_options(options: &ConvertOptions) -> WriterOptions {
     let defaults = WriterOptions::default();
     WriterOptions {
         codec: options.codec,
-        chunk_size_bytes: options.chunk_size_bytes.unwrap_or(defaults.chunk_size_bytes),
+        chunk_size_bytes: options.chunk_size_bytes.unwrap_or(CHUNK_BYTES),
         direct_columns: options.direct_columns.clone(),
+        row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
         stripe_rows: options.stripe_rows.unwrap_or(STRIPE_ROWS),
         ..defaults
     }

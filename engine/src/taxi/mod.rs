@@ -73,6 +73,8 @@ pub struct GenerateOptions {
     pub chunk_size_bytes: Option<usize>,
     /// Double columns stored as original chunks in a compressed file, so that single values can be fetched.
     pub direct_columns: Vec<String>,
+    /// Rows per row group, each with statistics and an entry point; `None`: 10,000. Smaller ones let sparse reads skip more.
+    pub row_index_stride: Option<u32>,
     /// Write into a folder that is not empty, over files of the same name.
     pub overwrite: bool,
     /// Threads; `None`: one per core. The bytes do not depend on it.
@@ -91,6 +93,7 @@ impl GenerateOptions {
             codec: None,
             chunk_size_bytes: None,
             direct_columns: Vec::new(),
+            row_index_stride: None,
             overwrite: false,
             threads: None,
         }
