@@ -284,18 +284,18 @@ class ColumnArray {
         u64 values = 0;
         if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) word[i] = load_line_optimistic(word_at(line, at + lane_id() * SIZE, i));
+            for (u32 i = 0; i < K; i++) word[i] = load_line_stream(word_at(line, at + lane_id() * SIZE, i));
         } else {
             // The lane's first `below` words lie in the first line, the others in the next; both are addressed from the first's start.
             const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
             u32 end = at + rows * SIZE;
-            if (needs_tail(at, rows)) tail = load_line_optimistic((const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
+            if (needs_tail(at, rows)) tail = load_line_stream((const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
             values = tail;
             at += lane_id() * SIZE;
             u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
             GRAMPUS_UNROLL
             for (u32 i = 0; i < K; i++)
-                word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
+                word[i] = load_line_stream_if(i < mine, word_at(i < below ? line : next, at, i));
         }
         if (PIN_WINDOWS) return true;
         GRAMPUS_UNROLL

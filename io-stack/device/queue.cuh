@@ -70,8 +70,8 @@ GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
 
 GRAMPUS_DEVICE u32 generation_mask(const QueueDesc& q) { return 0xFFFFu >> q.depth_log2; }
 
-// Writes record and entry for `slot`. Returns the cid.
-GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot, u32 position) {
+// Writes the record for `slot`, entry included. Returns the cid.
+GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
     CommandRecord* record = &q.commands[slot];
     u32 generation = ((load_relaxed_gpu(&record->state) >> 8) + 1) & generation_mask(q);
     record->kind = c.kind;
@@ -95,7 +95,7 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot, u
         prp2 = c.bytes;
     }
     u32 dw0 = NVME_OPC_READ | psdt << 8 | cid << 16;
-    u64x2* entry = (u64x2*)&q.sq[position];
+    u64x2* entry = (u64x2*)record->entry;
     store_plain(entry + 0, u64x2{dw0 | (u64)c.nsid << 32, 0});
     store_plain(entry + 1, u64x2{0, prp1});
     store_plain(entry + 2, u64x2{prp2, c.lba});
@@ -103,42 +103,81 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot, u
     return cid;
 }
 
-// Moves the tail over everything that is ready and rings once, if the lock is free. Returns the tail seen.
-GRAMPUS_SLOW u32 advance_tail(const IoStack& io, const QueueDesc& q) {
-    QueueState* state = q.state;
-    GRAMPUS_STEP(sq_lock);
-    if (load_relaxed_gpu(&state->sq_lock) != 0 || cas_acquire_gpu(&state->sq_lock, 0u, 1u) != 0)
-        return load_acquire_gpu(&state->sq_tail);
+GRAMPUS_DEVICE u32 mark_of(const QueueDesc& q, u32 ticket, u32 slot) {
+    return ((ticket >> q.depth_log2) + 1) << MARK_SLOT_BITS | slot;
+}
+
+// Copies the entries that are ready from `tail` on into the ring. The warp holds sq_lock. Collective; returns the new tail.
+GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
     u32 mask = depth_of(q) - 1;
-    u32 start = load_relaxed_gpu(&state->sq_tail), tail = start;
-    bool more = true;
-    GRAMPUS_NO_UNROLL
-    while (more) {  // eight marks at a time: one latency
-        u32 ready = 0;
-        GRAMPUS_UNROLL
-        for (u32 k = 0; k < 8; k++)
-            ready |= (load_before_fence_gpu(&q.marks[(tail + k) & mask]) == tail + k + 1 ? 1u : 0u) << k;
-        u32 run = lowest_bit(~ready);
+    for (;;) {
+        u32 ticket = tail + lane_id();
+        u32 mark = load_acquire_gpu(&q.marks[ticket & mask]);  // pairs with the submitter's release
+        u32 slot = mark & ((1u << MARK_SLOT_BITS) - 1);
+        bool ready = lane_id() <= mask && mark == mark_of(q, ticket, slot);
+        u32 run = leading_lanes(ready);
+        sync_warp();
+        GRAMPUS_STEP(gather);
+        for (u32 base = 0; base < run * 4; base += WARP) {  // four lanes an entry: whole lines cross PCIe
+            u32 unit = base + lane_id(), from = shuffle(slot, unit / 4 % WARP);
+            if (unit < run * 4) {
+                const u64x2* entry = (const u64x2*)q.commands[from].entry;
+                store_plain((u64x2*)&q.sq[(tail + unit / 4) & mask] + unit % 4, entry[unit % 4]);
+            }
+        }
         tail += run;
-        more = run == 8;
+        if (run < WARP) return tail;
     }
-    if (tail != start) {
-        // D: the entries behind the marks were written by other lanes, which released them to the device. The marks were read; the
-        // fence makes that an acquire, and the store below a release to the system, cumulative over what the marks released.
-        fence_acq_rel_sys();
-        GRAMPUS_STEP(ring);
-        if (q.flags & QUEUE_MMIO)
-            store_mmio(q.sq_doorbell, tail & mask);
-        else if (GRAMPUS_MUTANT == MUTANT_RING_BEFORE_FENCE)
-            store_relaxed_sys(q.sq_doorbell, tail & mask);
-        else
-            store_after_fence_sys(q.sq_doorbell, tail & mask);
-        store_release_gpu(&state->sq_tail, tail);
-        count(&io.stats->doorbells, 1);
+}
+
+// Sees to it that the leading lanes' queues are rung up to `target`, by this warp or another. What costs is the fence behind
+// writes that cross PCIe, of which the GPU does one at a time (2 us): one for all queues, one behind the doorbells.
+// Collective. False: a status is up.
+GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
+    const QueueDesc& q = queue_at(io, queue);
+    QueueState* state = q.state;
+    Wait wait;
+    while (any(open)) {
+        u32 locked = 0, start = 0, tail = 0;
+        if (open) {
+            GRAMPUS_STEP(sq_lock);
+            if ((i32)(load_relaxed_gpu(&state->sq_tail) - target) >= 0)
+                open = false;
+            else
+                locked = load_relaxed_gpu(&state->sq_lock) == 0 && cas_acquire_gpu(&state->sq_lock, 0u, 1u) == 0;
+        }
+        if (locked != 0) tail = start = load_relaxed_gpu(&state->sq_tail);
+        for (u32 rest = ballot(locked != 0); rest != 0; rest &= rest - 1) {
+            u32 from = lowest_bit(rest);
+            u32 moved = gather_entries(queue_at(io, shuffle(queue, from)), shuffle(start, from));
+            if (lane_id() == from) tail = moved;
+        }
+        if (any(tail != start)) {
+            // D: what the submitters released to the device, this warp has copied; the fence orders it before the doorbell for all.
+            fence_acq_rel_sys();
+            sync_warp();
+        }
+        if (tail != start) {
+            u32 index = tail & (depth_of(q) - 1);
+            GRAMPUS_STEP(ring);
+            if (q.flags & QUEUE_MMIO)
+                store_mmio(q.sq_doorbell, index);
+            else if (GRAMPUS_MUTANT == MUTANT_RING_BEFORE_FENCE)
+                store_relaxed_sys(q.sq_doorbell, index);
+            else
+                store_after_fence_sys(q.sq_doorbell, index);
+            store_relaxed_gpu(&state->sq_tail, tail);
+            count(&io.stats->doorbells, 1);
+        }
+        if (locked != 0) {
+            GRAMPUS_STEP(sq_unlock);
+            store_release_gpu(&state->sq_lock, 0u);
+            if ((i32)(tail - target) >= 0) open = false;
+        }
+        bool good = !open || wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull);
+        if (!all(good)) return false;
     }
-    GRAMPUS_STEP(sq_unlock);
-    store_release_gpu(&state->sq_lock, 0u);
-    return tail;
+    return true;
 }
 
 template <class Finish>
@@ -200,20 +239,15 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         if (granted > 0) ticket = fetch_add_acq_rel_gpu(&q.state->sq_ticket, granted);
         ticket = shuffle(ticket, leader);
         if (go) {
-            u32 at = (ticket + rank) & (depth_of(q) - 1);
-            if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_gpu(&q.marks[at], ticket + rank + 1);
-            result.cid = write_entry(q, command, slot, at);
+            u32* mark = &q.marks[(ticket + rank) & (depth_of(q) - 1)];
+            if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_gpu(mark, mark_of(q, ticket + rank, slot));
+            result.cid = write_entry(q, command, slot);
             GRAMPUS_STEP(mark);
-            store_release_gpu(&q.marks[at], ticket + rank + 1);
+            store_release_gpu(mark, mark_of(q, ticket + rank, slot));
         }
         sync_warp();
-        if (granted > 0) {
-            count(&io.stats->commands, granted);
-            Wait rung;
-            while (good && (i32)(advance_tail(io, q) - (ticket + granted)) < 0)
-                good = rung.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull);
-        }
-        result.ok = all(good);
+        if (granted > 0) count(&io.stats->commands, granted);
+        result.ok = ring(io, granted > 0, queue, ticket + granted);
         result.rung = go;
         return result;
     }
@@ -292,15 +326,19 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
     u32 index = head + lane_id();
     u32 dw3 = load_acquire_sys(&q.cq[index & mask].cid_psf);
     bool here = lane_id() <= mask && (dw3 >> 16 & 1) == phase_at(q, index);
-    u32 taken = lowest_bit(~ballot(here) | (WARP < 32 ? 1u << (WARP % 32) : 0u));
+    u32 taken = leading_lanes(here);
     if (lane_id() == 0) {
         if (taken > 0) {
             store_relaxed_gpu(&state->cq_head, head + taken);
-            // The entries' loads have returned, so the controller may write there again.
-            if (q.flags & QUEUE_MMIO)
-                store_mmio(q.cq_doorbell, (head + taken) & mask);
-            else
-                store_after_loads_sys(q.cq_doorbell, (head + taken) & mask);
+            // The entries' loads have returned, so the controller may write there again. It need not know at once: it can
+            // always post half a ring more, and then there is something to reap.
+            if (head + taken - load_relaxed_gpu(&state->cq_rung) >= depth_of(q) / 2) {
+                store_relaxed_gpu(&state->cq_rung, head + taken);
+                if (q.flags & QUEUE_MMIO)
+                    store_mmio(q.cq_doorbell, (head + taken) & mask);
+                else
+                    store_after_loads_sys(q.cq_doorbell, (head + taken) & mask);
+            }
         }
         GRAMPUS_STEP(cq_unlock);
         store_release_gpu(&state->cq_lock, 0u);

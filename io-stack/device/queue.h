@@ -13,6 +13,7 @@ constexpr u32 QUEUE_MMIO = 2;  // doorbells are device registers
 constexpr u32 QUEUE_MIN_DEPTH_LOG2 = 1;
 constexpr u32 QUEUE_MAX_DEPTH_LOG2 = 12;  // leaves 4 bits of a cid for the generation
 constexpr u32 FREE_RING_EMPTY = ~0u;
+constexpr u32 MARK_SLOT_BITS = 12;  // a mark: low bits command slot, above them (ticket >> depth_log2) + 1, truncated
 
 // SQ tail doorbells of 16 queues share one 64-byte line, so that a controller thread watches 16
 // queues with one load. Queue i's word is group[i / 16].tail[i % 16]. CQ head doorbells likewise.
@@ -36,7 +37,8 @@ struct alignas(64) QueueState {
     u32 pad4[14];
     u32 cq_lock;      // 1 while one warp reaps
     u32 cq_head;      // completions before this one have been taken; written under cq_lock
-    u32 pad5[14];
+    u32 cq_rung;      // of these, what the head doorbell says; written under cq_lock; starts as cq_head
+    u32 pad5[13];
 };
 
 // CommandRecord::state, low byte; the generation stands above it
@@ -62,6 +64,7 @@ struct alignas(16) CommandRecord {
     u32 result;   // CMD_RAW: status field of the completion, 0 = success
     u32 nsid;
     u64 target;   // CMD_RAW: where a bounced transfer goes on to, 0 = nowhere
+    u64 entry[8]; // the SqEntry; whoever rings copies it into the ring
 };
 
 // Read-only for kernels; an array of these lies in device memory.
@@ -71,7 +74,7 @@ struct alignas(16) QueueDesc {
     u32* sq_doorbell;         // tail, pinned host memory or BAR
     u32* cq_doorbell;         // head, pinned host memory or BAR
     QueueState* state;        // device memory
-    u32* marks;               // [depth] device memory: ticket + 1 of the entry that is ready
+    u32* marks;               // [depth] device memory: turn and command slot of the entry that is ready (MARK_*)
     u32* free_ring;           // [depth] device memory: free command slots; starts 0 .. depth-2, EMPTY
     CommandRecord* commands;  // [depth] device memory
     u8* bounce;               // [depth] slots of bounce_bytes, pinned host memory, page-aligned; or null

@@ -96,8 +96,6 @@ GRAMPUS_LOAD(load_relaxed_gpu, "relaxed.gpu")
 GRAMPUS_LOAD(load_acquire_gpu, "acquire.gpu")
 GRAMPUS_LOAD(load_relaxed_sys, "relaxed.sys")
 GRAMPUS_LOAD(load_acquire_sys, "acquire.sys")
-// To be followed by fence_acq_rel_sys(), which makes it an acquire.
-GRAMPUS_LOAD(load_before_fence_gpu, "relaxed.gpu")
 GRAMPUS_STORE(store_relaxed_gpu, "relaxed.gpu")
 GRAMPUS_STORE(store_release_gpu, "release.gpu")
 GRAMPUS_STORE(store_relaxed_sys, "relaxed.sys")
@@ -144,10 +142,16 @@ GRAMPUS_DEVICE u64 load_line_pinned(const u64* p) {
     return v;
 }
 GRAMPUS_DEVICE u64 load_line_optimistic(const u64* p) { return load_line_pinned(p); }
+// For tiles: read once, so first to leave the caches, which are better used for the metadata.
+GRAMPUS_DEVICE u64 load_line_stream(const u64* p) {
+    u64 v;
+    asm volatile("ld.global.cs.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    return v;
+}
 // Zero if not `wanted`. Predicated here, since a compiler would branch around each of a tile's loads.
-GRAMPUS_DEVICE u64 load_line_optimistic_if(bool wanted, const u64* p) {
+GRAMPUS_DEVICE u64 load_line_stream_if(bool wanted, const u64* p) {
     u64 v = 0;
-    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.u64 %0, [%1]; }"
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.cs.u64 %0, [%1]; }"
                  : "+l"(v) : "l"(p), "r"((u32)wanted));
     return v;
 }
@@ -229,6 +233,9 @@ GRAMPUS_DEVICE u32 count_bits(u32 v) { return (u32)__popc(v); }
 // Index of the lowest set bit; 32 for zero.
 GRAMPUS_DEVICE u32 lowest_bit(u32 v) { return v ? (u32)__ffs((int)v) - 1 : 32; }
 
+// How many lanes from lane 0 on hold p.
+GRAMPUS_DEVICE u32 leading_lanes(bool p) { return lowest_bit(~ballot(p)); }
+
 GRAMPUS_DEVICE u64 now_ns() {
     u64 v;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
@@ -266,7 +273,6 @@ template <class T> T load_relaxed_gpu(const T* p) { return __atomic_load_n(p, __
 template <class T> T load_acquire_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 template <class T> T load_relaxed_sys(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 template <class T> T load_acquire_sys(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-template <class T> T load_before_fence_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 template <class T> void store_relaxed_gpu(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 template <class T> void store_release_gpu(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 template <class T> void store_relaxed_sys(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
@@ -298,7 +304,8 @@ inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 // Pinned bytes are read plainly, so that ThreadSanitizer sees a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
-inline u64 load_line_optimistic_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
+inline u64 load_line_stream(const u64* p) { return load_relaxed_gpu(p); }
+inline u64 load_line_stream_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
 inline void store_line(u64x2* p, u64x2 v) {
     store_relaxed_gpu(&p->x, v.x);
     store_relaxed_gpu(&p->y, v.y);
@@ -325,6 +332,7 @@ inline u32 match(u64) { return 1; }
 inline u32 or_within(u32, u32 v) { return v; }
 inline u32 count_bits(u32 v) { return (u32)__builtin_popcount(v); }
 inline u32 lowest_bit(u32 v) { return v ? (u32)__builtin_ctz(v) : 32; }
+inline u32 leading_lanes(bool p) { return p ? 1 : 0; }
 inline u64 now_ns() { return grampus_host::now_ns(); }
 inline void pause_ns(u32 ns) { grampus_host::pause_ns(ns); }
 

@@ -99,12 +99,12 @@ shared_structs! {
     QueueState {
         credits: i32, pad0: [u32; 15], pop_ticket: u32, pad1: [u32; 15], push_ticket: u32, pad2: [u32; 15],
         sq_ticket: u32, pad3: [u32; 15], sq_lock: u32, sq_tail: u32, pad4: [u32; 14],
-        cq_lock: u32, cq_head: u32, pad5: [u32; 14],
+        cq_lock: u32, cq_head: u32, cq_rung: u32, pad5: [u32; 13],
     }
     #[repr(align(16))]
     CommandRecord {
         state: u32, kind: u32, slot: u32, lines: u32, sectors: u32, bytes: u32, lba: u64, result: u32, nsid: u32,
-        target: u64,
+        target: u64, entry: [u64; 8],
     }
     #[repr(align(16))]
     QueueDesc {

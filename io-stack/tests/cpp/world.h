@@ -131,7 +131,8 @@ struct World {
         for (u32 i = 0; i < depth; i++) q.free_ring[i] = i + 1 < depth ? i : FREE_RING_EMPTY;
         q.state->credits = (i32)depth - 1;
         q.state->push_ticket = config.start + depth - 1;
-        q.state->pop_ticket = q.state->sq_ticket = q.state->sq_tail = q.state->cq_head = config.start;
+        q.state->pop_ticket = q.state->sq_ticket = q.state->sq_tail = config.start;
+        q.state->cq_head = q.state->cq_rung = config.start;
         queues.push_back(q);
     }
 
