@@ -362,11 +362,6 @@ static void hits(bool small) {
         for (u32 run : {512u * 32, 512u * 16, 512u * 8})
             line(("tile<16>, runs of " + std::to_string(run)).c_str(),
                  time_ms([&] { tile_queued<<<blocks, 256>>>(stack.io, stack.column, rows, run, sum_out); }, 5), bytes, sum, p16);
-        for (u32 run : {512u * 32, 512u * 96})
-            line(("tile<16>, pinned windows, runs of " + std::to_string(run)).c_str(),
-                 time_ms([&] { tile_queued_pinned<<<blocks, 256>>>(stack.io, stack.column, rows, run, sum_out); }, 5), bytes, sum, p16);
-        line("tile<16>, pinned windows, unaligned code", time_ms([&] { tile_queued_pinned_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5), bytes,
-             sum, p16);
         line("tile<8>", time_ms([&] { tile_queued_8<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5), bytes,
              sum, p16);
         line("tile<8>, unaligned code", time_ms([&] { tile_queued_unaligned<<<blocks, 256>>>(stack.io, stack.column, rows, 16384, sum_out); }, 5),

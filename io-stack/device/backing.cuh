@@ -126,7 +126,10 @@ GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u
         u32 from = lowest_bit(open);
         u32 queue = shuffle(meta != NO_LINE ? Backing::queue(io, e, key) : 0u, from);
         u32 done = Backing::help(io, queue);
-        if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, shuffle(key, from)))) return false;
+        u64 line = shuffle(key, from);
+        StatusCode code = STATUS_TIMEOUT_COMPLETION;
+        if (Backing::QUEUED) code = cause(queue_at(io, queue), wait, code);
+        if (!all(done > 0 || wait.go_on(io, code, queue, line))) return false;
     }
 }
 

@@ -91,19 +91,15 @@ GRAMPUS_DEVICE u32 pin(const CacheDesc& c, u64 key) {
     return meta;
 }
 
-// Start of an optimistic read: the state to validate against. With PIN the line is pinned besides, and need not be validated.
-// False: not there, nothing held.
-template <class Policy, u32 WAYS, bool PIN = false>
+// Start of an optimistic read: the state to validate against. False: not there.
+template <class Policy, u32 WAYS>
 GRAMPUS_DEVICE bool observe(const CacheDesc& c, u64 key, u32& meta, u64& state) {
     meta = find<WAYS>(c, key);
     if (meta == NO_LINE) return false;
     GRAMPUS_STEP(observe);
-    state = PIN ? fetch_add_acquire_gpu(&c.state[meta], (u64)LINE_PIN) : load_acquire_gpu(&c.state[meta]);
+    state = load_acquire_gpu(&c.state[meta]);
     GRAMPUS_STEP(observed);
-    if ((state & LINE_BUSY) != 0 || load_relaxed_gpu(&c.tags[meta]) != key) {
-        if (PIN) unpin(c, meta);
-        return false;
-    }
+    if ((state & LINE_BUSY) != 0 || load_relaxed_gpu(&c.tags[meta]) != key) return false;
     note_use<Policy>(c, meta, state);
     return true;
 }

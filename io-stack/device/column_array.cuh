@@ -9,8 +9,7 @@ namespace grampus {
 // return false to all lanes when a status is up: leave the kernel. ALIGNED: every extent's values start at a multiple
 // of their size. Pass IoStack and ColumnDesc to the kernel as `const __grid_constant__` parameters, and bound its
 // registers (`__launch_bounds__(256, 4)`: 64), else the functions out of line decide how many it takes.
-// PIN_WINDOWS: tile() keeps the lines of its window pinned, up to 32 for each array and warp, instead of validating each tile.
-template <class T, class Backing, bool ALIGNED = false, bool PIN_WINDOWS = false>
+template <class T, class Backing, bool ALIGNED = false>
 class ColumnArray {
     typedef Layout<T, ALIGNED> In;
     static constexpr u32 SIZE = sizeof(T);
@@ -39,12 +38,12 @@ class ColumnArray {
 
   public:
     GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc) : io(stack), column(desc) { forget(); }
-    GRAMPUS_DEVICE ~ColumnArray() { close_window(); }
     ColumnArray(const ColumnArray&) = delete;
 
     // value[i] = column[row + i * WARP + lane], for those below row + rows; 0 < rows <= K * WARP, all in one extent. The other
-    // values are zero. `row` and `rows` are the same in all lanes.
-    template <u32 K>
+    // values are zero. `row` and `rows` are the same in all lanes. SEQUENTIAL: the next tiles will follow this one, so 32 lines are
+    // looked up, and sent for, at once.
+    template <u32 K, bool SEQUENTIAL = true>
     GRAMPUS_DEVICE bool tile(u64 row, u32 rows, T (&value)[K]) {
         static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         if constexpr (!Backing::CACHED) {
@@ -56,9 +55,8 @@ class ColumnArray {
         } else {
             u64 word[K], tail = 0;
             u32 pinned = 0;
-            while (!read_tile<K>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
+            while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
                 u32 most = window_lines;
-                close_window();
                 forget();
                 Held held = hold<T, Backing>(io, column, row, rows, most);
                 if (!held.ok) {
@@ -79,7 +77,6 @@ class ColumnArray {
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
         T slow[K];
-        close_window();
         bool good = tile_slowly<T, Backing, ALIGNED>(io, column, row, rows, K, slow);
         forget();
         GRAMPUS_UNROLL
@@ -93,7 +90,6 @@ class ColumnArray {
         bool hit = !active || (has_rows(row, 1) && find_bits(place_of(row), bits));
         value = In::from_bits(bits);
         if (all(hit)) return true;
-        close_window();
         Fetched<T> slow = fetch_slowly<T, Backing, ALIGNED>(io, column, active, row);
         forget();
         value = slow.value;
@@ -103,7 +99,6 @@ class ColumnArray {
     // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
     GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
         if constexpr (Backing::CACHED) {
-            close_window();
             return prefetch_slowly<T, Backing>(io, column, active, row);
         }
         return true;
@@ -114,7 +109,6 @@ class ColumnArray {
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::CACHED) {
             if constexpr (Backing::QUEUED) {
-                close_window();
                 return ahead_slowly<T, Backing>(io, column, row, rows);
             }
         }
@@ -179,35 +173,21 @@ class ColumnArray {
     // ---- tiles --------------------------------------------------------------------------------------
     // A tile is read as aligned 8-byte words: word i of a lane is the one that its value i starts in.
 
-    // Looks up lines from `key` on, each lane its own: one instruction for 32 lines. A tile that does not follow the last one
-    // gets just its own lines.
+    // Looks up lines from `key` on, each lane its own: one instruction for 32 lines.
     GRAMPUS_DEVICE void open_window(u64 key, u32 lines) {
-        lines = key - window_key <= window_lines ? WINDOW : lines;
-        close_window();
         window_lines = lines;
         window_key = key;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u64 state = 0;
             u32 mine = i * WARP + lane_id(), meta = NO_LINE;
             if (mine < lines) {
-                bool there = observe<typename Backing::Policy, Backing::WAYS, PIN_WINDOWS>(io.cache, key + mine, meta, state);
-                bool whole = valid_sectors(state) == all_sectors(io.cache);
-                if (PIN_WINDOWS && there && !whole) unpin(io.cache, meta);
-                if (!there || !whole) meta = NO_LINE;
+                bool there = observe<typename Backing::Policy, Backing::WAYS>(io.cache, key + mine, meta, state);
+                if (!there || valid_sectors(state) != all_sectors(io.cache)) meta = NO_LINE;
             }
             window_meta[i] = meta;
             window_state[i] = (u32)state;
         }
         sync_warp();  // each lane's acquire is before all lanes' loads
-    }
-    // Gives the window's pins back, before anything that may wait for others' pins. What the window knew is gone.
-    GRAMPUS_DEVICE void close_window() {
-        if (!PIN_WINDOWS || !Backing::CACHED) return;
-        for (u32 i = 0; i < LINES_PER_LANE; i++) {
-            if (window_meta[i] != NO_LINE) unpin(io.cache, window_meta[i]);
-            window_meta[i] = NO_LINE;
-        }
-        window_lines = 0;
     }
     // The window made of pinned lines: they cannot change.
     GRAMPUS_DEVICE void use(const Held& held) {
@@ -261,7 +241,7 @@ class ColumnArray {
     }
 
     // Reads the tile's words if its lines are in the window and stay there.
-    template <u32 K>
+    template <u32 K, bool SEQUENTIAL>
     GRAMPUS_DEVICE bool read_tile(u64 row, u32 rows, u64 (&word)[K], u64& tail) {
         // Defined on every path: else they seem to be live across the call of hold(), and are kept in memory.
         GRAMPUS_UNROLL
@@ -272,7 +252,7 @@ class ColumnArray {
         u32 at = (u32)place & (LINE_BYTES - 1);
         u32 more = (at + rows * SIZE - 1) >> LINE_LOG2;  // lines after the first: 0 or 1
         bool known = key - window_key < window_lines && key + more - window_key < window_lines;
-        if (!known) open_window(key, more + 1);
+        if (!known) open_window(key, SEQUENTIAL ? WINDOW : more + 1);
         u32 from = (u32)(key - window_key), to = from + more;
         bool there = true;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
@@ -284,20 +264,19 @@ class ColumnArray {
         u64 values = 0;
         if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) word[i] = load_line_stream(word_at(line, at + lane_id() * SIZE, i));
+            for (u32 i = 0; i < K; i++) word[i] = load_line_optimistic(word_at(line, at + lane_id() * SIZE, i));
         } else {
             // The lane's first `below` words lie in the first line, the others in the next; both are addressed from the first's start.
             const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
             u32 end = at + rows * SIZE;
-            if (needs_tail(at, rows)) tail = load_line_stream((const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
+            if (needs_tail(at, rows)) tail = load_line_optimistic((const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
             values = tail;
             at += lane_id() * SIZE;
             u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
             GRAMPUS_UNROLL
             for (u32 i = 0; i < K; i++)
-                word[i] = load_line_stream_if(i < mine, word_at(i < below ? line : next, at, i));
+                word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
         }
-        if (PIN_WINDOWS) return true;
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) values |= word[i];
         // Each lane checks its own line of the window, after every lane's loads.

@@ -188,9 +188,11 @@ GRAMPUS_DEVICE u32 slots_held(const QueueDesc& q) {
     return load_relaxed_gpu(&q.state->pop_ticket) - load_relaxed_gpu(&q.state->push_ticket) + depth_of(q) - 1;
 }
 
-// What a wait for slots or ways is really for: if commands are outstanding, for the storage.
+// What a wait is really for: an entry that is never rung, a command that never ends, or neither.
 GRAMPUS_DEVICE StatusCode cause(const QueueDesc& q, const Wait& wait, StatusCode otherwise) {
-    return wait.due() && slots_held(q) > 0 ? STATUS_TIMEOUT_COMPLETION : otherwise;
+    if (!wait.due()) return otherwise;
+    if (load_relaxed_gpu(&q.state->sq_tail) != load_relaxed_gpu(&q.state->sq_ticket)) return STATUS_TIMEOUT_SUBMIT;
+    return slots_held(q) > 0 ? STATUS_TIMEOUT_COMPLETION : otherwise;
 }
 
 // What became of a lane's command.

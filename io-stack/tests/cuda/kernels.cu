@@ -13,9 +13,9 @@ static __device__ __forceinline__ void add_up(double sum, double* out) {
 }
 
 // Sum of all rows; a warp takes `run` rows at a time, in tiles of K * 32.
-template <class Backing, bool ALIGNED, u32 K, bool PIN = false>
+template <class Backing, bool ALIGNED, u32 K>
 static __device__ __forceinline__ void sum_tiles(const IoStack& io, const ColumnDesc& column, u64 rows, u64 run, double* out) {
-    ColumnArray<double, Backing, ALIGNED, PIN> array(io, column);
+    ColumnArray<double, Backing, ALIGNED> array(io, column);
     double sum = 0;
     for (u64 from = warp_index() * run; from < rows; from += warp_count() * run) {
         u64 end = from + run < rows ? from + run : rows;
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void sum_scattered(const IoStack& io, const Co
     for (u64 i = warp_index(); i < tiles; i += warp_count()) {
         double value[K];
         u64 row = (i * 0x9E3779B97F4A7C15ull >> 20) % (rows / (K * 32)) * (K * 32);
-        if (!array.template tile<K>(row, K * 32, value)) return;
+        if (!array.template tile<K, false>(row, K * 32, value)) return;
         GRAMPUS_UNROLL
         for (u32 j = 0; j < K; j++) sum += value[j];
     }
@@ -62,8 +62,6 @@ KERNEL tile_mapped(ARGUMENTS) { sum_tiles<Mapped, true, 16>(io, column, rows, n,
 KERNEL tile_mapped_unaligned(ARGUMENTS) { sum_tiles<Mapped, false, 16>(io, column, rows, n, out); }
 KERNEL tile_mapped_cached(ARGUMENTS) { sum_tiles<MappedCached<>, true, 16>(io, column, rows, n, out); }
 KERNEL tile_queued(ARGUMENTS) { sum_tiles<Queued<>, true, 16>(io, column, rows, n, out); }
-KERNEL tile_queued_pinned(ARGUMENTS) { sum_tiles<Queued<>, true, 16, true>(io, column, rows, n, out); }
-KERNEL tile_queued_pinned_unaligned(ARGUMENTS) { sum_tiles<Queued<>, false, 16, true>(io, column, rows, n, out); }
 KERNEL tile_queued_8(ARGUMENTS) { sum_tiles<Queued<>, true, 8>(io, column, rows, n, out); }
 KERNEL tile_queued_unaligned(ARGUMENTS) { sum_tiles<Queued<Fifo>, false, 8>(io, column, rows, n, out); }
 KERNEL scattered_mapped_4k(ARGUMENTS) { sum_scattered<Mapped, true, 16>(io, column, rows, n, out); }
