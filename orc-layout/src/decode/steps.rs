@@ -26,7 +26,7 @@ impl Steps {
             return;
         }
         match self.steps.last_mut() {
-            Some(last) if last.read == 0 => last.skip += count,
+            Some(last) if last.read == 0 => last.skip = last.skip.saturating_add(count),
             _ => self.steps.push(Step { skip: count, read: 0 }),
         }
     }
@@ -38,7 +38,7 @@ impl Steps {
             return;
         }
         match self.steps.last_mut() {
-            Some(last) => last.read += count,
+            Some(last) => last.read = last.read.saturating_add(count),
             None => self.steps.push(Step { skip: 0, read: count }),
         }
     }

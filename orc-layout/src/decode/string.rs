@@ -91,7 +91,7 @@ impl Lengths {
 fn append_offsets(offsets: &mut Vec<i32>, lengths: &[i64]) -> Option<()> {
     let mut end = i64::from(*offsets.last()?);
     let total: i64 = lengths.iter().sum();
-    i32::try_from(end + total).ok()?;
+    i32::try_from(end.checked_add(total)?).ok()?;
     offsets.extend(lengths.iter().map(|length| {
         end += length;
         end as i32

@@ -63,7 +63,7 @@ impl TimestampDecoder {
         // Writers divide milliseconds by 1,000 towards zero: before 1970 a fraction of a millisecond and more means
         // that the second was rounded up (ORC-763).
         if seconds < 0 && nanos > 999_999 {
-            seconds -= 1;
+            seconds = seconds.checked_sub(1)?;
         }
         if let Some(zone) = &mut self.zone {
             seconds = seconds.checked_add(zone.offset(seconds)?)?;
