@@ -74,6 +74,17 @@ impl TableProviderFactory for OrcTableFactory {
             return plan_err!("an ORC table has the columns of its files: leave out the column list");
         }
         let table = OrcTable::open(state, &command.locations).await?;
+        let found = table.partition_columns();
+        let named = &command.table_partition_cols;
+        if !named.is_empty() && !named.iter().eq(found.iter().map(|field| field.name())) {
+            let found: Vec<&str> = found.iter().map(|field| field.name().as_str()).collect();
+            return plan_err!(
+                "PARTITIONED BY ({}): the folders at {} are partitioned by ({})",
+                named.join(", "),
+                command.locations.join(", "),
+                found.join(", ")
+            );
+        }
         Ok(Arc::new(table))
     }
 }

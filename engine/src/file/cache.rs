@@ -36,13 +36,16 @@ pub struct OrcFile {
     pub tail: Arc<FileTail>,
 }
 
+/// File number, stripe, column, and whether bloom filters were read too.
+type IndexKey = (u64, usize, ColumnId, bool);
+
 /// Shared by all queries of a session.
 #[derive(Debug)]
 pub struct FileCache {
     files: Mutex<Bounded<String, Arc<OrcFile>>>,
     handles: Mutex<Bounded<u64, Arc<FileHandle>>>,
     stripes: Mutex<Bounded<(u64, usize), Arc<StripeLayout>>>,
-    indexes: Mutex<Bounded<(u64, usize, ColumnId, bool), Arc<ColumnIndex>>>,
+    indexes: Mutex<Bounded<IndexKey, Arc<ColumnIndex>>>,
 }
 
 impl Default for FileCache {
@@ -185,7 +188,10 @@ async fn read_tail(handle: &FileHandle, name: &Arc<str>, length: u64) -> Result<
     loop {
         let last = match wanted {
             0 => Bytes::new(),
-            _ => handle.read(&[length - wanted..length], &io).await?.remove(0),
+            _ => handle
+                .read(std::slice::from_ref(&(length - wanted..length)), &io)
+                .await?
+                .remove(0),
         };
         match FileTail::parse(name, length, &last)? {
             TailParse::Complete(tail) => return Ok(*tail),

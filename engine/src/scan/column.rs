@@ -85,6 +85,24 @@ impl StoredColumn {
         .map_err(layout)
     }
 
+    /// Brings the values of `rows` nearer, if they are direct: they will be gathered when more rows have passed.
+    pub(super) fn prefetch(&self, rows: &RowSelection, source: &ScanSource) {
+        let Access::Direct(direct) = self.reader.access() else {
+            return;
+        };
+        let mut segments = direct.segments.iter();
+        let mut segment = segments.next();
+        for row in rows.iter() {
+            while let Some(here) = segment
+                && row >= here.first_row + here.rows
+            {
+                segment = segments.next();
+            }
+            let Some(here) = segment else { return };
+            source.prefetch(here.offset + row.saturating_sub(here.first_row) * u64::from(direct.width));
+        }
+    }
+
     /// Stored bytes per row.
     pub(super) fn bytes_per_row(&self) -> f64 {
         self.need.bytes as f64 / self.need.rows.max(1) as f64

@@ -77,6 +77,7 @@ impl SparseCompare {
     }
 
     /// Floats compare as DataFusion does: IEEE total order, but zeros are equal.
+    #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN must get through
     fn hits<T: ArrowPrimitiveType>(
         &self,
         column: &ArrayRef,

@@ -24,6 +24,9 @@ use crate::file::IoCounters;
 use crate::file::cache::FileCache;
 use crate::table::{TableFile, statistics};
 
+/// Conditions that must all hold.
+type Filters = Vec<Arc<dyn PhysicalExpr>>;
+
 /// What is to be scanned.
 pub struct Request {
     /// The table's columns: those of files, then partition columns.
@@ -35,7 +38,7 @@ pub struct Request {
     /// Table columns to emit.
     pub projection: Vec<usize>,
     /// Filters over the table's columns; all must hold.
-    pub filters: Vec<Arc<dyn PhysicalExpr>>,
+    pub filters: Filters,
     /// No more rows than this are wanted.
     pub limit: Option<usize>,
     /// Partitions to make, if there is work for so many.
@@ -152,7 +155,7 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
 }
 
 /// Conjuncts over partition columns (or none at all), which hold for whole files, and the others.
-fn split_filters(request: &Request) -> (Vec<Arc<dyn PhysicalExpr>>, Vec<Arc<dyn PhysicalExpr>>) {
+fn split_filters(request: &Request) -> (Filters, Filters) {
     let conjuncts = request
         .filters
         .iter()

@@ -28,6 +28,8 @@ use crate::file::{FileHandle, ScanSource};
 const WINDOW_BYTES: f64 = (16 << 20) as f64;
 /// A round trip per tile is dear: tiles of fetched files are at least this long.
 const FETCHED_TILE_ROWS: usize = 1 << 20;
+/// Values of at most one row in this many are worth asking for one by one ahead of time.
+const SPARSE_ROWS: u64 = 16;
 
 /// The order of conjuncts of one partition, and what they have seen: adapts as the scan goes on.
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub(super) struct StripeScan {
     fetched_tiles: usize,
     /// Rows that passed and whose other columns are still to be read.
     pending: RowSelection,
+    /// Projected columns that the filter does not read.
+    dependents: Arc<[usize]>,
     /// For filter columns that are projected: values of the pending rows.
     kept: Vec<(usize, Vec<ArrayRef>)>,
     reservation: Arc<MemoryReservation>,
@@ -113,9 +117,13 @@ impl StripeScan {
         let source = handle
             .source(scan.options.local_io, metrics.io.clone())
             .map_err(layout)?;
-        let kept = scan.projection.iter().filter(|column| scan.is_filter_column(**column));
+        let (kept, dependents): (Vec<usize>, Vec<usize>) = scan
+            .projection
+            .iter()
+            .partition(|column| scan.is_filter_column(**column));
         Ok(Some(Self {
-            kept: kept.map(|&column| (column, Vec::new())).collect(),
+            kept: kept.into_iter().map(|column| (column, Vec::new())).collect(),
+            dependents: dependents.into(),
             scan: Arc::clone(scan),
             file: work.file,
             layout: layout_of,
@@ -167,6 +175,7 @@ impl StripeScan {
     /// Sends one tile through the cascade; what survives becomes pending.
     async fn filter(&mut self, tile: Range<u64>, cascade: &mut Cascade, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
+        let tile_rows = tile.end - tile.start;
         let mut rows = RowSelection::range(tile);
         // Columns read so far, cut down to `rows`.
         let mut loaded: Vec<(usize, ArrayRef)> = Vec::new();
@@ -208,6 +217,9 @@ impl StripeScan {
             passing.cut(&mut loaded)?;
             rows = passing.refine(&rows);
         }
+        if self.source.can_prefetch() && rows.rows() * SPARSE_ROWS <= tile_rows {
+            self.prefetch(&rows, metrics).await?;
+        }
         rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
         for (column, parts) in &mut self.kept {
             if let Some((_, array)) = loaded.iter().find(|(known, _)| known == column) {
@@ -224,13 +236,7 @@ impl StripeScan {
         if rows.is_empty() {
             return Ok(None);
         }
-        let dependents: Vec<usize> = scan
-            .projection
-            .iter()
-            .copied()
-            .filter(|c| !scan.is_filter_column(*c))
-            .collect();
-        self.open_columns(&dependents, metrics).await?;
+        let dependents = self.open_dependents(metrics).await?;
         self.fetch(&dependents, &rows).await?;
         let total = rows.rows() as usize;
         let mut arrays = Vec::with_capacity(scan.projection.len());
@@ -244,6 +250,23 @@ impl StripeScan {
         let options = RecordBatchOptions::new().with_row_count(Some(total));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&scan.projected), arrays, &options)?;
         Ok(Some(batch))
+    }
+
+    /// Opens the columns that are read for survivors only, and says which they are.
+    async fn open_dependents(&mut self, metrics: &ScanMetrics) -> Result<Arc<[usize]>> {
+        let dependents = Arc::clone(&self.dependents);
+        self.open_columns(&dependents, metrics).await?;
+        Ok(dependents)
+    }
+
+    /// Lets direct values of `rows` travel while the next tiles are filtered: what a gather waits for is memory.
+    async fn prefetch(&mut self, rows: &RowSelection, metrics: &ScanMetrics) -> Result<()> {
+        for &column in self.open_dependents(metrics).await?.iter() {
+            if let Some(StripeColumn::Stored(stored)) = &self.columns[column] {
+                stored.prefetch(rows, &self.source);
+            }
+        }
+        Ok(())
     }
 
     fn read(&mut self, column: usize, rows: &RowSelection, metrics: &ScanMetrics) -> Result<ArrayRef> {

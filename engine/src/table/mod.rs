@@ -106,6 +106,11 @@ impl OrcTable {
         Ok(table_files)
     }
 
+    /// The columns that come from folder names, outermost first; the last columns of the schema.
+    pub fn partition_columns(&self) -> &[Field] {
+        &self.partitions
+    }
+
     fn file_columns(&self) -> usize {
         self.schema.fields().len() - self.partitions.len()
     }

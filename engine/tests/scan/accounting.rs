@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+use futures::StreamExt;
+use grampus::{GrampusConfig, scan_io, session};
 use grampus_orc_layout::write::WriterOptions;
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
 
 use super::common::{context_with, measured, register, write_orc};
 
@@ -81,6 +85,30 @@ async fn statistics_skip_stripes_and_row_groups() {
 }
 
 #[tokio::test]
+async fn bloom_filters_skip_what_bounds_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    // Scattered over the whole range in every row group: bounds exclude nothing.
+    let key: ArrayRef = Arc::new(Int32Array::from_iter_values(
+        (0..40_000).map(|row| row * 7919 % 40_000 * 2),
+    ));
+    let batch = RecordBatch::try_from_iter_with_nullable([("key", key, true)]).unwrap();
+    let with_filters = WriterOptions {
+        bloom_filter_columns: vec!["key".to_owned()],
+        ..options()
+    };
+    write_orc(&path, &[batch], with_filters);
+    let context = context_with(1, &[]).await;
+    register(&context, "t", &path).await;
+    let (_, _, io) = measured(&context, "SELECT * FROM t WHERE key = 30001").await;
+    assert!(io.row_groups_skipped >= 36 && io.rows_passed == 0, "{io:?}");
+    let (_, _, io) = measured(&context, "SELECT * FROM t WHERE key IN (30000, 30001)").await;
+    assert!(io.row_groups_skipped >= 34 && io.rows_passed == 1, "{io:?}");
+    let (_, _, io) = measured(&context, "SELECT * FROM t WHERE key <> 30000").await;
+    assert_eq!((io.row_groups_skipped, io.rows_passed), (0, 39_999));
+}
+
+#[tokio::test]
 async fn later_conjuncts_read_only_what_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
@@ -109,6 +137,56 @@ async fn counting_rows_reads_nothing() {
     let (answer, _, io) = measured(&context, "SELECT count(*) FROM (SELECT 1 FROM t LIMIT 12345)").await;
     assert!(answer.contains("12345"), "{answer}");
     assert_eq!(io.needed_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_dropped_stream_stops_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    let context = context_with(1, &[("grampus.tile_rows", "1000")]).await;
+    register(&context, "t", &path).await;
+    let frame = context.sql("SELECT x, y FROM t WHERE x >= 0").await.unwrap();
+    let plan = frame.create_physical_plan().await.unwrap();
+    let mut stream = plan.execute(0, context.task_ctx()).unwrap();
+    assert!(stream.next().await.unwrap().unwrap().num_rows() > 0);
+    drop(stream);
+    let io = scan_io(&plan);
+    assert!(io.rows_scanned < 20_000, "{io:?}");
+}
+
+#[tokio::test]
+async fn what_is_fetched_ahead_counts_against_the_memory_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, &[table()], options());
+    for (limit, fits) in [(64 << 20, true), (100_000, false)] {
+        let context = session::context(GrampusConfig {
+            memory_limit_bytes: Some(limit),
+            target_partitions: Some(1),
+            ..GrampusConfig::default()
+        })
+        .unwrap();
+        let store = Arc::new(InMemory::new());
+        store
+            .put(&"t.orc".into(), std::fs::read(&path).unwrap().into())
+            .await
+            .unwrap();
+        context.register_object_store(&url::Url::parse("memory://bucket").unwrap(), store);
+        session::register_orc(&context, "t", "memory://bucket/t.orc")
+            .await
+            .unwrap();
+        let outcome = context
+            .sql("SELECT sum(y) FROM t WHERE x > 5")
+            .await
+            .unwrap()
+            .collect()
+            .await;
+        match outcome {
+            Ok(_) => assert!(fits),
+            Err(error) => assert!(!fits && error.to_string().contains("OrcScan[0]"), "{error}"),
+        }
+    }
 }
 
 #[tokio::test]

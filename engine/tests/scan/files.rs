@@ -111,6 +111,15 @@ async fn partition_folders_are_columns() {
     let (answer, _, io) = measured(&context, "SELECT count(a) FROM t WHERE year = 2020 AND a >= 5").await;
     assert!(answer.contains("15"), "{answer}");
     assert_eq!((io.stripes_skipped, io.rows_scanned), (2, 20));
+    let create = |column: &str| {
+        let location = folder.path().display();
+        format!(
+            "CREATE EXTERNAL TABLE p{column} STORED AS ORC PARTITIONED BY ({column}, month, zone) LOCATION '{location}'"
+        )
+    };
+    run(&context, &create("year")).await;
+    let error = failure(&context, &create("yaer")).await;
+    assert!(error.contains("are partitioned by (year, month, zone)"), "{error}");
     // A condition on both kinds of column cannot choose files.
     assert_eq!(
         value(&context, "SELECT count(*) FROM t WHERE a + month > 19").await,
