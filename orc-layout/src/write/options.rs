@@ -16,7 +16,8 @@ pub struct WriterOptions {
     pub chunk_size_bytes: usize,
     /// Names of top-level FLOAT and DOUBLE columns stored as original chunks in a compressed file, so that single values can be fetched.
     pub direct_columns: Vec<String>,
-    /// Rows per row group; 0 writes no row index (which pyarrow refuses to read).
+    /// Rows per row group; 0 writes no row index (which pyarrow refuses to read). With a multiple of 8, no two groups
+    /// share a byte of nulls or booleans, and each can be read without a byte of the next.
     pub row_index_stride: u32,
     /// A stripe is closed when it has this many rows …
     pub stripe_rows: usize,
