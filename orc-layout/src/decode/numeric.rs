@@ -76,6 +76,10 @@ impl<T: ArrowPrimitiveType<Native = i64>> Decoder for LongDecoder<T> {
 }
 
 /// SHORT, INT, DATE.
+///
+/// Days are returned as they are stored, whatever the footer's `calendar` says: days before 1582-10-15 in a file that
+/// claims the hybrid Julian calendar therefore have the label of the proleptic Gregorian one, as the C++ reader and
+/// orc-rust have it, and statistics can be compared with them.
 pub(super) struct IntDecoder<T: ArrowPrimitiveType> {
     presence: Presence,
     data: IntReader,
