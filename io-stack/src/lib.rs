@@ -7,6 +7,7 @@
 //! **Invariant:** without libcuda or NVRTC everything builds and says so in words; nothing panics.
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod cache;
 #[allow(unsafe_code)]
 pub mod cuda;

@@ -230,6 +230,14 @@ impl PinnedBuffer {
     }
 }
 
+impl PinnedBuffer {
+    /// As [`host_memory`](Self::host_memory), for measuring a storage without a GPU: the buffer must outlive what is lent,
+    /// and nothing may be lent twice.
+    pub(crate) fn lend(&self, offset: usize, len: usize) -> Option<HostMemory> {
+        self.host_memory(offset, len)
+    }
+}
+
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {

@@ -1,0 +1,366 @@
+//! Data that comes by commands: empty ones, from the page cache, pushed in large pieces, from the disk, and asked for ahead.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use grampus_driver::controller::ControllerOptions;
+use grampus_driver::storage::{CachedFile, NullStorage, ReadRequest, Storage};
+
+use super::BenchError;
+use super::report::Report;
+use super::resident::cache_for;
+use super::setup::{BLOCK_THREADS, Bed, Setup, same, wrong};
+use crate::cache::CacheOptions;
+use crate::cuda::{Args, DeviceBuffer, Event, PinnedBuffer, StagingOptions};
+use crate::queues::QueueOptions;
+use crate::stack::StackOptions;
+
+const WARPS_PER_BLOCK: u64 = BLOCK_THREADS as u64 / 32;
+
+fn options(threads: usize, queues: u32, cache_bytes: u64) -> StackOptions {
+    StackOptions {
+        queues: QueueOptions {
+            count: queues,
+            ..QueueOptions::default()
+        },
+        cache: CacheOptions {
+            bytes: cache_bytes,
+            sector_log2: 12,
+            ..CacheOptions::default()
+        },
+        controller: ControllerOptions { threads, depth: 256 },
+        ..StackOptions::default()
+    }
+}
+
+fn threads_of(blocks: u32) -> u64 {
+    u64::from(blocks) * u64::from(BLOCK_THREADS)
+}
+
+/// Empty commands per second, in millions.
+fn commands(setup: &Setup, bed: &Bed, kernel: &str, blocks: u32, rounds: u64) -> Result<f64, BenchError> {
+    let run = setup.on_stack(bed, kernel, blocks, rounds, 1)?;
+    if run.sum != 1 {
+        return Err(wrong(kernel, "did not come to its end".to_owned()));
+    }
+    Ok(run.m_s(threads_of(blocks) * rounds))
+}
+
+pub(super) fn empty(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let storage = Arc::new(NullStorage::new(setup.options.bytes));
+    for (threads, queues) in [(1usize, 4u32), (4, 16), (8, 16), (8, 32), (8, 64), (12, 48)] {
+        if setup.options.small && threads > 1 {
+            continue;
+        }
+        let bed = setup.bed(storage.clone(), options(threads, queues, 1 << 24), 0)?;
+        for warps_per_queue in [32u32, 64, 128] {
+            let blocks = (queues * warps_per_queue / WARPS_PER_BLOCK as u32).min(setup.blocks);
+            let rate = commands(setup, &bed, "raw_commands", blocks, setup.size(200, 4))?;
+            let name = format!(
+                "empty commands, {threads} threads, {queues} queues, {} GPU threads",
+                threads_of(blocks)
+            );
+            report
+                .add(name, rate, "M/s")
+                .at_least(if threads >= 8 { 20.0 } else { 0.0 });
+        }
+    }
+    Ok(())
+}
+
+/// One queue pair under more and more threads, against queues behind locks (thesis figure 5.6).
+pub(super) fn one_queue(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let storage: Arc<dyn Storage> = Arc::new(NullStorage::new(setup.options.bytes));
+    let mut best_locked = 0f64;
+    let mut best = 0f64;
+    for blocks in [1u32, 4, 16, 64, 128] {
+        if setup.options.small && blocks > 4 {
+            continue;
+        }
+        // Fresh queues each: the locked kernels leave theirs in a state of their own.
+        let fresh = || setup.bed(storage.clone(), options(1, 1, 1 << 24), 0);
+        let rounds = setup.size((1 << 17) / threads_of(blocks) + 8, 2);
+        let ours = commands(setup, &fresh()?, "raw_commands", blocks, rounds)?;
+        let few = setup.size((1 << 14) / threads_of(blocks) + 1, 1);
+        let one = commands(setup, &fresh()?, "locked_commands", blocks, few)?;
+        let two = commands(setup, &fresh()?, "two_locks_commands", blocks, few)?;
+        best_locked = best_locked.max(two);
+        best = best.max(ours);
+        let threads = threads_of(blocks);
+        report.add(
+            format!("one queue, {threads} threads, a lock around each command"),
+            one,
+            "M/s",
+        );
+        report.add(format!("one queue, {threads} threads, a lock for each end"), two, "M/s");
+        let figure = report.add(format!("one queue, {threads} threads"), ours, "M/s");
+        if blocks == 128 {
+            figure
+                .against(two, 10.0)
+                .note(format!("{:.0} % of its best at fewer threads", ours / best * 100.0));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cached(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let path = setup.file()?;
+    let storage: Arc<dyn Storage> = Arc::new(CachedFile::open(&path)?);
+    let tiles = setup.size(1 << 20, 1 << 9).min(setup.rows() / 512);
+    let expected = setup.plain("expected_4k", 0, tiles, 1)?;
+    for (threads, queues) in [(4usize, 32u32), (8, 32), (8, 64)] {
+        if setup.options.small && threads > 4 {
+            continue;
+        }
+        let bed = setup.bed(
+            storage.clone(),
+            options(threads, queues, cache_for(setup.options.bytes)),
+            0,
+        )?;
+        let run = setup.on_stack(&bed, "queued_4k", setup.blocks, tiles, 1)?;
+        same("4 KiB from the page cache", run, expected)?;
+        let read = bed.stack.controller_counters();
+        let bytes = read.commands * 4096;
+        report
+            .add(
+                format!("4 KiB commands from the page cache, {threads} threads, {queues} queues"),
+                run.gb_s(bytes),
+                "GB/s",
+            )
+            .at_least(if threads == 8 { 30.0 } else { 0.0 })
+            .note(format!("{:.2} M/s", run.m_s(read.commands)));
+    }
+    let small_sectors = StackOptions {
+        cache: CacheOptions {
+            bytes: cache_for(setup.options.bytes),
+            ..CacheOptions::default()
+        },
+        ..options(8, 32, 0)
+    };
+    let bed = setup.bed(storage, small_sectors, 0)?;
+    let count = setup.size(1 << 22, 1 << 12);
+    let plain = setup.plain("plain_rows", setup.plain.address(), count, 1)?;
+    let run = setup.on_stack(&bed, "rows_queued", setup.blocks, count, 1)?;
+    same("random values by 512-byte commands", run, plain)?;
+    let sent = bed.stack.controller_counters().commands;
+    report.add("512-byte commands from the page cache, 8 threads", run.m_s(sent), "M/s");
+    setup.compare(&bed, "wrong_queued")
+}
+
+/// The copy engine alone, from a pinned ring, in pieces of `piece` bytes, in GB/s.
+fn copy_engine(setup: &Setup, piece: usize) -> Result<f64, BenchError> {
+    let ring = PinnedBuffer::new(&setup.device, 64 << 20)?;
+    let to = DeviceBuffer::new(&setup.device, 64 << 20)?;
+    let total = setup.size(8 << 30, 64 << 20);
+    let (begin, end) = (Event::new(&setup.device, true)?, Event::new(&setup.device, true)?);
+    begin.record(&setup.stream)?;
+    for at in (0..total as usize).step_by(piece) {
+        let at = at % (64 << 20);
+        setup.stream.push(&ring, at, &to, at, piece)?;
+    }
+    end.record(&setup.stream)?;
+    setup.stream.synchronize()?;
+    Ok(total as f64 / end.ms_since(&begin)? / 1e6)
+}
+
+pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let path = setup.file()?;
+    let storage: Arc<dyn Storage> = Arc::new(CachedFile::open(&path)?);
+    let engine = copy_engine(setup, 1 << 20)?.max(copy_engine(setup, 4 << 20)?);
+    report.add("copy engine from a pinned ring", engine, "GB/s");
+    let scan = setup.plain("plain_scan", setup.plain.address(), 0, 1)?;
+    for (threads, mib, warps) in [(8usize, 1u64, 64u64), (8, 1, 256), (12, 1, 256), (14, 2, 128)] {
+        if setup.options.small && warps > 64 {
+            continue;
+        }
+        let group_log2 = 8 + mib.ilog2();
+        let bed_options = StackOptions {
+            cache: CacheOptions {
+                bytes: cache_for(setup.options.bytes) + (64 << 20),
+                group_log2,
+                ..CacheOptions::default()
+            },
+            max_lines: 1 << group_log2,
+            staging: StagingOptions {
+                bytes: (mib as usize) << 20,
+                count: 8,
+            },
+            ..options(threads, 32, 0)
+        };
+        let bed = setup.bed(storage.clone(), bed_options, 0)?;
+        let run = setup.on_stack(
+            &bed,
+            "ahead_queued",
+            (warps / WARPS_PER_BLOCK) as u32,
+            (mib << 20) / 8,
+            1,
+        )?;
+        same("large reads", run, scan)?;
+        let read = bed.stack.controller_counters();
+        report
+            .add(
+                format!("{mib} MiB commands pushed from the page cache, {threads} threads, {warps} warps"),
+                run.gb_s(setup.options.bytes),
+                "GB/s",
+            )
+            .against(engine, 0.95)
+            .note(format!(
+                "{} commands, {:.0} % of the bytes pushed",
+                read.commands,
+                read.pushed_bytes as f64 / setup.options.bytes as f64 * 100.0
+            ));
+        setup.compare(&bed, "wrong_queued")?;
+    }
+    Ok(())
+}
+
+/// What a storage gives without GPU and queues: `threads` channels of `depth` reads of `piece` bytes, in GB/s.
+fn storage_alone(
+    setup: &Setup,
+    storage: &dyn Storage,
+    threads: usize,
+    depth: usize,
+    piece: usize,
+    bytes: u64,
+) -> Result<f64, BenchError> {
+    let memory = Arc::new(PinnedBuffer::new(&setup.device, threads * depth * piece)?);
+    let began = Instant::now();
+    let failed = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..threads)
+            .map(|t| {
+                let memory = &memory;
+                scope.spawn(move || -> Result<(), String> {
+                    let mut channel = storage.channel(depth as u32).map_err(|e| e.to_string())?;
+                    let pieces = bytes / piece as u64;
+                    let mut next = t as u64;
+                    let mut done = Vec::new();
+                    let mut free: Vec<_> = (0..depth)
+                        .filter_map(|i| memory.lend((t * depth + i) * piece, piece))
+                        .collect();
+                    while next < pieces || channel.in_flight() > 0 {
+                        while next < pieces
+                            && let Some(memory) = free.pop()
+                        {
+                            let place = next.wrapping_mul(0x9E37_79B9_7F4A_7C15) % pieces;
+                            let request = ReadRequest {
+                                token: next,
+                                offset_bytes: place * piece as u64,
+                                memory,
+                            };
+                            match channel.start(request) {
+                                Ok(()) => next += threads as u64,
+                                Err(request) => {
+                                    free.push(request.memory);
+                                    break;
+                                }
+                            }
+                        }
+                        channel.poll(&mut done);
+                        for read in done.drain(..) {
+                            read.result.map_err(|e| e.to_string())?;
+                            free.push(read.memory);
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        readers
+            .into_iter()
+            .find_map(|r| r.join().map_or(Some("a reader panicked".to_owned()), Result::err))
+    });
+    match failed {
+        Some(e) => Err(wrong("storage alone", e)),
+        None => Ok(bytes as f64 / began.elapsed().as_secs_f64() / 1e9),
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    use grampus_driver::storage::DirectFile;
+    let path = setup.file()?;
+    let storage: Arc<dyn Storage> = Arc::new(DirectFile::open(&path)?);
+    // Large reads.
+    let bytes = setup.options.bytes.min(4 << 30);
+    let alone = storage_alone(setup, &*storage, 4, 8, 1 << 20, bytes)?;
+    report.add("disk, io_uring alone, 1 MiB, 4 × 8 in flight", alone, "GB/s");
+    let scan = setup.plain("plain_scan", setup.plain.address(), 0, 1)?;
+    let large = StackOptions {
+        cache: CacheOptions {
+            bytes: cache_for(setup.options.bytes),
+            ..CacheOptions::default()
+        },
+        controller: ControllerOptions { threads: 4, depth: 8 },
+        ..options(4, 32, 0)
+    };
+    let bed = setup.bed(storage.clone(), large, 0)?;
+    let run = setup.on_stack(&bed, "ahead_queued", 8, (1 << 20) / 8, 1)?;
+    same("disk, large reads", run, scan)?;
+    report
+        .add(
+            "disk, 1 MiB commands, 4 threads × 8",
+            run.gb_s(setup.options.bytes),
+            "GB/s",
+        )
+        .against(alone, 0.95);
+    drop(bed);
+    // Small reads.
+    let count = setup.size(1 << 18, 1 << 8).min(setup.rows() / 512);
+    let alone = storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?;
+    report
+        .add("disk, io_uring alone, random 4 KiB, 4 × 256 in flight", alone, "GB/s")
+        .note(format!("{:.0} k/s", alone * 1e6 / 4096.0));
+    let expected = setup.plain("expected_4k", 0, count, 1)?;
+    let bed = setup.bed(storage, options(4, 32, cache_for(setup.options.bytes)), 0)?;
+    let run = setup.on_stack(&bed, "queued_4k", setup.blocks, count, 1)?;
+    same("disk, 4 KiB", run, expected)?;
+    let sent = bed.stack.controller_counters().commands;
+    report
+        .add(
+            "disk, random 4 KiB commands, 4 threads × 256",
+            run.gb_s(sent * 4096),
+            "GB/s",
+        )
+        .against(alone, 0.95);
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn disk(_: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    report.add("disk", 0.0, "").note("only on Linux: io_uring");
+    Ok(())
+}
+
+/// Prefetch against synchronous fetch, where computing takes as long as the I/O.
+pub(super) fn prefetch(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let storage: Arc<dyn Storage> = Arc::new(CachedFile::open(&setup.file()?)?);
+    for blocks in [16u32, 64, 128] {
+        if setup.options.small && blocks > 16 {
+            continue;
+        }
+        let warps = u64::from(blocks) * WARPS_PER_BLOCK;
+        let steps = setup.size(256, 2).min(setup.rows() / 512 / warps);
+        let fresh = || setup.bed(storage.clone(), options(8, 64, cache_for(setup.options.bytes)), 0);
+        let io = setup.on_stack(&fresh()?, "steps_synchronous", blocks, steps, 1)?;
+        let compute_ns = (io.ms * 1e6 / steps as f64) as u64;
+        let n = compute_ns << 32 | steps;
+        let synchronous = setup.on_stack(&fresh()?, "steps_synchronous", blocks, n, 1)?;
+        let ahead = setup.on_stack(&fresh()?, "steps_prefetched", blocks, n, 1)?;
+        same("prefetched", ahead, synchronous)?;
+        report
+            .add(
+                format!("prefetch against synchronous fetch, {warps} warps"),
+                synchronous.ms / ahead.ms,
+                "x",
+            )
+            .at_least(1.7)
+            .note(format!(
+                "I/O {:.1} µs a step; {:.2} ms against {:.2} ms",
+                compute_ns as f64 / 1e3,
+                ahead.ms,
+                synchronous.ms
+            ));
+    }
+    let _ = Args::new();
+    Ok(())
+}

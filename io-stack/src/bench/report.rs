@@ -1,0 +1,132 @@
+//! Figures, their targets, and how they look as a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::BenchError;
+use crate::cuda::{DeviceFacts, KernelUse};
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figure {
+    /// Section it belongs to.
+    pub section: String,
+    /// What was measured.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: GB/s, M/s, ×, s.
+    pub unit: &'static str,
+    /// The plain kernel's figure in the same unit.
+    pub plain: Option<f64>,
+    /// Least value / plain, or least value where there is no plain one.
+    pub target: Option<f64>,
+    /// What else is to be known.
+    pub note: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Figure {
+    /// Value over plain.
+    pub fn ratio(&self) -> Option<f64> {
+        self.plain.filter(|p| *p > 0.0).map(|p| self.value / p)
+    }
+
+    /// Whether the target was reached, if there is one.
+    pub fn reached(&self) -> Option<bool> {
+        self.target
+            .map(|t| self.error.is_none() && self.ratio().unwrap_or(self.value) >= t)
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<9} {:<58} ", self.section, self.name)?;
+        if let Some(error) = &self.error {
+            return write!(f, "FAILED: {error}");
+        }
+        write!(f, "{:>9.2} {:<5}", self.value, self.unit)?;
+        match self.ratio() {
+            Some(ratio) => write!(f, " {:>6.1} %", ratio * 100.0)?,
+            None => write!(f, "         ")?,
+        }
+        match (self.reached(), self.target, self.ratio()) {
+            (Some(yes), Some(target), ratio) => {
+                let word = if yes { "reached" } else { "missed" };
+                match ratio {
+                    Some(_) => write!(f, "  {word}: {:.0} %", target * 100.0)?,
+                    None => write!(f, "  {word}: {target}")?,
+                }
+            }
+            _ => write!(f, "  -")?,
+        }
+        if !self.note.is_empty() {
+            write!(f, "  ({})", self.note)?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything one run found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The GPU.
+    pub device: DeviceFacts,
+    /// Registers of the benchmark's kernels.
+    pub kernels: Vec<KernelUse>,
+    /// The measurements, in order.
+    pub figures: Vec<Figure>,
+    /// Section under way.
+    #[serde(skip)]
+    pub(super) section: String,
+}
+
+impl Report {
+    pub(super) fn new(device: DeviceFacts, kernels: &[KernelUse]) -> Self {
+        Self {
+            device,
+            kernels: kernels.to_vec(),
+            figures: Vec::new(),
+            section: String::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, name: impl Into<String>, value: f64, unit: &'static str) -> &mut Figure {
+        self.figures.push(Figure {
+            section: self.section.clone(),
+            name: name.into(),
+            value,
+            unit,
+            plain: None,
+            target: None,
+            note: String::new(),
+            error: None,
+        });
+        let last = self.figures.len() - 1;
+        &mut self.figures[last]
+    }
+
+    pub(super) fn failure(&mut self, error: &BenchError) {
+        self.add("section", 0.0, "").error = Some(error.to_string());
+    }
+}
+
+impl Figure {
+    pub(super) fn against(&mut self, plain: f64, target: f64) -> &mut Self {
+        self.plain = Some(plain);
+        self.target = Some(target);
+        self
+    }
+
+    pub(super) fn at_least(&mut self, target: f64) -> &mut Self {
+        self.target = Some(target);
+        self
+    }
+
+    pub(super) fn note(&mut self, note: impl Into<String>) -> &mut Self {
+        self.note = note.into();
+        self
+    }
+}

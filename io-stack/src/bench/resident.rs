@@ -1,0 +1,118 @@
+//! Data that is there already: in the cache in device memory, and in the page cache behind a registered mapping.
+
+use std::sync::Arc;
+
+use grampus_driver::storage::NullStorage;
+
+use super::BenchError;
+use super::report::Report;
+use super::setup::{Setup, same};
+use crate::cache::{CacheOptions, LINE_BYTES};
+use crate::cuda::{Args, CudaError, MappedFile};
+use crate::queues::QueueOptions;
+use crate::stack::StackOptions;
+
+/// One queue pair that nobody uses, and a cache of `bytes`.
+pub(super) fn no_queues(bytes: u64) -> StackOptions {
+    StackOptions {
+        queues: QueueOptions {
+            count: 1,
+            depth_log2: 4,
+            bounce_bytes: 4096,
+        },
+        cache: CacheOptions {
+            bytes,
+            ..CacheOptions::default()
+        },
+        ..StackOptions::default()
+    }
+}
+
+/// Bytes of a cache that holds `bytes` of data.
+pub(super) fn cache_for(bytes: u64) -> u64 {
+    bytes + bytes / 64 + (32 << 20)
+}
+
+pub(super) fn hits(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let (bytes, rows) = (setup.options.bytes, setup.rows());
+    let storage = Arc::new(NullStorage::new(bytes));
+    let bed = setup.bed(storage, no_queues(cache_for(bytes)), 0)?;
+    let first_line = 1u64 << 12;
+    let lines = bytes / LINE_BYTES;
+    let io = bed.stack.io();
+    setup.launch("fill_cache", Args::new().with(io).with(first_line).with(lines))?;
+    setup.compare(&bed, "wrong_queued")?;
+
+    let data = setup.plain.address();
+    let scan = setup.plain("plain_scan", data, 0, 5)?;
+    let plain = scan.gb_s(bytes);
+    report.add("plain scan of device memory, 16-byte loads", plain, "GB/s");
+    for run in [4096u64, 8192, 16384] {
+        let hit = setup.on_stack(&bed, "tiles_queued", setup.blocks, run, 5)?;
+        same("cache hits", hit, scan)?;
+        report
+            .add(
+                format!("cache hits, warp-sequential, runs of {run} values"),
+                hit.gb_s(bytes),
+                "GB/s",
+            )
+            .against(plain, 0.88);
+    }
+    let count = setup.size(1 << 29, 1 << 14);
+    let plain = setup.plain("plain_rows", data, count, 3)?;
+    let hit = setup.on_stack(&bed, "rows_queued", setup.blocks, count, 3)?;
+    same("random hits", hit, plain)?;
+    report.add("random 8-byte loads, plain", plain.m_s(count) / 1e3, "G/s");
+    report
+        .add("random 8-byte hits", hit.m_s(count) / 1e3, "G/s")
+        .at_least(12.0)
+        .note(format!("{:.0} % of plain loads", plain.ms / hit.ms * 100.0));
+    let tiles = rows / 512;
+    let plain = setup.plain("plain_4k", data, tiles, 3)?;
+    let hit = setup.on_stack(&bed, "queued_4k", setup.blocks, tiles, 3)?;
+    same("random 4 KiB hits", hit, plain)?;
+    let figure = report.add("random 4 KiB hits", hit.gb_s(bytes), "GB/s");
+    figure.plain = Some(plain.gb_s(bytes));
+    Ok(())
+}
+
+pub(super) fn mapped(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let bytes = setup.options.bytes;
+    let file = MappedFile::open(&setup.device, &setup.file()?)?;
+    let Some(address) = file.device_address() else {
+        let e = file.failure().cloned().unwrap_or(CudaError::NoCompiler);
+        return Err(e.into());
+    };
+    let cache = setup.size(cache_for(bytes), 1 << 22);
+    let bed = setup.bed(Arc::new(NullStorage::new(bytes)), no_queues(cache), address)?;
+    setup.compare(&bed, "wrong_mapped")?;
+
+    let plain = setup.plain("plain_tiles", address, 512, 3)?;
+    report.add("plain sequential loads of the file's pages", plain.gb_s(bytes), "GB/s");
+    let run = setup.on_stack(&bed, "tiles_mapped", setup.blocks, 512, 3)?;
+    same("mapped", run, plain)?;
+    report
+        .add("mapped, sequential", run.gb_s(bytes), "GB/s")
+        .against(plain.gb_s(bytes), 0.97);
+    let fill = setup.on_stack(&bed, "tiles_mapped_cached", setup.blocks, 512, 1)?;
+    same("mapped, filling the cache", fill, plain)?;
+    report
+        .add("mapped, sequential, filling the cache", fill.gb_s(bytes), "GB/s")
+        .against(run.gb_s(bytes), 0.97);
+    let tiles = setup.size(1 << 20, 1 << 10);
+    let small = setup.size(8 << 20, 1 << 12);
+    for (name, kernels, n, each, target) in [
+        ("random 4 KiB", ["plain_4k", "mapped_4k"], tiles, 4096, 0.97),
+        ("random 512 B", ["plain_512", "mapped_512"], small, 512, 0.95),
+        ("random 128 B", ["plain_128", "mapped_128"], small, 128, 0.95),
+    ] {
+        let plain = setup.plain(kernels[0], address, n, 3)?;
+        let run = setup.on_stack(&bed, kernels[1], setup.blocks, n, 3)?;
+        same(name, run, plain)?;
+        report
+            .add(format!("mapped, {name}"), run.gb_s(n * each), "GB/s")
+            .against(plain.gb_s(n * each), target)
+            .note(format!("{:.0} M/s", run.m_s(n)));
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! What all sections share: the GPU, the compiled kernels, the data file, and how a kernel is timed and its sum checked.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use grampus_driver::storage::Storage;
+
+use super::{BenchError, BenchOptions};
+use crate::cuda::{Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
+use crate::layout::{ColumnDesc, IoStack};
+use crate::stack::{Column, Run, Stack, StackOptions};
+
+const KERNELS: &str = include_str!("../../device/bench/bench.cu");
+pub(super) const BLOCK_THREADS: u32 = 256;
+
+pub(super) struct Setup {
+    pub(super) options: BenchOptions,
+    pub(super) device: Device,
+    pub(super) stream: Stream,
+    module: Module,
+    kernels: Vec<KernelUse>,
+    out: DeviceBuffer,
+    /// As many blocks as fit on the GPU at once.
+    pub(super) blocks: u32,
+    /// The data, in device memory.
+    pub(super) plain: DeviceBuffer,
+    file: OnceCell<PathBuf>,
+}
+
+/// A timed kernel's best time and what it added up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timed {
+    pub(super) ms: f64,
+    pub(super) sum: u64,
+}
+
+impl Timed {
+    pub(super) fn gb_s(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.ms / 1e6
+    }
+    pub(super) fn m_s(&self, count: u64) -> f64 {
+        count as f64 / self.ms / 1e3
+    }
+}
+
+impl Setup {
+    pub(super) fn new(options: &BenchOptions) -> Result<Self, BenchError> {
+        let device = Device::open(0)?;
+        let text = crate::device::prelude() + "#line 1 \"bench.cu\"\n" + KERNELS;
+        let compiled = compile(&text, "bench.cu", device.compute())?;
+        let module = Module::load(&device, &compiled.cubin)?;
+        let mut options = options.clone();
+        if options.small {
+            options.bytes = 4 << 20;
+        }
+        let blocks = if options.small { 8 } else { device.multiprocessors() * 4 };
+        let setup = Self {
+            stream: Stream::new(&device)?,
+            out: DeviceBuffer::filled(&device, 8, 0)?,
+            plain: DeviceBuffer::new(&device, options.bytes as usize)?,
+            kernels: compiled.kernels,
+            blocks,
+            module,
+            file: OnceCell::new(),
+            options,
+            device,
+        };
+        let args = Args::new().with(setup.plain.address()).with(setup.rows());
+        setup.launch("fill_words", args)?;
+        Ok(setup)
+    }
+
+    /// A kernel without a sum.
+    pub(super) fn launch(&self, kernel: &str, mut args: Args) -> Result<(), BenchError> {
+        let run = self.module.kernel(kernel)?;
+        run.launch(&self.stream, self.blocks, BLOCK_THREADS, &mut args)?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    pub(super) fn facts(&self) -> Result<DeviceFacts, CudaError> {
+        self.device.facts()
+    }
+
+    pub(super) fn kernels(&self) -> &[KernelUse] {
+        &self.kernels
+    }
+
+    /// 8-byte words of the data.
+    pub(super) fn rows(&self) -> u64 {
+        self.options.bytes / 8
+    }
+
+    /// `large`, or `small` if sizes are to be tiny.
+    pub(super) fn size(&self, large: u64, small: u64) -> u64 {
+        if self.options.small { small } else { large }
+    }
+
+    /// The data file, written at the first call and synced to disk.
+    pub(super) fn file(&self) -> Result<PathBuf, BenchError> {
+        if let Some(path) = self.file.get() {
+            return Ok(path.clone());
+        }
+        let path = self
+            .options
+            .folder
+            .join(format!("grampus-bench-{}.words", std::process::id()));
+        let mut file = File::create(&path)?;
+        let _ = self.file.set(path.clone());
+        let chunk = 64usize << 20;
+        for at in (0..self.plain.len()).step_by(chunk) {
+            let bytes: Vec<u8> = self.plain.read(at, chunk.min(self.plain.len() - at))?;
+            file.write_all(&bytes)?;
+        }
+        file.sync_all()?;
+        Ok(path)
+    }
+
+    /// Best of `repeats`; each run's sum is compared with the first one's.
+    pub(super) fn time(
+        &self,
+        kernel: &str,
+        blocks: u32,
+        args: impl Fn() -> Args,
+        repeats: u32,
+    ) -> Result<Timed, BenchError> {
+        let run = self.module.kernel(kernel)?;
+        let mut best: Option<Timed> = None;
+        for _ in 0..repeats {
+            self.out.fill(0)?;
+            let (begin, end) = (Event::new(&self.device, true)?, Event::new(&self.device, true)?);
+            begin.record(&self.stream)?;
+            run.launch(
+                &self.stream,
+                blocks,
+                BLOCK_THREADS,
+                &mut args().with(self.out.address()),
+            )?;
+            end.record(&self.stream)?;
+            self.stream.synchronize()?;
+            let ms = end.ms_since(&begin)?;
+            let sum = self.out.read::<u64>(0, 1)?[0];
+            if let Some(other) = best
+                && other.sum != sum
+            {
+                return Err(wrong(
+                    kernel,
+                    format!("one run added up to {sum:#x}, another to {:#x}", other.sum),
+                ));
+            }
+            best = Some(Timed {
+                ms: best.map_or(ms, |b| b.ms.min(ms)),
+                sum,
+            });
+        }
+        best.ok_or_else(|| wrong(kernel, "never run".to_owned()))
+    }
+
+    /// A plain kernel over `data` (a device address).
+    pub(super) fn plain(&self, kernel: &str, data: u64, n: u64, repeats: u32) -> Result<Timed, BenchError> {
+        let args = || Args::new().with(data).with(self.rows()).with(n);
+        self.time(kernel, self.blocks, args, repeats)
+    }
+
+    /// A kernel over a column array; a status that it raised is an error.
+    pub(super) fn on_stack(
+        &self,
+        bed: &Bed,
+        kernel: &str,
+        blocks: u32,
+        n: u64,
+        repeats: u32,
+    ) -> Result<Timed, BenchError> {
+        bed.stack.begin()?;
+        let io: IoStack = bed.stack.io();
+        let column: ColumnDesc = bed.column.desc();
+        let args = || Args::new().with(io).with(column).with(self.rows()).with(n);
+        let timed = self.time(kernel, blocks, args, repeats);
+        bed.stack.finish()?;
+        timed
+    }
+
+    /// A stack over one storage, and its words as one column.
+    pub(super) fn bed(&self, storage: Arc<dyn Storage>, options: StackOptions, mapped: u64) -> Result<Bed, BenchError> {
+        let stack = Stack::new(&self.device, vec![storage], options, &[])?;
+        let run = Run {
+            source: 0,
+            byte: 0,
+            rows: self.rows(),
+            mapped,
+        };
+        let column = stack.column(8, &[run])?;
+        Ok(Bed { stack, column })
+    }
+
+    /// Compares every word of the column with its position, through the kernel named.
+    pub(super) fn compare(&self, bed: &Bed, kernel: &str) -> Result<(), BenchError> {
+        match self.on_stack(bed, kernel, self.blocks, 0, 1)?.sum {
+            0 => Ok(()),
+            words => Err(wrong(kernel, format!("{words} words are not what their addresses say"))),
+        }
+    }
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        if let Some(path) = self.file.get() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A stack and its column.
+pub(super) struct Bed {
+    pub(super) column: Column,
+    pub(super) stack: Stack,
+}
+
+pub(super) fn wrong(name: &str, what: String) -> BenchError {
+    BenchError::Wrong {
+        name: name.to_owned(),
+        what,
+    }
+}
+
+/// Refuses a sum that is not the plain kernel's.
+pub(super) fn same(name: &str, found: Timed, expected: Timed) -> Result<(), BenchError> {
+    if found.sum == expected.sum {
+        return Ok(());
+    }
+    Err(wrong(
+        name,
+        format!("the words read add up to {:#x}, not {:#x}", found.sum, expected.sum),
+    ))
+}
