@@ -189,7 +189,7 @@ KERNEL raw_commands(ARGUMENTS) {
         c.kind = CMD_RAW;
         c.blocks = 1;
         c.bytes = 1u << io.sources[0].lba_log2;
-        c.lba = ((warp_index() * n + i) * 32 + lane_id()) % rows;
+        c.lba = ((warp_index() * n + i) * 32 + lane_id()) % io.sources[0].blocks;
         c.nsid = io.sources[0].nsid;
         if (!run_raw(io, true, queue, c, finish)) return;
     }
@@ -295,7 +295,6 @@ KERNEL steps_prefetched(ARGUMENTS) {
         u64 row = (i * warp_count() + warp_index()) * 512 % rows, next = ((i + 1) * warp_count() + warp_index()) * 512 % rows;
         if (!array.tile<16>(row, 512, value)) return;
         for (u32 k = 0; k < 16; k++) sum += value[k];
-        // Every 64 rows are a sector of 512 bytes: eight lanes name the line's eight.
         if (i + 1 < steps && !array.ahead(next, 512)) return;
         compute_ns(ns);
     }

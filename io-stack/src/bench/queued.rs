@@ -9,9 +9,9 @@ use grampus_driver::storage::{CachedFile, NullStorage, ReadRequest, Storage};
 use super::BenchError;
 use super::report::Report;
 use super::resident::cache_for;
-use super::setup::{BLOCK_THREADS, Bed, Setup, same, wrong};
+use super::setup::{BLOCK_THREADS, Bed, Setup, Timed, same, wrong};
 use crate::cache::CacheOptions;
-use crate::cuda::{Args, DeviceBuffer, Event, PinnedBuffer, StagingOptions};
+use crate::cuda::{DeviceBuffer, Event, PinnedBuffer, StagingOptions};
 use crate::queues::QueueOptions;
 use crate::stack::StackOptions;
 
@@ -38,12 +38,21 @@ fn threads_of(blocks: u32) -> u64 {
 }
 
 /// Empty commands per second, in millions.
-fn commands(setup: &Setup, bed: &Bed, kernel: &str, blocks: u32, rounds: u64) -> Result<f64, BenchError> {
+fn commands(setup: &Setup, bed: &Bed, kernel: &str, blocks: u32, rounds: u64) -> Result<(f64, String), BenchError> {
     let run = setup.on_stack(bed, kernel, blocks, rounds, 1)?;
     if run.sum != 1 {
         return Err(wrong(kernel, "did not come to its end".to_owned()));
     }
-    Ok(run.m_s(threads_of(blocks) * rounds))
+    Ok((run.m_s(threads_of(blocks) * rounds), batch(&run)))
+}
+
+/// How many commands shared a doorbell.
+fn batch(run: &Timed) -> String {
+    let stats = run.stats;
+    format!(
+        "{:.1} commands a doorbell",
+        stats.commands as f64 / stats.doorbells.max(1) as f64
+    )
 }
 
 pub(super) fn empty(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
@@ -52,17 +61,20 @@ pub(super) fn empty(setup: &Setup, report: &mut Report) -> Result<(), BenchError
         if setup.options.small && threads > 1 {
             continue;
         }
-        let bed = setup.bed(storage.clone(), options(threads, queues, 1 << 24), 0)?;
+        let mut deep = options(threads, queues, 1 << 24);
+        deep.queues.depth_log2 = 12;
+        let bed = setup.bed(storage.clone(), deep, 0)?;
         for warps_per_queue in [32u32, 64, 128] {
             let blocks = (queues * warps_per_queue / WARPS_PER_BLOCK as u32).min(setup.blocks);
-            let rate = commands(setup, &bed, "raw_commands", blocks, setup.size(200, 4))?;
+            let (rate, note) = commands(setup, &bed, "raw_commands", blocks, setup.size(200, 4))?;
             let name = format!(
                 "empty commands, {threads} threads, {queues} queues, {} GPU threads",
                 threads_of(blocks)
             );
-            report
-                .add(name, rate, "M/s")
-                .at_least(if threads >= 8 { 20.0 } else { 0.0 });
+            let figure = report.add(name, rate, "M/s").note(note);
+            if threads == 8 {
+                figure.at_least(20.0);
+            }
         }
     }
     Ok(())
@@ -80,10 +92,10 @@ pub(super) fn one_queue(setup: &Setup, report: &mut Report) -> Result<(), BenchE
         // Fresh queues each: the locked kernels leave theirs in a state of their own.
         let fresh = || setup.bed(storage.clone(), options(1, 1, 1 << 24), 0);
         let rounds = setup.size((1 << 17) / threads_of(blocks) + 8, 2);
-        let ours = commands(setup, &fresh()?, "raw_commands", blocks, rounds)?;
+        let (ours, _) = commands(setup, &fresh()?, "raw_commands", blocks, rounds)?;
         let few = setup.size((1 << 14) / threads_of(blocks) + 1, 1);
-        let one = commands(setup, &fresh()?, "locked_commands", blocks, few)?;
-        let two = commands(setup, &fresh()?, "two_locks_commands", blocks, few)?;
+        let (one, _) = commands(setup, &fresh()?, "locked_commands", blocks, few)?;
+        let (two, _) = commands(setup, &fresh()?, "two_locks_commands", blocks, few)?;
         best_locked = best_locked.max(two);
         best = best.max(ours);
         let threads = threads_of(blocks);
@@ -117,10 +129,9 @@ pub(super) fn cached(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
             options(threads, queues, cache_for(setup.options.bytes)),
             0,
         )?;
-        let run = setup.on_stack(&bed, "queued_4k", setup.blocks, tiles, 1)?;
+        let run = setup.cold(&bed, "queued_4k", setup.blocks, tiles, 2)?;
         same("4 KiB from the page cache", run, expected)?;
-        let read = bed.stack.controller_counters();
-        let bytes = read.commands * 4096;
+        let bytes = run.stats.command_bytes;
         report
             .add(
                 format!("4 KiB commands from the page cache, {threads} threads, {queues} queues"),
@@ -128,8 +139,19 @@ pub(super) fn cached(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
                 "GB/s",
             )
             .at_least(if threads == 8 { 30.0 } else { 0.0 })
-            .note(format!("{:.2} M/s", run.m_s(read.commands)));
+            .note(format!("{:.2} M/s, {}", run.m_s(run.stats.commands), batch(&run)));
     }
+    // The same commands with nothing behind them: what the queues cost.
+    let nothing = Arc::new(NullStorage::new(setup.options.bytes));
+    let bed = setup.bed(nothing, options(8, 32, cache_for(setup.options.bytes)), 0)?;
+    let run = setup.cold(&bed, "queued_4k", setup.blocks, tiles, 2)?;
+    report
+        .add(
+            "4 KiB commands that read nothing, 8 threads",
+            run.gb_s(run.stats.command_bytes),
+            "GB/s",
+        )
+        .note(batch(&run));
     let small_sectors = StackOptions {
         cache: CacheOptions {
             bytes: cache_for(setup.options.bytes),
@@ -140,10 +162,15 @@ pub(super) fn cached(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
     let bed = setup.bed(storage, small_sectors, 0)?;
     let count = setup.size(1 << 22, 1 << 12);
     let plain = setup.plain("plain_rows", setup.plain.address(), count, 1)?;
-    let run = setup.on_stack(&bed, "rows_queued", setup.blocks, count, 1)?;
+    let run = setup.cold(&bed, "rows_queued", setup.blocks, count, 2)?;
     same("random values by 512-byte commands", run, plain)?;
-    let sent = bed.stack.controller_counters().commands;
-    report.add("512-byte commands from the page cache, 8 threads", run.m_s(sent), "M/s");
+    report
+        .add(
+            "512-byte commands from the page cache, 8 threads",
+            run.m_s(run.stats.commands),
+            "M/s",
+        )
+        .note(batch(&run));
     setup.compare(&bed, "wrong_queued")
 }
 
@@ -169,8 +196,15 @@ pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
     let engine = copy_engine(setup, 1 << 20)?.max(copy_engine(setup, 4 << 20)?);
     report.add("copy engine from a pinned ring", engine, "GB/s");
     let scan = setup.plain("plain_scan", setup.plain.address(), 0, 1)?;
-    for (threads, mib, warps) in [(8usize, 1u64, 64u64), (8, 1, 256), (12, 1, 256), (14, 2, 128)] {
-        if setup.options.small && warps > 64 {
+    for (threads, mib, warps, ring) in [
+        (8usize, 1u64, 64u64, 8usize),
+        (8, 1, 64, 3),
+        (8, 1, 64, 16),
+        (10, 1, 128, 4),
+        (8, 4, 64, 4),
+        (12, 1, 64, 3),
+    ] {
+        if setup.options.small && ring != 8 {
             continue;
         }
         let group_log2 = 8 + mib.ilog2();
@@ -183,7 +217,7 @@ pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
             max_lines: 1 << group_log2,
             staging: StagingOptions {
                 bytes: (mib as usize) << 20,
-                count: 8,
+                count: ring,
             },
             ..options(threads, 32, 0)
         };
@@ -196,19 +230,14 @@ pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
             1,
         )?;
         same("large reads", run, scan)?;
-        let read = bed.stack.controller_counters();
         report
             .add(
-                format!("{mib} MiB commands pushed from the page cache, {threads} threads, {warps} warps"),
+                format!("{mib} MiB commands pushed from the page cache, {threads} threads with {ring} buffers, {warps} warps"),
                 run.gb_s(setup.options.bytes),
                 "GB/s",
             )
             .against(engine, 0.95)
-            .note(format!(
-                "{} commands, {:.0} % of the bytes pushed",
-                read.commands,
-                read.pushed_bytes as f64 / setup.options.bytes as f64 * 100.0
-            ));
+            .note(format!("{} commands", run.stats.commands));
         setup.compare(&bed, "wrong_queued")?;
     }
     Ok(())
@@ -294,7 +323,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
         ..options(4, 32, 0)
     };
     let bed = setup.bed(storage.clone(), large, 0)?;
-    let run = setup.on_stack(&bed, "ahead_queued", 8, (1 << 20) / 8, 1)?;
+    let run = setup.cold(&bed, "ahead_queued", 8, (1 << 20) / 8, 2)?;
     same("disk, large reads", run, scan)?;
     report
         .add(
@@ -312,9 +341,9 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
         .note(format!("{:.0} k/s", alone * 1e6 / 4096.0));
     let expected = setup.plain("expected_4k", 0, count, 1)?;
     let bed = setup.bed(storage, options(4, 32, cache_for(setup.options.bytes)), 0)?;
-    let run = setup.on_stack(&bed, "queued_4k", setup.blocks, count, 1)?;
+    let run = setup.cold(&bed, "queued_4k", setup.blocks, count, 2)?;
     same("disk, 4 KiB", run, expected)?;
-    let sent = bed.stack.controller_counters().commands;
+    let sent = run.stats.commands;
     report
         .add(
             "disk, random 4 KiB commands, 4 threads × 256",
@@ -334,18 +363,19 @@ pub(super) fn disk(_: &Setup, report: &mut Report) -> Result<(), BenchError> {
 /// Prefetch against synchronous fetch, where computing takes as long as the I/O.
 pub(super) fn prefetch(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
     let storage: Arc<dyn Storage> = Arc::new(CachedFile::open(&setup.file()?)?);
-    for blocks in [16u32, 64, 128] {
-        if setup.options.small && blocks > 16 {
+    for blocks in [1u32, 4, 16, 64] {
+        if setup.options.small && blocks > 1 {
             continue;
         }
         let warps = u64::from(blocks) * WARPS_PER_BLOCK;
-        let steps = setup.size(256, 2).min(setup.rows() / 512 / warps);
+        let steps = setup.size(256, 4).min(setup.rows() / 512 / warps);
         let fresh = || setup.bed(storage.clone(), options(8, 64, cache_for(setup.options.bytes)), 0);
-        let io = setup.on_stack(&fresh()?, "steps_synchronous", blocks, steps, 1)?;
+        let bed = fresh()?;
+        let io = setup.cold(&bed, "steps_synchronous", blocks, steps, 2)?;
         let compute_ns = (io.ms * 1e6 / steps as f64) as u64;
         let n = compute_ns << 32 | steps;
-        let synchronous = setup.on_stack(&fresh()?, "steps_synchronous", blocks, n, 1)?;
-        let ahead = setup.on_stack(&fresh()?, "steps_prefetched", blocks, n, 1)?;
+        let synchronous = setup.cold(&bed, "steps_synchronous", blocks, n, 2)?;
+        let ahead = setup.cold(&bed, "steps_prefetched", blocks, n, 2)?;
         same("prefetched", ahead, synchronous)?;
         report
             .add(
@@ -361,6 +391,5 @@ pub(super) fn prefetch(setup: &Setup, report: &mut Report) -> Result<(), BenchEr
                 synchronous.ms
             ));
     }
-    let _ = Args::new();
     Ok(())
 }

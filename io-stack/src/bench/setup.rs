@@ -10,7 +10,7 @@ use grampus_driver::storage::Storage;
 
 use super::{BenchError, BenchOptions};
 use crate::cuda::{Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
-use crate::layout::{ColumnDesc, IoStack};
+use crate::layout::{ColumnDesc, IoStack, Stats};
 use crate::stack::{Column, Run, Stack, StackOptions};
 
 const KERNELS: &str = include_str!("../../device/bench/bench.cu");
@@ -35,6 +35,8 @@ pub(super) struct Setup {
 pub(super) struct Timed {
     pub(super) ms: f64,
     pub(super) sum: u64,
+    /// What device code counted, in the last run.
+    pub(super) stats: Stats,
 }
 
 impl Timed {
@@ -153,6 +155,7 @@ impl Setup {
             best = Some(Timed {
                 ms: best.map_or(ms, |b| b.ms.min(ms)),
                 sum,
+                stats: Stats::default(),
             });
         }
         best.ok_or_else(|| wrong(kernel, "never run".to_owned()))
@@ -178,8 +181,21 @@ impl Setup {
         let column: ColumnDesc = bed.column.desc();
         let args = || Args::new().with(io).with(column).with(self.rows()).with(n);
         let timed = self.time(kernel, blocks, args, repeats);
-        bed.stack.finish()?;
-        timed
+        let stats = bed.stack.finish()?;
+        timed.map(|t| Timed { stats, ..t })
+    }
+
+    /// As `on_stack`, the cache emptied before each of `repeats` runs: the best of them.
+    pub(super) fn cold(&self, bed: &Bed, kernel: &str, blocks: u32, n: u64, repeats: u32) -> Result<Timed, BenchError> {
+        let mut best: Option<Timed> = None;
+        for _ in 0..repeats.max(1) {
+            bed.stack.empty_cache()?;
+            let run = self.on_stack(bed, kernel, blocks, n, 1)?;
+            if best.is_none_or(|b| run.ms < b.ms) {
+                best = Some(run);
+            }
+        }
+        best.ok_or_else(|| wrong(kernel, "never run".to_owned()))
     }
 
     /// A stack over one storage, and its words as one column.
