@@ -18,7 +18,7 @@ pub struct CacheOptions {
     pub bytes: u64,
     /// log2 of a sector's bytes, 7 … 12: what a miss fetches.
     pub sector_log2: u32,
-    /// log2 of the lines of a group: the longest run that one command fills; 8 is 1 MiB.
+    /// log2 of the lines of a group: the longest run that one command fills; 10 is 4 MiB.
     pub group_log2: u32,
 }
 
@@ -27,7 +27,7 @@ impl Default for CacheOptions {
         Self {
             bytes: 1 << 30,
             sector_log2: 9,
-            group_log2: 8,
+            group_log2: 10,
         }
     }
 }
@@ -123,15 +123,15 @@ mod tests {
 
     #[test]
     fn lines_and_their_metadata_fit_into_the_bytes() {
-        for bytes in [1u64 << 24, 1 << 30, 100 << 30] {
+        for bytes in [1u64 << 26, 1 << 30, 100 << 30] {
             let options = CacheOptions {
                 bytes,
                 ..CacheOptions::default()
             };
-            let lines = u64::from(groups(&options)) << 8 << 3;
+            let lines = u64::from(groups(&options)) << 10 << 3;
             assert!(lines * (LINE_BYTES + METADATA_BYTES) <= bytes);
             assert!(
-                (lines + (8 << 8)) * (LINE_BYTES + METADATA_BYTES) > bytes,
+                (lines + (8 << 10)) * (LINE_BYTES + METADATA_BYTES) > bytes,
                 "one more group would not fit"
             );
         }

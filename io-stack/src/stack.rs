@@ -68,7 +68,7 @@ impl Default for StackOptions {
             controller: ControllerOptions::default(),
             staging: StagingOptions::default(),
             timeout: Duration::from_secs(10),
-            max_lines: 256,
+            max_lines: 1024,
         }
     }
 }

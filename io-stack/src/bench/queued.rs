@@ -198,11 +198,11 @@ pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
     let scan = setup.plain("plain_scan", setup.plain.address(), 0, 1)?;
     for (threads, mib, warps, ring) in [
         (8usize, 1u64, 64u64, 8usize),
-        (8, 1, 64, 3),
-        (8, 1, 64, 16),
-        (10, 1, 128, 4),
         (8, 4, 64, 4),
-        (12, 1, 64, 3),
+        (8, 4, 64, 8),
+        (8, 4, 32, 4),
+        (8, 8, 64, 3),
+        (10, 4, 64, 4),
     ] {
         if setup.options.small && ring != 8 {
             continue;
@@ -270,7 +270,12 @@ fn storage_alone(
                         while next < pieces
                             && let Some(memory) = free.pop()
                         {
-                            let place = next.wrapping_mul(0x9E37_79B9_7F4A_7C15) % pieces;
+                            // Large pieces in order, small ones anywhere.
+                            let place = if piece > 4096 {
+                                next
+                            } else {
+                                next.wrapping_mul(0x9E37_79B9_7F4A_7C15) % pieces
+                            };
                             let request = ReadRequest {
                                 token: next,
                                 offset_bytes: place * piece as u64,
@@ -311,7 +316,14 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     let storage: Arc<dyn Storage> = Arc::new(DirectFile::open(&path)?);
     // Large reads.
     let bytes = setup.options.bytes.min(4 << 30);
-    let alone = storage_alone(setup, &*storage, 4, 8, 1 << 20, bytes)?;
+    let alone = storage_alone(setup, &*storage, 4, 8, 1 << 20, bytes)?.max(storage_alone(
+        setup,
+        &*storage,
+        4,
+        8,
+        1 << 20,
+        bytes,
+    )?);
     report.add("disk, io_uring alone, 1 MiB, 4 × 8 in flight", alone, "GB/s");
     let scan = setup.plain("plain_scan", setup.plain.address(), 0, 1)?;
     let large = StackOptions {
@@ -320,6 +332,11 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
             ..CacheOptions::default()
         },
         controller: ControllerOptions { threads: 4, depth: 8 },
+        staging: StagingOptions {
+            bytes: 1 << 20,
+            count: 8,
+        },
+        max_lines: 256,
         ..options(4, 32, 0)
     };
     let bed = setup.bed(storage.clone(), large, 0)?;
@@ -335,7 +352,14 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     drop(bed);
     // Small reads.
     let count = setup.size(1 << 18, 1 << 8).min(setup.rows() / 512);
-    let alone = storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?;
+    let alone = storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?.max(storage_alone(
+        setup,
+        &*storage,
+        4,
+        256,
+        4096,
+        count * 4096,
+    )?);
     report
         .add("disk, io_uring alone, random 4 KiB, 4 × 256 in flight", alone, "GB/s")
         .note(format!("{:.0} k/s", alone * 1e6 / 4096.0));
@@ -362,15 +386,25 @@ pub(super) fn disk(_: &Setup, report: &mut Report) -> Result<(), BenchError> {
 
 /// Prefetch against synchronous fetch, where computing takes as long as the I/O.
 pub(super) fn prefetch(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
-    let storage: Arc<dyn Storage> = Arc::new(CachedFile::open(&setup.file()?)?);
-    for blocks in [1u32, 4, 16, 64] {
+    let path = setup.file()?;
+    #[cfg(target_os = "linux")]
+    prefetch_from(
+        setup,
+        report,
+        "disk",
+        Arc::new(grampus_driver::storage::DirectFile::open(&path)?),
+    )?;
+    prefetch_from(setup, report, "page cache", Arc::new(CachedFile::open(&path)?))
+}
+
+fn prefetch_from(setup: &Setup, report: &mut Report, name: &str, storage: Arc<dyn Storage>) -> Result<(), BenchError> {
+    for blocks in [1u32, 4, 16, 32] {
         if setup.options.small && blocks > 1 {
             continue;
         }
         let warps = u64::from(blocks) * WARPS_PER_BLOCK;
-        let steps = setup.size(256, 4).min(setup.rows() / 512 / warps);
-        let fresh = || setup.bed(storage.clone(), options(8, 64, cache_for(setup.options.bytes)), 0);
-        let bed = fresh()?;
+        let steps = setup.size(128, 4).min(setup.rows() / 512 / warps);
+        let bed = setup.bed(storage.clone(), options(8, 32, cache_for(setup.options.bytes)), 0)?;
         let io = setup.cold(&bed, "steps_synchronous", blocks, steps, 2)?;
         let compute_ns = (io.ms * 1e6 / steps as f64) as u64;
         let n = compute_ns << 32 | steps;
@@ -379,7 +413,7 @@ pub(super) fn prefetch(setup: &Setup, report: &mut Report) -> Result<(), BenchEr
         same("prefetched", ahead, synchronous)?;
         report
             .add(
-                format!("prefetch against synchronous fetch, {warps} warps"),
+                format!("prefetch against synchronous fetch, {name}, {warps} warps"),
                 synchronous.ms / ahead.ms,
                 "x",
             )

@@ -30,7 +30,7 @@ pub(super) fn no_queues(bytes: u64) -> StackOptions {
 
 /// Bytes of a cache that holds `bytes` of data.
 pub(super) fn cache_for(bytes: u64) -> u64 {
-    bytes + bytes / 64 + (32 << 20)
+    bytes + bytes / 64 + (128 << 20)
 }
 
 pub(super) fn hits(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {

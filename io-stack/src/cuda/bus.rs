@@ -24,8 +24,8 @@ pub struct StagingOptions {
 impl Default for StagingOptions {
     fn default() -> Self {
         Self {
-            bytes: 1 << 20,
-            count: 8,
+            bytes: 4 << 20,
+            count: 4,
         }
     }
 }

@@ -281,6 +281,9 @@ impl Drop for Module {
     }
 }
 
+/// Parameters of a kernel take no more (CUDA C++ Programming Guide, "Kernel parameters": 32,764 bytes).
+const MOST_PARAMETER_BYTES: usize = 32768;
+
 /// A kernel of a module.
 #[derive(Debug)]
 pub struct Kernel<'a> {
@@ -300,7 +303,11 @@ impl Kernel<'_> {
         self.module.device.bind()?;
         self.check_arguments(args)?;
         let mut pointers: Vec<*mut c_void> = args.values.iter_mut().map(|(v, _)| v.as_mut_ptr().cast()).collect();
-        // SAFETY: as many pointers as the kernel has parameters, each to as many bytes; the driver copies them before it returns.
+        // A kernel with more parameters than arguments gets zeros: how many it has, the driver tells only by an error.
+        let mut zeros = vec![0u128; MOST_PARAMETER_BYTES / 16];
+        pointers.resize(pointers.len() + 16, zeros.as_mut_ptr().cast());
+        // SAFETY: each argument has its parameter's bytes, by the check, and those left out have zeros; the driver copies them
+        // before it returns.
         check("cuLaunchKernel", unsafe {
             sys::cuLaunchKernel(
                 self.raw,
@@ -327,17 +334,13 @@ impl Kernel<'_> {
             kernel: self.name.clone(),
             reason,
         };
-        for i in 0..=args.values.len() {
+        for (i, (_, bytes)) in args.values.iter().enumerate() {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: our kernel; an index past the last parameter gives an error.
             let answer = unsafe { sys::cuFuncGetParamInfo(self.raw, i, &mut offset, &mut size) };
-            let known = answer == sys::CUresult::CUDA_SUCCESS;
-            match args.values.get(i) {
-                Some((_, bytes)) if !known || size != *bytes => {
-                    return Err(refuse(format!("parameter {i} has {size} bytes, not {bytes}")));
-                }
-                None if known => return Err(refuse(format!("takes more than {i} arguments"))),
-                _ => {}
+            check("cuFuncGetParamInfo", answer).map_err(|_| refuse(format!("takes no more than {i} arguments")))?;
+            if size != *bytes {
+                return Err(refuse(format!("parameter {i} has {size} bytes, not {bytes}")));
             }
         }
         Ok(())
