@@ -1,5 +1,5 @@
 //! The I/O stack's microbenchmarks as a program of their own: `bench_io [--small] [--json FILE] [--folder DIR] [--gib N]
-//! [--threads N] [SECTION ...]`. Exit status 1: no GPU, or a figure that could not be had.
+//! [SECTION ...]`. Exit status 1: no GPU, or a figure that could not be had.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,6 @@ fn main() -> ExitCode {
         sections: Vec::new(),
         folder: std::env::temp_dir(),
         bytes: 8 << 30,
-        threads: 8,
     };
     let mut json = None;
     let mut args = std::env::args().skip(1);
@@ -22,7 +21,6 @@ fn main() -> ExitCode {
             "--json" => json = args.next().map(PathBuf::from),
             "--folder" => options.folder = args.next().map(PathBuf::from).unwrap_or_default(),
             "--gib" => options.bytes = args.next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(8) << 30,
-            "--threads" => options.threads = args.next().and_then(|n| n.parse().ok()).unwrap_or(8),
             name if sections().any(|s| s == name) => options.sections.push(arg),
             _ => {
                 eprintln!("sections: {}", sections().collect::<Vec<_>>().join(" "));

@@ -14,5 +14,6 @@ pub mod cuda;
 pub mod device;
 pub mod layout;
 pub mod queues;
+pub mod report;
 pub mod stack;
 pub mod status;

@@ -26,8 +26,6 @@ pub struct BenchOptions {
     pub folder: PathBuf,
     /// Bytes of the data file and of the resident column; whole MiB.
     pub bytes: u64,
-    /// Controller threads.
-    pub threads: usize,
 }
 
 /// Why a benchmark ended early.
