@@ -11,7 +11,7 @@ use arrow::error::ArrowError;
 /// The schema as it is written.
 ///
 /// # Errors
-/// Names the first column whose type ORC cannot store, and columns of the same name.
+/// Names the first column whose type cannot be written, and columns of the same name.
 pub(super) fn stored_schema(incoming: &Schema) -> Result<SchemaRef, String> {
     let mut fields: Vec<Field> = Vec::with_capacity(incoming.fields().len());
     for field in incoming.fields() {
@@ -20,7 +20,7 @@ pub(super) fn stored_schema(incoming: &Schema) -> Result<SchemaRef, String> {
         }
         let stored = stored_type(field.data_type()).ok_or_else(|| {
             format!(
-                "column '{}' has type {}, which ORC cannot store",
+                "column '{}' has type {}, which cannot be written",
                 field.name(),
                 field.data_type()
             )
@@ -194,7 +194,7 @@ mod tests {
             true,
         )]);
         let error = stored_schema(&schema).unwrap_err();
-        assert!(error.contains("'i'") && error.contains("cannot store"), "{error}");
+        assert!(error.contains("'i'") && error.contains("cannot be written"), "{error}");
         let twice = Schema::new(vec![
             Field::new("a", DataType::Int8, true),
             Field::new("a", DataType::Int8, true),
