@@ -124,7 +124,7 @@ fn parquet_arrives_whole_in_every_codec_and_cut_into_files() {
             codec,
             direct_columns: vec!["f".to_owned()],
             stripe_rows: Some(8_000),
-            rows_per_file: (i % 2 == 1).then_some(12_345),
+            rows_per_file: (i % 2 == 1).then_some(5_001),
             verify: true,
             ..ConvertOptions::default()
         })
