@@ -61,7 +61,9 @@ impl Parts {
     fn new(o: &QueueOptions) -> Self {
         let (depth, groups) = (1u64 << o.depth_log2, u64::from(o.count).div_ceil(QUEUES_PER_GROUP));
         let entries = depth * (size_of::<SqEntry>() + size_of::<CqEntry>()) as u64;
-        let words = size_of::<QueueState>() as u64 + depth * (8 + size_of::<CommandRecord>() as u64);
+        let words = size_of::<QueueState>() as u64
+            + (depth * 8).next_multiple_of(64)
+            + depth * size_of::<CommandRecord>() as u64;
         Self {
             doorbells: (groups * 2 * size_of::<DoorbellGroup>() as u64).next_multiple_of(4096),
             pinned_each: entries.next_multiple_of(4096),
@@ -111,7 +113,7 @@ impl Queues {
                 sq_doorbell: pinned.address() + word,
                 cq_doorbell: pinned.address() + groups * 64 + word,
                 state,
-                commands: marks + depth * 8, // before: marks, free ring
+                commands: marks + (depth * 8).next_multiple_of(64), // before: marks, free ring
                 marks,
                 free_ring: marks + depth * 4,
                 bounce,

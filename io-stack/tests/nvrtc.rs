@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 const KERNELS: &str = include_str!("cuda/kernels.cu");
+const BENCHMARKS: &str = include_str!("../device/bench/bench.cu");
 
 /// Compiles; returns the report, or `None` where NVRTC is missing.
 fn compile(arch: &str, name: &str, text: &str) -> Option<Result<String, String>> {
@@ -42,12 +43,14 @@ fn only(kernel: &str) -> String {
 
 #[test]
 fn every_header_and_kernel_compiles() {
-    let text = grampus_io_stack::device::prelude() + KERNELS;
-    for arch in ["sm_80", "compute_100"] {
-        match compile(arch, "all", &text) {
-            None => return,
-            Some(Ok(report)) => println!("{report}"),
-            Some(Err(complaint)) => panic!("{arch}: {complaint}"),
+    for (name, kernels) in [("all", KERNELS), ("bench", BENCHMARKS)] {
+        let text = grampus_io_stack::device::prelude() + kernels;
+        for arch in ["sm_80", "compute_100"] {
+            match compile(arch, name, &text) {
+                None => return,
+                Some(Ok(report)) => println!("{report}"),
+                Some(Err(complaint)) => panic!("{arch}: {complaint}"),
+            }
         }
     }
 }
