@@ -19,11 +19,25 @@ use crate::selection::RowSelection;
 /// A stretch of rows at least this long is read as a whole; shorter ones are gathered.
 const READ_ROWS: u64 = 16;
 
+/// Buffers that serve one read after another: many selections are of a handful of rows.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Of single values to fetch before anything else is appended.
+    offsets: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
 /// The selected values of a direct column.
-pub(super) fn read(source: &StreamSource, column: ColumnId, direct: &Direct, rows: &RowSelection) -> Result<ArrayRef> {
+pub(super) fn read(
+    source: &StreamSource,
+    column: ColumnId,
+    direct: &Direct,
+    rows: &RowSelection,
+    scratch: &mut Scratch,
+) -> Result<ArrayRef> {
     match direct.width {
-        4 => read_as::<Float32Type>(source, column, direct, rows),
-        8 => read_as::<Float64Type>(source, column, direct, rows),
+        4 => read_as::<Float32Type>(source, column, direct, rows, scratch),
+        8 => read_as::<Float64Type>(source, column, direct, rows, scratch),
         width => Err(source.corrupt(column, format!("no direct column has values of {width} bytes"))),
     }
 }
@@ -33,13 +47,15 @@ fn read_as<T: ArrowPrimitiveType<Native: LittleEndian>>(
     column: ColumnId,
     direct: &Direct,
     rows: &RowSelection,
+    scratch: &mut Scratch,
 ) -> Result<ArrayRef> {
+    // An error may have left some behind.
+    scratch.offsets.clear();
     let mut out = Values::<T> {
         source,
         column,
         values: Vec::new(),
-        offsets: Vec::new(),
-        scratch: Vec::new(),
+        scratch,
     };
     let width = u64::from(direct.width);
     // A single stretch in a single segment needs no buffer of ours.
@@ -59,7 +75,9 @@ fn read_as<T: ArrowPrimitiveType<Native: LittleEndian>>(
             let end = range.end.min(segment.first_row + segment.rows);
             let bytes = bytes_of(segment, &(at..end), width);
             if end - at < READ_ROWS {
-                out.offsets.extend((0..end - at).map(|k| bytes.start + k * width));
+                out.scratch
+                    .offsets
+                    .extend((0..end - at).map(|k| bytes.start + k * width));
             } else {
                 out.gather()?;
                 out.read(bytes)?;
@@ -92,9 +110,7 @@ struct Values<'a, T: ArrowPrimitiveType> {
     source: &'a StreamSource,
     column: ColumnId,
     values: Vec<T::Native>,
-    /// Of single values to fetch before anything else is appended.
-    offsets: Vec<u64>,
-    scratch: Vec<u8>,
+    scratch: &'a mut Scratch,
 }
 
 impl<T: ArrowPrimitiveType<Native: LittleEndian>> Values<'_, T> {
@@ -132,18 +148,17 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Values<'_, T> {
     }
 
     fn gather(&mut self) -> Result<()> {
-        if self.offsets.is_empty() {
+        let Scratch { offsets, bytes } = &mut *self.scratch;
+        if offsets.is_empty() {
             return Ok(());
         }
-        self.scratch.clear();
-        self.source
-            .source
-            .gather(&self.offsets, Self::WIDTH, &mut self.scratch)?;
-        if self.scratch.len() != self.offsets.len() * Self::WIDTH {
+        bytes.clear();
+        self.source.source.gather(offsets, Self::WIDTH, bytes)?;
+        if bytes.len() != offsets.len() * Self::WIDTH {
             return Err(self.short());
         }
-        T::Native::extend(&mut self.values, &self.scratch);
-        self.offsets.clear();
+        T::Native::extend(&mut self.values, bytes);
+        offsets.clear();
         Ok(())
     }
 }

@@ -90,6 +90,7 @@ pub struct ColumnReader {
     decoder: Option<Box<dyn Decoder>>,
     /// The row at which the decoder stands.
     row: u64,
+    scratch: direct::Scratch,
 }
 
 /// What is done in one go: a seek, perhaps, and the steps from there.
@@ -136,6 +137,7 @@ impl ColumnReader {
             access,
             decoder: Some(decoder),
             row: 0,
+            scratch: direct::Scratch::default(),
         })
     }
 
@@ -159,7 +161,7 @@ impl ColumnReader {
             return Err(self.source.corrupt(self.column, reason));
         }
         if let Access::Direct(direct) = &self.access {
-            return direct::read(&self.source, self.column, direct, rows);
+            return direct::read(&self.source, self.column, direct, rows, &mut self.scratch);
         }
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
