@@ -22,7 +22,9 @@ pub struct GrampusConfig {
     pub options: GrampusOptions,
 }
 
-/// How local files are read.
+/// How local files are read. On 20 million rows in the page cache, one thread, a scan of the predicate column took
+/// 9 ms of processor time through a map and 35 ms through positioned reads (which copy); six columns at 0.47 % of the
+/// rows took 30 and 165 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LocalIo {
     /// Through a memory map: values are loaded from the page cache where they lie.
