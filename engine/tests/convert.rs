@@ -174,7 +174,7 @@ fn columns_are_chosen_and_ordered_and_orc_goes_in_as_well() {
     };
     step(&input, &first, &["t", "s", "u", "f", "l"]).unwrap();
     step(&first, &second, &["f", "l", "t"]).unwrap();
-    let back = read(&[second.clone()]);
+    let back = read(std::slice::from_ref(&second));
     let names: Vec<_> = back.schema().fields().iter().map(|f| f.name().clone()).collect();
     assert_eq!(names, ["f", "l", "t"]);
     for name in names {
