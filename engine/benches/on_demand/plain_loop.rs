@@ -86,6 +86,7 @@ impl PlainColumn {
 }
 
 /// Eight independent lanes and no branch, so that the compiler can use vectors.
+#[allow(clippy::needless_range_loop)] // a lane indexes three arrays
 fn scan(bytes: &[u8], bound: f64) -> (u64, f64) {
     let (mut counts, mut sums) = ([0_u64; 8], [0.0_f64; 8]);
     let mut blocks = bytes.chunks_exact(64);

@@ -243,6 +243,7 @@ impl ByteSource for FetchedSource {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // lists of ranges that happen to have one
 mod tests {
     use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;

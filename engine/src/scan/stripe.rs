@@ -544,6 +544,7 @@ impl Scan {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // lists of ranges that happen to have one
 mod tests {
     use super::*;
 

@@ -199,11 +199,7 @@ impl TableSpec {
             stripe_rows: self.stripe_rows,
             alignment_bytes: self.alignment_bytes,
             dictionary_threshold: f64::from(self.dictionary_percent) / 100.0,
-            bloom_filter_columns: if bloom {
-                named(&|kind| can_bloom(kind))
-            } else {
-                Vec::new()
-            },
+            bloom_filter_columns: if bloom { named(&can_bloom) } else { Vec::new() },
             ..WriterOptions::default()
         }
     }
