@@ -2,7 +2,7 @@
 // filled with a function of the row, every sum is compared with the exact one. Build (PRELUDE is `cargo run -p
 // grampus-io-stack --example prelude`):
 //   cat PRELUDE tests/cuda/kernels.cu bench/device.cu > all.cu && nvcc -std=c++17 -O3 -arch=sm_90 all.cu -o device
-// Usage: device [small] [section ...]; sections: hits mapped queue
+// Usage: device [small] [section ...]; sections: probe hits mapped queue
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +93,35 @@ KERNEL plain_rows(const double* d, u64 rows, u64 n, double* out) {
         sum += d[((i * 32 + lane_id()) * 0x9E3779B97F4A7C15ull >> 20) % rows];
     add_up(sum, out);
 }
+
+// ---- what single steps cost when many warps take them at once ---------------------------------------------
+
+template <u32 WHAT>
+static __device__ void steps(u32* host, u32* device, u32 n, double* out) {
+    u64 sum = 0;
+    u32* mine = host + warp_index() * 32 + lane_id();
+    u32* near = device + warp_index() * 32 + lane_id();
+    for (u32 i = 0; i < n; i++) {
+        if (WHAT == 0 || WHAT == 1) store_relaxed_sys(mine, i);
+        if (WHAT == 2 || WHAT == 6) store_relaxed_gpu(near, i);
+        if (WHAT == 0) fence_acq_rel_sys();
+        if (WHAT == 1 || WHAT == 2) fence_acq_rel_gpu();
+        if (WHAT == 6) fence_acq_rel_sys();
+        if (WHAT == 3) sum += load_acquire_sys(mine);
+        if (WHAT == 4 && lane_id() == 0) sum += load_relaxed_sys(mine);
+        if (WHAT == 5) pause_ns(1000);
+    }
+    if (sum == 12345) *out = 1;
+}
+#define STEP_KERNEL(name, what) \
+    KERNEL name(u32* h, u32* d, u32 n, double* out) { steps<what>(h, d, n, out); }
+STEP_KERNEL(step_0, 0)
+STEP_KERNEL(step_1, 1)
+STEP_KERNEL(step_2, 2)
+STEP_KERNEL(step_3, 3)
+STEP_KERNEL(step_4, 4)
+STEP_KERNEL(step_5, 5)
+STEP_KERNEL(step_6, 6)
 
 // ---- filling ----------------------------------------------------------------------------------------------
 
@@ -461,6 +490,18 @@ static void queue(bool small, double* host, u64 rows) {
     }
 }
 
+static void probe() {
+    u32 *host = pinned_array<u32>(1 << 20), *device = device_array<u32>(1 << 20);
+    void (*kernels[])(u32*, u32*, u32, double*) = {step_0, step_1, step_2, step_3, step_4, step_5, step_6};
+    const char* names[] = {"host store, system fence", "host store, device fence", "device store, device fence", "acquire load of host memory, 32 lanes",
+                           "load of host memory, one lane", "nanosleep 1000", "device store, system fence"};
+    for (u32 i = 0; i < 7; i++)
+        for (u32 grid : {1u, 16u, blocks}) {
+            double ms = time_ms([&] { kernels[i]<<<grid, 256>>>(host, device, 50, sum_out); }, 2);
+            printf("%-40s %5u warps: %8.3f us each, %9.3f M/s\n", names[i], grid * 8, ms * 1000 / 50, grid * 8 * 50 / ms / 1e3);
+        }
+}
+
 int main(int argc, char** argv) {
     bool small = argc > 1 && strcmp(argv[1], "small") == 0;
     auto wanted = [&](const char* name) {
@@ -477,6 +518,7 @@ int main(int argc, char** argv) {
     blocks = small ? 16 : (u32)prop.multiProcessorCount * 4;
     sum_out = device_array<double>(1);
     printf("%s, %u blocks of 256\n", prop.name, blocks);
+    if (wanted("probe")) probe();
     if (wanted("hits")) hits(small);
     if (wanted("mapped") || wanted("queue")) {
         u64 rows = small ? 1 << 21 : 1 << 30;
