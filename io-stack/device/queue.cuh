@@ -130,31 +130,34 @@ GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
     }
 }
 
-// Rings all queues of a group that have entries ready. The warp holds the group's sq_lock. Collective.
-// D: what the submitters released to the device, this warp has copied; the fence orders it before the doorbells for everybody. A fence
-// behind writes that cross PCIe is dear, and the GPU executes few at a time: one serves 16 queues, whose doorbells are one line.
-GRAMPUS_DEVICE void ring_group(const IoStack& io, u32 first) {
-    u32 count_here = io.queue_count - first < QUEUES_PER_GROUP ? io.queue_count - first : QUEUES_PER_GROUP;
-    for (u32 base = 0; base < count_here; base += WARP) {
-        u32 mine = first + base + lane_id(), start = 0;
-        bool ready = false;
-        if (base + lane_id() < count_here) {
-            const QueueDesc& q = queue_at(io, mine);
-            start = load_relaxed_gpu(&q.state->sq_tail);
-            u32 mark = load_relaxed_gpu(&q.marks[start & (depth_of(q) - 1)]);
-            ready = mark >> MARK_SLOT_BITS == mark_of(q, start, 0) >> MARK_SLOT_BITS;
+// Sees to it that the leading lanes' queues are rung up to `target`, by this warp or another. What costs is the fence behind
+// writes that cross PCIe, of which the GPU does one at a time (2 us): one for all queues, one behind the doorbells.
+// Collective. False: a status is up.
+GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
+    const QueueDesc& q = queue_at(io, queue);
+    QueueState* state = q.state;
+    Wait wait;
+    while (any(open)) {
+        u32 locked = 0, start = 0, tail = 0;
+        if (open) {
+            GRAMPUS_STEP(sq_lock);
+            if ((i32)(load_relaxed_gpu(&state->sq_tail) - target) >= 0)
+                open = false;
+            else
+                locked = load_relaxed_gpu(&state->sq_lock) == 0 && cas_acquire_gpu(&state->sq_lock, 0u, 1u) == 0;
         }
-        u32 tail = start;
-        for (u32 rest = ballot(ready); rest != 0; rest &= rest - 1) {
+        if (locked != 0) tail = start = load_relaxed_gpu(&state->sq_tail);
+        for (u32 rest = ballot(locked != 0); rest != 0; rest &= rest - 1) {
             u32 from = lowest_bit(rest);
-            u32 moved = gather_entries(queue_at(io, first + base + from), shuffle(start, from));
+            u32 moved = gather_entries(queue_at(io, shuffle(queue, from)), shuffle(start, from));
             if (lane_id() == from) tail = moved;
         }
-        if (!any(tail != start)) continue;
-        fence_acq_rel_sys();
-        sync_warp();
+        if (any(tail != start)) {
+            // D: what the submitters released to the device, this warp has copied; the fence orders it before the doorbell for all.
+            fence_acq_rel_sys();
+            sync_warp();
+        }
         if (tail != start) {
-            const QueueDesc& q = queue_at(io, mine);
             u32 index = tail & (depth_of(q) - 1);
             GRAMPUS_STEP(ring);
             if (q.flags & QUEUE_MMIO)
@@ -163,37 +166,18 @@ GRAMPUS_DEVICE void ring_group(const IoStack& io, u32 first) {
                 store_relaxed_sys(q.sq_doorbell, index);
             else
                 store_after_fence_sys(q.sq_doorbell, index);
-            store_relaxed_gpu(&q.state->sq_tail, tail);
+            store_relaxed_gpu(&state->sq_tail, tail);
             count(&io.stats->doorbells, 1);
         }
-    }
-}
-
-// Sees to it that the leading lanes' queues are rung up to `target`, by this warp or another. Collective. False: a status is up.
-GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
-    const QueueState* state = queue_at(io, queue).state;
-    u32 group = queue / QUEUES_PER_GROUP;
-    u32* lock = &queue_at(io, group * QUEUES_PER_GROUP).state->sq_lock;
-    Wait wait;
-    for (;;) {
-        GRAMPUS_STEP(sq_lock);
-        if (open && (i32)(load_relaxed_gpu(&state->sq_tail) - target) >= 0) open = false;
-        if (!any(open)) return true;
-        u32 peers = match(open ? group : ~0u);
-        bool locked = open && lane_id() == lowest_bit(peers) && load_relaxed_gpu(lock) == 0 &&
-                      cas_acquire_gpu(lock, 0u, 1u) == 0;
-        u32 holders = ballot(locked);
-        for (u32 rest = holders; rest != 0; rest &= rest - 1)
-            ring_group(io, shuffle(group, lowest_bit(rest)) * QUEUES_PER_GROUP);
-        sync_warp();
-        if (locked) {
+        if (locked != 0) {
             GRAMPUS_STEP(sq_unlock);
-            store_release_gpu(lock, 0u);
+            store_release_gpu(&state->sq_lock, 0u);
+            if ((i32)(tail - target) >= 0) open = false;
         }
-        if (holders != 0) continue;
         bool good = !open || wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull);
         if (!all(good)) return false;
     }
+    return true;
 }
 
 template <class Finish>

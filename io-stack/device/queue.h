@@ -12,14 +12,13 @@ constexpr u32 QUEUE_MMIO = 2;  // doorbells are device registers
 
 constexpr u32 QUEUE_MIN_DEPTH_LOG2 = 1;
 constexpr u32 QUEUE_MAX_DEPTH_LOG2 = 12;  // leaves 4 bits of a cid for the generation
-constexpr u32 QUEUES_PER_GROUP = 16;
 constexpr u32 FREE_RING_EMPTY = ~0u;
 constexpr u32 MARK_SLOT_BITS = 12;  // a mark: low bits command slot, above them (ticket >> depth_log2) + 1, truncated
 
 // SQ tail doorbells of 16 queues share one 64-byte line, so that a controller thread watches 16
 // queues with one load. Queue i's word is group[i / 16].tail[i % 16]. CQ head doorbells likewise.
 struct alignas(64) DoorbellGroup {
-    u32 word[QUEUES_PER_GROUP];  // physical ring index; writer: device; reader: controller
+    u32 word[16];  // physical ring index; writer: device; reader: controller
 };
 
 // Words that warps contend for, one 64-byte block each. Device memory, zeroed by the host except
@@ -33,8 +32,8 @@ struct alignas(64) QueueState {
     u32 pad2[15];
     u32 sq_ticket;    // next SQ entry to write
     u32 pad3[15];
-    u32 sq_lock;      // in a group's first queue: 1 while one warp moves the tails of the group's queues
-    u32 sq_tail;      // entries before this one have been rung; written under the group's sq_lock
+    u32 sq_lock;      // 1 while one lane moves the tail
+    u32 sq_tail;      // entries before this one have been rung; written under sq_lock
     u32 pad4[14];
     u32 cq_lock;      // 1 while one warp reaps
     u32 cq_head;      // completions before this one have been taken; written under cq_lock

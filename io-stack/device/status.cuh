@@ -25,6 +25,9 @@ GRAMPUS_DEVICE bool raised(const IoStack& io) { return load_relaxed_gpu(&io.stat
 
 GRAMPUS_DEVICE void count(u64* counter, u64 by) { add_relaxed_gpu(counter, by); }
 
+// Thousands of warps may wait for the same queue: short pauses first, for the few, long ones then, lest looking be all that is done.
+constexpr u32 LONGEST_PAUSE_LOG2 = 16;  // ns
+
 // One lane's bounded wait: sleeps a little longer each time, and says when to stop.
 struct Wait {
     u64 started_ns;
@@ -40,7 +43,7 @@ struct Wait {
     GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {
         GRAMPUS_STEP(wait);
         tries++;
-        pause_ns(tries < 7 ? 16u << tries : 2000);
+        pause_ns(16u << (tries < LONGEST_PAUSE_LOG2 - 4 ? tries : LONGEST_PAUSE_LOG2 - 4));
         if (tries % 8 != 1) return true;
         u64 now = now_ns();
         if (started_ns == 0) started_ns = now;
