@@ -18,8 +18,8 @@
 //! below them: codec and chunk (compression), schema, statistics, bloom, wire (protobuf taken apart)
 //! ```
 //!
-//! **Invariant:** no input, however corrupt, makes this crate panic, loop for ever or allocate more
-//! than the file's own claims can justify; it returns a [`LayoutError`] with file, place and advice.
+//! **Invariant:** no input, however corrupt, makes this crate panic or loop for ever; it returns a [`LayoutError`] with file, place
+//! and advice. Allocations are bounded by the file's claims, which a compression bomb can still push beyond 1 GiB in one read.
 #![forbid(unsafe_code)]
 
 pub mod access;
