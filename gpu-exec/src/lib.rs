@@ -1,2 +1,16 @@
-//! Typed query programs to CUDA kernels and their launches. Nothing is here yet: the GPU path has its own plan in docs/ARCHITECTURE.md.
+//! Typed query programs to CUDA kernels and their launches.
+//!
+//! ```text
+//! program   what to compute: columns, conjuncts, keys, aggregates; knows neither DataFusion nor ORC
+//! gpu       the device, what is kept on it, and requests to it
+//! input     where the values are: stripes, and each column's place in them
+//! output    partial aggregates, and what they cost
+//! ```
+//!
+//! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
 #![forbid(unsafe_code)]
+
+pub mod gpu;
+pub mod input;
+pub mod output;
+pub mod program;

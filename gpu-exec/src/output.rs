@@ -1,0 +1,111 @@
+//! Partial aggregates, what they cost, and why there are none.
+
+use std::time::Duration;
+
+use grampus_io_stack::cuda::CudaError;
+use grampus_io_stack::stack::StackError;
+
+use crate::program::Type;
+
+/// A column of results.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResultColumn {
+    /// Type of its values; a decimal may have 38 digits.
+    pub ty: Type,
+    /// The values, by group.
+    pub values: ResultValues,
+    /// By group: whether it is there. `None`: all are.
+    pub valid: Option<Vec<bool>>,
+}
+
+/// Values of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResultValues {
+    /// Booleans, integers, dates, timestamps, codes.
+    Int(Vec<i64>),
+    /// Floats.
+    Float(Vec<f64>),
+    /// Unscaled decimals.
+    Decimal(Vec<i128>),
+}
+
+/// Partial aggregates: a group may appear more than once, and is then to be merged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// Groups; 1 without keys.
+    pub groups: usize,
+    /// By position in [`Program::keys`](crate::program::Program::keys).
+    pub keys: Vec<ResultColumn>,
+    /// By position in [`Program::aggregates`](crate::program::Program::aggregates).
+    pub aggregates: Vec<ResultColumn>,
+    /// What it cost.
+    pub cost: Cost,
+}
+
+/// Time and bytes of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Text to machine code; nothing if it was at hand.
+    pub compile: Duration,
+    /// Mapping and registering files.
+    pub register: Duration,
+    /// Decoding on the CPU, summed over threads.
+    pub decode: Duration,
+    /// From the first launch or copy until the results were there.
+    pub scan: Duration,
+    /// Bytes that the copy engine brought.
+    pub pushed_bytes: u64,
+    /// Bytes that kernels loaded from registered mappings.
+    pub mapped_bytes: u64,
+    /// Bytes of commands.
+    pub command_bytes: u64,
+    /// Commands.
+    pub commands: u64,
+    /// Bytes of columns that were on the device already.
+    pub resident_bytes: u64,
+    /// Predicate columns whole, dependent columns at the selected rows.
+    pub needed_bytes: u64,
+    /// Rows looked at.
+    pub rows: u64,
+    /// Rows that passed.
+    pub passed: u64,
+}
+
+impl Cost {
+    /// Bytes that crossed from storage or host memory.
+    pub fn moved_bytes(&self) -> u64 {
+        self.pushed_bytes + self.mapped_bytes + self.command_bytes
+    }
+}
+
+/// Why a program was not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It cannot be answered here, but another plan can answer it, or give the right error: a value out of a cast's range, a
+    /// division by zero, too many groups.
+    #[error("the GPU gave up: {0}")]
+    Refused(String),
+    /// The caller's flag was set.
+    #[error("the query was cancelled")]
+    Cancelled,
+    /// A column could not be decoded.
+    #[error("{0}")]
+    Decode(Box<dyn std::error::Error + Send + Sync>),
+    /// A file is not what it was when the query was planned.
+    #[error("{path}: {reason}")]
+    File {
+        /// Which.
+        path: String,
+        /// What about it.
+        reason: String,
+    },
+    /// A program that contradicts itself: a bug of whoever built it.
+    #[error("invalid program: {0}")]
+    Invalid(String),
+    /// CUDA or its compiler said no.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The I/O stack said no.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+}

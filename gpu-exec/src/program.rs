@@ -1,0 +1,236 @@
+//! What a kernel computes: a filtered, grouped aggregate over the rows of a table. Literals are arguments, so that one kernel
+//! serves all queries of a shape.
+
+/// Type of a value, and of how its bytes lie in memory (little-endian, no padding).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// One byte, 0 or 1.
+    Bool,
+    /// TINYINT.
+    Int8,
+    /// SMALLINT.
+    Int16,
+    /// INT.
+    Int32,
+    /// BIGINT.
+    Int64,
+    /// FLOAT.
+    Float32,
+    /// DOUBLE.
+    Float64,
+    /// Days since 1970-01-01, four bytes.
+    Date32,
+    /// Time since 1970-01-01T00:00:00 without a zone, eight bytes, in units.
+    Timestamp(TimeUnit),
+    /// An unscaled value of at most 18 digits, eight bytes.
+    Decimal {
+        /// Digits, at most 18; more only as the type of a sum.
+        precision: u8,
+        /// Digits after the point.
+        scale: i8,
+    },
+    /// A string's number in a dictionary that the caller keeps, four bytes. Compared for equality only.
+    Code,
+}
+
+/// Unit of a timestamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum TimeUnit {
+    Second,
+    Millisecond,
+    Microsecond,
+    Nanosecond,
+}
+
+impl Type {
+    /// Bytes of a value in memory.
+    pub fn width(self) -> u32 {
+        match self {
+            Self::Bool | Self::Int8 => 1,
+            Self::Int16 => 2,
+            Self::Int32 | Self::Float32 | Self::Date32 | Self::Code => 4,
+            Self::Int64 | Self::Float64 | Self::Timestamp(_) | Self::Decimal { .. } => 8,
+        }
+    }
+}
+
+/// A literal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// Of [`Type::Bool`].
+    Bool(bool),
+    /// Of an integer, date, timestamp or decimal type, unscaled; of [`Type::Code`].
+    Int(i64),
+    /// Of a floating-point type.
+    Float(f64),
+}
+
+/// A column that a program reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Column {
+    /// For people and for the kernel's text.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Whether a value may be missing.
+    pub nullable: bool,
+}
+
+/// Operators of two operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// Integers wrap.
+    Add,
+    /// Integers wrap.
+    Subtract,
+    /// Integers wrap.
+    Multiply,
+    /// An integer division by zero, or of the least value by −1, gives up ([`RunError::Refused`](crate::output::RunError::Refused)).
+    Divide,
+    /// As `Divide`.
+    Modulo,
+    /// Floats by total order with −0 = 0: NaN equals NaN, and is greater than all others. So in all comparisons.
+    Eq,
+    /// See `Eq`.
+    NotEq,
+    /// See `Eq`.
+    Lt,
+    /// See `Eq`.
+    LtEq,
+    /// See `Eq`.
+    Gt,
+    /// See `Eq`.
+    GtEq,
+    /// Of three values.
+    And,
+    /// Of three values.
+    Or,
+    /// Never NULL: NULL is distinct from every value, and not from NULL.
+    IsDistinctFrom,
+    /// Its negation.
+    IsNotDistinctFrom,
+}
+
+/// Fields of dates and timestamps (proleptic Gregorian calendar, as DataFusion).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum DatePart {
+    Year,
+    Quarter,
+    Month,
+    /// ISO week.
+    Week,
+    Day,
+    /// 0 = Sunday.
+    DayOfWeek,
+    DayOfYear,
+    Hour,
+    Minute,
+    Second,
+}
+
+/// A typed expression over a program's columns and arguments. Both operands of a binary operator have the same type, but for AND and OR,
+/// which take booleans.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Expr {
+    /// By position in [`Program::columns`].
+    Column(usize),
+    /// By position in [`Program::arguments`].
+    Argument(usize),
+    /// NULL of a type.
+    Null(Type),
+    /// NOT.
+    Not(Box<Expr>),
+    /// Minus; integers wrap.
+    Negate(Box<Expr>),
+    /// IS NULL.
+    IsNull(Box<Expr>),
+    /// Two operands.
+    Binary {
+        /// The operator.
+        op: BinaryOp,
+        /// Its left operand.
+        left: Box<Expr>,
+        /// Its right operand.
+        right: Box<Expr>,
+    },
+    /// IN, by SQL's rules for NULL.
+    InList {
+        /// What is looked for.
+        value: Box<Expr>,
+        /// Where.
+        list: Vec<Expr>,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// The first branch whose condition is true.
+    Case {
+        /// Conditions and results.
+        branches: Vec<(Expr, Expr)>,
+        /// Result when none is true; NULL without.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// The first that is not NULL.
+    Coalesce(Vec<Expr>),
+    /// A value that does not fit the type gives up.
+    Cast {
+        /// What.
+        value: Box<Expr>,
+        /// To what.
+        to: Type,
+    },
+    /// `extract(part FROM value)` as [`Type::Int32`].
+    Extract {
+        /// Which field.
+        part: DatePart,
+        /// A date or timestamp.
+        value: Box<Expr>,
+    },
+    /// `date_trunc(part, value)`; the value's own type.
+    Truncate {
+        /// The finest field that stays: Year, Quarter, Month, Week (Monday), Day, Hour, Minute or Second.
+        part: DatePart,
+        /// A timestamp.
+        value: Box<Expr>,
+    },
+}
+
+/// What is computed of a group's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// Of rows, or of values that are not NULL. [`Type::Int64`], never NULL.
+    Count,
+    /// Of integers as [`Type::Int64`], wrapping; of floats as [`Type::Float64`]; of decimals with 38 digits. NULL of no values.
+    Sum,
+    /// The least, in the argument's type. NULL of no values.
+    Min,
+    /// The greatest, likewise.
+    Max,
+}
+
+/// An aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Aggregate {
+    /// What.
+    pub function: Function,
+    /// Of what; `None`: COUNT(*).
+    pub argument: Option<Expr>,
+    /// FILTER (WHERE …).
+    pub filter: Option<Expr>,
+}
+
+/// A filtered, grouped aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// The columns that it reads.
+    pub columns: Vec<Column>,
+    /// Types of the literals.
+    pub arguments: Vec<Type>,
+    /// The filter, in the order of evaluation; none: all rows pass. A row passes if all are true.
+    pub conjuncts: Vec<Expr>,
+    /// GROUP BY; none: one group, there even of no rows.
+    pub keys: Vec<Expr>,
+    /// The aggregates.
+    pub aggregates: Vec<Aggregate>,
+}
