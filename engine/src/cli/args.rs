@@ -104,6 +104,11 @@ pub(crate) enum Command {
     },
     /// Make ORC files laid out for on-demand reading from Parquet, CSV or ORC
     Convert(ConvertArgs),
+    /// Measure: the time of SQL statements and what they read
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// Print a shell's completion script
     Completions {
         /// Which shell
@@ -148,6 +153,42 @@ pub(crate) struct LayoutArgs {
 pub(crate) enum TaxiCommand {
     /// Write ORC files of made-up trips; the same options always give the same bytes
     Generate(GenerateArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Run statements again and again in one session: median times from text to last row, bytes needed and moved
+    Sql(BenchSqlArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchSqlArgs {
+    /// Files with one statement each, named after them
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// A statement; may be repeated
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub(crate) commands: Vec<String>,
+
+    /// Open PATH (file, folder, glob or URL) as table NAME; may be repeated
+    #[arg(short = 't', long = "table", value_name = "NAME=PATH")]
+    pub(crate) tables: Vec<String>,
+
+    /// Set KEY before the first statement, as SET does; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+
+    /// Runs of each statement after its first
+    #[arg(long, value_name = "N", default_value = "5", value_parser = parse_count)]
+    pub(crate) runs: usize,
+
+    /// Write times, rows, bytes and plans to FILE ('-': standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) resources: Resources,
 }
 
 #[derive(Debug, clap::Args)]

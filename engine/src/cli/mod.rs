@@ -7,10 +7,11 @@
 //! output       rows to table, csv, tsv, json         table        aligned text
 //! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
 //! layout       where everything in a file is         make         taxi generate, convert
-//! demo         the tour
+//! demo         the tour                              bench_sql    statements, timed
 //! ```
 
 mod args;
+mod bench_sql;
 mod commands;
 mod completion;
 mod demo;
@@ -36,7 +37,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use args::{Cli, Command, Job, TaxiCommand};
+use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
 use failure::Failure;
 
@@ -61,6 +62,9 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
         Some(Command::Taxi {
             command: TaxiCommand::Generate(arguments),
         }) => make::taxi_generate(arguments),
+        Some(Command::Bench {
+            command: BenchCommand::Sql(arguments),
+        }) => bench_sql::run(arguments),
         Some(Command::Convert(arguments)) => make::convert_files(arguments),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
