@@ -18,6 +18,7 @@ pub mod convert;
 mod cooperation;
 pub mod error;
 pub mod file;
+mod gpu;
 pub mod output;
 pub mod scan;
 pub mod session;

@@ -14,3 +14,6 @@ pub mod gpu;
 pub mod input;
 pub mod output;
 pub mod program;
+
+// For the command line: what the machine has, and what its paths reach.
+pub use grampus_io_stack::{bench, report};
