@@ -11,3 +11,5 @@
 pub(crate) mod dictionary;
 #[allow(dead_code)] // until the operator that runs it is there
 pub(crate) mod lower;
+#[allow(dead_code)]
+pub(crate) mod place;

@@ -70,6 +70,11 @@ impl OrcScanExec {
         &self.scan
     }
 
+    /// The same, to be kept beyond the plan.
+    pub(crate) fn shared(&self) -> Arc<Scan> {
+        Arc::clone(&self.scan)
+    }
+
     /// Row groups to scan, by partition.
     pub fn work(&self) -> &[Vec<Work>] {
         &self.work
