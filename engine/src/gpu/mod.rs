@@ -12,4 +12,6 @@ pub(crate) mod dictionary;
 #[allow(dead_code)] // until the operator that runs it is there
 pub(crate) mod lower;
 #[allow(dead_code)]
+pub(crate) mod output;
+#[allow(dead_code)]
 pub(crate) mod place;
