@@ -33,6 +33,8 @@ const OWN_NUMBERS: u32 = 1 << 31;
 pub(crate) struct Placed {
     /// Where everything is.
     pub(crate) input: Input,
+    /// By position in [`Input::stripes`]: the footer.
+    pub(crate) layouts: Vec<Arc<StripeLayout>>,
     /// Row groups, of the stripes that statistics of stripes left.
     pub(crate) groups: Groups,
 }
@@ -104,7 +106,8 @@ pub(crate) fn place(
         column_ids,
         decoder: Arc::new(decoder),
     };
-    Ok(Placed { input, groups })
+    let layouts = surveyed.into_iter().map(|stripe| stripe.layout).collect();
+    Ok(Placed { input, layouts, groups })
 }
 
 fn version(file: &TableFile) -> Result<FileVersion, Reason> {

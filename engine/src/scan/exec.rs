@@ -38,6 +38,8 @@ pub struct OrcScanExec {
     statistics: Arc<Statistics>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
+    /// Why its rows are not aggregated on the GPU, where that was to be.
+    note: Option<Arc<str>>,
 }
 
 impl OrcScanExec {
@@ -62,7 +64,20 @@ impl OrcScanExec {
             statistics: Arc::new(statistics),
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
+            note: None,
         }
+    }
+
+    /// The same scan, which says in EXPLAIN why its rows are not aggregated on the GPU.
+    pub(crate) fn with_note(&self, note: Arc<str>) -> Self {
+        let mut noted = self.clone();
+        noted.note = Some(note);
+        noted
+    }
+
+    /// What planning left out.
+    pub(crate) fn skipped(&self) -> Skipped {
+        self.skipped
     }
 
     /// What the scan reads and how.
@@ -137,6 +152,9 @@ impl DisplayAs for OrcScanExec {
                 }
                 if let Some(limit) = self.limit {
                     write!(f, ", limit={limit}")?;
+                }
+                if let Some(note) = &self.note {
+                    write!(f, ", not on the GPU: {note}")?;
                 }
                 Ok(())
             }
