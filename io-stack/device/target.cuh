@@ -239,7 +239,15 @@ GRAMPUS_DEVICE u64 now_ns() {
 }
 GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
 
+// Which warp of the launch this is, and of how many.
+GRAMPUS_DEVICE u32 launch_warp() { return (blockIdx.x * blockDim.x + threadIdx.x) / WARP; }
+GRAMPUS_DEVICE u32 launch_warps() { return gridDim.x * blockDim.x / WARP; }
+
 }  // namespace grampus
+
+// Begins a kernel of one parameter, a struct, that runs on a GPU and on host threads.
+#define GRAMPUS_KERNEL(name, Parameters, parameters) \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(const __grid_constant__ Parameters parameters)
 
 #else  // ------------------------------------------------------------- g++: one lane, real or fake threads
 
@@ -252,11 +260,12 @@ GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
 #define GRAMPUS_STEP(name) grampus_host::step(#name)
 #define GRAMPUS_MUTANT grampus_host::mutant
 
-namespace grampus_host {  // given by the test program
+namespace grampus_host {  // given by the test program, or by io-stack/src/cuda/host_support.cc
 void step(const char* name);
 grampus::u64 now_ns();
 void pause_ns(grampus::u32 ns);
 extern int mutant;  // grampus::Mutant
+extern __thread grampus::u32 warp, warps;  // of the launch, and which one runs on this thread
 }  // namespace grampus_host
 
 namespace grampus {
@@ -331,6 +340,21 @@ inline u32 leading_lanes(bool p) { return p ? 1 : 0; }
 inline u64 now_ns() { return grampus_host::now_ns(); }
 inline void pause_ns(u32 ns) { grampus_host::pause_ns(ns); }
 
+inline u32 launch_warp() { return grampus_host::warp; }
+inline u32 launch_warps() { return grampus_host::warps; }
+
 }  // namespace grampus
+
+// The entry that `Kernel::launch` calls once for each warp, and the size it checks.
+#define GRAMPUS_EXPORT extern "C" __attribute__((visibility("default")))
+#define GRAMPUS_KERNEL(name, Parameters, parameters)                                                              \
+    static void name##_of_one_warp(const Parameters& parameters);                                                 \
+    GRAMPUS_EXPORT grampus::u64 name##_parameter_bytes() { return sizeof(Parameters); }                           \
+    GRAMPUS_EXPORT void name(const void* const* arguments, grampus::u32 warp, grampus::u32 warps) {               \
+        grampus_host::warp = warp;                                                                                \
+        grampus_host::warps = warps;                                                                              \
+        name##_of_one_warp(*(const Parameters*)arguments[0]);                                                     \
+    }                                                                                                             \
+    static void name##_of_one_warp(const Parameters& parameters)
 
 #endif

@@ -24,6 +24,10 @@ macro_rules! shared_structs {
 
             impl Zero for $name {
                 const ZERO: Self = Self { $($field: <$ty as Zero>::ZERO),* };
+
+                fn put(&self, out: &mut [u8]) {
+                    $(self.$field.put(&mut out[std::mem::offset_of!($name, $field)..][..size_of::<$ty>()]);)*
+                }
             }
         )*
 
@@ -40,16 +44,38 @@ macro_rules! shared_structs {
     };
 }
 
-/// Types whose zero is a valid start value.
+/// Types whose zero is a valid start value, and that device code reads by their bytes.
 pub trait Zero: Sized {
     const ZERO: Self;
+
+    /// Writes the value's bytes; `out` is as long as the type. Padding is left as it is.
+    fn put(&self, out: &mut [u8]);
 }
 macro_rules! zero_is_zero {
-    ($($ty:ty),*) => { $(impl Zero for $ty { const ZERO: Self = 0; })* };
+    ($($ty:ty),*) => { $(impl Zero for $ty {
+        const ZERO: Self = 0;
+
+        fn put(&self, out: &mut [u8]) {
+            out.copy_from_slice(&self.to_ne_bytes());
+        }
+    })* };
 }
 zero_is_zero!(u8, u16, u32, u64, i32);
 impl<T: Zero + Copy, const N: usize> Zero for [T; N] {
     const ZERO: Self = [T::ZERO; N];
+
+    fn put(&self, out: &mut [u8]) {
+        for (value, out) in self.iter().zip(out.chunks_exact_mut(size_of::<T>())) {
+            value.put(out);
+        }
+    }
+}
+
+/// A value's bytes as device code reads them, padding zero.
+pub fn bytes_of<T: Zero>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<T>()];
+    value.put(&mut bytes);
+    bytes
 }
 
 fn assert_struct(out: &mut String, name: &str, size: usize, align: usize) {
