@@ -5,6 +5,7 @@
 //! gpu       the device, what is kept on it, and requests to it
 //! input     where the values are: stripes, and each column's place in them
 //! output    partial aggregates, and what they cost
+//! params    what a launch of a kernel is told
 //! ```
 //!
 //! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
@@ -13,4 +14,5 @@
 pub mod gpu;
 pub mod input;
 pub mod output;
+pub mod params;
 pub mod program;
