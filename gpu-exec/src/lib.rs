@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! program   what to compute: columns, conjuncts, keys, aggregates; knows neither DataFusion nor ORC
+//! codegen   a program to the text of a kernel, and what the kernel leaves to partial aggregates
 //! gpu       the device, what is kept on it, and requests to it
 //! input     where the values are: stripes, and each column's place in them
 //! output    partial aggregates, and what they cost
+//! params    what a launch of a kernel is told
 //! ```
 //!
 //! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
 #![forbid(unsafe_code)]
 
+pub mod codegen;
 pub mod gpu;
 pub mod input;
 pub mod output;
+pub mod params;
 pub mod program;
 
 // For the command line: what the machine has, and what its paths reach.
