@@ -145,7 +145,7 @@ impl Pass<'_> {
     /// What takes the place of `aggregation`.
     fn replace(&self, aggregation: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>>, Stays> {
         let mut lowered = lower(aggregation, &self.session.dictionary)?;
-
+        lowered.program.check().map_err(|error| error.to_string())?;
         let scan = lowered.scan().ok_or_else(|| "there is no ORC scan below".to_owned())?;
         if scan.work().iter().all(Vec::is_empty) {
             return Err(Stays::Nothing);

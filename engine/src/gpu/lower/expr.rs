@@ -197,6 +197,9 @@ impl<'a> Builder<'a> {
     fn binary(&mut self, expr: &Arc<dyn PhysicalExpr>, binary: &BinaryExpr) -> Result<Typed, Reason> {
         let (left, right) = (self.lower(binary.left())?, self.lower(binary.right())?);
         let op = operator(*binary.op()).ok_or_else(|| not_computed(expr))?;
+        if let Some(ty) = decimal_sum(op, left.ty, right.ty) {
+            return Ok(Typed::new(comparison(op, left.expr, right.expr), ty));
+        }
         if left.ty != right.ty {
             return Err(not_computed(expr));
         }
@@ -321,7 +324,25 @@ fn operator(op: Operator) -> Option<BinaryOp> {
     })
 }
 
-/// Whether there is arithmetic on values of the type. Decimals' digits grow with every operation: they are left to the CPU.
+/// The type of a sum or difference of decimals of one scale, while it fits eight bytes.
+fn decimal_sum(op: BinaryOp, left: Type, right: Type) -> Option<Type> {
+    const MOST_DIGITS: u8 = 18;
+    let (
+        Type::Decimal { precision: a, scale },
+        Type::Decimal {
+            precision: b,
+            scale: other,
+        },
+    ) = (left, right)
+    else {
+        return None;
+    };
+    let precision = a.max(b) + 1;
+    let fits = matches!(op, BinaryOp::Add | BinaryOp::Subtract) && scale == other && precision <= MOST_DIGITS;
+    fits.then_some(Type::Decimal { precision, scale })
+}
+
+/// Whether there is arithmetic on values of the type. Of decimals only sums, see [`decimal_sum`]: the digits of products grow too fast.
 pub(super) fn is_number(ty: Type) -> bool {
     is_integer(ty) || is_float(ty)
 }
