@@ -28,4 +28,5 @@ pub mod taxi;
 
 pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
 pub use scan::accounting::{ScanIo, scan_io};
+pub use session::register;
 pub use table::OrcTable;
