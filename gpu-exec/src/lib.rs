@@ -3,6 +3,7 @@
 //! ```text
 //! program   what to compute: columns, conjuncts, keys, aggregates; knows neither DataFusion nor ORC
 //! codegen   a program to the text of a kernel, and what the kernel leaves to partial aggregates
+//! compile   texts to loaded modules, kept in memory and in a folder
 //! gpu       the device, what is kept on it, and requests to it
 //! input     where the values are: stripes, and each column's place in them
 //! output    partial aggregates, and what they cost
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codegen;
+pub mod compile;
 pub mod gpu;
 pub mod input;
 pub mod output;
