@@ -11,13 +11,13 @@ use grampus_io_stack::status::Reason;
 
 use super::bring::{Bringing, bases};
 use super::calibration::LINK_SECTOR_BYTES;
-use super::kernels::Kernels;
 use super::launches::{Launch, divide};
 use super::prepare::Prepared;
 use super::push::Pusher;
 use super::ring::Ring;
 use super::scratch::{Given, Scratch, Wanted};
 use super::signals::Signals;
+use crate::compile::{Modules, Origin};
 use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
 use crate::gpu::{Backing, Request};
 use crate::output::{Cost, Output, RunError};
@@ -62,7 +62,7 @@ pub(super) struct Machine<'a> {
     pub(super) compute: &'a Stream,
     pub(super) copy: &'a Stream,
     pub(super) ring: &'a Ring,
-    pub(super) kernels: &'a mut Kernels,
+    pub(super) modules: &'a Modules,
     pub(super) scratch: &'a mut Scratch,
     pub(super) signals: &'a Signals,
     pub(super) threads: usize,
@@ -170,14 +170,22 @@ impl Query<'_> {
         let lanes = if machine.device.is_host() { HOST_LANES } else { GPU_LANES };
         let sizes = self.kernel.sizes(lanes);
         let (runs, tiles) = row_runs(self.selected(), sizes.tile_rows);
-        let module = machine.kernels.get(machine.device, self.kernel, cost)?;
-        let entry = module.kernel(ENTRY)?;
+        let loaded = machine.modules.get(self.kernel)?;
+        if loaded.origin != Origin::Memory {
+            cost.compile = loaded.took;
+        }
+        let entry = loaded.module.kernel(ENTRY)?;
         let blocks = self.blocks(machine.device, &entry, tiles, lanes)?;
         let warps = (blocks * BLOCK_WARPS) as usize;
         let mut wanted = Wanted::default();
         let mut placed = self.place(&mut wanted, &runs, &sizes, warps);
         let given = machine.scratch.give(&wanted, machine.compute)?;
         placed.settle(given.written.address());
+        for (desc, column) in placed.columns.iter_mut().zip(&self.stage.columns) {
+            if let Some(column) = column {
+                *desc = column.desc();
+            }
+        }
         let jobs = &self.bringing.jobs;
         let launches = divide(jobs, &self.bringing.window_ends, &runs, tiles, u64::from(sizes.tile_rows));
         let (arrived, ended) = (Event::new(machine.device, false)?, Event::new(machine.device, false)?);

@@ -123,7 +123,7 @@ fn stage_and_drive(
         compute,
         copy,
         ring,
-        kernels,
+        modules,
         scratch,
         signals,
         queued,
@@ -174,7 +174,7 @@ fn stage_and_drive(
         compute,
         copy,
         ring,
-        kernels,
+        modules,
         scratch,
         signals,
         threads: *threads,
@@ -182,24 +182,45 @@ fn stage_and_drive(
     drive(&query, machine, cost)
 }
 
+/// The text of the kernel that the choices come to, if everything is brought to where it is chosen to be.
+pub(crate) fn text(request: &Request<'_>, prepared: &Prepared) -> Result<String, RunError> {
+    let shape = Shape {
+        columns: (0..request.program.columns.len())
+            .map(|at| {
+                let mapped = prepared.choices[at].backing == Backing::Mapped;
+                column_shape(request, prepared, at, !mapped || lies_aligned(request, at))
+            })
+            .collect(),
+        grouping: grouping(request),
+    };
+    Ok(QueryKernel::generate(request.program, &shape)?.text().to_owned())
+}
+
+/// Whether all the column's values in files begin at multiples of their size.
+fn lies_aligned(request: &Request<'_>, column: usize) -> bool {
+    let width = u64::from(request.program.columns[column].ty.width());
+    let direct = |s: &Stripe| match &s.columns[column] {
+        Placement::Direct(segments) => segments.iter().all(|s| s.offset.is_multiple_of(width)),
+        _ => true,
+    };
+    request.input.stripes.iter().all(direct)
+}
+
+fn column_shape(request: &Request<'_>, prepared: &Prepared, column: usize, plain_aligned: bool) -> ColumnShape {
+    let queued = prepared.choices[column].backing == Backing::Queued;
+    ColumnShape {
+        access: if queued { Access::Queued } else { Access::Plain },
+        aligned: if queued { lies_aligned(request, column) } else { plain_aligned },
+        nullable: !queued && has_nulls(request, column),
+    }
+}
+
 /// What the kernel has to know of the columns.
 fn shape(request: &Request<'_>, prepared: &Prepared, bringing: &Bringing, way: Grouping) -> Shape {
     let column = |at: usize| {
         let width = u64::from(request.program.columns[at].ty.width());
-        let queued = prepared.choices[at].backing == Backing::Queued;
-        let direct = |s: &Stripe| match &s.columns[at] {
-            Placement::Direct(segments) => segments.iter().all(|s| s.offset.is_multiple_of(width)),
-            _ => true,
-        };
-        ColumnShape {
-            access: if queued { Access::Queued } else { Access::Plain },
-            aligned: if queued {
-                request.input.stripes.iter().all(direct)
-            } else {
-                bringing.columns[at].extents.iter().all(|e| e.mapped.is_multiple_of(width))
-            },
-            nullable: !queued && has_nulls(request, at),
-        }
+        let aligned = bringing.columns[at].extents.iter().all(|e| e.mapped.is_multiple_of(width));
+        column_shape(request, prepared, at, aligned)
     };
     Shape {
         columns: (0..request.program.columns.len()).map(column).collect(),

@@ -34,6 +34,11 @@ impl Files {
         (id, stale)
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<FileId> {
+        self.known.values().map(|(_, id)| *id).collect()
+    }
+
     /// Forgets a file of which nothing is kept.
     pub(crate) fn forget(&mut self, path: &Path) -> Option<FileId> {
         self.known.remove(path).map(|(_, id)| id)

@@ -1,5 +1,12 @@
 //! What a kernel computes: a filtered, grouped aggregate over the rows of a table. Literals are arguments, so that one kernel
-//! serves all queries of a shape.
+//! serves all queries of a shape. [`Program::check`] tells whether kernels can be made for one; what they look like is
+//! [`codegen`](crate::codegen)'s matter.
+
+mod display;
+mod verify;
+
+pub use verify::MOST_COLUMNS;
+pub(crate) use verify::{operands, size};
 
 /// Type of a value, and of how its bytes lie in memory (little-endian, no padding).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
