@@ -9,7 +9,7 @@ use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage, Storage};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{
-    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, StagingOptions, Stream, compile_for,
+    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, StagingOptions, Stream, compile_for,
     host_compiler, slots,
 };
 use grampus_io_stack::layout::IoStack;
@@ -230,12 +230,18 @@ fn slots_carry_bytes_to_the_device() {
     let device = Device::host(1, 1 << 20);
     let stream = Stream::new(&device).expect("stream");
     let to = DeviceBuffer::filled(&device, 8192, 0).expect("memory");
+    let part = |from, to_offset, len| Part {
+        from,
+        len,
+        to: &to,
+        to_offset,
+    };
     let mut ring = slots(&device, 2, 4096).expect("pinned");
     let mut slot = ring.pop().expect("two");
     slot.bytes_mut()[5..9].copy_from_slice(&[1, 2, 3, 4]);
-    let pushed = slot.push(&stream, 4, &to, 4100, 6).expect("starts");
+    let pushed = slot.push(&stream, &[part(4, 4100, 6), part(0, 0, 4)]).expect("starts");
     let slot = pushed.finish().expect("arrives");
     assert_eq!(to.read::<u8>(4100, 6).expect("reads"), [0, 1, 2, 3, 4, 0]);
-    let refused = slot.push(&stream, 4000, &to, 0, 97).expect_err("past the slot's end");
+    let refused = slot.push(&stream, &[part(4000, 0, 97)]).expect_err("past the slot's end");
     assert!(matches!(refused, CudaError::Arguments { .. }));
 }

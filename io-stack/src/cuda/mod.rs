@@ -22,7 +22,7 @@ pub use host_compile::{compile_host, host_compiler};
 pub use launch::{Args, Event, Kernel, Module, Plain, Stream};
 pub use mapping::MappedFile;
 pub use memory::{DeviceBuffer, PinnedBuffer};
-pub use ring::{Pushed, Slot, slots};
+pub use ring::{Part, Pushed, Slot, slots};
 
 use cudarc::driver::sys;
 
