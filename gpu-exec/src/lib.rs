@@ -2,15 +2,27 @@
 //!
 //! ```text
 //! program   what to compute: columns, conjuncts, keys, aggregates; knows neither DataFusion nor ORC
+//! codegen   a program to the text of a kernel, and what the kernel leaves to partial aggregates
+//! compile   texts to loaded modules, kept in memory and in a folder
 //! gpu       the device, what is kept on it, and requests to it
 //! input     where the values are: stripes, and each column's place in them
 //! output    partial aggregates, and what they cost
+//! run       what is kept on a GPU, and a query's way through it
+//! params    what a launch of a kernel is told
 //! ```
 //!
 //! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
 #![forbid(unsafe_code)]
 
+pub mod codegen;
+pub mod compile;
 pub mod gpu;
 pub mod input;
 pub mod output;
+pub mod params;
 pub mod program;
+pub mod run;
+
+// For the command line and for planners: what the machine has, and what its paths reach.
+pub use grampus_io_stack::cuda::{CudaError, compiler_version, library};
+pub use grampus_io_stack::{bench, report};

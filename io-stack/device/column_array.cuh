@@ -40,6 +40,9 @@ class ColumnArray {
     GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc) : io(stack), column(desc) { forget(); }
     ColumnArray(const ColumnArray&) = delete;
 
+    // Whether tile() can have these rows: else tile_across() must. The same in all lanes, as `row` and `rows` are.
+    GRAMPUS_DEVICE bool in_one_extent(u64 row, u32 rows) { return has_rows(row, rows); }
+
     // value[i] = column[row + i * WARP + lane], for those below row + rows; 0 < rows <= K * WARP, all in one extent. The other
     // values are zero. `row` and `rows` are the same in all lanes. SEQUENTIAL: the next tiles will follow this one, so 32 lines are
     // looked up, and sent for, at once.

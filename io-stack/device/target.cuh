@@ -239,7 +239,37 @@ GRAMPUS_DEVICE u64 now_ns() {
 }
 GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
 
+GRAMPUS_DEVICE void add_float_relaxed_gpu(double* p, double v) {
+    asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" ::"l"(p), "d"(v) : "memory");
+}
+GRAMPUS_DEVICE void max_relaxed_gpu(u64* p, u64 v) {
+    asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+GRAMPUS_DEVICE double float_modulo(double a, double b) { return fmod(a, b); }
+GRAMPUS_DEVICE float float_modulo(float a, float b) { return fmodf(a, b); }
+GRAMPUS_DEVICE double float_floor(double a) { return floor(a); }
+GRAMPUS_DEVICE float float_floor(float a) { return floorf(a); }
+GRAMPUS_DEVICE double float_ceil(double a) { return ceil(a); }
+GRAMPUS_DEVICE float float_ceil(float a) { return ceilf(a); }
+GRAMPUS_DEVICE double float_abs(double a) { return fabs(a); }
+GRAMPUS_DEVICE float float_abs(float a) { return fabsf(a); }
+GRAMPUS_DEVICE double float_sqrt(double a) { return sqrt(a); }
+GRAMPUS_DEVICE float float_sqrt(float a) { return sqrtf(a); }
+
+// Which warp of the launch this is, and of how many.
+GRAMPUS_DEVICE u32 launch_warp() { return (blockIdx.x * blockDim.x + threadIdx.x) / WARP; }
+GRAMPUS_DEVICE u32 launch_warps() { return gridDim.x * blockDim.x / WARP; }
+
 }  // namespace grampus
+
+// Begins a kernel of one parameter, a struct, that runs on a GPU and on host threads.
+#define GRAMPUS_KERNEL(name, Parameters, parameters) \
+    extern "C" __global__ void __launch_bounds__(256, 4) name(const __grid_constant__ Parameters parameters)
+
+// A struct of each warp of a block of at most 256 threads, in shared memory; not initialised.
+#define GRAMPUS_SHARED_BY_WARP(Type, name)   \
+    __shared__ Type name##_of_warps[256 / 32]; \
+    Type& name = name##_of_warps[threadIdx.x / 32]
 
 #else  // ------------------------------------------------------------- g++: one lane, real or fake threads
 
@@ -252,11 +282,12 @@ GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
 #define GRAMPUS_STEP(name) grampus_host::step(#name)
 #define GRAMPUS_MUTANT grampus_host::mutant
 
-namespace grampus_host {  // given by the test program
+namespace grampus_host {  // given by the test program, or by io-stack/src/cuda/host_support.cc
 void step(const char* name);
 grampus::u64 now_ns();
 void pause_ns(grampus::u32 ns);
 extern int mutant;  // grampus::Mutant
+extern __thread grampus::u32 warp, warps;  // of the launch, and which one runs on this thread
 }  // namespace grampus_host
 
 namespace grampus {
@@ -331,6 +362,55 @@ inline u32 leading_lanes(bool p) { return p ? 1 : 0; }
 inline u64 now_ns() { return grampus_host::now_ns(); }
 inline void pause_ns(u32 ns) { grampus_host::pause_ns(ns); }
 
+inline void add_float_relaxed_gpu(double* p, double v) {
+    u64 old = load_relaxed_gpu((u64*)p), sum, seen;
+    for (;; old = seen) {
+        double value;
+        memcpy(&value, &old, 8);
+        value += v;
+        memcpy(&sum, &value, 8);
+        seen = cas_relaxed_gpu((u64*)p, old, sum);
+        if (seen == old) return;
+    }
+}
+inline void max_relaxed_gpu(u64* p, u64 v) {
+    for (u64 old = load_relaxed_gpu(p); old < v;) {
+        u64 seen = cas_relaxed_gpu(p, old, v);
+        if (seen == old) return;
+        old = seen;
+    }
+}
+inline double float_modulo(double a, double b) { return __builtin_fmod(a, b); }
+inline float float_modulo(float a, float b) { return __builtin_fmodf(a, b); }
+inline double float_floor(double a) { return __builtin_floor(a); }
+inline float float_floor(float a) { return __builtin_floorf(a); }
+inline double float_ceil(double a) { return __builtin_ceil(a); }
+inline float float_ceil(float a) { return __builtin_ceilf(a); }
+inline double float_abs(double a) { return __builtin_fabs(a); }
+inline float float_abs(float a) { return __builtin_fabsf(a); }
+inline double float_sqrt(double a) { return __builtin_sqrt(a); }
+inline float float_sqrt(float a) { return __builtin_sqrtf(a); }
+
+inline u32 launch_warp() { return grampus_host::warp; }
+inline u32 launch_warps() { return grampus_host::warps; }
+
 }  // namespace grampus
+
+// The entry that `Kernel::launch` calls once for each warp, and the size it checks.
+#define GRAMPUS_EXPORT extern "C" __attribute__((visibility("default")))
+#define GRAMPUS_KERNEL(name, Parameters, parameters)                                                              \
+    static void name##_of_one_warp(const Parameters& parameters);                                                 \
+    GRAMPUS_EXPORT grampus::u64 name##_parameter_bytes() { return sizeof(Parameters); }                           \
+    GRAMPUS_EXPORT void name(const void* const* arguments, grampus::u32 warp, grampus::u32 warps) {               \
+        grampus_host::warp = warp;                                                                                \
+        grampus_host::warps = warps;                                                                              \
+        name##_of_one_warp(*(const Parameters*)arguments[0]);                                                     \
+    }                                                                                                             \
+    static void name##_of_one_warp(const Parameters& parameters)
+
+// A struct of the one warp of this thread.
+#define GRAMPUS_SHARED_BY_WARP(Type, name) \
+    Type name##_of_warp;                   \
+    Type& name = name##_of_warp
 
 #endif

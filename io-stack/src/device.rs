@@ -34,10 +34,18 @@ const HEADERS: &[Header] = headers![
 /// All device headers in one text, followed by the layout asserts; append kernels and compile.
 /// Line numbers of compiler messages are kept per header by `#line`.
 pub fn prelude() -> String {
+    let mut out = flattened(HEADERS.iter().map(|header| (header.name, header.text)));
+    out.push_str("#line 1 \"grampus/layout_asserts\"\n");
+    out.push_str(&layout::static_asserts());
+    out
+}
+
+/// Headers, by name and text, one after the other without their includes: each includes only what stands before it.
+pub fn flattened<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
-    for header in HEADERS {
-        out.push_str(&format!("#line 1 \"grampus/{}\"\n", header.name));
-        for line in header.text.lines() {
+    for (name, text) in headers {
+        out.push_str(&format!("#line 1 \"grampus/{name}\"\n"));
+        for line in text.lines() {
             // Blank, not dropped: line numbers stay those of the header.
             if !(line.starts_with("#include \"") || line.starts_with("#pragma once")) {
                 out.push_str(line);
@@ -45,8 +53,6 @@ pub fn prelude() -> String {
             out.push('\n');
         }
     }
-    out.push_str("#line 1 \"grampus/layout_asserts\"\n");
-    out.push_str(&layout::static_asserts());
     out
 }
 

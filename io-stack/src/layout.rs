@@ -7,7 +7,9 @@
 
 use std::fmt::Write as _;
 
-/// Declares `#[repr(C)]` structs with the names of their C++ twins and collects their asserts.
+/// Declares `#[repr(C)]` structs with the names of their C++ twins (in namespace `grampus`), collects their asserts in a function
+/// `static_asserts` beside them, and lets them be written as the bytes that kernels take.
+#[macro_export]
 macro_rules! shared_structs {
     ($($(#[$meta:meta])* $name:ident { $($field:ident : $ty:ty),* $(,)? })*) => {
         $(
@@ -18,21 +20,27 @@ macro_rules! shared_structs {
 
             impl Default for $name {
                 fn default() -> Self {
-                    Self { $($field: <$ty as Zero>::ZERO),* }
+                    Self { $($field: <$ty as $crate::layout::Zero>::ZERO),* }
                 }
             }
 
-            impl Zero for $name {
-                const ZERO: Self = Self { $($field: <$ty as Zero>::ZERO),* };
+            impl $crate::layout::Zero for $name {
+                const ZERO: Self = Self { $($field: <$ty as $crate::layout::Zero>::ZERO),* };
+            }
+
+            impl $crate::layout::Bytes for $name {
+                fn write_to(&self, out: &mut [u8]) {
+                    $(self.$field.write_to(&mut out[std::mem::offset_of!($name, $field)..][..size_of::<$ty>()]);)*
+                }
             }
         )*
 
         /// C++ text that fails to compile unless each struct has Rust's size, alignment and offsets.
         pub fn static_asserts() -> String {
-            let mut out = String::from("// Generated from io-stack/src/layout.rs: both sides lay these structs out alike.\n");
+            let mut out = format!("// Generated from {}: both sides lay these structs out alike.\n", file!());
             $(
-                assert_struct(&mut out, stringify!($name), size_of::<$name>(), align_of::<$name>());
-                $(assert_field(&mut out, stringify!($name), stringify!($field),
+                $crate::layout::assert_struct(&mut out, stringify!($name), size_of::<$name>(), align_of::<$name>());
+                $($crate::layout::assert_field(&mut out, stringify!($name), stringify!($field),
                     std::mem::offset_of!($name, $field), size_of::<$ty>());)*
             )*
             out
@@ -52,7 +60,38 @@ impl<T: Zero + Copy, const N: usize> Zero for [T; N] {
     const ZERO: Self = [T::ZERO; N];
 }
 
-fn assert_struct(out: &mut String, name: &str, size: usize, align: usize) {
+/// A value as the bytes that device code sees; padding is left as it is.
+pub trait Bytes {
+    /// Writes it; `out` is as long as the value.
+    fn write_to(&self, out: &mut [u8]);
+}
+macro_rules! little_endian {
+    ($($ty:ty),*) => {
+        $(impl Bytes for $ty {
+            fn write_to(&self, out: &mut [u8]) {
+                out.copy_from_slice(&self.to_le_bytes());
+            }
+        })*
+    };
+}
+little_endian!(u8, u16, u32, u64, i32);
+impl<T: Bytes, const N: usize> Bytes for [T; N] {
+    fn write_to(&self, out: &mut [u8]) {
+        for (value, out) in self.iter().zip(out.chunks_exact_mut(size_of::<T>())) {
+            value.write_to(out);
+        }
+    }
+}
+
+/// A value's bytes as device code reads them, padding zero.
+pub fn bytes_of<T: Bytes>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<T>()];
+    value.write_to(&mut bytes);
+    bytes
+}
+
+#[doc(hidden)] // for shared_structs
+pub fn assert_struct(out: &mut String, name: &str, size: usize, align: usize) {
     let _ = writeln!(
         out,
         "static_assert(sizeof(grampus::{name}) == {size}, \"{name}: size\");"
@@ -63,7 +102,8 @@ fn assert_struct(out: &mut String, name: &str, size: usize, align: usize) {
     );
 }
 
-fn assert_field(out: &mut String, name: &str, field: &str, offset: usize, size: usize) {
+#[doc(hidden)] // for shared_structs
+pub fn assert_field(out: &mut String, name: &str, field: &str, offset: usize, size: usize) {
     let _ = writeln!(
         out,
         "static_assert(GRAMPUS_OFFSETOF(grampus::{name}, {field}) == {offset}, \"{name}::{field}: offset\");"
@@ -74,7 +114,7 @@ fn assert_field(out: &mut String, name: &str, field: &str, offset: usize, size: 
     );
 }
 
-shared_structs! {
+crate::shared_structs! {
     #[repr(align(64))]
     SqEntry {
         opc: u8, flags: u8, cid: u16, nsid: u32, cdw2: u32, cdw3: u32, mptr: u64, prp1: u64, prp2: u64,

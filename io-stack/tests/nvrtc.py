@@ -43,7 +43,7 @@ def main():
         source = file.read()
     program = ctypes.c_void_p()
     lib.nvrtcCreateProgram(ctypes.byref(program), source, os.path.basename(path).encode(), 0, None, None)
-    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--ptxas-options=-v"]
+    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--fmad=false", b"--ptxas-options=-v"]
     began = time.process_time()
     result = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     took_ms = (time.process_time() - began) * 1000

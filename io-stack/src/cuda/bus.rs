@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys;
 use grampus_driver::bus::{BusMemory, Pusher};
@@ -120,12 +121,31 @@ impl CopyEngine {
                 reason: format!("{bus_address:#x} is no device memory of ours"),
             });
         }
+        if self.stream.device.is_host() {
+            // SAFETY: the source is a staging buffer of ours, the target was checked; both are multiples of a sector.
+            unsafe { copy_words(staged.as_ptr(), bus_address, staged.len()) };
+            return self.events[buffer].record(&self.stream);
+        }
         self.stream.device.bind()?;
         // SAFETY: the source is a staging buffer that stays ours until its event is reached; the target was checked.
         check("cuMemcpyHtoDAsync", unsafe {
             sys::cuMemcpyHtoDAsync_v2(bus_address, staged.as_ptr().cast(), staged.len(), self.stream.raw)
         })?;
         self.events[buffer].record(&self.stream)
+    }
+}
+
+/// Copies words one by one as atomics: kernels on host threads may be reading the line optimistically.
+///
+/// # Safety
+/// Both are live for `len` bytes and 8-byte aligned, and `len` is a multiple of 8.
+unsafe fn copy_words(from: *const u8, to: u64, len: usize) {
+    for at in (0..len).step_by(8) {
+        // SAFETY: inside both, by the caller's promise; all concurrent access to the target is atomic.
+        unsafe {
+            let word = from.add(at).cast::<u64>().read();
+            AtomicU64::from_ptr((to as *mut u8).add(at).cast::<u64>()).store(word, Ordering::Relaxed);
+        }
     }
 }
 

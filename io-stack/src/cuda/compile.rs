@@ -4,7 +4,9 @@ use std::ffi::{CString, c_char};
 
 use cudarc::nvrtc::sys;
 
-use super::CudaError;
+use super::{CudaError, Device, compile_host};
+
+const NVRTC: &str = "NVRTC";
 
 /// What one kernel takes.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -46,6 +48,7 @@ fn refuse(call: &'static str, answer: sys::nvrtcResult) -> Result<(), CudaError>
         return Ok(());
     }
     Err(CudaError::Compile {
+        compiler: NVRTC,
         call,
         log: format!("{answer:?}"),
     })
@@ -74,6 +77,17 @@ impl Program {
     }
 }
 
+/// Compiles one translation unit for a device: by NVRTC, or by the host's C++ compiler where host threads are the device.
+///
+/// # Errors
+/// As [`compile`] and [`compile_host`].
+pub fn compile_for(device: &Device, text: &str, name: &str) -> Result<Compiled, CudaError> {
+    if device.is_host() {
+        return compile_host(text, name);
+    }
+    compile(text, name, device.compute())
+}
+
 /// Compiles one translation unit for a compute capability.
 ///
 /// # Errors
@@ -81,6 +95,7 @@ impl Program {
 pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, CudaError> {
     compiler_version()?;
     let bad = |what: &str| CudaError::Compile {
+        compiler: NVRTC,
         call: "nvrtcCreateProgram",
         log: format!("{what} holds a zero byte"),
     };
@@ -100,14 +115,19 @@ pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, 
     })?;
     let program = Program(raw);
     let arch = CString::new(format!("--gpu-architecture=sm_{}{}", compute.0, compute.1)).unwrap_or_default();
-    let options = [arch.as_c_str(), c"--std=c++17", c"--ptxas-options=-v"];
+    // No fused multiply-add: queries give the CPU plan's answers, to the bit where the order of additions is the same.
+    let options = [arch.as_c_str(), c"--std=c++17", c"--fmad=false", c"--ptxas-options=-v"];
     let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
     // SAFETY: our program; as many zero-terminated options as said.
     let answer = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as i32, options.as_ptr()) };
     let log = program.log();
     if answer != sys::nvrtcResult::NVRTC_SUCCESS {
         let call = "nvrtcCompileProgram";
-        return Err(CudaError::Compile { call, log });
+        return Err(CudaError::Compile {
+            compiler: NVRTC,
+            call,
+            log,
+        });
     }
     let mut len = 0;
     // SAFETY: our program, compiled.

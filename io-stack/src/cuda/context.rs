@@ -1,22 +1,35 @@
-//! The driver, one GPU of it, and its primary context. Nothing here allocates memory on the device.
+//! The driver, one GPU of it, and its primary context; or threads of this machine in its place. Nothing here allocates
+//! memory on the device.
 
 use std::sync::Arc;
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
+use super::host::HostMachine;
 use super::{CudaError, check};
+
+/// Whether the driver's library is there. Starts nothing: where it is, starting it takes 0.2 s.
+///
+/// # Errors
+/// [`CudaError::NoDriver`], saying how to get it.
+pub fn library() -> Result<(), CudaError> {
+    // SAFETY: only looks for the library.
+    match unsafe { sys::is_culib_present() } {
+        true => Ok(()),
+        false => {
+            let why = "libcuda.so was not found; install NVIDIA's driver, or give the container access to the GPU";
+            Err(CudaError::NoDriver(why.to_owned()))
+        }
+    }
+}
 
 /// Whether there is a driver and how many GPUs it has.
 ///
 /// # Errors
 /// [`CudaError::NoDriver`], saying what is missing.
 pub fn probe() -> Result<u32, CudaError> {
-    // SAFETY: only looks for the library.
-    if !unsafe { sys::is_culib_present() } {
-        let why = "libcuda.so was not found; install NVIDIA's driver, or give the container access to the GPU";
-        return Err(CudaError::NoDriver(why.to_owned()));
-    }
+    library()?;
     // SAFETY: the library is there.
     check("cuInit", unsafe { sys::cuInit(0) }).map_err(|e| CudaError::NoDriver(e.to_string()))?;
     let mut count = 0;
@@ -64,25 +77,31 @@ pub struct DeviceFacts {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Context {
     ordinal: sys::CUdevice,
     context: sys::CUcontext,
     version: (u32, u32),
 }
 
 // SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context Management").
-unsafe impl Send for Inner {}
+unsafe impl Send for Context {}
 // SAFETY: as above; the fields are never written after construction.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for Context {}
 
-impl Drop for Inner {
+impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY: retained once in `Device::open`; nothing made in the context outlives the handle, since all hold a `Device`.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.ordinal) };
     }
 }
 
-/// A GPU with its primary context. Cheap to clone.
+#[derive(Debug)]
+enum Inner {
+    Gpu(Context),
+    Host(HostMachine),
+}
+
+/// A GPU with its primary context, or threads of this machine that run the same kernels. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -105,31 +124,57 @@ impl Device {
         check("cuDevicePrimaryCtxRetain", unsafe {
             sys::cuDevicePrimaryCtxRetain(&mut context, device)
         })?;
-        let inner = Inner {
+        let context = Context {
             ordinal: device,
             context,
             version,
         };
-        let device = Self(Arc::new(inner));
+        let device = Self(Arc::new(Inner::Gpu(context)));
         device.bind()?;
         Ok(device)
     }
 
-    /// Makes the context this thread's.
-    pub(super) fn bind(&self) -> Result<(), CudaError> {
-        // SAFETY: the context is retained as long as `self`.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.0.context) })
+    /// Threads of this machine as a device: ordinary memory, of which at most `memory_bytes` are given out as the device's, and
+    /// kernels compiled by the host's C++ compiler ([`compile_for`](super::compile_for)), `threads` warps of one lane at a time.
+    /// For tests and for looking into kernels: nothing about it is fast.
+    pub fn host(threads: u32, memory_bytes: u64) -> Self {
+        Self(Arc::new(Inner::Host(HostMachine::new(threads.max(1), memory_bytes))))
     }
 
-    /// The driver's CUDA version.
+    /// Whether kernels run on threads of this machine.
+    pub fn is_host(&self) -> bool {
+        self.as_host().is_some()
+    }
+
+    pub(super) fn as_host(&self) -> Option<&HostMachine> {
+        match &*self.0 {
+            Inner::Host(machine) => Some(machine),
+            Inner::Gpu(_) => None,
+        }
+    }
+
+    /// Makes the context this thread's.
+    pub(super) fn bind(&self) -> Result<(), CudaError> {
+        match &*self.0 {
+            // SAFETY: the context is retained as long as `self`.
+            Inner::Gpu(gpu) => check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(gpu.context) }),
+            Inner::Host(_) => Ok(()),
+        }
+    }
+
+    /// The driver's CUDA version; 0.0 for host threads.
     pub fn version(&self) -> (u32, u32) {
-        self.0.version
+        match &*self.0 {
+            Inner::Gpu(gpu) => gpu.version,
+            Inner::Host(_) => (0, 0),
+        }
     }
 
     fn attribute(&self, attribute: Attribute) -> u64 {
+        let Inner::Gpu(gpu) = &*self.0 else { return 0 };
         let mut value = 0;
         // SAFETY: a valid device; an attribute that the driver does not know gives an error and leaves 0.
-        let _ = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, self.0.ordinal) };
+        let _ = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, gpu.ordinal) };
         value.max(0) as u64
     }
 
@@ -141,8 +186,11 @@ impl Device {
         )
     }
 
-    /// Streaming multiprocessors.
+    /// Streaming multiprocessors; of host threads, how many there are.
     pub fn multiprocessors(&self) -> u32 {
+        if let Some(machine) = self.as_host() {
+            return machine.threads();
+        }
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32
     }
 
@@ -151,6 +199,10 @@ impl Device {
     /// # Errors
     /// A failed call.
     pub fn facts(&self) -> Result<DeviceFacts, CudaError> {
+        let gpu = match &*self.0 {
+            Inner::Gpu(gpu) => gpu,
+            Inner::Host(machine) => return Ok(machine.facts()),
+        };
         self.bind()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: a context is current; both are writable.
@@ -158,12 +210,12 @@ impl Device {
         let mut name = [0u8; 128];
         // SAFETY: the buffer is as long as said.
         check("cuDeviceGetName", unsafe {
-            sys::cuDeviceGetName(name.as_mut_ptr().cast(), 128, self.0.ordinal)
+            sys::cuDeviceGetName(name.as_mut_ptr().cast(), 128, gpu.ordinal)
         })?;
         let mut pci = [0u8; 32];
         // SAFETY: the buffer is as long as said.
         check("cuDeviceGetPCIBusId", unsafe {
-            sys::cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), 32, self.0.ordinal)
+            sys::cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), 32, gpu.ordinal)
         })?;
         Ok(DeviceFacts {
             name: until_zero(&name),

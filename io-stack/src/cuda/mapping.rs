@@ -86,6 +86,9 @@ impl MappedFile {
 }
 
 fn register(device: &Device, map: &Mmap) -> Result<u64, CudaError> {
+    if device.is_host() {
+        return Ok(map.as_ptr() as u64); // its kernels use the host's addresses
+    }
     device.bind()?;
     let (at, len) = (map.as_ptr().cast_mut().cast(), map.len().next_multiple_of(4096));
     // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before it is unmapped.
@@ -107,7 +110,9 @@ fn register(device: &Device, map: &Mmap) -> Result<u64, CudaError> {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        if self.registered.is_ok() && self.device.bind().is_ok() {
+        if let Some(machine) = self.device.as_host() {
+            machine.wait_idle();
+        } else if self.registered.is_ok() && self.device.bind().is_ok() {
             // SAFETY: registered in `open`, and still mapped.
             let answer = unsafe { sys::cuMemHostUnregister(self.map.as_ptr().cast_mut().cast()) };
             if let Err(e) = check("cuMemHostUnregister", answer) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::sys;
 use grampus_driver::raw::HostMemory;
 
-use super::{CudaError, Device, Plain, check};
+use super::{CudaError, Device, Plain, check, host};
 
 /// The bytes of plain values.
 fn bytes_of<T: Plain>(values: &[T]) -> (*const std::ffi::c_void, usize) {
@@ -28,6 +28,13 @@ impl DeviceBuffer {
     /// # Errors
     /// Mostly: out of device memory.
     pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
+        if let Some(machine) = device.as_host() {
+            return Ok(Self {
+                device: device.clone(),
+                at: machine.allocate(len)?,
+                len,
+            });
+        }
         device.bind()?;
         let mut at = 0;
         // SAFETY: a context is current; `at` is writable; length 0 is not allowed by the driver.
@@ -80,6 +87,11 @@ impl DeviceBuffer {
     /// # Errors
     /// A failed call, mostly an earlier kernel's.
     pub fn fill(&self, byte: u8) -> Result<(), CudaError> {
+        if self.device.is_host() {
+            // SAFETY: our own memory; the caller sees to it that no kernel works on it, as on a GPU.
+            unsafe { (self.at as *mut u8).write_bytes(byte, self.len) };
+            return Ok(());
+        }
         self.device.bind()?;
         // SAFETY: our own memory.
         check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.at, byte, self.len) })
@@ -92,6 +104,11 @@ impl DeviceBuffer {
     pub fn write<T: Plain>(&self, offset: usize, values: &[T]) -> Result<(), CudaError> {
         let (from, len) = bytes_of(values);
         self.inside(offset, len)?;
+        if self.device.is_host() {
+            // SAFETY: inside our memory, by the check; the source is a live slice.
+            unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), (self.at as *mut u8).add(offset), len) };
+            return Ok(());
+        }
         self.device.bind()?;
         // SAFETY: inside our memory, by the check; the source is a live slice.
         check("cuMemcpyHtoD", unsafe {
@@ -107,6 +124,12 @@ impl DeviceBuffer {
         let mut values = vec![T::default(); count];
         let len = size_of_val(values.as_slice());
         self.inside(offset, len)?;
+        if self.device.is_host() {
+            let from = (self.at as *const u8).wrapping_add(offset);
+            // SAFETY: inside our memory; the target is as long; every bit pattern is a `Plain` value.
+            unsafe { std::ptr::copy_nonoverlapping(from, values.as_mut_ptr().cast::<u8>(), len) };
+            return Ok(values);
+        }
         self.device.bind()?;
         // SAFETY: inside our memory; the target is as long; every bit pattern is a `Plain` value.
         check("cuMemcpyDtoH", unsafe {
@@ -128,7 +151,9 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        if self.device.bind().is_ok() {
+        if let Some(machine) = self.device.as_host() {
+            machine.free(self.at, self.len);
+        } else if self.device.bind().is_ok() {
             // SAFETY: allocated in `new`, freed once. A kernel that still runs is waited for by the driver.
             let _ = unsafe { sys::cuMemFree_v2(self.at) };
         }
@@ -159,6 +184,13 @@ impl PinnedBuffer {
     pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
         device.bind()?;
         let len = len.max(1).next_multiple_of(4096);
+        if device.is_host() {
+            return Ok(Self {
+                device: device.clone(),
+                at: host::pages(len)?,
+                len,
+            });
+        }
         let mut at = std::ptr::null_mut();
         // SAFETY: a context is current; `at` is writable.
         check("cuMemHostAlloc", unsafe {
@@ -240,7 +272,10 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        if self.device.bind().is_ok() {
+        if let Some(machine) = self.device.as_host() {
+            machine.wait_idle(); // as the driver waits for kernels that may still use it
+            host::free_pages(self.at, self.len);
+        } else if self.device.bind().is_ok() {
             // SAFETY: allocated in `new`, freed once.
             let _ = unsafe { sys::cuMemFreeHost(self.at.as_ptr().cast()) };
         }

@@ -7,17 +7,22 @@
 mod bus;
 mod compile;
 mod context;
+mod host;
+mod host_compile;
 mod launch;
 mod mapping;
 mod memory;
+mod ring;
 
 pub(crate) use bus::rings;
 pub use bus::{CudaBus, StagingOptions};
-pub use compile::{Compiled, KernelUse, compile, compiler_version};
-pub use context::{Device, DeviceFacts, driver_version, probe};
+pub use compile::{Compiled, KernelUse, compile, compile_for, compiler_version};
+pub use context::{Device, DeviceFacts, driver_version, library, probe};
+pub use host_compile::{compile_host, host_compiler};
 pub use launch::{Args, Event, Kernel, Module, Plain, Stream};
 pub use mapping::MappedFile;
 pub use memory::{DeviceBuffer, PinnedBuffer};
+pub use ring::{Part, Pushed, Slot, slots};
 
 use cudarc::driver::sys;
 
@@ -32,9 +37,14 @@ pub enum CudaError {
         "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, and put its folder on LD_LIBRARY_PATH"
     )]
     NoCompiler,
-    /// NVRTC refused a kernel: a bug of ours, or an architecture that it does not know.
-    #[error("NVRTC {call} failed: {log}")]
+    /// No C++ compiler for kernels on host threads.
+    #[error("no C++ compiler for kernels on host threads: install g++ or clang++, or name one in CXX")]
+    NoHostCompiler,
+    /// The compiler refused a kernel: a bug of ours, or an architecture that it does not know.
+    #[error("{compiler} {call} failed: {log}")]
     Compile {
+        /// Which.
+        compiler: &'static str,
         /// The function of NVRTC.
         call: &'static str,
         /// What the compiler said.
@@ -71,6 +81,20 @@ pub enum CudaError {
 }
 
 impl CudaError {
+    /// Whether there was too little device or pinned memory, so that less may do.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Call { code, .. } if *code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32)
+    }
+
+    /// Whether the context is dead after it, and everything made in it: a fault of a kernel, or of the device itself (CUDA Driver
+    /// API, "CUresult": errors that "leave the process in an inconsistent state").
+    pub fn is_sticky(&self) -> bool {
+        let Self::Call { code, .. } = self else { return false };
+        // 214, 220 – 226: ECC, NVLink and link errors; 700 – 720 and above: addresses, traps, launch failures. 701 (resources) and
+        // 704 – 713 are mistakes of the caller that leave the context whole.
+        matches!(code, 214 | 220 | 226 | 700 | 702 | 714..=719 | 721)
+    }
+
     /// Says what the failed call was about.
     fn about(mut self, what: impl FnOnce() -> String) -> Self {
         if let Self::Call { detail, .. } = &mut self {

@@ -1,5 +1,12 @@
 //! What a kernel computes: a filtered, grouped aggregate over the rows of a table. Literals are arguments, so that one kernel
-//! serves all queries of a shape.
+//! serves all queries of a shape. [`Program::check`] tells whether kernels can be made for one; what they look like is
+//! [`codegen`](crate::codegen)'s matter.
+
+mod display;
+mod verify;
+
+pub use verify::MOST_COLUMNS;
+pub(crate) use verify::{operands, size};
 
 /// Type of a value, and of how its bytes lie in memory (little-endian, no padding).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -130,6 +137,16 @@ pub enum DatePart {
     Second,
 }
 
+/// Functions of one float that IEEE 754 defines to the last bit; the result has the argument's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum MathFunction {
+    Floor,
+    Ceil,
+    Abs,
+    Sqrt,
+}
+
 /// A typed expression over a program's columns and arguments. Both operands of a binary operator have the same type, but for AND and OR,
 /// which take booleans.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -179,6 +196,13 @@ pub enum Expr {
         value: Box<Expr>,
         /// To what.
         to: Type,
+    },
+    /// A function of a float.
+    Math {
+        /// Which.
+        function: MathFunction,
+        /// Of what.
+        value: Box<Expr>,
     },
     /// `extract(part FROM value)` as [`Type::Int32`].
     Extract {

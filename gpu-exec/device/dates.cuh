@@ -1,0 +1,109 @@
+// Fields of dates and times, and truncation to them: proleptic Gregorian calendar, no zones, no leap seconds, times before 1970
+// rounded down. Days and times outside chrono's calendar, for which arrow has no answer, refuse.
+#pragma once
+#include "values.cuh"
+
+namespace grampus {
+
+// Days from 1970-01-01 of chrono's last date, 262142-12-31, and of the day after its first, -262143-01-01.
+constexpr i64 FIRST_DAY = -96465292;
+constexpr i64 LAST_DAY = 95026236;
+
+// Rounded down; `b` is positive.
+GRAMPUS_DEVICE i64 floor_divide(i64 a, i64 b) {
+    i64 quotient = a / b;
+    return a - quotient * b < 0 ? quotient - 1 : quotient;
+}
+GRAMPUS_DEVICE i64 floor_remainder(i64 a, i64 b) {
+    i64 rest = a % b;
+    return rest < 0 ? rest + b : rest;
+}
+
+struct Civil {
+    i32 year, month, day;
+};
+
+// Both directions by eras of 400 years that begin in March (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+GRAMPUS_DEVICE Civil civil_of(i32 days) {
+    i32 z = days + 719468;
+    i32 era = (z >= 0 ? z : z - 146096) / 146097;
+    u32 doe = (u32)(z - era * 146097);
+    u32 yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    u32 doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    u32 mp = (5 * doy + 2) / 153;
+    Civil c;
+    c.day = (i32)(doy - (153 * mp + 2) / 5 + 1);
+    c.month = (i32)(mp < 10 ? mp + 3 : mp - 9);
+    c.year = (i32)yoe + era * 400 + (c.month <= 2 ? 1 : 0);
+    return c;
+}
+GRAMPUS_DEVICE i32 days_of(i32 year, i32 month, i32 day) {
+    year -= month <= 2 ? 1 : 0;
+    i32 era = (year >= 0 ? year : year - 399) / 400;
+    u32 yoe = (u32)(year - era * 400);
+    u32 doy = (153 * (u32)(month > 2 ? month - 3 : month + 9) + 2) / 5 + (u32)day - 1;
+    return era * 146097 + (i32)(yoe * 365 + yoe / 4 - yoe / 100 + doy) - 719468;
+}
+
+// The day, if it is in the calendar; else refuses.
+GRAMPUS_DEVICE i32 calendar_day(i64 days, bool& refused) {
+    bool good = days >= FIRST_DAY && days <= LAST_DAY;
+    refused |= !good;
+    return good ? (i32)days : 0;
+}
+// Of a time in units of which a day has PER_DAY.
+template <i64 PER_DAY>
+GRAMPUS_DEVICE i32 day_of_time(i64 time, bool& refused) {
+    return calendar_day(floor_divide(time, PER_DAY), refused);
+}
+template <i64 PER_DAY>
+GRAMPUS_DEVICE i32 second_of_time(i64 time) {
+    return (i32)(floor_remainder(time, PER_DAY) / (PER_DAY / 86400));
+}
+
+// ---- fields of a day ------------------------------------------------------------------------------------
+
+GRAMPUS_DEVICE i32 year_of(i32 day) { return civil_of(day).year; }
+GRAMPUS_DEVICE i32 month_of(i32 day) { return civil_of(day).month; }
+GRAMPUS_DEVICE i32 quarter_of(i32 day) { return (civil_of(day).month + 2) / 3; }
+GRAMPUS_DEVICE i32 day_of_month(i32 day) { return civil_of(day).day; }
+GRAMPUS_DEVICE i32 day_of_year(i32 day) { return day - days_of(civil_of(day).year, 1, 1) + 1; }
+// 0 = Sunday; 1970-01-01 was a Thursday.
+GRAMPUS_DEVICE i32 day_of_week(i32 day) { return (i32)floor_remainder((i64)day + 4, 7); }
+// 0 = Monday.
+GRAMPUS_DEVICE i32 day_from_monday(i32 day) { return (i32)floor_remainder((i64)day + 3, 7); }
+// ISO 8601: the week belongs to the year that has its Thursday.
+GRAMPUS_DEVICE i32 week_of(i32 day) { return (day_of_year(day - day_from_monday(day) + 3) - 1) / 7 + 1; }
+
+// ---- the first day of ... -------------------------------------------------------------------------------
+
+GRAMPUS_DEVICE i32 first_of_year(i32 day) { return days_of(civil_of(day).year, 1, 1); }
+GRAMPUS_DEVICE i32 first_of_quarter(i32 day) {
+    Civil c = civil_of(day);
+    return days_of(c.year, (c.month - 1) / 3 * 3 + 1, 1);
+}
+GRAMPUS_DEVICE i32 first_of_month(i32 day) { return day - civil_of(day).day + 1; }
+GRAMPUS_DEVICE i32 first_of_week(i32 day) { return day - day_from_monday(day); }
+
+// ---- times ------------------------------------------------------------------------------------------------
+
+// a * b, refusing where it does not fit; `b` is positive.
+GRAMPUS_DEVICE i64 scale_up(i64 a, i64 b, bool& refused) {
+    constexpr i64 MOST = 0x7FFFFFFFFFFFFFFF;
+    bool good = a <= MOST / b && a >= (-MOST - 1) / b;
+    refused |= !good;
+    return good ? a * b : 0;
+}
+// The greatest multiple of `unit` not above the time. Wraps at the very beginning of time.
+GRAMPUS_DEVICE i64 truncate_to(i64 time, i64 unit) { return subtract(time, floor_remainder(time, unit)); }
+
+// A time whose day was truncated to `first`: weeks and longer go through nanoseconds in DataFusion, and must fit.
+template <i64 PER_DAY>
+GRAMPUS_DEVICE i64 time_of_day(i64 time, i32 first, bool& refused) {
+    constexpr i64 NS = 86400000000000 / PER_DAY;
+    scale_up(time, NS, refused);
+    scale_up(scale_up(first, PER_DAY, refused), NS, refused);
+    return (i64)first * PER_DAY;
+}
+
+}  // namespace grampus

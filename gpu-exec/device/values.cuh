@@ -1,0 +1,192 @@
+// Values as SQL has them, to the letter of DataFusion's (arrow's) kernels: the order of floats, integers that wrap, casts that may
+// refuse. NULL is not here: generated code carries it beside a value, and calls these with whatever stands in its place.
+#pragma once
+#include "query.h"
+#include "target.cuh"
+
+namespace grampus {
+
+typedef signed char i8;
+typedef short i16;
+
+// A sum of decimals: 128 bits, two's complement.
+struct Wide {
+    u64 low, high;
+};
+
+// ---- bits -----------------------------------------------------------------------------------------------
+
+template <class To, class From>
+GRAMPUS_DEVICE To bits_as(From from) {
+    static_assert(sizeof(To) == sizeof(From), "same bits, other type");
+    union {
+        From from;
+        To to;
+    } both;
+    both.from = from;
+    return both.to;
+}
+
+// The unsigned type in which an integer wraps; small ones wrap when cast back.
+template <u32 SIZE>
+struct WrapsAs {
+    typedef u32 type;
+};
+template <>
+struct WrapsAs<8> {
+    typedef u64 type;
+};
+
+template <class T>
+struct IsFloat {
+    static constexpr bool value = false;
+};
+template <>
+struct IsFloat<float> {
+    static constexpr bool value = true;
+};
+template <>
+struct IsFloat<double> {
+    static constexpr bool value = true;
+};
+
+// ---- order ------------------------------------------------------------------------------------------------
+
+// An integer that orders as the value does: floats by total order (-NaN < -inf < ... < -0 < 0 < ... < inf < NaN).
+GRAMPUS_DEVICE i64 order_of(double v) {
+    i64 bits = bits_as<i64>(v);
+    return bits ^ (i64)((u64)(bits >> 63) >> 1);
+}
+GRAMPUS_DEVICE i64 order_of(float v) {
+    i32 bits = bits_as<i32>(v);
+    return bits ^ (i32)((u32)(bits >> 31) >> 1);
+}
+GRAMPUS_DEVICE i64 order_of(i64 v) { return v; }
+GRAMPUS_DEVICE i64 order_of(i32 v) { return v; }
+GRAMPUS_DEVICE i64 order_of(i16 v) { return v; }
+GRAMPUS_DEVICE i64 order_of(i8 v) { return v; }
+GRAMPUS_DEVICE i64 order_of(bool v) { return v; }
+
+// Comparisons: total order, but the zeros are equal. NaNs are looked at only where machine comparison says nothing.
+template <class T>
+GRAMPUS_DEVICE bool less(T a, T b) {
+    if constexpr (IsFloat<T>::value) return a < b || (!(a >= b) && order_of(a) < order_of(b));
+    else return a < b;
+}
+template <class T>
+GRAMPUS_DEVICE bool equal(T a, T b) {
+    if constexpr (IsFloat<T>::value) return a == b || order_of(a) == order_of(b);
+    else return a == b;
+}
+
+// By bits: the zeros differ. What DataFusion's IN looks floats up by.
+template <class T>
+GRAMPUS_DEVICE bool identical(T a, T b) {
+    if constexpr (IsFloat<T>::value) return order_of(a) == order_of(b);
+    else return a == b;
+}
+// A key of a group as a word: the zeros are one group, NaNs one for each pattern of bits.
+GRAMPUS_DEVICE u64 key_word(double v) { return v == 0 ? 0 : bits_as<u64>(v); }
+GRAMPUS_DEVICE u64 key_word(float v) { return v == 0 ? 0 : bits_as<u32>(v); }
+template <class T>
+GRAMPUS_DEVICE u64 key_word(T v) {
+    return (u64)(i64)v;
+}
+
+// A literal: integers are sign-extended, floats are doubles.
+template <class T>
+GRAMPUS_DEVICE T argument(const QueryHead& head, u32 at) {
+    u64 bits = load_constant(&head.arguments[at]);
+    if constexpr (IsFloat<T>::value) return (T)bits_as<double>(bits);
+    else return (T)bits;
+}
+
+// For MIN and MAX: words without sign that order as the values do, by strict total order (as arrow's aggregates, -0 < 0).
+// Turned around for MIN, so that for both 0 is the word that any other beats, and memory of zeros is an empty aggregate.
+template <class T>
+GRAMPUS_DEVICE u64 word_for_max(T v) {
+    return (u64)order_of(v) ^ 1ull << 63;
+}
+template <class T>
+GRAMPUS_DEVICE u64 word_for_min(T v) {
+    return ~word_for_max(v);
+}
+GRAMPUS_DEVICE u64 greater_word(u64 a, u64 b) { return a > b ? a : b; }
+
+// ---- arithmetic -------------------------------------------------------------------------------------------
+
+#define GRAMPUS_ARITHMETIC(name, op)                                                        \
+    template <class T>                                                                      \
+    GRAMPUS_DEVICE T name(T a, T b) {                                                       \
+        typedef typename WrapsAs<sizeof(T)>::type Unsigned;                                 \
+        if constexpr (IsFloat<T>::value) return a op b;                                     \
+        else return (T)((Unsigned)a op (Unsigned)b);                                        \
+    }
+GRAMPUS_ARITHMETIC(add, +)
+GRAMPUS_ARITHMETIC(subtract, -)
+GRAMPUS_ARITHMETIC(multiply, *)
+
+template <class T>
+GRAMPUS_DEVICE T negate(T a) {
+    if constexpr (IsFloat<T>::value) return -a;
+    else return subtract((T)0, a);
+}
+
+// Whether an integer division has an answer.
+template <class T>
+GRAMPUS_DEVICE bool divides(T a, T b) {
+    constexpr T LEAST = (T)(1ull << (8 * sizeof(T) - 1));
+    return b != 0 && !(b == (T)-1 && a == LEAST);
+}
+// `refused` is set where there is none; then the value means nothing.
+template <class T>
+GRAMPUS_DEVICE T divide(T a, T b, bool& refused) {
+    bool good = divides(a, b);
+    refused |= !good;
+    return good ? (T)(a / b) : (T)0;
+}
+template <class T>
+GRAMPUS_DEVICE T modulo(T a, T b, bool& refused) {
+    bool good = divides(a, b);
+    refused |= !good;
+    return good ? (T)(a % b) : (T)0;
+}
+// Floats always have one.
+template <class T>
+GRAMPUS_DEVICE T divide(T a, T b) {
+    return a / b;
+}
+template <class T>
+GRAMPUS_DEVICE T modulo(T a, T b) {
+    return float_modulo(a, b);
+}
+
+GRAMPUS_DEVICE Wide widen(i64 v) { return Wide{(u64)v, (u64)(v >> 63)}; }
+GRAMPUS_DEVICE Wide add(Wide a, Wide b) {
+    u64 low = a.low + b.low;
+    return Wide{low, a.high + b.high + (low < a.low ? 1 : 0)};
+}
+
+// ---- casts ------------------------------------------------------------------------------------------------
+
+// To an integer of fewer bits.
+template <class To, class From>
+GRAMPUS_DEVICE To narrow(From from, bool& refused) {
+    To to = (To)from;
+    refused |= (From)to != from;
+    return to;
+}
+
+// Towards zero; NaN and what does not fit refuse. The bounds are powers of two, exact in both types.
+template <class To, class From>
+GRAMPUS_DEVICE To truncate(From from, bool& refused) {
+    constexpr u32 BITS = 8 * sizeof(To);
+    constexpr From BEYOND = (From)(1ull << (BITS - 1));
+    // Small integers: the value below the least whose integer part still is the least. Of the others no such value exists.
+    constexpr bool EXACT_BELOW = BITS < (sizeof(From) == 8 ? 53 : 24);
+    bool good = from < BEYOND && (EXACT_BELOW ? from > -BEYOND - 1 : from >= -BEYOND);
+    refused |= !good;
+    return good ? (To)from : (To)0;
+}
+
+}  // namespace grampus

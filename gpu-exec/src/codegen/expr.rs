@@ -1,0 +1,462 @@
+//! Expressions to C++ statements: every operator becomes a named constant, with a second one beside it, `ok…`, where it may be
+//! NULL. A value that is NULL has some value; who uses it looks at `ok…` first. Statements touch no other lane, so branches of CASE
+//! may differ between lanes.
+
+use std::fmt::Write as _;
+
+use super::Shape;
+use crate::output::RunError;
+use crate::program::{BinaryOp, DatePart, Expr, Program, TimeUnit, Type};
+
+/// The C++ type of a type's values in registers.
+pub(super) fn cpp(ty: Type) -> &'static str {
+    match ty {
+        Type::Bool => "bool",
+        Type::Int8 => "i8",
+        Type::Int16 => "i16",
+        Type::Int32 | Type::Date32 => "i32",
+        Type::Int64 | Type::Timestamp(_) | Type::Decimal { .. } => "i64",
+        Type::Float32 => "float",
+        Type::Float64 => "double",
+        Type::Code => "u32",
+    }
+}
+
+/// The C++ type of a type's values in memory.
+pub(super) fn stored(ty: Type) -> &'static str {
+    match ty {
+        Type::Bool => "u8",
+        other => cpp(other),
+    }
+}
+
+/// Units of a timestamp in a day.
+fn per_day(unit: TimeUnit) -> i64 {
+    86_400
+        * match unit {
+            TimeUnit::Second => 1,
+            TimeUnit::Millisecond => 1_000,
+            TimeUnit::Microsecond => 1_000_000,
+            TimeUnit::Nanosecond => 1_000_000_000,
+        }
+}
+
+/// A value that statements have computed.
+#[derive(Debug, Clone)]
+pub(super) struct Operand {
+    /// A C++ expression without effects: a name, mostly.
+    pub value: String,
+    /// Whether it is there; `None`: always.
+    pub ok: Option<String>,
+    pub ty: Type,
+}
+
+impl Operand {
+    /// That it is there and true.
+    pub(super) fn is_true(&self) -> String {
+        match &self.ok {
+            None => self.value.clone(),
+            Some(ok) => format!("{ok} && {}", self.value),
+        }
+    }
+
+    fn is_false(&self) -> String {
+        match &self.ok {
+            None => format!("!{}", self.value),
+            Some(ok) => format!("({ok} && !{})", self.value),
+        }
+    }
+}
+
+/// That all of these are there; `None`: always.
+fn all_ok<'a>(operands: impl IntoIterator<Item = &'a Operand>) -> Option<String> {
+    let mut known: Vec<&str> = operands.into_iter().filter_map(|o| o.ok.as_deref()).collect();
+    known.dedup();
+    (!known.is_empty()).then(|| known.join(" && "))
+}
+
+/// Writes statements. Columns are at hand as `c0`, `ok0` …, arguments as `a0` …; `active` says which lanes have a row, and where
+/// an operator cannot answer for one of those, `refused` is set.
+pub(super) struct Emitter<'a> {
+    program: &'a Program,
+    shape: &'a Shape,
+    pub out: String,
+    pub indent: usize,
+    next: usize,
+    /// Some statement may set `refused`.
+    pub may_refuse: bool,
+}
+
+impl<'a> Emitter<'a> {
+    pub(super) fn new(program: &'a Program, shape: &'a Shape, indent: usize) -> Self {
+        Self {
+            program,
+            shape,
+            out: String::new(),
+            indent,
+            next: 0,
+            may_refuse: false,
+        }
+    }
+
+    pub(super) fn line(&mut self, text: &str) {
+        let _ = writeln!(self.out, "{:1$}{text}", "", 4 * self.indent);
+    }
+
+    fn name(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
+
+    /// Names a value.
+    fn bind(&mut self, ty: Type, value: &str, ok: Option<String>) -> Operand {
+        let n = self.name();
+        self.line(&format!("const {} v{n} = {value};", cpp(ty)));
+        let ok = ok.map(|ok| {
+            if ok.contains(' ') {
+                self.line(&format!("const bool ok_v{n} = {ok};"));
+                format!("ok_v{n}")
+            } else {
+                ok
+            }
+        });
+        Operand {
+            value: format!("v{n}"),
+            ok,
+            ty,
+        }
+    }
+
+    /// Names the value of a call that sets its last argument where it has no answer. That counts only for rows whose operands are there.
+    fn bind_refusing(&mut self, ty: Type, call: &str, ok: Option<String>) -> Operand {
+        self.may_refuse = true;
+        let n = self.name();
+        self.line(&format!("bool bad{n} = false;"));
+        let bound = self.bind(ty, &call.replace("REFUSED", &format!("bad{n}")), ok);
+        let there = bound.ok.iter().fold(String::new(), |all, ok| all + " && " + ok);
+        self.line(&format!("refused = refused || (bad{n} && active{there});"));
+        bound
+    }
+
+    /// Statements that compute an expression.
+    pub(super) fn expr(&mut self, expr: &Expr) -> Result<Operand, RunError> {
+        let ty = self.program.type_of(expr)?;
+        Ok(match expr {
+            Expr::Column(at) => Operand {
+                value: format!("c{at}"),
+                ok: self.shape.columns[*at].nullable.then(|| format!("ok{at}")),
+                ty,
+            },
+            Expr::Argument(at) => Operand {
+                value: format!("a{at}"),
+                ok: None,
+                ty,
+            },
+            Expr::Null(_) => Operand {
+                value: format!("({})0", cpp(ty)),
+                ok: Some("false".to_owned()),
+                ty,
+            },
+            Expr::Not(value) => {
+                let value = self.expr(value)?;
+                self.bind(ty, &format!("!{}", value.value), value.ok)
+            }
+            Expr::Negate(value) => {
+                let value = self.expr(value)?;
+                self.bind(ty, &format!("negate({})", value.value), value.ok)
+            }
+            Expr::IsNull(value) => {
+                let value = self.expr(value)?;
+                let missing = value.ok.map_or("false".to_owned(), |ok| format!("!{ok}"));
+                self.bind(ty, &missing, None)
+            }
+            Expr::Binary { op, left, right } => {
+                let (left, right) = (self.expr(left)?, self.expr(right)?);
+                self.binary(ty, *op, &left, &right)
+            }
+            Expr::InList { value, list, negated } => self.in_list(value, list, *negated)?,
+            Expr::Case { branches, otherwise } => self.case(ty, branches, otherwise.as_deref())?,
+            Expr::Coalesce(values) => self.coalesce(ty, values)?,
+            Expr::Cast { value, to } => {
+                let value = self.expr(value)?;
+                self.cast(value, *to)
+            }
+            Expr::Math { function, value } => {
+                let value = self.expr(value)?;
+                self.bind(ty, &format!("float_{function}({})", value.value), value.ok)
+            }
+            Expr::Extract { part, value } => {
+                let value = self.expr(value)?;
+                self.extract(*part, value)
+            }
+            Expr::Truncate { part, value } => {
+                let value = self.expr(value)?;
+                self.truncate(*part, value)
+            }
+        })
+    }
+
+    fn binary(&mut self, ty: Type, op: BinaryOp, left: &Operand, right: &Operand) -> Operand {
+        let ok = all_ok([left, right]);
+        let (a, b) = (&left.value, &right.value);
+        let call = |name: &str| format!("{name}({a}, {b})");
+        let plain = match op {
+            BinaryOp::Add => call("add"),
+            BinaryOp::Subtract => call("subtract"),
+            BinaryOp::Multiply => call("multiply"),
+            BinaryOp::Divide | BinaryOp::Modulo => {
+                let name = if op == BinaryOp::Divide { "divide" } else { "modulo" };
+                let call = format!("{name}({a}, {b}, REFUSED)");
+                return match ty {
+                    Type::Float32 | Type::Float64 => self.bind(ty, &call.replace(", REFUSED", ""), ok),
+                    _ => self.bind_refusing(ty, &call, ok),
+                };
+            }
+            BinaryOp::Eq => call("equal"),
+            BinaryOp::NotEq => format!("!equal({a}, {b})"),
+            BinaryOp::Lt => call("less"),
+            BinaryOp::LtEq => format!("!less({b}, {a})"),
+            BinaryOp::Gt => format!("less({b}, {a})"),
+            BinaryOp::GtEq => format!("!less({a}, {b})"),
+            BinaryOp::And => {
+                let both = format!("{} && {}", left.is_true(), right.is_true());
+                let ok = ok.map(|ok| format!("({ok}) || {} || {}", left.is_false(), right.is_false()));
+                return self.bind(ty, &both, ok);
+            }
+            BinaryOp::Or => {
+                let either = format!("({}) || ({})", left.is_true(), right.is_true());
+                let value = self.bind(ty, &either, None);
+                let ok = ok.map(|ok| format!("({ok}) || {}", value.value));
+                return match ok {
+                    None => value,
+                    Some(ok) => self.bind(ty, &value.value, Some(ok)),
+                };
+            }
+            BinaryOp::IsDistinctFrom => return self.bind(ty, &distinct(left, right), None),
+            BinaryOp::IsNotDistinctFrom => return self.bind(ty, &format!("!({})", distinct(left, right)), None),
+        };
+        self.bind(ty, &plain, ok)
+    }
+
+    /// Found; else NULL if any operand is; else not found. Floats are found by their bits, as DataFusion looks them up.
+    fn in_list(&mut self, value: &Expr, list: &[Expr], negated: bool) -> Result<Operand, RunError> {
+        let value = self.expr(value)?;
+        let list = list.iter().map(|e| self.expr(e)).collect::<Result<Vec<_>, _>>()?;
+        let is_here = |item: &Operand| {
+            let same = format!("identical({}, {})", value.value, item.value);
+            item.ok.iter().fold(same, |same, ok| format!("({ok} && {same})"))
+        };
+        let found = list.iter().map(is_here).collect::<Vec<_>>().join(" || ");
+        let found = if found.is_empty() { "false".to_owned() } else { found };
+        let found = self.bind(Type::Bool, &found, None).value;
+        let ok = match (value.ok, all_ok(&list)) {
+            (ok, None) => ok,
+            (None, Some(all)) => Some(format!("{found} || ({all})")),
+            (Some(ok), Some(all)) => Some(format!("{ok} && ({found} || ({all}))")),
+        };
+        let answer = if negated { format!("!{found}") } else { found };
+        Ok(self.bind(Type::Bool, &answer, ok))
+    }
+
+    /// Declares a result that branches will assign, and says which assignment that is.
+    fn result(&mut self, ty: Type, nullable: bool) -> Operand {
+        let n = self.name();
+        self.line(&format!("{} v{n} = ({})0;", cpp(ty), cpp(ty)));
+        let ok = nullable.then(|| format!("ok_v{n}"));
+        if let Some(ok) = &ok {
+            self.line(&format!("bool {ok} = false;"));
+        }
+        Operand {
+            value: format!("v{n}"),
+            ok,
+            ty,
+        }
+    }
+
+    fn assign(&mut self, to: &Operand, from: &Operand) {
+        self.line(&format!("{} = {};", to.value, from.value));
+        if let Some(ok) = &to.ok {
+            let there = from.ok.as_deref().unwrap_or("true").to_owned();
+            self.line(&format!("{ok} = {there};"));
+        }
+    }
+
+    fn can_be_null(&self, expr: &Expr) -> bool {
+        self.program.can_be_null(expr, &|at| self.shape.columns[at].nullable)
+    }
+
+    fn case(&mut self, ty: Type, branches: &[(Expr, Expr)], otherwise: Option<&Expr>) -> Result<Operand, RunError> {
+        let results = branches.iter().map(|(_, result)| result).chain(otherwise);
+        let nullable = otherwise.is_none() || results.into_iter().any(|e| self.can_be_null(e));
+        let to = self.result(ty, nullable);
+        for (condition, result) in branches {
+            let condition = self.expr(condition)?;
+            self.line(&format!("if ({}) {{", condition.is_true()));
+            self.indent += 1;
+            let result = self.expr(result)?;
+            self.assign(&to, &result);
+            self.indent -= 1;
+            self.line("} else {");
+            self.indent += 1;
+        }
+        if let Some(result) = otherwise {
+            let result = self.expr(result)?;
+            self.assign(&to, &result);
+        }
+        for _ in branches {
+            self.indent -= 1;
+            self.line("}");
+        }
+        Ok(to)
+    }
+
+    fn coalesce(&mut self, ty: Type, values: &[Expr]) -> Result<Operand, RunError> {
+        let to = self.result(ty, values.iter().all(|e| self.can_be_null(e)));
+        let mut open = 0;
+        for value in values {
+            let value = self.expr(value)?;
+            let Some(ok) = value.ok.clone() else {
+                self.assign(&to, &value);
+                break;
+            };
+            self.line(&format!("if ({ok}) {{"));
+            self.indent += 1;
+            self.assign(&to, &value);
+            self.indent -= 1;
+            self.line("} else {");
+            self.indent += 1;
+            open += 1;
+        }
+        for _ in 0..open {
+            self.indent -= 1;
+            self.line("}");
+        }
+        Ok(to)
+    }
+
+    fn cast(&mut self, from: Operand, to: Type) -> Operand {
+        let Operand { value, ok, ty } = from;
+        let plain = |value: String| (value, false);
+        let (text, refuses) = match (ty, to) {
+            _ if ty == to => return Operand { value, ok, ty: to },
+            (_, Type::Bool) => plain(format!("{value} != 0")),
+            (Type::Date32, Type::Timestamp(unit)) => (format!("scale_up({value}, {}ll, REFUSED)", per_day(unit)), true),
+            (Type::Timestamp(unit), Type::Date32) => {
+                (format!("day_of_time<{}ll>({value}, REFUSED)", per_day(unit)), true)
+            }
+            (Type::Timestamp(a), Type::Timestamp(b)) if per_day(a) > per_day(b) => {
+                plain(format!("{value} / {}", per_day(a) / per_day(b)))
+            }
+            (Type::Timestamp(a), Type::Timestamp(b)) => (
+                format!("scale_up({value}, {}ll, REFUSED)", per_day(b) / per_day(a)),
+                true,
+            ),
+            (Type::Float32 | Type::Float64, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64) => {
+                (format!("truncate<{}>({value}, REFUSED)", cpp(to)), true)
+            }
+            (Type::Int16 | Type::Int32 | Type::Int64, Type::Int8 | Type::Int16 | Type::Int32)
+                if to.width() < ty.width() =>
+            {
+                (format!("narrow<{}>({value}, REFUSED)", cpp(to)), true)
+            }
+            _ => plain(format!("({}){value}", cpp(to))),
+        };
+        if refuses {
+            self.bind_refusing(to, &text, ok)
+        } else {
+            self.bind(to, &text, ok)
+        }
+    }
+
+    /// The day of a date or time, refusing outside the calendar. Nanoseconds never are.
+    fn day(&mut self, value: &Operand) -> Operand {
+        let (text, refuses) = match value.ty {
+            Type::Timestamp(TimeUnit::Nanosecond) => (
+                format!(
+                    "(i32)floor_divide({}, {}ll)",
+                    value.value,
+                    per_day(TimeUnit::Nanosecond)
+                ),
+                false,
+            ),
+            Type::Timestamp(unit) => (
+                format!("day_of_time<{}ll>({}, REFUSED)", per_day(unit), value.value),
+                true,
+            ),
+            _ => (format!("calendar_day({}, REFUSED)", value.value), true),
+        };
+        if refuses {
+            self.bind_refusing(Type::Date32, &text, value.ok.clone())
+        } else {
+            self.bind(Type::Date32, &text, value.ok.clone())
+        }
+    }
+
+    fn extract(&mut self, part: DatePart, value: Operand) -> Operand {
+        let of_time = |of_second: &str| match value.ty {
+            Type::Timestamp(unit) => {
+                format!("second_of_time<{}ll>({}){of_second}", per_day(unit), value.value)
+            }
+            _ => "0".to_owned(),
+        };
+        let time = match part {
+            DatePart::Hour => Some(of_time(" / 3600")),
+            DatePart::Minute => Some(of_time(" / 60 % 60")),
+            DatePart::Second => Some(of_time(" % 60")),
+            _ => None,
+        };
+        if let Some(time) = time {
+            if value.ty != Type::Date32 {
+                self.day(&value);
+            }
+            return self.bind(Type::Int32, &time, value.ok);
+        }
+        let day = self.day(&value);
+        let field = match part {
+            DatePart::Year => "year_of",
+            DatePart::Quarter => "quarter_of",
+            DatePart::Month => "month_of",
+            DatePart::Week => "week_of",
+            DatePart::Day => "day_of_month",
+            DatePart::DayOfWeek => "day_of_week",
+            _ => "day_of_year",
+        };
+        self.bind(Type::Int32, &format!("{field}({})", day.value), day.ok)
+    }
+
+    fn truncate(&mut self, part: DatePart, value: Operand) -> Operand {
+        let Type::Timestamp(unit) = value.ty else {
+            return value; // the verifier lets no other type pass
+        };
+        let day = per_day(unit);
+        let length = match part {
+            DatePart::Second => day / 86_400,
+            DatePart::Minute => day / 1_440,
+            DatePart::Hour => day / 24,
+            _ => day,
+        };
+        let first = match part {
+            DatePart::Year => "first_of_year",
+            DatePart::Quarter => "first_of_quarter",
+            DatePart::Month => "first_of_month",
+            DatePart::Week => "first_of_week",
+            _ => {
+                let text = format!("truncate_to({}, {length}ll)", value.value);
+                return self.bind(value.ty, &text, value.ok);
+            }
+        };
+        let of = self.day(&value);
+        let text = format!("time_of_day<{day}ll>({}, {first}({}), REFUSED)", value.value, of.value);
+        self.bind_refusing(value.ty, &text, value.ok)
+    }
+}
+
+/// That two values are distinct, NULL being one of them.
+fn distinct(left: &Operand, right: &Operand) -> String {
+    let differ = format!("!equal({}, {})", left.value, right.value);
+    match (&left.ok, &right.ok) {
+        (None, None) => differ,
+        (Some(ok), None) | (None, Some(ok)) => format!("!{ok} || {differ}"),
+        (Some(a), Some(b)) => format!("{a} != {b} || ({a} && {differ})"),
+    }
+}

@@ -1,0 +1,642 @@
+//! The text of a query's kernel: a class `Warp` whose `run` reads tiles and whose stages deal with the rows that passed.
+//! How expressions are written is expr.rs's business, what is read where was decided in plan.rs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::expr::{Emitter, cpp, stored};
+use super::plan::{Op, Plan, Stage};
+use super::{Access, ENTRY, GPU_LANES, Grouping, HOST_LANES, Shape};
+use crate::output::RunError;
+use crate::program::{Aggregate, Expr, Function, Program, Type, operands};
+
+/// Longest comment about one thing.
+const COMMENT_CHARS: usize = 120;
+
+/// Writes the kernel.
+pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<String, RunError> {
+    let writer = Writer { program, shape, plan };
+    let mut out = String::new();
+    writer.head(&mut out);
+    writer.words(&mut out);
+    writer.memory(&mut out);
+    out.push_str("class Warp {\n");
+    writer.members(&mut out);
+    out.push_str(&writer.run()?);
+    for at in 0..plan.stages.len() {
+        out.push_str(&writer.stage(at)?);
+    }
+    writer.end(&mut out);
+    out.push_str("};\n\n}  // namespace\n\n");
+    let _ = writeln!(out, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
+    out.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    Warp warp(parameter, shared);\n    warp.run();\n}\n\n}  // namespace grampus\n");
+    Ok(out)
+}
+
+struct Writer<'a> {
+    program: &'a Program,
+    shape: &'a Shape,
+    plan: &'a Plan,
+}
+
+/// Text that cannot end a comment.
+fn comment(text: &str) -> String {
+    let safe = |c: char| {
+        if c.is_control() || c == '\\' || !c.is_ascii() {
+            '?'
+        } else {
+            c
+        }
+    };
+    let mut out: String = text.chars().take(COMMENT_CHARS).map(safe).collect();
+    if text.chars().count() > COMMENT_CHARS {
+        out.push_str(" ...");
+    }
+    out
+}
+
+/// The arguments of expressions.
+fn arguments_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<&Expr> = exprs.into_iter().collect();
+    while let Some(expr) = open.pop() {
+        if let Expr::Argument(at) = expr {
+            found.insert(*at);
+        }
+        open.extend(operands(expr));
+    }
+    found
+}
+
+impl Writer<'_> {
+    // ---- declarations -------------------------------------------------------------------------------------
+
+    fn head(&self, out: &mut String) {
+        let plan = self.plan;
+        let _ = writeln!(out, "// {}", comment(&self.program.to_string()));
+        for (at, (column, shape)) in self.program.columns.iter().zip(&self.shape.columns).enumerate() {
+            let how = if plan.tile_columns.contains(&at) {
+                "in tiles"
+            } else {
+                "by row"
+            };
+            let how = if plan.counter_of[at].is_none() {
+                "not at all"
+            } else {
+                how
+            };
+            let _ = writeln!(
+                out,
+                "// c{at}: {}, {}{}, read {how}, {}{}",
+                comment(&column.name),
+                column.ty,
+                if shape.nullable { " or NULL" } else { "" },
+                if shape.access == Access::Plain {
+                    "by loads"
+                } else {
+                    "by commands"
+                },
+                if shape.aligned { "" } else { ", not aligned" },
+            );
+        }
+        out.push_str("namespace grampus {\nnamespace {\n\n");
+        let _ = writeln!(out, "constexpr u32 K = {};  // values of a lane in a tile", plan.k);
+        let _ = writeln!(out, "constexpr u32 TILE_ROWS = K * WARP;");
+        let _ = writeln!(
+            out,
+            "constexpr u32 CHUNK = {};  // consecutive tiles of a warp",
+            plan.chunk
+        );
+        let columns = self.program.columns.len().max(1);
+        out.push_str("\nstruct QueryParameter {\n    QueryHead head;\n");
+        let _ = writeln!(
+            out,
+            "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n}};"
+        );
+        let bytes = crate::params::parameter_bytes(self.program.columns.len());
+        let _ = writeln!(
+            out,
+            "static_assert(sizeof(QueryParameter) == {bytes}, \"the parameter's size\");\n"
+        );
+    }
+
+    /// What an aggregate's words are.
+    fn words(&self, out: &mut String) {
+        let count = self.plan.ops.len();
+        out.push_str("struct Words {\n");
+        let _ = writeln!(out, "    static constexpr u32 COUNT = {count};");
+        out.push_str("    static GRAMPUS_DEVICE constexpr Op op(u32 at) {\n        switch (at) {\n");
+        for (at, op) in self.plan.ops.iter().enumerate() {
+            let name = match op {
+                Op::Add => "OP_ADD",
+                Op::AddFloat => "OP_ADD_FLOAT",
+                Op::AddWide => "OP_ADD_WIDE",
+                Op::WideHigh => "OP_WIDE_HIGH",
+                Op::Max => "OP_MAX",
+                Op::Or => "OP_OR",
+            };
+            let of = self.plan.word_of.iter().position(|&first| first == at);
+            let of = of.map_or(String::new(), |a| {
+                self.program.show_aggregate(&self.program.aggregates[a])
+            });
+            let note = if of.is_empty() {
+                of
+            } else {
+                format!("  // {}", comment(&of))
+            };
+            let _ = writeln!(out, "            case {at}: return {name};{note}");
+        }
+        out.push_str("        }\n        return OP_OR;\n    }\n};\n\n");
+    }
+
+    /// What a warp shares, and what each lane has.
+    fn memory(&self, out: &mut String) {
+        let plan = self.plan;
+        for (at, stage) in plan.stages.iter().enumerate() {
+            let n = at + 1;
+            let _ = writeln!(
+                out,
+                "constexpr u32 ROOM_{n} = {} * WARP, ENOUGH_{n} = {} * WARP;",
+                stage.capacity_warps(),
+                stage.enough_warps()
+            );
+            let _ = writeln!(out, "struct Held{n} {{\n    u64 row[ROOM_{n}];");
+            for &c in &stage.carried {
+                let _ = writeln!(out, "    {} c{c}[ROOM_{n}];", stored(self.program.columns[c].ty));
+            }
+            for &c in stage.carried.iter().filter(|&&c| self.shape.columns[c].nullable) {
+                let _ = writeln!(out, "    u8 ok{c}[ROOM_{n}];");
+            }
+            out.push_str("};\n");
+        }
+        out.push_str("struct Shared {\n");
+        for n in 1..=plan.stages.len() {
+            let _ = writeln!(out, "    Held{n} held_{n};");
+        }
+        if plan.own_groups > 0 {
+            let _ = writeln!(
+                out,
+                "    OwnGroups<Words, {}, {}> own;",
+                plan.key_words, plan.own_groups
+            );
+        }
+        if plan.stages.is_empty() && plan.own_groups == 0 {
+            out.push_str("    u64 nothing;\n");
+        }
+        out.push_str("};\nstruct Lane {\n");
+        if !plan.grouped() {
+            out.push_str("    u64 word[Words::COUNT];\n");
+        }
+        for n in 1..=plan.stages.len() {
+            let _ = writeln!(out, "    Ring<ROOM_{n}> ring_{n};");
+        }
+        if plan.grouped() && plan.stages.is_empty() {
+            out.push_str("    u64 nothing;\n");
+        }
+        out.push_str("};\n");
+        let _ = writeln!(
+            out,
+            "static_assert(sizeof(Shared) == (WARP == 1 ? {} : {}), \"what a warp shares\");\n\
+             static_assert(sizeof(Lane) == {}, \"what a lane has\");\n",
+            plan.shared_bytes(HOST_LANES),
+            plan.shared_bytes(GPU_LANES),
+            plan.lane_bytes()
+        );
+    }
+
+    /// `ColumnArray<…>` of a column.
+    fn array(&self, column: usize) -> String {
+        let (ty, shape) = (self.program.columns[column].ty, &self.shape.columns[column]);
+        let backing = if shape.access == Access::Plain {
+            "Mapped"
+        } else {
+            "Queued<>"
+        };
+        format!("ColumnArray<{}, {backing}, {}>", stored(ty), shape.aligned)
+    }
+
+    fn members(&self, out: &mut String) {
+        out.push_str(
+            "    const QueryParameter& parameter;\n    const QueryHead& head;\n    Shared& shared;\n    Lane lane;\n",
+        );
+        let _ = writeln!(out, "    u32 counted[{}];", self.plan.counters() - 1);
+        let mut start = String::new();
+        for c in self.plan.fetched() {
+            let _ = writeln!(out, "    {} column_{c};", self.array(c));
+            let _ = write!(start, ",\n          column_{c}(p.head.io, p.columns[{c}])");
+            if self.shape.columns[c].nullable {
+                let _ = writeln!(out, "    ColumnArray<u8, Mapped, true> valid_{c};");
+                let _ = write!(start, ",\n          valid_{c}(p.head.io, p.valid[{c}])");
+            }
+        }
+        let _ = writeln!(
+            out,
+            "\n  public:\n    GRAMPUS_DEVICE Warp(const QueryParameter& p, Shared& s)\n        \
+             : parameter(p), head(p.head), shared(s), lane(), counted(){start} {{}}\n    Warp(const Warp&) = delete;\n"
+        );
+    }
+
+    // ---- tiles --------------------------------------------------------------------------------------------
+
+    /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions.
+    fn load_arguments<'e>(&self, out: &mut String, exprs: impl IntoIterator<Item = &'e Expr>) {
+        for a in arguments_of(exprs) {
+            let ty = cpp(self.program.arguments[a]);
+            let _ = writeln!(out, "        const {ty} a{a} = argument<{ty}>(head, {a});");
+        }
+    }
+
+    fn emitter(&self, indent: usize) -> Emitter<'_> {
+        Emitter::new(self.program, self.shape, indent)
+    }
+
+    /// Keys and aggregates.
+    fn last_expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.program.expressions().skip(self.program.conjuncts.len())
+    }
+
+    fn run(&self) -> Result<String, RunError> {
+        let plan = self.plan;
+        let mut out =
+            String::from("    // False: a status is up, or the query is refused.\n    GRAMPUS_DEVICE bool run() {\n");
+        let conjuncts = plan.tile_conjuncts.iter().map(|&c| &self.program.conjuncts[c]);
+        let direct = plan.stages.is_empty();
+        self.load_arguments(&mut out, conjuncts.chain(self.last_expressions().filter(|_| direct)));
+        for &c in &plan.tile_columns {
+            let _ = writeln!(
+                out,
+                "        {} tiles_{c}(head.io, parameter.columns[{c}]);",
+                self.array(c)
+            );
+            if self.shape.columns[c].nullable {
+                let _ = writeln!(
+                    out,
+                    "        ColumnArray<u8, Mapped, true> valid_tiles_{c}(head.io, parameter.valid[{c}]);"
+                );
+            }
+        }
+        out.push_str("        begin();\n        u64 row = 0, looked = 0;\n        u32 rows = 0;\n");
+        out.push_str("        Tiles<TILE_ROWS, CHUNK> tiles(head);\n        GRAMPUS_NO_UNROLL\n        while (tiles.take(row, rows)) {\n");
+        if plan.grouped() {
+            out.push_str("            if (is_refused(head)) return false;\n");
+        }
+        out.push_str("            looked += rows;\n");
+        self.load_tiles(&mut out);
+        let filtered = !plan.tile_conjuncts.is_empty();
+        if filtered {
+            out.push_str(&self.filter_tile()?);
+        }
+        out.push_str("            GRAMPUS_UNROLL\n            for (u32 i = 0; i < K; i++) {\n");
+        out.push_str(if filtered {
+            "                bool active = pass >> i & 1;\n"
+        } else {
+            "                bool active = i * WARP + lane_id() < rows;\n"
+        });
+        let mut inner = self.emitter(4);
+        if direct {
+            self.tile_values(&mut inner);
+            self.accumulate(&mut inner)?;
+        } else {
+            self.tile_values(&mut inner);
+            inner.line("const u64 at_row = row + i * WARP + lane_id();");
+            self.put(&mut inner, 0, "at_row");
+        }
+        out.push_str(&inner.out);
+        out.push_str("            }\n        }\n        return end(looked);\n    }\n\n");
+        Ok(out)
+    }
+
+    fn load_tiles(&self, out: &mut String) {
+        let sequential = self.plan.chunk > 1;
+        for &c in &self.plan.tile_columns {
+            let ty = stored(self.program.columns[c].ty);
+            let _ = writeln!(out, "            {ty} tile_{c}[K];");
+            let _ = writeln!(
+                out,
+                "            if (!load_tile<K, {sequential}>(tiles_{c}, row, rows, tile_{c})) return false;"
+            );
+            if self.shape.columns[c].nullable {
+                let _ = writeln!(out, "            u8 valid_tile_{c}[K];");
+                let _ = writeln!(
+                    out,
+                    "            if (!load_tile<K, false>(valid_tiles_{c}, row, rows, valid_tile_{c})) return false;"
+                );
+            }
+        }
+    }
+
+    /// Names for the tile's values of one row.
+    fn tile_values(&self, e: &mut Emitter<'_>) {
+        for &c in &self.plan.tile_columns {
+            let ty = self.program.columns[c].ty;
+            let is_true = if ty == Type::Bool { " != 0" } else { "" };
+            e.line(&format!("const {} c{c} = tile_{c}[i]{is_true};", cpp(ty)));
+            if self.shape.columns[c].nullable {
+                e.line(&format!("const bool ok{c} = valid_tile_{c}[i] != 0;"));
+            }
+        }
+    }
+
+    /// `pass`: a bit for each of the lane's values that passes.
+    fn filter_tile(&self) -> Result<String, RunError> {
+        let mut out = String::from("            u32 pass = 0;\n");
+        let mut e = self.emitter(4);
+        self.tile_values(&mut e);
+        e.line("bool active = i * WARP + lane_id() < rows;");
+        self.narrow(&mut e, &self.plan.tile_conjuncts)?;
+        e.line("pass |= (active ? 1u : 0u) << i;");
+        if e.may_refuse {
+            out.push_str("            bool refused = false;\n");
+        }
+        out.push_str("            GRAMPUS_UNROLL\n            for (u32 i = 0; i < K; i++) {\n");
+        out.push_str(&e.out);
+        out.push_str("            }\n");
+        if e.may_refuse {
+            out.push_str("            if (leaves(refused)) return false;\n");
+        }
+        out.push_str("            if (!any(pass != 0)) continue;\n");
+        Ok(out)
+    }
+
+    /// Leaves active only where the conjuncts are true.
+    fn narrow(&self, e: &mut Emitter<'_>, conjuncts: &[usize]) -> Result<(), RunError> {
+        for &at in conjuncts {
+            let conjunct = &self.program.conjuncts[at];
+            e.line(&format!("// {}", comment(&self.program.show(conjunct).to_string())));
+            let value = e.expr(conjunct)?;
+            e.line(&format!("active = active && {};", value.is_true()));
+        }
+        Ok(())
+    }
+
+    /// Holds the active lanes' rows back for stage `at`.
+    fn put(&self, e: &mut Emitter<'_>, at: usize, row: &str) {
+        let n = at + 1;
+        let stage = &self.plan.stages[at];
+        e.line("if (any(active)) {");
+        e.indent += 1;
+        e.line(&format!("const u32 to = lane.ring_{n}.put(active);"));
+        e.line("if (active) {");
+        e.indent += 1;
+        e.line(&format!("shared.held_{n}.row[to] = {row};"));
+        for &c in &stage.carried {
+            e.line(&format!("shared.held_{n}.c{c}[to] = c{c};"));
+            if self.shape.columns[c].nullable {
+                e.line(&format!("shared.held_{n}.ok{c}[to] = ok{c};"));
+            }
+        }
+        e.indent -= 1;
+        e.line("}");
+        for &c in stage.steps.first().map_or(&[][..], |s| &s.fetch) {
+            if self.shape.columns[c].access == Access::Queued {
+                e.line(&format!("if (!column_{c}.prefetch(active, {row})) return false;"));
+            }
+        }
+        e.line(&format!(
+            "if (lane.ring_{n}.held >= ENOUGH_{n} && !stage_{n}()) return false;"
+        ));
+        e.indent -= 1;
+        e.line("}");
+    }
+
+    // ---- stages -------------------------------------------------------------------------------------------
+
+    fn stage(&self, at: usize) -> Result<String, RunError> {
+        let n = at + 1;
+        let stage = &self.plan.stages[at];
+        let last = at + 1 == self.plan.stages.len();
+        let mut out = format!(
+            "    // Takes rows that were held back: the oldest, as many as there are lanes, or all.\n    \
+             GRAMPUS_SLOW bool stage_{n}() {{\n"
+        );
+        let conjuncts = stage.steps.iter().flat_map(|s| &s.conjuncts);
+        let conjuncts = conjuncts.map(|&c| &self.program.conjuncts[c]);
+        self.load_arguments(&mut out, conjuncts.chain(self.last_expressions().filter(|_| last)));
+        let mut e = self.emitter(2);
+        self.take(&mut e, n, stage);
+        let first_counter: usize = self.plan.stages[..at].iter().map(|s| s.steps.len()).sum();
+        for (i, step) in stage.steps.iter().enumerate() {
+            e.line(&format!("counted[{}] += active ? 1 : 0;", first_counter + i));
+            step.fetch.iter().for_each(|&c| self.fetch(&mut e, c));
+            let mut of_step = self.emitter(2);
+            std::mem::swap(&mut of_step.out, &mut e.out);
+            self.narrow(&mut e, &step.conjuncts)?;
+            if e.may_refuse {
+                of_step.line("bool refused = false;");
+                e.line("if (leaves(refused)) return false;");
+            }
+            // One block for each step, for the names in it.
+            let body = std::mem::take(&mut e.out);
+            e.out = of_step.out + &body;
+        }
+        if last {
+            self.accumulate(&mut e)?;
+        } else {
+            self.put(&mut e, at + 1, "row");
+        }
+        out.push_str(&e.out);
+        out.push_str("        return true;\n    }\n\n");
+        Ok(out)
+    }
+
+    /// Names for what the ring kept.
+    fn take(&self, e: &mut Emitter<'_>, n: usize, stage: &Stage) {
+        e.line("u32 at;");
+        e.line("sync_warp();");
+        e.line(&format!("bool active = lane.ring_{n}.take(at);"));
+        e.line(&format!("const u64 row = shared.held_{n}.row[at];"));
+        for &c in &stage.carried {
+            let ty = self.program.columns[c].ty;
+            let is_true = if ty == Type::Bool { " != 0" } else { "" };
+            e.line(&format!("const {} c{c} = shared.held_{n}.c{c}[at]{is_true};", cpp(ty)));
+            if self.shape.columns[c].nullable {
+                e.line(&format!("const bool ok{c} = shared.held_{n}.ok{c}[at] != 0;"));
+            }
+        }
+        e.line("sync_warp();");
+    }
+
+    /// A column's values of the active lanes' rows.
+    fn fetch(&self, e: &mut Emitter<'_>, c: usize) {
+        let ty = self.program.columns[c].ty;
+        let name = if ty == Type::Bool {
+            format!("byte{c}")
+        } else {
+            format!("c{c}")
+        };
+        e.line(&format!("{} {name};", stored(ty)));
+        e.line(&format!("if (!column_{c}.fetch(active, row, {name})) return false;"));
+        if ty == Type::Bool {
+            e.line(&format!("const bool c{c} = {name} != 0;"));
+        }
+        if self.shape.columns[c].nullable {
+            e.line(&format!("u8 there{c};"));
+            e.line(&format!("if (!valid_{c}.fetch(active, row, there{c})) return false;"));
+            e.line(&format!("const bool ok{c} = there{c} != 0;"));
+        }
+    }
+
+    // ---- aggregates ---------------------------------------------------------------------------------------
+
+    /// Adds the active lanes' rows to their groups.
+    fn accumulate(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
+        let mut inner = self.emitter(e.indent + 1);
+        let passed = self.plan.counters() - 2;
+        inner.line(&format!("counted[{passed}] += active ? 1 : 0;"));
+        inner.line("u64 word[Words::COUNT];");
+        for (at, aggregate) in self.program.aggregates.iter().enumerate() {
+            self.aggregate(&mut inner, at, aggregate)?;
+        }
+        self.seen(&mut inner);
+        if self.plan.grouped() {
+            self.keys(&mut inner)?;
+        }
+        if inner.may_refuse {
+            inner.line("if (leaves(refused)) return false;");
+        }
+        if !self.plan.grouped() {
+            inner.line("combine<Words>(lane.word, word);");
+        } else if self.plan.own_groups > 0 {
+            inner.line("if (any(active) && !add_to_own<Words>(head, shared.own, active, key, word)) return false;");
+        } else {
+            inner.line("if (any(active) && !add_to_all<Words>(head, active, key, word)) return false;");
+        }
+        e.line("{");
+        if inner.may_refuse {
+            e.indent += 1;
+            e.line("bool refused = false;");
+            e.indent -= 1;
+        }
+        e.out.push_str(&inner.out);
+        e.line("}");
+        Ok(())
+    }
+
+    /// The row's words for one aggregate: zero where it has nothing to add.
+    fn aggregate(&self, e: &mut Emitter<'_>, at: usize, aggregate: &Aggregate) -> Result<(), RunError> {
+        e.line(&format!("// {}", comment(&self.program.show_aggregate(aggregate))));
+        let mut adds = vec!["active".to_owned()];
+        if let Some(filter) = &aggregate.filter {
+            adds.push(e.expr(filter)?.is_true());
+        }
+        let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
+        adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
+        e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
+        let word = self.plan.word_of[at];
+        let value = argument.map(|a| a.value).unwrap_or_default();
+        let add = match (aggregate.function, self.plan.ops[word]) {
+            (Function::Count, _) => "1".to_owned(),
+            (Function::Min, _) => format!("word_for_min({value})"),
+            (Function::Max, _) => format!("word_for_max({value})"),
+            (Function::Sum, Op::AddFloat) => format!("bits_as<u64>((double){value})"),
+            (Function::Sum, Op::AddWide) => {
+                e.line(&format!("const Wide wide{at} = widen(adds{at} ? {value} : 0);"));
+                e.line(&format!("word[{word}] = wide{at}.low;"));
+                e.line(&format!("word[{}] = wide{at}.high;", word + 1));
+                return Ok(());
+            }
+            (Function::Sum, _) => format!("(u64)(i64){value}"),
+        };
+        e.line(&format!("word[{word}] = adds{at} ? {add} : 0;"));
+        Ok(())
+    }
+
+    /// The word that says which aggregates have seen a value.
+    fn seen(&self, e: &mut Emitter<'_>) {
+        let bits: Vec<String> = (self.plan.marks.iter().enumerate())
+            .filter(|(_, marks)| **marks)
+            .map(|(at, _)| format!("(adds{at} ? {}ull : 0)", 1u64 << at))
+            .collect();
+        match self.plan.seen {
+            Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
+            None if self.program.aggregates.is_empty() => e.line("word[0] = 0;"),
+            None => {}
+        }
+    }
+
+    fn keys(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
+        e.line(&format!("u64 key[{}];", self.plan.key_words));
+        let mut nulls = Vec::new();
+        for (at, key) in self.program.keys.iter().enumerate() {
+            e.line(&format!("// {}", comment(&self.program.show(key).to_string())));
+            let value = e.expr(key)?;
+            match value.ok {
+                None => e.line(&format!("key[{at}] = key_word({});", value.value)),
+                Some(ok) => {
+                    e.line(&format!("key[{at}] = {ok} ? key_word({}) : 0;", value.value));
+                    nulls.push(format!("({ok} ? 0 : {}ull)", 1u64 << at));
+                }
+            }
+        }
+        if self.plan.null_keys {
+            let nulls = if nulls.is_empty() {
+                "0".to_owned()
+            } else {
+                nulls.join(" | ")
+            };
+            e.line(&format!("key[{}] = {nulls};", self.plan.key_words - 1));
+        }
+        Ok(())
+    }
+
+    // ---- begin and end of a launch ------------------------------------------------------------------------
+
+    fn end(&self, out: &mut String) {
+        let plan = self.plan;
+        out.push_str(
+            "    // Whether a lane found that the query cannot be answered here.\n    GRAMPUS_DEVICE bool leaves(bool refused) {\n        \
+             if (!any(refused)) return false;\n        refuse(head, REFUSED_VALUE);\n        return true;\n    }\n\n",
+        );
+        out.push_str("    GRAMPUS_DEVICE void begin() {\n");
+        if plan.own_groups > 0 {
+            out.push_str("        if (lane_id() == 0) shared.own.used = 0;\n        sync_warp();\n");
+        }
+        out.push_str("        if ((head.flags & LAUNCH_FIRST) == 0) resume(head, shared, lane);\n    }\n\n");
+        out.push_str(
+            "    GRAMPUS_DEVICE bool end(u64 looked) {\n        const bool last = (head.flags & LAUNCH_LAST) != 0;\n",
+        );
+        for n in 1..=plan.stages.len() {
+            if n == 1 {
+                out.push_str("        if (last || (head.flags & LAUNCH_FLUSH) != 0) {\n");
+            }
+            let _ = writeln!(
+                out,
+                "            while (lane.ring_{n}.held > 0)\n                if (!stage_{n}()) return false;"
+            );
+        }
+        if !plan.stages.is_empty() {
+            out.push_str("        }\n");
+        }
+        let counters = plan.counters();
+        let _ = writeln!(
+            out,
+            "        u64* counters = head.counters + (u64)launch_warp() * {counters};"
+        );
+        out.push_str("        if (lane_id() == 0) counters[0] += looked;\n");
+        let _ = writeln!(
+            out,
+            "        GRAMPUS_NO_UNROLL\n        for (u32 i = 0; i < {}; i++) {{\n            u32 sum = sum_of_lanes(counted[i]);\n            \
+             if (lane_id() == 0) counters[1 + i] += sum;\n        }}",
+            counters - 1
+        );
+        out.push_str(
+            "        if (!last) {\n            keep(head, shared, lane);\n            return true;\n        }\n",
+        );
+        let bytes = plan.sizes(GPU_LANES).partial_bytes;
+        if bytes > 0 {
+            let _ = writeln!(
+                out,
+                "        u64* partial = (u64*)(head.partials + (u64)launch_warp() * {bytes});"
+            );
+        }
+        if !plan.grouped() {
+            out.push_str(
+                "        combine_lanes<Words>(lane.word);\n        if (lane_id() == 0) copy_words(partial, lane.word, Words::COUNT);\n",
+            );
+        } else if plan.own_groups > 0 {
+            out.push_str("        sync_warp();\n        copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n");
+        }
+        out.push_str("        return true;\n    }\n");
+        debug_assert!(plan.grouped() == (self.shape.grouping != Grouping::Ungrouped));
+    }
+}

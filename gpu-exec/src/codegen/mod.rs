@@ -1,0 +1,156 @@
+//! A program and the shape of its columns to the text of one kernel, and what the kernel leaves back to partial aggregates.
+//!
+//! ```text
+//! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
+//! expr      expressions to C++ statements, with NULL beside each value
+//! kernel    the kernel's text
+//! finish    the warps' partials and the group table to partial aggregates
+//! ```
+//!
+//! The text is a function of program and shape alone, so that it is compiled once; literals are read from memory. Device headers of
+//! this crate (device/*.cuh) stand before it, and io-stack's before those.
+
+mod expr;
+mod finish;
+mod kernel;
+mod plan;
+
+use grampus_io_stack::{device, layout};
+
+pub use finish::{Left, Merged};
+
+use crate::output::RunError;
+use crate::params::{self, Sizes};
+use crate::program::Program;
+use plan::Plan;
+
+/// The kernel's `extern "C"` name.
+pub const ENTRY: &str = "grampus_query";
+/// Threads of a block; kernels keep shared memory for so many.
+pub const BLOCK_THREADS: u32 = 256;
+/// Lanes of a warp on a GPU.
+pub const GPU_LANES: u32 = 32;
+/// Lanes of a warp on host threads.
+pub const HOST_LANES: u32 = 1;
+
+/// How kernels come to a column's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// By loads, from device memory or registered host memory: `Extent::mapped` says where.
+    Plain,
+    /// Through the sector cache, by commands.
+    Queued,
+}
+
+/// What a kernel has to know of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ColumnShape {
+    /// How its bytes are come to.
+    pub access: Access,
+    /// Every extent's values start at a multiple of their size.
+    pub aligned: bool,
+    /// It has an array of one byte per row that says which values are there (plain access).
+    pub nullable: bool,
+}
+
+/// Where aggregates are kept while a query runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Grouping {
+    /// In each lane's registers: there are no keys.
+    Ungrouped,
+    /// The first few groups that a warp meets in its shared memory, summed in a fixed order; all others in the group table.
+    Private,
+    /// In the group table in device memory, by atomics. Sums of floats are not bitwise repeatable.
+    Global,
+}
+
+/// What beside the program a kernel depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// By position in [`Program::columns`].
+    pub columns: Vec<ColumnShape>,
+    /// Where aggregates are kept.
+    pub grouping: Grouping,
+}
+
+/// A kernel's text, and what its owner must know to run it.
+#[derive(Debug, Clone)]
+pub struct QueryKernel {
+    program: Program,
+    plan: Plan,
+    text: String,
+}
+
+impl QueryKernel {
+    /// Writes the kernel.
+    ///
+    /// # Errors
+    /// [`RunError::Invalid`]: a program that [`Program::check`] refuses, a shape that is not the program's, or more than a kernel holds.
+    pub fn generate(program: &Program, shape: &Shape) -> Result<Self, RunError> {
+        program.check()?;
+        let plan = Plan::new(program, shape)?;
+        let text = kernel::text(program, shape, &plan)?;
+        Ok(Self {
+            program: program.clone(),
+            plan,
+            text,
+        })
+    }
+
+    /// The query's own text, for people.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The whole translation unit.
+    pub fn unit(&self) -> String {
+        prelude() + "#line 1 \"grampus/query\"\n" + &self.text
+    }
+
+    /// What it takes, on warps of so many lanes.
+    pub fn sizes(&self, lanes: u32) -> Sizes {
+        self.plan.sizes(lanes)
+    }
+
+    /// The groups table is used: without, it may be null.
+    pub fn has_group_table(&self) -> bool {
+        !self.program.keys.is_empty()
+    }
+
+    /// Bytes of its parameter.
+    pub fn parameter_bytes(&self) -> usize {
+        params::parameter_bytes(self.program.columns.len())
+    }
+
+    /// Merges what the warps left, in a fixed order.
+    ///
+    /// # Errors
+    /// [`RunError::Invalid`]: not what this kernel leaves.
+    pub fn finish(&self, left: &Left<'_>) -> Result<Merged, RunError> {
+        finish::merge(&self.program, &self.plan, left)
+    }
+
+    /// The columns that are read whole, in tiles; the others are fetched by row.
+    pub fn tile_columns(&self) -> &[usize] {
+        &self.plan.tile_columns
+    }
+}
+
+/// In dependency order.
+const HEADERS: [(&str, &str); 5] = [
+    ("query.h", include_str!("../../device/query.h")),
+    ("values.cuh", include_str!("../../device/values.cuh")),
+    ("dates.cuh", include_str!("../../device/dates.cuh")),
+    ("tiles.cuh", include_str!("../../device/tiles.cuh")),
+    ("groups.cuh", include_str!("../../device/groups.cuh")),
+];
+
+/// All headers, io-stack's first, and the proof that both sides lay structs out alike.
+pub fn prelude() -> String {
+    let mut out = device::prelude();
+    out.push_str(&device::flattened(HEADERS));
+    out.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
+    out.push_str(&params::static_asserts());
+    debug_assert!(!layout::static_asserts().is_empty());
+    out
+}

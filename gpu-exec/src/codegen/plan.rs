@@ -1,0 +1,386 @@
+//! The cascade: the first conjunct's columns are read in tiles; rows that pass wait in a ring in shared memory until there are
+//! enough for a warp, then the next conjunct's columns are fetched for them, and so on; last, what keys and aggregates need.
+//! What it comes to in text is kernel.rs's business.
+
+use std::collections::BTreeSet;
+
+use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape};
+use crate::output::RunError;
+use crate::params::Sizes;
+use crate::program::{self, Aggregate, Expr, Function, Program, Type};
+
+/// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), shared out among its warps.
+const SHARED_BYTES: usize = 48 << 10;
+const WARP_SHARED_BYTES: usize = SHARED_BYTES / (BLOCK_THREADS / GPU_LANES) as usize;
+/// Of these, for one ring at most; what the rings leave is for groups.
+const RING_BYTES: usize = WARP_SHARED_BYTES / MOST_RINGS;
+/// Rings of a kernel: each divides the shared memory further. Later conjuncts share the last one's warps.
+const MOST_RINGS: usize = 3;
+/// 32-bit registers for a tile's values: half of the 64 that four blocks on a multiprocessor leave.
+const TILE_REGISTERS: u32 = 32;
+/// Values of a lane in a tile, at most: 16 doubles of a warp are a line of the cache.
+const MOST_K: u32 = 16;
+/// Operators that a tile's unrolled loop may come to.
+const UNROLLED_NODES: usize = 256;
+/// Tiles that a warp takes one after the other where they come by commands: it sends for many at once.
+const QUEUED_CHUNK: u32 = 32;
+/// Groups that a warp keeps to itself: beyond, looking for the right one costs more than atomics.
+const MOST_GROUPS: usize = 64;
+/// Below that a warp's own table is not worth having.
+const FEWEST_GROUPS: usize = 4;
+/// Aggregates with a bit in one word.
+const MOST_AGGREGATES: usize = 64;
+
+/// Columns to fetch for the rows that are left, and then conjuncts to evaluate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Step {
+    pub fetch: Vec<usize>,
+    pub conjuncts: Vec<usize>,
+}
+
+/// What is done with rows that were held back in a ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stage {
+    /// Columns whose values are kept in the ring, the widest first.
+    pub carried: Vec<usize>,
+    /// Some of the columns that it fetches first come by commands, which should be out some time before.
+    pub queued: bool,
+    pub steps: Vec<Step>,
+}
+
+impl Stage {
+    /// Entries of its ring, in warps.
+    pub(super) fn capacity_warps(&self) -> u32 {
+        if self.queued { 4 } else { 2 }
+    }
+
+    /// Rows, in warps, that are enough to go on.
+    pub(super) fn enough_warps(&self) -> u32 {
+        if self.queued { 3 } else { 1 }
+    }
+}
+
+/// How a word of an aggregate is combined; names and meaning are of device/groups.cuh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Op {
+    Add,
+    AddFloat,
+    AddWide,
+    WideHigh,
+    Max,
+    Or,
+}
+
+/// The decisions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub tile_columns: Vec<usize>,
+    pub tile_conjuncts: Vec<usize>,
+    /// Values of a lane in a tile.
+    pub k: u32,
+    /// Consecutive tiles of a warp.
+    pub chunk: u32,
+    pub stages: Vec<Stage>,
+    pub ops: Vec<Op>,
+    /// First word of each aggregate.
+    pub word_of: Vec<usize>,
+    /// The word with a bit for each aggregate that has seen a value, where some need one.
+    pub seen: Option<usize>,
+    /// By aggregate: whether it has such a bit.
+    pub marks: Vec<bool>,
+    /// Words of a key, the word of NULLs included.
+    pub key_words: usize,
+    /// Whether the last word of a key says which keys are NULL.
+    pub null_keys: bool,
+    /// Groups of a warp's own table; 0: it has none.
+    pub own_groups: usize,
+    /// Widths in memory, by column; and whether it is nullable.
+    widths: Vec<(usize, bool)>,
+    /// For each column, the counter of the values that were read of it.
+    pub counter_of: Vec<Option<usize>>,
+}
+
+impl Plan {
+    pub(super) fn new(program: &Program, shape: &Shape) -> Result<Self, RunError> {
+        check_shape(program, shape)?;
+        let nullable = |at: usize| shape.columns[at].nullable;
+        let widths = program.columns.iter().zip(&shape.columns);
+        let widths: Vec<_> = widths.map(|(c, s)| (c.ty.width() as usize, s.nullable)).collect();
+        let cascade = Cascade::new(program, shape, &widths);
+        let mut plan = Self {
+            k: 1,
+            chunk: 1,
+            ops: Vec::new(),
+            word_of: Vec::new(),
+            seen: None,
+            marks: Vec::new(),
+            null_keys: program.keys.iter().any(|e| program.can_be_null(e, &nullable)),
+            key_words: 0,
+            own_groups: 0,
+            counter_of: cascade.counters(program.columns.len()),
+            tile_columns: cascade.tile_columns,
+            tile_conjuncts: cascade.tile_conjuncts,
+            stages: cascade.stages,
+            widths,
+        };
+        plan.key_words = program.keys.len() + usize::from(plan.null_keys);
+        plan.place_words(program, &nullable)?;
+        plan.choose_tile(program, &shape.columns);
+        plan.choose_groups(shape.grouping);
+        Ok(plan)
+    }
+
+    fn place_words(&mut self, program: &Program, nullable: &dyn Fn(usize) -> bool) -> Result<(), RunError> {
+        for aggregate in &program.aggregates {
+            self.word_of.push(self.ops.len());
+            let argument = aggregate.argument.as_ref().map(|e| program.type_of(e)).transpose()?;
+            match (aggregate.function, argument) {
+                (Function::Count, _) => self.ops.push(Op::Add),
+                (Function::Sum, Some(Type::Decimal { .. })) => self.ops.extend([Op::AddWide, Op::WideHigh]),
+                (Function::Sum, Some(Type::Float32 | Type::Float64)) => self.ops.push(Op::AddFloat),
+                (Function::Sum, _) => self.ops.push(Op::Add),
+                (Function::Min | Function::Max, _) => self.ops.push(Op::Max),
+            }
+        }
+        let marks = program.aggregates.iter().map(|a| may_see_nothing(program, a, nullable));
+        self.marks = marks.collect();
+        if self.marks.contains(&true) {
+            self.seen = Some(self.ops.len());
+            self.ops.push(Op::Or);
+        }
+        if self.ops.is_empty() {
+            self.ops.push(Op::Or); // arrays need a word
+        }
+        Ok(())
+    }
+
+    /// As many values at a time as registers hold and unrolled code bears.
+    fn choose_tile(&mut self, program: &Program, columns: &[ColumnShape]) {
+        let registers = |&(width, nullable): &(usize, bool)| width.div_ceil(4) as u32 + u32::from(nullable);
+        let each: u32 = self.tile_columns.iter().map(|&c| registers(&self.widths[c])).sum();
+        let conjuncts = self.tile_conjuncts.iter().map(|&c| &program.conjuncts[c]);
+        let rest = program.expressions().skip(program.conjuncts.len());
+        let direct = self.stages.is_empty();
+        let nodes: usize = conjuncts
+            .chain(rest.filter(|_| direct))
+            .filter_map(|e| program::size(e, usize::MAX))
+            .sum();
+        while self.k < MOST_K
+            && 2 * self.k * each <= TILE_REGISTERS
+            && 2 * self.k as usize * nodes.max(1) <= UNROLLED_NODES
+        {
+            self.k *= 2;
+        }
+        let by_command = |&c: &usize| columns[c].access == Access::Queued;
+        if self.tile_columns.iter().any(by_command) {
+            self.chunk = QUEUED_CHUNK;
+        }
+    }
+
+    fn choose_groups(&mut self, grouping: Grouping) {
+        if grouping == Grouping::Private {
+            let rings: usize = (0..self.stages.len()).map(|s| self.held_bytes(s, GPU_LANES)).sum();
+            let group = 8 * (self.key_words + self.ops.len());
+            let groups = (WARP_SHARED_BYTES.saturating_sub(rings + 8) / group).min(MOST_GROUPS);
+            self.own_groups = if groups < FEWEST_GROUPS { 0 } else { groups };
+        }
+    }
+
+    pub(super) fn grouped(&self) -> bool {
+        self.key_words > 0
+    }
+
+    /// Columns that some stage fetches.
+    pub(super) fn fetched(&self) -> BTreeSet<usize> {
+        let steps = self.stages.iter().flat_map(|s| &s.steps);
+        steps.flat_map(|s| s.fetch.iter().copied()).collect()
+    }
+
+    /// Rows looked at; rows at the start of each step; rows that passed.
+    pub(super) fn counters(&self) -> usize {
+        2 + self.stages.iter().map(|s| s.steps.len()).sum::<usize>()
+    }
+
+    /// `sizeof(Held…)`: a ring's arrays.
+    pub(super) fn held_bytes(&self, stage: usize, lanes: u32) -> usize {
+        let stage = &self.stages[stage];
+        entry_bytes(&stage.carried, &self.widths) * (stage.capacity_warps() * lanes) as usize
+    }
+
+    /// `sizeof(OwnGroups<…>)`.
+    fn own_bytes(&self) -> usize {
+        match self.own_groups {
+            0 => 0,
+            groups => 8 + groups * 8 * (self.key_words + self.ops.len()),
+        }
+    }
+
+    /// `sizeof(Shared)`.
+    pub(super) fn shared_bytes(&self, lanes: u32) -> usize {
+        let rings: usize = (0..self.stages.len())
+            .map(|s| self.held_bytes(s, lanes).next_multiple_of(8))
+            .sum();
+        (rings + self.own_bytes()).max(8)
+    }
+
+    /// `sizeof(Lane)`.
+    pub(super) fn lane_bytes(&self) -> usize {
+        let words = if self.grouped() { 0 } else { self.ops.len() };
+        8 * (words + self.stages.len()).max(1)
+    }
+
+    pub(super) fn sizes(&self, lanes: u32) -> Sizes {
+        let word_bytes = 8 * self.ops.len();
+        Sizes {
+            tile_rows: self.k * lanes,
+            state_bytes: self.shared_bytes(lanes) + lanes as usize * self.lane_bytes(),
+            partial_bytes: if self.grouped() { self.own_bytes() } else { word_bytes },
+            counters: self.counters(),
+            group_words: if self.grouped() {
+                self.key_words + self.ops.len()
+            } else {
+                0
+            },
+        }
+    }
+}
+
+/// Whether a group may have rows of which the aggregate sees no value, so that it is NULL.
+fn may_see_nothing(program: &Program, aggregate: &Aggregate, nullable: &dyn Fn(usize) -> bool) -> bool {
+    let argument = aggregate.argument.as_ref();
+    aggregate.function != Function::Count
+        && (aggregate.filter.is_some() || argument.is_some_and(|e| program.can_be_null(e, nullable)))
+}
+
+fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
+    let no = |reason: String| Err(RunError::Invalid(reason));
+    if shape.columns.len() != program.columns.len() {
+        return no(format!(
+            "the shapes of {} columns for {}",
+            shape.columns.len(),
+            program.columns.len()
+        ));
+    }
+    if let Some((column, _)) = program
+        .columns
+        .iter()
+        .zip(&shape.columns)
+        .find(|(c, s)| s.nullable && !c.nullable)
+    {
+        return no(format!("column {} has NULLs that it must not have", column.name));
+    }
+    if (shape.grouping == Grouping::Ungrouped) != program.keys.is_empty() {
+        return no(format!("{:?} with {} keys", shape.grouping, program.keys.len()));
+    }
+    if program.aggregates.len() > MOST_AGGREGATES || program.keys.len() > MOST_AGGREGATES {
+        return no(format!("more than {MOST_AGGREGATES} aggregates or keys"));
+    }
+    Ok(())
+}
+
+fn entry_bytes(carried: &[usize], widths: &[(usize, bool)]) -> usize {
+    let value = |&c: &usize| widths[c].0 + usize::from(widths[c].1);
+    8 + carried.iter().map(value).sum::<usize>()
+}
+
+/// The columns of an expression.
+fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
+    let mut columns = BTreeSet::new();
+    let mut open: Vec<&Expr> = exprs.into_iter().collect();
+    while let Some(expr) = open.pop() {
+        if let Expr::Column(at) = expr {
+            columns.insert(*at);
+        }
+        open.extend(program::operands(expr));
+    }
+    columns
+}
+
+/// Tiles and stages while they are being divided.
+struct Cascade<'a> {
+    shape: &'a Shape,
+    widths: &'a [(usize, bool)],
+    tile_columns: Vec<usize>,
+    tile_conjuncts: Vec<usize>,
+    stages: Vec<Stage>,
+    /// Columns whose values are at hand.
+    known: BTreeSet<usize>,
+}
+
+impl<'a> Cascade<'a> {
+    fn new(program: &Program, shape: &'a Shape, widths: &'a [(usize, bool)]) -> Self {
+        let last = columns_of(program.expressions().skip(program.conjuncts.len()));
+        let first = match program.conjuncts.first() {
+            Some(conjunct) => columns_of([conjunct]),
+            None => last.clone(),
+        };
+        let mut cascade = Self {
+            shape,
+            widths,
+            tile_columns: first.iter().copied().collect(),
+            tile_conjuncts: Vec::new(),
+            stages: Vec::new(),
+            known: first,
+        };
+        for (at, conjunct) in program.conjuncts.iter().enumerate() {
+            let later = program.conjuncts[at..].iter();
+            let later: BTreeSet<_> = columns_of(later).union(&last).copied().collect();
+            cascade.need(&columns_of([conjunct]), &later);
+            match cascade.stages.last_mut().and_then(|s| s.steps.last_mut()) {
+                Some(step) => step.conjuncts.push(at),
+                None => cascade.tile_conjuncts.push(at),
+            }
+        }
+        cascade.need(&last, &last);
+        cascade
+    }
+
+    /// Sees to it that the columns are at hand from here on, if need be by a new step; `later` are all that will still be asked for.
+    fn need(&mut self, columns: &BTreeSet<usize>, later: &BTreeSet<usize>) {
+        if columns.is_subset(&self.known) {
+            return;
+        }
+        if self.stages.len() < MOST_RINGS {
+            let queued = columns.iter().any(|&c| self.shape.columns[c].access == Access::Queued);
+            let stage = self.stage(queued, later);
+            self.known = stage.carried.iter().copied().collect();
+            self.stages.push(stage);
+        }
+        let fetch: Vec<usize> = columns.difference(&self.known).copied().collect();
+        self.known.extend(&fetch);
+        if let Some(stage) = self.stages.last_mut() {
+            stage.steps.push(Step {
+                fetch,
+                conjuncts: Vec::new(),
+            });
+        }
+    }
+
+    /// A stage whose ring keeps what is known and asked for later, the widest first. What finds no room is fetched again.
+    fn stage(&self, queued: bool, later: &BTreeSet<usize>) -> Stage {
+        let mut stage = Stage {
+            carried: self.known.intersection(later).copied().collect(),
+            queued,
+            steps: Vec::new(),
+        };
+        stage.carried.sort_by_key(|&c| std::cmp::Reverse(self.widths[c].0));
+        let entries = (stage.capacity_warps() * GPU_LANES) as usize;
+        while entries * entry_bytes(&stage.carried, self.widths) > RING_BYTES {
+            stage.carried.pop();
+        }
+        stage
+    }
+
+    /// For each column, which counter says how many of its values were read.
+    fn counters(&self, columns: usize) -> Vec<Option<usize>> {
+        let mut counter_of = vec![None; columns];
+        let steps = self.stages.iter().flat_map(|s| &s.steps).enumerate();
+        for (at, column) in steps.flat_map(|(at, step)| step.fetch.iter().map(move |&c| (at, c))) {
+            counter_of[column].get_or_insert(1 + at);
+        }
+        for &column in &self.tile_columns {
+            counter_of[column] = Some(0);
+        }
+        counter_of
+    }
+}

@@ -1,0 +1,222 @@
+//! Kernels' texts to loaded modules, each compiled once: kept in memory for the session and in a folder for the next. What the text
+//! says is [`codegen`](crate::codegen)'s business.
+//!
+//! A file of the folder is named by the hash of everything its machine code depends on, and holds a hash of itself; it is written
+//! elsewhere and renamed, so that it is there whole or not at all, and one that is not what it should be is compiled again.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use grampus_io_stack::cuda::{self, CudaError, Device, Module};
+use sha2::{Digest, Sha256};
+
+use crate::codegen::{ENTRY, QueryKernel};
+
+/// Modules kept in memory: some hundred KiB each on the device.
+const MOST_MODULES: usize = 256;
+/// Start of a file; the number changes with its layout.
+const MAGIC: &[u8; 8] = b"GRAMPUS1";
+const HASH_BYTES: usize = 32;
+
+/// Where a module came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was loaded already.
+    Memory,
+    /// Its machine code was in the folder.
+    Folder,
+    /// It was compiled.
+    Compiler,
+}
+
+/// A module, and what it took to get it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// With the kernel [`ENTRY`].
+    pub module: Arc<Module>,
+    /// Where it came from.
+    pub origin: Origin,
+    /// How long that took.
+    pub took: Duration,
+}
+
+/// What is kept in memory: for each key a module and when it was last asked for.
+#[derive(Debug, Default)]
+struct Kept {
+    modules: HashMap<String, (Arc<Module>, u64)>,
+    asked: u64,
+}
+
+/// Modules of one device.
+#[derive(Debug)]
+pub struct Modules {
+    device: Device,
+    /// What machine code depends on beside the text.
+    setting: String,
+    folder: Option<PathBuf>,
+    kept: Mutex<Kept>,
+}
+
+impl Modules {
+    /// For a device; machine code is kept in the folder, if there is one.
+    ///
+    /// # Errors
+    /// The device's compiler is missing.
+    pub fn new(device: &Device, folder: Option<PathBuf>) -> Result<Self, CudaError> {
+        let compiler = if device.is_host() {
+            let (name, version) = cuda::host_compiler()?;
+            format!("{name} {version}")
+        } else {
+            format!("NVRTC {:?}, sm {:?}", cuda::compiler_version()?, device.compute())
+        };
+        Ok(Self {
+            setting: format!(
+                "{compiler}, driver {:?}, grampus {}",
+                device.version(),
+                env!("CARGO_PKG_VERSION")
+            ),
+            device: device.clone(),
+            folder,
+            kept: Mutex::default(),
+        })
+    }
+
+    /// The kernel's module.
+    ///
+    /// # Errors
+    /// The compiler's, or the driver's when it loads. That the folder cannot be read or written is only logged.
+    pub fn get(&self, kernel: &QueryKernel) -> Result<Loaded, CudaError> {
+        let began = Instant::now();
+        let unit = kernel.unit();
+        let key = hex(&hash(&[self.setting.as_bytes(), unit.as_bytes()]));
+        let loaded = |module, origin| Loaded {
+            module,
+            origin,
+            took: began.elapsed(),
+        };
+        if let Some(module) = self.kept_module(&key) {
+            return Ok(loaded(module, Origin::Memory));
+        }
+        let path = self.folder.as_ref().map(|f| f.join(format!("{key}.kernel")));
+        if let Some(code) = path.as_deref().and_then(read) {
+            match Module::load(&self.device, &code) {
+                Ok(module) => return Ok(loaded(self.keep(key, module), Origin::Folder)),
+                Err(e) => log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}"),
+            }
+        }
+        let code = cuda::compile_for(&self.device, &unit, ENTRY)?.cubin;
+        let module = Module::load(&self.device, &code)?;
+        if let Some(path) = path
+            && let Err(e) = write(&path, &code)
+        {
+            log::warn!("{}: a kernel is not kept: {e}", path.display());
+        }
+        Ok(loaded(self.keep(key, module), Origin::Compiler))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept_module(&self, key: &str) -> Option<Arc<Module>> {
+        let mut kept = self.kept();
+        kept.asked += 1;
+        let now = kept.asked;
+        let (module, last) = kept.modules.get_mut(key)?;
+        *last = now;
+        Some(module.clone())
+    }
+
+    /// Keeps a module, in place of the one that nobody asked for the longest if there are too many.
+    fn keep(&self, key: String, module: Module) -> Arc<Module> {
+        let module = Arc::new(module);
+        let mut kept = self.kept();
+        kept.asked += 1;
+        let now = kept.asked;
+        if kept.modules.len() >= MOST_MODULES {
+            let oldest = kept.modules.iter().min_by_key(|(_, (_, last))| *last);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                kept.modules.remove(&oldest);
+            }
+        }
+        kept.modules.insert(key, (module.clone(), now));
+        module
+    }
+}
+
+fn hash(parts: &[&[u8]]) -> [u8; HASH_BYTES] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// A file's machine code, if it is there and whole.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) => {
+            if e.kind() != std::io::ErrorKind::NotFound {
+                log::warn!("{}: {e}", path.display());
+            }
+            return None;
+        }
+    };
+    let head = MAGIC.len() + HASH_BYTES;
+    let whole = bytes.len() > head
+        && bytes.starts_with(MAGIC)
+        && bytes[MAGIC.len()..head] == hash(&[&bytes[head..]])[..];
+    if !whole {
+        log::warn!("{}: not a kernel as it was written; it is compiled again", path.display());
+        return None;
+    }
+    Some(bytes.split_off(head))
+}
+
+/// Writes a file in one step.
+fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(MAGIC)?;
+    file.write_all(&hash(&[code]))?;
+    file.write_all(code)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_only_if_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/a.kernel");
+        assert_eq!(read(&path), None);
+        write(&path, b"machine code").unwrap();
+        assert_eq!(read(&path).as_deref(), Some(&b"machine code"[..]));
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(read(&path), None, "byte {at}");
+            std::fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(read(&path), None, "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Types of expressions, and refusal of programs that contradict themselves or that kernels cannot compute: in words, so that a
+//! planner can keep them as its reason.
+
+use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, Type};
+use crate::output::RunError;
+
+/// Columns of a program: their descriptions are a kernel's parameter, of 4 KiB on older drivers.
+pub const MOST_COLUMNS: usize = 64;
+/// Nesting of an expression: walks over it recurse.
+const MOST_DEPTH: usize = 200;
+/// Operators, columns and literals of a program: a kernel that grows with them has to be compiled.
+const MOST_NODES: usize = 2000;
+/// Digits of a decimal in eight bytes.
+const MOST_DIGITS: u8 = 18;
+/// Digits of a sum of decimals, as DataFusion has it.
+const SUM_DIGITS: u8 = 38;
+
+fn no<T>(reason: impl Into<String>) -> Result<T, RunError> {
+    Err(RunError::Invalid(reason.into()))
+}
+
+impl Type {
+    fn is_integer(self) -> bool {
+        matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64)
+    }
+
+    fn is_float(self) -> bool {
+        matches!(self, Self::Float32 | Self::Float64)
+    }
+
+    /// Whether values of both can be compared, and be one column: decimals of one scale can, whatever their digits.
+    fn fits(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Decimal { scale: a, .. }, Self::Decimal { scale: b, .. }) => a == b,
+            _ => self == other,
+        }
+    }
+
+    /// Of two types that fit, the one that holds the values of both.
+    fn wider(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Decimal { precision: a, scale }, Self::Decimal { precision: b, .. }) => Self::Decimal {
+                precision: a.max(b),
+                scale,
+            },
+            _ => self,
+        }
+    }
+}
+
+impl Program {
+    /// Whether everything it refers to is there, types agree, and kernels can compute it.
+    ///
+    /// # Errors
+    /// [`RunError::Invalid`] with what is wrong.
+    pub fn check(&self) -> Result<(), RunError> {
+        if self.columns.len() > MOST_COLUMNS {
+            return no(format!(
+                "{} columns, kernels take at most {MOST_COLUMNS}",
+                self.columns.len()
+            ));
+        }
+        for (name, ty) in self.columns.iter().map(|c| (c.name.as_str(), c.ty)) {
+            check_digits(name, ty)?;
+        }
+        for &ty in &self.arguments {
+            check_digits("a literal", ty)?;
+        }
+        let nodes = self.expressions().map(|e| size(e, MOST_DEPTH)).sum::<Option<usize>>();
+        if nodes.is_none_or(|nodes| nodes > MOST_NODES) {
+            return no("expressions are nested too deeply, or too long, for a kernel");
+        }
+        for conjunct in &self.conjuncts {
+            self.expect(conjunct, Type::Bool, "a filter")?;
+        }
+        for key in &self.keys {
+            self.type_of(key)?;
+        }
+        for aggregate in &self.aggregates {
+            self.type_of_aggregate(aggregate)?;
+        }
+        if self.keys.is_empty() && self.aggregates.is_empty() {
+            return no("there is nothing to compute: neither keys nor aggregates");
+        }
+        Ok(())
+    }
+
+    /// All expressions, conjuncts first.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let of_aggregates = self.aggregates.iter().flat_map(|a| a.argument.iter().chain(&a.filter));
+        self.conjuncts.iter().chain(&self.keys).chain(of_aggregates)
+    }
+
+    /// The type of an expression over the program's columns and arguments.
+    ///
+    /// # Errors
+    /// [`RunError::Invalid`]: operands that do not agree, or something that kernels do not compute.
+    pub fn type_of(&self, expr: &Expr) -> Result<Type, RunError> {
+        match expr {
+            Expr::Column(at) => match self.columns.get(*at) {
+                Some(column) => Ok(column.ty),
+                None => no(format!("column {at} of {}", self.columns.len())),
+            },
+            Expr::Argument(at) => match self.arguments.get(*at) {
+                Some(ty) => Ok(*ty),
+                None => no(format!("literal {at} of {}", self.arguments.len())),
+            },
+            Expr::Null(ty) => check_digits("NULL", *ty).map(|()| *ty),
+            Expr::Not(value) => self.expect(value, Type::Bool, "NOT"),
+            Expr::Negate(value) => match self.type_of(value)? {
+                ty if ty.is_integer() || ty.is_float() || matches!(ty, Type::Decimal { .. }) => Ok(ty),
+                ty => no(format!("minus a {ty}")),
+            },
+            Expr::IsNull(value) => self.type_of(value).map(|_| Type::Bool),
+            Expr::Binary { op, left, right } => self.type_of_binary(*op, left, right),
+            Expr::InList { value, list, .. } => {
+                let ty = self.type_of(value)?;
+                self.all_fit(ty, list.iter(), "IN")?;
+                Ok(Type::Bool)
+            }
+            Expr::Case { branches, otherwise } => {
+                for (condition, _) in branches {
+                    self.expect(condition, Type::Bool, "CASE WHEN")?;
+                }
+                let mut results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
+                match (branches.first(), results.next()) {
+                    (Some(_), Some(first)) => self.all_fit(self.type_of(first)?, results, "CASE"),
+                    _ => no("CASE without a branch"),
+                }
+            }
+            Expr::Coalesce(values) => match values.split_first() {
+                Some((first, rest)) => self.all_fit(self.type_of(first)?, rest.iter(), "COALESCE"),
+                None => no("COALESCE of nothing"),
+            },
+            Expr::Cast { value, to } => {
+                let from = self.type_of(value)?;
+                check_digits("a cast", *to)?;
+                if castable(from, *to) {
+                    Ok(*to)
+                } else {
+                    no(format!("kernels do not cast {from} to {to}"))
+                }
+            }
+            Expr::Math { function, value } => match self.type_of(value)? {
+                ty if ty.is_float() => Ok(ty),
+                ty => no(format!("{function} of a {ty}")),
+            },
+            Expr::Extract { part, value } => match self.type_of(value)? {
+                Type::Date32 | Type::Timestamp(_) => Ok(Type::Int32),
+                ty => no(format!("{part} of a {ty}")),
+            },
+            Expr::Truncate { part, value } => match self.type_of(value)? {
+                ty @ Type::Timestamp(_) if *part != DatePart::DayOfWeek && *part != DatePart::DayOfYear => Ok(ty),
+                ty => no(format!("kernels do not truncate a {ty} to {part}")),
+            },
+        }
+    }
+
+    fn type_of_binary(&self, op: BinaryOp, left: &Expr, right: &Expr) -> Result<Type, RunError> {
+        let (a, b) = (self.type_of(left)?, self.type_of(right)?);
+        if !a.fits(b) {
+            return no(format!("{a} {op} {b}: the operands' types differ"));
+        }
+        let number = a.is_integer() || a.is_float();
+        match op {
+            BinaryOp::And | BinaryOp::Or if a == Type::Bool => Ok(a),
+            BinaryOp::Eq | BinaryOp::NotEq | BinaryOp::IsDistinctFrom | BinaryOp::IsNotDistinctFrom => Ok(Type::Bool),
+            BinaryOp::Lt | BinaryOp::LtEq | BinaryOp::Gt | BinaryOp::GtEq if a != Type::Code => Ok(Type::Bool),
+            BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Modulo if number => {
+                Ok(a)
+            }
+            BinaryOp::Add | BinaryOp::Subtract => match a.wider(b) {
+                Type::Decimal { precision, scale } if precision < MOST_DIGITS => Ok(Type::Decimal {
+                    precision: precision + 1,
+                    scale,
+                }),
+                ty => no(format!("kernels do not compute {ty} {op} {ty}")),
+            },
+            _ => no(format!("kernels do not compute {a} {op} {b}")),
+        }
+    }
+
+    /// The type of an aggregate's result.
+    ///
+    /// # Errors
+    /// As [`type_of`](Self::type_of).
+    pub fn type_of_aggregate(&self, aggregate: &Aggregate) -> Result<Type, RunError> {
+        if let Some(filter) = &aggregate.filter {
+            self.expect(filter, Type::Bool, "FILTER")?;
+        }
+        let argument = aggregate.argument.as_ref().map(|e| self.type_of(e)).transpose()?;
+        match (aggregate.function, argument) {
+            (Function::Count, _) => Ok(Type::Int64),
+            (function, None) => no(format!("{function} of nothing")),
+            (Function::Sum, Some(ty)) if ty.is_integer() => Ok(Type::Int64),
+            (Function::Sum, Some(ty)) if ty.is_float() => Ok(Type::Float64),
+            (Function::Sum, Some(Type::Decimal { scale, .. })) => Ok(Type::Decimal {
+                precision: SUM_DIGITS,
+                scale,
+            }),
+            (Function::Min | Function::Max, Some(ty)) if ty != Type::Code => Ok(ty),
+            (function, Some(ty)) => no(format!("{function} of a {ty}")),
+        }
+    }
+
+    /// Whether an expression can be NULL, where the columns marked in `nullable` can.
+    pub fn can_be_null(&self, expr: &Expr, nullable: &dyn Fn(usize) -> bool) -> bool {
+        let of = |e: &Expr| self.can_be_null(e, nullable);
+        match expr {
+            Expr::Column(at) => nullable(*at),
+            Expr::Argument(_) | Expr::IsNull(_) => false,
+            Expr::Null(_) => true,
+            Expr::Not(value) | Expr::Negate(value) => of(value),
+            Expr::Cast { value, .. } | Expr::Extract { value, .. } | Expr::Truncate { value, .. } => of(value),
+            Expr::Math { value, .. } => of(value),
+            Expr::Binary {
+                op: BinaryOp::IsDistinctFrom | BinaryOp::IsNotDistinctFrom,
+                ..
+            } => false,
+            Expr::Binary { left, right, .. } => of(left) || of(right),
+            Expr::InList { value, list, .. } => of(value) || list.iter().any(of),
+            Expr::Case { branches, otherwise } => {
+                branches.iter().any(|(_, result)| of(result)) || otherwise.as_ref().is_none_or(|e| of(e))
+            }
+            Expr::Coalesce(values) => values.iter().all(of),
+        }
+    }
+
+    fn expect(&self, expr: &Expr, wanted: Type, place: &str) -> Result<Type, RunError> {
+        match self.type_of(expr)? {
+            ty if ty == wanted => Ok(ty),
+            ty => no(format!("{place} takes a {wanted}, not a {ty}")),
+        }
+    }
+
+    fn all_fit<'a>(&self, first: Type, rest: impl Iterator<Item = &'a Expr>, place: &str) -> Result<Type, RunError> {
+        rest.map(|e| self.type_of(e)).try_fold(first, |all, ty| {
+            let ty = ty?;
+            if !all.fits(ty) {
+                return no(format!("{place} mixes {all} and {ty}"));
+            }
+            Ok(all.wider(ty))
+        })
+    }
+}
+
+fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
+    match ty {
+        Type::Decimal { precision, .. } if precision == 0 || precision > MOST_DIGITS => no(format!(
+            "{what} is a {ty}: kernels take decimals of 1 to {MOST_DIGITS} digits"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The casts that kernels compute as arrow does. Left out: to and from decimals, which round half away from zero and check digits.
+fn castable(from: Type, to: Type) -> bool {
+    let number = |ty: Type| ty.is_integer() || ty.is_float();
+    let stored_as = |ty: Type| match ty {
+        Type::Date32 => Type::Int32,
+        Type::Timestamp(_) => Type::Int64,
+        other => other,
+    };
+    match (from, to) {
+        _ if from == to => true,
+        (Type::Bool, to) => number(to),
+        (from, Type::Bool) => number(from),
+        (Type::Date32, Type::Timestamp(_))
+        | (Type::Timestamp(_), Type::Date32)
+        | (Type::Timestamp(_), Type::Timestamp(_)) => true,
+        (Type::Date32 | Type::Timestamp(_), to) => stored_as(from) == to,
+        (from, Type::Date32 | Type::Timestamp(_)) => from == stored_as(to),
+        _ => number(from) && number(to),
+    }
+}
+
+/// The parts of an expression.
+pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Column(_) | Expr::Argument(_) | Expr::Null(_) => Vec::new(),
+        Expr::Not(value) | Expr::Negate(value) | Expr::IsNull(value) => vec![value],
+        Expr::Cast { value, .. } | Expr::Extract { value, .. } | Expr::Truncate { value, .. } => vec![value],
+        Expr::Math { value, .. } => vec![value],
+        Expr::Binary { left, right, .. } => vec![left, right],
+        Expr::InList { value, list, .. } => [value.as_ref()].into_iter().chain(list).collect(),
+        Expr::Case { branches, otherwise } => branches
+            .iter()
+            .flat_map(|(condition, result)| [condition, result])
+            .chain(otherwise.as_deref())
+            .collect(),
+        Expr::Coalesce(values) => values.iter().collect(),
+    }
+}
+
+/// Nodes of an expression; `None`: nested deeper than that.
+pub(crate) fn size(expr: &Expr, depth: usize) -> Option<usize> {
+    let below = depth.checked_sub(1)?;
+    operands(expr)
+        .into_iter()
+        .try_fold(1usize, |sum, e| Some(sum.saturating_add(size(e, below)?)))
+}

@@ -1,0 +1,83 @@
+//! Programs by few words, for all tests of the crate.
+#![allow(dead_code)] // each test uses its share
+
+use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};
+
+pub(crate) fn column(name: &str, ty: Type, nullable: bool) -> Column {
+    Column {
+        name: name.to_owned(),
+        ty,
+        nullable,
+    }
+}
+
+pub(crate) fn col(at: usize) -> Expr {
+    Expr::Column(at)
+}
+
+pub(crate) fn arg(at: usize) -> Expr {
+    Expr::Argument(at)
+}
+
+pub(crate) fn binary(op: BinaryOp, left: Expr, right: Expr) -> Expr {
+    Expr::Binary {
+        op,
+        left: Box::new(left),
+        right: Box::new(right),
+    }
+}
+
+pub(crate) fn aggregate(function: Function, argument: Option<Expr>) -> Aggregate {
+    Aggregate {
+        function,
+        argument,
+        filter: None,
+    }
+}
+
+pub(crate) fn count() -> Aggregate {
+    aggregate(Function::Count, None)
+}
+
+pub(crate) fn sum(of: Expr) -> Aggregate {
+    aggregate(Function::Sum, Some(of))
+}
+
+/// Six doubles, filtered by the first: sums of the first `dependents` others.
+pub(crate) fn taxi(dependents: usize) -> Program {
+    let names = [
+        "trip_distance",
+        "total_amount",
+        "fare_amount",
+        "tip_amount",
+        "tolls_amount",
+        "extra",
+    ];
+    let columns = names[..=dependents].iter().map(|n| column(n, Type::Float64, false));
+    let mut aggregates = vec![count()];
+    aggregates.extend((1..=dependents).map(|c| sum(col(c))));
+    if dependents == 0 {
+        aggregates.push(sum(col(0)));
+    }
+    Program {
+        columns: columns.collect(),
+        arguments: vec![Type::Float64],
+        conjuncts: vec![binary(BinaryOp::GtEq, col(0), arg(0))],
+        keys: vec![],
+        aggregates,
+    }
+}
+
+/// The same shape for all columns; nullable as the program says.
+pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: Grouping) -> Shape {
+    let of = |c: &Column| ColumnShape {
+        access,
+        aligned,
+        nullable: c.nullable,
+    };
+    Shape {
+        columns: program.columns.iter().map(of).collect(),
+        grouping,
+    }
+}

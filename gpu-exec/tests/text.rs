@@ -1,0 +1,175 @@
+//! What generated kernels look like: a change here is a change of every cached kernel.
+
+mod common;
+
+use common::{aggregate, arg, binary, col, column, count, shape, sum, taxi};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
+
+fn text(program: &Program, shape: &Shape) -> String {
+    let kernel = QueryKernel::generate(program, shape).expect("a valid program");
+    kernel.text().to_owned()
+}
+
+#[test]
+fn a_filter_and_a_sum_of_the_same_column() {
+    let program = taxi(0);
+    insta::assert_snapshot!(text(
+        &program,
+        &shape(&program, Access::Plain, true, Grouping::Ungrouped)
+    ));
+}
+
+#[test]
+fn a_filter_and_sums_of_five_other_columns() {
+    let program = taxi(5);
+    insta::assert_snapshot!(text(
+        &program,
+        &shape(&program, Access::Plain, false, Grouping::Ungrouped)
+    ));
+}
+
+#[test]
+fn dependent_columns_by_commands() {
+    let program = taxi(2);
+    insta::assert_snapshot!(text(
+        &program,
+        &shape(&program, Access::Queued, false, Grouping::Ungrouped)
+    ));
+}
+
+/// `SELECT passenger_count, count(*), sum(fare) FILTER (WHERE tip > $1) … WHERE pickup BETWEEN $2 AND $3 GROUP BY passenger_count,
+/// extract(year FROM pickup)`.
+fn grouped() -> Program {
+    let pickup = || col(0);
+    Program {
+        columns: vec![
+            column("pickup", Type::Timestamp(TimeUnit::Microsecond), false),
+            column("passenger_count", Type::Int64, true),
+            column("fare", Type::Float64, true),
+            column("tip", Type::Float64, false),
+        ],
+        arguments: vec![
+            Type::Float64,
+            Type::Timestamp(TimeUnit::Microsecond),
+            Type::Timestamp(TimeUnit::Microsecond),
+        ],
+        conjuncts: vec![
+            binary(BinaryOp::GtEq, pickup(), arg(1)),
+            binary(BinaryOp::Lt, pickup(), arg(2)),
+        ],
+        keys: vec![
+            col(1),
+            Expr::Extract {
+                part: DatePart::Year,
+                value: Box::new(pickup()),
+            },
+        ],
+        aggregates: vec![
+            count(),
+            Aggregate {
+                filter: Some(binary(BinaryOp::Gt, col(3), arg(0))),
+                ..sum(col(2))
+            },
+            aggregate(Function::Max, Some(col(3))),
+        ],
+    }
+}
+
+#[test]
+fn groups_of_a_warp() {
+    let program = grouped();
+    insta::assert_snapshot!(text(&program, &shape(&program, Access::Plain, true, Grouping::Private)));
+}
+
+#[test]
+fn groups_of_all_warps() {
+    let program = grouped();
+    let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Global));
+    assert!(
+        text.contains("add_to_all<Words>(head, active, key, word)") && !text.contains("OwnGroups"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nulls_case_and_casts() {
+    let program = Program {
+        columns: vec![
+            column("a", Type::Int32, true),
+            column("b", Type::Int32, true),
+            column("flag", Type::Bool, true),
+        ],
+        arguments: vec![Type::Int32, Type::Int32],
+        conjuncts: vec![binary(
+            BinaryOp::Or,
+            col(2),
+            Expr::InList {
+                value: Box::new(col(0)),
+                list: vec![arg(0), arg(1), col(1)],
+                negated: true,
+            },
+        )],
+        keys: vec![],
+        aggregates: vec![sum(Expr::Case {
+            branches: vec![(
+                binary(BinaryOp::Lt, col(0), col(1)),
+                binary(BinaryOp::Divide, col(0), col(1)),
+            )],
+            otherwise: Some(Box::new(Expr::Coalesce(vec![
+                Expr::Cast {
+                    value: Box::new(col(2)),
+                    to: Type::Int32,
+                },
+                arg(0),
+            ]))),
+        })],
+    };
+    insta::assert_snapshot!(text(
+        &program,
+        &shape(&program, Access::Plain, true, Grouping::Ungrouped)
+    ));
+}
+
+/// The distance of t4: `CAST(floor(trip_distance) AS INT)`.
+#[test]
+fn functions_of_floats() {
+    let mut program = taxi(1);
+    let floor = |value: Expr| Expr::Math {
+        function: MathFunction::Floor,
+        value: Box::new(value),
+    };
+    program.keys = vec![Expr::Cast {
+        value: Box::new(floor(col(0))),
+        to: Type::Int32,
+    }];
+    let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Private));
+    assert!(
+        text.contains("float_floor(c0)") && text.contains("truncate<i32>("),
+        "{text}"
+    );
+    program.columns[0].ty = Type::Int64;
+    program.arguments[0] = Type::Int64;
+    let error = program.check().unwrap_err().to_string();
+    assert!(error.contains("floor of a int64"), "{error}");
+}
+
+#[test]
+fn no_filter_reads_everything_in_tiles() {
+    let mut program = taxi(2);
+    program.conjuncts.clear();
+    let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Ungrouped));
+    assert!(
+        !text.contains("stage_1") && text.contains("tile_1[K]") && text.contains("tile_2[K]"),
+        "{text}"
+    );
+    assert!(text.contains("c0: trip_distance, float64, read not at all"), "{text}");
+}
+
+#[test]
+fn names_cannot_leave_their_comments() {
+    let mut program = taxi(1);
+    program.columns[0].name = "x\n#error \\".to_owned();
+    let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Ungrouped));
+    assert!(!text.contains("\n#error") && !text.contains('\\'), "{text}");
+}

@@ -1,0 +1,27 @@
+// What device code on host threads needs of its machine (target.cuh): time, pauses, and which warp a thread runs.
+// Appended to the kernels' text by cuda/host.rs.
+
+namespace grampus_host {
+
+int mutant = grampus::MUTANT_NONE;
+__thread grampus::u32 warp = 0, warps = 1;
+
+void step(const char*) {}
+
+grampus::u64 now_ns() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (grampus::u64)now.tv_sec * 1000000000ull + (grampus::u64)now.tv_nsec;
+}
+
+// The threads share few cores with the controller's: rather let those run than sleep.
+void pause_ns(grampus::u32 ns) {
+    if (ns < 20000) {
+        sched_yield();
+        return;
+    }
+    timespec pause = {0, (long)ns};
+    nanosleep(&pause, nullptr);
+}
+
+}  // namespace grampus_host

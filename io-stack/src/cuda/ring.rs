@@ -1,0 +1,131 @@
+//! Pinned memory in slots that are filled by one owner at a time and pushed to device memory by the copy engine. A slot is
+//! either its owner's to write, or under way and nobody's: that is why pushing takes it and gives it back only when done.
+
+use std::sync::Arc;
+
+use grampus_driver::raw::HostMemory;
+
+use super::{CudaError, Device, DeviceBuffer, Event, PinnedBuffer, Stream};
+
+/// A piece of pinned memory that its owner alone writes.
+#[derive(Debug)]
+pub struct Slot {
+    buffer: Arc<PinnedBuffer>,
+    offset: usize,
+    memory: HostMemory,
+    event: Event,
+    /// A copy was started, and nobody has waited for it yet.
+    pushing: bool,
+}
+
+/// Pins memory for `count` slots of `bytes` each, rounded up to whole pages.
+///
+/// # Errors
+/// Mostly: no more memory may be locked.
+pub fn slots(device: &Device, count: usize, bytes: usize) -> Result<Vec<Slot>, CudaError> {
+    let bytes = bytes.max(1).next_multiple_of(4096);
+    let buffer = Arc::new(PinnedBuffer::new(device, count.max(1) * bytes)?);
+    let slot = |i: usize| {
+        let offset = i * bytes;
+        let memory = buffer.host_memory(offset, bytes).ok_or_else(|| CudaError::Arguments {
+            kernel: "ring".to_owned(),
+            reason: format!("slot {i} of {count}"),
+        })?;
+        Ok(Slot {
+            buffer: buffer.clone(),
+            offset,
+            memory,
+            event: Event::new(device, false)?,
+            pushing: false,
+        })
+    };
+    (0..count).map(slot).collect()
+}
+
+impl Slot {
+    /// Its bytes, page-aligned.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// True for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// Starts copying parts of the slot to device memory that must live until the stream has got there.
+    ///
+    /// # Errors
+    /// A range outside the slot or a buffer, or a failed call.
+    pub fn push(mut self, stream: &Stream, parts: &[Part<'_>]) -> Result<Pushed, CudaError> {
+        for part in parts {
+            if part.from.checked_add(part.len).is_none_or(|end| end > self.len()) {
+                return Err(CudaError::Arguments {
+                    kernel: "copy".to_owned(),
+                    reason: format!("{} bytes from {} of a slot of {}", part.len, part.from, self.len()),
+                });
+            }
+            // From here on the copy engine may read the slot: it is not given back, and not freed, before the event.
+            self.pushing = true;
+            stream.push(&self.buffer, self.offset + part.from, part.to, part.to_offset, part.len)?;
+        }
+        self.event.record(stream)?;
+        Ok(Pushed(self))
+    }
+}
+
+/// Bytes of a slot and where they go.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// First byte in the slot.
+    pub from: usize,
+    /// Bytes.
+    pub len: usize,
+    /// The target.
+    pub to: &'a DeviceBuffer,
+    /// First byte in the target.
+    pub to_offset: usize,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.pushing && self.event.synchronize().is_err() {
+            // The copy engine of a dead context reads nothing any more.
+            log::warn!("a copy to the device did not come to its end");
+        }
+    }
+}
+
+/// A slot that the copy engine reads.
+#[derive(Debug)]
+pub struct Pushed(Slot);
+
+impl Pushed {
+    /// Reached when the bytes are there.
+    pub fn event(&self) -> &Event {
+        &self.0.event
+    }
+
+    /// Whether the bytes are there. Never blocks.
+    ///
+    /// # Errors
+    /// What went wrong before.
+    pub fn reached(&self) -> Result<bool, CudaError> {
+        self.0.event.reached()
+    }
+
+    /// Waits until the bytes are there, and gives the slot back.
+    ///
+    /// # Errors
+    /// What went wrong before. The slot is lost then, and so is the context.
+    pub fn finish(mut self) -> Result<Slot, CudaError> {
+        self.0.event.synchronize()?;
+        self.0.pushing = false;
+        Ok(self.0)
+    }
+}

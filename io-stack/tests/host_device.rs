@@ -1,0 +1,247 @@
+//! The whole stack on host threads in place of a GPU: queues, cache, controller and a kernel compiled from the device headers,
+//! through both backings. Skipped, and says so, without a C++ compiler.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use grampus_driver::controller::ControllerOptions;
+use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage, Storage};
+use grampus_io_stack::cache::CacheOptions;
+use grampus_io_stack::cuda::{
+    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, StagingOptions, Stream, compile_for,
+    host_compiler, slots,
+};
+use grampus_io_stack::layout::IoStack;
+use grampus_io_stack::queues::QueueOptions;
+use grampus_io_stack::stack::{Column, Run, Stack, StackError, StackOptions};
+
+const KERNELS: &str = r"
+using namespace grampus;
+
+struct Parameters {
+    IoStack io;
+    ColumnDesc column;
+    u64 rows;
+    u64* sums;
+};
+
+// Bit-sums of a column's values, tile by tile, and those of every seventh row again by single fetches.
+template <class Backing>
+GRAMPUS_DEVICE void sum(const Parameters& p) {
+    ColumnArray<u64, Backing> array(p.io, p.column);
+    u64 total = 0;
+    for (u64 row = launch_warp() * 64ull; row < p.rows; row += launch_warps() * 64ull) {
+        u64 value[64], again;
+        u32 rows = p.rows - row < 64 ? (u32)(p.rows - row) : 64;
+        if (!array.template ahead(row, rows)) return;
+        if (!array.template tile_across<64>(row, rows, value)) return;
+        for (u32 i = 0; i < rows; i++) total += value[i];
+        for (u32 i = 0; i < rows; i += 7) {
+            if (!array.fetch(true, row + i, again)) return;
+            total += again;
+        }
+    }
+    p.sums[launch_warp()] = total;
+}
+GRAMPUS_KERNEL(sum_mapped, Parameters, p) { sum<Mapped>(p); }
+GRAMPUS_KERNEL(sum_queued, Parameters, p) { sum<Queued<>>(p); }
+";
+
+fn device() -> Option<(Device, Module)> {
+    if let Err(e) = host_compiler() {
+        println!("skipped: no C++ compiler ({e})");
+        return None;
+    }
+    let device = Device::host(3, 1 << 30);
+    let text = grampus_io_stack::device::prelude() + KERNELS;
+    let compiled = compile_for(&device, &text, "sums").expect("the kernels compile");
+    let module = Module::load(&device, &compiled.cubin).expect("and load");
+    Some((device, module))
+}
+
+const ROWS: u64 = 40_000;
+const FIRST_BYTE: u64 = 13;
+
+fn value(row: u64) -> u64 {
+    (row + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn expected() -> u64 {
+    let all = (0..ROWS).fold(0u64, |sum, row| sum.wrapping_add(value(row)));
+    let seventh = (0..ROWS).filter(|row| row % 64 % 7 == 0);
+    seventh.fold(all, |sum, row| sum.wrapping_add(value(row)))
+}
+
+fn file() -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(&vec![0xA5; FIRST_BYTE as usize]).expect("writable");
+    let bytes: Vec<u8> = (0..ROWS).flat_map(|row| value(row).to_le_bytes()).collect();
+    file.write_all(&bytes).expect("writable");
+    file
+}
+
+fn stack(device: &Device, storage: Arc<dyn Storage>, timeout: Duration) -> Stack {
+    let options = StackOptions {
+        queues: QueueOptions {
+            count: 2,
+            depth_log2: 4,
+            bounce_bytes: 4096,
+        },
+        cache: CacheOptions {
+            bytes: 2 << 20,
+            sector_log2: 9,
+            group_log2: 3,
+        },
+        controller: ControllerOptions { threads: 1, depth: 8 },
+        staging: StagingOptions {
+            bytes: 64 << 10,
+            count: 2,
+        },
+        timeout,
+        max_lines: 8,
+    };
+    Stack::new(device, vec![storage], options, &[]).expect("a stack")
+}
+
+fn run(device: &Device, module: &Module, name: &str, stack: &Stack, column: &Column) -> Result<u64, StackError> {
+    let warps = 8;
+    let sums = DeviceBuffer::filled(device, warps * 8, 0)?;
+    let stream = Stream::new(device)?;
+    stack.begin()?;
+    let mut args = Args::new().with_bytes(&blob(&stack.io(), column, ROWS, sums.address()));
+    module.kernel(name)?.launch(&stream, warps as u32, 32, &mut args)?;
+    stream.synchronize()?;
+    stack.finish()?;
+    Ok(sums.read::<u64>(0, warps)?.into_iter().fold(0, u64::wrapping_add))
+}
+
+/// The parameter struct by its bytes, as a code generator would write it.
+fn blob(io: &IoStack, column: &Column, rows: u64, sums: u64) -> Vec<u8> {
+    let mut bytes = grampus_io_stack::layout::bytes_of(io);
+    bytes.extend(grampus_io_stack::layout::bytes_of(&column.desc()));
+    bytes.extend(rows.to_le_bytes());
+    bytes.extend(sums.to_le_bytes());
+    bytes
+}
+
+fn column(stack: &Stack, mapped: u64) -> Column {
+    let half = ROWS / 2;
+    let run = |first: u64, rows: u64| Run {
+        source: 0,
+        byte: FIRST_BYTE + first * 8,
+        rows,
+        mapped,
+    };
+    stack
+        .column(8, &[run(0, half), run(half, ROWS - half)])
+        .expect("inside the file")
+}
+
+#[test]
+fn both_backings_give_the_files_values() {
+    let Some((device, module)) = device() else { return };
+    let file = file();
+    let storage = Arc::new(CachedFile::open(file.path()).expect("opens"));
+    let stack = stack(&device, storage, Duration::from_secs(10));
+    let mapping = MappedFile::open(&device, file.path()).expect("maps");
+    let mapped = mapping.device_address().expect("host threads read any mapping");
+    let through_mapping = run(&device, &module, "sum_mapped", &stack, &column(&stack, mapped));
+    assert_eq!(through_mapping.expect("runs"), expected());
+    for _ in 0..2 {
+        let through_queues = run(&device, &module, "sum_queued", &stack, &column(&stack, 0));
+        assert_eq!(through_queues.expect("runs"), expected());
+    }
+    assert!(stack.controller_counters().bytes >= ROWS * 8 / 2, "commands were sent");
+}
+
+#[test]
+fn a_failed_read_is_the_querys_error_and_the_next_query_works() {
+    let Some((device, module)) = device() else { return };
+    let file = file();
+    let storage = Box::new(CachedFile::open(file.path()).expect("opens"));
+    let rule = FaultRule {
+        bytes: 100_000..200_000,
+        every: 1,
+        at_most: 1,
+        action: FaultAction::Fail(grampus_driver::spec::StatusCode::UnrecoveredReadError),
+    };
+    let faulty = Arc::new(FaultyStorage::new(storage, vec![rule]));
+    let stack = stack(&device, faulty, Duration::from_secs(10));
+    let failed = run(&device, &module, "sum_queued", &stack, &column(&stack, 0)).expect_err("one read fails");
+    assert!(matches!(failed, StackError::Device(_)), "{failed}");
+    assert!(failed.to_string().contains("NVMe status"), "{failed}");
+    let again = run(&device, &module, "sum_queued", &stack, &column(&stack, 0));
+    assert_eq!(again.expect("works again"), expected());
+}
+
+#[test]
+fn launches_are_asynchronous_and_events_follow_them() {
+    let Some((device, module)) = device() else { return };
+    let file = file();
+    let storage = Box::new(CachedFile::open(file.path()).expect("opens"));
+    let rule = FaultRule {
+        bytes: 0..u64::MAX,
+        every: 1,
+        at_most: u64::MAX,
+        action: FaultAction::Delay(Duration::from_secs(4)),
+    };
+    let stalled = Arc::new(FaultyStorage::new(storage, vec![rule]));
+    let stack = stack(&device, stalled, Duration::from_secs(30));
+    let column = column(&stack, 0);
+    let sums = DeviceBuffer::filled(&device, 64, 0).expect("memory");
+    let (stream, event) = (
+        Stream::new(&device).expect("stream"),
+        Event::new(&device, false).expect("event"),
+    );
+    stack.begin().expect("begins");
+    let mut args = Args::new().with_bytes(&blob(&stack.io(), &column, ROWS, sums.address()));
+    let kernel = module.kernel("sum_queued").expect("there");
+    let began = Instant::now();
+    kernel.launch(&stream, 4, 32, &mut args).expect("starts");
+    event.record(&stream).expect("records");
+    assert!(!event.reached().expect("asks"), "nothing can be read yet");
+    stack.abort_handle().abort();
+    event.synchronize().expect("ends");
+    assert!(began.elapsed() < Duration::from_secs(20), "the abort word ended it");
+    let failed = stack.finish().expect_err("was cancelled");
+    assert!(!failed.to_string().is_empty());
+}
+
+#[test]
+fn arguments_and_memory_are_checked() {
+    let Some((device, module)) = device() else { return };
+    let stream = Stream::new(&device).expect("stream");
+    let kernel = module.kernel("sum_mapped").expect("there");
+    let refused = kernel
+        .launch(&stream, 1, 32, &mut Args::new().with_bytes(&[0; 24]))
+        .expect_err("too short");
+    assert!(matches!(refused, CudaError::Arguments { .. }), "{refused}");
+    assert!(module.kernel("nothing").is_err());
+    let refused = DeviceBuffer::new(&device, 2 << 30).expect_err("more than there is");
+    assert!(refused.is_out_of_memory() && !refused.is_sticky(), "{refused}");
+    let before = device.facts().expect("facts").free_bytes;
+    drop(DeviceBuffer::new(&device, 1 << 20).expect("fits"));
+    assert_eq!(device.facts().expect("facts").free_bytes, before);
+}
+
+#[test]
+fn slots_carry_bytes_to_the_device() {
+    let device = Device::host(1, 1 << 20);
+    let stream = Stream::new(&device).expect("stream");
+    let to = DeviceBuffer::filled(&device, 8192, 0).expect("memory");
+    let part = |from, to_offset, len| Part {
+        from,
+        len,
+        to: &to,
+        to_offset,
+    };
+    let mut ring = slots(&device, 2, 4096).expect("pinned");
+    let mut slot = ring.pop().expect("two");
+    slot.bytes_mut()[5..9].copy_from_slice(&[1, 2, 3, 4]);
+    let pushed = slot.push(&stream, &[part(4, 4100, 6), part(0, 0, 4)]).expect("starts");
+    let slot = pushed.finish().expect("arrives");
+    assert_eq!(to.read::<u8>(4100, 6).expect("reads"), [0, 1, 2, 3, 4, 0]);
+    let refused = slot.push(&stream, &[part(4000, 0, 97)]).expect_err("past the slot's end");
+    assert!(matches!(refused, CudaError::Arguments { .. }));
+}
