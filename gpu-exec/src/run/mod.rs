@@ -253,7 +253,10 @@ impl Live {
             Target::Cuda(ordinal) => Device::open(ordinal)?,
             Target::Host { threads } => {
                 host_compiler()?;
-                Device::host(threads, options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20)))
+                Device::host(
+                    threads,
+                    options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20)),
+                )
             }
         };
         let free = device.facts()?.free_bytes;
@@ -314,7 +317,10 @@ impl Live {
 
     /// After a failed query: gives up what cannot be used again.
     fn after(&mut self, error: &RunError) {
-        if matches!(error, RunError::Stack(StackError::OutOfService | StackError::Controller(_))) {
+        if matches!(
+            error,
+            RunError::Stack(StackError::OutOfService | StackError::Controller(_))
+        ) {
             self.queued.forget();
         }
     }
