@@ -66,6 +66,7 @@ pub(super) struct Machine<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) signals: &'a Signals,
     pub(super) threads: usize,
+    pub(super) launch_bytes: u64,
 }
 
 /// Brings, launches, reads back.
@@ -195,8 +196,8 @@ impl Query<'_> {
             jobs,
             &self.bringing.window_ends,
             &runs,
-            tiles,
-            u64::from(sizes.tile_rows),
+            (tiles, u64::from(sizes.tile_rows)),
+            machine.launch_bytes,
         );
         let (arrived, ended) = (Event::new(machine.device, false)?, Event::new(machine.device, false)?);
         let mut ready = 0;

@@ -186,6 +186,7 @@ fn stage_and_drive(
         scratch,
         signals,
         threads: *threads,
+        launch_bytes: tuning.launch_bytes,
     };
     drive(&query, machine, cost)
 }

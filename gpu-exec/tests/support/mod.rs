@@ -34,7 +34,8 @@ pub(crate) struct Table {
 
 /// Multiples of 1/8 below 128, so that sums are exact in any order; column 0 is at least 100 in one row of about 400.
 pub(crate) fn value(column: usize, row: u64) -> f64 {
-    let hash = (row * 31 + column as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    let mut hash = (row * 31 + column as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash = (hash ^ hash >> 32).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 24;
     if column == 0 && !hash.is_multiple_of(400) {
         return (hash % 800) as f64 / 8.0;
     }
