@@ -175,6 +175,21 @@ fn more_than_there_is_room_for_streams_through_windows() {
     }
 }
 
+/// Found what a single list of unposted completions does (driver/tests/controller.rs): every tenth of these runs ended in a time-out.
+#[test]
+fn a_sector_cache_much_smaller_than_the_columns_still_answers() {
+    let table = Table::raw(&[&[100_000], &[100_000], &[100_000]], 6);
+    let Some(gpu) = gpu(Some(1_440_000), Tuning::default()) else {
+        return;
+    };
+    let sums = program(6, &[], &[1, 2, 3, 4, 5]);
+    for round in 0..20 {
+        let bound = if round % 2 == 0 { 100.0 } else { 98.0 };
+        let output = run(&gpu, &table, &sums, bound, BackingChoice::All(Backing::Queued)).unwrap();
+        assert_eq!(answer(&output), table.expected(bound, &[1, 2, 3, 4, 5]));
+    }
+}
+
 #[test]
 fn tables_that_do_not_fit_together_take_turns() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
