@@ -69,6 +69,9 @@ GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {
     return (1u << mine) - 1;
 }
 
+// Collective; all lanes have it.
+GRAMPUS_DEVICE u32 or_of_lanes(u32 v) { return or_within(FULL, v); }
+
 // Row numbers that passed, and what is known of their rows, wait in a ring of CAPACITY entries; arrays of entries are generated.
 // The oldest leave first: what was sent for on their behalf has had the most time. The same in all lanes.
 template <u32 CAPACITY>

@@ -289,9 +289,8 @@ impl Writer<'_> {
         } else {
             out.push_str("            const u32 pass = lanes_bits<K>(rows);\n");
         }
-        out.push_str("            GRAMPUS_UNROLL\n            for (u32 i = 0; i < K; i++) {\n");
-        out.push_str("                const bool active = pass >> i & 1;\n");
         let mut inner = self.emitter(4);
+        inner.line("const bool active = pass >> i & 1;");
         if direct {
             self.tile_values(&mut inner);
             self.accumulate(&mut inner)?;
@@ -301,6 +300,13 @@ impl Writer<'_> {
                 "if (any(active) && !hold_1(active, row + i * WARP + lane_id(){values})) return false;"
             ));
         }
+        // What needs a tile's values must be unrolled: they are in registers.
+        out.push_str(if direct || !plan.stages[0].carried.is_empty() {
+            "            GRAMPUS_UNROLL\n            for (u32 i = 0; i < K; i++) {\n"
+        } else {
+            "            GRAMPUS_NO_UNROLL\n            for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n                \
+             const u32 i = lowest_bit(left);\n"
+        });
         out.push_str(&inner.out);
         out.push_str("            }\n        }\n        return end(looked);\n    }\n\n");
         Ok(out)
