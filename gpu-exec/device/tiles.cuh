@@ -61,6 +61,15 @@ class Tiles {
     }
 };
 
+// As ColumnArray::fetch, out of line: for columns whose fetch is long, and waits long, the call is nothing, and columns of one type
+// share the code.
+template <class T, class Array>
+GRAMPUS_SLOW Fetched<T> fetch_apart(Array& column, bool active, u64 row) {
+    Fetched<T> got;
+    got.ok = column.fetch(active, row, got.value);
+    return got;
+}
+
 // A bit for each of the lane's K values of a tile that is one of `rows`.
 template <u32 K>
 GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {

@@ -489,16 +489,20 @@ impl Writer<'_> {
     /// A column's values of the active lanes' rows.
     fn fetch(&self, e: &mut Emitter<'_>, c: usize) {
         let ty = self.program.columns[c].ty;
-        let name = if ty == Type::Bool {
-            format!("byte{c}")
+        let (in_memory, in_register) = (stored(ty), cpp(ty));
+        let value = if self.shape.columns[c].access == Access::Queued {
+            e.line(&format!(
+                "const Fetched<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
+            ));
+            e.line(&format!("if (!got{c}.ok) return false;"));
+            format!("got{c}.value")
         } else {
-            format!("c{c}")
+            e.line(&format!("{in_memory} got{c};"));
+            e.line(&format!("if (!column_{c}.fetch(active, row, got{c})) return false;"));
+            format!("got{c}")
         };
-        e.line(&format!("{} {name};", stored(ty)));
-        e.line(&format!("if (!column_{c}.fetch(active, row, {name})) return false;"));
-        if ty == Type::Bool {
-            e.line(&format!("const bool c{c} = {name} != 0;"));
-        }
+        let is_true = if ty == Type::Bool { " != 0" } else { "" };
+        e.line(&format!("const {in_register} c{c} = {value}{is_true};"));
         if self.shape.columns[c].nullable {
             e.line(&format!("u8 there{c};"));
             e.line(&format!("if (!valid_{c}.fetch(active, row, there{c})) return false;"));
