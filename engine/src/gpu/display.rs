@@ -2,6 +2,7 @@
 //! adds the kernel.
 
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -40,7 +41,7 @@ pub(super) fn show(exec: &GpuAggregateExec, format: DisplayFormatType, f: &mut f
                 write!(f, ", answered by the CPU: {reason}")?;
             }
             if matches!(format, DisplayFormatType::Verbose) {
-                match work.device.kernel_text(&work.lowered.program) {
+                match work.device.kernel_text(&work.request(&Arc::default())) {
                     Ok(text) => write!(f, "\n{text}")?,
                     Err(error) => write!(f, "\n{error}")?,
                 }

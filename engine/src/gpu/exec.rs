@@ -21,7 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use grampus_gpu_exec::gpu::{BackingChoice, ColumnChoice, Request};
-use grampus_gpu_exec::output::{Output, RunError};
+use grampus_gpu_exec::output::RunError;
 
 use super::device::Runner;
 use super::dictionary::DictionaryFull;
@@ -195,7 +195,7 @@ impl Run {
         let cancel = Arc::new(AtomicBool::new(false));
         let stop = CancelOnDrop(Arc::clone(&cancel));
         let work = Arc::clone(&self.work);
-        let ran = tokio::task::spawn_blocking(move || run(&work, &cancel)).await;
+        let ran = tokio::task::spawn_blocking(move || work.device.run(&work.request(&cancel))).await;
         drop(stop);
         let output = match ran {
             Ok(Ok(output)) => output,
@@ -229,9 +229,8 @@ impl Run {
                     return Failed::CpuAnswers(error.to_string());
                 }
             }
-            // A failed context stays failed: the next query gets a new one.
-            RunError::Cuda(_) | RunError::Stack(_) => self.work.session.drop_device(&self.work.device),
-            RunError::File { .. } | RunError::Invalid(_) => {}
+            // A device that is lost is opened anew by the next query's run.
+            RunError::Cuda(_) | RunError::Stack(_) | RunError::File { .. } | RunError::Invalid(_) => {}
         }
         match self.work.strict {
             false => {
@@ -269,15 +268,18 @@ enum Failed {
     Error(DataFusionError),
 }
 
-fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<Output, RunError> {
-    work.device.run(&Request {
-        program: &work.lowered.program,
-        arguments: &work.lowered.arguments,
-        input: &work.placed.input,
-        backing: work.backing,
-        selectivity: work.selectivity,
-        cancel,
-    })
+impl GpuWork {
+    /// What is asked of the device.
+    pub(crate) fn request<'a>(&'a self, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
+        Request {
+            program: &self.lowered.program,
+            arguments: &self.lowered.arguments,
+            input: &self.placed.input,
+            backing: self.backing,
+            selectivity: self.selectivity,
+            cancel,
+        }
+    }
 }
 
 fn is_dictionary_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {

@@ -95,7 +95,7 @@ impl GpuSession {
         }
         // The old one first: two would share the device's memory.
         *opened = None;
-        match device::open(&settings) {
+        match device::open(&settings, &self.rates(options)) {
             Ok(device) => {
                 let device = Ok(device);
                 *opened = Some(Opened {
@@ -125,13 +125,13 @@ impl GpuSession {
         opened.map(|opened| opened.device.clone())
     }
 
-    /// Gives up a device that failed; the next query opens it anew.
-    pub(crate) fn drop_device(&self, failed: &Arc<dyn Runner>) {
-        let mut opened = lock(&self.opened);
-        let is_same = |opened: &Opened| opened.device.as_ref().is_ok_and(|device| Arc::ptr_eq(device, failed));
-        if opened.as_ref().is_some_and(is_same) {
-            *opened = None;
-        }
+    /// Takes `device` for what these settings open.
+    #[cfg(test)]
+    pub(crate) fn preset(&self, options: &GrampusOptions, device: Arc<dyn Runner>) {
+        *lock(&self.opened) = Some(Opened {
+            settings: Settings::of(options),
+            device: Ok(device),
+        });
     }
 
     /// The machine's rates, from the calibration if there is one.
