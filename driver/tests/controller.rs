@@ -114,6 +114,32 @@ fn many_wraps_of_tiny_queues_on_several_threads() {
     assert_eq!((counters.commands, counters.errors), (9000, 0));
 }
 
+/// Two warps of a query waited for a read of one queue. Its completion stood behind one of another queue whose ring was full, and who
+/// would have emptied that were the same two warps.
+#[test]
+fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
+    let mut rig = rig(memory(1 << 16), 2, 2, 1);
+    let read = |slot: usize| {
+        let at = rig.bus.host.address() + (slot * SLOT) as u64;
+        SubmissionEntry::read(slot as u16, 1, 0, 1, at, at + 4096)
+    };
+    let (first, second) = ([read(0), read(1), read(2)], [read(3)]);
+    rig.queues[0].submit(&first);
+    while rig.controller.counters().commands < 3 {
+        std::thread::yield_now(); // three completions are a full ring of four
+    }
+    rig.queues[0].submit(&second);
+    while rig.controller.counters().commands < 4 {
+        std::thread::yield_now();
+    }
+    rig.queues[1].submit(&[read(4)]);
+    let (cid, status) = rig.queues[1].reap_within(LONG).expect("nothing stands before it");
+    assert!(cid == 4 && status.is_success());
+    for cid in 0..4 {
+        assert_eq!(rig.queues[0].reap_within(LONG).expect("in order").0, cid);
+    }
+}
+
 #[test]
 fn reordered_delayed_and_failed_reads_reach_their_commands() {
     let rule = |every, action| FaultRule {

@@ -62,8 +62,16 @@ pub fn context(config: GrampusConfig) -> Result<SessionContext> {
 /// let state = grampus::register(builder, GrampusOptions::default()).build();
 /// let context = SessionContext::new_with_state(state);
 /// ```
-pub fn register(mut builder: SessionStateBuilder, options: GrampusOptions) -> SessionStateBuilder {
-    let gpu = Arc::new(GpuSession::default());
+pub fn register(builder: SessionStateBuilder, options: GrampusOptions) -> SessionStateBuilder {
+    register_with(builder, options, Arc::default())
+}
+
+/// The same with what is kept for the GPU.
+pub(crate) fn register_with(
+    mut builder: SessionStateBuilder,
+    options: GrampusOptions,
+    gpu: Arc<GpuSession>,
+) -> SessionStateBuilder {
     let session = builder.config().take().unwrap_or_default();
     let session = session
         .with_extension(Arc::new(FileCache::default()))

@@ -14,13 +14,11 @@ class Tiles {
     u64 begin_tile, end_tile; // of the run
     u64 begin_row, end_row;   // likewise
 
-    GRAMPUS_DEVICE bool is_mine(u64 tile) const { return tile / CHUNK % launch_warps() == launch_warp(); }
-
     // The warp's first tile not below `tile`.
     GRAMPUS_DEVICE u64 from(u64 tile) const {
-        if (is_mine(tile)) return tile;
-        u64 warps = launch_warps(), chunk = tile / CHUNK, ahead = (launch_warp() + warps - chunk % warps) % warps;
-        return (chunk + ahead) * CHUNK;
+        u64 warps = launch_warps(), chunk = tile / CHUNK, turn = chunk % warps, mine = launch_warp();
+        if (turn == mine) return tile;
+        return (chunk + (mine > turn ? mine - turn : mine + warps - turn)) * CHUNK;
     }
 
     // The run that has the tile: by 33rds, each lane one border.
@@ -57,17 +55,31 @@ class Tiles {
         if (tile < begin_tile || tile >= end_tile) find_run(tile);
         row = begin_row + (tile - begin_tile) * TILE_ROWS;
         rows = end_row - row < TILE_ROWS ? (u32)(end_row - row) : TILE_ROWS;
-        next = from(tile + 1);
+        next = tile + 1;
+        if (next % CHUNK == 0) next += (u64)(launch_warps() - 1) * CHUNK;
         return true;
     }
 };
 
-// A tile of a column, wherever extents end. Collective. False: a status is up.
-template <u32 K, bool SEQUENTIAL, class Array, class T>
-GRAMPUS_DEVICE bool load_tile(Array& column, u64 row, u32 rows, T (&value)[K]) {
-    if (column.in_one_extent(row, rows)) return column.template tile<K, SEQUENTIAL>(row, rows, value);
-    return column.template tile_across<K>(row, rows, value);
+// As ColumnArray::fetch, out of line: for columns whose fetch is long, and waits long, the call is nothing, and columns of one type
+// share the code.
+template <class T, class Array>
+GRAMPUS_SLOW Fetched<T> fetch_apart(Array& column, bool active, u64 row) {
+    Fetched<T> got;
+    got.ok = column.fetch(active, row, got.value);
+    return got;
 }
+
+// A bit for each of the lane's K values of a tile that is one of `rows`.
+template <u32 K>
+GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {
+    static_assert(K < 32, "bits of a word");
+    u32 mine = (rows + WARP - 1 - lane_id()) / WARP;
+    return (1u << mine) - 1;
+}
+
+// Collective; all lanes have it.
+GRAMPUS_DEVICE u32 or_of_lanes(u32 v) { return or_within(FULL, v); }
 
 // Row numbers that passed, and what is known of their rows, wait in a ring of CAPACITY entries; arrays of entries are generated.
 // The oldest leave first: what was sent for on their behalf has had the most time. The same in all lanes.

@@ -67,15 +67,16 @@ GRAMPUS_DEVICE i64 order_of(i16 v) { return v; }
 GRAMPUS_DEVICE i64 order_of(i8 v) { return v; }
 GRAMPUS_DEVICE i64 order_of(bool v) { return v; }
 
-// Comparisons: total order, but the zeros are equal. NaNs are looked at only where machine comparison says nothing.
+// Comparisons: total order, but the zeros are equal. The bits decide where machine comparison says nothing; without a branch, since
+// unrolled ones cost more than they save.
 template <class T>
 GRAMPUS_DEVICE bool less(T a, T b) {
-    if constexpr (IsFloat<T>::value) return a < b || (!(a >= b) && order_of(a) < order_of(b));
+    if constexpr (IsFloat<T>::value) return (a < b) | (!(a >= b) & (order_of(a) < order_of(b)));
     else return a < b;
 }
 template <class T>
 GRAMPUS_DEVICE bool equal(T a, T b) {
-    if constexpr (IsFloat<T>::value) return a == b || order_of(a) == order_of(b);
+    if constexpr (IsFloat<T>::value) return (a == b) | (order_of(a) == order_of(b));
     else return a == b;
 }
 

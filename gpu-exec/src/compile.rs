@@ -176,11 +176,13 @@ fn read(path: &Path) -> Option<Vec<u8>> {
         }
     };
     let head = MAGIC.len() + HASH_BYTES;
-    let whole = bytes.len() > head
-        && bytes.starts_with(MAGIC)
-        && bytes[MAGIC.len()..head] == hash(&[&bytes[head..]])[..];
+    let whole =
+        bytes.len() > head && bytes.starts_with(MAGIC) && bytes[MAGIC.len()..head] == hash(&[&bytes[head..]])[..];
     if !whole {
-        log::warn!("{}: not a kernel as it was written; it is compiled again", path.display());
+        log::warn!(
+            "{}: not a kernel as it was written; it is compiled again",
+            path.display()
+        );
         return None;
     }
     Some(bytes.split_off(head))

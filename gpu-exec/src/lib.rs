@@ -24,5 +24,5 @@ pub mod program;
 pub mod run;
 
 // For the command line and for planners: what the machine has, and what its paths reach.
-pub use grampus_io_stack::cuda::{CudaError, compiler_version, library};
+pub use grampus_io_stack::cuda::{CudaError, compiler_version, host_compiler, library};
 pub use grampus_io_stack::{bench, report};

@@ -40,9 +40,6 @@ class ColumnArray {
     GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc) : io(stack), column(desc) { forget(); }
     ColumnArray(const ColumnArray&) = delete;
 
-    // Whether tile() can have these rows: else tile_across() must. The same in all lanes, as `row` and `rows` are.
-    GRAMPUS_DEVICE bool in_one_extent(u64 row, u32 rows) { return has_rows(row, rows); }
-
     // value[i] = column[row + i * WARP + lane], for those below row + rows; 0 < rows <= K * WARP, all in one extent. The other
     // values are zero. `row` and `rows` are the same in all lanes. SEQUENTIAL: the next tiles will follow this one, so 32 lines are
     // looked up, and sent for, at once.
@@ -51,10 +48,7 @@ class ColumnArray {
         static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         if constexpr (!Backing::CACHED) {
             if (!has_rows(row, rows)) return out_of_range(io, true, row);
-            const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
-            u32 mine = words_of_lane(rows);
-            GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
+            load_tile<K>(row, rows, value);
         } else {
             u64 word[K], tail = 0;
             u32 pinned = 0;
@@ -85,6 +79,15 @@ class ColumnArray {
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) value[i] = slow[i];
         return good;
+    }
+
+    // As tile(), or as tile_across() where an extent ends in the tile.
+    template <u32 K, bool SEQUENTIAL = true>
+    GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K]) {
+        if (!has_rows(row, rows)) return tile_across<K>(row, rows, value);
+        if constexpr (Backing::CACHED) return tile<K, SEQUENTIAL>(row, rows, value);
+        load_tile<K>(row, rows, value);
+        return true;
     }
 
     // value = column[row] for active lanes; zero for the others.
@@ -171,6 +174,15 @@ class ColumnArray {
             last_key = NO_KEY;
             return false;
         }
+    }
+
+    // A tile of a mapping, in the extent used last.
+    template <u32 K>
+    GRAMPUS_DEVICE void load_tile(u64 row, u32 rows, T (&value)[K]) {
+        const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
+        u32 mine = words_of_lane(rows);
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
     }
 
     // ---- tiles --------------------------------------------------------------------------------------

@@ -242,6 +242,8 @@ fn slots_carry_bytes_to_the_device() {
     let pushed = slot.push(&stream, &[part(4, 4100, 6), part(0, 0, 4)]).expect("starts");
     let slot = pushed.finish().expect("arrives");
     assert_eq!(to.read::<u8>(4100, 6).expect("reads"), [0, 1, 2, 3, 4, 0]);
-    let refused = slot.push(&stream, &[part(4000, 0, 97)]).expect_err("past the slot's end");
+    let refused = slot
+        .push(&stream, &[part(4000, 0, 97)])
+        .expect_err("past the slot's end");
     assert!(matches!(refused, CudaError::Arguments { .. }));
 }

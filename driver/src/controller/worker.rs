@@ -62,8 +62,11 @@ pub(crate) struct Worker {
     waiting: VecDeque<Piece>,
     /// Copies to device memory under way.
     pushing: usize,
-    /// Completions that found their ring full.
-    unposted: VecDeque<(usize, u16, Status)>,
+    /// Completions that found their ring full, by queue: one whose completions nobody takes must not hold up the others', since whoever
+    /// would take them may wait for just those.
+    unposted: Vec<VecDeque<(u16, Status)>>,
+    /// How many these are.
+    unposted_count: usize,
     reads: Vec<ReadDone>,
     pushes: Vec<(u64, Result<(), String>)>,
     counted: ControllerCounters,
@@ -88,6 +91,8 @@ impl Worker {
             });
         }
         Ok(Self {
+            unposted: queues.iter().map(|_| VecDeque::new()).collect(),
+            unposted_count: 0,
             queues: queues.into_iter().map(|q| Queue::new(q.rings, q.qid)).collect(),
             targets,
             pusher: bus.pusher()?,
@@ -96,7 +101,6 @@ impl Worker {
             outs: Slab::default(),
             waiting: VecDeque::new(),
             pushing: 0,
-            unposted: VecDeque::new(),
             reads: Vec::new(),
             pushes: Vec::new(),
             counted: ControllerCounters::default(),
@@ -138,7 +142,8 @@ impl Worker {
         self.queues.iter_mut().for_each(Queue::reset);
         self.commands = Slab::default();
         self.outs = Slab::default();
-        self.unposted.clear();
+        self.unposted.iter_mut().for_each(VecDeque::clear);
+        self.unposted_count = 0;
         let shared = self.shared.clone();
         let mut control = shared.control();
         if control.epoch == epoch {
@@ -307,19 +312,31 @@ impl Worker {
 
     fn post(&mut self, queue: usize, cid: u16, status: Status) {
         self.counted.errors += u64::from(!status.is_success());
-        if !self.unposted.is_empty() || !self.queues[queue].complete(cid, status) {
-            self.unposted.push_back((queue, cid, status));
+        if !self.unposted[queue].is_empty() || !self.queues[queue].complete(cid, status) {
+            self.unposted[queue].push_back((cid, status));
+            self.unposted_count += 1;
         }
+    }
+
+    /// Posts what found its ring full, where there is room by now.
+    fn post_again(&mut self) -> bool {
+        let before = self.unposted_count;
+        for (queue, unposted) in self.queues.iter_mut().zip(&mut self.unposted) {
+            while let Some(&(cid, status)) = unposted.front()
+                && queue.complete(cid, status)
+            {
+                unposted.pop_front();
+                self.unposted_count -= 1;
+            }
+        }
+        self.unposted_count < before
     }
 
     /// Moves everything on that can move.
     fn advance(&mut self) -> bool {
         let mut busy = false;
-        while let Some((queue, cid, status)) = self.unposted.pop_front() {
-            if !self.queues[queue].complete(cid, status) {
-                self.unposted.push_front((queue, cid, status));
-                break;
-            }
+        if self.unposted_count > 0 {
+            busy |= self.post_again();
         }
         for target in &mut self.targets {
             target.channel.poll(&mut self.reads);

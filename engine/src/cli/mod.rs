@@ -7,14 +7,17 @@
 //! output       rows to table, csv, tsv, json         table        aligned text
 //! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
 //! layout       where everything in a file is         make         taxi generate, convert
-//! demo         the tour                              bench_sql    statements, timed
+//! demo         the tour                              device       what there is to compute on
+//! bench        what each path to the GPU reaches     bench_sql    statements, timed
 //! ```
 
 mod args;
+mod bench;
 mod bench_sql;
 mod commands;
 mod completion;
 mod demo;
+mod device;
 mod explain;
 mod failure;
 mod interactive;
@@ -66,6 +69,10 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
             command: BenchCommand::Sql(arguments),
         }) => bench_sql::run(arguments),
         Some(Command::Convert(arguments)) => make::convert_files(arguments),
+        Some(Command::Device(arguments)) => device::run(arguments),
+        Some(Command::Bench {
+            command: BenchCommand::Io(arguments),
+        }) => bench::io(arguments),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);

@@ -5,7 +5,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
+use std::time::Instant;
 
+use grampus_gpu_exec::bench::{self, BenchError, BenchOptions, Figure};
 use serde::{Deserialize, Serialize};
 
 use crate::output::OutputError;
@@ -122,6 +124,100 @@ impl Rates {
     }
 }
 
+/// Bytes that the parts of a calibration move.
+const MEASURED_BYTES: u64 = 2 << 30;
+/// Sections of the I/O stack's benchmark that tell the rates.
+const SECTIONS: [&str; 5] = ["hits", "mapped", "cached", "pushed", "disk"];
+
+/// Measures this machine, with a temporary file in `folder`; `shown` sees every figure as it comes. What could not be measured stays
+/// as it is by default.
+///
+/// # Errors
+/// Without a GPU, a compiler, or room for the file.
+pub fn calibrate(folder: &Path, shown: &mut dyn FnMut(&Figure)) -> Result<Rates, BenchError> {
+    let options = BenchOptions {
+        small: false,
+        sections: SECTIONS.map(str::to_owned).to_vec(),
+        folder: folder.to_owned(),
+        bytes: MEASURED_BYTES,
+    };
+    let report = bench::run(&options, shown)?;
+    let mut rates = measured_cpu();
+    rates.take(&report.figures);
+    rates.gpu = report.device.name;
+    Ok(rates)
+}
+
+impl Rates {
+    /// Sets the rates that figures of the benchmark tell.
+    fn take(&mut self, figures: &[Figure]) {
+        let best = |section: &str, words: &str, scale: f64| {
+            let named = figures
+                .iter()
+                .filter(|f| f.section == section && f.name.contains(words) && f.error.is_none());
+            let best = named.map(|figure| figure.value * scale).fold(0.0, f64::max);
+            (best > 0.0).then_some(best)
+        };
+        let mut set = |rate: fn(&mut Self) -> &mut f64, value: Option<f64>| {
+            if let Some(value) = value {
+                *rate(self) = value;
+            }
+        };
+        set(
+            |r| &mut r.device_bytes,
+            best("hits", "plain scan of device memory", 1e9),
+        );
+        set(
+            |r| &mut r.register_bytes,
+            best("mapped", "registering the file's pages", 1e9),
+        );
+        set(|r| &mut r.mapped_bytes, best("mapped", "mapped, sequential", 1e9));
+        // A figure in bytes, of loads of 128.
+        set(
+            |r| &mut r.mapped_loads,
+            best("mapped", "mapped, random 128 B", 1e9 / 128.0),
+        );
+        set(
+            |r| &mut r.commands,
+            best("cached", "512-byte commands from the page cache", 1e6),
+        );
+        set(|r| &mut r.push_bytes, best("pushed", "pushed from the page cache", 1e9));
+        set(|r| &mut r.disk_bytes, best("disk", "disk, 1 MiB commands", 1e9));
+    }
+}
+
+/// The defaults with the CPU's rates measured: a filtered scan of doubles, by one thread and by all. Decoding and aggregating are taken
+/// to be as much faster or slower than by default as scanning is.
+fn measured_cpu() -> Rates {
+    const VALUES: usize = 32 << 20;
+    let default = Rates::default();
+    let values: Vec<f64> = (0..VALUES).map(|k| (k % 1000) as f64).collect();
+    let rate = |threads: usize| {
+        let part = VALUES.div_ceil(threads);
+        let fastest = (0..3).map(|_| {
+            let begun = Instant::now();
+            let hits: usize = std::thread::scope(|scope| {
+                let scans: Vec<_> = (values.chunks(part))
+                    .map(|part| scope.spawn(move || part.iter().filter(|value| **value >= 999.5).count()))
+                    .collect();
+                scans.into_iter().filter_map(|scan| scan.join().ok()).sum()
+            });
+            std::hint::black_box(hits);
+            (VALUES * 8) as f64 / begun.elapsed().as_secs_f64()
+        });
+        fastest.fold(0.0, f64::max)
+    };
+    let (one, all) = (rate(1), rate(default.cores));
+    let scale = one / default.cpu_scan_bytes;
+    Rates {
+        cpu_scan_bytes: one,
+        cpu_scan_bytes_all: all.max(one),
+        cpu_decoded_values: default.cpu_decoded_values * scale,
+        cpu_aggregated_rows: default.cpu_aggregated_rows * scale,
+        ..default
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +236,49 @@ mod tests {
         assert_eq!(Rates::load(&inside), rates);
         let files = fs::read_dir(&inside).unwrap().count();
         assert_eq!(files, 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn figures_become_rates() {
+        let figure = |section: &str, name: &str, value: f64, error: Option<&str>| Figure {
+            section: section.to_owned(),
+            name: name.to_owned(),
+            value,
+            unit: "GB/s",
+            plain: None,
+            target: None,
+            note: String::new(),
+            error: error.map(str::to_owned),
+        };
+        let mut rates = Rates::default();
+        rates.take(&[
+            figure("mapped", "mapped, sequential", 25.0, None),
+            figure("mapped", "mapped, random 128 B", 12.8, None),
+            figure(
+                "pushed",
+                "1 MiB commands pushed from the page cache, 4 threads",
+                20.0,
+                None,
+            ),
+            figure(
+                "pushed",
+                "4 MiB commands pushed from the page cache, 8 threads",
+                24.0,
+                None,
+            ),
+            figure("disk", "disk, 1 MiB commands, 4 threads", 9.0, Some("no room")),
+        ]);
+        assert_eq!(
+            (rates.mapped_bytes, rates.mapped_loads, rates.push_bytes),
+            (25e9, 100e6, 24e9)
+        );
+        assert_eq!(rates.disk_bytes, Rates::default().disk_bytes);
+        assert!(rates.is_sound());
+    }
+
+    #[test]
+    fn the_cpu_can_be_measured() {
+        assert!(measured_cpu().is_sound());
     }
 
     #[test]

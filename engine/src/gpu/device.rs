@@ -71,6 +71,7 @@ pub(crate) fn open(settings: &Settings, rates: &Rates) -> Result<Arc<dyn Runner>
         },
     };
     if settings.target == GpuTarget::Cuda {
+        library().map_err(|error| absent(&error))?;
         // Without it nothing could ever run: better said now than by every query.
         compiler_version().map_err(|error| absent(&error))?;
     }

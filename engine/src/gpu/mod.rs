@@ -25,3 +25,6 @@ pub(crate) mod output;
 pub(crate) mod place;
 pub mod rule;
 pub mod session;
+
+#[cfg(test)]
+mod tests;

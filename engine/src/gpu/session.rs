@@ -125,6 +125,15 @@ impl GpuSession {
         opened.map(|opened| opened.device.clone())
     }
 
+    /// Takes `device` for what these settings open.
+    #[cfg(test)]
+    pub(crate) fn preset(&self, options: &GrampusOptions, device: Arc<dyn Runner>) {
+        *lock(&self.opened) = Some(Opened {
+            settings: Settings::of(options),
+            device: Ok(device),
+        });
+    }
+
     /// The machine's rates, from the calibration if there is one.
     pub(crate) fn rates(&self, options: &GrampusOptions) -> Rates {
         let folder = cache_folder(options).unwrap_or_default();

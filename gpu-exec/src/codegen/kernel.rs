@@ -24,6 +24,7 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     writer.members(&mut out);
     out.push_str(&writer.run()?);
     for at in 0..plan.stages.len() {
+        out.push_str(&writer.hold(at));
         out.push_str(&writer.stage(at)?);
     }
     writer.end(&mut out);
@@ -275,7 +276,7 @@ impl Writer<'_> {
                 );
             }
         }
-        out.push_str("        begin();\n        u64 row = 0, looked = 0;\n        u32 rows = 0;\n");
+        out.push_str("        begin();\n        u64 row = 0;\n        u32 rows = 0, looked = 0;\n");
         out.push_str("        Tiles<TILE_ROWS, CHUNK> tiles(head);\n        GRAMPUS_NO_UNROLL\n        while (tiles.take(row, rows)) {\n");
         if plan.grouped() {
             out.push_str("            if (is_refused(head)) return false;\n");
@@ -285,22 +286,27 @@ impl Writer<'_> {
         let filtered = !plan.tile_conjuncts.is_empty();
         if filtered {
             out.push_str(&self.filter_tile()?);
-        }
-        out.push_str("            GRAMPUS_UNROLL\n            for (u32 i = 0; i < K; i++) {\n");
-        out.push_str(if filtered {
-            "                bool active = pass >> i & 1;\n"
         } else {
-            "                bool active = i * WARP + lane_id() < rows;\n"
-        });
+            out.push_str("            const u32 pass = lanes_bits<K>(rows);\n");
+        }
         let mut inner = self.emitter(4);
+        inner.line("const bool active = pass >> i & 1;");
         if direct {
             self.tile_values(&mut inner);
             self.accumulate(&mut inner)?;
         } else {
-            self.tile_values(&mut inner);
-            inner.line("const u64 at_row = row + i * WARP + lane_id();");
-            self.put(&mut inner, 0, "at_row");
+            let values = self.carried_values(0, |c| format!("tile_{c}[i]"), |c| format!("valid_tile_{c}[i]"));
+            inner.line(&format!(
+                "if (any(active) && !hold_1(active, row + i * WARP + lane_id(){values})) return false;"
+            ));
         }
+        // What needs a tile's values must be unrolled: they are in registers.
+        out.push_str(if direct || !plan.stages[0].carried.is_empty() {
+            "            GRAMPUS_UNROLL\n            for (u32 i = 0; i < K; i++) {\n"
+        } else {
+            "            GRAMPUS_NO_UNROLL\n            for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n                \
+             const u32 i = lowest_bit(left);\n"
+        });
         out.push_str(&inner.out);
         out.push_str("            }\n        }\n        return end(looked);\n    }\n\n");
         Ok(out)
@@ -313,13 +319,13 @@ impl Writer<'_> {
             let _ = writeln!(out, "            {ty} tile_{c}[K];");
             let _ = writeln!(
                 out,
-                "            if (!load_tile<K, {sequential}>(tiles_{c}, row, rows, tile_{c})) return false;"
+                "            if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
             );
             if self.shape.columns[c].nullable {
                 let _ = writeln!(out, "            u8 valid_tile_{c}[K];");
                 let _ = writeln!(
                     out,
-                    "            if (!load_tile<K, false>(valid_tiles_{c}, row, rows, valid_tile_{c})) return false;"
+                    "            if (!valid_tiles_{c}.tile_anywhere<K>(row, rows, valid_tile_{c})) return false;"
                 );
             }
         }
@@ -339,10 +345,10 @@ impl Writer<'_> {
 
     /// `pass`: a bit for each of the lane's values that passes.
     fn filter_tile(&self) -> Result<String, RunError> {
-        let mut out = String::from("            u32 pass = 0;\n");
+        let mut out = String::from("            const u32 here = lanes_bits<K>(rows);\n            u32 pass = 0;\n");
         let mut e = self.emitter(4);
         self.tile_values(&mut e);
-        e.line("bool active = i * WARP + lane_id() < rows;");
+        e.line("bool active = here >> i & 1;");
         self.narrow(&mut e, &self.plan.tile_conjuncts)?;
         e.line("pass |= (active ? 1u : 0u) << i;");
         if e.may_refuse {
@@ -369,34 +375,54 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Holds the active lanes' rows back for stage `at`.
-    fn put(&self, e: &mut Emitter<'_>, at: usize, row: &str) {
+    /// What is given along to a ring: `, c0, ok0 …`.
+    fn carried_values(&self, at: usize, value: impl Fn(usize) -> String, valid: impl Fn(usize) -> String) -> String {
+        let mut out = String::new();
+        for &c in &self.plan.stages[at].carried {
+            let _ = write!(out, ", {}", value(c));
+            if self.shape.columns[c].nullable {
+                let _ = write!(out, ", {}", valid(c));
+            }
+        }
+        out
+    }
+
+    /// The function that holds the active lanes' rows back for stage `at`: out of line, since unrolled loops call it.
+    fn hold(&self, at: usize) -> String {
         let n = at + 1;
         let stage = &self.plan.stages[at];
-        e.line("if (any(active)) {");
-        e.indent += 1;
-        e.line(&format!("const u32 to = lane.ring_{n}.put(active);"));
-        e.line("if (active) {");
-        e.indent += 1;
-        e.line(&format!("shared.held_{n}.row[to] = {row};"));
+        let mut out = format!(
+            "    // Holds the active lanes' rows back, and goes on with them once there are enough.\n    \
+             GRAMPUS_SLOW bool hold_{n}(bool active, u64 row"
+        );
         for &c in &stage.carried {
-            e.line(&format!("shared.held_{n}.c{c}[to] = c{c};"));
+            let _ = write!(out, ", {} c{c}", stored(self.program.columns[c].ty));
             if self.shape.columns[c].nullable {
-                e.line(&format!("shared.held_{n}.ok{c}[to] = ok{c};"));
+                let _ = write!(out, ", u8 ok{c}");
             }
         }
-        e.indent -= 1;
-        e.line("}");
+        let _ = writeln!(
+            out,
+            ") {{\n        const u32 to = lane.ring_{n}.put(active);\n        if (active) {{"
+        );
+        let _ = writeln!(out, "            shared.held_{n}.row[to] = row;");
+        for &c in &stage.carried {
+            let _ = writeln!(out, "            shared.held_{n}.c{c}[to] = c{c};");
+            if self.shape.columns[c].nullable {
+                let _ = writeln!(out, "            shared.held_{n}.ok{c}[to] = ok{c};");
+            }
+        }
+        out.push_str("        }\n");
         for &c in stage.steps.first().map_or(&[][..], |s| &s.fetch) {
             if self.shape.columns[c].access == Access::Queued {
-                e.line(&format!("if (!column_{c}.prefetch(active, {row})) return false;"));
+                let _ = writeln!(out, "        if (!column_{c}.prefetch(active, row)) return false;");
             }
         }
-        e.line(&format!(
-            "if (lane.ring_{n}.held >= ENOUGH_{n} && !stage_{n}()) return false;"
-        ));
-        e.indent -= 1;
-        e.line("}");
+        let _ = writeln!(
+            out,
+            "        return lane.ring_{n}.held < ENOUGH_{n} || stage_{n}();\n    }}\n"
+        );
+        out
     }
 
     // ---- stages -------------------------------------------------------------------------------------------
@@ -432,7 +458,11 @@ impl Writer<'_> {
         if last {
             self.accumulate(&mut e)?;
         } else {
-            self.put(&mut e, at + 1, "row");
+            let values = self.carried_values(at + 1, |c| format!("c{c}"), |c| format!("ok{c}"));
+            e.line(&format!(
+                "if (any(active) && !hold_{}(active, row{values})) return false;",
+                n + 1
+            ));
         }
         out.push_str(&e.out);
         out.push_str("        return true;\n    }\n\n");
@@ -459,16 +489,20 @@ impl Writer<'_> {
     /// A column's values of the active lanes' rows.
     fn fetch(&self, e: &mut Emitter<'_>, c: usize) {
         let ty = self.program.columns[c].ty;
-        let name = if ty == Type::Bool {
-            format!("byte{c}")
+        let (in_memory, in_register) = (stored(ty), cpp(ty));
+        let value = if self.shape.columns[c].access == Access::Queued {
+            e.line(&format!(
+                "const Fetched<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
+            ));
+            e.line(&format!("if (!got{c}.ok) return false;"));
+            format!("got{c}.value")
         } else {
-            format!("c{c}")
+            e.line(&format!("{in_memory} got{c};"));
+            e.line(&format!("if (!column_{c}.fetch(active, row, got{c})) return false;"));
+            format!("got{c}")
         };
-        e.line(&format!("{} {name};", stored(ty)));
-        e.line(&format!("if (!column_{c}.fetch(active, row, {name})) return false;"));
-        if ty == Type::Bool {
-            e.line(&format!("const bool c{c} = {name} != 0;"));
-        }
+        let is_true = if ty == Type::Bool { " != 0" } else { "" };
+        e.line(&format!("const {in_register} c{c} = {value}{is_true};"));
         if self.shape.columns[c].nullable {
             e.line(&format!("u8 there{c};"));
             e.line(&format!("if (!valid_{c}.fetch(active, row, there{c})) return false;"));
@@ -593,7 +627,7 @@ impl Writer<'_> {
         }
         out.push_str("        if ((head.flags & LAUNCH_FIRST) == 0) resume(head, shared, lane);\n    }\n\n");
         out.push_str(
-            "    GRAMPUS_DEVICE bool end(u64 looked) {\n        const bool last = (head.flags & LAUNCH_LAST) != 0;\n",
+            "    GRAMPUS_DEVICE bool end(u32 looked) {\n        const bool last = (head.flags & LAUNCH_LAST) != 0;\n",
         );
         for n in 1..=plan.stages.len() {
             if n == 1 {

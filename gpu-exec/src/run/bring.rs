@@ -211,7 +211,11 @@ impl Builder<'_, '_> {
         let room = self.means.pool.available();
         let all_fit = need <= room && missing.iter().all(|m| m.whole);
         // Room for the windows comes first: without it nothing runs.
-        let mut left = if all_fit { room } else { room.saturating_sub(self.window_bytes(room)) };
+        let mut left = if all_fit {
+            room
+        } else {
+            room.saturating_sub(self.window_bytes(room))
+        };
         let mut transient = Vec::new();
         if !all_fit {
             self.out.transient = self.windows_memory(&missing, room)?;
@@ -280,7 +284,14 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    fn job(&mut self, m: &Missing, rows: Range<u64>, to: Target, valid: Option<Target>, window: usize) -> Result<(), RunError> {
+    fn job(
+        &mut self,
+        m: &Missing,
+        rows: Range<u64>,
+        to: Target,
+        valid: Option<Target>,
+        window: usize,
+    ) -> Result<(), RunError> {
         let stripe = &self.request.input.stripes[m.stripe];
         let width = u64::from(self.ty(m.column).width());
         let first_row = self.bases[m.stripe] + rows.start;
@@ -288,7 +299,10 @@ impl Builder<'_, '_> {
             Placement::Direct(segments) => What::Read {
                 file: stripe.file,
                 parts: parts(segments, &rows, width).ok_or_else(|| {
-                    RunError::Invalid(format!("stripe {} has no place for rows {rows:?} of a column", stripe.index))
+                    RunError::Invalid(format!(
+                        "stripe {} has no place for rows {rows:?} of a column",
+                        stripe.index
+                    ))
                 })?,
             },
             _ => What::Decode {
@@ -348,14 +362,25 @@ impl Builder<'_, '_> {
 
     /// Rows of which all the columns fit into so many bytes: whole tiles.
     fn rows_that_fit(&self, missing: &[Missing], bytes: usize) -> u64 {
-        let row: u64 = missing.iter().map(|m| u64::from(self.ty(m.column).width()) + u64::from(m.valid.is_some())).sum();
+        let row: u64 = missing
+            .iter()
+            .map(|m| u64::from(self.ty(m.column).width()) + u64::from(m.valid.is_some()))
+            .sum();
         let margins = missing.len() as u64 * 128;
         let rows = (bytes as u64).saturating_sub(margins) / row.max(1);
-        (rows / self.means.tile_rows * self.means.tile_rows).min(CHUNK_ROWS / self.means.tile_rows * self.means.tile_rows)
+        (rows / self.means.tile_rows * self.means.tile_rows)
+            .min(CHUNK_ROWS / self.means.tile_rows * self.means.tile_rows)
     }
 
     /// Jobs for rows of a stripe's transient columns; returns the bytes they take.
-    fn bring_chunk(&mut self, missing: &[Missing], rows: Range<u64>, piece: &Piece, at: usize, window: usize) -> Result<usize, RunError> {
+    fn bring_chunk(
+        &mut self,
+        missing: &[Missing],
+        rows: Range<u64>,
+        piece: &Piece,
+        at: usize,
+        window: usize,
+    ) -> Result<usize, RunError> {
         let count = (rows.end - rows.start) as usize;
         let mut next = at;
         let mut take = |bytes: usize| {
@@ -399,7 +424,13 @@ impl Builder<'_, '_> {
             let base = self.bases[stripe];
             let all_there = |out: &mut ColumnLayout, constants: &mut Constants, there: u64| -> Result<(), RunError> {
                 if nullable {
-                    repeat(&mut out.valid, constants.get(self.means.device, 1, there)?.address(), base, s.rows, 1);
+                    repeat(
+                        &mut out.valid,
+                        constants.get(self.means.device, 1, there)?.address(),
+                        base,
+                        s.rows,
+                        1,
+                    );
                 }
                 Ok(())
             };
@@ -413,15 +444,25 @@ impl Builder<'_, '_> {
                     }
                 }
                 Place::Mapped(address) => {
-                    let Placement::Direct(segments) = &s.columns[column] else { continue };
+                    let Placement::Direct(segments) = &s.columns[column] else {
+                        continue;
+                    };
                     for segment in segments {
                         let first_row = base + segment.first_row;
-                        add(&mut out.extents, first_row, segment.rows, address + segment.offset, width);
+                        add(
+                            &mut out.extents,
+                            first_row,
+                            segment.rows,
+                            address + segment.offset,
+                            width,
+                        );
                     }
                     all_there(&mut out, self.means.constants, 1)?;
                 }
                 Place::Constant => {
-                    let Placement::Constant(value) = s.columns[column] else { continue };
+                    let Placement::Constant(value) = s.columns[column] else {
+                        continue;
+                    };
                     let bits = value.map_or(0, |v| bits_of(v, ty));
                     let at = self.means.constants.get(self.means.device, ty.width(), bits)?.address();
                     repeat(&mut out.extents, at, base, s.rows, width);

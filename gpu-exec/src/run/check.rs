@@ -25,7 +25,12 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), RunError> {
         };
         same("columns", stripe.columns.len(), program.columns.len()).map_err(named)?;
         let Some(file) = input.files.get(stripe.file) else {
-            return invalid(format!("stripe {} is in file {} of {}", stripe.index, stripe.file, input.files.len()));
+            return invalid(format!(
+                "stripe {} is in file {} of {}",
+                stripe.index,
+                stripe.file,
+                input.files.len()
+            ));
         };
         check_stripe(stripe, file, request).map_err(named)?;
         // Rows are numbered by 64 bits, and bytes of columns too.
@@ -69,7 +74,10 @@ fn check_segments(segments: &[Segment], rows: u64, width: u64, file: &FileVersio
         if segment.first_row != next || segment.rows == 0 {
             return invalid(format!("values of row {next} are nowhere"));
         }
-        let end = segment.rows.checked_mul(width).and_then(|bytes| segment.offset.checked_add(bytes));
+        let end = segment
+            .rows
+            .checked_mul(width)
+            .and_then(|bytes| segment.offset.checked_add(bytes));
         if end.is_none_or(|end| end > file.bytes) {
             return invalid(format!(
                 "{} values of {width} bytes at byte {} lie outside {} of {} bytes",

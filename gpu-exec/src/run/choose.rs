@@ -90,7 +90,9 @@ fn asked_for(column: &ColumnFacts, backing: Backing) -> (Backing, String) {
             Backing::Resident,
             "asked for mapped, but a file cannot be registered".to_owned(),
         ),
-        Backing::Mapped if column.raw_rows == 0 => (Backing::Resident, "nothing of it lies raw in its files".to_owned()),
+        Backing::Mapped if column.raw_rows == 0 => {
+            (Backing::Resident, "nothing of it lies raw in its files".to_owned())
+        }
         _ => (backing, "asked for".to_owned()),
     }
 }
@@ -99,7 +101,11 @@ fn asked_for(column: &ColumnFacts, backing: Backing) -> (Backing, String) {
 fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) {
     let seconds = |backing| cost(column, backing, terms);
     if column.raw_rows == 0 {
-        let why = if column.decoded_rows > 0 { "decoded by the CPU" } else { "one value in all rows" };
+        let why = if column.decoded_rows > 0 {
+            "decoded by the CPU"
+        } else {
+            "one value in all rows"
+        };
         return (Backing::Resident, why.to_owned());
     }
     if column.missing_bytes == 0 {
@@ -111,7 +117,11 @@ fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) 
             let why = "read whole, larger than the room for columns, and its files are registered";
             return (Backing::Mapped, why.to_owned());
         }
-        let why = if fits { "read whole, and kept on the device" } else { "read whole, through a window: larger than the room for columns" };
+        let why = if fits {
+            "read whole, and kept on the device"
+        } else {
+            "read whole, through a window: larger than the room for columns"
+        };
         return (Backing::Resident, why.to_owned());
     }
     let mut ways = vec![(Backing::Resident, seconds(Backing::Resident))];
@@ -122,8 +132,15 @@ fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) 
         ways.push((Backing::Queued, seconds(Backing::Queued)));
     }
     ways.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let told: Vec<String> = ways.iter().map(|(b, s)| format!("{} {:.1} ms", name(*b), s * 1e3)).collect();
-    let why = format!("about {:.2} % of rows pass: {}", terms.selectivity * 100.0, told.join(", "));
+    let told: Vec<String> = ways
+        .iter()
+        .map(|(b, s)| format!("{} {:.1} ms", name(*b), s * 1e3))
+        .collect();
+    let why = format!(
+        "about {:.2} % of rows pass: {}",
+        terms.selectivity * 100.0,
+        told.join(", ")
+    );
     (ways[0].0, why)
 }
 
@@ -138,7 +155,11 @@ fn name(backing: Backing) -> &'static str {
 fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64 {
     let c = &terms.calibration;
     let wanted = |piece: u64| pieces_touched(column.raw_rows, column.width, terms.selectivity, piece);
-    let push = if column.cold { c.disk_bytes_per_s } else { c.push_bytes_per_s };
+    let push = if column.cold {
+        c.disk_bytes_per_s
+    } else {
+        c.push_bytes_per_s
+    };
     match backing {
         Backing::Resident => column.missing_bytes as f64 / push,
         Backing::Mapped => {
@@ -146,7 +167,11 @@ fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64 {
             let sectors = wanted(LINK_SECTOR_BYTES);
             let loads = (sectors / c.mapped_loads_per_s).max(sectors * LINK_SECTOR_BYTES as f64 / c.mapped_bytes_per_s);
             let rest = (column.decoded_rows * column.width) as f64 / push;
-            let disk = if column.cold { wanted(4096) * 4096.0 / c.disk_bytes_per_s } else { 0.0 };
+            let disk = if column.cold {
+                wanted(4096) * 4096.0 / c.disk_bytes_per_s
+            } else {
+                0.0
+            };
             register + loads.max(disk) + rest
         }
         Backing::Queued => {
@@ -228,7 +253,10 @@ mod tests {
             unregistered_bytes: Some(0),
             ..column(false)
         };
-        assert_eq!(backings(&[registered.clone()], &terms(0.0003)), [Backing::Mapped]);
+        assert_eq!(
+            backings(std::slice::from_ref(&registered), &terms(0.0003)),
+            [Backing::Mapped]
+        );
         let there = ColumnFacts {
             missing_bytes: 0,
             resident_bytes: 1_600_000_000,

@@ -17,8 +17,8 @@ use super::push::Pusher;
 use super::ring::Ring;
 use super::scratch::{Given, Scratch, Wanted};
 use super::signals::Signals;
-use crate::compile::{Modules, Origin};
 use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
+use crate::compile::{Modules, Origin};
 use crate::gpu::{Backing, Request};
 use crate::output::{Cost, Output, RunError};
 use crate::params::{
@@ -66,6 +66,7 @@ pub(super) struct Machine<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) signals: &'a Signals,
     pub(super) threads: usize,
+    pub(super) launch_bytes: u64,
 }
 
 /// Brings, launches, reads back.
@@ -167,7 +168,11 @@ impl Query<'_> {
 
     /// Launches everything and waits for it.
     fn launch(&self, machine: Machine<'_>, pusher: &Pusher<'_>, cost: &mut Cost) -> Result<LeftOver, RunError> {
-        let lanes = if machine.device.is_host() { HOST_LANES } else { GPU_LANES };
+        let lanes = if machine.device.is_host() {
+            HOST_LANES
+        } else {
+            GPU_LANES
+        };
         let sizes = self.kernel.sizes(lanes);
         let (runs, tiles) = row_runs(self.selected(), sizes.tile_rows);
         let loaded = machine.modules.get(self.kernel)?;
@@ -187,7 +192,13 @@ impl Query<'_> {
             }
         }
         let jobs = &self.bringing.jobs;
-        let launches = divide(jobs, &self.bringing.window_ends, &runs, tiles, u64::from(sizes.tile_rows));
+        let launches = divide(
+            jobs,
+            &self.bringing.window_ends,
+            &runs,
+            (tiles, u64::from(sizes.tile_rows)),
+            machine.launch_bytes,
+        );
         let (arrived, ended) = (Event::new(machine.device, false)?, Event::new(machine.device, false)?);
         let mut ready = 0;
         for (at, launch) in launches.iter().enumerate() {
@@ -256,11 +267,19 @@ impl Query<'_> {
             runs: wanted.bytes(&all_bytes(runs)),
             arguments: 0,
         };
-        let arguments = self.request.arguments.iter().flat_map(|v| argument_bits(*v).to_le_bytes());
+        let arguments = self
+            .request
+            .arguments
+            .iter()
+            .flat_map(|v| argument_bits(*v).to_le_bytes());
         placed.arguments = wanted.bytes(&arguments.collect::<Vec<u8>>());
         for (layout, column) in self.bringing.columns.iter().zip(&self.request.program.columns) {
-            placed.columns.push(describe(&layout.extents, column.ty.width(), wanted));
-            placed.valid.push(layout.nullable.then(|| describe(&layout.valid, 1, wanted)));
+            placed
+                .columns
+                .push(describe(&layout.extents, column.ty.width(), wanted));
+            placed
+                .valid
+                .push(layout.nullable.then(|| describe(&layout.valid, 1, wanted)));
         }
         placed
     }
@@ -304,7 +323,11 @@ impl Query<'_> {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
-        if self.cancelled() { Err(RunError::Cancelled) } else { Ok(()) }
+        if self.cancelled() {
+            Err(RunError::Cancelled)
+        } else {
+            Ok(())
+        }
     }
 
     fn read_back(&self, placed: &Placed, given: &Given<'_>, sizes: &Sizes, warps: usize) -> Result<LeftOver, RunError> {

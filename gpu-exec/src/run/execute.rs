@@ -38,7 +38,9 @@ pub(crate) fn run(live: &mut Live, request: &Request<'_>) -> Result<Output, RunE
             }
             Attempt::MoreGroups => {
                 let most = 1u64 << MOST_SLOTS_LOG2;
-                return Err(RunError::Refused(format!("more groups than a table of {most} slots holds")));
+                return Err(RunError::Refused(format!(
+                    "more groups than a table of {most} slots holds"
+                )));
             }
         }
     }
@@ -132,7 +134,9 @@ fn stage_and_drive(
         ..
     } = live;
     let stage = if prepared.choices.iter().any(|c| c.backing == Backing::Queued) {
-        let files: Vec<usize> = (0..prepared.ids.len()).filter(|at| prepared.sources[*at].is_some()).collect();
+        let files: Vec<usize> = (0..prepared.ids.len())
+            .filter(|at| prepared.sources[*at].is_some())
+            .collect();
         let named: Vec<_> = files
             .iter()
             .map(|&at| (prepared.ids[at], &request.input.files[at], prepared.is_cold(at)))
@@ -167,7 +171,11 @@ fn stage_and_drive(
         bringing,
         kernel: &kernel,
         stage,
-        slots_log2: if kernel.has_group_table() { Some(slots_log2) } else { None },
+        slots_log2: if kernel.has_group_table() {
+            Some(slots_log2)
+        } else {
+            None
+        },
     };
     let machine = Machine {
         device,
@@ -178,6 +186,7 @@ fn stage_and_drive(
         scratch,
         signals,
         threads: *threads,
+        launch_bytes: tuning.launch_bytes,
     };
     drive(&query, machine, cost)
 }
@@ -210,7 +219,11 @@ fn column_shape(request: &Request<'_>, prepared: &Prepared, column: usize, plain
     let queued = prepared.choices[column].backing == Backing::Queued;
     ColumnShape {
         access: if queued { Access::Queued } else { Access::Plain },
-        aligned: if queued { lies_aligned(request, column) } else { plain_aligned },
+        aligned: if queued {
+            lies_aligned(request, column)
+        } else {
+            plain_aligned
+        },
         nullable: !queued && has_nulls(request, column),
     }
 }
@@ -219,7 +232,10 @@ fn column_shape(request: &Request<'_>, prepared: &Prepared, column: usize, plain
 fn shape(request: &Request<'_>, prepared: &Prepared, bringing: &Bringing, way: Grouping) -> Shape {
     let column = |at: usize| {
         let width = u64::from(request.program.columns[at].ty.width());
-        let aligned = bringing.columns[at].extents.iter().all(|e| e.mapped.is_multiple_of(width));
+        let aligned = bringing.columns[at]
+            .extents
+            .iter()
+            .all(|e| e.mapped.is_multiple_of(width));
         column_shape(request, prepared, at, aligned)
     };
     Shape {

@@ -80,7 +80,10 @@ impl FileVersion {
             return Ok(());
         }
         Err(refuse(if now.bytes != self.bytes {
-            format!("the file changed: it had {} bytes when the query was planned, and has {} now", self.bytes, now.bytes)
+            format!(
+                "the file changed: it had {} bytes when the query was planned, and has {} now",
+                self.bytes, now.bytes
+            )
         } else if (now.device, now.inode) != (self.device, self.inode) {
             "the file was replaced after the query was planned".to_owned()
         } else {

@@ -6,7 +6,7 @@ use crate::params::RowRun;
 use super::push::{Job, What};
 
 /// Bytes that are brought between two launches: long enough that launches do not count, short enough that the last one does not.
-const LAUNCH_BYTES: u64 = 64 << 20;
+pub(crate) const LAUNCH_BYTES: u64 = 64 << 20;
 
 /// One launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +36,20 @@ fn bytes_of(job: &Job) -> u64 {
 }
 
 /// The launches; at least one, the last of which takes all tiles that are left.
-pub(crate) fn divide(jobs: &[Job], window_ends: &[u64], runs: &[RowRun], tiles: u64, tile_rows: u64) -> Vec<Launch> {
+pub(crate) fn divide(
+    jobs: &[Job],
+    window_ends: &[u64],
+    runs: &[RowRun],
+    (tiles, tile_rows): (u64, u64),
+    launch_bytes: u64,
+) -> Vec<Launch> {
     let mut launches = Vec::new();
     let (mut first_tile, mut bytes) = (0, 0);
     for (at, job) in jobs.iter().enumerate() {
         bytes += bytes_of(job);
         let next = jobs.get(at + 1);
         let window_over = next.is_some_and(|n| n.window != job.window);
-        if !window_over && (bytes < LAUNCH_BYTES || next.is_none()) {
+        if !window_over && (bytes < launch_bytes || next.is_none()) {
             continue;
         }
         // Jobs come by row: what is before the next one's first row is there for every column.

@@ -94,7 +94,10 @@ impl Mappings {
             if registered.saturating_add(bytes) <= self.bound {
                 return true;
             }
-            let unused = self.kept.iter().filter(|(_, k)| k.used != self.query && k.mapping.is_some());
+            let unused = self
+                .kept
+                .iter()
+                .filter(|(_, k)| k.used != self.query && k.mapping.is_some());
             let Some(oldest) = unused.min_by_key(|(_, k)| k.used).map(|(id, _)| *id) else {
                 return false;
             };

@@ -67,6 +67,8 @@ pub struct Tuning {
     pub timeout: Duration,
     /// log2 of the bytes that a miss of the sector cache fetches, 7 to 12.
     pub sector_log2: u32,
+    /// Bytes that are brought between two launches.
+    pub launch_bytes: u64,
     /// What answers commands for a file.
     pub open_storage: Arc<OpenStorage>,
 }
@@ -77,6 +79,7 @@ impl Default for Tuning {
             calibration: Calibration::default(),
             timeout: Duration::from_secs(10),
             sector_log2: 9,
+            launch_bytes: launches::LAUNCH_BYTES,
             open_storage: Arc::new(open_storage),
         }
     }
@@ -88,12 +91,14 @@ impl std::fmt::Debug for Tuning {
             calibration,
             timeout,
             sector_log2,
-            ..
+            launch_bytes,
+            open_storage: _,
         } = self;
         f.debug_struct("Tuning")
             .field("calibration", calibration)
             .field("timeout", timeout)
             .field("sector_log2", sector_log2)
+            .field("launch_bytes", launch_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -253,7 +258,10 @@ impl Live {
             Target::Cuda(ordinal) => Device::open(ordinal)?,
             Target::Host { threads } => {
                 host_compiler()?;
-                Device::host(threads, options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20)))
+                Device::host(
+                    threads,
+                    options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20)),
+                )
             }
         };
         let free = device.facts()?.free_bytes;
@@ -314,7 +322,10 @@ impl Live {
 
     /// After a failed query: gives up what cannot be used again.
     fn after(&mut self, error: &RunError) {
-        if matches!(error, RunError::Stack(StackError::OutOfService | StackError::Controller(_))) {
+        if matches!(
+            error,
+            RunError::Stack(StackError::OutOfService | StackError::Controller(_))
+        ) {
             self.queued.forget();
         }
     }

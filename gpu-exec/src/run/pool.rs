@@ -13,8 +13,8 @@ use crate::program::Type;
 const GRAIN_BYTES: usize = 8;
 /// Kernels load aligned words of 8 bytes around a value: no value ends closer to an arena's end.
 const MARGIN_BYTES: usize = 64;
-/// Smallest arena, if there is room for it.
-const ARENA_BYTES: u64 = 256 << 20;
+/// An arena, if there is room for it and no more is needed at once.
+const ARENA_BYTES: u64 = 2 << 30;
 
 /// A column of a stripe of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,8 +149,15 @@ impl Pool {
     }
 
     /// Room for a column that will be brought now: `None` if there is none, though all was given up that this query does not use.
-    pub(crate) fn reserve(&mut self, key: Key, values: usize, valid: Option<usize>) -> Result<Option<Resident>, CudaError> {
-        let Some(values) = self.piece(values)? else { return Ok(None) };
+    pub(crate) fn reserve(
+        &mut self,
+        key: Key,
+        values: usize,
+        valid: Option<usize>,
+    ) -> Result<Option<Resident>, CudaError> {
+        let Some(values) = self.piece(values)? else {
+            return Ok(None);
+        };
         let valid = match valid.map(|len| self.piece(len)).transpose()? {
             Some(None) => {
                 self.give_back(&values);
@@ -200,7 +207,12 @@ impl Pool {
 
     /// The running query ended: what it brought is whole, or is given up.
     pub(crate) fn finish(&mut self, well: bool) {
-        let open: Vec<Key> = self.entries.iter().filter(|(_, e)| !e.complete).map(|(k, _)| *k).collect();
+        let open: Vec<Key> = self
+            .entries
+            .iter()
+            .filter(|(_, e)| !e.complete)
+            .map(|(k, _)| *k)
+            .collect();
         for key in open {
             if well {
                 self.entries.entry(key).and_modify(|e| e.complete = true);
@@ -239,8 +251,11 @@ impl Pool {
     fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
         let need = (len + 2 * MARGIN_BYTES) as u64;
         let left = self.capacity.saturating_sub(self.taken);
-        let mut bytes = ARENA_BYTES.max(self.capacity / 8).max(need).min(left);
-        while bytes >= need {
+        if left < need {
+            return Ok(false);
+        }
+        let mut bytes = ARENA_BYTES.clamp(need, left);
+        loop {
             match DeviceBuffer::new(&self.device, bytes as usize) {
                 Ok(buffer) => {
                     self.taken += bytes;
@@ -249,15 +264,19 @@ impl Pool {
                     self.arenas.push(Arena { buffer, free });
                     return Ok(true);
                 }
-                Err(e) if e.is_out_of_memory() => bytes /= 2,
+                Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
+                Err(e) if e.is_out_of_memory() => {
+                    let allowed = self.capacity;
+                    self.capacity = self.taken + need - 1;
+                    log::warn!(
+                        "{} bytes for columns must do, {allowed} were allowed: {e}",
+                        self.capacity
+                    );
+                    return Ok(false);
+                }
                 Err(e) => return Err(e),
             }
         }
-        if left >= need {
-            log::warn!("the GPU has no more than {} bytes for columns; {} were allowed", self.taken, self.capacity);
-            self.capacity = self.taken;
-        }
-        Ok(false)
     }
 
     /// Gives up the column that was not used for longest, and its neighbours of that query one after the other.
@@ -265,7 +284,9 @@ impl Pool {
         let query = self.query;
         let unused = self.entries.iter().filter(|(_, e)| e.used != query);
         let oldest = unused.min_by_key(|(_, e)| (e.used, e.resident.values.arena, e.resident.values.offset));
-        let Some(key) = oldest.map(|(key, _)| *key) else { return false };
+        let Some(key) = oldest.map(|(key, _)| *key) else {
+            return false;
+        };
         self.remove(&key);
         true
     }
@@ -337,6 +358,6 @@ mod tests {
         let mut pool = Pool::new(&Device::host(1, 1 << 20), 1 << 40);
         assert!(pool.piece(2 << 20).unwrap().is_none());
         assert!(pool.piece(100 << 10).unwrap().is_some());
-        assert!(pool.capacity() <= 1 << 40);
+        assert!(pool.capacity() < 3 << 20);
     }
 }

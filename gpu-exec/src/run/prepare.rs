@@ -45,7 +45,11 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
     let mut ids = Vec::new();
     let mut sources = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
-        let source = if used.contains(&at) { Some(open(live, version)?) } else { None };
+        let source = if used.contains(&at) {
+            Some(open(live, version)?)
+        } else {
+            None
+        };
         ids.push(live.number(version));
         sources.push(source);
     }
@@ -55,7 +59,11 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
         .collect();
     let terms = Terms {
         choice: request.backing,
-        selectivity: if request.program.conjuncts.is_empty() { 1.0 } else { request.selectivity.clamp(0.0, 1.0) },
+        selectivity: if request.program.conjuncts.is_empty() {
+            1.0
+        } else {
+            request.selectivity.clamp(0.0, 1.0)
+        },
         sector_bytes: 1 << live.queued.options.sector_log2,
         room: live.pool.capacity(),
         calibration: live.tuning.calibration,
@@ -78,7 +86,9 @@ fn open(live: &mut Live, version: &FileVersion) -> Result<Source, RunError> {
         let file = File::open(&version.path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if FileVersion::of_metadata(&version.path, &metadata) != *version {
-            return Err(failed(std::io::Error::other("the file changed after the query was planned")));
+            return Err(failed(std::io::Error::other(
+                "the file changed after the query was planned",
+            )));
         }
         Ok(file)
     });
@@ -118,7 +128,11 @@ fn dense_columns(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
 
 /// How groups are kept, at first.
 pub(crate) fn grouping(request: &Request<'_>) -> Grouping {
-    if request.program.keys.is_empty() { Grouping::Ungrouped } else { Grouping::Private }
+    if request.program.keys.is_empty() {
+        Grouping::Ungrouped
+    } else {
+        Grouping::Private
+    }
 }
 
 fn facts(

@@ -203,7 +203,10 @@ impl<'a> Pusher<'a> {
                 valid,
             } => {
                 let began = Instant::now();
-                let decoded = self.decoder.decode(*stripe, *column, rows.clone()).map_err(RunError::Decode)?;
+                let decoded = self
+                    .decoder
+                    .decode(*stripe, *column, rows.clone())
+                    .map_err(RunError::Decode)?;
                 let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.done.decode_ns.fetch_add(spent, Ordering::Relaxed);
                 let count = (rows.end - rows.start) as usize;
@@ -228,7 +231,9 @@ impl<'a> Pusher<'a> {
         let Some(source) = self.sources.get(file).and_then(Option::as_ref) else {
             return Err(RunError::Invalid(format!("file {file} was not opened")));
         };
-        let Some(mut slot) = self.ring.take(|| self.stopped())? else { return Ok(false) };
+        let Some(mut slot) = self.ring.take(|| self.stopped())? else {
+            return Ok(false);
+        };
         let mut filled = 0;
         for part in parts {
             if let Err(e) = source.read(&mut slot, filled, part) {
@@ -262,7 +267,9 @@ impl<'a> Pusher<'a> {
         if valid.is_none() && decoded.valid.as_ref().is_some_and(|v| v.contains(&0)) {
             return Err(RunError::Decode("a NULL in a column that is said to have none".into()));
         }
-        let Some(mut slot) = self.ring.take(|| self.stopped())? else { return Ok(false) };
+        let Some(mut slot) = self.ring.take(|| self.stopped())? else {
+            return Ok(false);
+        };
         let values = decoded.values.len();
         slot.bytes_mut()[..values].copy_from_slice(&decoded.values);
         let Some(target) = valid else {
@@ -299,7 +306,9 @@ impl Source {
         let len = (bytes.end - bytes.start) as usize;
         let result = match &self.direct {
             Some(direct) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
-            None => self.file.read_exact_at(&mut slot.bytes_mut()[at..at + len], bytes.start),
+            None => self
+                .file
+                .read_exact_at(&mut slot.bytes_mut()[at..at + len], bytes.start),
         };
         result.map_err(|e| RunError::File {
             path: self.version.path.display().to_string(),

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, Storage};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{Device, StagingOptions};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
-use grampus_driver::controller::ControllerOptions;
 
 use super::bring::bases;
 use super::files::FileId;
@@ -42,7 +42,11 @@ pub(crate) struct QueuedOptions {
 
 impl QueuedOptions {
     fn stack(&self) -> StackOptions {
-        let group_log2 = if self.small || self.cache_bytes < 64 << 20 { 4 } else { 10 };
+        let group_log2 = if self.small || self.cache_bytes < 64 << 20 {
+            4
+        } else {
+            10
+        };
         StackOptions {
             queues: QueueOptions {
                 count: if self.small { 4 } else { 32 },
@@ -99,7 +103,9 @@ impl Queued {
 
     /// Whether the file is one of its storages.
     pub(crate) fn knows(&self, file: FileId) -> bool {
-        self.built.as_ref().is_some_and(|b| b.files.iter().any(|(id, _)| *id == file))
+        self.built
+            .as_ref()
+            .is_some_and(|b| b.files.iter().any(|(id, _)| *id == file))
     }
 
     /// The stack over the input's files, and for each of them which storage it is.
@@ -137,12 +143,18 @@ pub(crate) fn column(stack: &Stack, request: &Request<'_>, column: usize, source
     let mut runs = Vec::new();
     for (stripe, base) in request.input.stripes.iter().zip(bases(&request.input.stripes)) {
         let Placement::Direct(segments) = &stripe.columns[column] else {
-            return Err(RunError::Invalid("a column that is not raw was to be queued".to_owned()));
+            return Err(RunError::Invalid(
+                "a column that is not raw was to be queued".to_owned(),
+            ));
         };
         let mut next = 0;
         for segment in segments {
             if segment.first_row != next {
-                return Err(RunError::Invalid(format!("stripe {} has no place for row {}", stripe.index, base + next)));
+                return Err(RunError::Invalid(format!(
+                    "stripe {} has no place for row {}",
+                    stripe.index,
+                    base + next
+                )));
             }
             next += segment.rows;
             runs.push(Run {
@@ -153,7 +165,10 @@ pub(crate) fn column(stack: &Stack, request: &Request<'_>, column: usize, source
             });
         }
         if next != stripe.rows {
-            return Err(RunError::Invalid(format!("stripe {} has no place for its last rows", stripe.index)));
+            return Err(RunError::Invalid(format!(
+                "stripe {} has no place for its last rows",
+                stripe.index
+            )));
         }
     }
     Ok(stack.column(width, &runs)?)

@@ -78,9 +78,14 @@ impl Scratch {
 fn room<'a>(device: &Device, buffer: &'a mut Option<DeviceBuffer>, len: usize) -> Result<&'a DeviceBuffer, CudaError> {
     if buffer.as_ref().is_none_or(|b| b.len() < len) {
         *buffer = None; // its memory first
-        let bytes = len.max(GRAIN_BYTES).next_power_of_two().min(len.max(GRAIN_BYTES) + (64 << 20));
+        let bytes = len
+            .max(GRAIN_BYTES)
+            .next_power_of_two()
+            .min(len.max(GRAIN_BYTES) + (64 << 20));
         return Ok(buffer.insert(DeviceBuffer::new(device, bytes)?));
     }
     // Borrowed anew: the checker does not see that the branch above returns.
-    buffer.as_ref().ok_or_else(|| CudaError::NoDriver("no scratch memory".to_owned()))
+    buffer
+        .as_ref()
+        .ok_or_else(|| CudaError::NoDriver("no scratch memory".to_owned()))
 }

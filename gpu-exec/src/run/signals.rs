@@ -39,7 +39,9 @@ impl Signals {
     /// After the kernels: why they gave up, if they did.
     pub(crate) fn finish(&self) -> Result<(), StackError> {
         let status: Status = self.status.read(0, 1)?.pop().unwrap_or_default();
-        let Some(reason) = Reason::of(&status) else { return Ok(()) };
+        let Some(reason) = Reason::of(&status) else {
+            return Ok(());
+        };
         Err(StackError::Device(DeviceError {
             reason,
             storage: None,

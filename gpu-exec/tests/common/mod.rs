@@ -1,6 +1,10 @@
 //! Programs by few words, for all tests of the crate.
 #![allow(dead_code)] // each test uses its share
 
+pub(crate) mod interpret;
+pub(crate) mod machine;
+pub(crate) mod random;
+
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};
 

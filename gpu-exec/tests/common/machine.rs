@@ -1,0 +1,241 @@
+//! Kernels on host threads, by hand: a table laid out in memory and behind queues, launches divided as a test wants them. The
+//! crate's own runtime is tested elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grampus_driver::controller::ControllerOptions;
+use grampus_driver::storage::MemoryStorage;
+use grampus_gpu_exec::codegen::{ENTRY, HOST_LANES, Left, Merged, QueryKernel, Shape};
+use grampus_gpu_exec::params::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
+use grampus_gpu_exec::program::Type;
+use grampus_io_stack::cache::CacheOptions;
+use grampus_io_stack::cuda::{Args, Device, DeviceBuffer, Module, StagingOptions, Stream};
+use grampus_io_stack::queues::QueueOptions;
+use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
+
+use super::interpret::{Cell, Scalar};
+use super::random::{Random, bytes};
+
+/// A table's columns, and which rows of it are looked at.
+pub(crate) struct Table {
+    pub types: Vec<Type>,
+    /// By column, then by row.
+    pub cells: Vec<Vec<Cell>>,
+    /// First row and rows of each run.
+    pub runs: Vec<(u64, u64)>,
+}
+
+impl Table {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<Cell>> {
+        let rows = self.runs.iter().flat_map(|&(first, rows)| first..first + rows);
+        rows.map(|row| self.cells.iter().map(|column| column[row as usize]).collect())
+    }
+}
+
+/// The table as kernels find it.
+pub(crate) struct Placed {
+    pub device: Device,
+    stack: Stack,
+    columns: Vec<Column>,
+    valid: Vec<Option<Column>>,
+    runs: Vec<(u64, u64)>,
+    _image: DeviceBuffer,
+}
+
+/// Bytes of a storage in the making.
+struct Image(Vec<u8>);
+
+impl Image {
+    /// Places values in a few pieces, each at some byte; a multiple of `align`.
+    fn place(&mut self, random: &mut Random, width: usize, align: usize, values: &[Vec<u8>]) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut at = 0;
+        while at < values.len() {
+            let most = values.len() - at;
+            let rows = if random.one_in(3) {
+                most
+            } else {
+                1 + random.below(most as u64) as usize
+            };
+            let gap = random.below(5000) as usize;
+            let start = (self.0.len() + gap).next_multiple_of(align);
+            self.0.resize(start, 0xA5);
+            values[at..at + rows].iter().for_each(|v| self.0.extend(v));
+            runs.push(Run {
+                source: 0,
+                byte: start as u64,
+                rows: rows as u64,
+                mapped: 0,
+            });
+            assert_eq!(self.0.len(), start + rows * width);
+            at += rows;
+        }
+        runs
+    }
+}
+
+fn options() -> StackOptions {
+    StackOptions {
+        queues: QueueOptions {
+            count: 2,
+            depth_log2: 4,
+            bounce_bytes: 4096,
+        },
+        cache: CacheOptions {
+            bytes: 4 << 20,
+            sector_log2: 9,
+            group_log2: 3,
+        },
+        controller: ControllerOptions { threads: 1, depth: 8 },
+        staging: StagingOptions {
+            bytes: 64 << 10,
+            count: 2,
+        },
+        timeout: Duration::from_secs(30),
+        max_lines: 8,
+    }
+}
+
+impl Placed {
+    pub(crate) fn new(random: &mut Random, device: &Device, table: &Table, shape: &Shape) -> Self {
+        let mut image = Image(Vec::new());
+        let mut places = Vec::new();
+        for ((ty, cells), shape) in table.types.iter().zip(&table.cells).zip(&shape.columns) {
+            let width = ty.width() as usize;
+            let values: Vec<Vec<u8>> = cells.iter().map(|&cell| bytes(*ty, cell)).collect();
+            let runs = image.place(random, width, if shape.aligned { width } else { 1 }, &values);
+            let valid = shape.nullable.then(|| {
+                let there: Vec<Vec<u8>> = cells.iter().map(|cell| vec![u8::from(cell.is_some())]).collect();
+                image.place(random, 1, 1, &there)
+            });
+            places.push((width as u32, runs, valid));
+        }
+        let bytes = image.0;
+        let memory = DeviceBuffer::filled(device, bytes.len().next_multiple_of(4096) + 4096, 0).expect("memory");
+        memory.write(0, &bytes).expect("fits");
+        let storage = Arc::new(MemoryStorage::new(bytes));
+        let stack = Stack::new(device, vec![storage], options(), &[]).expect("a stack");
+        let column = |width: u32, runs: &[Run]| {
+            let mapped = |run: &Run| Run {
+                mapped: memory.address(),
+                ..*run
+            };
+            let runs: Vec<Run> = runs.iter().map(mapped).collect();
+            stack.column(width, &runs).expect("inside the storage")
+        };
+        let columns = places.iter().map(|(width, runs, _)| column(*width, runs)).collect();
+        let valid = places
+            .iter()
+            .map(|(_, _, valid)| valid.as_ref().map(|runs| column(1, runs)))
+            .collect();
+        Self {
+            device: device.clone(),
+            columns,
+            valid,
+            stack,
+            runs: table.runs.clone(),
+            _image: memory,
+        }
+    }
+}
+
+/// How a query is divided.
+#[derive(Debug, Clone)]
+pub(crate) struct Division {
+    pub warps: u32,
+    /// Ends of the launches before the last, as parts of all tiles; ascending.
+    pub ends: Vec<f64>,
+    /// Rows do not stay in buffers between launches.
+    pub flush: bool,
+    pub group_slots_log2: u32,
+}
+
+/// Runs the kernel over the table.
+pub(crate) fn run(
+    placed: &Placed,
+    kernel: &QueryKernel,
+    module: &Module,
+    arguments: &[Scalar],
+    division: &Division,
+) -> Result<Merged, Refusal> {
+    let device = &placed.device;
+    let sizes = kernel.sizes(HOST_LANES);
+    let warps = division.warps as usize;
+    let buffer = |bytes: usize, byte: u8| DeviceBuffer::filled(device, bytes.max(16), byte).expect("memory");
+    let (runs, tiles) = params::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
+    let runs_at = DeviceBuffer::from_values(
+        device,
+        &runs
+            .iter()
+            .flat_map(|r| [r.first_tile, r.first_row, r.rows])
+            .collect::<Vec<u64>>(),
+    );
+    let runs_at = runs_at.expect("memory");
+    let bits = |a: &Scalar| match *a {
+        Scalar::Bool(v) => u64::from(v),
+        Scalar::Int(v) => v as u64,
+        Scalar::Float(v) => v.to_bits(),
+    };
+    let arguments: Vec<u64> = arguments.iter().map(bits).chain([0]).collect();
+    let arguments = DeviceBuffer::from_values(device, &arguments).expect("memory");
+    // What needs no initialisation is filled with garbage.
+    let (state, partials) = (
+        buffer(warps * sizes.state_bytes, 0xEE),
+        buffer(warps * sizes.partial_bytes, 0xEE),
+    );
+    let (counters, refused) = (buffer(warps * sizes.counters * 8, 0), buffer(4, 0));
+    let slots = if sizes.group_words > 0 {
+        1usize << division.group_slots_log2
+    } else {
+        0
+    };
+    let (locks, words) = (buffer(slots * 4, 0), buffer(slots * sizes.group_words * 8, 0));
+    placed.stack.begin().expect("begins");
+    let mut ends: Vec<u64> = division.ends.iter().map(|part| (part * tiles as f64) as u64).collect();
+    ends.push(tiles);
+    let stream = Stream::new(device).expect("a stream");
+    let mut first_tile = 0;
+    for (at, &end_tile) in ends.iter().enumerate() {
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        let head = QueryHead {
+            io: placed.stack.io(),
+            runs: runs_at.address(),
+            run_count: runs.len() as u32,
+            first_tile,
+            end_tile,
+            arguments: arguments.address(),
+            state: state.address(),
+            partials: partials.address(),
+            counters: counters.address(),
+            refused: refused.address(),
+            group_locks: locks.address(),
+            group_words: words.address(),
+            group_slots_log2: division.group_slots_log2,
+            flags: flag(at == 0, LAUNCH_FIRST)
+                | flag(division.flush, LAUNCH_FLUSH)
+                | flag(at + 1 == ends.len(), LAUNCH_LAST),
+            pad0: 0,
+        };
+        first_tile = end_tile;
+        let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
+        let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
+        let mut args = Args::new().with_bytes(&params::parameter(&head, &columns, &valid));
+        let kernel = module.kernel(ENTRY).expect("the kernel's name");
+        kernel.launch(&stream, division.warps, 32, &mut args).expect("starts");
+        stream.synchronize().expect("ends");
+        let word = refused.read::<u32>(0, 1).expect("readable")[0];
+        if let Some(refusal) = Refusal::of(word) {
+            placed.stack.finish().expect("no status");
+            return Err(refusal);
+        }
+    }
+    placed.stack.finish().expect("no status");
+    let left = Left {
+        partials: &partials.read(0, warps * sizes.partial_bytes / 8).expect("readable"),
+        counters: &counters.read(0, warps * sizes.counters).expect("readable"),
+        group_locks: &locks.read(0, slots).expect("readable"),
+        group_words: &words.read(0, slots * sizes.group_words).expect("readable"),
+    };
+    Ok(kernel.finish(&left).expect("what the kernel leaves"))
+}

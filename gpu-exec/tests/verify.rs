@@ -1,0 +1,233 @@
+//! Programs that contradict themselves, or that kernels cannot compute, are refused in words; and what programs are for people.
+
+mod common;
+
+use common::{aggregate, arg, binary, col, column, count, shape, sum, taxi};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
+use grampus_gpu_exec::output::RunError;
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, TimeUnit, Type};
+
+const MONEY: Type = Type::Decimal {
+    precision: 18,
+    scale: 2,
+};
+
+/// Columns of several types and one literal.
+fn base() -> Program {
+    Program {
+        columns: vec![
+            column("i", Type::Int32, true),
+            column("f", Type::Float64, false),
+            column("s", Type::Code, false),
+            column("d", Type::Date32, false),
+            column("t", Type::Timestamp(TimeUnit::Millisecond), false),
+            column("m", MONEY, false),
+            column("b", Type::Bool, true),
+        ],
+        arguments: vec![Type::Int32],
+        conjuncts: vec![],
+        keys: vec![],
+        aggregates: vec![count()],
+    }
+}
+
+fn refusal(program: &Program) -> String {
+    match program.check() {
+        Err(RunError::Invalid(reason)) => reason,
+        other => panic!("{other:?} for {program}"),
+    }
+}
+
+fn of(expr: Expr) -> String {
+    let mut program = base();
+    program.aggregates = vec![aggregate(Function::Count, Some(expr))];
+    refusal(&program)
+}
+
+fn boxed(expr: Expr) -> Box<Expr> {
+    Box::new(expr)
+}
+
+#[test]
+fn operands_must_agree() {
+    assert_eq!(
+        of(binary(BinaryOp::Add, col(0), col(1))),
+        "int32 + float64: the operands' types differ"
+    );
+    assert_eq!(of(col(9)), "column 9 of 7");
+    assert_eq!(of(arg(1)), "literal 1 of 1");
+    assert_eq!(of(Expr::Not(boxed(col(0)))), "NOT takes a boolean, not a int32");
+    assert_eq!(
+        of(binary(BinaryOp::And, col(0), arg(0))),
+        "kernels do not compute int32 AND int32"
+    );
+    assert_eq!(of(Expr::Coalesce(vec![])), "COALESCE of nothing");
+    assert_eq!(
+        of(Expr::Coalesce(vec![col(0), col(1)])),
+        "COALESCE mixes int32 and float64"
+    );
+    let case = |branches, otherwise: Option<Expr>| Expr::Case {
+        branches,
+        otherwise: otherwise.map(boxed),
+    };
+    assert_eq!(of(case(vec![], Some(col(0)))), "CASE without a branch");
+    assert_eq!(
+        of(case(vec![(col(0), col(0))], None)),
+        "CASE WHEN takes a boolean, not a int32"
+    );
+    assert_eq!(
+        of(case(vec![(col(6), col(0))], Some(col(1)))),
+        "CASE mixes int32 and float64"
+    );
+    let list = Expr::InList {
+        value: boxed(col(0)),
+        list: vec![col(1)],
+        negated: false,
+    };
+    assert_eq!(of(list), "IN mixes int32 and float64");
+}
+
+#[test]
+fn what_kernels_do_not_compute_is_said() {
+    let less = |a, b| of(binary(BinaryOp::Lt, a, b));
+    assert_eq!(less(col(2), col(2)), "kernels do not compute code < code");
+    let times = binary(BinaryOp::Multiply, col(5), col(5));
+    assert_eq!(of(times), "kernels do not compute decimal(18, 2) * decimal(18, 2)");
+    let plus = binary(BinaryOp::Add, col(5), col(5));
+    assert_eq!(of(plus), "kernels do not compute decimal(18, 2) + decimal(18, 2)");
+    let cast = |value, to| Expr::Cast {
+        value: boxed(value),
+        to,
+    };
+    assert_eq!(
+        of(cast(col(5), Type::Float64)),
+        "kernels do not cast decimal(18, 2) to float64"
+    );
+    assert_eq!(of(cast(col(3), Type::Int64)), "kernels do not cast date to int64");
+    let wide = Type::Decimal {
+        precision: 30,
+        scale: 2,
+    };
+    assert_eq!(
+        of(Expr::Null(wide)),
+        "NULL is a decimal(30, 2): kernels take decimals of 1 to 18 digits"
+    );
+    let part = |part, value| Expr::Extract {
+        part,
+        value: boxed(value),
+    };
+    assert_eq!(of(part(DatePart::Year, col(1))), "year of a float64");
+    let truncated = |part, value| Expr::Truncate {
+        part,
+        value: boxed(value),
+    };
+    assert_eq!(
+        of(truncated(DatePart::DayOfWeek, col(4))),
+        "kernels do not truncate a timestamp(ms) to dow"
+    );
+    assert_eq!(
+        of(truncated(DatePart::Year, col(3))),
+        "kernels do not truncate a date to year"
+    );
+}
+
+#[test]
+fn aggregates_and_filters_have_their_types() {
+    let mut program = base();
+    program.aggregates = vec![sum(col(3))];
+    assert_eq!(refusal(&program), "sum of a date");
+    program.aggregates = vec![aggregate(Function::Max, Some(col(2)))];
+    assert_eq!(refusal(&program), "max of a code");
+    program.aggregates = vec![aggregate(Function::Min, None)];
+    assert_eq!(refusal(&program), "min of nothing");
+    program.aggregates = vec![Aggregate {
+        filter: Some(col(0)),
+        ..count()
+    }];
+    assert_eq!(refusal(&program), "FILTER takes a boolean, not a int32");
+    program.aggregates = vec![];
+    assert_eq!(
+        refusal(&program),
+        "there is nothing to compute: neither keys nor aggregates"
+    );
+    program = base();
+    program.conjuncts = vec![col(1)];
+    assert_eq!(refusal(&program), "a filter takes a boolean, not a float64");
+    let types = [
+        sum(col(0)),
+        sum(col(1)),
+        sum(col(5)),
+        aggregate(Function::Min, Some(col(3))),
+    ]
+    .map(|a| base().type_of_aggregate(&a).expect("valid"));
+    let sum_of_money = Type::Decimal {
+        precision: 38,
+        scale: 2,
+    };
+    assert_eq!(types, [Type::Int64, Type::Float64, sum_of_money, Type::Date32]);
+}
+
+#[test]
+fn what_is_too_deep_or_too_long_is_refused_not_recursed_into() {
+    let deep = (0..300).fold(col(6), |e, _| Expr::Not(boxed(e)));
+    assert_eq!(of(deep), "expressions are nested too deeply, or too long, for a kernel");
+    let list = Expr::InList {
+        value: boxed(col(0)),
+        list: vec![arg(0); 3000],
+        negated: false,
+    };
+    assert_eq!(of(list), "expressions are nested too deeply, or too long, for a kernel");
+    let mut program = base();
+    program.columns = vec![column("x", Type::Int8, false); 65];
+    assert_eq!(refusal(&program), "65 columns, kernels take at most 64");
+}
+
+#[test]
+fn a_shape_must_be_the_programs() {
+    let program = taxi(1);
+    let good = shape(&program, Access::Plain, true, Grouping::Ungrouped);
+    let refused = |change: &dyn Fn(&mut grampus_gpu_exec::codegen::Shape)| {
+        let mut shape = good.clone();
+        change(&mut shape);
+        QueryKernel::generate(&program, &shape)
+            .expect_err("not its shape")
+            .to_string()
+    };
+    assert!(refused(&|s| s.columns.truncate(1)).contains("the shapes of 1 columns for 2"));
+    assert!(refused(&|s| s.columns[1].nullable = true).contains("total_amount has NULLs that it must not have"));
+    assert!(refused(&|s| s.grouping = Grouping::Global).contains("Global with 0 keys"));
+}
+
+#[test]
+fn programs_are_shown_as_sql() {
+    let mut program = base();
+    program.conjuncts = vec![
+        binary(BinaryOp::GtEq, col(0), arg(0)),
+        Expr::Not(boxed(Expr::IsNull(boxed(col(6))))),
+        Expr::InList {
+            value: boxed(binary(BinaryOp::Add, col(0), arg(0))),
+            list: vec![arg(0), Expr::Null(Type::Int32)],
+            negated: true,
+        },
+    ];
+    program.keys = vec![Expr::Truncate {
+        part: DatePart::Month,
+        value: boxed(col(4)),
+    }];
+    program.aggregates = vec![
+        count(),
+        Aggregate {
+            filter: Some(col(6)),
+            ..sum(Expr::Case {
+                branches: vec![(col(6), col(1))],
+                otherwise: None,
+            })
+        },
+    ];
+    program.check().expect("valid");
+    assert_eq!(
+        program.to_string(),
+        "count(*), sum(CASE WHEN b THEN f END) FILTER (WHERE b) WHERE i >= $1 AND NOT (b IS NULL) AND (i + $1) NOT IN ($1, NULL) \
+         GROUP BY date_trunc(month, t)"
+    );
+}
