@@ -56,7 +56,7 @@ class ColumnArray {
             u64 word[K], tail;
             u32 pinned = 0;
             while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
-                Held held = far_call(&hold<T, Backing>)(io, column, row, rows, window_lines);
+                Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, window_lines);
                 forget();
                 if (!held.ok) {
                     GRAMPUS_UNROLL
@@ -75,11 +75,11 @@ class ColumnArray {
     // As tile(), for rows of any extents. Slow: for the few tiles at an extent's end.
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
-        T slow[K];
-        bool good = far_call(&tile_slowly<T, Backing, ALIGNED>)(io, column, row, rows, K, slow);
+        u64 slow[K];
+        bool good = far_call(&tile_slowly<Backing>)(io, column, row, rows, SIZE, K, slow);
         forget();
         GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) value[i] = slow[i];
+        for (u32 i = 0; i < K; i++) value[i] = In::from_bits(slow[i]);
         return good;
     }
 
@@ -89,17 +89,17 @@ class ColumnArray {
         bool hit = !active || (has_rows(row, 1) && find_bits(place_of(row), bits));
         value = In::from_bits(bits);
         if (all(hit)) return true;
-        auto slowly = &fetch_slowly<T, Backing, ALIGNED>;
-        Fetched<T> slow = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, active, row);
+        auto slowly = &fetch_slowly<Backing>;
+        Fetched slow = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, active, row, SIZE);
         forget();
-        value = slow.value;
+        value = In::from_bits(active ? slow.bits : 0);
         return slow.ok;
     }
 
     // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
     GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
         if constexpr (Backing::CACHED) {
-            return far_call(&prefetch_slowly<T, Backing>)(io, column, active, row);
+            return far_call(&prefetch_slowly<Backing>)(io, column, active, row, SIZE);
         }
         return true;
     }
@@ -109,7 +109,7 @@ class ColumnArray {
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::CACHED) {
             if constexpr (Backing::QUEUED) {
-                return far_call(&ahead_slowly<T, Backing>)(io, column, row, rows);
+                return far_call(&ahead_slowly<Backing>)(io, column, row, rows, SIZE);
             }
         }
         return true;
