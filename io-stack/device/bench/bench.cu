@@ -306,11 +306,11 @@ KERNEL pin_all_and_one(ARGUMENTS) {
     const Extent& e = column.extents[0];
     u32 meta = NO_LINE;
     for (u32 lane = 0; lane < n; lane++) {  // one after another, since a set's lock is only tried
-        for (Wait wait; any(lane_id() == lane && meta == NO_LINE);) {
+        for (Wait wait; grampus::any(lane_id() == lane && meta == NO_LINE);) {
             Ensured line = ensure<Queued<>>(io, e, lane_id() == lane, e.first_line + lane_id(), all_sectors(io.cache), true);
             if (lane_id() == lane) meta = line.meta;
             bool good = line.ok && wait.go_on(io, STATUS_PROTOCOL, ~0u, lane);
-            if (!all(good)) return;
+            if (!grampus::all(good)) return;
         }
     }
     ColumnArray<u64, Queued<>, true> array(io, column);
