@@ -8,10 +8,7 @@ namespace grampus {
 // ---- rows, bytes, words, values --------------------------------------------------------------------------
 
 // Byte of a row, counted from the start of the extent's first line.
-template <class T>
-GRAMPUS_DEVICE u64 byte_of(const Extent& e, u64 row) {
-    return e.first_byte + (row - e.first_row) * sizeof(T);
-}
+GRAMPUS_DEVICE u64 byte_of(const Extent& e, u64 row, u32 size) { return e.first_byte + (row - e.first_row) * size; }
 
 GRAMPUS_DEVICE bool has_row(const Extent& e, u64 row) { return row - e.first_row < e.rows; }
 
@@ -128,18 +125,20 @@ struct Held {
     u32 state[LINES_PER_LANE];
 };
 
+// What is out of line knows a value's size, not its type: one text for all columns of a kernel.
+
 // Pins the lines of a tile once they are there, whole; sends for `most` lines from the first, where the next tiles will want
 // them. Collective. The caller lets go.
-template <class T, class Backing>
-GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 most) {
+template <class Backing>
+GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 most) {
     Held held = {};
     const Extent& e = *extent_of(column, row);
     if (!has_row(e, row) || row - e.first_row + rows > e.rows) {
         out_of_range(io, true, row);
         return held;
     }
-    u64 byte = byte_of<T>(e, row), end = byte_of<T>(e, e.first_row + e.rows);
-    u64 last = e.first_line + ((byte + rows * sizeof(T) - 1) >> LINE_LOG2);
+    u64 byte = byte_of(e, row, size), end = byte_of(e, e.first_row + e.rows, size);
+    u64 last = e.first_line + ((byte + rows * size - 1) >> LINE_LOG2);
     held.first = e.first_line + (byte >> LINE_LOG2);
     if constexpr (Backing::QUEUED) {
         u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
@@ -170,56 +169,57 @@ GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32
     return held;
 }
 
-// A value, or the end.
-template <class T>
+// A value's bits, or the end.
 struct Fetched {
     bool ok;  // false: a status is up
-    T value;
+    u64 bits;
 };
 
 // column[row] for active lanes, whatever it takes. Collective.
-template <class T, class Backing, bool ALIGNED>
-GRAMPUS_SLOW Fetched<T> fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
-    typedef Layout<T, ALIGNED> In;
+template <class Backing>
+GRAMPUS_SLOW Fetched fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size) {
     const Extent& e = *extent_of(column, row);
-    Fetched<T> got = {false, In::from_bits(0)};
+    Fetched got = {false, 0};
     bool there = !active || has_row(e, row);
     if (!all(there)) {
         out_of_range(io, !there, row);
         return got;
     }
-    u64 byte = active ? byte_of<T>(e, row) : 0;
-    u32 at = (u32)byte & (LINE_BYTES - 1);
+    u64 byte = active ? byte_of(e, row, size) : 0;
+    u32 at = (u32)byte & (LINE_BYTES - 1), in_word = at & 7, shift = in_word * 8;
+    bool two = in_word + size > 8;  // words
     got.ok = true;
-    u64 bits = 0;
+    Words words = {true, 0, 0};
     if constexpr (!Backing::CACHED) {
-        if (active) bits = In::mapped_bits(e.mapped + byte);
+        const u64* word = (const u64*)(e.mapped + (byte & ~7ull));
+        if (active) words.low = load_mapped(word);
+        if (active && two) words.high = load_mapped(word + 1);
     } else {
         u64 key = e.first_line + (byte >> LINE_LOG2);
-        bool two = In::spans_words(at), straddles = two && at + In::SIZE > LINE_BYTES;
-        Words words = words_slowly<Backing>(io, e, active, key, at, two && !straddles);
+        bool straddles = two && at + size > LINE_BYTES;
+        words = words_slowly<Backing>(io, e, active, key, at, two && !straddles);
         got.ok = words.ok;
-        if (!ALIGNED && got.ok && any(active && straddles)) {  // its end is in the next line
+        if (got.ok && any(active && straddles)) {  // its end is in the next line
             Words next = words_slowly<Backing>(io, e, active && straddles, key + 1, 0, false);
             got.ok = next.ok;
             if (straddles) words.high = next.low;
         }
-        bits = In::join(words.low, words.high, at);
     }
-    if (active) got.value = In::from_bits(bits);
+    got.bits = words.low >> shift;
+    if (two) got.bits |= words.high << (64 - shift);
     return got;
 }
 
-// value[i] = column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
-template <class T, class Backing, bool ALIGNED>
-GRAMPUS_SLOW bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 k, T* value) {
+// bits[i] = those of column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
+template <class Backing>
+GRAMPUS_SLOW bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k, u64* bits) {
     bool good = true;
     GRAMPUS_NO_UNROLL
     for (u32 i = 0; i < k && good; i++) {
         u32 n = i * WARP + lane_id();
-        Fetched<T> got = fetch_slowly<T, Backing, ALIGNED>(io, column, n < rows, row + n);
+        Fetched got = fetch_slowly<Backing>(io, column, n < rows, row + n, size);
         good = got.ok;
-        value[i] = got.value;
+        bits[i] = n < rows ? got.bits : 0;
     }
     return good;
 }
@@ -236,25 +236,25 @@ GRAMPUS_DEVICE bool send_for(const IoStack& io, const Extent& e, bool active, u6
 }
 
 // Sends for the lines of the active lanes' values. Collective.
-template <class T, class Backing>
-GRAMPUS_SLOW bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
+template <class Backing>
+GRAMPUS_SLOW bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size) {
     const Extent& e = *extent_of(column, row);
     bool there = !active || has_row(e, row);
     if (!all(there)) return out_of_range(io, !there, row);
-    u64 byte = active ? byte_of<T>(e, row) : 0, key = e.first_line + (byte >> LINE_LOG2);
-    u32 at = (u32)byte & (LINE_BYTES - 1), end = at + sizeof(T) - 1;
+    u64 byte = active ? byte_of(e, row, size) : 0, key = e.first_line + (byte >> LINE_LOG2);
+    u32 at = (u32)byte & (LINE_BYTES - 1), end = at + size - 1;
     bool straddles = active && end >= LINE_BYTES;
     if (!send_for<Backing>(io, e, active, key, at, straddles ? LINE_BYTES - 1 : end)) return false;
     return !any(straddles) || send_for<Backing>(io, e, straddles, key + 1, 0, 0);
 }
 
 // Sends for all lines of `rows` rows from `row` (to the end of its extent at most) in long commands. Collective.
-template <class T, class Backing>
-GRAMPUS_SLOW bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows) {
+template <class Backing>
+GRAMPUS_SLOW bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows, u32 size) {
     const Extent& e = *extent_of(column, row);
     if (!has_row(e, row)) return out_of_range(io, true, row);
-    u64 left = e.rows - (row - e.first_row), byte = byte_of<T>(e, row);
-    u64 end = byte + (rows < left ? rows : left) * sizeof(T), first = byte >> LINE_LOG2;
+    u64 left = e.rows - (row - e.first_row), byte = byte_of(e, row, size);
+    u64 end = byte + (rows < left ? rows : left) * size, first = byte >> LINE_LOG2;
     return fetch_ahead<Backing>(io, e, e.first_line + first, ((end + LINE_BYTES - 1) >> LINE_LOG2) - first);
 }
 

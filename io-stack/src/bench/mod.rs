@@ -59,6 +59,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("empty", queued::empty),
     ("one-queue", queued::one_queue),
     ("cached", queued::cached),
+    ("several", queued::several),
     ("pushed", queued::pushed),
     ("disk", queued::disk),
     ("prefetch", queued::prefetch),
