@@ -19,10 +19,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);
 const SLOT: usize = 8192;
 
+/// Fields drop in this order: the controller stops before the queues it looks at are freed.
 struct Rig {
-    bus: Arc<TestBus>,
-    queues: Vec<HostQueue>,
     controller: Controller,
+    queues: Vec<HostQueue>,
+    bus: Arc<TestBus>,
 }
 
 fn rig(storage: Arc<dyn Storage>, queues: usize, depth_log2: u32, threads: usize) -> Rig {

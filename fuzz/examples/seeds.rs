@@ -9,10 +9,13 @@ fn main() -> std::io::Result<()> {
         std::process::exit(2);
     };
     std::fs::create_dir_all(&folder)?;
-    if target == "read_file" {
-        for (name, bytes) in grampus_fuzz::seeds::seeds() {
-            std::fs::write(folder.join(name), bytes)?;
-        }
+    let seeds = match target.as_str() {
+        "read_file" => grampus_fuzz::seeds::seeds(),
+        "rle" => grampus_fuzz::rle::seeds(),
+        _ => Vec::new(),
+    };
+    for (name, bytes) in seeds {
+        std::fs::write(folder.join(name), bytes)?;
     }
     Ok(())
 }

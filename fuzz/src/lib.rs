@@ -2,4 +2,5 @@
 //! seeded set of mutations, so that a plain `cargo test` meets corrupt files too.
 
 pub mod read_file;
+pub mod rle;
 pub mod seeds;

@@ -87,6 +87,15 @@ pub struct StreamPosition {
     pub bits_to_skip: u32,
 }
 
+/// Where the bytes of a row group end in one stream, from the stream's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupEnd {
+    /// Where the next group's position points.
+    pub next: u64,
+    /// Where the run or chunk that the two share must end.
+    pub last: u64,
+}
+
 /// Positions of one column's streams by row group.
 #[derive(Debug, Clone)]
 pub struct ColumnPositions {
@@ -264,6 +273,28 @@ impl ColumnPositions {
         };
         let start = start.min(end);
         Some(stream.offset + start..stream.offset + end)
+    }
+
+    /// Where what precedes row group `group` ends in a stream; `None` beyond the last, and for streams without positions.
+    pub fn end_before_group(&self, group: usize, kind: Kind) -> Option<GroupEnd> {
+        let (_, coding, positions) = self.streams.iter().find(|(k, ..)| *k == kind)?;
+        let next = positions.get(group)?;
+        Some(GroupEnd {
+            next: next.offset,
+            last: self.end_before(next, *coding, &positions[group..]),
+        })
+    }
+
+    /// Whether a row group has no value: its statistics count none, and in every stream of values the next group starts
+    /// where it does. Nothing of such a group needs to be read, its PRESENT stream included.
+    pub fn is_empty_group(&self, index: &ColumnIndex, group: usize) -> bool {
+        let counted = index.statistics.get(group).and_then(|statistics| statistics.values);
+        let mut values = self.streams.iter().filter(|(kind, ..)| *kind != Kind::Present);
+        let stays = |(_, _, at): &(Kind, Coding, Vec<StreamPosition>)| at.get(group + 1) == at.get(group);
+        counted == Some(0)
+            && self.streams.iter().any(|(kind, ..)| *kind == Kind::Present)
+            && group + 1 < self.row_groups()
+            && values.all(stays)
     }
 
     /// Where what precedes `next` must end, from the start of the stream.

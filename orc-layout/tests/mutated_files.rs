@@ -1,9 +1,11 @@
-//! Corrupt files end in errors, never in a panic, a hang or an array that breaks Arrow's rules: what the fuzz target does,
+//! Corrupt files and streams end in errors, never in a panic, a hang or an array that breaks Arrow's rules: what the fuzz targets do,
 //! on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure, `GRAMPUS_TEST_CASES` sets how many mutations run.
 #![allow(unreachable_pub)] // the modules are public where they live
 
 #[path = "../../fuzz/src/read_file.rs"]
 mod read_file;
+#[path = "../../fuzz/src/rle.rs"]
+mod rle;
 #[path = "../../fuzz/src/seeds.rs"]
 mod seeds;
 
@@ -56,7 +58,23 @@ fn mutations_of_other_writers_files_end_in_values_or_errors() {
     check_mutations(&files, 1_500);
 }
 
+#[test]
+fn run_length_seeds_can_be_read() {
+    for (name, bytes) in rle::seeds() {
+        assert!(rle::rle(&bytes), "{name}");
+    }
+}
+
+#[test]
+fn mutated_runs_end_in_values_or_errors() {
+    check(&rle::seeds(), 3_000, rle::rle);
+}
+
 fn check_mutations(seeds: &[(String, Vec<u8>)], cases: u64) {
+    check(seeds, cases, |bytes| read_file(bytes).is_ok());
+}
+
+fn check(seeds: &[(String, Vec<u8>)], cases: u64, read: impl Fn(&[u8]) -> bool) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let cases = number("GRAMPUS_TEST_CASES").unwrap_or(cases);
     let first = number("GRAMPUS_TEST_SEED");
@@ -65,7 +83,7 @@ fn check_mutations(seeds: &[(String, Vec<u8>)], cases: u64) {
         let (name, bytes) = &seeds[random.below(seeds.len())];
         let mutated = mutate(bytes, &mut random);
         let start = Instant::now();
-        let end = catch_unwind(AssertUnwindSafe(|| read_file(&mutated).is_ok()));
+        let end = catch_unwind(AssertUnwindSafe(|| read(&mutated)));
         assert!(end.is_ok(), "{name} panics with GRAMPUS_TEST_SEED={case}");
         assert!(
             start.elapsed() < LIMIT,

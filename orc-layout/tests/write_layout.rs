@@ -4,12 +4,22 @@
 mod common;
 mod support;
 
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::compute::take;
 use bytes::Bytes;
 use common::Memory;
-use grampus_orc_layout::open;
+use grampus_orc_layout::access::Access;
+use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::proto::stream::Kind;
+use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::{Codec, FileTail};
 use grampus_orc_layout::write::{CHUNK_ALIGNMENT_BYTES, OrcWriter, WriterOptions};
+use grampus_orc_layout::{Result, open};
 use support::{Nulls, every_type, write};
 
 const DIRECT: [&str; 3] = ["float", "double", "wild"];
@@ -116,4 +126,60 @@ fn a_file_that_was_not_finished_is_none() {
     let file = Bytes::from(bytes);
     assert!(file.len() > 100_000);
     assert!(open::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).is_err());
+}
+
+/// Most row groups of a column like `ehail_fee` have no value: nothing of them is read, and they are null all the same.
+#[test]
+fn row_groups_without_a_value_are_not_read() {
+    let rows = 10_000;
+    let text = |row: usize| (row / 100 == 42).then(|| format!("row {row}"));
+    let number = |row: usize| (row / 100 == 42 && row % 3 == 0).then_some(row as f64);
+    let batch = RecordBatch::try_from_iter([
+        (
+            "number",
+            Arc::new(Float64Array::from_iter((0..rows).map(number))) as ArrayRef,
+        ),
+        ("text", Arc::new(StringArray::from_iter((0..rows).map(text)))),
+    ])
+    .unwrap();
+    for codec in [None, Some(Codec::Snappy)] {
+        let options = WriterOptions {
+            codec,
+            row_index_stride: 100,
+            ..WriterOptions::default()
+        };
+        let file = write(std::slice::from_ref(&batch), options);
+        let source = Arc::new(Counted(Memory(file.clone()), AtomicU64::new(0)));
+        let tail = Arc::new(tail_of(&file));
+        let stripe = Arc::new(open::read_stripe(&tail, &*source, 0).unwrap());
+        for (&column, expected) in tail.schema.fields().iter().zip(batch.columns()) {
+            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
+            let (tail, stripe, counted) = (tail.clone(), stripe.clone(), source.clone());
+            let mut reader = ColumnReader::new(tail, stripe, column, Some(index), access, counted).unwrap();
+            let mut read = |selected: &[Range<u64>]| {
+                let mut selection = RowSelection::new();
+                selected.iter().for_each(|range| selection.push(range.clone()));
+                source.1.store(0, Ordering::Relaxed);
+                let got = reader.read(&selection).unwrap();
+                let places = UInt64Array::from_iter_values(selection.iter());
+                assert_eq!(&got, &take(expected, &places, None).unwrap(), "{codec:?} {selected:?}");
+                source.1.load(Ordering::Relaxed)
+            };
+            assert_eq!(read(&[0..1, 150..350, 9000..9001]), 0);
+            assert!(read(&[7..8, 4150..4260, 9000..9500]) > 0);
+            read(&[4199..4301]);
+            read(&[0..10_000]);
+        }
+    }
+}
+
+/// Counts the bytes that are read.
+struct Counted(Memory, AtomicU64);
+
+impl ByteSource for Counted {
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        self.1.fetch_add(range.end - range.start, Ordering::Relaxed);
+        self.0.read(range)
+    }
 }

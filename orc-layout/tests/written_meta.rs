@@ -16,6 +16,26 @@ use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::WriterOptions;
 use support::{Nulls, every_type, write};
 
+/// Row groups that start in the middle of a byte of PRESENT share that byte's run: the plan knows how long a run is, and
+/// the decoder once read 512 bytes instead.
+#[test]
+fn row_groups_of_no_whole_bytes_stay_inside_the_plan() {
+    let batch = every_type(20_000, Nulls::Some, 3);
+    let mut random = Random(5);
+    for row_index_stride in [1001, 1500, 2047] {
+        let options = WriterOptions {
+            row_index_stride,
+            ..WriterOptions::default()
+        };
+        let file = write(std::slice::from_ref(&batch), options);
+        let mut found = Plans::default();
+        for _ in 0..8 {
+            check_plans("written", file.clone(), &mut random, &mut found);
+        }
+        assert!(found.partial > 50, "{found:?}");
+    }
+}
+
 const CODECS: [Option<Codec>; 5] = [
     None,
     Some(Codec::Zlib),

@@ -1,8 +1,5 @@
 //! The host's side of a queue pair on CPU threads, and memory for commands to point at: what a GPU does, in Rust.
-//!
-//! SAFETY, once for the file: every raw access goes to an [`Arena`] that lives as long as the test, at an offset checked
-//! against its length; what two threads share is accessed by volatile bytes or atomics under the queue protocol.
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
@@ -17,17 +14,27 @@ use grampus_driver::raw::{HostMemory, QueueRings, RingAddresses};
 use grampus_driver::spec::{CompletionEntry, Status, SubmissionEntry};
 
 /// Page-aligned zeroed memory that outlives everything in the test.
+///
+/// **Invariant:** no reference to its bytes is ever made here: what two threads share they access by volatile bytes or
+/// atomics, in the order that the queue protocol gives.
 pub(crate) struct Arena {
+    /// Of one allocation of `len` bytes that only `Drop` frees.
     start: NonNull<u8>,
     len: usize,
 }
 
+// SAFETY: the allocation belongs to no thread, and `Drop` runs once, on whichever thread holds the last handle.
 unsafe impl Send for Arena {}
+// SAFETY: `&Arena` gives bytes by volatile copies only; a racing write yields a wrong byte, which the test would notice,
+// and the protocol's acquire and release order the accesses that matter.
 unsafe impl Sync for Arena {}
 
 impl Arena {
     pub(crate) fn new(len: usize) -> Self {
-        let start = NonNull::new(unsafe { alloc_zeroed(Layout::from_size_align(len, 4096).unwrap()) }).unwrap();
+        assert!(len > 0, "an arena has bytes");
+        // SAFETY: the layout's size is not zero (asserted above).
+        let start = unsafe { alloc_zeroed(Layout::from_size_align(len, 4096).unwrap()) };
+        let start = NonNull::new(start).unwrap();
         Self { start, len }
     }
     pub(crate) fn address(&self) -> u64 {
@@ -35,24 +42,30 @@ impl Arena {
     }
     pub(crate) fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
         assert!(at + len <= self.len);
-        (at..at + len)
-            .map(|i| unsafe { self.start.as_ptr().add(i).read_volatile() })
-            .collect()
+        let read = |i| {
+            // SAFETY: `i < self.len` by the assertion, and the allocation lives as long as `self`.
+            unsafe { self.start.as_ptr().add(i).read_volatile() }
+        };
+        (at..at + len).map(read).collect()
     }
     pub(crate) fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
         for (i, b) in bytes.iter().enumerate() {
+            // SAFETY: `at + i < self.len` by the assertion, and the allocation lives as long as `self`.
             unsafe { self.start.as_ptr().add(at + i).write_volatile(*b) }
         }
     }
     fn at(&self, bus: u64, len: u64) -> Option<NonNull<u8>> {
         let offset = bus.checked_sub(self.address())?;
-        (offset + len <= self.len as u64).then(|| unsafe { self.start.add(offset as usize) })
+        let inside = offset.checked_add(len)? <= self.len as u64;
+        // SAFETY: called only if offset and length lie inside the allocation, so the address does too.
+        inside.then(|| unsafe { self.start.add(offset as usize) })
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this very layout, and freed nowhere else.
         unsafe { dealloc(self.start.as_ptr(), Layout::from_size_align(self.len, 4096).unwrap()) }
     }
 }
@@ -66,7 +79,10 @@ pub(crate) struct TestBus {
 
 impl BusMemory for TestBus {
     fn host_memory(&self, bus: u64, len: u64) -> Option<HostMemory> {
-        Some(unsafe { HostMemory::new(self.host.at(bus, len)?, len as usize) })
+        let start = self.host.at(bus, len)?;
+        // SAFETY: `at` checked that `len` bytes lie in the arena, which the controller keeps alive through this bus. The
+        // tests point no two commands in flight at the same bytes, and read them only after the completion.
+        Some(unsafe { HostMemory::new(start, len as usize) })
     }
     fn prp_list(&self, bus: u64, entries: usize) -> Option<Vec<u64>> {
         let at = self.host.at(bus, entries as u64 * 8)?.as_ptr() as u64 - self.host.address();
@@ -106,6 +122,8 @@ impl Pusher for TestPusher {
     fn staging(&mut self, length: usize) -> Option<HostMemory> {
         let at = self.free.pop()?;
         let start = self.staging.at(self.staging.address() + at as u64, length as u64)?;
+        // SAFETY: `at` checked the length; the piece was on the free list, so nobody else holds it until `release`. The
+        // arena lives as long as this pusher, and handles go back to it or are dropped with the controller that owns it.
         Some(unsafe { HostMemory::new(start, length) })
     }
     fn release(&mut self, staged: HostMemory) {
@@ -155,9 +173,11 @@ impl HostQueue {
         self.memory.start.as_ptr().cast()
     }
     fn cq(&self) -> *mut CompletionEntry {
+        // SAFETY: `new` made room for `depth` submission entries, as many completions and the doorbells behind them.
         unsafe { self.sq().add(self.depth as usize).cast() }
     }
     fn doorbell(&self, i: usize) -> *const AtomicU32 {
+        // SAFETY: the completion entries end inside the allocation (see `cq`) and 4,096 bytes follow them; `i` is 0 or 1.
         unsafe { self.cq().add(self.depth as usize).cast::<AtomicU32>().add(i * 16) }
     }
     pub(crate) fn setup(&self, qid: u16) -> QueueSetup {
@@ -167,35 +187,37 @@ impl HostQueue {
             sq_doorbell: self.doorbell(0),
             cq_doorbell: self.doorbell(1),
         };
-        QueueSetup {
-            rings: unsafe { QueueRings::new(at, self.depth.trailing_zeros()) },
-            qid,
-        }
+        // SAFETY: the arena is page-aligned and entries are 64 and 16 bytes, so all addresses are aligned; the tests stop the
+        // controller before they drop the queue; only `reset` writes completions, while the controller is paused.
+        let rings = unsafe { QueueRings::new(at, self.depth.trailing_zeros()) };
+        QueueSetup { rings, qid }
     }
     /// Writes entries and rings once; the caller keeps at most depth - 1 outstanding.
     pub(crate) fn submit(&mut self, entries: &[SubmissionEntry]) {
         for entry in entries {
-            unsafe {
-                self.sq()
-                    .add((self.sq_tail % self.depth) as usize)
-                    .write_volatile(*entry)
-            };
+            let slot = (self.sq_tail % self.depth) as usize;
+            // SAFETY: `slot < depth`; the controller reads the entry only after the doorbell's release below, and has read
+            // what stood there before: the caller keeps one slot free.
+            unsafe { self.sq().add(slot).write_volatile(*entry) };
             self.sq_tail = self.sq_tail.wrapping_add(1);
         }
         self.ring(self.sq_tail % self.depth);
     }
     pub(crate) fn ring(&self, tail: u32) {
+        // SAFETY: inside the arena and aligned (see `doorbell`); shared as an atomic only.
         unsafe { &*self.doorbell(0) }.store(tail, Ordering::Release);
     }
     /// The next completion, phase first.
     pub(crate) fn reap(&mut self) -> Option<(u16, Status)> {
-        let words = unsafe { self.cq().add((self.cq_head % self.depth) as usize) }.cast::<AtomicU32>();
-        let dword3 = unsafe { &*words.add(3) }.load(Ordering::Acquire);
+        let slot = (self.cq_head % self.depth) as usize;
+        // SAFETY: `slot < depth`, and an entry is four words; the controller writes the last one as an atomic too.
+        let dword3 = unsafe { &*self.cq().add(slot).cast::<AtomicU32>().add(3) }.load(Ordering::Acquire);
         let expected = (self.cq_head / self.depth) & 1 ^ 1;
         if dword3 >> 16 & 1 != expected {
             return None;
         }
         self.cq_head = self.cq_head.wrapping_add(1);
+        // SAFETY: inside the arena and aligned (see `doorbell`); shared as an atomic only.
         unsafe { &*self.doorbell(1) }.store(self.cq_head % self.depth, Ordering::Release);
         Some((dword3 as u16, Status((dword3 >> 17) as u16)))
     }

@@ -12,7 +12,7 @@ pub(crate) struct Measurement {
     pub(crate) on_demand_s: f64,
     /// Median seconds of the whole-column reader.
     pub(crate) whole_column_s: f64,
-    /// Median seconds of the plain loop over the predicate column, where it is a limit.
+    /// Median seconds of the fastest plain loop over the predicate column, where it is a limit.
     pub(crate) plain_loop_s: Option<f64>,
     pub(crate) needed_bytes: u64,
     pub(crate) moved_bytes: u64,

@@ -2,6 +2,7 @@
 //! library's.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use grampus::convert::{ConvertError, ConvertOptions, ConvertReport, CsvOptions, convert};
@@ -28,18 +29,10 @@ pub(crate) fn taxi_generate(arguments: &GenerateArgs) -> Result<(), Failure> {
         threads: arguments.partitions,
         ..GenerateOptions::new(arguments.rows, &arguments.out)
     };
-    let start = Instant::now();
-    let report = with_interrupts(|watch| generate_watched(&options, !layout.quiet, watch))?;
-    if !layout.quiet {
-        say(
-            report.files.len(),
-            report.rows,
-            report.bytes,
-            start.elapsed(),
-            &arguments.out,
-        );
-    }
-    Ok(())
+    reported(layout.quiet, &arguments.out, |watch| {
+        let GenerateReport { files, rows, bytes, .. } = generate_watched(&options, !layout.quiet, watch)?;
+        Ok((files.len(), rows, bytes))
+    })
 }
 
 /// Generates with a progress bar until done or interrupted. Draws only if `draw`.
@@ -83,18 +76,10 @@ pub(crate) fn convert_files(arguments: &ConvertArgs) -> Result<(), Failure> {
             ..CsvOptions::default()
         },
     };
-    let start = Instant::now();
-    let report = with_interrupts(|watch| convert_watched(&options, !layout.quiet, watch))?;
-    if !layout.quiet {
-        say(
-            report.files.len(),
-            report.rows,
-            report.bytes,
-            start.elapsed(),
-            &arguments.out,
-        );
-    }
-    Ok(())
+    reported(layout.quiet, &arguments.out, |watch| {
+        let ConvertReport { files, rows, bytes, .. } = convert_watched(&options, !layout.quiet, watch)?;
+        Ok((files.len(), rows, bytes))
+    })
 }
 
 fn convert_watched(options: &ConvertOptions, draw: bool, watch: &Watch) -> Result<ConvertReport, Failure> {
@@ -165,7 +150,18 @@ fn output_report(error: &grampus::output::OutputError) -> Report {
     }
 }
 
-fn say(files: usize, rows: u64, bytes: u64, time: Duration, out: &std::path::Path) {
+/// Runs work that looks at a watch, and says how many files, rows and bytes it wrote to `out`, and how fast.
+fn reported(
+    quiet: bool,
+    out: &Path,
+    work: impl FnOnce(&Watch) -> Result<(usize, u64, u64), Failure>,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    let (files, rows, bytes) = with_interrupts(work)?;
+    if quiet {
+        return Ok(());
+    }
+    let time = start.elapsed();
     let rate = bytes as f64 / time.as_secs_f64().max(1e-9);
     note(format_args!(
         "{} in {}, {} in {} ({} a second): {}",
@@ -176,4 +172,5 @@ fn say(files: usize, rows: u64, bytes: u64, time: Duration, out: &std::path::Pat
         units::bytes(rate as u64),
         out.display(),
     ));
+    Ok(())
 }

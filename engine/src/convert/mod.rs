@@ -22,7 +22,7 @@ use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use crate::output::{CHUNK_BYTES, OutputError, PendingFile, Sink, prepare_dir};
+use crate::output::{OutputError, PendingFile, Sink, chunk_bytes, prepare_dir};
 use verify::Fingerprints;
 
 /// Rows per stripe where the user names no number: a multiple of the row group's 10,000.
@@ -314,7 +314,7 @@ fn writer_options(options: &ConvertOptions) -> WriterOptions {
     let defaults = WriterOptions::default();
     WriterOptions {
         codec: options.codec,
-        chunk_size_bytes: options.chunk_size_bytes.unwrap_or(CHUNK_BYTES),
+        chunk_size_bytes: options.chunk_size_bytes.unwrap_or_else(|| chunk_bytes(options.codec)),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
         stripe_rows: options.stripe_rows.unwrap_or(STRIPE_ROWS),

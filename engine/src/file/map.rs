@@ -63,23 +63,6 @@ impl MapSource {
     }
 }
 
-impl MapSource {
-    /// Asks the processor to bring the cache line at `offset` nearer while it does something else. Moves nothing
-    /// that the gather to come does not count.
-    #[inline]
-    #[allow(unsafe_code)]
-    pub fn prefetch(&self, offset: u64) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(byte) = self.map.bytes.get(offset as usize) {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: the address is that of a byte of the map; a prefetch changes nothing and never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(byte).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
-    }
-}
-
 impl ByteSource for MapSource {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
         if range.start > range.end || range.end > self.map.bytes.len() as u64 {
@@ -114,7 +97,8 @@ impl ByteSource for MapSource {
 }
 
 /// Appends the `N` bytes at each offset and returns how many cache lines that touched: the loads do not
-/// depend on each other, so the processor keeps many of them in flight.
+/// depend on each other, so the processor keeps many of them in flight. Asking for the lines earlier, while the filter
+/// still streams, made it slower: every value then costs two translations of its address, and that is what it waits for.
 fn load<const N: usize>(bytes: &[u8], offsets: &[u64], out: &mut Vec<u8>) -> u64 {
     let start = out.len();
     out.resize(start + offsets.len() * N, 0);

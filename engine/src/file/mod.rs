@@ -168,19 +168,6 @@ impl ScanSource {
         }
     }
 
-    /// Whether [`prefetch`](Self::prefetch) does anything.
-    pub fn can_prefetch(&self) -> bool {
-        matches!(self, Self::Map(_)) && cfg!(target_arch = "x86_64")
-    }
-
-    /// Tells that the value at `offset` will be gathered soon.
-    #[inline]
-    pub fn prefetch(&self, offset: u64) {
-        if let Self::Map(source) = self {
-            source.prefetch(offset);
-        }
-    }
-
     /// Forgets what was fetched if it has become much: nothing of it may be needed any more.
     pub fn trim(&self) {
         if let Self::Fetched(source) = self {

@@ -18,6 +18,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 
 use super::conjunct::ColumnCost;
+use super::stripe::is_nested;
 use crate::error::layout;
 use crate::file::ScanSource;
 
@@ -83,24 +84,6 @@ impl StoredColumn {
             rows,
         )
         .map_err(layout)
-    }
-
-    /// Brings the values of `rows` nearer, if they are direct: they will be gathered when more rows have passed.
-    pub(super) fn prefetch(&self, rows: &RowSelection, source: &ScanSource) {
-        let Access::Direct(direct) = self.reader.access() else {
-            return;
-        };
-        let mut segments = direct.segments.iter();
-        let mut segment = segments.next();
-        for row in rows.iter() {
-            while let Some(here) = segment
-                && row >= here.first_row + here.rows
-            {
-                segment = segments.next();
-            }
-            let Some(here) = segment else { return };
-            source.prefetch(here.offset + row.saturating_sub(here.first_row) * u64::from(direct.width));
-        }
     }
 
     /// Stored bytes per row.
@@ -176,6 +159,21 @@ pub(super) fn is_plain(tail: &FileTail, stripe: &StripeLayout, column: ColumnId)
     tail.compression.is_none()
         && matches!(tail.schema.column(column).kind, TypeKind::Float | TypeKind::Double)
         && stripe.stream(column, Kind::Present).is_none()
+}
+
+/// True if the stripe surely has no value of the column: its statistics count none, and its streams leave room for none.
+/// A column like that (`ehail_fee` in taxi data) needs no byte of its PRESENT stream.
+pub(super) fn is_all_null(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
+    let statistics = tail.stripe_statistics.get(stripe.info.index);
+    let statistics = statistics.and_then(|columns| columns.get(column as usize));
+    let holds_value = |kind| stripe.stream(column, kind).is_some_and(|stream| stream.length > 0);
+    statistics.is_some_and(|statistics| statistics.values == Some(0))
+        && !is_nested(tail.schema.column(column).kind)
+        && tail.encrypted_columns.binary_search(&column).is_err()
+        && holds_value(Kind::Present)
+        && ![Kind::Data, Kind::Length, Kind::Secondary, Kind::DictionaryData]
+            .into_iter()
+            .any(holds_value)
 }
 
 /// How a column lies in a stripe, as far as footers tell.

@@ -8,6 +8,7 @@
 //! column      one column of a stripe
 //! conjunct    the cascade: conjuncts, costs, order
 //! compare     `column >= literal` where few rows pass
+//! passing     which rows of a tile a conjunct lets through
 //! survey      where the values of every stripe are, for who reads them in another way
 //! prune       statistics and bloom filters
 //! work        who scans what
@@ -19,6 +20,7 @@ mod column;
 mod compare;
 pub mod conjunct;
 pub mod exec;
+mod passing;
 pub mod plan;
 pub mod prune;
 mod stream;

@@ -5,20 +5,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{FilterBuilder, concat, take};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::concat;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::logical_expr::ColumnarValue;
 use grampus_orc_layout::schema::{ColumnId, TypeKind};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
 use super::accounting::ScanMetrics;
-use super::column::{StoredColumn, StripeColumn, is_plain};
-use super::conjunct::{ColumnCost, Conjunct, Seen, order};
+use super::column::{StoredColumn, StripeColumn, is_all_null, is_plain};
+use super::conjunct::{ColumnCost, Seen, order};
+use super::passing::Passing;
 use super::prune::{Containers, Known};
 use super::work::Work;
 use crate::error::layout;
@@ -28,8 +28,6 @@ use crate::file::{FileHandle, ScanSource};
 const WINDOW_BYTES: f64 = (16 << 20) as f64;
 /// A round trip per tile is dear: tiles of fetched files are at least this long.
 const FETCHED_TILE_ROWS: usize = 1 << 20;
-/// Values of at most one row in this many are worth asking for one by one ahead of time.
-const SPARSE_ROWS: u64 = 16;
 
 /// The order of conjuncts of one partition, and what they have seen: adapts as the scan goes on.
 #[derive(Debug)]
@@ -175,7 +173,6 @@ impl StripeScan {
     /// Sends one tile through the cascade; what survives becomes pending.
     async fn filter(&mut self, tile: Range<u64>, cascade: &mut Cascade, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
-        let tile_rows = tile.end - tile.start;
         let mut rows = RowSelection::range(tile);
         // Columns read so far, cut down to `rows`.
         let mut loaded: Vec<(usize, ArrayRef)> = Vec::new();
@@ -217,9 +214,6 @@ impl StripeScan {
             passing.cut(&mut loaded)?;
             rows = passing.refine(&rows);
         }
-        if self.source.can_prefetch() && rows.rows() * SPARSE_ROWS <= tile_rows {
-            self.prefetch(&rows, metrics).await?;
-        }
         rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
         for (column, parts) in &mut self.kept {
             if let Some((_, array)) = loaded.iter().find(|(known, _)| known == column) {
@@ -236,7 +230,8 @@ impl StripeScan {
         if rows.is_empty() {
             return Ok(None);
         }
-        let dependents = self.open_dependents(metrics).await?;
+        let dependents = Arc::clone(&self.dependents);
+        self.open_columns(&dependents, metrics).await?;
         self.fetch(&dependents, &rows).await?;
         let total = rows.rows() as usize;
         let mut arrays = Vec::with_capacity(scan.projection.len());
@@ -250,23 +245,6 @@ impl StripeScan {
         let options = RecordBatchOptions::new().with_row_count(Some(total));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&scan.projected), arrays, &options)?;
         Ok(Some(batch))
-    }
-
-    /// Opens the columns that are read for survivors only, and says which they are.
-    async fn open_dependents(&mut self, metrics: &ScanMetrics) -> Result<Arc<[usize]>> {
-        let dependents = Arc::clone(&self.dependents);
-        self.open_columns(&dependents, metrics).await?;
-        Ok(dependents)
-    }
-
-    /// Lets direct values of `rows` travel while the next tiles are filtered: what a gather waits for is memory.
-    async fn prefetch(&mut self, rows: &RowSelection, metrics: &ScanMetrics) -> Result<()> {
-        for &column in self.open_dependents(metrics).await?.iter() {
-            if let Some(StripeColumn::Stored(stored)) = &self.columns[column] {
-                stored.prefetch(rows, &self.source);
-            }
-        }
-        Ok(())
     }
 
     fn read(&mut self, column: usize, rows: &RowSelection, metrics: &ScanMetrics) -> Result<ArrayRef> {
@@ -289,13 +267,16 @@ impl StripeScan {
             if self.columns[column].is_some() {
                 continue;
             }
-            match table_file.place_of(column) {
-                Ok(id) => stored.push((column, id)),
-                Err(value) => {
-                    let data_type = scan.table.field(column).data_type().clone();
-                    self.columns[column] = Some(StripeColumn::Constant(value, data_type));
+            let data_type = || scan.table.field(column).data_type().clone();
+            let constant = match table_file.place_of(column) {
+                Ok(id) if !is_all_null(tail, &self.layout, id) => {
+                    stored.push((column, id));
+                    continue;
                 }
-            }
+                Ok(_) => ScalarValue::Null,
+                Err(value) => value,
+            };
+            self.columns[column] = Some(StripeColumn::Constant(constant, data_type()));
         }
         let needs_index = |id: ColumnId| !is_plain(tail, &self.layout, id) && !is_nested(tail.schema.column(id).kind);
         let (indexed, plain): (Vec<_>, Vec<_>) = stored.into_iter().partition(|(_, id)| needs_index(*id));
@@ -427,78 +408,6 @@ fn without<'a>(columns: &'a [usize], loaded: &'a [(usize, ArrayRef)]) -> impl It
         .iter()
         .copied()
         .filter(|column| loaded.iter().all(|(known, _)| known != column))
-}
-
-/// Which of the rows at hand pass a conjunct.
-enum Passing {
-    /// One bit per row.
-    Mask(BooleanArray),
-    /// Their positions, where they are few.
-    Positions(UInt32Array),
-}
-
-impl Passing {
-    /// Evaluates `conjunct` over its columns' values.
-    fn of(conjunct: &Conjunct, columns: Vec<ArrayRef>, rows: usize) -> Result<Self> {
-        if let (Some(sparse), [column]) = (&conjunct.sparse, columns.as_slice())
-            && let Some(positions) = sparse.positions(column)
-        {
-            return Ok(Self::Positions(positions.into()));
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), columns, &options)?;
-        Ok(Self::Mask(mask(conjunct.compact.evaluate(&batch)?, rows)?))
-    }
-
-    fn count(&self) -> usize {
-        match self {
-            Self::Mask(mask) => mask.true_count(),
-            Self::Positions(positions) => positions.len(),
-        }
-    }
-
-    /// Keeps the values of the rows that pass.
-    fn cut(&self, loaded: &mut [(usize, ArrayRef)]) -> Result<()> {
-        match self {
-            Self::Mask(mask) => {
-                let filter = FilterBuilder::new(mask).build();
-                for (_, array) in loaded {
-                    *array = filter.filter(array)?;
-                }
-            }
-            Self::Positions(positions) => {
-                for (_, array) in loaded {
-                    *array = take(array, positions, None)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn refine(&self, rows: &RowSelection) -> RowSelection {
-        match self {
-            Self::Mask(mask) => rows.refine(mask),
-            Self::Positions(positions) => rows.refine_positions(positions.values()),
-        }
-    }
-}
-
-/// The value of a filter as a mask of `rows` bits; NULL is false.
-fn mask(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
-    match value {
-        ColumnarValue::Array(array) => match array.as_boolean_opt() {
-            Some(mask) if mask.null_count() == 0 => Ok(mask.clone()),
-            Some(mask) => Ok(arrow::compute::prep_null_mask_filter(mask)),
-            None => datafusion::common::plan_err!("a filter is of type {}, not Boolean", array.data_type()),
-        },
-        ColumnarValue::Scalar(ScalarValue::Boolean(value)) => {
-            Ok(BooleanArray::from(vec![value.unwrap_or(false); rows]))
-        }
-        ColumnarValue::Scalar(ScalarValue::Null) => Ok(BooleanArray::from(vec![false; rows])),
-        ColumnarValue::Scalar(other) => {
-            datafusion::common::plan_err!("a filter is of type {}, not Boolean", other.data_type())
-        }
-    }
 }
 
 fn join(parts: Vec<ArrayRef>) -> Result<ArrayRef> {

@@ -16,7 +16,7 @@ use super::calendar::RUN_ROWS;
 use super::columns;
 use super::trips::TripMaker;
 use super::{ColumnSet, GenerateOptions, GenerateReport, TaxiError};
-use crate::output::{CHUNK_BYTES, PendingFile, prepare_dir};
+use crate::output::{PendingFile, chunk_bytes, prepare_dir};
 
 /// Runs per batch.
 const BLOCK_RUNS: u64 = 32;
@@ -91,7 +91,7 @@ fn writer_options(options: &GenerateOptions) -> WriterOptions {
     );
     WriterOptions {
         codec: options.codec,
-        chunk_size_bytes: options.chunk_size_bytes.unwrap_or(CHUNK_BYTES),
+        chunk_size_bytes: options.chunk_size_bytes.unwrap_or_else(|| chunk_bytes(options.codec)),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
         stripe_rows: STRIPE_ROWS,

@@ -62,6 +62,41 @@ async fn a_filter_needs_its_column_and_the_rows_that_pass() {
 }
 
 #[tokio::test]
+async fn a_column_without_a_value_moves_no_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    let fee: ArrayRef = Arc::new(Float64Array::new_null(40_000));
+    // A value in the second stripe only.
+    let rare: ArrayRef = Arc::new(Float64Array::from_iter(
+        (0..40_000).map(|row| (row == 30_000).then_some(1.0)),
+    ));
+    let x = table().column(0).clone();
+    let batch = RecordBatch::try_from_iter_with_nullable([("x", x, true), ("fee", fee, true), ("rare", rare, true)]);
+    write_orc(&path, &[batch.unwrap()], options());
+    let context = context_with(1, &[]).await;
+    register(&context, "t", &path).await;
+
+    let filter = "FROM t WHERE x % 1000 = 0";
+    // Once to have footers read.
+    measured(&context, &format!("SELECT count(*) {filter}")).await;
+    let (_, _, without) = measured(&context, &format!("SELECT count(*), sum(x) {filter}")).await;
+    let (answer, _, io) = measured(&context, &format!("SELECT count(fee), sum(coalesce(fee, x)) {filter}")).await;
+    assert!(answer.contains("| 0 ") && answer.contains("780000.0"), "{answer}");
+    assert_eq!(
+        (io.moved_bytes, io.needed_bytes),
+        (without.moved_bytes, without.needed_bytes)
+    );
+
+    let (answer, _, io) = measured(&context, &format!("SELECT count(rare) {filter}")).await;
+    assert!(
+        answer.contains("| 1 ") && io.moved_bytes > without.moved_bytes,
+        "{answer} {io:?}"
+    );
+    let (answer, _, _) = measured(&context, "SELECT count(*) FROM t WHERE fee IS NULL AND rare IS NULL").await;
+    assert!(answer.contains("39999"), "{answer}");
+}
+
+#[tokio::test]
 async fn statistics_skip_stripes_and_row_groups() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");

@@ -6,7 +6,7 @@ use super::bits::BitBuilder;
 use super::byte_rle::{ByteRle, Bytes};
 use super::cursor::StreamCursor;
 use crate::error::Result;
-use crate::positions::StreamPosition;
+use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
 
 /// Reader of a boolean stream.
@@ -114,7 +114,7 @@ impl EntryPoint for BitReader {
         self.skip(u64::from(at.bits_to_skip)).map(|_| ())
     }
 
-    fn limit(&mut self, end: Option<u64>) {
+    fn limit(&mut self, end: Option<GroupEnd>) {
         self.bytes.limit(end);
     }
 }

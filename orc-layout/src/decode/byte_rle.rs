@@ -8,7 +8,7 @@
 use super::EntryPoint;
 use super::cursor::StreamCursor;
 use crate::error::Result;
-use crate::positions::StreamPosition;
+use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
 
 /// The run under way.
@@ -126,7 +126,7 @@ impl EntryPoint for ByteRle {
         self.skip(at.values_to_skip)
     }
 
-    fn limit(&mut self, end: Option<u64>) {
+    fn limit(&mut self, end: Option<GroupEnd>) {
         self.cursor.limit(end);
     }
 }

@@ -10,7 +10,7 @@ use super::steps::{Step, is_sparse};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::codec;
 use crate::error::{LayoutError, Result};
-use crate::positions::StreamPosition;
+use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
@@ -55,6 +55,7 @@ impl StreamSource {
             pending: 0,
             peeked: None,
             limit: end,
+            last: end,
         }
     }
 
@@ -116,6 +117,9 @@ pub(super) struct StreamCursor {
     peeked: Option<(u64, ChunkHeader)>,
     /// Absolute offset that windows do not cross without need.
     limit: u64,
+    /// Absolute offset at which what straddles `limit` must end: no window reaches beyond it before everything up to it
+    /// has been read.
+    last: u64,
 }
 
 impl StreamCursor {
@@ -168,7 +172,13 @@ impl StreamCursor {
     fn load_window(&mut self, wanted: u64) -> Result<()> {
         let length = match self.limit.checked_sub(self.next) {
             Some(ahead @ 1..) => ahead.min(WINDOW_BYTES.max(wanted)),
-            _ => wanted.clamp(OVERRUN_BYTES, WINDOW_BYTES),
+            _ => {
+                let length = wanted.clamp(OVERRUN_BYTES, WINDOW_BYTES);
+                match self.last.checked_sub(self.next) {
+                    Some(ahead @ 1..) => ahead.min(length),
+                    _ => length,
+                }
+            }
         }
         .min(self.end - self.next);
         self.shared = self.stream.source.read(self.next..self.next + length)?;
@@ -446,7 +456,8 @@ impl EntryPoint for StreamCursor {
         Ok(())
     }
 
-    fn limit(&mut self, end: Option<u64>) {
-        self.limit = end.map_or(self.end, |end| self.start.saturating_add(end).min(self.end));
+    fn limit(&mut self, end: Option<GroupEnd>) {
+        let place = |offset: u64| self.start.saturating_add(offset).min(self.end);
+        (self.limit, self.last) = end.map_or((self.end, self.end), |end| (place(end.next), place(end.last)));
     }
 }

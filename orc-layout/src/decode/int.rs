@@ -6,7 +6,7 @@ use super::rle_v1::RleV1;
 use super::rle_v2::RleV2;
 use super::steps::Step;
 use crate::error::Result;
-use crate::positions::StreamPosition;
+use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 
@@ -126,7 +126,7 @@ impl EntryPoint for IntReader {
         self.skip(at.values_to_skip)
     }
 
-    fn limit(&mut self, end: Option<u64>) {
+    fn limit(&mut self, end: Option<GroupEnd>) {
         match self {
             Self::V1(reader) => reader.cursor.limit(end),
             Self::V2(reader) => reader.cursor.limit(end),

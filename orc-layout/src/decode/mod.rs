@@ -32,14 +32,15 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef, UInt64Array, UInt64Builder, new_null_array};
 use arrow::buffer::NullBuffer;
+use arrow::compute::take;
 use arrow::datatypes::DataType;
 
 use crate::access::Access;
 use crate::error::{LayoutError, Result};
 use crate::index::ColumnIndex;
-use crate::positions::{ColumnPositions, StreamPosition};
+use crate::positions::{ColumnPositions, GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
@@ -58,9 +59,8 @@ trait EntryPoint {
     /// Goes there. Reads no more than it takes to pass over the values before it in its run.
     fn seek(&mut self, at: StreamPosition) -> Result<()>;
 
-    /// Nothing is wanted beyond `end` (bytes from the stream's start; its end if `None`) but the run and the chunk that
-    /// straddle it.
-    fn limit(&mut self, end: Option<u64>);
+    /// Nothing is wanted beyond `end` (the stream's end if `None`) but the run and the chunk that straddle it.
+    fn limit(&mut self, end: Option<GroupEnd>);
 }
 
 /// One column of the tree, in the middle of its streams.
@@ -85,6 +85,8 @@ pub struct ColumnReader {
     arrow_type: DataType,
     /// Entry points by row group, if the column is to be entered by them.
     positions: Option<ColumnPositions>,
+    /// By row group, whether it has no value at all; empty if that is not known of any.
+    empty_groups: Vec<bool>,
     access: Access,
     /// `None` after an error: what the streams then stand at is unknown.
     decoder: Option<Box<dyn Decoder>>,
@@ -129,11 +131,16 @@ impl ColumnReader {
             }
             _ => None,
         };
+        let empty_groups = match (&positions, &index) {
+            (Some(positions), Some(index)) => empty_groups(positions, index),
+            _ => Vec::new(),
+        };
         Ok(Self {
             source,
             column,
             arrow_type,
             positions,
+            empty_groups,
             access,
             decoder: Some(decoder),
             row: 0,
@@ -163,6 +170,43 @@ impl ColumnReader {
         if let Access::Direct(direct) = &self.access {
             return direct::read(&self.source, self.column, direct, rows, &mut self.scratch);
         }
+        if let Some((with_values, places)) = self.without_empty_groups(rows) {
+            if with_values.is_empty() {
+                return Ok(new_null_array(&self.arrow_type, places.len()));
+            }
+            let values = self.decode(&with_values)?;
+            return take(&values, &places, None).map_err(|error| self.source.corrupt(self.column, error.to_string()));
+        }
+        self.decode(rows)
+    }
+
+    /// If most of `rows` lie in row groups without a value: the others, and for each of `rows` its place among those.
+    fn without_empty_groups(&self, rows: &RowSelection) -> Option<(RowSelection, UInt64Array)> {
+        if self.empty_groups.is_empty() {
+            return None;
+        }
+        let mut with_values = RowSelection::new();
+        let mut places = UInt64Builder::new();
+        for range in rows.ranges() {
+            let mut row = range.start;
+            while row < range.end {
+                let group = self.group_of(row);
+                let end = range.end.min((group + 1).saturating_mul(self.stride()));
+                if self.empty_groups.get(group as usize) == Some(&true) {
+                    places.append_nulls((end - row) as usize);
+                } else {
+                    let first = with_values.rows();
+                    (first..first + (end - row)).for_each(|place| places.append_value(place));
+                    with_values.push(row..end);
+                }
+                row = end;
+            }
+        }
+        // Runs of nulls are decoded faster than many values are moved.
+        (with_values.rows() * 2 <= rows.rows()).then(|| (with_values, places.finish()))
+    }
+
+    fn decode(&mut self, rows: &RowSelection) -> Result<ArrayRef> {
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
             None => {
@@ -215,7 +259,7 @@ impl ColumnReader {
         // Before the seek, which may read to pass over the first values of a run.
         let after = self.group_of(stretch.end - 1) + 1;
         decoder.streams(&mut |stream| {
-            stream.limit(self.position(after, stream.kind()).map(|at| at.offset));
+            stream.limit(self.end_before(after, stream.kind()));
             Ok(())
         })?;
         if let Some(group) = stretch.seek {
@@ -242,6 +286,19 @@ impl ColumnReader {
     fn position(&self, group: u64, kind: Kind) -> Option<StreamPosition> {
         self.positions.as_ref()?.at(usize::try_from(group).ok()?, kind)
     }
+
+    /// Where what precedes a row group ends in a stream; `None` beyond the last.
+    fn end_before(&self, group: u64, kind: Kind) -> Option<GroupEnd> {
+        self.positions
+            .as_ref()?
+            .end_before_group(usize::try_from(group).ok()?, kind)
+    }
+}
+
+fn empty_groups(positions: &ColumnPositions, index: &ColumnIndex) -> Vec<bool> {
+    let groups = 0..positions.row_groups();
+    let empty: Vec<bool> = groups.map(|group| positions.is_empty_group(index, group)).collect();
+    if empty.contains(&true) { empty } else { Vec::new() }
 }
 
 /// The error for what a valid file may hold and this reader does not decode.

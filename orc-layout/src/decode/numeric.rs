@@ -39,39 +39,85 @@ macro_rules! narrow {
 }
 narrow!(i16 i32);
 
-/// LONG.
-pub(super) struct LongDecoder<T> {
+/// The values of a DATA stream that hold a column by themselves, once PRESENT has said which rows have one.
+pub(super) trait Values: Send {
+    /// The stream.
+    fn stream(&mut self) -> &mut dyn EntryPoint;
+
+    /// Goes through `steps`, over values.
+    fn select(&mut self, steps: &[Step]) -> Result<()>;
+
+    /// The array of what was read since the last call, spread over the rows that are not null.
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef;
+}
+
+/// A column of two streams: PRESENT and DATA.
+pub(super) struct ValueDecoder<V> {
     presence: Presence,
+    values: V,
+}
+
+impl<V: Values> ValueDecoder<V> {
+    /// Of `column`, whose DATA stream `values` makes something of.
+    pub(super) fn open(source: &StreamSource, column: ColumnId, values: impl FnOnce(StreamCursor) -> V) -> Self {
+        Self {
+            presence: Presence::open(source, column),
+            values: values(source.open(column, Kind::Data)),
+        }
+    }
+}
+
+impl<V: Values> Decoder for ValueDecoder<V> {
+    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
+        self.presence.stream().map_or(Ok(()), &mut *visit)?;
+        visit(self.values.stream())
+    }
+
+    fn select(&mut self, rows: &[Step]) -> Result<()> {
+        self.values.select(self.presence.select(rows)?)
+    }
+
+    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
+        Ok(self.values.finish(self.presence.finish(parent)))
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType<Native: Default>>(
+    values: &mut Vec<T::Native>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let values = with_nulls(std::mem::take(values), nulls.as_ref());
+    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
+}
+
+/// LONG.
+pub(super) struct Longs<T> {
     data: IntReader,
     values: Vec<i64>,
     arrow: PhantomData<fn() -> T>,
 }
 
-impl<T: ArrowPrimitiveType<Native = i64>> LongDecoder<T> {
-    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+impl<T: ArrowPrimitiveType<Native = i64>> Longs<T> {
+    pub(super) fn new(cursor: StreamCursor, encoding: Encoding) -> Self {
         Self {
-            presence: Presence::open(source, column),
-            data: IntReader::new(source.open(column, Kind::Data), encoding, true),
+            data: IntReader::new(cursor, encoding, true),
             values: Vec::new(),
             arrow: PhantomData,
         }
     }
 }
 
-impl<T: ArrowPrimitiveType<Native = i64>> Decoder for LongDecoder<T> {
-    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
-        self.presence.stream().map_or(Ok(()), &mut *visit)?;
-        visit(&mut self.data)
+impl<T: ArrowPrimitiveType<Native = i64>> Values for Longs<T> {
+    fn stream(&mut self) -> &mut dyn EntryPoint {
+        &mut self.data
     }
 
-    fn select(&mut self, rows: &[Step]) -> Result<()> {
-        self.data.select(self.presence.select(rows)?, &mut self.values)
+    fn select(&mut self, steps: &[Step]) -> Result<()> {
+        self.data.select(steps, &mut self.values)
     }
 
-    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
-        let nulls = self.presence.finish(parent);
-        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
-        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef {
+        primitive::<T>(&mut self.values, nulls)
     }
 }
 
@@ -80,31 +126,28 @@ impl<T: ArrowPrimitiveType<Native = i64>> Decoder for LongDecoder<T> {
 /// Days are returned as they are stored, whatever the footer's `calendar` says: days before 1582-10-15 in a file that
 /// claims the hybrid Julian calendar therefore have the label of the proleptic Gregorian one, as the C++ reader and
 /// orc-rust have it, and statistics can be compared with them.
-pub(super) struct IntDecoder<T: ArrowPrimitiveType> {
-    presence: Presence,
+pub(super) struct Ints<T: ArrowPrimitiveType> {
     data: IntReader,
     values: Vec<T::Native>,
 }
 
-impl<T: ArrowPrimitiveType<Native: Narrow>> IntDecoder<T> {
-    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+impl<T: ArrowPrimitiveType<Native: Narrow>> Ints<T> {
+    pub(super) fn new(cursor: StreamCursor, encoding: Encoding) -> Self {
         Self {
-            presence: Presence::open(source, column),
-            data: IntReader::new(source.open(column, Kind::Data), encoding, true),
+            data: IntReader::new(cursor, encoding, true),
             values: Vec::new(),
         }
     }
 }
 
-impl<T: ArrowPrimitiveType<Native: Narrow>> Decoder for IntDecoder<T> {
-    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
-        self.presence.stream().map_or(Ok(()), &mut *visit)?;
-        visit(&mut self.data)
+impl<T: ArrowPrimitiveType<Native: Narrow>> Values for Ints<T> {
+    fn stream(&mut self) -> &mut dyn EntryPoint {
+        &mut self.data
     }
 
-    fn select(&mut self, rows: &[Step]) -> Result<()> {
+    fn select(&mut self, steps: &[Step]) -> Result<()> {
         let values = &mut self.values;
-        self.data.select_blocks(self.presence.select(rows)?, |data, block| {
+        self.data.select_blocks(steps, |data, block| {
             if T::Native::narrow(block, values) {
                 Ok(())
             } else {
@@ -113,90 +156,79 @@ impl<T: ArrowPrimitiveType<Native: Narrow>> Decoder for IntDecoder<T> {
         })
     }
 
-    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
-        let nulls = self.presence.finish(parent);
-        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
-        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef {
+        primitive::<T>(&mut self.values, nulls)
     }
 }
 
 /// BYTE.
-pub(super) struct ByteDecoder {
-    presence: Presence,
+pub(super) struct SignedBytes {
     data: ByteRle,
     values: Vec<i8>,
 }
 
-impl ByteDecoder {
-    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+impl SignedBytes {
+    pub(super) fn new(cursor: StreamCursor) -> Self {
         Self {
-            presence: Presence::open(source, column),
-            data: ByteRle::new(source.open(column, Kind::Data)),
+            data: ByteRle::new(cursor),
             values: Vec::new(),
         }
     }
 }
 
-impl Decoder for ByteDecoder {
-    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
-        self.presence.stream().map_or(Ok(()), &mut *visit)?;
-        visit(&mut self.data)
+impl Values for SignedBytes {
+    fn stream(&mut self) -> &mut dyn EntryPoint {
+        &mut self.data
     }
 
-    fn select(&mut self, rows: &[Step]) -> Result<()> {
-        for step in self.presence.select(rows)? {
+    fn select(&mut self, steps: &[Step]) -> Result<()> {
+        for step in steps {
             self.data.skip(step.skip)?;
             self.data.read(step.read as usize, &mut self.values)?;
         }
         Ok(())
     }
 
-    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
-        let nulls = self.presence.finish(parent);
-        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
-        Ok(Arc::new(PrimitiveArray::<Int8Type>::new(values.into(), nulls)))
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef {
+        primitive::<Int8Type>(&mut self.values, nulls)
     }
 }
 
 /// BOOLEAN.
-pub(super) struct BooleanDecoder {
-    presence: Presence,
+pub(super) struct Booleans {
     data: BitReader,
     values: BitBuilder,
 }
 
-impl BooleanDecoder {
-    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+impl Booleans {
+    pub(super) fn new(cursor: StreamCursor) -> Self {
         Self {
-            presence: Presence::open(source, column),
-            data: BitReader::new(source.open(column, Kind::Data)),
+            data: BitReader::new(cursor),
             values: BitBuilder::default(),
         }
     }
 }
 
-impl Decoder for BooleanDecoder {
-    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
-        self.presence.stream().map_or(Ok(()), &mut *visit)?;
-        visit(&mut self.data)
+impl Values for Booleans {
+    fn stream(&mut self) -> &mut dyn EntryPoint {
+        &mut self.data
     }
 
-    fn select(&mut self, rows: &[Step]) -> Result<()> {
-        for step in self.presence.select(rows)? {
+    fn select(&mut self, steps: &[Step]) -> Result<()> {
+        for step in steps {
             self.data.skip(step.skip)?;
             self.data.read(step.read, &mut self.values)?;
         }
         Ok(())
     }
 
-    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
-        let nulls = self.presence.finish(parent);
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef {
         let dense = self.values.finish();
         let values = match &nulls {
             Some(nulls) => spread_bits(&dense, nulls.inner()),
             None => dense,
         };
-        Ok(Arc::new(BooleanArray::new(values, nulls)))
+        Arc::new(BooleanArray::new(values, nulls))
     }
 }
 
@@ -219,20 +251,18 @@ macro_rules! little_endian {
 little_endian!(f32 f64);
 
 /// FLOAT, DOUBLE.
-pub(super) struct FloatDecoder<T: ArrowPrimitiveType> {
-    presence: Presence,
+pub(super) struct Floats<T: ArrowPrimitiveType> {
     data: StreamCursor,
     values: Vec<T::Native>,
     scratch: Vec<u8>,
 }
 
-impl<T: ArrowPrimitiveType<Native: LittleEndian>> FloatDecoder<T> {
+impl<T: ArrowPrimitiveType<Native: LittleEndian>> Floats<T> {
     const WIDTH: usize = size_of::<T::Native>();
 
-    pub(super) fn open(source: &StreamSource, column: ColumnId) -> Self {
+    pub(super) fn new(cursor: StreamCursor) -> Self {
         Self {
-            presence: Presence::open(source, column),
-            data: source.open(column, Kind::Data),
+            data: cursor,
             values: Vec::new(),
             scratch: Vec::new(),
         }
@@ -293,14 +323,12 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> FloatDecoder<T> {
 /// A selection with runs this long (in values) is read in order; shorter ones are fetched one by one.
 const GATHER_RUN: u64 = 8;
 
-impl<T: ArrowPrimitiveType<Native: LittleEndian>> Decoder for FloatDecoder<T> {
-    fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()> {
-        self.presence.stream().map_or(Ok(()), &mut *visit)?;
-        visit(&mut self.data)
+impl<T: ArrowPrimitiveType<Native: LittleEndian>> Values for Floats<T> {
+    fn stream(&mut self) -> &mut dyn EntryPoint {
+        &mut self.data
     }
 
-    fn select(&mut self, rows: &[Step]) -> Result<()> {
-        let steps = self.presence.select(rows)?;
+    fn select(&mut self, steps: &[Step]) -> Result<()> {
         let short_runs = read_count(steps) < GATHER_RUN * steps.len() as u64;
         if self.data.is_raw() && (short_runs || is_sparse(steps)) {
             return Self::gather(&mut self.data, &mut self.scratch, steps, &mut self.values);
@@ -312,9 +340,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Decoder for FloatDecoder<T> {
         Ok(())
     }
 
-    fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
-        let nulls = self.presence.finish(parent);
-        let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
-        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef {
+        primitive::<T>(&mut self.values, nulls)
     }
 }

@@ -1,14 +1,15 @@
 //! Which decoder reads which column: by ORC type, encoding and Arrow type, once per column reader.
 
 use arrow::datatypes::{
-    BinaryType, DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Utf8Type,
+    ArrowPrimitiveType, BinaryType, DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    Utf8Type,
 };
 
 use super::cursor::StreamSource;
 use super::decimal::{Decimal64Decoder, DecimalDecoder};
 use super::dictionary::DictionaryDecoder;
 use super::nested::{ListDecoder, MapDecoder, StructDecoder, UnionDecoder};
-use super::numeric::{BooleanDecoder, ByteDecoder, FloatDecoder, IntDecoder, LongDecoder};
+use super::numeric::{Booleans, Floats, Ints, Longs, Narrow, SignedBytes, ValueDecoder};
 use super::string::DirectBytesDecoder;
 use super::timestamp::TimestampDecoder;
 use super::{Decoder, unsupported};
@@ -33,14 +34,16 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
         return Err(source.corrupt(column, "only strings have dictionaries"));
     }
     Ok(match orc_type.kind {
-        TypeKind::Boolean => Box::new(BooleanDecoder::open(source, column)),
-        TypeKind::Byte => Box::new(ByteDecoder::open(source, column)),
-        TypeKind::Short => Box::new(IntDecoder::<Int16Type>::open(source, column, kind)),
-        TypeKind::Int => Box::new(IntDecoder::<Int32Type>::open(source, column, kind)),
-        TypeKind::Long => Box::new(LongDecoder::<Int64Type>::open(source, column, kind)),
-        TypeKind::Float => Box::new(FloatDecoder::<Float32Type>::open(source, column)),
-        TypeKind::Double => Box::new(FloatDecoder::<Float64Type>::open(source, column)),
-        TypeKind::Date => Box::new(IntDecoder::<Date32Type>::open(source, column, kind)),
+        TypeKind::Boolean => Box::new(ValueDecoder::open(source, column, Booleans::new)),
+        TypeKind::Byte => Box::new(ValueDecoder::open(source, column, SignedBytes::new)),
+        TypeKind::Short => Box::new(ints::<Int16Type>(source, column, kind)),
+        TypeKind::Int => Box::new(ints::<Int32Type>(source, column, kind)),
+        TypeKind::Long => Box::new(ValueDecoder::open(source, column, |data| {
+            Longs::<Int64Type>::new(data, kind)
+        })),
+        TypeKind::Float => Box::new(ValueDecoder::open(source, column, Floats::<Float32Type>::new)),
+        TypeKind::Double => Box::new(ValueDecoder::open(source, column, Floats::<Float64Type>::new)),
+        TypeKind::Date => Box::new(ints::<Date32Type>(source, column, kind)),
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } if dictionary => {
             Box::new(DictionaryDecoder::open(source, column, encoding))
         }
@@ -62,6 +65,14 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
             return open_nested(source, column, kind, arrow_type);
         }
     })
+}
+
+fn ints<T: ArrowPrimitiveType<Native: Narrow>>(
+    source: &StreamSource,
+    column: ColumnId,
+    encoding: Encoding,
+) -> ValueDecoder<Ints<T>> {
+    ValueDecoder::open(source, column, |data| Ints::new(data, encoding))
 }
 
 fn open_nested(

@@ -2,6 +2,7 @@
 
 use arrow::array::BooleanBufferBuilder;
 
+use super::runs::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 
@@ -14,21 +15,24 @@ const MAX_LITERALS: usize = 128;
 /// Bytes that wait for more of their kind.
 const PENDING_BYTES: usize = 4096;
 
-/// Encodes bytes into a stream.
+/// Runs of bytes.
 #[derive(Debug)]
-pub(super) struct ByteEncoder {
-    pub(super) stream: OutStream,
-    pending: Vec<u8>,
-    scratch: Vec<u8>,
+pub(super) struct ByteRuns;
+
+impl Runs for ByteRuns {
+    type Value = u8;
+
+    fn encode(&self, values: &[u8], out: &mut Vec<u8>) {
+        encode_bytes(values, out);
+    }
 }
+
+/// Encodes bytes into a stream.
+pub(super) type ByteEncoder = RunEncoder<ByteRuns>;
 
 impl ByteEncoder {
     pub(super) fn new(stream: OutStream) -> Self {
-        Self {
-            stream,
-            pending: Vec::new(),
-            scratch: Vec::new(),
-        }
+        Self::over(stream, ByteRuns)
     }
 
     /// Appends bytes.
@@ -40,28 +44,6 @@ impl ByteEncoder {
             }
         }
         Ok(())
-    }
-
-    /// Ends the current run.
-    pub(super) fn flush(&mut self) -> Result<()> {
-        encode_bytes(&self.pending, &mut self.scratch);
-        self.pending.clear();
-        self.stream.write(&self.scratch)?;
-        self.scratch.clear();
-        Ok(())
-    }
-
-    /// Ends the current run and states where the next byte will be.
-    pub(super) fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
-        self.flush()?;
-        self.stream.position(positions);
-        positions.push(0);
-        Ok(())
-    }
-
-    /// Bytes held in memory, about.
-    pub(super) fn buffered_bytes(&self) -> usize {
-        self.stream.buffered_bytes() + self.pending.len()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! RecordBatch ─► Column (types, column: nulls, statistics, positions) ─► values, strings, timestamp, decimal, nested
-//!                  ─► rle_v2, byte_rle, bits (encodings) ─► stream (chunks) ─► stripe (order, padding) ─► tail
+//!                  ─► rle_v2, byte_rle, runs, bits (encodings) ─► stream (chunks) ─► stripe (order, padding) ─► tail
 //! ```
 //!
 //! Every run ends where a row group ends, so a row group's bytes begin at its positions and nothing of it has to be skipped
@@ -18,6 +18,7 @@ mod dictionary;
 mod nested;
 mod options;
 mod rle_v2;
+mod runs;
 mod statistics;
 mod stream;
 mod strings;

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::bits::{fixed_width, pack, push_varint, varint_length, width_code, width_of, zigzag};
+use super::runs::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 
@@ -20,24 +21,29 @@ const MIN_PATCHED_WIDTH: u32 = 5;
 /// Largest base of a patched run is below 2^this, so that sign and magnitude fit seven bytes.
 const MAX_BASE_BITS: u32 = 54;
 
-/// Encodes integers into a stream.
+/// Runs of integers.
 #[derive(Debug)]
-pub(super) struct IntEncoder {
-    pub(super) stream: OutStream,
+pub(super) struct IntRuns {
     signed: bool,
-    pending: Vec<i64>,
-    scratch: Vec<u8>,
 }
+
+impl Runs for IntRuns {
+    type Value = i64;
+
+    fn encode(&self, values: &[i64], out: &mut Vec<u8>) {
+        encode_block(self.signed, values, out);
+    }
+}
+
+/// Encodes integers into a stream.
+pub(super) type IntEncoder = RunEncoder<IntRuns>;
 
 impl IntEncoder {
     /// For a signed stream, or for one whose values are never negative.
     pub(super) fn new(stream: OutStream, signed: bool) -> Self {
-        Self {
-            stream,
-            signed,
-            pending: Vec::with_capacity(MAX_RUN),
-            scratch: Vec::new(),
-        }
+        let mut encoder = Self::over(stream, IntRuns { signed });
+        encoder.pending.reserve(MAX_RUN);
+        encoder
     }
 
     /// Appends values.
@@ -54,7 +60,7 @@ impl IntEncoder {
         let blocks = values.chunks_exact(MAX_RUN);
         self.pending.extend_from_slice(blocks.remainder());
         for block in blocks {
-            encode_block(self.signed, block, &mut self.scratch);
+            self.runs.encode(block, &mut self.scratch);
             // Few and large appends: a run is only some hundred bytes.
             if self.scratch.len() >= 16 * 1024 {
                 self.stream.write(&self.scratch)?;
@@ -64,28 +70,6 @@ impl IntEncoder {
         self.stream.write(&self.scratch)?;
         self.scratch.clear();
         Ok(())
-    }
-
-    /// Ends the current run, so that the next value starts a new one.
-    pub(super) fn flush(&mut self) -> Result<()> {
-        encode_block(self.signed, &self.pending, &mut self.scratch);
-        self.pending.clear();
-        self.stream.write(&self.scratch)?;
-        self.scratch.clear();
-        Ok(())
-    }
-
-    /// Ends the current run and states where the next value will be: the stream's position, and no value of a run to skip.
-    pub(super) fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
-        self.flush()?;
-        self.stream.position(positions);
-        positions.push(0);
-        Ok(())
-    }
-
-    /// Bytes held in memory, about.
-    pub(super) fn buffered_bytes(&self) -> usize {
-        self.stream.buffered_bytes() + self.pending.len() * size_of::<i64>()
     }
 }
 
