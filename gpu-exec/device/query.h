@@ -37,7 +37,7 @@ struct alignas(16) QueryHead {
     u32 group_slots_log2;
     u32 run_count;
     u32 flags;
-    u32 pad0;
+    u32 patience;           // tiles for which rows that passed wait for others, at most; all ones: as long as it takes
 };
 
 }  // namespace grampus

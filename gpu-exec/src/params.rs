@@ -23,7 +23,7 @@ grampus_io_stack::shared_structs! {
     #[repr(align(16))]
     QueryHead {
         io: IoStack, runs: u64, first_tile: u64, end_tile: u64, arguments: u64, state: u64, partials: u64, counters: u64,
-        refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32, flags: u32, pad0: u32,
+        refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32, flags: u32, patience: u32,
     }
 }
 
@@ -34,6 +34,9 @@ pub const LAUNCH_FIRST: u32 = 1;
 pub const LAUNCH_FLUSH: u32 = 2;
 /// [`QueryHead::flags`]: the last launch of a query.
 pub const LAUNCH_LAST: u32 = 4;
+
+/// [`QueryHead::patience`]: rows that passed wait until a warp is full of them.
+pub const PATIENCE_ENDLESS: u32 = u32::MAX;
 
 /// What a query takes beside its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

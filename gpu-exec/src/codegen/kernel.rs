@@ -276,14 +276,23 @@ impl Writer<'_> {
                 );
             }
         }
-        out.push_str("        begin();\n        u64 row = 0;\n        u32 rows = 0, looked = 0;\n");
+        out.push_str("        begin();\n        u64 row = 0;\n        u32 rows = 0, looked = 0");
+        let waits = !plan.tile_conjuncts.is_empty() && plan.stages.first().is_some_and(|s| !s.queued);
+        out.push_str(if waits { ", waited = 0;\n" } else { ";\n" });
         out.push_str("        Tiles<TILE_ROWS, CHUNK> tiles(head);\n        GRAMPUS_NO_UNROLL\n        while (tiles.take(row, rows)) {\n");
         if plan.grouped() {
             out.push_str("            if (is_refused(head)) return false;\n");
         }
         out.push_str("            looked += rows;\n");
-        self.load_tiles(&mut out);
         let filtered = !plan.tile_conjuncts.is_empty();
+        if waits {
+            // Few rows pass: without this all of them would be fetched at the end, when no tile is on its way any more.
+            out.push_str(
+                "            if (++waited > head.patience) {\n                waited = 0;\n                \
+                 while (lane.ring_1.held > 0)\n                    if (!stage_1()) return false;\n            }\n",
+            );
+        }
+        self.load_tiles(&mut out);
         if filtered {
             out.push_str(&self.filter_tile()?);
         } else {
@@ -492,7 +501,7 @@ impl Writer<'_> {
         let (in_memory, in_register) = (stored(ty), cpp(ty));
         let value = if self.shape.columns[c].access == Access::Queued {
             e.line(&format!(
-                "const Fetched<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
+                "const FetchedApart<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
             ));
             e.line(&format!("if (!got{c}.ok) return false;"));
             format!("got{c}.value")

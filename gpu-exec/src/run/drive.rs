@@ -22,13 +22,17 @@ use crate::compile::{Modules, Origin};
 use crate::gpu::{Backing, Request};
 use crate::output::{Cost, Output, RunError};
 use crate::params::{
-    LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal, RowRun, Sizes, argument_bits, parameter, row_runs,
+    LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, PATIENCE_ENDLESS, QueryHead, Refusal, RowRun, Sizes, argument_bits,
+    parameter, row_runs,
 };
 
 /// Warps of a block.
 const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 /// Blocks on a multiprocessor at most: what kernels' registers are bounded for.
 const MOST_BLOCKS: u32 = 4;
+
+/// Tiles for which rows wait that need values over PCIe.
+const PATIENT_TILES: u32 = 3;
 
 /// What one attempt came to.
 pub(super) enum Attempt {
@@ -174,7 +178,7 @@ impl Query<'_> {
             GPU_LANES
         };
         let sizes = self.kernel.sizes(lanes);
-        let (runs, tiles) = row_runs(self.selected(), sizes.tile_rows);
+        let (runs, tiles) = row_runs(self.at_lines(self.selected()), sizes.tile_rows);
         let loaded = machine.modules.get(self.kernel)?;
         if loaded.origin != Origin::Memory {
             cost.compile = loaded.took;
@@ -231,6 +235,36 @@ impl Query<'_> {
             rows.collect::<Vec<_>>()
         };
         stripes.iter().zip(bases(stripes)).flat_map(of_stripe).collect()
+    }
+
+    /// The runs divided so that tiles of the predicate column begin where host memory's lines do: a warp's load of 256 bytes over PCIe
+    /// is two requests then, and three elsewhere (files' streams begin at any byte).
+    fn at_lines(&self, runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+        let mut columns = (0..self.prepared.choices.len())
+            .zip(&self.prepared.choices)
+            .zip(&self.prepared.dense);
+        let mapped = columns.find(|((_, c), dense)| **dense && c.backing == Backing::Mapped);
+        // Windows end where tiles do that begin with the runs.
+        let Some(((column, _), _)) = mapped.filter(|_| self.bringing.transient.is_none()) else {
+            return runs;
+        };
+        let width = u64::from(self.request.program.columns[column].ty.width());
+        let extents = &self.bringing.columns[column].extents;
+        let mut out = Vec::with_capacity(2 * runs.len());
+        for (mut row, mut rows) in runs {
+            while rows > 0 {
+                let at = extents.partition_point(|e| e.first_row + e.rows <= row);
+                let Some(extent) = extents.get(at).filter(|e| e.first_row <= row) else {
+                    out.push((row, rows));
+                    break;
+                };
+                let here = rows.min(extent.first_row + extent.rows - row);
+                let lead = rows_to_line(extent.mapped + (row - extent.first_row) * width, width).min(here);
+                out.extend([(row, lead), (row + lead, here - lead)]);
+                (row, rows) = (row + here, rows - here);
+            }
+        }
+        out
     }
 
     /// As many blocks as the device holds at once and there are tiles for; fewer if their warps could fill the cache with pins.
@@ -302,7 +336,20 @@ impl Query<'_> {
             group_slots_log2: self.slots_log2.unwrap_or(0),
             run_count: runs as u32,
             flags,
-            pad0: 0,
+            patience: self.patience(),
+        }
+    }
+
+    /// Rows that need values over PCIe do not wait for a full warp: where one row in thousands passes, every warp would fetch
+    /// its rows at the very end, one trip after the other with nothing else under way, and from all over the files.
+    fn patience(&self) -> u32 {
+        let columns = self.prepared.choices.iter().zip(&self.prepared.dense);
+        match columns
+            .into_iter()
+            .any(|(c, dense)| !dense && c.backing == Backing::Mapped)
+        {
+            true => PATIENT_TILES,
+            false => PATIENCE_ENDLESS,
         }
     }
 
@@ -368,6 +415,12 @@ impl Query<'_> {
             }
         }
     }
+}
+
+/// Rows before the first whose value's 8-byte word begins at a multiple of what a warp loads at once.
+fn rows_to_line(address: u64, width: u64) -> u64 {
+    let at_line = |rows: &u64| ((address + rows * width) / 8 * 8).is_multiple_of(8 * u64::from(GPU_LANES));
+    (0..8 * u64::from(GPU_LANES) / width.max(1)).find(at_line).unwrap_or(0)
 }
 
 impl Placed {

@@ -215,7 +215,7 @@ pub(crate) fn run(
             flags: flag(at == 0, LAUNCH_FIRST)
                 | flag(division.flush, LAUNCH_FLUSH)
                 | flag(at + 1 == ends.len(), LAUNCH_LAST),
-            pad0: 0,
+            patience: 2,
         };
         first_tile = end_tile;
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
