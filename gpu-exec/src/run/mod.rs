@@ -315,9 +315,7 @@ impl Live {
     fn drop_file(&mut self, id: FileId) {
         self.pool.forget(id);
         self.mappings.forget(id);
-        if self.queued.knows(id) {
-            self.queued.forget();
-        }
+        self.queued.forget(id);
     }
 
     /// After a failed query: gives up what cannot be used again.
@@ -326,7 +324,7 @@ impl Live {
             error,
             RunError::Stack(StackError::OutOfService | StackError::Controller(_))
         ) {
-            self.queued.forget();
+            self.queued.rebuild();
         }
     }
 }
