@@ -55,6 +55,72 @@ impl fmt::Display for LocalIo {
     }
 }
 
+/// Where filtered aggregates are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Device {
+    /// Where it is estimated to take less time.
+    #[default]
+    Auto,
+    /// On the GPU; a query that reads ORC files and cannot run there is an error.
+    Gpu,
+    /// On the GPU wherever it can be, whatever the estimate; on the CPU elsewhere.
+    Prefer,
+    /// On the CPU.
+    Cpu,
+}
+
+/// What runs kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GpuTarget {
+    /// An NVIDIA GPU.
+    #[default]
+    Cuda,
+    /// Threads of this machine, through the host's C++ compiler: for tests, not for speed.
+    Host,
+}
+
+/// How a column's bytes come to the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GpuBacking {
+    /// By column, from what is known of the machine and the filter.
+    #[default]
+    Auto,
+    /// Loaded from a registered mapping of the file.
+    Mapped,
+    /// By NVMe commands of the kernel, into a cache in device memory.
+    Queued,
+    /// Whole stripes, kept in device memory.
+    Resident,
+}
+
+/// Words and the values that they stand for.
+macro_rules! words {
+    ($type:ident, $setting:literal: $($word:literal => $value:ident),+) => {
+        impl FromStr for $type {
+            type Err = DataFusionError;
+
+            fn from_str(text: &str) -> Result<Self> {
+                match text.to_ascii_lowercase().as_str() {
+                    $($word => Ok(Self::$value),)+
+                    _ => config_err!("grampus.{} is one of {:?}, not '{text}'", $setting, [$($word),+]),
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$value => $word,)+
+                })
+            }
+        }
+    };
+}
+
+words!(Device, "device": "auto" => Auto, "gpu" => Gpu, "prefer" => Prefer, "cpu" => Cpu);
+words!(GpuTarget, "gpu_target": "cuda" => Cuda, "host" => Host);
+words!(GpuBacking, "gpu_backing": "auto" => Auto, "mapped" => Mapped, "queued" => Queued, "resident" => Resident);
+
 /// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,6 +131,16 @@ pub struct GrampusOptions {
     pub tile_rows: usize,
     /// Whether stripes and row groups are skipped whose statistics or bloom filters exclude the filter.
     pub prune: bool,
+    /// Where filtered aggregates are computed.
+    pub device: Device,
+    /// How columns' bytes come to the GPU.
+    pub gpu_backing: GpuBacking,
+    /// Most device memory for what is kept between queries, in bytes; 0: three quarters of what is free.
+    pub gpu_cache_bytes: u64,
+    /// What runs kernels.
+    pub gpu_target: GpuTarget,
+    /// Where compiled kernels and the calibration are kept; empty: the user's cache folder.
+    pub cache_folder: String,
 }
 
 impl Default for GrampusOptions {
@@ -73,6 +149,11 @@ impl Default for GrampusOptions {
             local_io: LocalIo::default(),
             tile_rows: 65_536,
             prune: true,
+            device: Device::default(),
+            gpu_backing: GpuBacking::default(),
+            gpu_cache_bytes: 0,
+            gpu_target: GpuTarget::default(),
+            cache_folder: String::new(),
         }
     }
 }
@@ -101,6 +182,14 @@ impl ExtensionOptions for GrampusOptions {
                 Ok(prune) => self.prune = prune,
                 Err(_) => return config_err!("grampus.prune is true or false, not '{value}'"),
             },
+            "device" => self.device = value.parse()?,
+            "gpu_backing" => self.gpu_backing = value.parse()?,
+            "gpu_cache_bytes" => match value.parse() {
+                Ok(bytes) => self.gpu_cache_bytes = bytes,
+                Err(_) => return config_err!("grampus.gpu_cache_bytes is a number of bytes, or 0, not '{value}'"),
+            },
+            "gpu_target" => self.gpu_target = value.parse()?,
+            "cache_folder" => value.clone_into(&mut self.cache_folder),
             _ => return config_err!("there is no setting grampus.{key}; SHOW ALL lists them"),
         }
         Ok(())
@@ -128,6 +217,31 @@ impl ExtensionOptions for GrampusOptions {
                 self.prune.to_string(),
                 "Skip stripes and row groups whose statistics or bloom filters exclude the filter",
             ),
+            entry(
+                "device",
+                self.device.to_string(),
+                "Where filtered aggregates are computed: 'auto' (by estimated time), 'gpu' (or an error), 'prefer' (the GPU wherever it can), 'cpu'",
+            ),
+            entry(
+                "gpu_backing",
+                self.gpu_backing.to_string(),
+                "How columns come to the GPU: 'auto', 'mapped' (loads from the page cache), 'queued' (NVMe commands), 'resident' (kept in device memory)",
+            ),
+            entry(
+                "gpu_cache_bytes",
+                self.gpu_cache_bytes.to_string(),
+                "Most device memory for what is kept between queries; 0: three quarters of what is free",
+            ),
+            entry(
+                "gpu_target",
+                self.gpu_target.to_string(),
+                "What runs kernels: 'cuda', or 'host' (CPU threads, for tests)",
+            ),
+            entry(
+                "cache_folder",
+                self.cache_folder.clone(),
+                "Where compiled kernels and the calibration are kept; empty: the user's cache folder",
+            ),
         ]
     }
 }
@@ -152,5 +266,17 @@ mod tests {
         assert_eq!((grampus.local_io, grampus.tile_rows), (LocalIo::Read, 1000));
         let error = options.set("grampus.local_io", "tape").unwrap_err();
         assert!(error.to_string().contains("'mmap' or 'read', not 'tape'"), "{error}");
+        options.set("grampus.device", "Prefer").unwrap();
+        options.set("grampus.gpu_backing", "queued").unwrap();
+        let grampus = options.extensions.get::<GrampusOptions>().unwrap();
+        assert_eq!(
+            (grampus.device, grampus.gpu_backing),
+            (Device::Prefer, GpuBacking::Queued)
+        );
+        let error = options.set("grampus.device", "abacus").unwrap_err().to_string();
+        assert!(
+            error.contains(r#"one of ["auto", "gpu", "prefer", "cpu"], not 'abacus'"#),
+            "{error}"
+        );
     }
 }

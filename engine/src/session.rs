@@ -15,9 +15,11 @@ use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::by_path::with_tables_by_path;
-use crate::config::GrampusConfig;
+use crate::config::{GrampusConfig, GrampusOptions};
 use crate::cooperation::CooperativeJoins;
 use crate::file::cache::FileCache;
+use crate::gpu::rule::GpuAggregates;
+use crate::gpu::session::GpuSession;
 use crate::table::OrcTable;
 
 /// How many of the largest consumers an out-of-memory error names.
@@ -28,10 +30,7 @@ const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 /// # Errors
 /// If the runtime cannot be set up (no temporary folder, say).
 pub fn context(config: GrampusConfig) -> Result<SessionContext> {
-    let mut session = SessionConfig::new()
-        .with_extension(Arc::new(FileCache::default()))
-        .with_information_schema(true)
-        .with_option_extension(config.options);
+    let mut session = SessionConfig::new().with_information_schema(true);
     if let Some(partitions) = config.target_partitions {
         session = session.with_target_partitions(partitions.max(1));
     }
@@ -46,11 +45,44 @@ pub fn context(config: GrampusConfig) -> Result<SessionContext> {
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_runtime_env(runtime.build_arc()?)
-        .with_default_features()
-        .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
-        .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
-        .build();
+        .with_default_features();
+    let state = register(state, config.options).build();
     Ok(with_tables_by_path(SessionContext::new_with_state(state)))
+}
+
+/// Adds ORC tables (`STORED AS ORC`, [`register_orc`]), the `grampus.*` settings and the GPU rule to a session that somebody else sets
+/// up. Of everything else (memory, partitions, catalogs) the session stays its owner's.
+///
+/// ```
+/// use datafusion::execution::SessionStateBuilder;
+/// use datafusion::prelude::SessionContext;
+/// use grampus::GrampusOptions;
+///
+/// let builder = SessionStateBuilder::new().with_default_features();
+/// let state = grampus::register(builder, GrampusOptions::default()).build();
+/// let context = SessionContext::new_with_state(state);
+/// ```
+pub fn register(builder: SessionStateBuilder, options: GrampusOptions) -> SessionStateBuilder {
+    register_with(builder, options, Arc::default())
+}
+
+/// The same with what is kept for the GPU.
+pub(crate) fn register_with(
+    mut builder: SessionStateBuilder,
+    options: GrampusOptions,
+    gpu: Arc<GpuSession>,
+) -> SessionStateBuilder {
+    let session = builder.config().take().unwrap_or_default();
+    let session = session
+        .with_extension(Arc::new(FileCache::default()))
+        .with_extension(Arc::clone(&gpu))
+        .with_option_extension(options);
+    builder
+        .with_config(session)
+        .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
+        // Last: it takes the plan as it will be run.
+        .with_physical_optimizer_rule(Arc::new(GpuAggregates::new(gpu)))
+        .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
 }
 
 /// Makes the ORC files at `location` (file, folder, glob or URL) known as table `name`.

@@ -322,3 +322,54 @@ fn an_interrupted_query_exits_with_130() {
         ("cancelled\n".to_owned(), Some(130))
     );
 }
+
+/// Whether there may be a GPU: then these commands measure.
+fn may_have_a_gpu() -> bool {
+    grampus_gpu_exec::library().is_ok()
+}
+
+#[test]
+fn device_says_what_is_missing_and_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = grampus(arguments)
+            .env("XDG_CACHE_HOME", folder.path())
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (status, shown, _) = run(&["device"]);
+    assert_eq!(status, Some(0));
+    assert!(shown.contains("NVIDIA driver") && shown.contains("NVRTC"), "{shown}");
+    let (status, shown, _) = run(&["device", "--json"]);
+    assert_eq!(status, Some(0));
+    let json: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(json["calibrated"], false);
+    assert!(json["machine"]["devices"].is_array() && json["rates"]["push_bytes"].is_number());
+    if may_have_a_gpu() {
+        return println!("ignored: there may be a GPU");
+    }
+    assert_eq!(json["usable"], false);
+    let missing = json["machine"]["missing"][0].as_str().unwrap();
+    assert!(missing.contains("install NVIDIA's driver"), "{missing}");
+    let (status, shown, said) = run(&["device", "--calibrate"]);
+    assert_eq!((status, shown.as_str()), (Some(1), ""));
+    assert!(
+        said.contains("there is nothing to calibrate: no NVIDIA driver"),
+        "{said}"
+    );
+}
+
+#[test]
+fn bench_io_needs_a_gpu_and_says_so() {
+    let said = failed(2, &["bench", "io", "--sections", "hits,misses"]);
+    assert!(
+        said.contains("no section named misses") && said.contains("mapped"),
+        "{said}"
+    );
+    if may_have_a_gpu() {
+        return println!("ignored: there may be a GPU");
+    }
+    let said = failed(1, &["bench", "io", "--small"]);
+    assert!(said.contains("no NVIDIA driver") && said.lines().count() <= 2, "{said}");
+}

@@ -7,17 +7,39 @@ mod support;
 mod fixtures;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Runner, strict_column_validator};
 
-use support::{SETTINGS, Setting};
+use support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler};
+
+/// Of the files' queries, so many at least have a part that kernels compute.
+const KERNEL_QUERIES: usize = 40;
 
 #[test]
 fn sql_behaves_the_same_under_every_setting() {
+    check(&SETTINGS);
+}
+
+/// The same through generated kernels, where a query has a part that they compute.
+#[test]
+fn sql_behaves_the_same_on_the_gpu_path() {
+    if has_compiler("sql_behaves_the_same_on_the_gpu_path") {
+        let (computed, given_back) = check(&GPU_SETTINGS);
+        println!("{computed} aggregations by kernels, {given_back} given back to the CPU");
+        assert!(computed >= 2 * KERNEL_QUERIES, "{computed} aggregations by kernels");
+    }
+}
+
+/// Runs all files under all settings. How many aggregations the GPU computed, and gave back.
+fn check(settings: &[Setting]) -> (usize, usize) {
+    let (computed, given_back) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let folder = tempfile::tempdir().expect("a temporary folder");
     fixtures::write(folder.path());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -27,8 +49,8 @@ fn sql_behaves_the_same_under_every_setting() {
         .expect("a runtime");
     let mut failures = Vec::new();
     for file in files() {
-        for setting in &SETTINGS {
-            if let Err(failure) = runtime.block_on(run(&file, folder.path(), setting)) {
+        for setting in settings {
+            if let Err(failure) = runtime.block_on(run(&file, folder.path(), setting, &computed, &given_back)) {
                 failures.push(format!("{} with {setting:?}\n{failure}", file.display()));
             }
         }
@@ -39,6 +61,7 @@ fn sql_behaves_the_same_under_every_setting() {
         failures.len(),
         failures.join("\n\n")
     );
+    (computed.load(Ordering::Relaxed), given_back.load(Ordering::Relaxed))
 }
 
 /// All files, or those whose name contains `$GRAMPUS_SLT`.
@@ -58,8 +81,17 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-async fn run(file: &Path, data: &Path, setting: &Setting) -> Result<(), String> {
-    let mut runner = Runner::new(|| async { Ok(Database::open(data, setting).await) });
+async fn run(
+    file: &Path,
+    data: &Path,
+    setting: &Setting,
+    computed: &Arc<AtomicUsize>,
+    given_back: &Arc<AtomicUsize>,
+) -> Result<(), String> {
+    let mut runner = Runner::new(|| async {
+        let (computed, given_back) = (Arc::clone(computed), Arc::clone(given_back));
+        Ok(Database::open(data, setting, computed, given_back).await)
+    });
     runner.with_column_validator(strict_column_validator);
     runner.set_var("DIR".to_owned(), data.display().to_string());
     let result = runner.run_file_async(file).await;
@@ -70,10 +102,13 @@ async fn run(file: &Path, data: &Path, setting: &Setting) -> Result<(), String> 
 /// One session with the fixtures' tables.
 struct Database {
     context: SessionContext,
+    /// Aggregations by kernels, and those given back to the CPU.
+    computed: Arc<AtomicUsize>,
+    given_back: Arc<AtomicUsize>,
 }
 
 impl Database {
-    async fn open(data: &Path, setting: &Setting) -> Self {
+    async fn open(data: &Path, setting: &Setting, computed: Arc<AtomicUsize>, given_back: Arc<AtomicUsize>) -> Self {
         let context = setting.context();
         for (name, place) in fixtures::TABLES {
             let location = data.join(place).display().to_string();
@@ -81,7 +116,11 @@ impl Database {
                 .await
                 .unwrap_or_else(|error| panic!("table {name}: {error}"));
         }
-        Self { context }
+        Self {
+            context,
+            computed,
+            given_back,
+        }
     }
 
     async fn answer(&self, sql: &str) -> datafusion::error::Result<(Vec<SqlType>, Vec<Vec<String>>)> {
@@ -92,7 +131,12 @@ impl Database {
             .iter()
             .map(|field| SqlType::of(field.data_type()))
             .collect();
-        let batches = frame.collect().await?;
+        let task = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        let batches = collect(Arc::clone(&plan), task).await?;
+        let (computed, given_back) = gpu_runs(&plan);
+        self.computed.fetch_add(computed, Ordering::Relaxed);
+        self.given_back.fetch_add(given_back, Ordering::Relaxed);
         let mut rows = Vec::new();
         for batch in &batches {
             add_rows(batch, &mut rows)?;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::input::Input;
 use crate::program::{Program, Value};
+pub use crate::run::{Gpu, OpenStorage, Tuning};
 
 /// What runs kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Target {
     },
 }
 
-/// How a [`Gpu`](crate::gpu) is set up.
+/// How a [`Gpu`] is set up.
 #[derive(Debug, Clone)]
 pub struct GpuOptions {
     /// What runs kernels.

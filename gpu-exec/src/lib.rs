@@ -7,6 +7,7 @@
 //! gpu       the device, what is kept on it, and requests to it
 //! input     where the values are: stripes, and each column's place in them
 //! output    partial aggregates, and what they cost
+//! run       what is kept on a GPU, and a query's way through it
 //! params    what a launch of a kernel is told
 //! ```
 //!
@@ -20,3 +21,8 @@ pub mod input;
 pub mod output;
 pub mod params;
 pub mod program;
+pub mod run;
+
+// For the command line and for planners: what the machine has, and what its paths reach.
+pub use grampus_io_stack::cuda::{CudaError, compiler_version, host_compiler, library};
+pub use grampus_io_stack::{bench, report};

@@ -4,7 +4,7 @@ mod common;
 
 use common::{aggregate, arg, binary, col, column, count, shape, sum, taxi};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
-use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, TimeUnit, Type};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 fn text(program: &Program, shape: &Shape) -> String {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
@@ -129,6 +129,29 @@ fn nulls_case_and_casts() {
         &program,
         &shape(&program, Access::Plain, true, Grouping::Ungrouped)
     ));
+}
+
+/// The distance of t4: `CAST(floor(trip_distance) AS INT)`.
+#[test]
+fn functions_of_floats() {
+    let mut program = taxi(1);
+    let floor = |value: Expr| Expr::Math {
+        function: MathFunction::Floor,
+        value: Box::new(value),
+    };
+    program.keys = vec![Expr::Cast {
+        value: Box::new(floor(col(0))),
+        to: Type::Int32,
+    }];
+    let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Private));
+    assert!(
+        text.contains("float_floor(c0)") && text.contains("truncate<i32>("),
+        "{text}"
+    );
+    program.columns[0].ty = Type::Int64;
+    program.arguments[0] = Type::Int64;
+    let error = program.check().unwrap_err().to_string();
+    assert!(error.contains("floor of a int64"), "{error}");
 }
 
 #[test]

@@ -247,6 +247,14 @@ GRAMPUS_DEVICE void max_relaxed_gpu(u64* p, u64 v) {
 }
 GRAMPUS_DEVICE double float_modulo(double a, double b) { return fmod(a, b); }
 GRAMPUS_DEVICE float float_modulo(float a, float b) { return fmodf(a, b); }
+GRAMPUS_DEVICE double float_floor(double a) { return floor(a); }
+GRAMPUS_DEVICE float float_floor(float a) { return floorf(a); }
+GRAMPUS_DEVICE double float_ceil(double a) { return ceil(a); }
+GRAMPUS_DEVICE float float_ceil(float a) { return ceilf(a); }
+GRAMPUS_DEVICE double float_abs(double a) { return fabs(a); }
+GRAMPUS_DEVICE float float_abs(float a) { return fabsf(a); }
+GRAMPUS_DEVICE double float_sqrt(double a) { return sqrt(a); }
+GRAMPUS_DEVICE float float_sqrt(float a) { return sqrtf(a); }
 
 // Which warp of the launch this is, and of how many.
 GRAMPUS_DEVICE u32 launch_warp() { return (blockIdx.x * blockDim.x + threadIdx.x) / WARP; }
@@ -374,6 +382,14 @@ inline void max_relaxed_gpu(u64* p, u64 v) {
 }
 inline double float_modulo(double a, double b) { return __builtin_fmod(a, b); }
 inline float float_modulo(float a, float b) { return __builtin_fmodf(a, b); }
+inline double float_floor(double a) { return __builtin_floor(a); }
+inline float float_floor(float a) { return __builtin_floorf(a); }
+inline double float_ceil(double a) { return __builtin_ceil(a); }
+inline float float_ceil(float a) { return __builtin_ceilf(a); }
+inline double float_abs(double a) { return __builtin_fabs(a); }
+inline float float_abs(float a) { return __builtin_fabsf(a); }
+inline double float_sqrt(double a) { return __builtin_sqrt(a); }
+inline float float_sqrt(float a) { return __builtin_sqrtf(a); }
 
 inline u32 launch_warp() { return grampus_host::warp; }
 inline u32 launch_warps() { return grampus_host::warps; }

@@ -9,7 +9,7 @@ use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage, Storage};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{
-    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, StagingOptions, Stream, compile_for,
+    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, StagingOptions, Stream, compile_for,
     host_compiler, slots,
 };
 use grampus_io_stack::layout::IoStack;
@@ -156,6 +156,48 @@ fn both_backings_give_the_files_values() {
 }
 
 #[test]
+fn storages_are_added_and_closed_and_the_cache_stays() {
+    let Some((device, module)) = device() else { return };
+    let (first, second) = (file(), file());
+    let open = |file: &tempfile::NamedTempFile| Arc::new(CachedFile::open(file.path()).expect("opens"));
+    let mut stack = stack(&device, open(&first), Duration::from_secs(10));
+    let of_first = column(&stack, 0);
+    let sum = |stack: &Stack, column: &Column| run(&device, &module, "sum_queued", stack, column).expect("runs");
+    assert_eq!(sum(&stack, &of_first), expected());
+    let sent = stack.controller_counters().commands;
+    let added = stack.add(vec![open(&second)]).expect("opens");
+    assert_eq!(added, 1);
+    assert_eq!(sum(&stack, &of_first), expected());
+    let run_of_second = Run {
+        source: added,
+        byte: FIRST_BYTE,
+        rows: ROWS,
+        mapped: 0,
+    };
+    let of_second = stack.column(8, &[run_of_second]).expect("inside the file");
+    assert_eq!(sum(&stack, &of_second), expected());
+    stack.retire([0]);
+    assert!(
+        stack
+            .column(
+                8,
+                &[Run {
+                    source: 0,
+                    ..run_of_second
+                }]
+            )
+            .is_err(),
+        "it is closed"
+    );
+    assert_eq!(sum(&stack, &of_second), expected());
+    let sent_since = stack.controller_counters().commands - sent;
+    assert!(
+        sent_since < 3 * sent,
+        "{sent} commands for one file, {sent_since} for two and what was cached"
+    );
+}
+
+#[test]
 fn a_failed_read_is_the_querys_error_and_the_next_query_works() {
     let Some((device, module)) = device() else { return };
     let file = file();
@@ -230,12 +272,20 @@ fn slots_carry_bytes_to_the_device() {
     let device = Device::host(1, 1 << 20);
     let stream = Stream::new(&device).expect("stream");
     let to = DeviceBuffer::filled(&device, 8192, 0).expect("memory");
+    let part = |from, to_offset, len| Part {
+        from,
+        len,
+        to: &to,
+        to_offset,
+    };
     let mut ring = slots(&device, 2, 4096).expect("pinned");
     let mut slot = ring.pop().expect("two");
     slot.bytes_mut()[5..9].copy_from_slice(&[1, 2, 3, 4]);
-    let pushed = slot.push(&stream, 4, &to, 4100, 6).expect("starts");
+    let pushed = slot.push(&stream, &[part(4, 4100, 6), part(0, 0, 4)]).expect("starts");
     let slot = pushed.finish().expect("arrives");
     assert_eq!(to.read::<u8>(4100, 6).expect("reads"), [0, 1, 2, 3, 4, 0]);
-    let refused = slot.push(&stream, 4000, &to, 0, 97).expect_err("past the slot's end");
+    let refused = slot
+        .push(&stream, &[part(4000, 0, 97)])
+        .expect_err("past the slot's end");
     assert!(matches!(refused, CudaError::Arguments { .. }));
 }

@@ -104,11 +104,62 @@ pub(crate) enum Command {
     },
     /// Make ORC files laid out for on-demand reading from Parquet, CSV or ORC
     Convert(ConvertArgs),
+    /// Say what there is to compute on: GPU, memory, link, drivers; and for what is missing, how to get it
+    Device(DeviceArgs),
+    /// Measure this machine
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// Print a shell's completion script
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeviceArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Measure how fast bytes come to the GPU by each path, and keep that for choosing between CPU and GPU
+    #[arg(long)]
+    pub(crate) calibrate: bool,
+
+    /// Folder for the 2 GiB file that is measured with, removed afterwards [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR", requires = "calibrate")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// What each path between storage and GPU reaches, next to a plain kernel
+    Io(BenchIoArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchIoArgs {
+    /// Sections to run [default: all]
+    #[arg(long, value_name = "SECTION,…", value_delimiter = ',')]
+    pub(crate) sections: Vec<String>,
+
+    /// Folder for the data file, on the disk to be measured [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+
+    /// Size of the data file, in whole MiB
+    #[arg(long, value_name = "SIZE", default_value = "8g", value_parser = units::parse_bytes)]
+    pub(crate) size: usize,
+
+    /// Write the figures to FILE too, as one JSON object ('-': print that instead)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Tiny sizes: the paths are checked, the figures mean nothing
+    #[arg(long)]
+    pub(crate) small: bool,
 }
 
 #[derive(Debug, clap::Args)]

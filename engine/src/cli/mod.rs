@@ -7,13 +7,16 @@
 //! output       rows to table, csv, tsv, json         table        aligned text
 //! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
 //! layout       where everything in a file is         make         taxi generate, convert
-//! demo         the tour
+//! demo         the tour                           device       what there is to compute on
+//! bench        what each path to the GPU reaches
 //! ```
 
 mod args;
+mod bench;
 mod commands;
 mod completion;
 mod demo;
+mod device;
 mod explain;
 mod failure;
 mod interactive;
@@ -36,7 +39,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use args::{Cli, Command, Job, TaxiCommand};
+use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
 use failure::Failure;
 
@@ -62,6 +65,10 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
             command: TaxiCommand::Generate(arguments),
         }) => make::taxi_generate(arguments),
         Some(Command::Convert(arguments)) => make::convert_files(arguments),
+        Some(Command::Device(arguments)) => device::run(arguments),
+        Some(Command::Bench {
+            command: BenchCommand::Io(arguments),
+        }) => bench::io(arguments),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);

@@ -12,6 +12,7 @@ use datafusion::physical_plan::metrics::{
 
 use super::exec::OrcScanExec;
 use crate::file::IoCounters;
+use crate::gpu::exec::GpuAggregateExec;
 
 /// The I/O of one or more scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,6 +69,11 @@ fn add_scans(plan: &dyn ExecutionPlan, io: &mut ScanIo) {
     if let Some(metrics) = plan.downcast_ref::<OrcScanExec>().and_then(ExecutionPlan::metrics) {
         io.add(&metrics);
     }
+    // Where the GPU gave up, the CPU's plan below it did the work.
+    if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
+        gpu.metrics().iter().for_each(|metrics| io.add(metrics));
+        add_scans(gpu.cpu_plan().as_ref(), io);
+    }
     for child in plan.children() {
         add_scans(child.as_ref(), io);
     }
@@ -106,7 +112,7 @@ impl ScanMetrics {
 }
 
 /// The metrics of a scan with the amplification that follows from them.
-pub(super) fn with_amplification(mut metrics: MetricsSet) -> MetricsSet {
+pub(crate) fn with_amplification(mut metrics: MetricsSet) -> MetricsSet {
     let mut io = ScanIo::default();
     io.add(&metrics);
     let value = MetricValue::Custom {

@@ -155,7 +155,7 @@ impl Need {
 }
 
 /// Stored bytes of the data streams of a column and its children.
-fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: ColumnId) -> u64 {
+pub(super) fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: ColumnId) -> u64 {
     let mut last = column;
     while let Some(&child) = schema.column(last).children.last() {
         last = child;

@@ -38,6 +38,8 @@ pub struct OrcScanExec {
     statistics: Arc<Statistics>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
+    /// Why its rows are not aggregated on the GPU, where that was to be.
+    note: Option<Arc<str>>,
 }
 
 impl OrcScanExec {
@@ -62,12 +64,30 @@ impl OrcScanExec {
             statistics: Arc::new(statistics),
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
+            note: None,
         }
+    }
+
+    /// The same scan, which says in EXPLAIN why its rows are not aggregated on the GPU.
+    pub(crate) fn with_note(&self, note: Arc<str>) -> Self {
+        let mut noted = self.clone();
+        noted.note = Some(note);
+        noted
+    }
+
+    /// What planning left out.
+    pub(crate) fn skipped(&self) -> Skipped {
+        self.skipped
     }
 
     /// What the scan reads and how.
     pub fn scan(&self) -> &Scan {
         &self.scan
+    }
+
+    /// The same, to be kept beyond the plan.
+    pub(crate) fn shared(&self) -> Arc<Scan> {
+        Arc::clone(&self.scan)
     }
 
     /// Row groups to scan, by partition.
@@ -132,6 +152,9 @@ impl DisplayAs for OrcScanExec {
                 }
                 if let Some(limit) = self.limit {
                     write!(f, ", limit={limit}")?;
+                }
+                if let Some(note) = &self.note {
+                    write!(f, ", not on the GPU: {note}")?;
                 }
                 Ok(())
             }

@@ -8,6 +8,7 @@
 //! column      one column of a stripe
 //! conjunct    the cascade: conjuncts, costs, order
 //! compare     `column >= literal` where few rows pass
+//! survey      where the values of every stripe are, for who reads them in another way
 //! prune       statistics and bloom filters
 //! work        who scans what
 //! accounting  what it cost
@@ -22,6 +23,7 @@ pub mod plan;
 pub mod prune;
 mod stream;
 mod stripe;
+pub(crate) mod survey;
 pub mod work;
 
 use std::sync::Arc;

@@ -355,7 +355,7 @@ impl Drop for StripeScan {
 }
 
 /// Which of the row groups of `work` may hold rows that pass.
-async fn surviving_groups(
+pub(super) async fn surviving_groups(
     scan: &Scan,
     work: &Work,
     layout_of: &StripeLayout,

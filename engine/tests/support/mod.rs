@@ -12,8 +12,10 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use grampus::{GrampusConfig, GrampusOptions, LocalIo};
+use grampus::gpu::exec::GpuAggregateExec;
+use grampus::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use orc_rust::ArrowReaderBuilder;
 
@@ -30,6 +32,8 @@ pub(crate) struct Setting {
     pub(crate) tile_rows: usize,
     /// Whether statistics and bloom filters may skip rows.
     pub(crate) prune: bool,
+    /// Aggregates by kernels on host threads wherever they can be, fetching like this; `None`: by the CPU.
+    pub(crate) gpu: Option<GpuBacking>,
 }
 
 /// As a person has it; everything small; more partitions than stripes; no pruning and odd sizes.
@@ -40,6 +44,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         batch_rows: 8192,
         tile_rows: 65_536,
         prune: true,
+        gpu: None,
     },
     Setting {
         partitions: 4,
@@ -47,6 +52,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         batch_rows: 3,
         tile_rows: 5,
         prune: true,
+        gpu: None,
     },
     Setting {
         partitions: 4,
@@ -54,6 +60,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         batch_rows: 8192,
         tile_rows: 65_536,
         prune: true,
+        gpu: None,
     },
     Setting {
         partitions: 1,
@@ -61,8 +68,59 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         batch_rows: 100,
         tile_rows: 64,
         prune: false,
+        gpu: None,
     },
 ];
+
+/// The GPU path: columns on the device, and fetched by command.
+pub(crate) const GPU_SETTINGS: [Setting; 2] = [
+    Setting {
+        partitions: 4,
+        local_io: LocalIo::Mmap,
+        batch_rows: 8192,
+        tile_rows: 65_536,
+        prune: true,
+        gpu: Some(GpuBacking::Resident),
+    },
+    Setting {
+        partitions: 1,
+        local_io: LocalIo::Mmap,
+        batch_rows: 3,
+        tile_rows: 65_536,
+        prune: false,
+        gpu: Some(GpuBacking::Queued),
+    },
+];
+
+/// Where compiled kernels stay from test to test, and from run to run: they are known by their text.
+pub(crate) fn kernel_folder() -> String {
+    format!("{}/gpu-cache", env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// How many aggregations of an executed plan the GPU computed, and how many it gave back to the CPU.
+pub(crate) fn gpu_runs(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
+    let mut runs = plan
+        .children()
+        .into_iter()
+        .map(gpu_runs)
+        .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
+        match gpu.fell_back() {
+            None => runs.0 += 1,
+            Some(_) => runs.1 += 1,
+        }
+    }
+    runs
+}
+
+/// Whether kernels can be compiled for host threads; says so if not.
+pub(crate) fn has_compiler(test: &str) -> bool {
+    let found = grampus_gpu_exec::host_compiler().is_ok();
+    if !found {
+        ignored(test, "skipped: no C++ compiler");
+    }
+    found
+}
 
 impl Setting {
     /// A session with this setting.
@@ -71,6 +129,14 @@ impl Setting {
         options.local_io = self.local_io;
         options.tile_rows = self.tile_rows;
         options.prune = self.prune;
+        options.device = Device::Cpu;
+        if let Some(backing) = self.gpu {
+            options.device = Device::Prefer;
+            options.gpu_target = GpuTarget::Host;
+            options.gpu_backing = backing;
+            options.cache_folder = kernel_folder();
+            options.gpu_cache_bytes = 256 << 20;
+        }
         grampus::session::context(GrampusConfig {
             target_partitions: Some(self.partitions),
             batch_rows: Some(self.batch_rows),

@@ -181,6 +181,10 @@ impl<'a> Emitter<'a> {
                 let value = self.expr(value)?;
                 self.cast(value, *to)
             }
+            Expr::Math { function, value } => {
+                let value = self.expr(value)?;
+                self.bind(ty, &format!("float_{function}({})", value.value), value.ok)
+            }
             Expr::Extract { part, value } => {
                 let value = self.expr(value)?;
                 self.extract(*part, value)

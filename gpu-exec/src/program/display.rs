@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, TimeUnit, Type};
+use super::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,6 +60,17 @@ impl fmt::Display for DatePart {
             Self::Hour => "hour",
             Self::Minute => "minute",
             Self::Second => "second",
+        })
+    }
+}
+
+impl fmt::Display for MathFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Floor => "floor",
+            Self::Ceil => "ceil",
+            Self::Abs => "abs",
+            Self::Sqrt => "sqrt",
         })
     }
 }
@@ -162,6 +173,7 @@ impl fmt::Display for Shown<'_> {
             }
             Expr::Coalesce(values) => write!(f, "coalesce({})", program.list(values)),
             Expr::Cast { value, to } => write!(f, "CAST({} AS {to})", program.show(value)),
+            Expr::Math { function, value } => write!(f, "{function}({})", program.show(value)),
             Expr::Extract { part, value } => write!(f, "extract({part} FROM {})", program.show(value)),
             Expr::Truncate { part, value } => write!(f, "date_trunc({part}, {})", program.show(value)),
         }

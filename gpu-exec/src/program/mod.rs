@@ -137,6 +137,16 @@ pub enum DatePart {
     Second,
 }
 
+/// Functions of one float that IEEE 754 defines to the last bit; the result has the argument's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum MathFunction {
+    Floor,
+    Ceil,
+    Abs,
+    Sqrt,
+}
+
 /// A typed expression over a program's columns and arguments. Both operands of a binary operator have the same type, but for AND and OR,
 /// which take booleans.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -186,6 +196,13 @@ pub enum Expr {
         value: Box<Expr>,
         /// To what.
         to: Type,
+    },
+    /// A function of a float.
+    Math {
+        /// Which.
+        function: MathFunction,
+        /// Of what.
+        value: Box<Expr>,
     },
     /// `extract(part FROM value)` as [`Type::Int32`].
     Extract {

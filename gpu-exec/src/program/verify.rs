@@ -141,6 +141,10 @@ impl Program {
                     no(format!("kernels do not cast {from} to {to}"))
                 }
             }
+            Expr::Math { function, value } => match self.type_of(value)? {
+                ty if ty.is_float() => Ok(ty),
+                ty => no(format!("{function} of a {ty}")),
+            },
             Expr::Extract { part, value } => match self.type_of(value)? {
                 Type::Date32 | Type::Timestamp(_) => Ok(Type::Int32),
                 ty => no(format!("{part} of a {ty}")),
@@ -208,6 +212,7 @@ impl Program {
             Expr::Null(_) => true,
             Expr::Not(value) | Expr::Negate(value) => of(value),
             Expr::Cast { value, .. } | Expr::Extract { value, .. } | Expr::Truncate { value, .. } => of(value),
+            Expr::Math { value, .. } => of(value),
             Expr::Binary {
                 op: BinaryOp::IsDistinctFrom | BinaryOp::IsNotDistinctFrom,
                 ..
@@ -275,6 +280,7 @@ pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
         Expr::Column(_) | Expr::Argument(_) | Expr::Null(_) => Vec::new(),
         Expr::Not(value) | Expr::Negate(value) | Expr::IsNull(value) => vec![value],
         Expr::Cast { value, .. } | Expr::Extract { value, .. } | Expr::Truncate { value, .. } => vec![value],
+        Expr::Math { value, .. } => vec![value],
         Expr::Binary { left, right, .. } => vec![left, right],
         Expr::InList { value, list, .. } => [value.as_ref()].into_iter().chain(list).collect(),
         Expr::Case { branches, otherwise } => branches

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveDateTime, Timelike};
-use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, TimeUnit, Type};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// A value that is there.
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +147,7 @@ impl Row<'_> {
                 let from = self.program.type_of(value).expect("valid");
                 self.eval(value)?.map(|v| cast(v, from, *to)).transpose()?
             }
+            Expr::Math { function, value } => self.eval(value)?.map(|v| math(*function, ty, v)),
             Expr::Extract { part, value } => {
                 let from = self.program.type_of(value).expect("valid");
                 self.eval(value)?.map(|v| extract(*part, from, v.int())).transpose()?
@@ -154,6 +155,21 @@ impl Row<'_> {
             Expr::Truncate { part, value } => self.eval(value)?.map(|v| truncate(*part, ty, v.int())).transpose()?,
         })
     }
+}
+
+/// Single floats are kept as doubles; their functions are rounded once, to themselves.
+fn math(function: MathFunction, ty: Type, value: Scalar) -> Scalar {
+    let Float(value) = value else {
+        unreachable!("a float was expected");
+    };
+    let single = value as f32;
+    Float(match (function, ty) {
+        (MathFunction::Floor, _) => value.floor(),
+        (MathFunction::Ceil, _) => value.ceil(),
+        (MathFunction::Abs, _) => value.abs(),
+        (MathFunction::Sqrt, Type::Float32) => f64::from(single.sqrt()),
+        (MathFunction::Sqrt, _) => value.sqrt(),
+    })
 }
 
 fn binary(op: BinaryOp, ty: Type, left: Cell, right: Cell) -> Answer<Cell> {

@@ -1,8 +1,17 @@
 //! Random programs, values and placements, by seed: the seed alone replays a test.
 
-use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, DatePart, Expr, Function, Program, TimeUnit, Type};
+use grampus_gpu_exec::program::{
+    Aggregate, BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type,
+};
 
 use super::interpret::{Cell, Scalar};
+
+const MATH: [MathFunction; 4] = [
+    MathFunction::Floor,
+    MathFunction::Ceil,
+    MathFunction::Abs,
+    MathFunction::Sqrt,
+];
 
 /// splitmix64
 pub(crate) struct Random(pub u64);
@@ -191,6 +200,10 @@ impl Writer<'_> {
             Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 | Type::Float32 | Type::Float64 => {
                 match self.random.below(6) {
                     0 => Expr::Negate(self.boxed(ty, depth)),
+                    2 if float && self.random.one_in(3) => Expr::Math {
+                        function: *self.random.pick(&MATH),
+                        value: self.boxed(ty, depth),
+                    },
                     1 if !self.tame || float => {
                         let from = *self.random.pick(&TYPES[..8]);
                         cast(self, from)

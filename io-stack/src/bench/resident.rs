@@ -1,6 +1,7 @@
 //! Data that is there already: in the cache in device memory, and in the page cache behind a registered mapping.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use grampus_driver::storage::NullStorage;
 
@@ -78,7 +79,11 @@ pub(super) fn hits(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
 
 pub(super) fn mapped(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
     let bytes = setup.options.bytes;
-    let file = MappedFile::open(&setup.device, &setup.file()?)?;
+    let path = setup.file()?;
+    let begun = Instant::now();
+    let file = MappedFile::open(&setup.device, &path)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    report.add("registering the file's pages", bytes as f64 / seconds / 1e9, "GB/s");
     let Some(address) = file.device_address() else {
         let e = file.failure().cloned().unwrap_or(CudaError::NoCompiler);
         return Err(e.into());

@@ -17,12 +17,12 @@ mod ring;
 pub(crate) use bus::rings;
 pub use bus::{CudaBus, StagingOptions};
 pub use compile::{Compiled, KernelUse, compile, compile_for, compiler_version};
-pub use context::{Device, DeviceFacts, driver_version, probe};
+pub use context::{Device, DeviceFacts, driver_version, library, probe};
 pub use host_compile::{compile_host, host_compiler};
 pub use launch::{Args, Event, Kernel, Module, Plain, Stream};
 pub use mapping::MappedFile;
 pub use memory::{DeviceBuffer, PinnedBuffer};
-pub use ring::{Pushed, Slot, slots};
+pub use ring::{Part, Pushed, Slot, slots};
 
 use cudarc::driver::sys;
 

@@ -58,30 +58,38 @@ impl Slot {
         self.memory.is_empty()
     }
 
-    /// Starts copying `len` bytes from `from` on to byte `to_offset` of `to`, which must live until the stream has got there.
+    /// Starts copying parts of the slot to device memory that must live until the stream has got there.
     ///
     /// # Errors
-    /// A range outside the slot or the buffer, or a failed call.
-    pub fn push(
-        mut self,
-        stream: &Stream,
-        from: usize,
-        to: &DeviceBuffer,
-        to_offset: usize,
-        len: usize,
-    ) -> Result<Pushed, CudaError> {
-        if from.checked_add(len).is_none_or(|end| end > self.len()) {
-            return Err(CudaError::Arguments {
-                kernel: "copy".to_owned(),
-                reason: format!("{len} bytes from {from} of a slot of {}", self.len()),
-            });
+    /// A range outside the slot or a buffer, or a failed call.
+    pub fn push(mut self, stream: &Stream, parts: &[Part<'_>]) -> Result<Pushed, CudaError> {
+        for part in parts {
+            if part.from.checked_add(part.len).is_none_or(|end| end > self.len()) {
+                return Err(CudaError::Arguments {
+                    kernel: "copy".to_owned(),
+                    reason: format!("{} bytes from {} of a slot of {}", part.len, part.from, self.len()),
+                });
+            }
+            // From here on the copy engine may read the slot: it is not given back, and not freed, before the event.
+            self.pushing = true;
+            stream.push(&self.buffer, self.offset + part.from, part.to, part.to_offset, part.len)?;
         }
-        // From here on the copy engine may read the slot: it is not given back, and not freed, before the event.
-        self.pushing = true;
-        stream.push(&self.buffer, self.offset + from, to, to_offset, len)?;
         self.event.record(stream)?;
         Ok(Pushed(self))
     }
+}
+
+/// Bytes of a slot and where they go.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// First byte in the slot.
+    pub from: usize,
+    /// Bytes.
+    pub len: usize,
+    /// The target.
+    pub to: &'a DeviceBuffer,
+    /// First byte in the target.
+    pub to_offset: usize,
 }
 
 impl Drop for Slot {

@@ -1,0 +1,52 @@
+//! What a run cost, as metrics of the operator: EXPLAIN ANALYZE shows them, and the accounting of scans adds them up under the same names.
+
+use std::time::Duration;
+
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use grampus_gpu_exec::output::Cost;
+
+use super::exec::GpuWork;
+
+/// Records a run.
+pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuWork) {
+    let counters = [
+        ("needed_bytes", cost.needed_bytes),
+        ("moved_bytes", cost.moved_bytes()),
+        ("pushed_bytes", cost.pushed_bytes),
+        ("mapped_bytes", cost.mapped_bytes),
+        ("command_bytes", cost.command_bytes),
+        ("read_requests", cost.commands),
+        ("resident_bytes", cost.resident_bytes),
+        ("rows_scanned", cost.rows),
+        ("rows_passed", cost.passed),
+    ];
+    for (name, value) in counters {
+        MetricBuilder::new(metrics).counter(name, 0).add(value as usize);
+    }
+    if let Some(scan) = work.lowered.scan() {
+        let skipped = scan.skipped();
+        let counters = [
+            ("row_groups_total", skipped.row_groups_total),
+            ("row_groups_skipped", skipped.row_groups + work.placed.groups.skipped),
+            ("stripes_skipped", skipped.stripes),
+        ];
+        for (name, value) in counters {
+            MetricBuilder::new(metrics).counter(name, 0).add(value);
+        }
+    }
+    let times: [(&'static str, Duration); 4] = [
+        ("compile_time", cost.compile),
+        ("register_time", cost.register),
+        ("decode_time", cost.decode),
+        ("scan_time", cost.scan),
+    ];
+    for (name, time) in times {
+        // A time of nothing would not be shown at all.
+        MetricBuilder::new(metrics).subset_time(name, 0).add_duration(time);
+    }
+}
+
+/// Records that the CPU did it.
+pub(super) fn record_fallback(metrics: &ExecutionPlanMetricsSet) {
+    MetricBuilder::new(metrics).counter("answered_by_cpu", 0).add(1);
+}

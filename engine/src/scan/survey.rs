@@ -1,0 +1,240 @@
+//! Where the values of every stripe are that a scan would read, without reading them: for plans that fetch in another way than
+//! [`StripeScan`](super::stripe). Skips what statistics exclude, as the scan does. Local files only: there nothing has to be waited for.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::ArrayRef;
+use datafusion::common::{ScalarValue, internal_datafusion_err};
+use datafusion::error::Result;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::FutureExt;
+use grampus_orc_layout::access::{Access, Direct};
+use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::index::ColumnIndex;
+use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::stripe::StripeLayout;
+
+use super::Scan;
+use super::accounting::ScanMetrics;
+use super::column::stored_bytes;
+use super::stripe::surviving_groups;
+use super::work::Work;
+use crate::error::layout;
+use crate::file::{IoCounters, Place};
+
+/// Direct columns remembered at most; then all are forgotten.
+const REMEMBERED: usize = 1 << 16;
+
+/// A stripe of which rows may pass.
+#[derive(Debug)]
+pub(crate) struct SurveyedStripe {
+    /// By position in [`Scan::files`].
+    pub(crate) file: usize,
+    /// Its footer.
+    pub(crate) layout: Arc<StripeLayout>,
+    /// Its rows that may pass: ascending, merged, not empty.
+    pub(crate) selected: Vec<Range<u64>>,
+    /// By position among the wanted columns.
+    pub(crate) columns: Vec<Found>,
+}
+
+/// Where a column's values of one stripe are.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// Raw, in these segments.
+    Direct(Arc<Direct>),
+    /// All rows have this value.
+    Constant(ScalarValue),
+    /// To be decoded with [`read`].
+    Decoded {
+        /// Bytes of all its rows in the file.
+        stored_bytes: u64,
+    },
+}
+
+/// What a session remembers of surveys: the direct columns of compressed files are found by reading a header per chunk.
+#[derive(Debug, Default)]
+pub(crate) struct SurveyCache {
+    direct: Mutex<HashMap<(u64, usize, ColumnId), Option<Arc<Direct>>>>,
+}
+
+impl SurveyCache {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(u64, usize, ColumnId), Option<Arc<Direct>>>> {
+        // Entries are put in whole.
+        self.direct.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Row groups that statistics left, and all there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// Of the stripes to be scanned.
+    pub(crate) total: usize,
+    /// Of those, excluded by the statistics of row groups.
+    pub(crate) skipped: usize,
+}
+
+/// Whether all files of the scan are local.
+pub(crate) fn is_local(scan: &Scan) -> bool {
+    let mut files = scan.files.iter();
+    files.all(|file| matches!(file.file.place, Place::Local(_)))
+}
+
+/// The stripes of `work` with the places of `columns` (of the table).
+///
+/// # Errors
+/// A footer, an index or a chunk header cannot be read.
+pub(crate) fn survey(
+    scan: &Scan,
+    work: &[Vec<Work>],
+    columns: &[usize],
+    known: &SurveyCache,
+) -> Result<(Vec<SurveyedStripe>, Groups)> {
+    let mut stripes = Vec::new();
+    let mut groups = Groups::default();
+    for work in whole_stripes(work) {
+        let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+        let file = &scan.files[work.file].file;
+        let layout_of = at_once(scan.cache.stripe(file, work.stripe, &metrics.io))?.map_err(layout)?;
+        let keep = at_once(surviving_groups(scan, &work, &layout_of, &metrics))??;
+        groups.total += keep.len();
+        groups.skipped += keep.iter().filter(|keep| !**keep).count();
+        let mut selected = RowSelection::new();
+        for (group, _) in work.groups.clone().zip(keep).filter(|(_, keep)| *keep) {
+            selected.push(layout_of.row_group_rows(&file.tail, group));
+        }
+        if selected.is_empty() {
+            continue;
+        }
+        let mut places = Vec::with_capacity(columns.len());
+        for &column in columns {
+            places.push(find(scan, work.file, &layout_of, column, known)?);
+        }
+        stripes.push(SurveyedStripe {
+            file: work.file,
+            layout: layout_of,
+            selected: selected.ranges().to_vec(),
+            columns: places,
+        });
+    }
+    Ok((stripes, groups))
+}
+
+/// The work of all partitions, the shares of one stripe joined again.
+fn whole_stripes(work: &[Vec<Work>]) -> Vec<Work> {
+    let mut whole: Vec<Work> = Vec::new();
+    for share in work.iter().flatten() {
+        match whole.last_mut() {
+            Some(last)
+                if (last.file, last.stripe, last.groups.end) == (share.file, share.stripe, share.groups.start) =>
+            {
+                last.groups.end = share.groups.end;
+            }
+            _ => whole.push(share.clone()),
+        }
+    }
+    whole
+}
+
+/// The answer of a future over local files, which never waits.
+fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
+    future
+        .now_or_never()
+        .ok_or_else(|| internal_datafusion_err!("a local file was waited for"))
+}
+
+fn find(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize, known: &SurveyCache) -> Result<Found> {
+    let table_file = &scan.files[file];
+    let id = match table_file.place_of(column) {
+        Ok(id) => id,
+        Err(value) => return Ok(Found::Constant(value)),
+    };
+    let file = &table_file.file;
+    let statistics = file.tail.stripe_statistics.get(stripe.info.index);
+    let statistics = statistics.and_then(|columns| columns.get(id as usize));
+    // As pruning takes them: claims that agree with each other are believed.
+    if statistics.is_some_and(|s| s.values == Some(0) && s.has_null != Some(false)) {
+        return Ok(Found::Constant(ScalarValue::Null));
+    }
+    let key = (file.id, stripe.info.index, id);
+    let remembered = known.lock().get(&key).cloned();
+    let direct = match remembered {
+        Some(direct) => direct,
+        None => {
+            let handle = scan.cache.handle(file).map_err(layout)?;
+            let source = handle
+                .source(scan.options.local_io, IoCounters::default())
+                .map_err(layout)?;
+            let access = Access::of(&file.tail, stripe, id, None, source.as_ref(), true).map_err(layout)?;
+            let direct = match access {
+                Access::Direct(direct) => Some(Arc::new(direct)),
+                Access::Decode { .. } => None,
+            };
+            let mut known = known.lock();
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(key, direct.clone());
+            direct
+        }
+    };
+    Ok(match direct {
+        Some(direct) => Found::Direct(direct),
+        None => Found::Decoded {
+            stored_bytes: stored_bytes(&file.tail.schema, stripe, id),
+        },
+    })
+}
+
+/// The values of `rows` of a table column in one stripe of a local file.
+///
+/// # Errors
+/// As the scan's own: names the file and the place.
+pub(crate) fn read(
+    scan: &Scan,
+    file: usize,
+    stripe: &Arc<StripeLayout>,
+    column: usize,
+    rows: Range<u64>,
+) -> Result<ArrayRef> {
+    let table_file = &scan.files[file];
+    let file = &table_file.file;
+    let id = match table_file.place_of(column) {
+        Ok(id) => id,
+        Err(value) => return value.to_array_of_size((rows.end - rows.start) as usize),
+    };
+    let io = IoCounters::default();
+    let index: Option<Arc<ColumnIndex>> = {
+        let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &io))?.map_err(layout)?;
+        indexes.into_iter().next().flatten()
+    };
+    let handle = scan.cache.handle(file).map_err(layout)?;
+    let source = handle.source(scan.options.local_io, io).map_err(layout)?;
+    let access = Access::of(&file.tail, stripe, id, index.as_deref(), source.as_ref(), true).map_err(layout)?;
+    let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
+    let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
+    reader.read(&RowSelection::range(rows)).map_err(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_a_stripe_are_joined() {
+        let work = |stripe, groups| Work {
+            file: 0,
+            stripe,
+            groups,
+        };
+        let dealt = [
+            vec![work(0, 0..5)],
+            vec![work(0, 5..9), work(1, 0..2)],
+            vec![work(1, 2..3), work(3, 0..1)],
+        ];
+        assert_eq!(whole_stripes(&dealt), [work(0, 0..9), work(1, 0..3), work(3, 0..1)]);
+    }
+}

@@ -1,0 +1,546 @@
+//! Where each column's values will be for the kernel, stripe by stripe: at hand in device memory, in a registered mapping, or to be
+//! brought; and the jobs that bring them, in the order in which kernels want them. push.rs does the jobs.
+
+use std::ops::Range;
+
+use grampus_io_stack::layout::Extent;
+
+use super::constants::{CONSTANT_ROWS, Constants};
+use super::files::FileId;
+use super::pool::{Key, Piece, Pool, Resident};
+use super::push::{Job, Target, What};
+use crate::gpu::{Backing, Request};
+use crate::input::{Placement, Segment, Stripe};
+use crate::output::RunError;
+use crate::program::{Type, Value};
+
+use grampus_io_stack::cuda::Device;
+
+/// Most bytes of values in one slot.
+pub(crate) const PIECE_BYTES: u64 = 4 << 20;
+/// Rows of a chunk at most, so that 8-byte values fill a slot.
+const CHUNK_ROWS: u64 = PIECE_BYTES / 8;
+/// What a window holds, if there is room.
+const WINDOW_BYTES: u64 = 256 << 20;
+
+/// A column as kernels will see it.
+#[derive(Debug, Default)]
+pub(crate) struct ColumnLayout {
+    pub(crate) extents: Vec<Extent>,
+    /// A byte for each row, where the column may have NULLs in this input.
+    pub(crate) valid: Vec<Extent>,
+    pub(crate) nullable: bool,
+}
+
+/// Everything that is brought, and where it will be.
+#[derive(Debug, Default)]
+pub(crate) struct Bringing {
+    pub(crate) columns: Vec<ColumnLayout>,
+    pub(crate) jobs: Vec<Job>,
+    /// Rows before which each window ends; one window for all if nothing is transient.
+    pub(crate) window_ends: Vec<u64>,
+    /// Device memory of windows, to be given back to the pool.
+    pub(crate) transient: Option<Piece>,
+    /// Bytes of columns that were there already.
+    pub(crate) resident_bytes: u64,
+}
+
+/// What bringing works with.
+pub(crate) struct Means<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) constants: &'a mut Constants,
+    /// By file of the input.
+    pub(crate) file_ids: &'a [FileId],
+    /// By file of the input: device address of byte 0 of its registered mapping.
+    pub(crate) mapped: &'a [Option<u64>],
+    /// By column of the program.
+    pub(crate) backings: &'a [Backing],
+    /// Windows end where tiles do.
+    pub(crate) tile_rows: u64,
+}
+
+/// Where a stripe's column is.
+#[derive(Debug, Clone)]
+enum Place {
+    /// Not looked at, or left to the queues.
+    Nowhere,
+    Resident(Resident),
+    Mapped(u64),
+    Constant,
+    /// Chunks of the stripe's selected rows: rows of the stripe, offsets of values and validity in the windows' memory.
+    Transient(Vec<(Range<u64>, usize, Option<usize>)>),
+}
+
+/// Bytes of a value as a literal.
+pub(crate) fn bits_of(value: Value, ty: Type) -> u64 {
+    match (value, ty) {
+        (Value::Bool(b), _) => u64::from(b),
+        (Value::Int(n), _) => n as u64,
+        (Value::Float(x), Type::Float32) => u64::from((x as f32).to_bits()),
+        (Value::Float(x), _) => x.to_bits(),
+    }
+}
+
+/// First row of each stripe, and the number of all rows.
+pub(crate) fn bases(stripes: &[Stripe]) -> Vec<u64> {
+    let mut next = 0;
+    let first = stripes.iter().map(|s| {
+        next += s.rows;
+        next
+    });
+    std::iter::once(0).chain(first).collect()
+}
+
+/// Whether kernels must look whether the column's values are there.
+pub(crate) fn has_nulls(request: &Request<'_>, column: usize) -> bool {
+    let may = |p: &Placement| matches!(p, Placement::Decoded { .. } | Placement::Constant(None));
+    request.program.columns[column].nullable && request.input.stripes.iter().any(|s| may(&s.columns[column]))
+}
+
+/// A stripe's column that has to be brought.
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    stripe: usize,
+    column: usize,
+    values: u64,
+    valid: Option<u64>,
+    /// Most of the stripe is wanted, so that it is brought whole and kept.
+    whole: bool,
+}
+
+impl Missing {
+    fn bytes(&self) -> u64 {
+        self.values + self.valid.unwrap_or(0)
+    }
+}
+
+struct Builder<'a, 'b> {
+    request: &'a Request<'a>,
+    means: &'a mut Means<'b>,
+    bases: Vec<u64>,
+    /// By stripe, by column.
+    places: Vec<Vec<Place>>,
+    nullable: Vec<bool>,
+    out: Bringing,
+}
+
+/// Looks where everything is and reserves room for what is missing.
+pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Bringing, RunError> {
+    let (stripes, columns) = (request.input.stripes.len(), request.program.columns.len());
+    let mut builder = Builder {
+        bases: bases(&request.input.stripes),
+        places: vec![vec![Place::Nowhere; columns]; stripes],
+        nullable: (0..columns).map(|c| has_nulls(request, c)).collect(),
+        request,
+        means,
+        out: Bringing::default(),
+    };
+    let missing = builder.locate();
+    let transient = builder.reserve(missing)?;
+    builder.windows(&transient)?;
+    builder.out.jobs.sort_by_key(|job| (job.window, job.first_row));
+    for column in 0..columns {
+        let layout = builder.layout(column)?;
+        builder.out.columns.push(layout);
+    }
+    Ok(builder.out)
+}
+
+impl Builder<'_, '_> {
+    fn ty(&self, column: usize) -> Type {
+        self.request.program.columns[column].ty
+    }
+
+    fn key(&self, stripe: usize, column: usize) -> Key {
+        let s = &self.request.input.stripes[stripe];
+        Key {
+            file: self.means.file_ids[s.file],
+            stripe: s.index,
+            column: self.request.input.column_ids[column],
+            ty: self.ty(column),
+        }
+    }
+
+    /// Looks at every stripe's columns; returns those that are nowhere yet, column by column, so that a column's stripes come to lie
+    /// one after the other.
+    fn locate(&mut self) -> Vec<Missing> {
+        let mut missing = Vec::new();
+        for column in 0..self.request.program.columns.len() {
+            if self.means.backings[column] == Backing::Queued {
+                continue;
+            }
+            for (stripe, s) in self.request.input.stripes.iter().enumerate() {
+                let selected: u64 = s.selected.iter().map(|r| r.end - r.start).sum();
+                if selected == 0 {
+                    continue;
+                }
+                let mapped = self.means.mapped[s.file].filter(|_| self.means.backings[column] == Backing::Mapped);
+                let key = self.key(stripe, column);
+                let place = match (&s.columns[column], mapped) {
+                    (Placement::Constant(_), _) => Some(Place::Constant),
+                    (Placement::Direct(_), Some(at)) => Some(Place::Mapped(at)),
+                    _ => self.means.pool.find(&key).map(Place::Resident),
+                };
+                match place {
+                    Some(place) => {
+                        if let Place::Resident(resident) = &place {
+                            self.out.resident_bytes += resident.bytes();
+                        }
+                        self.places[stripe][column] = place;
+                    }
+                    None => missing.push(Missing {
+                        stripe,
+                        column,
+                        values: s.rows * u64::from(self.ty(column).width()),
+                        valid: match s.columns[column] {
+                            Placement::Decoded { .. } if self.nullable[column] => Some(s.rows),
+                            _ => None,
+                        },
+                        whole: selected * 2 >= s.rows,
+                    }),
+                }
+            }
+        }
+        missing
+    }
+
+    /// Gives room in the pool to as much as there is room for; the rest, returned, streams through windows.
+    fn reserve(&mut self, missing: Vec<Missing>) -> Result<Vec<Missing>, RunError> {
+        let need: u64 = missing.iter().map(Missing::bytes).sum();
+        let room = self.means.pool.available();
+        let all_fit = need <= room && missing.iter().all(|m| m.whole);
+        // Room for the windows comes first: without it nothing runs.
+        let mut left = if all_fit {
+            room
+        } else {
+            room.saturating_sub(self.window_bytes(room))
+        };
+        let mut transient = Vec::new();
+        if !all_fit {
+            self.out.transient = self.windows_memory(&missing, room)?;
+        }
+        for m in missing {
+            let kept = if m.whole && m.bytes() <= left {
+                let key = self.key(m.stripe, m.column);
+                let valid = m.valid.map(|v| v as usize);
+                self.means.pool.reserve(key, m.values as usize, valid)?
+            } else {
+                None
+            };
+            match kept {
+                Some(resident) => {
+                    left -= m.bytes();
+                    self.bring_whole(&m, &resident)?;
+                    self.places[m.stripe][m.column] = Place::Resident(resident);
+                }
+                None => transient.push(m),
+            }
+        }
+        if !transient.is_empty() && self.out.transient.is_none() {
+            self.out.transient = self.windows_memory(&transient, room)?;
+        }
+        Ok(transient)
+    }
+
+    fn window_bytes(&self, room: u64) -> u64 {
+        WINDOW_BYTES.min(room / 4)
+    }
+
+    /// Memory for two windows: as much as is worth while, and not more than there is to bring.
+    fn windows_memory(&mut self, transient: &[Missing], room: u64) -> Result<Option<Piece>, RunError> {
+        let most: u64 = transient.iter().map(|m| m.bytes() + 64).sum();
+        let mut bytes = self.window_bytes(room).max(64 << 10).min(2 * most.max(1 << 10)) as usize;
+        loop {
+            if let Some(piece) = self.means.pool.piece(bytes)? {
+                return Ok(Some(piece));
+            }
+            if bytes < 64 << 10 {
+                return Err(self.too_little_memory());
+            }
+            bytes /= 2;
+        }
+    }
+
+    fn too_little_memory(&self) -> RunError {
+        RunError::Refused(format!(
+            "{} bytes of device memory for columns are too few for this query; raise the bound on what is cached",
+            self.means.pool.capacity()
+        ))
+    }
+
+    /// Jobs for a column of a stripe that is kept.
+    fn bring_whole(&mut self, m: &Missing, resident: &Resident) -> Result<(), RunError> {
+        let rows = self.request.input.stripes[m.stripe].rows;
+        let width = u64::from(self.ty(m.column).width());
+        let mut first = 0;
+        while first < rows {
+            let end = rows.min(first + CHUNK_ROWS);
+            let values = target(&resident.values, (first * width) as usize);
+            let valid = resident.valid.as_ref().map(|v| target(v, first as usize));
+            self.job(m, first..end, values, valid, 0)?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn job(
+        &mut self,
+        m: &Missing,
+        rows: Range<u64>,
+        to: Target,
+        valid: Option<Target>,
+        window: usize,
+    ) -> Result<(), RunError> {
+        let stripe = &self.request.input.stripes[m.stripe];
+        let width = u64::from(self.ty(m.column).width());
+        let first_row = self.bases[m.stripe] + rows.start;
+        let what = match &stripe.columns[m.column] {
+            Placement::Direct(segments) => What::Read {
+                file: stripe.file,
+                parts: parts(segments, &rows, width).ok_or_else(|| {
+                    RunError::Invalid(format!(
+                        "stripe {} has no place for rows {rows:?} of a column",
+                        stripe.index
+                    ))
+                })?,
+            },
+            _ => What::Decode {
+                stripe: m.stripe,
+                column: m.column,
+                rows,
+                width: width as usize,
+                valid,
+            },
+        };
+        self.out.jobs.push(Job {
+            first_row,
+            window,
+            to,
+            what,
+        });
+        Ok(())
+    }
+
+    /// Divides what is transient into windows of whole tiles, and those into chunks.
+    fn windows(&mut self, transient: &[Missing]) -> Result<(), RunError> {
+        let total = self.bases.last().copied().unwrap_or(0);
+        let Some(piece) = self.out.transient.clone().filter(|_| !transient.is_empty()) else {
+            self.out.window_ends = vec![total];
+            return Ok(());
+        };
+        let half = piece.len / 2 / 64 * 64;
+        let mut by_stripe: Vec<Vec<Missing>> = vec![Vec::new(); self.places.len()];
+        transient.iter().for_each(|m| by_stripe[m.stripe].push(*m));
+        let (mut window, mut used) = (0, 0);
+        for (stripe, missing) in by_stripe.iter().enumerate().filter(|(_, m)| !m.is_empty()) {
+            for range in self.request.input.stripes[stripe].selected.clone() {
+                let mut first = range.start;
+                while first < range.end {
+                    let mut rows = self.rows_that_fit(missing, half - used).min(range.end - first);
+                    if rows == 0 {
+                        if used == 0 {
+                            return Err(self.too_little_memory());
+                        }
+                        self.out.window_ends.push(self.bases[stripe] + first);
+                        (window, used) = (window + 1, 0);
+                        continue;
+                    }
+                    if first + rows < range.end {
+                        rows = rows / self.means.tile_rows * self.means.tile_rows;
+                    }
+                    let at = (window % 2) * half + used;
+                    used += self.bring_chunk(missing, first..first + rows, &piece, at, window)?;
+                    first += rows;
+                }
+            }
+        }
+        self.out.window_ends.push(total);
+        self.place_residents_in_windows();
+        Ok(())
+    }
+
+    /// Rows of which all the columns fit into so many bytes: whole tiles.
+    fn rows_that_fit(&self, missing: &[Missing], bytes: usize) -> u64 {
+        let row: u64 = missing
+            .iter()
+            .map(|m| u64::from(self.ty(m.column).width()) + u64::from(m.valid.is_some()))
+            .sum();
+        let margins = missing.len() as u64 * 128;
+        let rows = (bytes as u64).saturating_sub(margins) / row.max(1);
+        (rows / self.means.tile_rows * self.means.tile_rows)
+            .min(CHUNK_ROWS / self.means.tile_rows * self.means.tile_rows)
+    }
+
+    /// Jobs for rows of a stripe's transient columns; returns the bytes they take.
+    fn bring_chunk(
+        &mut self,
+        missing: &[Missing],
+        rows: Range<u64>,
+        piece: &Piece,
+        at: usize,
+        window: usize,
+    ) -> Result<usize, RunError> {
+        let count = (rows.end - rows.start) as usize;
+        let mut next = at;
+        let mut take = |bytes: usize| {
+            let offset = next;
+            next = (next + bytes).next_multiple_of(64);
+            offset
+        };
+        for m in missing {
+            let values = take(count * self.ty(m.column).width() as usize);
+            let valid = m.valid.map(|_| take(count));
+            let valid_target = valid.map(|offset| target(piece, offset));
+            self.job(m, rows.clone(), target(piece, values), valid_target, window)?;
+            let place = &mut self.places[m.stripe][m.column];
+            let chunk = (rows.clone(), values, valid);
+            match place {
+                Place::Transient(chunks) => chunks.push(chunk),
+                _ => *place = Place::Transient(vec![chunk]),
+            }
+        }
+        Ok(next - at)
+    }
+
+    /// Columns that are kept come in the order of rows too: their jobs belong to the window in which their first row is wanted.
+    fn place_residents_in_windows(&mut self) {
+        let ends = &self.out.window_ends;
+        for job in &mut self.out.jobs {
+            let window = ends.partition_point(|end| *end <= job.first_row);
+            job.window = window.min(ends.len().saturating_sub(1));
+        }
+    }
+
+    /// The extents of a column that kernels read by address.
+    fn layout(&mut self, column: usize) -> Result<ColumnLayout, RunError> {
+        let (ty, nullable) = (self.ty(column), self.nullable[column]);
+        let width = u64::from(ty.width());
+        let mut out = ColumnLayout {
+            nullable,
+            ..ColumnLayout::default()
+        };
+        for (stripe, s) in self.request.input.stripes.iter().enumerate() {
+            let base = self.bases[stripe];
+            let all_there = |out: &mut ColumnLayout, constants: &mut Constants, there: u64| -> Result<(), RunError> {
+                if nullable {
+                    repeat(
+                        &mut out.valid,
+                        constants.get(self.means.device, 1, there)?.address(),
+                        base,
+                        s.rows,
+                        1,
+                    );
+                }
+                Ok(())
+            };
+            match &self.places[stripe][column] {
+                Place::Nowhere => {}
+                Place::Resident(resident) => {
+                    add(&mut out.extents, base, s.rows, resident.values.address(), width);
+                    match &resident.valid {
+                        Some(valid) if nullable => add(&mut out.valid, base, s.rows, valid.address(), 1),
+                        _ => all_there(&mut out, self.means.constants, 1)?,
+                    }
+                }
+                Place::Mapped(address) => {
+                    let Placement::Direct(segments) = &s.columns[column] else {
+                        continue;
+                    };
+                    for segment in segments {
+                        let first_row = base + segment.first_row;
+                        add(
+                            &mut out.extents,
+                            first_row,
+                            segment.rows,
+                            address + segment.offset,
+                            width,
+                        );
+                    }
+                    all_there(&mut out, self.means.constants, 1)?;
+                }
+                Place::Constant => {
+                    let Placement::Constant(value) = s.columns[column] else {
+                        continue;
+                    };
+                    let bits = value.map_or(0, |v| bits_of(v, ty));
+                    let at = self.means.constants.get(self.means.device, ty.width(), bits)?.address();
+                    repeat(&mut out.extents, at, base, s.rows, width);
+                    all_there(&mut out, self.means.constants, u64::from(value.is_some()))?;
+                }
+                Place::Transient(chunks) => {
+                    let Some(piece) = &self.out.transient else { continue };
+                    for (rows, values, valid) in chunks {
+                        let (first, count) = (base + rows.start, rows.end - rows.start);
+                        add(&mut out.extents, first, count, piece.address() + *values as u64, width);
+                        if let Some(valid) = valid {
+                            add(&mut out.valid, first, count, piece.address() + *valid as u64, 1);
+                        }
+                    }
+                    if chunks.iter().any(|(_, _, valid)| valid.is_none()) {
+                        all_there(&mut out, self.means.constants, 1)?;
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn target(piece: &Piece, offset: usize) -> Target {
+    Target {
+        buffer: piece.buffer.clone(),
+        offset: piece.offset + offset,
+    }
+}
+
+/// Pieces of the file that hold `rows`; `None` if the segments do not cover them.
+fn parts(segments: &[Segment], rows: &Range<u64>, width: u64) -> Option<Vec<Range<u64>>> {
+    let mut parts: Vec<Range<u64>> = Vec::new();
+    let mut next = rows.start;
+    let from = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
+    for s in &segments[from..] {
+        if next >= rows.end {
+            break;
+        }
+        if s.first_row > next {
+            return None;
+        }
+        let end = rows.end.min(s.first_row + s.rows);
+        let at = s.offset + (next - s.first_row) * width;
+        let bytes = at..at + (end - next) * width;
+        match parts.last_mut() {
+            Some(last) if last.end == bytes.start => last.end = bytes.end,
+            _ => parts.push(bytes),
+        }
+        next = end;
+    }
+    (next >= rows.end).then_some(parts)
+}
+
+/// Appends rows at an address; they become one extent with the rows before, if they follow them there too: kernels look extents up.
+fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width: u64) {
+    if let Some(last) = extents.last_mut()
+        && last.first_row + last.rows == first_row
+        && last.mapped + last.rows * width == address
+    {
+        last.rows += rows;
+        return;
+    }
+    extents.push(Extent {
+        first_row,
+        rows,
+        mapped: address,
+        ..Extent::default()
+    });
+}
+
+/// Appends rows that all have the value that a constant's buffer is full of.
+fn repeat(extents: &mut Vec<Extent>, address: u64, first_row: u64, rows: u64, width: u64) {
+    let mut done = 0;
+    while done < rows {
+        let count = CONSTANT_ROWS.min(rows - done);
+        add(extents, first_row + done, count, address, width);
+        done += count;
+    }
+}

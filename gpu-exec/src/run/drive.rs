@@ -1,0 +1,397 @@
+//! The running of one attempt at a query: reader threads bring bytes, kernels are launched as these come, and in the end what the
+//! kernels left is read back. Whatever happens, nothing is under way any more when it returns.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use grampus_io_stack::cuda::{Args, Device, Event, Kernel, Stream};
+use grampus_io_stack::layout::{ColumnDesc, Extent, IoStack, Stats, bytes_of};
+use grampus_io_stack::stack::{Column, Stack, StackError};
+use grampus_io_stack::status::Reason;
+
+use super::bring::{Bringing, bases};
+use super::calibration::LINK_SECTOR_BYTES;
+use super::launches::{Launch, divide};
+use super::prepare::Prepared;
+use super::push::Pusher;
+use super::ring::Ring;
+use super::scratch::{Given, Scratch, Wanted};
+use super::signals::Signals;
+use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
+use crate::compile::{Modules, Origin};
+use crate::gpu::{Backing, Request};
+use crate::output::{Cost, Output, RunError};
+use crate::params::{
+    LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal, RowRun, Sizes, argument_bits, parameter, row_runs,
+};
+
+/// Warps of a block.
+const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
+/// Blocks on a multiprocessor at most: what kernels' registers are bounded for.
+const MOST_BLOCKS: u32 = 4;
+
+/// What one attempt came to.
+pub(super) enum Attempt {
+    Done(Box<Output>),
+    /// The group table was too small.
+    MoreGroups,
+}
+
+/// The I/O stack, or what stands for it.
+pub(super) struct Stage<'a> {
+    pub(super) io: IoStack,
+    pub(super) stack: Option<&'a Stack>,
+    /// Columns that are read through the stack; their extents live as long as kernels run.
+    pub(super) columns: Vec<Option<Column>>,
+}
+
+/// A query, ready to be run.
+pub(super) struct Query<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) prepared: &'a Prepared,
+    pub(super) bringing: &'a Bringing,
+    pub(super) kernel: &'a QueryKernel,
+    pub(super) stage: Stage<'a>,
+    /// log2 of the group table's slots, if there is one.
+    pub(super) slots_log2: Option<u32>,
+}
+
+/// What it runs on.
+pub(super) struct Machine<'a> {
+    pub(super) device: &'a Device,
+    pub(super) compute: &'a Stream,
+    pub(super) copy: &'a Stream,
+    pub(super) ring: &'a Ring,
+    pub(super) modules: &'a Modules,
+    pub(super) scratch: &'a mut Scratch,
+    pub(super) signals: &'a Signals,
+    pub(super) threads: usize,
+    pub(super) launch_bytes: u64,
+}
+
+/// Brings, launches, reads back.
+pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> Result<Attempt, RunError> {
+    let (compute, copy, signals) = (machine.compute, machine.copy, machine.signals);
+    let pusher = Pusher::new(
+        machine.ring,
+        copy,
+        &query.bringing.jobs,
+        &query.prepared.sources,
+        &*query.request.input.decoder,
+        query.request.cancel,
+    );
+    let readers = machine.threads.max(1).min(query.bringing.jobs.len());
+    let began = Instant::now();
+    let launched = std::thread::scope(|scope| {
+        for _ in 0..readers {
+            let thread = std::thread::Builder::new().name("grampus-reader".to_owned());
+            if let Err(e) = thread.spawn_scoped(scope, || pusher.work()) {
+                pusher.stop();
+                return Err(RunError::Refused(format!("no thread for reading: {e}")));
+            }
+        }
+        let launched = query.launch(machine, &pusher, &mut cost);
+        pusher.stop();
+        launched
+    });
+    if launched.is_err()
+        && let Some(stack) = query.stage.stack
+    {
+        stack.abort_handle().abort();
+    }
+    let quiet = copy.synchronize().and_then(|()| compute.synchronize());
+    let ended = match query.stage.stack {
+        Some(stack) => stack.finish(),
+        None => signals.finish().map(|()| Stats::default()),
+    };
+    let left = launched?;
+    quiet?;
+    let stats = ended.map_err(|e| match e {
+        StackError::Device(d) if d.reason == Reason::Aborted && query.cancelled() => RunError::Cancelled,
+        other => other.into(),
+    })?;
+    cost.scan = began.elapsed().saturating_sub(cost.compile);
+    match Refusal::of(left.refused) {
+        Some(Refusal::Groups) => return Ok(Attempt::MoreGroups),
+        Some(Refusal::Value) => {
+            let what = "a value out of a type's range, or a division by zero";
+            return Err(RunError::Refused(what.to_owned()));
+        }
+        None => {}
+    }
+    let merged = query.kernel.finish(&Left {
+        partials: &left.partials,
+        counters: &left.counters,
+        group_locks: &left.group_locks,
+        group_words: &left.group_words,
+    })?;
+    cost.pushed_bytes = pusher.done.bytes.load(Ordering::Relaxed);
+    cost.decode = Duration::from_nanos(pusher.done.decode_ns.load(Ordering::Relaxed));
+    cost.commands = stats.commands;
+    cost.command_bytes = stats.command_bytes;
+    query.account(&merged, &mut cost);
+    Ok(Attempt::Done(Box::new(Output {
+        groups: merged.groups,
+        keys: merged.keys,
+        aggregates: merged.aggregates,
+        cost,
+    })))
+}
+
+/// What kernels left in device memory.
+struct LeftOver {
+    refused: u32,
+    partials: Vec<u64>,
+    counters: Vec<u64>,
+    group_locks: Vec<u32>,
+    group_words: Vec<u64>,
+}
+
+/// Where everything is that launches are told of.
+struct Placed {
+    counters: usize,
+    refused: usize,
+    locks: usize,
+    words: usize,
+    state: usize,
+    partials: usize,
+    columns: Vec<ColumnDesc>,
+    valid: Vec<Option<ColumnDesc>>,
+    runs: usize,
+    arguments: usize,
+}
+
+impl Query<'_> {
+    fn cancelled(&self) -> bool {
+        self.request.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Launches everything and waits for it.
+    fn launch(&self, machine: Machine<'_>, pusher: &Pusher<'_>, cost: &mut Cost) -> Result<LeftOver, RunError> {
+        let lanes = if machine.device.is_host() {
+            HOST_LANES
+        } else {
+            GPU_LANES
+        };
+        let sizes = self.kernel.sizes(lanes);
+        let (runs, tiles) = row_runs(self.selected(), sizes.tile_rows);
+        let loaded = machine.modules.get(self.kernel)?;
+        if loaded.origin != Origin::Memory {
+            cost.compile = loaded.took;
+        }
+        let entry = loaded.module.kernel(ENTRY)?;
+        let blocks = self.blocks(machine.device, &entry, tiles, lanes)?;
+        let warps = (blocks * BLOCK_WARPS) as usize;
+        let mut wanted = Wanted::default();
+        let mut placed = self.place(&mut wanted, &runs, &sizes, warps);
+        let given = machine.scratch.give(&wanted, machine.compute)?;
+        placed.settle(given.written.address());
+        for (desc, column) in placed.columns.iter_mut().zip(&self.stage.columns) {
+            if let Some(column) = column {
+                *desc = column.desc();
+            }
+        }
+        let jobs = &self.bringing.jobs;
+        let launches = divide(
+            jobs,
+            &self.bringing.window_ends,
+            &runs,
+            (tiles, u64::from(sizes.tile_rows)),
+            machine.launch_bytes,
+        );
+        let (arrived, ended) = (Event::new(machine.device, false)?, Event::new(machine.device, false)?);
+        let mut ready = 0;
+        for (at, launch) in launches.iter().enumerate() {
+            pusher.wait_for(launch.jobs)?;
+            if launch.jobs > ready {
+                arrived.record(machine.copy)?;
+                machine.compute.wait(&arrived)?;
+                ready = launch.jobs;
+            }
+            let head = self.head(&placed, &given, launch, flags(at, launches.len(), launch), runs.len());
+            let mut args = Args::new().with_bytes(&parameter(&head, &placed.columns, &placed.valid));
+            entry.launch(machine.compute, blocks, BLOCK_THREADS, &mut args)?;
+            if let Some(window) = launch.ends_window {
+                // The window after the next one takes this one's memory.
+                ended.record(machine.compute)?;
+                self.wait(&ended)?;
+                pusher.allow(window + 3);
+            }
+        }
+        ended.record(machine.compute)?;
+        self.wait(&ended)?;
+        self.read_back(&placed, &given, &sizes, warps)
+    }
+
+    /// The rows to look at, counted over all stripes.
+    fn selected(&self) -> Vec<(u64, u64)> {
+        let stripes = &self.request.input.stripes;
+        let of_stripe = |(stripe, base): (&crate::input::Stripe, u64)| {
+            let rows = stripe.selected.iter().map(move |r| (base + r.start, r.end - r.start));
+            rows.collect::<Vec<_>>()
+        };
+        stripes.iter().zip(bases(stripes)).flat_map(of_stripe).collect()
+    }
+
+    /// As many blocks as the device holds at once and there are tiles for; fewer if their warps could fill the cache with pins.
+    fn blocks(&self, device: &Device, entry: &Kernel<'_>, tiles: u64, lanes: u32) -> Result<u32, RunError> {
+        let each = entry.blocks_that_fit(BLOCK_THREADS)?.min(MOST_BLOCKS);
+        let most = u64::from(device.multiprocessors().max(1) * each);
+        let mut blocks = tiles.div_ceil(u64::from(BLOCK_WARPS)).clamp(1, most);
+        if let Some(stack) = self.stage.stack {
+            // A warp holds a line for each lane while it fetches, or a tile's two.
+            let pins = u64::from(lanes) + 2;
+            while blocks > 1 && !stack.has_room_for_pins(blocks * u64::from(BLOCK_WARPS), pins) {
+                blocks /= 2;
+            }
+        }
+        Ok(blocks as u32)
+    }
+
+    fn place(&self, wanted: &mut Wanted, runs: &[RowRun], sizes: &Sizes, warps: usize) -> Placed {
+        let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
+        let describe = |extents: &[Extent], width: u32, wanted: &mut Wanted| ColumnDesc {
+            extents: wanted.bytes(&all_bytes(extents)) as u64,
+            extent_count: extents.len() as u32,
+            value_bytes: width,
+        };
+        let mut placed = Placed {
+            counters: wanted.zeros(warps * sizes.counters * 8),
+            refused: wanted.zeros(4),
+            locks: wanted.zeros(slots * 4),
+            words: wanted.zeros(slots * sizes.group_words * 8),
+            state: wanted.any(warps * sizes.state_bytes),
+            partials: wanted.any(warps * sizes.partial_bytes),
+            columns: Vec::new(),
+            valid: Vec::new(),
+            runs: wanted.bytes(&all_bytes(runs)),
+            arguments: 0,
+        };
+        let arguments = self
+            .request
+            .arguments
+            .iter()
+            .flat_map(|v| argument_bits(*v).to_le_bytes());
+        placed.arguments = wanted.bytes(&arguments.collect::<Vec<u8>>());
+        for (layout, column) in self.bringing.columns.iter().zip(&self.request.program.columns) {
+            placed
+                .columns
+                .push(describe(&layout.extents, column.ty.width(), wanted));
+            placed
+                .valid
+                .push(layout.nullable.then(|| describe(&layout.valid, 1, wanted)));
+        }
+        placed
+    }
+
+    fn head(&self, placed: &Placed, given: &Given<'_>, launch: &Launch, flags: u32, runs: usize) -> QueryHead {
+        let (written, zeroed, other) = (given.written.address(), given.zeroed.address(), given.other.address());
+        let table = |at: usize| self.slots_log2.map_or(0, |_| zeroed + at as u64);
+        QueryHead {
+            io: self.stage.io,
+            runs: written + placed.runs as u64,
+            first_tile: launch.first_tile,
+            end_tile: launch.end_tile,
+            arguments: written + placed.arguments as u64,
+            state: other + placed.state as u64,
+            partials: other + placed.partials as u64,
+            counters: zeroed + placed.counters as u64,
+            refused: zeroed + placed.refused as u64,
+            group_locks: table(placed.locks),
+            group_words: table(placed.words),
+            group_slots_log2: self.slots_log2.unwrap_or(0),
+            run_count: runs as u32,
+            flags,
+            pad0: 0,
+        }
+    }
+
+    /// Waits for an event, looking at the caller's flag meanwhile. Kernels end: whatever they wait for has a bound.
+    fn wait(&self, event: &Event) -> Result<(), RunError> {
+        let began = Instant::now();
+        let mut aborted = false;
+        while !event.reached()? {
+            if self.cancelled() && !aborted {
+                aborted = true;
+                if let Some(stack) = self.stage.stack {
+                    stack.abort_handle().abort();
+                }
+            }
+            if began.elapsed() < Duration::from_millis(5) {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        if self.cancelled() {
+            Err(RunError::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn read_back(&self, placed: &Placed, given: &Given<'_>, sizes: &Sizes, warps: usize) -> Result<LeftOver, RunError> {
+        let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
+        let refused = given.zeroed.read::<u32>(placed.refused, 1)?.pop().unwrap_or_default();
+        let mut left = LeftOver {
+            refused,
+            partials: Vec::new(),
+            counters: Vec::new(),
+            group_locks: Vec::new(),
+            group_words: Vec::new(),
+        };
+        if refused == 0 {
+            left.partials = given.other.read(placed.partials, warps * sizes.partial_bytes / 8)?;
+            left.counters = given.zeroed.read(placed.counters, warps * sizes.counters)?;
+            left.group_locks = given.zeroed.read(placed.locks, slots)?;
+            left.group_words = given.zeroed.read(placed.words, slots * sizes.group_words)?;
+        }
+        Ok(left)
+    }
+
+    /// What rows and bytes it came to, by what the kernels counted.
+    fn account(&self, merged: &Merged, cost: &mut Cost) {
+        cost.rows = merged.rows;
+        cost.passed = merged.passed;
+        cost.resident_bytes = self.bringing.resident_bytes;
+        for (at, column) in self.request.program.columns.iter().enumerate() {
+            let width = u64::from(column.ty.width());
+            let read = merged.values_read[at];
+            let dense = self.prepared.dense[at];
+            cost.needed_bytes += if dense { merged.rows } else { read } * width;
+            if self.prepared.choices[at].backing == Backing::Mapped {
+                // A value fetched alone moves the sector that it lies in; never more than the whole column.
+                cost.mapped_bytes += match dense {
+                    true => read * width,
+                    false => (read * LINK_SECTOR_BYTES).min(merged.rows * width),
+                };
+            }
+        }
+    }
+}
+
+impl Placed {
+    /// Offsets of extents to addresses.
+    fn settle(&mut self, base: u64) {
+        let all = self.columns.iter_mut().chain(self.valid.iter_mut().flatten());
+        all.for_each(|desc| desc.extents += base);
+    }
+}
+
+fn flags(at: usize, launches: usize, launch: &Launch) -> u32 {
+    let mut flags = 0;
+    if at == 0 {
+        flags |= LAUNCH_FIRST;
+    }
+    if launch.ends_window.is_some() {
+        flags |= LAUNCH_FLUSH;
+    }
+    if at + 1 == launches {
+        flags |= LAUNCH_LAST;
+    }
+    flags
+}
+
+fn all_bytes<T: grampus_io_stack::layout::Bytes>(values: &[T]) -> Vec<u8> {
+    values.iter().flat_map(bytes_of).collect()
+}

@@ -1,0 +1,245 @@
+//! One query from request to partial aggregates: backings are chosen, room is made, the I/O stack is told of the columns that are
+//! read through it, and drive.rs brings and launches.
+
+use std::time::Instant;
+
+use grampus_io_stack::stack::Column;
+
+use super::Live;
+use super::bring::{Bringing, Means, bring, has_nulls};
+use super::drive::{Attempt, Machine, Query, Stage, drive};
+use super::prepare::{Prepared, grouping, prepare};
+use super::queued::column as queued_column;
+use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
+use crate::gpu::{Backing, ColumnChoice, Request};
+use crate::input::{Placement, Stripe};
+use crate::output::{Cost, Output, RunError};
+
+/// Tiles of all kernels divide this many rows, so that windows may end there.
+const TILE_GRAIN_ROWS: u64 = 512;
+/// log2 of the group table's slots, at first and at most.
+const FIRST_SLOTS_LOG2: u32 = 14;
+const MOST_SLOTS_LOG2: u32 = 24;
+
+/// Runs a request.
+pub(crate) fn run(live: &mut Live, request: &Request<'_>) -> Result<Output, RunError> {
+    let mut slots_log2 = FIRST_SLOTS_LOG2;
+    let mut way = grouping(request);
+    loop {
+        let prepared = prepare(live, request)?;
+        match attempt(live, request, &prepared, way, slots_log2)? {
+            Attempt::Done(output) => {
+                unchanged(live, &prepared)?;
+                return Ok(*output);
+            }
+            Attempt::MoreGroups if slots_log2 < MOST_SLOTS_LOG2 => {
+                slots_log2 = (slots_log2 + 5).min(MOST_SLOTS_LOG2);
+                way = Grouping::Global;
+            }
+            Attempt::MoreGroups => {
+                let most = 1u64 << MOST_SLOTS_LOG2;
+                return Err(RunError::Refused(format!(
+                    "more groups than a table of {most} slots holds"
+                )));
+            }
+        }
+    }
+}
+
+/// Whether the files are still what they were at the start: what was read of one that is not may be anything.
+fn unchanged(live: &mut Live, prepared: &Prepared) -> Result<(), RunError> {
+    for source in prepared.sources.iter().flatten() {
+        if let Err(e) = source.version.check() {
+            live.forget_file(&source.version.path);
+            return Err(e);
+        }
+    }
+    Ok(())
+}
+
+fn attempt(
+    live: &mut Live,
+    request: &Request<'_>,
+    prepared: &Prepared,
+    way: Grouping,
+    slots_log2: u32,
+) -> Result<Attempt, RunError> {
+    live.pool.begin();
+    live.mappings.begin();
+    let began = Instant::now();
+    let mapped = map_files(live, request, prepared)?;
+    let cost = Cost {
+        register: began.elapsed(),
+        ..Cost::default()
+    };
+    let backings = prepared.backings();
+    let mut means = Means {
+        device: &live.device,
+        pool: &mut live.pool,
+        constants: &mut live.constants,
+        file_ids: &prepared.ids,
+        mapped: &mapped,
+        backings: &backings,
+        tile_rows: TILE_GRAIN_ROWS,
+    };
+    let result = bring(request, &mut means).and_then(|bringing| {
+        let result = stage_and_drive(live, request, prepared, &bringing, way, slots_log2, cost);
+        if let Some(piece) = &bringing.transient {
+            live.pool.give_back(piece);
+        }
+        result
+    });
+    // An attempt with too few groups has brought everything all the same.
+    live.pool.finish(result.is_ok());
+    result
+}
+
+/// Registers the files of mapped columns.
+fn map_files(live: &mut Live, request: &Request<'_>, prepared: &Prepared) -> Result<Vec<Option<u64>>, RunError> {
+    let mut wanted = vec![false; request.input.files.len()];
+    for stripe in request.input.stripes.iter().filter(|s| !s.selected.is_empty()) {
+        let is_mapped = |(place, choice): (&Placement, &ColumnChoice)| {
+            choice.backing == Backing::Mapped && matches!(place, Placement::Direct(_))
+        };
+        wanted[stripe.file] |= stripe.columns.iter().zip(&prepared.choices).any(is_mapped);
+    }
+    let mut mapped = vec![None; wanted.len()];
+    for (at, version) in request.input.files.iter().enumerate().filter(|(at, _)| wanted[*at]) {
+        mapped[at] = live.mappings.get(prepared.ids[at], &version.path, version.bytes)?;
+    }
+    Ok(mapped)
+}
+
+fn stage_and_drive(
+    live: &mut Live,
+    request: &Request<'_>,
+    prepared: &Prepared,
+    bringing: &Bringing,
+    way: Grouping,
+    slots_log2: u32,
+    cost: Cost,
+) -> Result<Attempt, RunError> {
+    let kernel = QueryKernel::generate(request.program, &shape(request, prepared, bringing, way))?;
+    let Live {
+        device,
+        compute,
+        copy,
+        ring,
+        modules,
+        scratch,
+        signals,
+        queued,
+        tuning,
+        threads,
+        ..
+    } = live;
+    let stage = if prepared.choices.iter().any(|c| c.backing == Backing::Queued) {
+        let files: Vec<usize> = (0..prepared.ids.len())
+            .filter(|at| prepared.sources[*at].is_some())
+            .collect();
+        let named: Vec<_> = files
+            .iter()
+            .map(|&at| (prepared.ids[at], &request.input.files[at], prepared.is_cold(at)))
+            .collect();
+        let (stack, places) = queued.over(&named, &*tuning.open_storage)?;
+        let mut sources = vec![0; prepared.ids.len()];
+        files.iter().zip(places).for_each(|(&at, place)| sources[at] = place);
+        let mut columns: Vec<Option<Column>> = Vec::new();
+        for (at, choice) in prepared.choices.iter().enumerate() {
+            columns.push(match choice.backing {
+                Backing::Queued => Some(queued_column(stack, request, at, &sources)?),
+                _ => None,
+            });
+        }
+        stack.begin()?;
+        Stage {
+            io: stack.io(),
+            stack: Some(stack),
+            columns,
+        }
+    } else {
+        signals.begin()?;
+        Stage {
+            io: signals.io(),
+            stack: None,
+            columns: prepared.choices.iter().map(|_| None).collect(),
+        }
+    };
+    let query = Query {
+        request,
+        prepared,
+        bringing,
+        kernel: &kernel,
+        stage,
+        slots_log2: if kernel.has_group_table() {
+            Some(slots_log2)
+        } else {
+            None
+        },
+    };
+    let machine = Machine {
+        device,
+        compute,
+        copy,
+        ring,
+        modules,
+        scratch,
+        signals,
+        threads: *threads,
+        launch_bytes: tuning.launch_bytes,
+    };
+    drive(&query, machine, cost)
+}
+
+/// The text of the kernel that the choices come to, if everything is brought to where it is chosen to be.
+pub(crate) fn text(request: &Request<'_>, prepared: &Prepared) -> Result<String, RunError> {
+    let shape = Shape {
+        columns: (0..request.program.columns.len())
+            .map(|at| {
+                let mapped = prepared.choices[at].backing == Backing::Mapped;
+                column_shape(request, prepared, at, !mapped || lies_aligned(request, at))
+            })
+            .collect(),
+        grouping: grouping(request),
+    };
+    Ok(QueryKernel::generate(request.program, &shape)?.text().to_owned())
+}
+
+/// Whether all the column's values in files begin at multiples of their size.
+fn lies_aligned(request: &Request<'_>, column: usize) -> bool {
+    let width = u64::from(request.program.columns[column].ty.width());
+    let direct = |s: &Stripe| match &s.columns[column] {
+        Placement::Direct(segments) => segments.iter().all(|s| s.offset.is_multiple_of(width)),
+        _ => true,
+    };
+    request.input.stripes.iter().all(direct)
+}
+
+fn column_shape(request: &Request<'_>, prepared: &Prepared, column: usize, plain_aligned: bool) -> ColumnShape {
+    let queued = prepared.choices[column].backing == Backing::Queued;
+    ColumnShape {
+        access: if queued { Access::Queued } else { Access::Plain },
+        aligned: if queued {
+            lies_aligned(request, column)
+        } else {
+            plain_aligned
+        },
+        nullable: !queued && has_nulls(request, column),
+    }
+}
+
+/// What the kernel has to know of the columns.
+fn shape(request: &Request<'_>, prepared: &Prepared, bringing: &Bringing, way: Grouping) -> Shape {
+    let column = |at: usize| {
+        let width = u64::from(request.program.columns[at].ty.width());
+        let aligned = bringing.columns[at]
+            .extents
+            .iter()
+            .all(|e| e.mapped.is_multiple_of(width));
+        column_shape(request, prepared, at, aligned)
+    };
+    Shape {
+        columns: (0..request.program.columns.len()).map(column).collect(),
+        grouping: way,
+    }
+}

@@ -1,0 +1,363 @@
+//! Device memory for columns, taken from the driver in a few large arenas and given out in pieces: to stripes' columns that stay
+//! for later queries, the least recently used of which make room, and to windows that columns stream through.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+
+use super::files::FileId;
+use crate::program::Type;
+
+/// Pieces begin at multiples of this, so that values of all types are aligned and pieces given out one after the other touch.
+const GRAIN_BYTES: usize = 8;
+/// Kernels load aligned words of 8 bytes around a value: no value ends closer to an arena's end.
+const MARGIN_BYTES: usize = 64;
+/// An arena, if there is room for it and no more is needed at once.
+const ARENA_BYTES: u64 = 2 << 30;
+
+/// A column of a stripe of a file in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) file: FileId,
+    pub(crate) stripe: usize,
+    pub(crate) column: u32,
+    pub(crate) ty: Type,
+}
+
+/// A piece of an arena.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) buffer: Arc<DeviceBuffer>,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+    arena: usize,
+}
+
+impl Piece {
+    /// Its address on the device.
+    pub(crate) fn address(&self) -> u64 {
+        self.buffer.address() + self.offset as u64
+    }
+}
+
+/// Where a stripe's column is: its values, and a byte for each of them where some may be missing.
+#[derive(Debug, Clone)]
+pub(crate) struct Resident {
+    pub(crate) values: Piece,
+    pub(crate) valid: Option<Piece>,
+}
+
+impl Resident {
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.values.len + self.valid.as_ref().map_or(0, |v| v.len)) as u64
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    resident: Resident,
+    /// The query that used it last; that query's entries stay.
+    used: u64,
+    /// Whether its bytes are all there: set when the query that loads it has ended well.
+    complete: bool,
+}
+
+#[derive(Debug)]
+struct Arena {
+    buffer: Arc<DeviceBuffer>,
+    /// Free pieces: offset to length. Neighbours are merged.
+    free: BTreeMap<usize, usize>,
+}
+
+impl Arena {
+    fn take(&mut self, len: usize) -> Option<usize> {
+        let (&offset, &room) = self.free.iter().find(|(_, room)| **room >= len)?;
+        self.free.remove(&offset);
+        if room > len {
+            self.free.insert(offset + len, room - len);
+        }
+        Some(offset)
+    }
+
+    fn give_back(&mut self, mut offset: usize, mut len: usize) {
+        if let Some(next) = self.free.remove(&(offset + len)) {
+            len += next;
+        }
+        if let Some((&before, &room)) = self.free.range(..offset).next_back()
+            && before + room == offset
+        {
+            self.free.remove(&before);
+            offset = before;
+            len += room;
+        }
+        self.free.insert(offset, len);
+    }
+}
+
+/// Stripes' columns in device memory, and the memory.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    device: Device,
+    arenas: Vec<Arena>,
+    /// Bytes of all arenas together, at most.
+    capacity: u64,
+    taken: u64,
+    entries: HashMap<Key, Entry>,
+    query: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(device: &Device, capacity: u64) -> Self {
+        Self {
+            device: device.clone(),
+            arenas: Vec::new(),
+            capacity,
+            taken: 0,
+            entries: HashMap::new(),
+            query: 0,
+        }
+    }
+
+    /// A new query: from now on, what it uses stays until the next.
+    pub(crate) fn begin(&mut self) {
+        self.query += 1;
+    }
+
+    /// Bytes that could be given out if nothing had to stay for the running query.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes that are free, or would be if all were given up that the running query does not use.
+    pub(crate) fn available(&self) -> u64 {
+        let in_use = self.entries.values().filter(|e| e.used == self.query);
+        self.capacity.saturating_sub(in_use.map(|e| e.resident.bytes()).sum())
+    }
+
+    /// A column that is there, whole; it stays for this query.
+    pub(crate) fn find(&mut self, key: &Key) -> Option<Resident> {
+        let query = self.query;
+        let entry = self.entries.get_mut(key).filter(|e| e.complete)?;
+        entry.used = query;
+        Some(entry.resident.clone())
+    }
+
+    /// Whether a column is there, whole.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|e| e.complete)
+    }
+
+    /// Room for a column that will be brought now: `None` if there is none, though all was given up that this query does not use.
+    pub(crate) fn reserve(
+        &mut self,
+        key: Key,
+        values: usize,
+        valid: Option<usize>,
+    ) -> Result<Option<Resident>, CudaError> {
+        let Some(values) = self.piece(values)? else {
+            return Ok(None);
+        };
+        let valid = match valid.map(|len| self.piece(len)).transpose()? {
+            Some(None) => {
+                self.give_back(&values);
+                return Ok(None);
+            }
+            Some(piece) => piece,
+            None => None,
+        };
+        let resident = Resident { values, valid };
+        let entry = Entry {
+            resident: resident.clone(),
+            used: self.query,
+            complete: false,
+        };
+        if let Some(old) = self.entries.insert(key, entry) {
+            self.drop_entry(&old.resident);
+        }
+        Ok(Some(resident))
+    }
+
+    /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
+    pub(crate) fn piece(&mut self, len: usize) -> Result<Option<Piece>, CudaError> {
+        let rounded = len.max(1).next_multiple_of(GRAIN_BYTES);
+        loop {
+            for (arena, a) in self.arenas.iter_mut().enumerate() {
+                if let Some(offset) = a.take(rounded) {
+                    let buffer = a.buffer.clone();
+                    return Ok(Some(Piece {
+                        buffer,
+                        offset,
+                        len,
+                        arena,
+                    }));
+                }
+            }
+            if !self.grow(rounded)? && !self.evict_one() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Gives back what [`piece`](Self::piece) gave. No kernel and no copy uses it.
+    pub(crate) fn give_back(&mut self, piece: &Piece) {
+        let rounded = piece.len.max(1).next_multiple_of(GRAIN_BYTES);
+        self.arenas[piece.arena].give_back(piece.offset, rounded);
+    }
+
+    /// The running query ended: what it brought is whole, or is given up.
+    pub(crate) fn finish(&mut self, well: bool) {
+        let open: Vec<Key> = self
+            .entries
+            .iter()
+            .filter(|(_, e)| !e.complete)
+            .map(|(k, _)| *k)
+            .collect();
+        for key in open {
+            if well {
+                self.entries.entry(key).and_modify(|e| e.complete = true);
+            } else {
+                self.remove(&key);
+            }
+        }
+    }
+
+    /// Gives up everything of a file.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        let gone: Vec<Key> = self.entries.keys().filter(|k| k.file == file).copied().collect();
+        gone.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Bytes of columns that are there.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.entries.values().map(|e| e.resident.bytes()).sum()
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.drop_entry(&entry.resident);
+        }
+    }
+
+    fn drop_entry(&mut self, resident: &Resident) {
+        self.give_back(&resident.values);
+        if let Some(valid) = &resident.valid {
+            self.give_back(valid);
+        }
+    }
+
+    /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. Where the driver has less than the
+    /// bound, that is the bound from now on.
+    fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
+        let need = (len + 2 * MARGIN_BYTES) as u64;
+        let left = self.capacity.saturating_sub(self.taken);
+        if left < need {
+            return Ok(false);
+        }
+        let mut bytes = ARENA_BYTES.clamp(need, left);
+        loop {
+            match DeviceBuffer::new(&self.device, bytes as usize) {
+                Ok(buffer) => {
+                    self.taken += bytes;
+                    let free = BTreeMap::from([(MARGIN_BYTES, bytes as usize - 2 * MARGIN_BYTES)]);
+                    let buffer = Arc::new(buffer);
+                    self.arenas.push(Arena { buffer, free });
+                    return Ok(true);
+                }
+                Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
+                Err(e) if e.is_out_of_memory() => {
+                    let allowed = self.capacity;
+                    self.capacity = self.taken + need - 1;
+                    log::warn!(
+                        "{} bytes for columns must do, {allowed} were allowed: {e}",
+                        self.capacity
+                    );
+                    return Ok(false);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Gives up the column that was not used for longest, and its neighbours of that query one after the other.
+    fn evict_one(&mut self) -> bool {
+        let query = self.query;
+        let unused = self.entries.iter().filter(|(_, e)| e.used != query);
+        let oldest = unused.min_by_key(|(_, e)| (e.used, e.resident.values.arena, e.resident.values.offset));
+        let Some(key) = oldest.map(|(key, _)| *key) else {
+            return false;
+        };
+        self.remove(&key);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::FileVersion;
+
+    fn key(stripe: usize) -> Key {
+        let version = FileVersion {
+            path: "a".into(),
+            device: 0,
+            inode: 0,
+            bytes: 0,
+            modified_ns: 0,
+        };
+        let (file, _) = super::super::files::Files::default().number(&version);
+        Key {
+            file,
+            stripe,
+            column: 1,
+            ty: Type::Float64,
+        }
+    }
+
+    fn pool(capacity: u64) -> Pool {
+        Pool::new(&Device::host(1, 1 << 30), capacity)
+    }
+
+    #[test]
+    fn pieces_given_out_one_after_the_other_touch_and_come_back_whole() {
+        let mut pool = pool(1 << 20);
+        let all: Vec<Piece> = (0..4).map(|_| pool.piece(1000).unwrap().unwrap()).collect();
+        assert!(all.windows(2).all(|w| w[0].address() + 1000 == w[1].address()));
+        for at in [1, 3, 0, 2] {
+            pool.give_back(&all[at]);
+        }
+        let whole = (1 << 20) - 2 * MARGIN_BYTES;
+        assert!(pool.piece(whole).unwrap().is_some(), "all free pieces were merged");
+        assert!(pool.piece(8).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_least_recently_used_columns_make_room_and_those_of_the_query_stay() {
+        let mut pool = pool(100_000);
+        for stripe in 0..3 {
+            pool.begin();
+            assert!(pool.reserve(key(stripe), 30_000, None).unwrap().is_some());
+            pool.finish(true);
+        }
+        pool.begin();
+        assert!(pool.find(&key(0)).is_some());
+        assert!(pool.reserve(key(3), 30_000, None).unwrap().is_some());
+        assert!(!pool.has(&key(1)), "the oldest made room");
+        assert!(pool.has(&key(0)) && pool.has(&key(2)));
+        assert!(!pool.has(&key(3)), "not before it is brought");
+        assert!(pool.reserve(key(4), 30_000, Some(3_000)).unwrap().is_some());
+        assert!(pool.reserve(key(5), 30_000, None).unwrap().is_none(), "all is in use");
+        assert!(pool.has(&key(0)));
+        pool.finish(false);
+        assert!(pool.has(&key(0)) && !pool.has(&key(3)) && !pool.has(&key(4)));
+        assert_eq!(pool.resident_bytes(), 30_000);
+    }
+
+    #[test]
+    fn less_memory_than_allowed_is_the_bound() {
+        let mut pool = Pool::new(&Device::host(1, 1 << 20), 1 << 40);
+        assert!(pool.piece(2 << 20).unwrap().is_none());
+        assert!(pool.piece(100 << 10).unwrap().is_some());
+        assert!(pool.capacity() < 3 << 20);
+    }
+}

@@ -1,0 +1,201 @@
+//! What is done before anything is moved: the request is checked, files are compared with what was planned, what is kept of earlier
+//! states of them is given up, and each column's backing is chosen.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+
+use super::Live;
+use super::bring::has_nulls;
+use super::check::check;
+use super::choose::{ColumnFacts, Terms, choose};
+use super::files::FileId;
+use super::pool::Key;
+use super::push::Source;
+use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
+use crate::gpu::{Backing, ColumnChoice, Request};
+use crate::input::{FileVersion, Placement};
+use crate::output::RunError;
+
+/// A request that can be run.
+pub(crate) struct Prepared {
+    /// By file of the input.
+    pub(crate) ids: Vec<FileId>,
+    /// By file of the input; `None`: none of its stripes is looked at.
+    pub(crate) sources: Vec<Option<Source>>,
+    /// By column of the program.
+    pub(crate) choices: Vec<ColumnChoice>,
+    /// By column of the program: read whole.
+    pub(crate) dense: Vec<bool>,
+}
+
+impl Prepared {
+    pub(crate) fn backings(&self) -> Vec<Backing> {
+        self.choices.iter().map(|c| c.backing).collect()
+    }
+
+    pub(crate) fn is_cold(&self, file: usize) -> bool {
+        self.sources[file].as_ref().is_some_and(|s| s.direct.is_some())
+    }
+}
+
+/// Looks at everything and moves nothing.
+pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared, RunError> {
+    check(request)?;
+    let used: BTreeSet<usize> = request.input.stripes.iter().map(|s| s.file).collect();
+    let mut ids = Vec::new();
+    let mut sources = Vec::new();
+    for (at, version) in request.input.files.iter().enumerate() {
+        let source = if used.contains(&at) {
+            Some(open(live, version)?)
+        } else {
+            None
+        };
+        ids.push(live.number(version));
+        sources.push(source);
+    }
+    let dense = dense_columns(request)?;
+    let facts: Vec<ColumnFacts> = (0..dense.len())
+        .map(|column| facts(live, request, column, dense[column], &ids, &sources))
+        .collect();
+    let terms = Terms {
+        choice: request.backing,
+        selectivity: if request.program.conjuncts.is_empty() {
+            1.0
+        } else {
+            request.selectivity.clamp(0.0, 1.0)
+        },
+        sector_bytes: 1 << live.queued.options.sector_log2,
+        room: live.pool.capacity(),
+        calibration: live.tuning.calibration,
+    };
+    Ok(Prepared {
+        ids,
+        sources,
+        choices: choose(&facts, &terms),
+        dense,
+    })
+}
+
+/// Opens a file and sees to it that it is the one that was planned for. Of one that is not, nothing is kept.
+fn open(live: &mut Live, version: &FileVersion) -> Result<Source, RunError> {
+    let opened = version.check().and_then(|()| {
+        let failed = |e: std::io::Error| RunError::File {
+            path: version.path.display().to_string(),
+            reason: e.to_string(),
+        };
+        let file = File::open(&version.path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if FileVersion::of_metadata(&version.path, &metadata) != *version {
+            return Err(failed(std::io::Error::other(
+                "the file changed after the query was planned",
+            )));
+        }
+        Ok(file)
+    });
+    match opened {
+        Ok(file) => {
+            let direct = super::residency::direct_if_cold(&file, version);
+            Ok(Source {
+                version: version.clone(),
+                file,
+                direct,
+            })
+        }
+        Err(e) => {
+            live.forget_file(&version.path);
+            Err(e)
+        }
+    }
+}
+
+/// Which columns are read whole.
+fn dense_columns(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
+    let columns = request.program.columns.len();
+    let shape = ColumnShape {
+        access: Access::Plain,
+        aligned: false,
+        nullable: false,
+    };
+    let shape = Shape {
+        columns: vec![shape; columns],
+        grouping: grouping(request),
+    };
+    let kernel = QueryKernel::generate(request.program, &shape)?;
+    let mut dense = vec![false; columns];
+    kernel.tile_columns().iter().for_each(|&c| dense[c] = true);
+    Ok(dense)
+}
+
+/// How groups are kept, at first.
+pub(crate) fn grouping(request: &Request<'_>) -> Grouping {
+    if request.program.keys.is_empty() {
+        Grouping::Ungrouped
+    } else {
+        Grouping::Private
+    }
+}
+
+fn facts(
+    live: &Live,
+    request: &Request<'_>,
+    column: usize,
+    dense: bool,
+    ids: &[FileId],
+    sources: &[Option<Source>],
+) -> ColumnFacts {
+    let ty = request.program.columns[column].ty;
+    let width = u64::from(ty.width());
+    let validity = u64::from(has_nulls(request, column));
+    let mut facts = ColumnFacts {
+        dense,
+        width,
+        raw_rows: 0,
+        decoded_rows: 0,
+        constant_rows: 0,
+        resident_bytes: 0,
+        missing_bytes: 0,
+        unregistered_bytes: Some(0),
+        cold: false,
+    };
+    let mut raw_files = BTreeSet::new();
+    for stripe in &request.input.stripes {
+        let rows: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
+        let key = Key {
+            file: ids[stripe.file],
+            stripe: stripe.index,
+            column: request.input.column_ids[column],
+            ty,
+        };
+        let bytes = match &stripe.columns[column] {
+            Placement::Constant(_) => {
+                facts.constant_rows += rows;
+                continue;
+            }
+            Placement::Direct(_) => {
+                facts.raw_rows += rows;
+                raw_files.insert(stripe.file);
+                stripe.rows * width
+            }
+            Placement::Decoded { .. } => {
+                facts.decoded_rows += rows;
+                stripe.rows * (width + validity)
+            }
+        };
+        if live.pool.has(&key) {
+            facts.resident_bytes += bytes;
+        } else if rows > 0 {
+            facts.missing_bytes += bytes;
+        }
+    }
+    for file in raw_files {
+        let cold = sources[file].as_ref().is_some_and(|s| s.direct.is_some());
+        facts.cold |= cold;
+        let bytes = request.input.files[file].bytes;
+        facts.unregistered_bytes = match facts.unregistered_bytes {
+            Some(all) if live.mappings.has(ids[file]) => Some(all),
+            Some(all) if !live.mappings.cannot(ids[file]) && live.mappings.has_room(all + bytes) => Some(all + bytes),
+            _ => None,
+        };
+    }
+    facts
+}

@@ -1,0 +1,111 @@
+//! The pinned ring that bytes pass through on their way to the device: slots that reader threads fill and the copy engine empties.
+//! Pinned piece by piece as it is needed, and kept; what goes into slots is push.rs's business.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use grampus_io_stack::cuda::{self, CudaError, Device, Pushed, Slot};
+
+/// Slots pinned at a time: pinning costs about 0.2 ms per MiB.
+const PIECE_SLOTS: usize = 4;
+
+/// The ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    device: Device,
+    slot_bytes: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    free: Vec<Slot>,
+    /// In the order of the copy stream: the first is done first.
+    pushed: VecDeque<Pushed>,
+    made: usize,
+    most: usize,
+}
+
+impl Ring {
+    pub(crate) fn new(device: &Device, slot_bytes: usize, most: usize) -> Self {
+        Self {
+            device: device.clone(),
+            slot_bytes,
+            state: Mutex::new(State {
+                free: Vec::new(),
+                pushed: VecDeque::new(),
+                made: 0,
+                most: most.max(1),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot to fill; waits for one if need be, or until `stop` says so: then there is none.
+    pub(crate) fn take(&self, stop: impl Fn() -> bool) -> Result<Option<Slot>, CudaError> {
+        let mut state = self.state();
+        loop {
+            if stop() {
+                return Ok(None);
+            }
+            if let Some(slot) = state.free.pop() {
+                return Ok(Some(slot));
+            }
+            if let Some(first) = state.pushed.front()
+                && (first.reached()? || state.made >= state.most)
+                && let Some(first) = state.pushed.pop_front()
+            {
+                drop(state);
+                return first.finish().map(Some);
+            }
+            if state.made < state.most {
+                state = self.grow(state)?;
+                continue;
+            }
+            // All are being filled by others; who has filled one says so.
+            let waited = self.changed.wait_timeout(state, Duration::from_millis(10));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Pins more slots, without holding up those who have some. Where no more memory may be locked, what there is must do.
+    fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, CudaError> {
+        let more = PIECE_SLOTS.min(state.most - state.made);
+        state.made += more;
+        drop(state);
+        let made = cuda::slots(&self.device, more, self.slot_bytes);
+        let mut state = self.state();
+        match made {
+            Ok(slots) => state.free.extend(slots),
+            Err(e) => {
+                state.made -= more;
+                state.most = state.made;
+                if state.made == 0 {
+                    state.most = 1; // another try by the next query
+                    return Err(e);
+                }
+                log::warn!("{} pinned slots must do: {e}", state.made);
+            }
+        }
+        self.changed.notify_all();
+        Ok(state)
+    }
+
+    /// Takes a slot back that was pushed last.
+    pub(crate) fn pushed(&self, slot: Pushed) {
+        self.state().pushed.push_back(slot);
+        self.changed.notify_one();
+    }
+
+    /// Takes a slot back that was not pushed.
+    pub(crate) fn unused(&self, slot: Slot) {
+        self.state().free.push(slot);
+        self.changed.notify_one();
+    }
+}

@@ -1,0 +1,318 @@
+//! Tables of temporary files whose streams begin at odd bytes, programs over them, and what the answers must be.
+#![allow(dead_code)] // each test program uses its own part
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, GpuOptions, Request, Target, Tuning};
+use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
+use grampus_gpu_exec::output::{Output, ResultValues, RunError};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
+
+/// How a column is stored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// Raw, in one or more segments.
+    Raw,
+    /// Only the decoder knows it; every fifth value is NULL.
+    Decoded,
+    /// One value in all rows.
+    Constant(f64),
+}
+
+/// A table of doubles: column c of row r is [`value`]`(c, r)`.
+pub(crate) struct Table {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) input: Input,
+    pub(crate) rows: u64,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) decoder: Arc<Decoder>,
+}
+
+/// Multiples of 1/8 below 128, so that sums are exact in any order; column 0 is at least 100 in one row of about 400.
+pub(crate) fn value(column: usize, row: u64) -> f64 {
+    let mut hash = (row * 31 + column as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash = (hash ^ hash >> 32).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 24;
+    if column == 0 && !hash.is_multiple_of(400) {
+        return (hash % 800) as f64 / 8.0;
+    }
+    if column == 0 {
+        return 100.0 + (hash % 200) as f64 / 8.0;
+    }
+    (hash % 1000) as f64 / 8.0
+}
+
+pub(crate) fn is_null(row: u64) -> bool {
+    row % 5 == 2
+}
+
+/// Decodes [`Kind::Decoded`] columns; fails when told to.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    /// First row of each stripe.
+    bases: Vec<u64>,
+    pub(crate) calls: AtomicUsize,
+    pub(crate) fail: Mutex<Option<String>>,
+    pub(crate) nulls: bool,
+}
+
+impl Decode for Decoder {
+    fn decode(
+        &self,
+        stripe: usize,
+        column: usize,
+        rows: Range<u64>,
+    ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if let Some(words) = self.fail.lock().unwrap().clone() {
+            return Err(words.into());
+        }
+        let rows = rows.start + self.bases[stripe]..rows.end + self.bases[stripe];
+        let valid: Vec<u8> = rows.clone().map(|r| u8::from(!is_null(r))).collect();
+        let values = rows.zip(&valid).flat_map(|(row, valid)| {
+            let value = if *valid == 1 || !self.nulls {
+                value(column, row)
+            } else {
+                0.0
+            };
+            value.to_le_bytes()
+        });
+        Ok(Decoded {
+            values: values.collect(),
+            valid: self.nulls.then_some(valid),
+        })
+    }
+}
+
+/// What a table is made of.
+pub(crate) struct Shape<'a> {
+    /// Rows of each stripe of each file.
+    pub(crate) stripes: &'a [&'a [u64]],
+    pub(crate) kinds: &'a [Kind],
+    /// Raw columns lie in so many segments, with other bytes between them.
+    pub(crate) segments: u64,
+}
+
+impl Table {
+    pub(crate) fn new(shape: &Shape<'_>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = Vec::new();
+        let mut stripes = Vec::new();
+        let mut bases = Vec::new();
+        let mut row = 0;
+        for (file, counts) in shape.stripes.iter().enumerate() {
+            let path = folder.path().join(format!("{file}.bytes"));
+            let mut bytes = vec![0x55u8; 3 + 2 * file];
+            for (index, &rows) in counts.iter().enumerate() {
+                bases.push(row);
+                let columns = (0..shape.kinds.len())
+                    .map(|c| place(&mut bytes, shape, c, row, rows))
+                    .collect();
+                stripes.push(Stripe {
+                    file,
+                    index,
+                    rows,
+                    selected: std::iter::once(0..rows).collect(),
+                    columns,
+                });
+                row += rows;
+            }
+            std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
+            files.push(FileVersion::of(&path).unwrap());
+        }
+        let decoder = Arc::new(Decoder {
+            bases,
+            calls: AtomicUsize::new(0),
+            fail: Mutex::new(None),
+            nulls: true,
+        });
+        Self {
+            folder,
+            input: Input {
+                files,
+                stripes,
+                column_ids: (10..10 + shape.kinds.len() as u32).collect(),
+                decoder: decoder.clone(),
+            },
+            rows: row,
+            kinds: shape.kinds.to_vec(),
+            decoder,
+        }
+    }
+
+    /// Raw columns only.
+    pub(crate) fn raw(stripes: &[&[u64]], columns: usize) -> Self {
+        Self::new(&Shape {
+            stripes,
+            kinds: &vec![Kind::Raw; columns],
+            segments: 1,
+        })
+    }
+
+    /// The input of a program over the first columns.
+    pub(crate) fn first_columns(&self, count: usize) -> Input {
+        let mut input = self.input.clone();
+        input.column_ids.truncate(count);
+        input.stripes.iter_mut().for_each(|s| s.columns.truncate(count));
+        input
+    }
+
+    pub(crate) fn path(&self, file: usize) -> PathBuf {
+        self.input.files[file].path.clone()
+    }
+
+    /// The value of a row that is not NULL.
+    fn get(&self, column: usize, row: u64) -> Option<f64> {
+        match self.kinds[column] {
+            Kind::Raw => Some(value(column, row)),
+            Kind::Decoded => (!is_null(row)).then(|| value(column, row)),
+            Kind::Constant(v) => Some(v),
+        }
+    }
+
+    /// All rows that are looked at.
+    pub(crate) fn selected_rows(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut base = 0;
+        self.input.stripes.iter().flat_map(move |s| {
+            let first = base;
+            base += s.rows;
+            s.selected.iter().flat_map(move |r| first + r.start..first + r.end)
+        })
+    }
+
+    /// `count(*)` and the sums of `sums` where column 0 is at least `bound`.
+    pub(crate) fn expected(&self, bound: f64, sums: &[usize]) -> (i64, Vec<Option<f64>>) {
+        let mut count = 0;
+        let mut totals = vec![None; sums.len()];
+        for row in self.selected_rows() {
+            if self.get(0, row).is_none_or(|v| v < bound) {
+                continue;
+            }
+            count += 1;
+            for (total, column) in totals.iter_mut().zip(sums) {
+                if let Some(v) = self.get(*column, row) {
+                    *total = Some(total.unwrap_or(0.0) + v);
+                }
+            }
+        }
+        (count, totals)
+    }
+}
+
+fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows: u64) -> Placement {
+    match shape.kinds[column] {
+        Kind::Decoded => Placement::Decoded { stored_bytes: rows },
+        Kind::Constant(v) => Placement::Constant(Some(Value::Float(v))),
+        Kind::Raw => {
+            let mut segments = Vec::new();
+            let each = rows.div_ceil(shape.segments).max(1);
+            let mut done = 0;
+            while done < rows {
+                let count = each.min(rows - done);
+                bytes.extend([0xEE; 5]);
+                segments.push(Segment {
+                    first_row: done,
+                    rows: count,
+                    offset: bytes.len() as u64,
+                });
+                for row in first + done..first + done + count {
+                    bytes.extend(value(column, row).to_le_bytes());
+                }
+                done += count;
+            }
+            Placement::Direct(segments)
+        }
+    }
+}
+
+/// `count(*), sum(…)` of `sums` `WHERE c0 >= $0`.
+pub(crate) fn program(columns: usize, nullable: &[usize], sums: &[usize]) -> Program {
+    let sum = |&c: &usize| Aggregate {
+        function: Function::Sum,
+        argument: Some(Expr::Column(c)),
+        filter: None,
+    };
+    let count = Aggregate {
+        function: Function::Count,
+        argument: None,
+        filter: None,
+    };
+    Program {
+        columns: (0..columns)
+            .map(|c| Column {
+                name: format!("c{c}"),
+                ty: Type::Float64,
+                nullable: nullable.contains(&c),
+            })
+            .collect(),
+        arguments: vec![Type::Float64],
+        conjuncts: vec![Expr::Binary {
+            op: BinaryOp::GtEq,
+            left: Box::new(Expr::Column(0)),
+            right: Box::new(Expr::Argument(0)),
+        }],
+        keys: Vec::new(),
+        aggregates: std::iter::once(count).chain(sums.iter().map(sum)).collect(),
+    }
+}
+
+/// A device of host threads; `None`, and says so, without a C++ compiler.
+pub(crate) fn gpu(cache_bytes: Option<u64>, tuning: Tuning) -> Option<Gpu> {
+    let options = GpuOptions {
+        target: Target::Host { threads: 2 },
+        cache_bytes,
+        pin_bytes: None,
+        kernel_folder: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels")),
+        threads: 2,
+    };
+    match Gpu::open_with(options, tuning) {
+        Ok(gpu) => Some(gpu),
+        Err(RunError::Cuda(e)) if e.to_string().contains("no C++ compiler") => {
+            println!("skipped: no C++ compiler");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+pub(crate) fn run(
+    gpu: &Gpu,
+    table: &Table,
+    program: &Program,
+    bound: f64,
+    backing: BackingChoice,
+) -> Result<Output, RunError> {
+    gpu.run(Request {
+        program,
+        arguments: &[Value::Float(bound)],
+        input: &table.first_columns(program.columns.len()),
+        backing,
+        selectivity: 0.0025,
+        cancel: &Arc::new(AtomicBool::new(false)),
+    })
+}
+
+/// What an output says, as [`Table::expected`] does.
+pub(crate) fn answer(output: &Output) -> (i64, Vec<Option<f64>>) {
+    assert_eq!(output.groups, 1);
+    let ResultValues::Int(count) = &output.aggregates[0].values else {
+        panic!("a count is an integer")
+    };
+    let sum = |column: &grampus_gpu_exec::output::ResultColumn| {
+        let ResultValues::Float(values) = &column.values else {
+            panic!("a sum of floats is a float")
+        };
+        column.valid.as_ref().is_none_or(|v| v[0]).then_some(values[0])
+    };
+    (count[0], output.aggregates[1..].iter().map(sum).collect())
+}
+
+pub(crate) const ALL: [BackingChoice; 4] = [
+    BackingChoice::Auto,
+    BackingChoice::All(Backing::Resident),
+    BackingChoice::All(Backing::Mapped),
+    BackingChoice::All(Backing::Queued),
+];

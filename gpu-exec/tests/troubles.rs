@@ -1,0 +1,274 @@
+//! What may go wrong while a program runs: files that change, decoders that fail, storages that err or stall, callers that change
+//! their mind. Each ends in an error that says what happened, and the next query works. Skipped without a C++ compiler.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use grampus_driver::spec::StatusCode;
+use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
+use grampus_gpu_exec::gpu::{Backing, BackingChoice, Request, Tuning};
+use grampus_gpu_exec::input::{FileVersion, Placement, Segment};
+use grampus_gpu_exec::output::RunError;
+use grampus_gpu_exec::program::Value;
+use support::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
+
+const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
+
+#[test]
+fn a_changed_file_is_noticed_and_its_new_state_answers() {
+    for backing in ALL {
+        let mut table = Table::raw(STRIPES, 2);
+        let Some(gpu) = gpu(None, Tuning::default()) else {
+            return;
+        };
+        let sums = program(2, &[], &[0, 1]);
+        let before = run(&gpu, &table, &sums, 100.0, backing).unwrap();
+        assert_eq!(answer(&before), table.expected(100.0, &[0, 1]));
+        // The first value of column 0 becomes one that passes.
+        let Placement::Direct(segments) = &table.input.stripes[0].columns[0] else {
+            panic!()
+        };
+        let at = segments[0].offset as usize;
+        let mut bytes = std::fs::read(table.path(0)).unwrap();
+        bytes[at..at + 8].copy_from_slice(&5000.0f64.to_le_bytes());
+        std::thread::sleep(Duration::from_millis(20)); // file times have steps
+        std::fs::write(table.path(0), bytes).unwrap();
+        let refused = run(&gpu, &table, &sums, 100.0, backing).unwrap_err();
+        assert!(matches!(refused, RunError::File { .. }), "{refused}");
+        assert!(refused.to_string().contains("written to"), "{refused}");
+        table.input.files[0] = FileVersion::of(&table.path(0)).unwrap();
+        let after = answer(&run(&gpu, &table, &sums, 100.0, backing).unwrap());
+        let (count, totals) = table.expected(100.0, &[0, 1]);
+        let (new_count, new_sum) = match value(0, 0) {
+            old if old >= 100.0 => (count, totals[0].unwrap() - old + 5000.0),
+            _ => (count + 1, totals[0].unwrap() + 5000.0),
+        };
+        assert_eq!((after.0, after.1[0]), (new_count, Some(new_sum)), "{backing:?}");
+    }
+}
+
+#[test]
+fn a_truncated_and_a_missing_file() {
+    for backing in ALL {
+        let table = Table::raw(STRIPES, 2);
+        let Some(gpu) = gpu(None, Tuning::default()) else {
+            return;
+        };
+        let sums = program(2, &[], &[1]);
+        run(&gpu, &table, &sums, 100.0, backing).unwrap();
+        let file = std::fs::File::options().write(true).open(table.path(0)).unwrap();
+        file.set_len(1000).unwrap();
+        let refused = run(&gpu, &table, &sums, 100.0, backing).unwrap_err();
+        assert!(refused.to_string().contains("has 1000 now"), "{refused}");
+        std::fs::remove_file(table.path(0)).unwrap();
+        let refused = run(&gpu, &table, &sums, 100.0, backing).unwrap_err();
+        assert!(
+            matches!(&refused, RunError::File { path, .. } if path.ends_with("0.bytes")),
+            "{refused}"
+        );
+        let other = Table::raw(STRIPES, 2);
+        let output = run(&gpu, &other, &sums, 100.0, backing).unwrap();
+        assert_eq!(answer(&output), other.expected(100.0, &[1]));
+    }
+}
+
+#[test]
+fn a_failing_decoder_says_why_and_nothing_half_done_is_kept() {
+    let table = Table::new(&Shape {
+        stripes: STRIPES,
+        kinds: &[Kind::Raw, Kind::Decoded],
+        segments: 1,
+    });
+    let Some(gpu) = gpu(None, Tuning::default()) else {
+        return;
+    };
+    let sums = program(2, &[1], &[0, 1]);
+    *table.decoder.fail.lock().unwrap() = Some("trips.orc, stripe 3: a run ends early".to_owned());
+    let refused = run(&gpu, &table, &sums, 100.0, BackingChoice::Auto).unwrap_err();
+    assert_eq!(refused.to_string(), "trips.orc, stripe 3: a run ends early");
+    assert_eq!(gpu.resident_bytes(), 0);
+    *table.decoder.fail.lock().unwrap() = None;
+    let output = run(&gpu, &table, &sums, 100.0, BackingChoice::Auto).unwrap();
+    assert_eq!(answer(&output), table.expected(100.0, &[0, 1]));
+    // NULLs where the planner said that there are none.
+    let refused = run(&gpu, &table, &program(2, &[], &[1]), 100.0, BackingChoice::Auto);
+    gpu.forget().unwrap();
+    let refused = refused
+        .and(run(&gpu, &table, &program(2, &[], &[1]), 100.0, BackingChoice::Auto))
+        .unwrap_err();
+    assert!(matches!(refused, RunError::Decode(_)), "{refused}");
+}
+
+#[test]
+fn a_cancelled_query_ends_and_the_next_one_works() {
+    let table = Table::raw(STRIPES, 2);
+    let Some(gpu) = gpu(None, stalling(Duration::from_millis(700))) else {
+        return;
+    };
+    let sums = program(2, &[], &[1]);
+    let cancel = Arc::new(AtomicBool::new(true));
+    let request = Request {
+        program: &sums,
+        arguments: &[Value::Float(100.0)],
+        input: &table.input,
+        backing: BackingChoice::All(Backing::Queued),
+        selectivity: 0.01,
+        cancel: &cancel,
+    };
+    assert!(matches!(gpu.run(request), Err(RunError::Cancelled)));
+    cancel.store(false, Ordering::Relaxed);
+    // Compiled before, so that the flag is set while the kernel waits for a storage that takes its time.
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            cancel.store(true, Ordering::Relaxed);
+        });
+        let ended = gpu.run(request);
+        assert!(matches!(ended, Err(RunError::Cancelled)), "{ended:?}");
+    });
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let output = run(&gpu, &table, &sums, 100.0, BackingChoice::All(Backing::Mapped)).unwrap();
+    assert_eq!(answer(&output), table.expected(100.0, &[1]));
+}
+
+/// A storage whose every read takes that long.
+fn stalling(delay: Duration) -> Tuning {
+    faulty(FaultRule {
+        bytes: 0..u64::MAX,
+        every: 1,
+        at_most: u64::MAX,
+        action: FaultAction::Delay(delay),
+    })
+}
+
+/// The first file's storage has this fault.
+fn faulty(rule: FaultRule) -> Tuning {
+    Tuning {
+        timeout: Duration::from_secs(3),
+        open_storage: Arc::new(move |file, _| {
+            let storage = CachedFile::open(&file.path)?;
+            if !file.path.ends_with("0.bytes") {
+                return Ok(Arc::new(storage));
+            }
+            Ok(Arc::new(FaultyStorage::new(Box::new(storage), vec![rule.clone()])))
+        }),
+        ..Tuning::default()
+    }
+}
+
+#[test]
+fn storage_faults_end_the_query_with_the_right_words_and_the_next_works() {
+    let table = Table::raw(STRIPES, 3);
+    let sums = program(3, &[], &[1, 2]);
+    let queued = BackingChoice::All(Backing::Queued);
+    for (action, words) in [
+        (FaultAction::Fail(StatusCode::UnrecoveredReadError), "NVMe status"),
+        (FaultAction::Short, "NVMe status"),
+        (
+            FaultAction::Delay(Duration::from_millis(3500)),
+            "no answer came in time",
+        ),
+    ] {
+        let rule = FaultRule {
+            bytes: 0..u64::MAX,
+            every: 3,
+            at_most: 1,
+            action,
+        };
+        let Some(gpu) = gpu(None, faulty(rule)) else { return };
+        let refused = run(&gpu, &table, &sums, 100.0, queued).unwrap_err();
+        assert!(matches!(refused, RunError::Stack(_)), "{refused:?}");
+        assert!(refused.to_string().contains(words), "{refused}");
+        let output = run(&gpu, &table, &sums, 100.0, queued).unwrap_or_else(|e| panic!("{action:?}: {e}"));
+        assert_eq!(answer(&output), table.expected(100.0, &[1, 2]), "{action:?}");
+    }
+}
+
+#[test]
+fn a_storage_that_never_answers_costs_one_stack_and_not_the_session() {
+    let table = Table::raw(STRIPES, 2);
+    let sums = program(2, &[], &[1]);
+    let rule = FaultRule {
+        bytes: 0..u64::MAX,
+        every: 2,
+        at_most: 1,
+        action: FaultAction::Drop,
+    };
+    let Some(gpu) = gpu(None, faulty(rule)) else { return };
+    let refused = run(&gpu, &table, &sums, 100.0, BackingChoice::All(Backing::Queued)).unwrap_err();
+    assert!(matches!(refused, RunError::Stack(_)), "{refused}");
+    let output = run(&gpu, &table, &sums, 100.0, BackingChoice::All(Backing::Resident)).unwrap();
+    assert_eq!(answer(&output), table.expected(100.0, &[1]));
+}
+
+#[test]
+fn a_storage_that_cannot_be_opened_names_the_file() {
+    let table = Table::raw(STRIPES, 1);
+    let tuning = Tuning {
+        open_storage: Arc::new(|_, _| Err(std::io::Error::other("no such drive"))),
+        ..Tuning::default()
+    };
+    let Some(gpu) = gpu(None, tuning) else { return };
+    let refused = run(
+        &gpu,
+        &table,
+        &program(1, &[], &[0]),
+        1.0,
+        BackingChoice::All(Backing::Queued),
+    )
+    .unwrap_err();
+    assert!(refused.to_string().contains("bytes: no such drive"), "{refused}");
+}
+
+#[test]
+fn inputs_that_point_outside_their_files_are_refused() {
+    let Some(gpu) = gpu(None, Tuning::default()) else {
+        return;
+    };
+    let sums = program(1, &[], &[0]);
+    let refuse = |change: &dyn Fn(&mut Table), words: &str| {
+        let mut table = Table::raw(STRIPES, 1);
+        change(&mut table);
+        for backing in ALL {
+            let refused = run(&gpu, &table, &sums, 1.0, backing).unwrap_err();
+            assert!(matches!(refused, RunError::Invalid(_)), "{refused}");
+            assert!(refused.to_string().contains(words), "{refused}");
+        }
+    };
+    let segment = |first_row, rows, offset| {
+        Placement::Direct(vec![Segment {
+            first_row,
+            rows,
+            offset,
+        }])
+    };
+    refuse(
+        &|t| t.input.stripes[0].columns[0] = segment(0, 20_000, u64::MAX - 7),
+        "outside",
+    );
+    refuse(
+        &|t| t.input.stripes[0].columns[0] = segment(0, 20_000, t.input.files[0].bytes),
+        "outside",
+    );
+    refuse(
+        &|t| t.input.stripes[0].columns[0] = segment(0, 19_999, 0),
+        "19999 rows of 20000",
+    );
+    refuse(&|t| t.input.stripes[0].columns[0] = segment(1, 19_999, 0), "nowhere");
+    refuse(
+        &|t| t.input.stripes[0].selected = std::iter::once(5..5).collect(),
+        "selected",
+    );
+    refuse(
+        &|t| t.input.stripes[0].selected = std::iter::once(0..20_001).collect(),
+        "selected",
+    );
+    refuse(&|t| t.input.stripes[0].selected = vec![5..9, 8..10], "selected");
+    refuse(&|t| t.input.stripes[1].file = 7, "file 7 of 2");
+    refuse(&|t| t.input.column_ids.clear(), "column ids");
+    refuse(&|t| t.input.stripes[0].columns[0] = Placement::Constant(None), "NULL");
+}
