@@ -142,6 +142,44 @@ fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
 }
 
 #[test]
+fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
+    let mut rig = rig(memory(1 << 16), 2, 3, 2);
+    let bus = rig.bus.clone();
+    let at = bus.host.address();
+    let mut ask = |queue: usize, nsid| {
+        rig.queues[queue].submit(&[SubmissionEntry::read(1, nsid, 3, 1, at, at + 4096)]);
+        rig.queues[queue].reap_within(LONG).expect("a completion").1
+    };
+    let namespace = |nsid, seed: usize| Namespace {
+        nsid,
+        storage: Arc::new(MemoryStorage::new(pattern(seed as u64, 1 << 14))),
+    };
+    assert!(ask(0, 1).is_success());
+    assert!(!ask(0, 2).is_success());
+    rig.controller
+        .set_namespaces(vec![namespace(2, 512), namespace(3, 1024)], SECOND)
+        .unwrap();
+    for queue in [0, 1] {
+        assert!(!ask(queue, 1).is_success(), "it is gone");
+        assert!(ask(queue, 2).is_success());
+        assert_eq!(bus.host.bytes(0, 512), pattern(512 + 3 * 512, 512));
+        assert!(ask(queue, 3).is_success());
+        assert_eq!(bus.host.bytes(0, 512), pattern(1024 + 3 * 512, 512));
+    }
+    rig.controller.rest(SECOND).unwrap();
+    rig.controller.set_namespaces(vec![namespace(4, 0)], SECOND).unwrap();
+    rig.controller.rest(SECOND).unwrap();
+    rig.queues.iter_mut().for_each(support::HostQueue::reset);
+    rig.controller.resume();
+    let mut ask = |queue: usize, nsid| {
+        rig.queues[queue].submit(&[SubmissionEntry::read(1, nsid, 3, 1, at, at + 4096)]);
+        rig.queues[queue].reap_within(LONG).expect("a completion").1
+    };
+    assert!(ask(1, 4).is_success());
+    assert!(!ask(1, 3).is_success());
+}
+
+#[test]
 fn reordered_delayed_and_failed_reads_reach_their_commands() {
     let rule = |every, action| FaultRule {
         bytes: 0..u64::MAX,

@@ -23,7 +23,22 @@ const IDLE_SLEEP: Duration = Duration::from_micros(50);
 struct Target {
     nsid: u32,
     size_bytes: u64,
-    channel: Box<dyn Channel>,
+    /// `None`: no longer answered for.
+    channel: Option<Box<dyn Channel>>,
+}
+
+impl Target {
+    fn open(namespace: &Namespace, depth: u32) -> Result<Self, String> {
+        Ok(Self {
+            nsid: namespace.nsid,
+            size_bytes: namespace.storage.size_bytes(),
+            channel: Some(namespace.storage.channel(depth).map_err(|e| e.to_string())?),
+        })
+    }
+
+    fn in_flight(&self) -> usize {
+        self.channel.as_ref().map_or(0, |c| c.in_flight())
+    }
 }
 
 /// A command being answered.
@@ -53,7 +68,11 @@ struct Out {
 
 pub(crate) struct Worker {
     queues: Vec<Queue>,
+    /// Never shorter: pieces know theirs by position.
     targets: Vec<Target>,
+    /// What the targets were made of.
+    namespaces: Arc<Vec<Namespace>>,
+    depth: u32,
     bus: Arc<dyn BusMemory>,
     pusher: Option<Box<dyn Pusher>>,
     commands: Slab<Command>,
@@ -76,25 +95,20 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         queues: Vec<QueueSetup>,
-        namespaces: &[Namespace],
+        namespaces: &Arc<Vec<Namespace>>,
         bus: Arc<dyn BusMemory>,
         depth: u32,
         shared: Arc<Shared>,
     ) -> Result<Self, String> {
-        let mut targets = Vec::with_capacity(namespaces.len());
-        for namespace in namespaces {
-            let channel = namespace.storage.channel(depth).map_err(|e| e.to_string())?;
-            targets.push(Target {
-                nsid: namespace.nsid,
-                size_bytes: namespace.storage.size_bytes(),
-                channel,
-            });
-        }
+        let targets = namespaces.iter().map(|n| Target::open(n, depth));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             unposted: queues.iter().map(|_| VecDeque::new()).collect(),
             unposted_count: 0,
             queues: queues.into_iter().map(|q| Queue::new(q.rings, q.qid)).collect(),
             targets,
+            namespaces: namespaces.clone(),
+            depth,
             pusher: bus.pusher()?,
             bus,
             commands: Slab::default(),
@@ -118,6 +132,9 @@ impl Worker {
             if now != epoch {
                 let control = self.shared.control();
                 (epoch, mode) = (control.epoch, control.mode);
+                let namespaces = control.namespaces.clone();
+                drop(control);
+                self.answer_for(namespaces);
                 idle = 0;
             }
             let mut busy = match mode {
@@ -133,6 +150,34 @@ impl Worker {
             }
             idle = if busy { 0 } else { idle + 1 };
             self.pause(idle);
+        }
+    }
+
+    /// Opens what is new, closes what is gone, and says so.
+    fn answer_for(&mut self, namespaces: Arc<Vec<Namespace>>) {
+        if Arc::ptr_eq(&self.namespaces, &namespaces) {
+            return;
+        }
+        for target in &mut self.targets {
+            if target.in_flight() == 0 && !namespaces.iter().any(|n| n.nsid == target.nsid) {
+                target.channel = None;
+            }
+        }
+        let mut refused = None;
+        for namespace in namespaces.iter() {
+            if self.targets.iter().all(|t| t.nsid != namespace.nsid) {
+                match Target::open(namespace, self.depth) {
+                    Ok(target) => self.targets.push(target),
+                    Err(e) => refused = Some(e),
+                }
+            }
+        }
+        self.namespaces = namespaces;
+        let mut control = self.shared.control();
+        if Arc::ptr_eq(&control.namespaces, &self.namespaces) {
+            control.informed += 1;
+            control.refused = control.refused.take().or(refused);
+            self.shared.changed.notify_all();
         }
     }
 
@@ -182,7 +227,7 @@ impl Worker {
     /// True if nothing will write to anybody's memory any more. A command that a storage has dropped does not count:
     /// nothing writes for it, and the host has given it up.
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.channel.in_flight() == 0)
+        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
     }
 
     fn take_commands(&mut self) -> bool {
@@ -201,7 +246,10 @@ impl Worker {
                 };
                 busy = true;
                 self.counted.commands += 1;
-                let target = self.targets.iter().position(|t| t.nsid == entry.nsid);
+                let target = self
+                    .targets
+                    .iter()
+                    .position(|t| t.nsid == entry.nsid && t.channel.is_some());
                 let size = target.map(|t| self.targets[t].size_bytes);
                 match (decode(&entry, size, &*self.bus), target) {
                     (Ok(Some(transfer)), Some(target)) => self.begin(queue, entry.cid, target, transfer),
@@ -274,7 +322,13 @@ impl Worker {
             offset_bytes: piece.offset_bytes,
             memory,
         };
-        match self.targets[piece.target].channel.start(request) {
+        let Some(channel) = &mut self.targets[piece.target].channel else {
+            self.outs.remove(token);
+            self.give_back(request.memory, push_to);
+            self.fail(piece.command, StatusCode::InvalidNamespace);
+            return None;
+        };
+        match channel.start(request) {
             Ok(()) => None,
             Err(request) => {
                 self.outs.remove(token);
@@ -338,8 +392,8 @@ impl Worker {
         if self.unposted_count > 0 {
             busy |= self.post_again();
         }
-        for target in &mut self.targets {
-            target.channel.poll(&mut self.reads);
+        for channel in self.targets.iter_mut().filter_map(|t| t.channel.as_mut()) {
+            channel.poll(&mut self.reads);
         }
         let mut reads = std::mem::take(&mut self.reads);
         for read in reads.drain(..) {

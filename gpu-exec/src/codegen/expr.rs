@@ -354,6 +354,8 @@ impl<'a> Emitter<'a> {
             (Type::Float32 | Type::Float64, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64) => {
                 (format!("truncate<{}>({value}, REFUSED)", cpp(to)), true)
             }
+            (Type::Float32, Type::Float64) => plain(format!("to_double({value})")),
+            (Type::Float64, Type::Float32) => plain(format!("to_float({value})")),
             (Type::Int16 | Type::Int32 | Type::Int64, Type::Int8 | Type::Int16 | Type::Int32)
                 if to.width() < ty.width() =>
             {
