@@ -11,7 +11,7 @@ use common::{aggregate, binary, col, column, shape};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
 use grampus_gpu_exec::compile::Modules;
 use grampus_gpu_exec::params::Refusal;
-use grampus_gpu_exec::program::{BinaryOp, Column, DatePart, Expr, Function, Program, TimeUnit, Type};
+use grampus_gpu_exec::program::{BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 use grampus_io_stack::cuda::Device;
 
 /// The greatest of each expression for each row: the row's number is column 0, and the key.
@@ -285,7 +285,22 @@ fn arithmetic() {
             ];
             let rows = || pairs(&values_of(ty));
             compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
-            let exprs = vec![of(BinaryOp::Divide), of(BinaryOp::Modulo)];
+            let mut exprs = vec![of(BinaryOp::Divide), of(BinaryOp::Modulo)];
+            if matches!(ty, Type::Float32 | Type::Float64) {
+                let of = |function| Expr::Math {
+                    function,
+                    value: Box::new(col(1)),
+                };
+                exprs.extend(
+                    [
+                        MathFunction::Floor,
+                        MathFunction::Ceil,
+                        MathFunction::Abs,
+                        MathFunction::Sqrt,
+                    ]
+                    .map(of),
+                );
+            }
             compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
         }
         let exprs = vec![

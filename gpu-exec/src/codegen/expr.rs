@@ -183,7 +183,7 @@ impl<'a> Emitter<'a> {
             }
             Expr::Math { function, value } => {
                 let value = self.expr(value)?;
-                self.bind(ty, &format!("float_{function}({})", value.value), value.ok)
+                self.bind(ty, &format!("{function}_of({})", value.value), value.ok)
             }
             Expr::Extract { part, value } => {
                 let value = self.expr(value)?;
