@@ -236,6 +236,29 @@ fn comparisons_and_lookups() {
 }
 
 #[test]
+fn long_lists_of_literals() {
+    on_each_device(|device, modules| {
+        for ty in [Type::Int16, Type::Float64] {
+            let list = |negated| Expr::InList {
+                value: Box::new(col(1)),
+                list: (1..=20).map(Expr::Argument).collect(),
+                negated,
+            };
+            let program = by_row(vec![column("a", ty, true)], vec![ty; 22], vec![list(false), list(true)]);
+            let values = values_of(ty);
+            let arguments: Vec<Scalar> = values.iter().flatten().copied().cycle().take(22).collect();
+            compare(
+                device,
+                modules,
+                &program,
+                &arguments,
+                values.into_iter().map(|v| vec![v]).collect(),
+            );
+        }
+    });
+}
+
+#[test]
 fn logic_of_three_values() {
     on_each_device(|device, modules| {
         let (a, b) = (|| col(1), || col(2));
