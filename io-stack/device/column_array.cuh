@@ -56,7 +56,7 @@ class ColumnArray {
             u64 word[K], tail;
             u32 pinned = 0;
             while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
-                Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, window_lines);
+                Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, SEQUENTIAL ? window_lines : 0);
                 forget();
                 if (!held.ok) {
                     GRAMPUS_UNROLL

@@ -127,8 +127,8 @@ struct Held {
 
 // What is out of line knows a value's size, not its type: one text for all columns of a kernel.
 
-// Pins the lines of a tile once they are there, whole; sends for `most` lines from the first, where the next tiles will want
-// them. Collective. The caller lets go.
+// Pins the lines of a tile once they are there, whole; sends for `most` lines from the first (0: for its own only), where the next
+// tiles will want them. Collective. The caller lets go.
 template <class Backing>
 GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 most) {
     Held held = {};
@@ -142,7 +142,7 @@ GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32
     held.first = e.first_line + (byte >> LINE_LOG2);
     if constexpr (Backing::QUEUED) {
         u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
-        if (!fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
+        if (most > 0 && !fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
     }
     Wait wait;
     for (;;) {

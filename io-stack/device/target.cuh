@@ -249,6 +249,10 @@ GRAMPUS_DEVICE u64 now_ns() {
 }
 GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
 
+// Whether a wait looks at a word of host memory that everybody looks at: one in 4096, by the clock's bits. The GPU serves reads of
+// one line of host memory one after another, 1 us each (measured: 1.02 M/s, from 8 warps or 4,224), and every fence waits behind them.
+GRAMPUS_DEVICE bool looks_at_host(u64 now) { return ((u32)now * 0x9E3779B1u) >> 20 == 0; }
+
 }  // namespace grampus
 
 #else  // ------------------------------------------------------------- g++: one lane, real or fake threads
@@ -342,6 +346,7 @@ inline u32 lowest_bit(u32 v) { return v ? (u32)__builtin_ctz(v) : 32; }
 inline u32 leading_lanes(bool p) { return p ? 1 : 0; }
 inline u64 now_ns() { return grampus_host::now_ns(); }
 inline void pause_ns(u32 ns) { grampus_host::pause_ns(ns); }
+inline bool looks_at_host(u64) { return true; }
 
 }  // namespace grampus
 

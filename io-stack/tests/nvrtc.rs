@@ -18,7 +18,7 @@ fn compile(arch: &str, name: &str, text: &str) -> Option<Result<String, String>>
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {
-            println!("ignored: no NVRTC");
+            println!("skipped: no NVRTC ({name} for {arch} was not compiled)");
             return None;
         }
     };
@@ -45,7 +45,7 @@ fn only(kernel: &str) -> String {
 fn every_header_and_kernel_compiles() {
     for (name, kernels) in [("all", KERNELS), ("bench", BENCHMARKS)] {
         let text = grampus_io_stack::device::prelude() + kernels;
-        for arch in ["sm_80", "compute_100"] {
+        for arch in ["sm_80", "sm_90", "compute_100"] {
             match compile(arch, name, &text) {
                 None => return,
                 Some(Ok(report)) => println!("{report}"),
