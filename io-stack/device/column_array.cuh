@@ -1,7 +1,7 @@
 // A column as kernels see it: row in, value out, at any byte alignment, from either backing. `tile` for runs of rows,
 // `fetch` for scattered ones, `prefetch` and `ahead` to have bytes on their way before they are asked for.
 #pragma once
-#include "slow_path.cuh"
+#include "column_layout.cuh"
 
 namespace grampus {
 

@@ -35,7 +35,8 @@ struct alignas(16) u64x2 {
 #ifdef __CUDACC__  // ---------------------------------------------------------------- GPU: NVRTC, nvcc
 
 #define GRAMPUS_DEVICE __device__ __forceinline__
-#define GRAMPUS_SLOW __device__ __noinline__
+#define GRAMPUS_SLOW inline __device__ __noinline__
+#define GRAMPUS_ENTRY __device__ __noinline__  // visible to other units
 #define GRAMPUS_UNROLL _Pragma("unroll")
 #define GRAMPUS_UNROLL_4 _Pragma("unroll 4")
 #define GRAMPUS_NO_UNROLL _Pragma("unroll 1")
@@ -261,6 +262,7 @@ GRAMPUS_DEVICE bool looks_at_host(u64 now) { return ((u32)now * 0x9E3779B1u) >> 
 
 #define GRAMPUS_DEVICE inline
 #define GRAMPUS_SLOW inline
+#define GRAMPUS_ENTRY inline
 #define GRAMPUS_UNROLL
 #define GRAMPUS_UNROLL_4
 #define GRAMPUS_NO_UNROLL

@@ -8,14 +8,16 @@ mod bus;
 mod compile;
 mod context;
 mod launch;
+mod link;
 mod mapping;
 mod memory;
 
 pub(crate) use bus::rings;
 pub use bus::{CudaBus, StagingOptions};
-pub use compile::{Compiled, KernelUse, compile, compiler_version};
+pub use compile::{Compiled, KernelUse, compile, compile_kernels, compile_slow_path, compiler_version};
 pub use context::{Device, DeviceFacts, driver_version, probe};
 pub use launch::{Args, Event, Kernel, Module, Plain, Stream};
+pub use link::link;
 pub use mapping::MappedFile;
 pub use memory::{DeviceBuffer, PinnedBuffer};
 
