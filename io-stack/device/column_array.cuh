@@ -1,7 +1,7 @@
 // A column as kernels see it: row in, value out, at any byte alignment, from either backing. `tile` for runs of rows,
 // `fetch` for scattered ones, `prefetch` and `ahead` to have bytes on their way before they are asked for.
 #pragma once
-#include "slow_path.cuh"
+#include "column_layout.cuh"
 
 namespace grampus {
 
@@ -53,7 +53,7 @@ class ColumnArray {
             u64 word[K], tail;
             u32 pinned = 0;
             while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
-                Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, window_lines);
+                Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, SEQUENTIAL ? window_lines : 0);
                 forget();
                 if (!held.ok) {
                     GRAMPUS_UNROLL

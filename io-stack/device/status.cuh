@@ -26,11 +26,7 @@ GRAMPUS_DEVICE bool raised(const IoStack& io) { return load_relaxed_gpu(&io.stat
 GRAMPUS_DEVICE void count(u64* counter, u64 by) { add_relaxed_gpu(counter, by); }
 
 // Thousands of warps may wait for the same queue: short pauses first, for the few, long ones then, lest looking be all that is done.
-constexpr u32 LONGEST_PAUSE_LOG2 = 13;  // ns
-
-// One wait in 4096, by the clock's bits, looks at the host's abort word. The GPU serves reads of one line of host memory one
-// after another, about 1 us each, and every fence waits behind them: 0.5 M warps a second that each looked once were all it could do.
-GRAMPUS_DEVICE bool looks_for_abort(u64 now) { return ((u32)now * 0x9E3779B1u) >> 20 == 0; }
+constexpr u32 LONGEST_PAUSE_LOG2 = 12;  // ns
 
 // One lane's bounded wait: sleeps a little longer each time, and says when to stop.
 struct Wait {
@@ -39,22 +35,23 @@ struct Wait {
 
     GRAMPUS_DEVICE Wait() : started_ns(0), tries(0) {}
 
-    // Whether the next go_on() looks at the clock, so that its reason matters.
+    // Whether the next go_on() may find the wait too long, so that its reason matters.
     GRAMPUS_DEVICE bool due() const { return tries % 8 == 0; }
 
     // False: leave. Either a status was up, or the host aborted, or the bound has passed; in the latter cases the status
     // is raised here, with `code` and what was waited for.
     GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {
         GRAMPUS_STEP(wait);
+        bool judges = due();
         tries++;
         pause_ns(16u << (tries < LONGEST_PAUSE_LOG2 - 4 ? tries : LONGEST_PAUSE_LOG2 - 4));
         u64 now = now_ns();
-        bool look = looks_for_abort(now) && lane_id() == 0;
-        if (tries % 8 != 1 && !look) return true;
+        bool look = looks_at_host(now) && lane_id() == 0;
+        if (!judges && !look) return true;
         if (started_ns == 0) started_ns = now;
         if (raised(io)) return false;
-        bool aborted = look && load_relaxed_sys(io.host_abort) != 0;
-        bool late = now - started_ns > io.timeout_ns;
+        bool late = judges && now - started_ns > io.timeout_ns;
+        bool aborted = (look || late) && load_relaxed_sys(io.host_abort) != 0;
         if (!aborted && !late) return true;
         Status what = {};
         what.code = aborted ? STATUS_ABORTED : code;

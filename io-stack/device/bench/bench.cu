@@ -295,7 +295,7 @@ KERNEL steps_prefetched(ARGUMENTS) {
         u64 row = (i * warp_count() + warp_index()) * 512 % rows, next = ((i + 1) * warp_count() + warp_index()) * 512 % rows;
         if (!array.tile<16, false>(row, 512, value)) return;
         for (u32 k = 0; k < 16; k++) sum += value[k];
-        if (i + 1 < steps && !array.ahead(next, 512)) return;
+        if (i + 1 < steps && !array.prefetch(lane_id() == 0, next)) return;
         compute_ns(ns);
     }
     add_up(sum, out);
