@@ -275,6 +275,42 @@ fn folders_are_taken_whole_and_clashing_names_are_refused() {
 }
 
 #[test]
+fn inputs_that_are_converted_together_become_the_files_that_they_become_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs: Vec<PathBuf> = (0..9).map(|k| folder.path().join(format!("in/{k}.parquet"))).collect();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    for (k, input) in (1..).zip(&inputs) {
+        write_parquet(input, &sample(k * 700));
+    }
+    let options = |inputs: &[PathBuf], out: &str| ConvertOptions {
+        codec: Some(Codec::Snappy),
+        rows_per_file: Some(1000),
+        inputs: inputs.to_vec(),
+        out: folder.path().join(out),
+        ..ConvertOptions::default()
+    };
+    let together = run(&options(&inputs, "together")).unwrap();
+    let mut alone = Vec::new();
+    for input in &inputs {
+        let report = run(&options(std::slice::from_ref(input), &format!("alone/{}", alone.len()))).unwrap();
+        alone.extend(report.files);
+    }
+    assert_eq!(together.rows, (1..=9).map(|k| k * 700).sum::<u64>());
+    assert_eq!(together.files.len(), alone.len());
+    for (one, other) in together.files.iter().zip(&alone) {
+        assert_eq!(one.file_name(), other.file_name());
+        assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{}", one.display());
+    }
+
+    fs::write(&inputs[5], "PAR1, and nothing that follows from it. PAR1").unwrap();
+    let error = run(&options(&inputs, "broken")).unwrap_err();
+    assert!(
+        matches!(&error, ConvertError::Input { path, .. } if *path == inputs[5]),
+        "{error}"
+    );
+}
+
+#[test]
 fn an_input_without_rows_becomes_a_file_without_rows() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("none.parquet");

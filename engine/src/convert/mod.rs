@@ -1,6 +1,5 @@
 //! Parquet, CSV or ORC in, ORC laid out for on-demand reading out. Streams batch by batch: memory is bounded by the
-//! stripe being written.
-
+//! stripes being written, of one input per core.
 //!
 //! ```text
 //! input   finds the files and their formats, reads Parquet and CSV; orc reads ORC
@@ -16,6 +15,7 @@ mod verify;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -125,10 +125,11 @@ pub enum ConvertError {
     Cancelled,
 }
 
-/// Converts all inputs. `progress` is told of every batch's rows; if it answers `Break`, the conversion stops.
+/// Converts all inputs, several at a time: one per core, each into files of its own, so the bytes do not depend on how many
+/// there are. `progress` is told of every batch's rows; if it answers `Break`, the conversion stops.
 ///
 /// # Errors
-/// [`ConvertError`]; after one, no unfinished file is left.
+/// [`ConvertError`], of the first input that failed; after one, no unfinished file is left.
 pub fn convert(
     options: &ConvertOptions,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
@@ -141,16 +142,71 @@ pub fn convert(
     } else if options.out.exists() && !options.overwrite {
         return Err(OutputError::Exists(options.out.clone()).into());
     }
-    let mut report = ConvertReport::default();
-    for path in &files {
+    let has_failed = AtomicBool::new(false);
+    let progress = |rows| match has_failed.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => progress(rows),
+    };
+    let one = |path: &PathBuf| {
         let name = if to_file {
             options.out.clone()
         } else {
             options.out.join(output_name(path))
         };
-        Conversion::new(options, path, name)?.run(progress, &mut report)?;
+        let mut report = ConvertReport::default();
+        let result = Conversion::new(options, path, name).and_then(|input| input.run(&progress, &mut report));
+        has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        result.map(|()| report)
+    };
+    together(on_all_cores(&files, one))
+}
+
+/// `work` on every item, one thread per core; the results in the order of the items.
+fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return done };
+            done.push((at, work(item)));
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(worker)).collect();
+        let mut results = worker();
+        for other in others {
+            match other.join() {
+                Ok(done) => results.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        results
+    });
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The reports as one, or the first error that is more than the echo of another.
+fn together(results: Vec<Result<ConvertReport, ConvertError>>) -> Result<ConvertReport, ConvertError> {
+    let mut all = ConvertReport::default();
+    let mut failure = None;
+    for result in results {
+        match (result, &failure) {
+            (Ok(report), _) => {
+                all.files.extend(report.files);
+                all.rows += report.rows;
+                all.bytes += report.bytes;
+            }
+            (Err(error), None | Some(ConvertError::Cancelled)) => failure = Some(error),
+            (Err(_), Some(_)) => {}
+        }
     }
-    Ok(report)
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(all),
+    }
 }
 
 fn check(options: &ConvertOptions, files: &[PathBuf], to_file: bool) -> Result<(), ConvertError> {
