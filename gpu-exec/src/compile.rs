@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::{self, CudaError, Device, Module};
+use grampus_io_stack::device;
 use sha2::{Digest, Sha256};
 
 use crate::codegen::{ENTRY, QueryKernel};
@@ -49,6 +50,8 @@ pub struct Loaded {
 struct Kept {
     modules: HashMap<String, (Arc<Module>, u64)>,
     asked: u64,
+    /// Relocatable code that all kernels are linked with.
+    slow_path: Option<Arc<[u8]>>,
 }
 
 /// Modules of one device.
@@ -108,14 +111,40 @@ impl Modules {
                 Err(e) => log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}"),
             }
         }
-        let code = cuda::compile_for(&self.device, &unit, ENTRY)?.cubin;
+        let code = if self.device.is_host() {
+            cuda::compile_host(&unit, ENTRY)?.cubin
+        } else {
+            self.linked(kernel)?
+        };
         let module = Module::load(&self.device, &code)?;
-        if let Some(path) = path
-            && let Err(e) = write(&path, &code)
-        {
-            log::warn!("{}: a kernel is not kept: {e}", path.display());
-        }
+        keep_file(path.as_deref(), &code);
         Ok(loaded(self.keep(key, module), Origin::Compiler))
+    }
+
+    /// The kernel's own code, compiled now, and the slow path's, compiled once.
+    fn linked(&self, kernel: &QueryKernel) -> Result<Vec<u8>, CudaError> {
+        let slow_path = self.slow_path()?;
+        let own = cuda::compile_kernels(&kernel.relocatable_unit(), ENTRY, self.device.compute())?.cubin;
+        cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)])
+    }
+
+    fn slow_path(&self) -> Result<Arc<[u8]>, CudaError> {
+        if let Some(code) = &self.kept().slow_path {
+            return Ok(code.clone());
+        }
+        let key = hex(&hash(&[self.setting.as_bytes(), device::slow_path().as_bytes()]));
+        let path = self.folder.as_ref().map(|f| f.join(format!("{key}.object")));
+        let code = match path.as_deref().and_then(read) {
+            Some(code) => code,
+            None => {
+                let code = cuda::compile_slow_path(self.device.compute())?.cubin;
+                keep_file(path.as_deref(), &code);
+                code
+            }
+        };
+        let code: Arc<[u8]> = code.into();
+        self.kept().slow_path = Some(code.clone());
+        Ok(code)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -186,6 +215,15 @@ fn read(path: &Path) -> Option<Vec<u8>> {
         return None;
     }
     Some(bytes.split_off(head))
+}
+
+/// Keeps machine code in the folder, if there is one; that it cannot is no reason to stop.
+fn keep_file(path: Option<&Path>, code: &[u8]) {
+    if let Some(path) = path
+        && let Err(e) = write(path, code)
+    {
+        log::warn!("{}: a kernel is not kept: {e}", path.display());
+    }
 }
 
 /// Writes a file in one step.

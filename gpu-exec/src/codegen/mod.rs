@@ -102,9 +102,14 @@ impl QueryKernel {
         &self.text
     }
 
-    /// The whole translation unit.
+    /// The whole translation unit: everything that its machine code depends on.
     pub fn unit(&self) -> String {
-        prelude() + "#line 1 \"grampus/query\"\n" + &self.text
+        behind(device::prelude()) + &self.text
+    }
+
+    /// The unit without what kernels can be linked with ([`device::slow_path`]): compiled in a fifth of the time.
+    pub fn relocatable_unit(&self) -> String {
+        behind(device::kernel_prelude()) + &self.text
     }
 
     /// What it takes, on warps of so many lanes.
@@ -145,9 +150,8 @@ const HEADERS: [(&str, &str); 5] = [
     ("groups.cuh", include_str!("../../device/groups.cuh")),
 ];
 
-/// All headers, io-stack's first, and the proof that both sides lay structs out alike.
-pub fn prelude() -> String {
-    let mut out = device::prelude();
+/// The headers of queries behind those of the I/O stack, and the proof that both sides lay structs out alike.
+fn behind(mut out: String) -> String {
     // The sign of the NaN that an invalid operation gives: set on x86, where it is clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
     let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
     out.push_str(&format!(
@@ -156,5 +160,6 @@ pub fn prelude() -> String {
     out.push_str(&device::flattened(HEADERS));
     out.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
     out.push_str(&params::static_asserts());
+    out.push_str("#line 1 \"grampus/query\"\n");
     out
 }
