@@ -144,6 +144,25 @@ GRAMPUS_DEVICE T negate(T a) {
     }
 }
 
+// Functions of floats.
+template <class T>
+GRAMPUS_DEVICE T floor_of(T a) {
+    return settle_nan(float_floor(a), a, a);
+}
+template <class T>
+GRAMPUS_DEVICE T ceil_of(T a) {
+    return settle_nan(float_ceil(a), a, a);
+}
+template <class T>
+GRAMPUS_DEVICE T sqrt_of(T a) {
+    return settle_nan(float_sqrt(a), a, a);
+}
+template <class T>
+GRAMPUS_DEVICE T abs_of(T a) {
+    typedef typename WrapsAs<sizeof(T)>::type Bits;
+    return bits_as<T>((Bits)(bits_of(a) & ~((Bits)1 << (8 * sizeof(T) - 1))));
+}
+
 // Whether an integer division has an answer.
 template <class T>
 GRAMPUS_DEVICE bool divides(T a, T b) {

@@ -11,7 +11,7 @@ use common::{aggregate, binary, col, column, shape};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
 use grampus_gpu_exec::compile::Modules;
 use grampus_gpu_exec::params::Refusal;
-use grampus_gpu_exec::program::{BinaryOp, Column, DatePart, Expr, Function, Program, TimeUnit, Type};
+use grampus_gpu_exec::program::{BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 use grampus_io_stack::cuda::Device;
 
 /// The greatest of each expression for each row: the row's number is column 0, and the key.
@@ -236,6 +236,29 @@ fn comparisons_and_lookups() {
 }
 
 #[test]
+fn long_lists_of_literals() {
+    on_each_device(|device, modules| {
+        for ty in [Type::Int16, Type::Float64] {
+            let list = |negated| Expr::InList {
+                value: Box::new(col(1)),
+                list: (1..=20).map(Expr::Argument).collect(),
+                negated,
+            };
+            let program = by_row(vec![column("a", ty, true)], vec![ty; 22], vec![list(false), list(true)]);
+            let values = values_of(ty);
+            let arguments: Vec<Scalar> = values.iter().flatten().copied().cycle().take(22).collect();
+            compare(
+                device,
+                modules,
+                &program,
+                &arguments,
+                values.into_iter().map(|v| vec![v]).collect(),
+            );
+        }
+    });
+}
+
+#[test]
 fn logic_of_three_values() {
     on_each_device(|device, modules| {
         let (a, b) = (|| col(1), || col(2));
@@ -285,7 +308,22 @@ fn arithmetic() {
             ];
             let rows = || pairs(&values_of(ty));
             compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
-            let exprs = vec![of(BinaryOp::Divide), of(BinaryOp::Modulo)];
+            let mut exprs = vec![of(BinaryOp::Divide), of(BinaryOp::Modulo)];
+            if matches!(ty, Type::Float32 | Type::Float64) {
+                let of = |function| Expr::Math {
+                    function,
+                    value: Box::new(col(1)),
+                };
+                exprs.extend(
+                    [
+                        MathFunction::Floor,
+                        MathFunction::Ceil,
+                        MathFunction::Abs,
+                        MathFunction::Sqrt,
+                    ]
+                    .map(of),
+                );
+            }
             compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
         }
         let exprs = vec![
