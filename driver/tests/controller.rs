@@ -179,6 +179,24 @@ fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
 }
 
 #[test]
+fn threads_that_sleep_are_woken_and_look_by_themselves() {
+    let mut rig = rig(memory(1 << 16), 1, 3, 1);
+    let at = rig.bus.host.address();
+    for woken in [true, false] {
+        std::thread::sleep(Duration::from_secs(5)); // asleep since a second or more
+        if woken {
+            rig.controller.wake();
+        }
+        let began = std::time::Instant::now();
+        rig.queues[0].submit(&[SubmissionEntry::read(1, 1, 3, 1, at, at + 4096)]);
+        assert!(rig.queues[0].reap_within(LONG).expect("a completion").1.is_success());
+        println!("woken: {woken}, {:?}", began.elapsed());
+        assert!(began.elapsed() < SECOND * 5);
+    }
+    rig.controller.rest(SECOND).unwrap();
+}
+
+#[test]
 fn reordered_delayed_and_failed_reads_reach_their_commands() {
     let rule = |every, action| FaultRule {
         bytes: 0..u64::MAX,

@@ -359,6 +359,9 @@ impl Stack {
         if self.broken.load(Ordering::Acquire) {
             return Err(StackError::OutOfService);
         }
+        if let Some(controller) = &self.controller {
+            controller.wake();
+        }
         self.abort.store_u32(0);
         self.status.fill(0)?;
         self.stats.fill(0)?;

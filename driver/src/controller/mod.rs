@@ -6,6 +6,7 @@
 
 mod command;
 mod queue;
+mod targets;
 mod worker;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +96,7 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) mode: Mode,
-    /// Grows with every change of mode or namespaces.
+    /// Grows with every change of mode or namespaces, and to wake threads.
     pub(crate) epoch: u64,
     /// Threads that have reached `Rest` or `Stop` in this epoch.
     pub(crate) resting: usize,
@@ -229,6 +230,17 @@ impl Controller {
                 .0;
         }
         Ok(())
+    }
+
+    /// Commands will come: threads that have had none for seconds, and sleep, look at once. Without it they look within a tenth of a
+    /// second.
+    pub fn wake(&self) {
+        let mut control = self.shared.control();
+        if control.mode == Mode::Run {
+            control.epoch += 1;
+            self.shared.epoch.store(control.epoch, Ordering::Release);
+            self.shared.changed.notify_all();
+        }
     }
 
     /// Gives the threads other namespaces to answer for, while they run or rest: storages under new numbers are opened, those whose

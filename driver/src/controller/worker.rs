@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use super::command::{decode, pieces};
 use super::queue::Queue;
+use super::targets::{self, Target};
 use super::{ControllerCounters, Mode, Namespace, QueueSetup, Shared};
 use crate::bus::{BusMemory, Pusher};
 use crate::raw::HostMemory;
 use crate::spec::{PrpSegment, Status, StatusCode};
-use crate::storage::{Channel, ReadDone, ReadRequest};
+use crate::storage::{ReadDone, ReadRequest};
 
 /// Commands taken from one queue before the next one is looked at.
 const BURST: usize = 64;
@@ -19,27 +20,9 @@ const BURST: usize = 64;
 const SPIN_ROUNDS: u32 = 2_000;
 const YIELD_ROUNDS: u32 = 20_000;
 const IDLE_SLEEP: Duration = Duration::from_micros(50);
-
-struct Target {
-    nsid: u32,
-    size_bytes: u64,
-    /// `None`: no longer answered for.
-    channel: Option<Box<dyn Channel>>,
-}
-
-impl Target {
-    fn open(namespace: &Namespace, depth: u32) -> Result<Self, String> {
-        Ok(Self {
-            nsid: namespace.nsid,
-            size_bytes: namespace.storage.size_bytes(),
-            channel: Some(namespace.storage.channel(depth).map_err(|e| e.to_string())?),
-        })
-    }
-
-    fn in_flight(&self) -> usize {
-        self.channel.as_ref().map_or(0, |c| c.in_flight())
-    }
-}
+/// Empty rounds before it waits to be woken, some seconds later; it looks by itself now and then all the same.
+const DOZE_ROUNDS: u32 = 40_000;
+const DOZE: Duration = Duration::from_millis(100);
 
 /// A command being answered.
 struct Command {
@@ -126,7 +109,7 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut epoch = u64::MAX;
         let mut mode = Mode::Rest;
-        let mut idle = 0;
+        let mut idle = 0u32;
         loop {
             let now = self.shared.epoch.load(Ordering::Acquire);
             if now != epoch {
@@ -148,8 +131,8 @@ impl Worker {
                 }
                 continue;
             }
-            idle = if busy { 0 } else { idle + 1 };
-            self.pause(idle);
+            idle = if busy { 0 } else { idle.saturating_add(1) };
+            self.pause(idle, epoch);
         }
     }
 
@@ -158,20 +141,7 @@ impl Worker {
         if Arc::ptr_eq(&self.namespaces, &namespaces) {
             return;
         }
-        for target in &mut self.targets {
-            if target.in_flight() == 0 && !namespaces.iter().any(|n| n.nsid == target.nsid) {
-                target.channel = None;
-            }
-        }
-        let mut refused = None;
-        for namespace in namespaces.iter() {
-            if self.targets.iter().all(|t| t.nsid != namespace.nsid) {
-                match Target::open(namespace, self.depth) {
-                    Ok(target) => self.targets.push(target),
-                    Err(e) => refused = Some(e),
-                }
-            }
-        }
+        let refused = targets::change(&mut self.targets, &namespaces, self.depth);
         self.namespaces = namespaces;
         let mut control = self.shared.control();
         if Arc::ptr_eq(&control.namespaces, &self.namespaces) {
@@ -207,7 +177,7 @@ impl Worker {
         true
     }
 
-    fn pause(&mut self, idle: u32) {
+    fn pause(&mut self, idle: u32, epoch: u64) {
         match idle {
             0..SPIN_ROUNDS => std::hint::spin_loop(),
             SPIN_ROUNDS..YIELD_ROUNDS => {
@@ -216,7 +186,13 @@ impl Worker {
                 }
                 std::thread::yield_now();
             }
-            _ => std::thread::sleep(IDLE_SLEEP),
+            YIELD_ROUNDS..DOZE_ROUNDS => std::thread::sleep(IDLE_SLEEP),
+            _ => {
+                let control = self.shared.control();
+                if control.epoch == epoch {
+                    drop(self.shared.changed.wait_timeout(control, DOZE));
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! check, prepare   the request, its files, and what serves each column (choose, by calibration)
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
-//! bring            where every value will be (pool, mapping, constants), and jobs for what is missing
+//! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing
 //! drive            reader threads do the jobs (push, through ring), kernels are launched behind them (launches)
 //! queued           the I/O stack for columns that kernels ask for by command; signals where there is none
 //! scratch          device memory of one query
@@ -16,6 +16,7 @@ mod choose;
 mod constants;
 mod drive;
 mod execute;
+mod extents;
 mod files;
 mod launches;
 mod mapping;
