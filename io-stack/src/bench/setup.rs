@@ -9,10 +9,7 @@ use std::sync::Arc;
 use grampus_driver::storage::Storage;
 
 use super::{BenchError, BenchOptions};
-use crate::cuda::{
-    Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile_kernels,
-    compile_slow_path, link,
-};
+use crate::cuda::{Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
 use crate::layout::{ColumnDesc, IoStack, Stats};
 use crate::stack::{Column, Run, Stack, StackOptions};
 
@@ -54,13 +51,9 @@ impl Timed {
 impl Setup {
     pub(super) fn new(options: &BenchOptions) -> Result<Self, BenchError> {
         let device = Device::open(0)?;
-        let text = crate::device::kernel_prelude() + "#line 1 \"bench.cu\"\n" + KERNELS;
-        let compiled = compile_kernels(&text, "bench.cu", device.compute())?;
-        let slow_path = compile_slow_path(device.compute())?.cubin;
-        let module = Module::load(
-            &device,
-            &link(&device, &[("bench.cu", &compiled.cubin), ("slow path", &slow_path)])?,
-        )?;
+        let text = crate::device::prelude() + "#line 1 \"bench.cu\"\n" + KERNELS;
+        let compiled = compile(&text, "bench.cu", device.compute())?;
+        let module = Module::load(&device, &compiled.cubin)?;
         let mut options = options.clone();
         if options.small {
             options.bytes = 4 << 20;

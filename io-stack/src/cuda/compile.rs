@@ -102,7 +102,7 @@ pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, 
 /// # Errors
 /// As [`compile`].
 pub fn compile_kernels(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, CudaError> {
-    compile_unit(text, name, compute, &[RELOCATABLE])
+    compile_unit(text, name, compute, &RELOCATABLE)
 }
 
 /// Compiles the slow path that kernels are linked with: once per compute capability; the code may be kept.
@@ -110,12 +110,12 @@ pub fn compile_kernels(text: &str, name: &str, compute: (u32, u32)) -> Result<Co
 /// # Errors
 /// As [`compile`].
 pub fn compile_slow_path(compute: (u32, u32)) -> Result<Compiled, CudaError> {
-    // As many registers as kernels have that are bound to four blocks of 256 threads on a multiprocessor.
-    let options = [RELOCATABLE, c"--maxrregcount=64"];
-    compile_unit(&crate::device::slow_path(), "slow_path.cu", compute, &options)
+    compile_unit(&crate::device::slow_path(), "slow_path.cu", compute, &RELOCATABLE)
 }
 
-const RELOCATABLE: &CStr = c"--relocatable-device-code=true";
+/// For units to be linked. What one unit calls in another must not take more registers than its kernels have: 64, if they are bound to
+/// four blocks of 256 threads on a multiprocessor.
+const RELOCATABLE: [&CStr; 2] = [c"--relocatable-device-code=true", c"--maxrregcount=64"];
 
 fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> Result<Compiled, CudaError> {
     compiler_version()?;
