@@ -114,6 +114,88 @@ fn many_wraps_of_tiny_queues_on_several_threads() {
     assert_eq!((counters.commands, counters.errors), (9000, 0));
 }
 
+/// Two warps of a query waited for a read of one queue. Its completion stood behind one of another queue whose ring was full, and who
+/// would have emptied that were the same two warps.
+#[test]
+fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
+    let mut rig = rig(memory(1 << 16), 2, 2, 1);
+    let read = |slot: usize| {
+        let at = rig.bus.host.address() + (slot * SLOT) as u64;
+        SubmissionEntry::read(slot as u16, 1, 0, 1, at, at + 4096)
+    };
+    let (first, second) = ([read(0), read(1), read(2)], [read(3)]);
+    rig.queues[0].submit(&first);
+    while rig.controller.counters().commands < 3 {
+        std::thread::yield_now(); // three completions are a full ring of four
+    }
+    rig.queues[0].submit(&second);
+    while rig.controller.counters().commands < 4 {
+        std::thread::yield_now();
+    }
+    rig.queues[1].submit(&[read(4)]);
+    let (cid, status) = rig.queues[1].reap_within(LONG).expect("nothing stands before it");
+    assert!(cid == 4 && status.is_success());
+    for cid in 0..4 {
+        assert_eq!(rig.queues[0].reap_within(LONG).expect("in order").0, cid);
+    }
+}
+
+#[test]
+fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
+    let mut rig = rig(memory(1 << 16), 2, 3, 2);
+    let bus = rig.bus.clone();
+    let at = bus.host.address();
+    let mut ask = |queue: usize, nsid| {
+        rig.queues[queue].submit(&[SubmissionEntry::read(1, nsid, 3, 1, at, at + 4096)]);
+        rig.queues[queue].reap_within(LONG).expect("a completion").1
+    };
+    let namespace = |nsid, seed: usize| Namespace {
+        nsid,
+        storage: Arc::new(MemoryStorage::new(pattern(seed as u64, 1 << 14))),
+    };
+    assert!(ask(0, 1).is_success());
+    assert!(!ask(0, 2).is_success());
+    rig.controller
+        .set_namespaces(vec![namespace(2, 512), namespace(3, 1024)], SECOND)
+        .unwrap();
+    for queue in [0, 1] {
+        assert!(!ask(queue, 1).is_success(), "it is gone");
+        assert!(ask(queue, 2).is_success());
+        assert_eq!(bus.host.bytes(0, 512), pattern(512 + 3 * 512, 512));
+        assert!(ask(queue, 3).is_success());
+        assert_eq!(bus.host.bytes(0, 512), pattern(1024 + 3 * 512, 512));
+    }
+    rig.controller.rest(SECOND).unwrap();
+    rig.controller.set_namespaces(vec![namespace(4, 0)], SECOND).unwrap();
+    rig.controller.rest(SECOND).unwrap();
+    rig.queues.iter_mut().for_each(support::HostQueue::reset);
+    rig.controller.resume();
+    let mut ask = |queue: usize, nsid| {
+        rig.queues[queue].submit(&[SubmissionEntry::read(1, nsid, 3, 1, at, at + 4096)]);
+        rig.queues[queue].reap_within(LONG).expect("a completion").1
+    };
+    assert!(ask(1, 4).is_success());
+    assert!(!ask(1, 3).is_success());
+}
+
+#[test]
+fn threads_that_sleep_are_woken_and_look_by_themselves() {
+    let mut rig = rig(memory(1 << 16), 1, 3, 1);
+    let at = rig.bus.host.address();
+    for woken in [true, false] {
+        std::thread::sleep(Duration::from_secs(5)); // asleep since a second or more
+        if woken {
+            rig.controller.wake();
+        }
+        let began = std::time::Instant::now();
+        rig.queues[0].submit(&[SubmissionEntry::read(1, 1, 3, 1, at, at + 4096)]);
+        assert!(rig.queues[0].reap_within(LONG).expect("a completion").1.is_success());
+        println!("woken: {woken}, {:?}", began.elapsed());
+        assert!(began.elapsed() < SECOND * 5);
+    }
+    rig.controller.rest(SECOND).unwrap();
+}
+
 #[test]
 fn reordered_delayed_and_failed_reads_reach_their_commands() {
     let rule = |every, action| FaultRule {

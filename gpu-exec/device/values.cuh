@@ -94,14 +94,6 @@ GRAMPUS_DEVICE u64 key_word(T v) {
     return (u64)(i64)v;
 }
 
-// A literal: integers are sign-extended, floats are doubles.
-template <class T>
-GRAMPUS_DEVICE T argument(const QueryHead& head, u32 at) {
-    u64 bits = load_constant(&head.arguments[at]);
-    if constexpr (IsFloat<T>::value) return (T)bits_as<double>(bits);
-    else return (T)bits;
-}
-
 // For MIN and MAX: words without sign that order as the values do, by strict total order (as arrow's aggregates, -0 < 0).
 // Turned around for MIN, so that for both 0 is the word that any other beats, and memory of zeros is an empty aggregate.
 template <class T>
@@ -116,11 +108,26 @@ GRAMPUS_DEVICE u64 greater_word(u64 a, u64 b) { return a > b ? a : b; }
 
 // ---- arithmetic -------------------------------------------------------------------------------------------
 
+// NaNs have signs, and the order of floats knows them; but which sign an operation's NaN has is the processor's own affair, and a GPU
+// has another opinion than the CPU. So it is settled here as that CPU does it on which the CPU plan runs: an operand that is NaN is the
+// result, else DEFAULT_NAN_SIGN (generated) says.
+GRAMPUS_DEVICE double quiet_nan(u64 bits) { return bits_as<double>(bits | 0x7FF8000000000000ull); }
+GRAMPUS_DEVICE float quiet_nan(u32 bits) { return bits_as<float>(bits | 0x7FC00000u); }
+GRAMPUS_DEVICE u64 bits_of(double v) { return bits_as<u64>(v); }
+GRAMPUS_DEVICE u32 bits_of(float v) { return bits_as<u32>(v); }
+template <class T>
+GRAMPUS_DEVICE T settle_nan(T result, T a, T b) {
+    typedef typename WrapsAs<sizeof(T)>::type Bits;
+    constexpr Bits SIGN = (Bits)DEFAULT_NAN_SIGN << (8 * sizeof(T) - 1);
+    if (result == result) return result;
+    return quiet_nan(a != a ? bits_of(a) : b != b ? bits_of(b) : SIGN);
+}
+
 #define GRAMPUS_ARITHMETIC(name, op)                                                        \
     template <class T>                                                                      \
     GRAMPUS_DEVICE T name(T a, T b) {                                                       \
         typedef typename WrapsAs<sizeof(T)>::type Unsigned;                                 \
-        if constexpr (IsFloat<T>::value) return a op b;                                     \
+        if constexpr (IsFloat<T>::value) return settle_nan((T)(a op b), a, b);              \
         else return (T)((Unsigned)a op (Unsigned)b);                                        \
     }
 GRAMPUS_ARITHMETIC(add, +)
@@ -129,8 +136,31 @@ GRAMPUS_ARITHMETIC(multiply, *)
 
 template <class T>
 GRAMPUS_DEVICE T negate(T a) {
-    if constexpr (IsFloat<T>::value) return -a;
-    else return subtract((T)0, a);
+    if constexpr (IsFloat<T>::value) {
+        typedef typename WrapsAs<sizeof(T)>::type Bits;
+        return bits_as<T>(bits_of(a) ^ (Bits)1 << (8 * sizeof(T) - 1));
+    } else {
+        return subtract((T)0, a);
+    }
+}
+
+// Functions of floats.
+template <class T>
+GRAMPUS_DEVICE T floor_of(T a) {
+    return settle_nan(float_floor(a), a, a);
+}
+template <class T>
+GRAMPUS_DEVICE T ceil_of(T a) {
+    return settle_nan(float_ceil(a), a, a);
+}
+template <class T>
+GRAMPUS_DEVICE T sqrt_of(T a) {
+    return settle_nan(float_sqrt(a), a, a);
+}
+template <class T>
+GRAMPUS_DEVICE T abs_of(T a) {
+    typedef typename WrapsAs<sizeof(T)>::type Bits;
+    return bits_as<T>((Bits)(bits_of(a) & ~((Bits)1 << (8 * sizeof(T) - 1))));
 }
 
 // Whether an integer division has an answer.
@@ -155,11 +185,11 @@ GRAMPUS_DEVICE T modulo(T a, T b, bool& refused) {
 // Floats always have one.
 template <class T>
 GRAMPUS_DEVICE T divide(T a, T b) {
-    return a / b;
+    return settle_nan((T)(a / b), a, b);
 }
 template <class T>
 GRAMPUS_DEVICE T modulo(T a, T b) {
-    return float_modulo(a, b);
+    return settle_nan(float_modulo(a, b), a, b);
 }
 
 GRAMPUS_DEVICE Wide widen(i64 v) { return Wide{(u64)v, (u64)(v >> 63)}; }
@@ -169,6 +199,16 @@ GRAMPUS_DEVICE Wide add(Wide a, Wide b) {
 }
 
 // ---- casts ------------------------------------------------------------------------------------------------
+
+// Floats, their NaNs with their signs and what fits of their other bits.
+GRAMPUS_DEVICE double to_double(float v) {
+    u64 bits = bits_as<u32>(v);
+    return v == v ? (double)v : quiet_nan((bits >> 31) << 63 | (bits & 0x7FFFFF) << 29);
+}
+GRAMPUS_DEVICE float to_float(double v) {
+    u64 bits = bits_as<u64>(v);
+    return v == v ? (float)v : quiet_nan((u32)(bits >> 63) << 31 | ((u32)(bits >> 29) & 0x7FFFFF));
+}
 
 // To an integer of fewer bits.
 template <class To, class From>
@@ -188,6 +228,15 @@ GRAMPUS_DEVICE To truncate(From from, bool& refused) {
     bool good = from < BEYOND && (EXACT_BELOW ? from > -BEYOND - 1 : from >= -BEYOND);
     refused |= !good;
     return good ? (To)from : (To)0;
+}
+
+// A literal: integers are sign-extended, floats are doubles.
+template <class T>
+GRAMPUS_DEVICE T argument(const QueryHead& head, u32 at) {
+    u64 bits = load_constant(&head.arguments[at]);
+    if constexpr (!IsFloat<T>::value) return (T)bits;
+    else if constexpr (sizeof(T) == 4) return to_float(bits_as<double>(bits));
+    else return bits_as<double>(bits);
 }
 
 }  // namespace grampus

@@ -5,23 +5,16 @@ mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::interpret::{self, Expected, Key, Refused, Scalar, Total};
-use common::machine::{Division, Placed, Table, run};
+use common::check::check;
+use common::interpret::{self, Refused, Scalar};
+use common::machine::{Division, Placed, Table, devices, run};
 use common::random::{self, Random};
-use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Merged, QueryKernel, Shape};
+use common::{aggregate, arg, binary, col, column, count, sum};
+use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
 use grampus_gpu_exec::compile::Modules;
-use grampus_gpu_exec::output::{ResultColumn, ResultValues};
 use grampus_gpu_exec::params::Refusal;
-use grampus_gpu_exec::program::{Program, Type};
-use grampus_io_stack::cuda::{Device, host_compiler};
-
-fn device() -> Option<Device> {
-    if let Err(e) = host_compiler() {
-        println!("skipped: no C++ compiler ({e})");
-        return None;
-    }
-    Some(Device::host(2, 1 << 30))
-}
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
+use grampus_io_stack::cuda::Device;
 
 fn random_shape(random: &mut Random, program: &Program) -> Shape {
     let column = |random: &mut Random, nullable: bool| ColumnShape {
@@ -72,55 +65,6 @@ fn random_table(random: &mut Random, program: &Program, tame: bool) -> Table {
         types: program.columns.iter().map(|c| c.ty).collect(),
         cells,
         runs,
-    }
-}
-
-/// A result's value as the interpreter's.
-fn key_of(column: &ResultColumn, at: usize) -> Key {
-    if column.valid.as_ref().is_some_and(|valid| !valid[at]) {
-        return Key::Null;
-    }
-    Key::Word(match &column.values {
-        ResultValues::Int(v) => i128::from(v[at]),
-        ResultValues::Decimal(v) => v[at],
-        ResultValues::Float(v) if v[at] == 0.0 => 0,
-        ResultValues::Float(v) if column.ty == Type::Float32 => i128::from((v[at] as f32).to_bits()),
-        ResultValues::Float(v) => i128::from(v[at].to_bits()),
-    })
-}
-
-fn same(total: Total, column: &ResultColumn, at: usize) -> bool {
-    let there = column.valid.as_ref().is_none_or(|valid| valid[at]);
-    match (total, &column.values) {
-        (Total::Exact(None) | Total::Sum(None) | Total::Extreme(None), _) => !there,
-        _ if !there => false,
-        (Total::Exact(Some(v)), ResultValues::Int(values)) => v as i64 == values[at],
-        (Total::Exact(Some(v)), ResultValues::Decimal(values)) => v == values[at],
-        (Total::Sum(Some((v, size))), ResultValues::Float(values)) => {
-            let sum = values[at];
-            v.to_bits() == sum.to_bits() || (v.is_nan() && sum.is_nan()) || (v - sum).abs() <= size * 1e-12
-        }
-        (Total::Extreme(Some(Scalar::Float(v))), ResultValues::Float(values)) => v.total_cmp(&values[at]).is_eq(),
-        (Total::Extreme(Some(Scalar::Int(v))), ResultValues::Int(values)) => v == values[at],
-        (Total::Extreme(Some(Scalar::Bool(v))), ResultValues::Int(values)) => i64::from(v) == values[at],
-        (Total::Extreme(Some(Scalar::Int(v))), ResultValues::Decimal(values)) => i128::from(v) == values[at],
-        _ => false,
-    }
-}
-
-fn check(expected: &Expected, merged: &Merged, about: &str) {
-    assert_eq!(merged.passed, expected.passed, "rows that passed: {about}");
-    assert_eq!(merged.groups, expected.groups.len(), "groups: {about}");
-    for at in 0..merged.groups {
-        let key: Vec<Key> = merged.keys.iter().map(|column| key_of(column, at)).collect();
-        let totals = expected.groups.get(&key);
-        let totals = totals.unwrap_or_else(|| panic!("a group {key:?} that is not there: {about}"));
-        for (which, (total, column)) in totals.iter().zip(&merged.aggregates).enumerate() {
-            assert!(
-                same(*total, column, at),
-                "aggregate {which} of {key:?}: {total:?}, not {column:?}[{at}]: {about}"
-            );
-        }
     }
 }
 
@@ -194,12 +138,17 @@ fn one(device: &Device, modules: &Modules, seed: u64, counts: &[AtomicU64; 2]) {
 
 #[test]
 fn random_programs_give_the_interpreters_answers() {
-    let Some(device) = device() else { return };
-    let modules = Modules::new(&device, None).expect("there is a compiler");
+    for device in devices() {
+        random_programs(&device);
+    }
+}
+
+fn random_programs(device: &Device) {
+    let modules = Modules::new(device, None).expect("there is a compiler");
     let (first, count) = (seed_from("GRAMPUS_SEED", 1), seed_from("GRAMPUS_PROGRAMS", 24));
     let counts = [AtomicU64::new(0), AtomicU64::new(0)];
     for seed in first..first + count {
-        one(&device, &modules, seed, &counts);
+        one(device, &modules, seed, &counts);
     }
     let [answered, refused] = counts.map(AtomicU64::into_inner);
     println!("{answered} answers, {refused} refusals from {count} programs");
@@ -214,4 +163,204 @@ fn seed_from(name: &str, otherwise: u64) -> u64 {
         .ok()
         .and_then(|v| v.parse().ok())
         .unwrap_or(otherwise)
+}
+
+/// A table of doubles and integers of which `share` of 1000 pass `c0 >= 0`, half of these `c1 >= 0`, and half of those `c2 >= 0`.
+fn cascade_table(random: &mut Random, rows: u64, share: u64) -> Table {
+    let mut cells = vec![Vec::new(); 6];
+    for _ in 0..rows {
+        let sign = |pass: bool, random: &mut Random| {
+            if pass {
+                random.below(90) as f64
+            } else {
+                -1.0 - random.below(90) as f64
+            }
+        };
+        let pass = random.below(1000) < share;
+        cells[0].push(Some(Scalar::Float(sign(pass, random))));
+        let half = random.one_in(2);
+        cells[1].push(Some(Scalar::Float(sign(half, random))));
+        let half = random.one_in(2);
+        cells[2].push((!random.one_in(9)).then(|| Scalar::Float(sign(half, random))));
+        cells[3].push(Some(Scalar::Int(random.below(1 << 40) as i64)));
+        cells[4].push((!random.one_in(5)).then(|| Scalar::Int(random.below(100) as i64)));
+        cells[5].push(Some(Scalar::Bool(random.one_in(2))));
+    }
+    let third = rows / 3;
+    let runs = [(0, third), (third, rows - third)];
+    Table {
+        types: vec![
+            Type::Float64,
+            Type::Float64,
+            Type::Float64,
+            Type::Int64,
+            Type::Int32,
+            Type::Bool,
+        ],
+        cells,
+        runs: runs.into_iter().filter(|run| run.1 > 0).collect(),
+    }
+}
+
+/// Sums over that table behind `conjuncts` filters; what a filter needs is summed as well.
+fn cascade(conjuncts: usize) -> Program {
+    let columns = [
+        ("a", Type::Float64, false),
+        ("b", Type::Float64, false),
+        ("c", Type::Float64, true),
+        ("d", Type::Int64, false),
+        ("e", Type::Int32, true),
+        ("f", Type::Bool, false),
+    ];
+    Program {
+        columns: columns
+            .iter()
+            .map(|&(name, ty, nullable)| column(name, ty, nullable))
+            .collect(),
+        arguments: vec![Type::Float64],
+        conjuncts: (0..conjuncts).map(|c| binary(BinaryOp::GtEq, col(c), arg(0))).collect(),
+        keys: vec![],
+        aggregates: vec![
+            count(),
+            sum(col(0)),
+            sum(col(2)),
+            sum(col(3)),
+            sum(col(4)),
+            Aggregate {
+                filter: Some(col(5)),
+                ..sum(col(3))
+            },
+        ],
+    }
+}
+
+#[test]
+fn rows_pass_through_every_ring_once() {
+    for device in devices() {
+        let modules = Modules::new(&device, None).expect("there is a compiler");
+        let mut random = Random(5);
+        // All by loads; all by commands; the filter by loads and the rest by commands, and the other way round.
+        for (first, rest) in [
+            (Access::Plain, Access::Plain),
+            (Access::Queued, Access::Queued),
+            (Access::Plain, Access::Queued),
+            (Access::Queued, Access::Plain),
+        ] {
+            for conjuncts in 0..=3 {
+                let program = cascade(conjuncts);
+                let mut shape = common::shape(&program, rest, false, Grouping::Ungrouped);
+                shape.columns[0].access = first;
+                let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+                let module = modules.get(&kernel).expect("compiles").module;
+                for (rows, share) in [(1, 1000), (5000, 0), (9000, 3), (9000, 500), (9000, 1000)] {
+                    let table = cascade_table(&mut random, rows, share);
+                    let arguments = [Scalar::Float(0.0)];
+                    let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
+                    let placed = Placed::new(&mut random, &device, &table, &shape);
+                    for division in divisions(&mut random) {
+                        let about = format!("{first:?} {rest:?}, {conjuncts} conjuncts, {share} of 1000, {division:?}");
+                        let merged = run(&placed, &kernel, &module, &arguments, &division).expect("no refusal");
+                        check(&expected, &merged, &about);
+                        assert_eq!(merged.values_read[0], rows, "column a is read whole: {about}");
+                        if conjuncts > 0 {
+                            assert_eq!(
+                                merged.values_read[3], expected.passed,
+                                "d only where rows passed: {about}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Keys of `cardinality` values and NULL, decimals of both signs, values that are missing.
+fn grouped_table(random: &mut Random, rows: u64, cardinality: u64) -> Table {
+    let mut cells = vec![Vec::new(); 4];
+    for _ in 0..rows {
+        let key = random.below(cardinality + 1);
+        cells[0].push((key > 0).then_some(Scalar::Int(key as i64 - 3)));
+        cells[1].push(Some(random::value(random, Type::Float32, true)));
+        let money = (random.next() % 2_000_000_000_000) as i64 - 1_000_000_000_000;
+        cells[2].push((!random.one_in(7)).then_some(Scalar::Int(money)));
+        cells[3].push(Some(Scalar::Float(random.below(1000) as f64 / 8.0)));
+    }
+    Table {
+        types: vec![Type::Int64, Type::Float32, random::DECIMAL, Type::Float64],
+        cells,
+        runs: vec![(0, rows)],
+    }
+}
+
+fn grouped(filtered: bool) -> Program {
+    let is_odd = binary(BinaryOp::Lt, col(1), arg(0));
+    Program {
+        columns: vec![
+            column("k", Type::Int64, true),
+            column("x", Type::Float32, false),
+            column("m", random::DECIMAL, true),
+            column("y", Type::Float64, false),
+        ],
+        arguments: vec![Type::Float32],
+        conjuncts: if filtered { vec![is_odd.clone()] } else { vec![] },
+        keys: vec![col(0)],
+        aggregates: vec![
+            count(),
+            sum(col(2)),
+            sum(col(3)),
+            aggregate(Function::Min, Some(col(2))),
+            aggregate(Function::Max, Some(col(1))),
+            Aggregate {
+                filter: Some(is_odd),
+                ..aggregate(Function::Count, Some(col(2)))
+            },
+        ],
+    }
+}
+
+#[test]
+fn groups_of_every_number_find_their_place() {
+    for device in devices() {
+        let modules = Modules::new(&device, None).expect("there is a compiler");
+        let mut random = Random(6);
+        for (filtered, grouping) in [
+            (false, Grouping::Private),
+            (true, Grouping::Private),
+            (false, Grouping::Global),
+            (true, Grouping::Global),
+        ] {
+            let program = grouped(filtered);
+            let shape = common::shape(&program, Access::Plain, false, grouping);
+            let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+            let module = modules.get(&kernel).expect("compiles").module;
+            let arguments = [Scalar::Float(2.5)];
+            for cardinality in [1, 5, 60, 3000] {
+                let table = grouped_table(&mut random, 8000, cardinality);
+                let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
+                let placed = Placed::new(&mut random, &device, &table, &shape);
+                let mut results = Vec::new();
+                for division in divisions(&mut random) {
+                    let about = format!("{grouping:?}, {cardinality} keys, {division:?}");
+                    let merged = run(&placed, &kernel, &module, &arguments, &division).expect("no refusal");
+                    check(&expected, &merged, &about);
+                    results.push(format!("{:?}", merged.aggregates));
+                }
+                // Groups that a warp keeps to itself are summed in a fixed order.
+                if grouping == Grouping::Private && cardinality == 5 {
+                    assert_eq!(results[1], results[2], "one launch or several");
+                }
+                let small = Division {
+                    group_slots_log2: 3,
+                    ..divisions(&mut random).swap_remove(1)
+                };
+                let refused = run(&placed, &kernel, &module, &arguments, &small);
+                match cardinality {
+                    3000 => assert_eq!(refused.err(), Some(Refusal::Groups), "8 slots cannot hold 3000"),
+                    _ if refused.is_ok() => check(&expected, &refused.expect("is ok"), "a small table"),
+                    _ => {}
+                }
+            }
+        }
+    }
 }

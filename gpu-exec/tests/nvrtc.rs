@@ -6,9 +6,10 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{col, count, shape, sum, taxi};
+use common::random::{self, Random};
+use common::{aggregate, col, column, count, shape, sum, taxi};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
-use grampus_gpu_exec::program::Program;
+use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// Compiles; returns the report, or `None` where NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
@@ -76,5 +77,97 @@ fn registers_spills_and_compile_times() {
             .and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
         assert!(registers.is_some_and(|count| count <= 64), "{report}");
     }
-    let _ = (count(), sum(col(0)));
+}
+
+/// Every operator and every function once, in both widths of floats.
+#[test]
+fn everything_compiles() {
+    let of = |ty: Type, c: usize| {
+        let binary = |op| common::binary(op, col(c), col(c));
+        let mut exprs: Vec<Expr> = [BinaryOp::Add, BinaryOp::Divide, BinaryOp::Modulo].map(binary).to_vec();
+        let boxed = || Box::new(col(c));
+        exprs.push(Expr::Negate(boxed()));
+        if matches!(ty, Type::Float32 | Type::Float64) {
+            let functions = [
+                MathFunction::Floor,
+                MathFunction::Ceil,
+                MathFunction::Abs,
+                MathFunction::Sqrt,
+            ];
+            exprs.extend(functions.map(|function| Expr::Math {
+                function,
+                value: boxed(),
+            }));
+        }
+        let to = [Type::Int8, Type::Int64, Type::Float32];
+        exprs.extend(to.map(|to| Expr::Cast { value: boxed(), to }));
+        exprs
+    };
+    let types = [Type::Int16, Type::Int32, Type::Int64, Type::Float32, Type::Float64];
+    let mut exprs: Vec<Expr> = types.iter().enumerate().flat_map(|(c, &ty)| of(ty, c)).collect();
+    let time = Type::Timestamp(TimeUnit::Microsecond);
+    let parts = [
+        DatePart::Year,
+        DatePart::Quarter,
+        DatePart::Month,
+        DatePart::Week,
+        DatePart::Day,
+        DatePart::Hour,
+    ];
+    exprs.extend(parts.map(|part| Expr::Extract {
+        part,
+        value: Box::new(col(5)),
+    }));
+    exprs.extend(parts.map(|part| Expr::Truncate {
+        part,
+        value: Box::new(col(5)),
+    }));
+    let decimal = Type::Decimal { precision: 9, scale: 2 };
+    let columns = types.into_iter().chain([time, decimal]);
+    let mut program = Program {
+        columns: columns.map(|ty| column("c", ty, true)).collect(),
+        arguments: vec![],
+        conjuncts: vec![],
+        keys: vec![],
+        aggregates: exprs.into_iter().map(|e| aggregate(Function::Max, Some(e))).collect(),
+    };
+    program.aggregates.push(sum(col(6)));
+    assert!(program.aggregates.len() <= 64);
+    for grouping in [Grouping::Ungrouped, Grouping::Private, Grouping::Global] {
+        if grouping != Grouping::Ungrouped {
+            program.keys = vec![col(3), col(4)];
+            program.aggregates = vec![
+                count(),
+                sum(col(6)),
+                sum(col(4)),
+                aggregate(Function::Min, Some(col(3))),
+            ];
+        }
+        if compile("everything", &program, &shape(&program, Access::Plain, false, grouping)).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn random_programs_compile() {
+    for seed in 1..=6 {
+        let mut random = Random(seed);
+        let program = random::program(&mut random, seed % 2 == 0);
+        let grouping = match (program.keys.len(), seed % 2) {
+            (0, _) => Grouping::Ungrouped,
+            (_, 0) => Grouping::Private,
+            _ => Grouping::Global,
+        };
+        let access = if seed % 3 == 0 { Access::Queued } else { Access::Plain };
+        if compile(
+            &format!("random{seed}"),
+            &program,
+            &shape(&program, access, false, grouping),
+        )
+        .is_none()
+        {
+            return;
+        }
+    }
 }

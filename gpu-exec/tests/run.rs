@@ -175,6 +175,80 @@ fn more_than_there_is_room_for_streams_through_windows() {
     }
 }
 
+/// Tables, selections, room and backings by a seed, several queries of each on one device.
+#[test]
+fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
+    let mut state = 0x2545_F491_4F6C_DD1Du64;
+    let mut below = |n: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % n
+    };
+    for round in 0..6 {
+        let room = [200_000, 600_000, 1_500_000, 6_000_000][below(4) as usize];
+        let tuning = Tuning {
+            launch_bytes: 1 << below(24),
+            ..Tuning::default()
+        };
+        let Some(gpu) = gpu(Some(room), tuning) else { return };
+        let mut tables: Vec<Table> = (0..3)
+            .map(|_| {
+                let files: Vec<Vec<u64>> = (0..1 + below(3))
+                    .map(|_| (0..1 + below(3)).map(|_| 1 + below(20_000)).collect())
+                    .collect();
+                let stripes: Vec<&[u64]> = files.iter().map(Vec::as_slice).collect();
+                Table::new(&Shape {
+                    stripes: &stripes,
+                    kinds: MIXED,
+                    segments: 1 + below(3),
+                })
+            })
+            .collect();
+        for query in 0..12 {
+            let table = &mut tables[below(3) as usize];
+            for stripe in &mut table.input.stripes {
+                let (a, b, c) = (below(stripe.rows), below(stripe.rows), below(stripe.rows));
+                stripe.selected = match below(4) {
+                    0 => Vec::new(),
+                    1 => [a.min(b)..a.max(b), a.max(b).max(c)..stripe.rows]
+                        .into_iter()
+                        .filter(|r| !r.is_empty())
+                        .collect(),
+                    _ => std::iter::once(0..stripe.rows).collect(),
+                };
+            }
+            let backing = ALL[below(4) as usize];
+            let bound = [100.0, 90.0, 0.0][below(3) as usize];
+            let output = run(&gpu, table, &program(5, &[1, 4], &[0, 1, 2, 3, 4]), bound, backing);
+            let output =
+                output.unwrap_or_else(|e| panic!("round {round}, query {query}, {room} bytes, {backing:?}: {e}"));
+            let expected = table.expected(bound, &[0, 1, 2, 3, 4]);
+            assert_eq!(
+                answer(&output),
+                expected,
+                "round {round}, query {query}, {room} bytes, {backing:?}"
+            );
+            assert!(gpu.resident_bytes() <= room);
+        }
+    }
+}
+
+/// Found what a single list of unposted completions does (driver/tests/controller.rs): every tenth of these runs ended in a time-out.
+#[test]
+fn a_sector_cache_much_smaller_than_the_columns_still_answers() {
+    let table = Table::raw(&[&[100_000], &[100_000], &[100_000]], 6);
+    let Some(gpu) = gpu(Some(1_440_000), Tuning::default()) else {
+        return;
+    };
+    let sums = program(6, &[], &[1, 2, 3, 4, 5]);
+    for round in 0..20 {
+        let bound = if round % 2 == 0 { 100.0 } else { 98.0 };
+        let output = run(&gpu, &table, &sums, bound, BackingChoice::All(Backing::Queued)).unwrap();
+        assert_eq!(answer(&output), table.expected(bound, &[1, 2, 3, 4, 5]));
+    }
+}
+
 #[test]
 fn tables_that_do_not_fit_together_take_turns() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();

@@ -259,8 +259,14 @@ fn inputs_that_point_outside_their_files_are_refused() {
         "19999 rows of 20000",
     );
     refuse(&|t| t.input.stripes[0].columns[0] = segment(1, 19_999, 0), "nowhere");
-    refuse(&|t| t.input.stripes[0].selected = [5..5].to_vec(), "selected");
-    refuse(&|t| t.input.stripes[0].selected = [0..20_001].to_vec(), "selected");
+    refuse(
+        &|t| t.input.stripes[0].selected = std::iter::once(5..5).collect(),
+        "selected",
+    );
+    refuse(
+        &|t| t.input.stripes[0].selected = std::iter::once(0..20_001).collect(),
+        "selected",
+    );
     refuse(&|t| t.input.stripes[0].selected = vec![5..9, 8..10], "selected");
     refuse(&|t| t.input.stripes[1].file = 7, "file 7 of 2");
     refuse(&|t| t.input.column_ids.clear(), "column ids");

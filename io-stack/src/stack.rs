@@ -76,10 +76,60 @@ impl Default for StackOptions {
 /// A storage and the cache keys that are its own: never used for another file, or another version of this one.
 #[derive(Debug)]
 struct Source {
-    storage: Arc<dyn Storage>,
+    /// `None`: no longer used; its keys are not used again.
+    storage: Option<Arc<dyn Storage>>,
     first_line: u64,
     lines: u64,
 }
+
+impl Source {
+    fn size_bytes(&self) -> u64 {
+        self.storage.as_ref().map_or(0, |s| s.size_bytes())
+    }
+}
+
+/// Takes key spaces for storages, behind those that are taken.
+fn sources_of(storages: Vec<Arc<dyn Storage>>, next_line: &mut u64) -> Vec<Source> {
+    let take = |storage: Arc<dyn Storage>| {
+        let lines = storage.size_bytes() / LINE_BYTES;
+        let first_line = *next_line;
+        *next_line += (lines + 1).next_multiple_of(1 << 12);
+        Source {
+            storage: Some(storage),
+            first_line,
+            lines,
+        }
+    };
+    storages.into_iter().map(take).collect()
+}
+
+/// The namespaces of the sources that are used.
+fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
+    let namespace = |(i, s): (usize, &Source)| {
+        Some(Namespace {
+            nsid: i as u32 + 1,
+            storage: s.storage.clone()?,
+        })
+    };
+    sources.iter().enumerate().filter_map(namespace).collect()
+}
+
+/// The sources as kernels see them.
+fn describe_sources(sources: &[Source], queues: u32, options: &StackOptions) -> Vec<SourceDesc> {
+    let describe = |(i, s): (usize, &Source)| SourceDesc {
+        blocks: s.size_bytes() / BLOCK_BYTES,
+        nsid: i as u32 + 1,
+        lba_log2: BLOCK_BYTES.ilog2(),
+        first_queue: 0,
+        queue_count: queues,
+        max_lines: options.max_lines.clamp(1, 1 << options.cache.group_log2),
+        pad0: 0,
+    };
+    sources.iter().enumerate().map(describe).collect()
+}
+
+/// How long the controller's threads may take to open storages.
+const OPENING: Duration = Duration::from_secs(10);
 
 /// A run of values in a storage.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +164,8 @@ pub struct Stack {
     controller: Option<Controller>,
     device: Device,
     sources: Vec<Source>,
+    /// Key of the first line that no source has had.
+    next_line: u64,
     queues: Arc<Queues>,
     cache: Arc<Cache>,
     device_sources: DeviceBuffer,
@@ -158,33 +210,10 @@ impl Stack {
                 .map(|b| b.address()..b.address() + b.len() as u64),
         );
         let bus = CudaBus::new(device, queues.bounce().cloned(), ranges, options.staging);
-        let mut sources = Vec::new();
         let mut next_line = 1u64 << 12; // a group's border
-        for storage in storages {
-            let lines = storage.size_bytes() / LINE_BYTES;
-            let first_line = next_line;
-            next_line += (lines + 1).next_multiple_of(1 << 12);
-            sources.push(Source {
-                storage,
-                first_line,
-                lines,
-            });
-        }
-        let namespace = |(i, s): (usize, &Source)| Namespace {
-            nsid: i as u32 + 1,
-            storage: s.storage.clone(),
-        };
-        let namespaces = sources.iter().enumerate().map(namespace).collect();
-        let describe = |(i, s): (usize, &Source)| SourceDesc {
-            blocks: s.storage.size_bytes() / BLOCK_BYTES,
-            nsid: i as u32 + 1,
-            lba_log2: BLOCK_BYTES.ilog2(),
-            first_queue: 0,
-            queue_count: queues.count(),
-            max_lines: options.max_lines.clamp(1, 1 << options.cache.group_log2),
-            pad0: 0,
-        };
-        let descs: Vec<SourceDesc> = sources.iter().enumerate().map(describe).collect();
+        let sources = sources_of(storages, &mut next_line);
+        let namespaces = namespaces_of(&sources);
+        let descs = describe_sources(&sources, queues.count(), &options);
         let controller = Controller::start(
             queues.controller_side()?,
             namespaces,
@@ -200,11 +229,48 @@ impl Stack {
             abort: Arc::new(PinnedBuffer::new(device, 4096)?),
             device: device.clone(),
             sources,
+            next_line,
             queues: Arc::new(queues),
             cache: Arc::new(cache),
             options,
             broken: AtomicBool::new(false),
         })
+    }
+
+    /// Adds storages behind those that are there, without stopping anything or forgetting what is cached; returns the first one's
+    /// index. No kernel runs.
+    ///
+    /// # Errors
+    /// A storage that cannot be opened: then none of them is there.
+    pub fn add(&mut self, storages: Vec<Arc<dyn Storage>>) -> Result<u32, StackError> {
+        let first = self.sources.len();
+        self.sources.extend(sources_of(storages, &mut self.next_line));
+        let told = self.tell_sources();
+        if told.is_err() {
+            self.retire(first as u32..self.sources.len() as u32);
+        }
+        told.map(|()| first as u32)
+    }
+
+    /// Closes storages: their indices mean nothing from now on, and their lines die unread. No kernel runs.
+    pub fn retire(&mut self, sources: impl IntoIterator<Item = u32>) {
+        for source in sources {
+            if let Some(source) = self.sources.get_mut(source as usize) {
+                source.storage = None;
+            }
+        }
+        if let Err(e) = self.tell_sources() {
+            log::warn!("closing storages: {e}");
+        }
+    }
+
+    fn tell_sources(&mut self) -> Result<(), StackError> {
+        if let Some(controller) = &self.controller {
+            controller.set_namespaces(namespaces_of(&self.sources), OPENING)?;
+        }
+        let descs = describe_sources(&self.sources, self.queues.count(), &self.options);
+        self.device_sources = DeviceBuffer::from_values(&self.device, &descs)?;
+        Ok(())
     }
 
     /// What kernels take as their parameter.
@@ -240,7 +306,8 @@ impl Stack {
         let mut extents = Vec::with_capacity(runs.len());
         let mut first_row = 0;
         for run in runs {
-            let Some(source) = self.sources.get(run.source as usize) else {
+            let known = self.sources.get(run.source as usize);
+            let Some((source, storage)) = known.and_then(|s| Some((s, s.storage.as_ref()?))) else {
                 return Err(StackError::Outside {
                     storage: format!("storage {}", run.source),
                     offset: run.byte,
@@ -248,13 +315,10 @@ impl Stack {
                     size: 0,
                 });
             };
-            let (bytes, size) = (
-                run.rows.saturating_mul(u64::from(value_bytes)),
-                source.storage.size_bytes(),
-            );
+            let (bytes, size) = (run.rows.saturating_mul(u64::from(value_bytes)), source.size_bytes());
             if run.byte.checked_add(bytes).is_none_or(|end| end > size) {
                 return Err(StackError::Outside {
-                    storage: source.storage.describe(),
+                    storage: storage.describe(),
                     offset: run.byte,
                     bytes,
                     size,
@@ -294,6 +358,9 @@ impl Stack {
     pub fn begin(&self) -> Result<(), StackError> {
         if self.broken.load(Ordering::Acquire) {
             return Err(StackError::OutOfService);
+        }
+        if let Some(controller) = &self.controller {
+            controller.wake();
         }
         self.abort.store_u32(0);
         self.status.fill(0)?;
@@ -371,7 +438,7 @@ impl Stack {
         let uses_queue = matches!(reason, Reason::NoCompletion | Reason::NoSubmission | Reason::Nvme(_));
         DeviceError {
             reason,
-            storage: source.map(|s| s.storage.describe()),
+            storage: source.and_then(|s| Some(s.storage.as_ref()?.describe())),
             offset,
             queue: known(status.queue)
                 .filter(|_| uses_queue)

@@ -156,6 +156,48 @@ fn both_backings_give_the_files_values() {
 }
 
 #[test]
+fn storages_are_added_and_closed_and_the_cache_stays() {
+    let Some((device, module)) = device() else { return };
+    let (first, second) = (file(), file());
+    let open = |file: &tempfile::NamedTempFile| Arc::new(CachedFile::open(file.path()).expect("opens"));
+    let mut stack = stack(&device, open(&first), Duration::from_secs(10));
+    let of_first = column(&stack, 0);
+    let sum = |stack: &Stack, column: &Column| run(&device, &module, "sum_queued", stack, column).expect("runs");
+    assert_eq!(sum(&stack, &of_first), expected());
+    let sent = stack.controller_counters().commands;
+    let added = stack.add(vec![open(&second)]).expect("opens");
+    assert_eq!(added, 1);
+    assert_eq!(sum(&stack, &of_first), expected());
+    let run_of_second = Run {
+        source: added,
+        byte: FIRST_BYTE,
+        rows: ROWS,
+        mapped: 0,
+    };
+    let of_second = stack.column(8, &[run_of_second]).expect("inside the file");
+    assert_eq!(sum(&stack, &of_second), expected());
+    stack.retire([0]);
+    assert!(
+        stack
+            .column(
+                8,
+                &[Run {
+                    source: 0,
+                    ..run_of_second
+                }]
+            )
+            .is_err(),
+        "it is closed"
+    );
+    assert_eq!(sum(&stack, &of_second), expected());
+    let sent_since = stack.controller_counters().commands - sent;
+    assert!(
+        sent_since < 3 * sent,
+        "{sent} commands for one file, {sent_since} for two and what was cached"
+    );
+}
+
+#[test]
 fn a_failed_read_is_the_querys_error_and_the_next_query_works() {
     let Some((device, module)) = device() else { return };
     let file = file();

@@ -6,6 +6,7 @@
 
 mod command;
 mod queue;
+mod targets;
 mod worker;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,12 +96,17 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) mode: Mode,
-    /// Grows with every change of mode.
+    /// Grows with every change of mode or namespaces, and to wake threads.
     pub(crate) epoch: u64,
     /// Threads that have reached `Rest` or `Stop` in this epoch.
     pub(crate) resting: usize,
     /// The last error a storage or the copy engine gave, in words: completions only carry a status.
     pub(crate) last_error: Option<String>,
+    /// What threads answer for, from the next epoch they see on.
+    pub(crate) namespaces: Arc<Vec<Namespace>>,
+    /// Threads that have opened these; and why one could not.
+    pub(crate) informed: usize,
+    pub(crate) refused: Option<String>,
 }
 
 /// Shared by the controller and its threads.
@@ -158,11 +164,15 @@ impl Controller {
         options: &ControllerOptions,
     ) -> Result<Self, ControllerError> {
         let threads = options.threads.clamp(1, queues.len().max(1));
+        let namespaces = Arc::new(namespaces);
         let control = Control {
             mode: Mode::Rest,
             epoch: 0,
             resting: 0,
             last_error: None,
+            namespaces: namespaces.clone(),
+            informed: 0,
+            refused: None,
         };
         let shared = Arc::new(Shared {
             control: Mutex::new(control),
@@ -220,6 +230,45 @@ impl Controller {
                 .0;
         }
         Ok(())
+    }
+
+    /// Commands will come: threads that have had none for seconds, and sleep, look at once. Without it they look within a tenth of a
+    /// second.
+    pub fn wake(&self) {
+        let mut control = self.shared.control();
+        if control.mode == Mode::Run {
+            control.epoch += 1;
+            self.shared.epoch.store(control.epoch, Ordering::Release);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Gives the threads other namespaces to answer for, while they run or rest: storages under new numbers are opened, those whose
+    /// numbers are gone are closed. A number stands for one storage for ever. No command is out that is for one that goes.
+    ///
+    /// # Errors
+    /// [`ControllerError::Start`] if a storage cannot be opened: commands for it fail then, and so do none of the others.
+    /// [`ControllerError::Stalled`] if a thread has not looked within `timeout`.
+    pub fn set_namespaces(&self, namespaces: Vec<Namespace>, timeout: Duration) -> Result<(), ControllerError> {
+        let deadline = Instant::now() + timeout;
+        let mut control = self.shared.control();
+        control.namespaces = Arc::new(namespaces);
+        (control.informed, control.refused) = (0, None);
+        control.epoch += 1;
+        control.resting = 0; // resting threads look too, and count themselves again
+        self.shared.epoch.store(control.epoch, Ordering::Release);
+        self.shared.changed.notify_all();
+        while control.informed < self.threads.len() {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return Err(ControllerError::Stalled(timeout));
+            };
+            let waited = self.shared.changed.wait_timeout(control, left);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        control
+            .refused
+            .take()
+            .map_or(Ok(()), |why| Err(ControllerError::Start(why)))
     }
 
     /// What was done so far. Threads add up at every idle moment and when they rest, so the figures are exact after

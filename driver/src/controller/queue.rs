@@ -60,7 +60,8 @@ impl Queue {
         Ok(Some(entry))
     }
 
-    /// Posts a completion; false if the ring is full, which credits on the other side make impossible.
+    /// Posts a completion; false if the ring is full: the other side takes entries and says so later, and half a ring of those beside all
+    /// its credits' worth of new ones is more than a ring.
     pub(crate) fn complete(&mut self, cid: u16, status: Status) -> bool {
         let depth = self.rings.depth();
         let index = self.cq_tail & (depth - 1);

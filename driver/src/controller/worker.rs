@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use super::command::{decode, pieces};
 use super::queue::Queue;
+use super::targets::{self, Target};
 use super::{ControllerCounters, Mode, Namespace, QueueSetup, Shared};
 use crate::bus::{BusMemory, Pusher};
 use crate::raw::HostMemory;
 use crate::spec::{PrpSegment, Status, StatusCode};
-use crate::storage::{Channel, ReadDone, ReadRequest};
+use crate::storage::{ReadDone, ReadRequest};
 
 /// Commands taken from one queue before the next one is looked at.
 const BURST: usize = 64;
@@ -19,12 +20,9 @@ const BURST: usize = 64;
 const SPIN_ROUNDS: u32 = 2_000;
 const YIELD_ROUNDS: u32 = 20_000;
 const IDLE_SLEEP: Duration = Duration::from_micros(50);
-
-struct Target {
-    nsid: u32,
-    size_bytes: u64,
-    channel: Box<dyn Channel>,
-}
+/// Empty rounds before it waits to be woken, some seconds later; it looks by itself now and then all the same.
+const DOZE_ROUNDS: u32 = 40_000;
+const DOZE: Duration = Duration::from_millis(100);
 
 /// A command being answered.
 struct Command {
@@ -53,7 +51,11 @@ struct Out {
 
 pub(crate) struct Worker {
     queues: Vec<Queue>,
+    /// Never shorter: pieces know theirs by position.
     targets: Vec<Target>,
+    /// What the targets were made of.
+    namespaces: Arc<Vec<Namespace>>,
+    depth: u32,
     bus: Arc<dyn BusMemory>,
     pusher: Option<Box<dyn Pusher>>,
     commands: Slab<Command>,
@@ -62,8 +64,11 @@ pub(crate) struct Worker {
     waiting: VecDeque<Piece>,
     /// Copies to device memory under way.
     pushing: usize,
-    /// Completions that found their ring full.
-    unposted: VecDeque<(usize, u16, Status)>,
+    /// Completions that found their ring full, by queue: one whose completions nobody takes must not hold up the others', since whoever
+    /// would take them may wait for just those.
+    unposted: Vec<VecDeque<(u16, Status)>>,
+    /// How many these are.
+    unposted_count: usize,
     reads: Vec<ReadDone>,
     pushes: Vec<(u64, Result<(), String>)>,
     counted: ControllerCounters,
@@ -73,30 +78,26 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         queues: Vec<QueueSetup>,
-        namespaces: &[Namespace],
+        namespaces: &Arc<Vec<Namespace>>,
         bus: Arc<dyn BusMemory>,
         depth: u32,
         shared: Arc<Shared>,
     ) -> Result<Self, String> {
-        let mut targets = Vec::with_capacity(namespaces.len());
-        for namespace in namespaces {
-            let channel = namespace.storage.channel(depth).map_err(|e| e.to_string())?;
-            targets.push(Target {
-                nsid: namespace.nsid,
-                size_bytes: namespace.storage.size_bytes(),
-                channel,
-            });
-        }
+        let targets = namespaces.iter().map(|n| Target::open(n, depth));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
+            unposted: queues.iter().map(|_| VecDeque::new()).collect(),
+            unposted_count: 0,
             queues: queues.into_iter().map(|q| Queue::new(q.rings, q.qid)).collect(),
             targets,
+            namespaces: namespaces.clone(),
+            depth,
             pusher: bus.pusher()?,
             bus,
             commands: Slab::default(),
             outs: Slab::default(),
             waiting: VecDeque::new(),
             pushing: 0,
-            unposted: VecDeque::new(),
             reads: Vec::new(),
             pushes: Vec::new(),
             counted: ControllerCounters::default(),
@@ -108,12 +109,15 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut epoch = u64::MAX;
         let mut mode = Mode::Rest;
-        let mut idle = 0;
+        let mut idle = 0u32;
         loop {
             let now = self.shared.epoch.load(Ordering::Acquire);
             if now != epoch {
                 let control = self.shared.control();
                 (epoch, mode) = (control.epoch, control.mode);
+                let namespaces = control.namespaces.clone();
+                drop(control);
+                self.answer_for(namespaces);
                 idle = 0;
             }
             let mut busy = match mode {
@@ -127,8 +131,23 @@ impl Worker {
                 }
                 continue;
             }
-            idle = if busy { 0 } else { idle + 1 };
-            self.pause(idle);
+            idle = if busy { 0 } else { idle.saturating_add(1) };
+            self.pause(idle, epoch);
+        }
+    }
+
+    /// Opens what is new, closes what is gone, and says so.
+    fn answer_for(&mut self, namespaces: Arc<Vec<Namespace>>) {
+        if Arc::ptr_eq(&self.namespaces, &namespaces) {
+            return;
+        }
+        let refused = targets::change(&mut self.targets, &namespaces, self.depth);
+        self.namespaces = namespaces;
+        let mut control = self.shared.control();
+        if Arc::ptr_eq(&control.namespaces, &self.namespaces) {
+            control.informed += 1;
+            control.refused = control.refused.take().or(refused);
+            self.shared.changed.notify_all();
         }
     }
 
@@ -138,7 +157,8 @@ impl Worker {
         self.queues.iter_mut().for_each(Queue::reset);
         self.commands = Slab::default();
         self.outs = Slab::default();
-        self.unposted.clear();
+        self.unposted.iter_mut().for_each(VecDeque::clear);
+        self.unposted_count = 0;
         let shared = self.shared.clone();
         let mut control = shared.control();
         if control.epoch == epoch {
@@ -157,7 +177,7 @@ impl Worker {
         true
     }
 
-    fn pause(&mut self, idle: u32) {
+    fn pause(&mut self, idle: u32, epoch: u64) {
         match idle {
             0..SPIN_ROUNDS => std::hint::spin_loop(),
             SPIN_ROUNDS..YIELD_ROUNDS => {
@@ -166,7 +186,13 @@ impl Worker {
                 }
                 std::thread::yield_now();
             }
-            _ => std::thread::sleep(IDLE_SLEEP),
+            YIELD_ROUNDS..DOZE_ROUNDS => std::thread::sleep(IDLE_SLEEP),
+            _ => {
+                let control = self.shared.control();
+                if control.epoch == epoch {
+                    drop(self.shared.changed.wait_timeout(control, DOZE));
+                }
+            }
         }
     }
 
@@ -177,7 +203,7 @@ impl Worker {
     /// True if nothing will write to anybody's memory any more. A command that a storage has dropped does not count:
     /// nothing writes for it, and the host has given it up.
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.channel.in_flight() == 0)
+        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
     }
 
     fn take_commands(&mut self) -> bool {
@@ -196,7 +222,10 @@ impl Worker {
                 };
                 busy = true;
                 self.counted.commands += 1;
-                let target = self.targets.iter().position(|t| t.nsid == entry.nsid);
+                let target = self
+                    .targets
+                    .iter()
+                    .position(|t| t.nsid == entry.nsid && t.channel.is_some());
                 let size = target.map(|t| self.targets[t].size_bytes);
                 match (decode(&entry, size, &*self.bus), target) {
                     (Ok(Some(transfer)), Some(target)) => self.begin(queue, entry.cid, target, transfer),
@@ -269,7 +298,13 @@ impl Worker {
             offset_bytes: piece.offset_bytes,
             memory,
         };
-        match self.targets[piece.target].channel.start(request) {
+        let Some(channel) = &mut self.targets[piece.target].channel else {
+            self.outs.remove(token);
+            self.give_back(request.memory, push_to);
+            self.fail(piece.command, StatusCode::InvalidNamespace);
+            return None;
+        };
+        match channel.start(request) {
             Ok(()) => None,
             Err(request) => {
                 self.outs.remove(token);
@@ -307,22 +342,34 @@ impl Worker {
 
     fn post(&mut self, queue: usize, cid: u16, status: Status) {
         self.counted.errors += u64::from(!status.is_success());
-        if !self.unposted.is_empty() || !self.queues[queue].complete(cid, status) {
-            self.unposted.push_back((queue, cid, status));
+        if !self.unposted[queue].is_empty() || !self.queues[queue].complete(cid, status) {
+            self.unposted[queue].push_back((cid, status));
+            self.unposted_count += 1;
         }
+    }
+
+    /// Posts what found its ring full, where there is room by now.
+    fn post_again(&mut self) -> bool {
+        let before = self.unposted_count;
+        for (queue, unposted) in self.queues.iter_mut().zip(&mut self.unposted) {
+            while let Some(&(cid, status)) = unposted.front()
+                && queue.complete(cid, status)
+            {
+                unposted.pop_front();
+                self.unposted_count -= 1;
+            }
+        }
+        self.unposted_count < before
     }
 
     /// Moves everything on that can move.
     fn advance(&mut self) -> bool {
         let mut busy = false;
-        while let Some((queue, cid, status)) = self.unposted.pop_front() {
-            if !self.queues[queue].complete(cid, status) {
-                self.unposted.push_front((queue, cid, status));
-                break;
-            }
+        if self.unposted_count > 0 {
+            busy |= self.post_again();
         }
-        for target in &mut self.targets {
-            target.channel.poll(&mut self.reads);
+        for channel in self.targets.iter_mut().filter_map(|t| t.channel.as_mut()) {
+            channel.poll(&mut self.reads);
         }
         let mut reads = std::mem::take(&mut self.reads);
         for read in reads.drain(..) {

@@ -2,11 +2,13 @@
 //! NULL. A value that is NULL has some value; who uses it looks at `ok…` first. Statements touch no other lane, so branches of CASE
 //! may differ between lanes.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::Shape;
 use crate::output::RunError;
-use crate::program::{BinaryOp, DatePart, Expr, Program, TimeUnit, Type};
+use crate::program::{BinaryOp, DatePart, Expr, Program, TimeUnit, Type, operands};
 
 /// The C++ type of a type's values in registers.
 pub(super) fn cpp(ty: Type) -> &'static str {
@@ -183,7 +185,7 @@ impl<'a> Emitter<'a> {
             }
             Expr::Math { function, value } => {
                 let value = self.expr(value)?;
-                self.bind(ty, &format!("float_{function}({})", value.value), value.ok)
+                self.bind(ty, &format!("{function}_of({})", value.value), value.ok)
             }
             Expr::Extract { part, value } => {
                 let value = self.expr(value)?;
@@ -241,6 +243,20 @@ impl<'a> Emitter<'a> {
     /// Found; else NULL if any operand is; else not found. Floats are found by their bits, as DataFusion looks them up.
     fn in_list(&mut self, value: &Expr, list: &[Expr], negated: bool) -> Result<Operand, RunError> {
         let value = self.expr(value)?;
+        if let Some(arguments) = looped(list) {
+            let n = self.name();
+            self.line(&format!("bool found{n} = false;"));
+            self.line("GRAMPUS_NO_UNROLL");
+            self.line(&format!(
+                "for (u32 a = {}; a < {}; a++) found{n} |= identical({}, argument<{}>(head, a));",
+                arguments.start,
+                arguments.end,
+                value.value,
+                cpp(value.ty)
+            ));
+            let answer = format!("{}found{n}", if negated { "!" } else { "" });
+            return Ok(self.bind(Type::Bool, &answer, value.ok));
+        }
         let list = list.iter().map(|e| self.expr(e)).collect::<Result<Vec<_>, _>>()?;
         let is_here = |item: &Operand| {
             let same = format!("identical({}, {})", value.value, item.value);
@@ -354,6 +370,8 @@ impl<'a> Emitter<'a> {
             (Type::Float32 | Type::Float64, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64) => {
                 (format!("truncate<{}>({value}, REFUSED)", cpp(to)), true)
             }
+            (Type::Float32, Type::Float64) => plain(format!("to_double({value})")),
+            (Type::Float64, Type::Float32) => plain(format!("to_float({value})")),
             (Type::Int16 | Type::Int32 | Type::Int64, Type::Int8 | Type::Int16 | Type::Int32)
                 if to.width() < ty.width() =>
             {
@@ -449,6 +467,41 @@ impl<'a> Emitter<'a> {
         let text = format!("time_of_day<{day}ll>({}, {first}({}), REFUSED)", value.value, of.value);
         self.bind_refusing(value.ty, &text, value.ok)
     }
+}
+
+/// Lists of literals longer than this are looked through by a loop, lest the kernel grow with them.
+const LONGEST_UNROLLED: usize = 8;
+
+/// The arguments of a list that is looked through by a loop: all of it, one after the other.
+pub(super) fn looped(list: &[Expr]) -> Option<Range<usize>> {
+    let Some(Expr::Argument(first)) = list.first() else {
+        return None;
+    };
+    let follows = |(i, e): (usize, &Expr)| matches!(e, Expr::Argument(at) if *at == first + i);
+    let all = list.len() > LONGEST_UNROLLED && list.iter().enumerate().all(follows);
+    all.then(|| *first..first + list.len())
+}
+
+/// What an expression comes to in a kernel: operators, columns, literals.
+pub(super) fn cost(expr: &Expr) -> usize {
+    match expr {
+        Expr::InList { value, list, .. } if looped(list).is_some() => LONGEST_UNROLLED + cost(value),
+        _ => 1 + operands(expr).into_iter().map(cost).sum::<usize>(),
+    }
+}
+
+/// The arguments that are to be at hand as `a0` ….
+pub(super) fn arguments_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<&Expr> = exprs.into_iter().collect();
+    while let Some(expr) = open.pop() {
+        match expr {
+            Expr::Argument(at) => _ = found.insert(*at),
+            Expr::InList { value, list, .. } if looped(list).is_some() => open.push(value),
+            _ => open.extend(operands(expr)),
+        }
+    }
+    found
 }
 
 /// That two values are distinct, NULL being one of them.

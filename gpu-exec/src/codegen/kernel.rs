@@ -1,14 +1,13 @@
 //! The text of a query's kernel: a class `Warp` whose `run` reads tiles and whose stages deal with the rows that passed.
 //! How expressions are written is expr.rs's business, what is read where was decided in plan.rs.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::expr::{Emitter, cpp, stored};
+use super::expr::{Emitter, arguments_of, cpp, stored};
 use super::plan::{Op, Plan, Stage};
 use super::{Access, ENTRY, GPU_LANES, Grouping, HOST_LANES, Shape};
 use crate::output::RunError;
-use crate::program::{Aggregate, Expr, Function, Program, Type, operands};
+use crate::program::{Aggregate, Expr, Function, Program, Type};
 
 /// Longest comment about one thing.
 const COMMENT_CHARS: usize = 120;
@@ -54,19 +53,6 @@ fn comment(text: &str) -> String {
         out.push_str(" ...");
     }
     out
-}
-
-/// The arguments of expressions.
-fn arguments_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    let mut open: Vec<&Expr> = exprs.into_iter().collect();
-    while let Some(expr) = open.pop() {
-        if let Expr::Argument(at) = expr {
-            found.insert(*at);
-        }
-        open.extend(operands(expr));
-    }
-    found
 }
 
 impl Writer<'_> {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::expr::cost;
 use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
 use crate::params::Sizes;
@@ -161,10 +162,7 @@ impl Plan {
         let conjuncts = self.tile_conjuncts.iter().map(|&c| &program.conjuncts[c]);
         let rest = program.expressions().skip(program.conjuncts.len());
         let direct = self.stages.is_empty();
-        let nodes: usize = conjuncts
-            .chain(rest.filter(|_| direct))
-            .filter_map(|e| program::size(e, usize::MAX))
-            .sum();
+        let nodes: usize = conjuncts.chain(rest.filter(|_| direct)).map(cost).sum();
         while self.k < MOST_K
             && 2 * self.k * each <= TILE_REGISTERS
             && 2 * self.k as usize * nodes.max(1) <= UNROLLED_NODES

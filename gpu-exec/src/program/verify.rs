@@ -293,7 +293,7 @@ pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
 }
 
 /// Nodes of an expression; `None`: nested deeper than that.
-pub(crate) fn size(expr: &Expr, depth: usize) -> Option<usize> {
+fn size(expr: &Expr, depth: usize) -> Option<usize> {
     let below = depth.checked_sub(1)?;
     operands(expr)
         .into_iter()

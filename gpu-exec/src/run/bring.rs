@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use grampus_io_stack::layout::Extent;
 
-use super::constants::{CONSTANT_ROWS, Constants};
+use super::constants::Constants;
 use super::files::FileId;
 use super::pool::{Key, Piece, Pool, Resident};
 use super::push::{Job, Target, What};
 use crate::gpu::{Backing, Request};
 use crate::input::{Placement, Segment, Stripe};
 use crate::output::RunError;
-use crate::program::{Type, Value};
+use crate::program::Type;
 
 use grampus_io_stack::cuda::Device;
 
@@ -62,7 +62,7 @@ pub(crate) struct Means<'a> {
 
 /// Where a stripe's column is.
 #[derive(Debug, Clone)]
-enum Place {
+pub(super) enum Place {
     /// Not looked at, or left to the queues.
     Nowhere,
     Resident(Resident),
@@ -70,16 +70,6 @@ enum Place {
     Constant,
     /// Chunks of the stripe's selected rows: rows of the stripe, offsets of values and validity in the windows' memory.
     Transient(Vec<(Range<u64>, usize, Option<usize>)>),
-}
-
-/// Bytes of a value as a literal.
-pub(crate) fn bits_of(value: Value, ty: Type) -> u64 {
-    match (value, ty) {
-        (Value::Bool(b), _) => u64::from(b),
-        (Value::Int(n), _) => n as u64,
-        (Value::Float(x), Type::Float32) => u64::from((x as f32).to_bits()),
-        (Value::Float(x), _) => x.to_bits(),
-    }
 }
 
 /// First row of each stripe, and the number of all rows.
@@ -115,14 +105,15 @@ impl Missing {
     }
 }
 
-struct Builder<'a, 'b> {
-    request: &'a Request<'a>,
-    means: &'a mut Means<'b>,
-    bases: Vec<u64>,
+/// A query's columns while it is being decided where they will be.
+pub(super) struct Builder<'a, 'b> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) means: &'a mut Means<'b>,
+    pub(super) bases: Vec<u64>,
     /// By stripe, by column.
-    places: Vec<Vec<Place>>,
-    nullable: Vec<bool>,
-    out: Bringing,
+    pub(super) places: Vec<Vec<Place>>,
+    pub(super) nullable: Vec<bool>,
+    pub(super) out: Bringing,
 }
 
 /// Looks where everything is and reserves room for what is missing.
@@ -148,7 +139,7 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
 }
 
 impl Builder<'_, '_> {
-    fn ty(&self, column: usize) -> Type {
+    pub(super) fn ty(&self, column: usize) -> Type {
         self.request.program.columns[column].ty
     }
 
@@ -411,80 +402,6 @@ impl Builder<'_, '_> {
             job.window = window.min(ends.len().saturating_sub(1));
         }
     }
-
-    /// The extents of a column that kernels read by address.
-    fn layout(&mut self, column: usize) -> Result<ColumnLayout, RunError> {
-        let (ty, nullable) = (self.ty(column), self.nullable[column]);
-        let width = u64::from(ty.width());
-        let mut out = ColumnLayout {
-            nullable,
-            ..ColumnLayout::default()
-        };
-        for (stripe, s) in self.request.input.stripes.iter().enumerate() {
-            let base = self.bases[stripe];
-            let all_there = |out: &mut ColumnLayout, constants: &mut Constants, there: u64| -> Result<(), RunError> {
-                if nullable {
-                    repeat(
-                        &mut out.valid,
-                        constants.get(self.means.device, 1, there)?.address(),
-                        base,
-                        s.rows,
-                        1,
-                    );
-                }
-                Ok(())
-            };
-            match &self.places[stripe][column] {
-                Place::Nowhere => {}
-                Place::Resident(resident) => {
-                    add(&mut out.extents, base, s.rows, resident.values.address(), width);
-                    match &resident.valid {
-                        Some(valid) if nullable => add(&mut out.valid, base, s.rows, valid.address(), 1),
-                        _ => all_there(&mut out, self.means.constants, 1)?,
-                    }
-                }
-                Place::Mapped(address) => {
-                    let Placement::Direct(segments) = &s.columns[column] else {
-                        continue;
-                    };
-                    for segment in segments {
-                        let first_row = base + segment.first_row;
-                        add(
-                            &mut out.extents,
-                            first_row,
-                            segment.rows,
-                            address + segment.offset,
-                            width,
-                        );
-                    }
-                    all_there(&mut out, self.means.constants, 1)?;
-                }
-                Place::Constant => {
-                    let Placement::Constant(value) = s.columns[column] else {
-                        continue;
-                    };
-                    let bits = value.map_or(0, |v| bits_of(v, ty));
-                    let at = self.means.constants.get(self.means.device, ty.width(), bits)?.address();
-                    repeat(&mut out.extents, at, base, s.rows, width);
-                    all_there(&mut out, self.means.constants, u64::from(value.is_some()))?;
-                }
-                Place::Transient(chunks) => {
-                    let Some(piece) = &self.out.transient else { continue };
-                    for (rows, values, valid) in chunks {
-                        let (first, count) = (base + rows.start, rows.end - rows.start);
-                        add(&mut out.extents, first, count, piece.address() + *values as u64, width);
-                        if let Some(valid) = valid {
-                            add(&mut out.valid, first, count, piece.address() + *valid as u64, 1);
-                        }
-                    }
-                    if chunks.iter().any(|(_, _, valid)| valid.is_none()) {
-                        all_there(&mut out, self.means.constants, 1)?;
-                    }
-                }
-            }
-        }
-        Ok(out)
-    }
 }
 
 fn target(piece: &Piece, offset: usize) -> Target {
@@ -516,31 +433,4 @@ fn parts(segments: &[Segment], rows: &Range<u64>, width: u64) -> Option<Vec<Rang
         next = end;
     }
     (next >= rows.end).then_some(parts)
-}
-
-/// Appends rows at an address; they become one extent with the rows before, if they follow them there too: kernels look extents up.
-fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width: u64) {
-    if let Some(last) = extents.last_mut()
-        && last.first_row + last.rows == first_row
-        && last.mapped + last.rows * width == address
-    {
-        last.rows += rows;
-        return;
-    }
-    extents.push(Extent {
-        first_row,
-        rows,
-        mapped: address,
-        ..Extent::default()
-    });
-}
-
-/// Appends rows that all have the value that a constant's buffer is full of.
-fn repeat(extents: &mut Vec<Extent>, address: u64, first_row: u64, rows: u64, width: u64) {
-    let mut done = 0;
-    while done < rows {
-        let count = CONSTANT_ROWS.min(rows - done);
-        add(extents, first_row + done, count, address, width);
-        done += count;
-    }
 }

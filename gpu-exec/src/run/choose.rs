@@ -46,11 +46,39 @@ pub(crate) struct Terms {
     /// Device memory for columns.
     pub(crate) room: u64,
     pub(crate) calibration: Calibration,
+    /// Files may be registered for columns that are read sparsely.
+    pub(crate) register: bool,
+}
+
+/// Whether registering files, which is done once for all their columns, is less than what it saves those that are read sparsely.
+fn registering_pays(columns: &[ColumnFacts], terms: &Terms) -> bool {
+    let sparse = columns
+        .iter()
+        .filter(|c| !c.dense && c.raw_rows > 0 && c.missing_bytes > 0);
+    let (mut without, mut with, mut bytes) = (0.0, 0.0, 0);
+    for column in sparse {
+        let Some(unregistered) = column.unregistered_bytes else {
+            return false;
+        };
+        let mut least = cost(column, Backing::Resident, terms);
+        if column.is_raw() {
+            least = least.min(cost(column, Backing::Queued, terms));
+        }
+        let mapped = cost(column, Backing::Mapped, terms).min(least);
+        without += if unregistered == 0 { mapped } else { least };
+        with += mapped;
+        bytes = unregistered.max(bytes);
+    }
+    with + bytes as f64 / terms.calibration.register_bytes_per_s < without
 }
 
 /// One choice per column.
 pub(crate) fn choose(columns: &[ColumnFacts], terms: &Terms) -> Vec<ColumnChoice> {
     let mut room = terms.room;
+    let terms = &Terms {
+        register: registering_pays(columns, terms),
+        ..*terms
+    };
     // What is read whole has the first right to device memory.
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|&c| !columns[c].dense);
@@ -97,7 +125,7 @@ fn asked_for(column: &ColumnFacts, backing: Backing) -> (Backing, String) {
     }
 }
 
-/// Seconds that each way takes, as far as it is possible; the least wins.
+/// Seconds that each way takes, as far as it is possible, without registering; the least wins.
 fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) {
     let seconds = |backing| cost(column, backing, terms);
     if column.raw_rows == 0 {
@@ -125,7 +153,7 @@ fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) 
         return (Backing::Resident, why.to_owned());
     }
     let mut ways = vec![(Backing::Resident, seconds(Backing::Resident))];
-    if column.unregistered_bytes.is_some() {
+    if column.unregistered_bytes == Some(0) || (terms.register && column.unregistered_bytes.is_some()) {
         ways.push((Backing::Mapped, seconds(Backing::Mapped)));
     }
     if column.is_raw() {
@@ -163,7 +191,6 @@ fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64 {
     match backing {
         Backing::Resident => column.missing_bytes as f64 / push,
         Backing::Mapped => {
-            let register = column.unregistered_bytes.unwrap_or(u64::MAX) as f64 / c.register_bytes_per_s;
             let sectors = wanted(LINK_SECTOR_BYTES);
             let loads = (sectors / c.mapped_loads_per_s).max(sectors * LINK_SECTOR_BYTES as f64 / c.mapped_bytes_per_s);
             let rest = (column.decoded_rows * column.width) as f64 / push;
@@ -172,7 +199,7 @@ fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64 {
             } else {
                 0.0
             };
-            register + loads.max(disk) + rest
+            loads.max(disk) + rest
         }
         Backing::Queued => {
             let commands = wanted(terms.sector_bytes);
@@ -231,6 +258,7 @@ mod tests {
             sector_bytes: 512,
             room: 100 << 30,
             calibration: Calibration::default(),
+            register: false,
         }
     }
 
@@ -263,6 +291,25 @@ mod tests {
             ..registered
         };
         assert_eq!(backings(&[there], &terms(0.0003)), [Backing::Resident]);
+    }
+
+    #[test]
+    fn files_are_registered_when_many_columns_share_the_cost() {
+        let few = Terms {
+            calibration: Calibration {
+                commands_per_s: 1e6,
+                ..Calibration::default()
+            },
+            ..terms(0.0025)
+        };
+        assert_eq!(backings(&[column(false)], &few), [Backing::Resident]);
+        let many = vec![column(false); 12];
+        assert_eq!(backings(&many, &few), [Backing::Mapped; 12]);
+        let refused = ColumnFacts {
+            unregistered_bytes: None,
+            ..column(false)
+        };
+        assert!(backings(&vec![refused; 12], &few).iter().all(|b| *b != Backing::Mapped));
     }
 
     #[test]

@@ -76,3 +76,80 @@ pub(crate) fn divide(
     });
     launches
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::row_runs;
+    use crate::run::push::Target;
+    use grampus_io_stack::cuda::{Device, DeviceBuffer};
+    use std::sync::Arc;
+
+    fn jobs(parts: &[(u64, usize, u64)]) -> Vec<Job> {
+        let buffer = Arc::new(DeviceBuffer::new(&Device::host(1, 1 << 20), 16).unwrap());
+        let job = |&(first_row, window, bytes): &(u64, usize, u64)| Job {
+            first_row,
+            window,
+            to: Target {
+                buffer: buffer.clone(),
+                offset: 0,
+            },
+            what: What::Read {
+                file: 0,
+                parts: std::iter::once(0..bytes).collect(),
+            },
+        };
+        parts.iter().map(job).collect()
+    }
+
+    fn launch(jobs: usize, first_tile: u64, end_tile: u64, ends_window: Option<usize>) -> Launch {
+        Launch {
+            jobs,
+            first_tile,
+            end_tile,
+            ends_window,
+        }
+    }
+
+    #[test]
+    fn without_jobs_one_launch_takes_all_tiles() {
+        assert_eq!(divide(&[], &[100], &[], (0, 8), 64), [launch(0, 0, 0, None)]);
+        let (runs, tiles) = row_runs([(0, 100)], 8);
+        assert_eq!(divide(&[], &[100], &runs, (tiles, 8), 64), [launch(0, 0, 13, None)]);
+    }
+
+    #[test]
+    fn a_launch_takes_the_tiles_of_which_everything_is_there() {
+        // Two columns, brought in pieces of 40 rows; the second piece of the first column ends a launch in the middle of a tile.
+        let jobs = jobs(&[
+            (0, 0, 320),
+            (0, 0, 320),
+            (40, 0, 320),
+            (40, 0, 320),
+            (80, 0, 160),
+            (80, 0, 160),
+        ]);
+        let (runs, tiles) = row_runs([(3, 50), (60, 40)], 8);
+        let launches = divide(&jobs, &[100], &runs, (tiles, 8), 600);
+        // Rows before 40: 37 of the first run, four whole tiles. Before 80: all seven, and two of the second run's five.
+        assert_eq!(
+            launches,
+            [launch(2, 0, 4, None), launch(4, 4, 9, None), launch(6, 9, 12, None)]
+        );
+    }
+
+    #[test]
+    fn a_window_ends_with_a_launch_even_if_that_has_no_tiles() {
+        let jobs = jobs(&[(0, 0, 64), (8, 1, 64), (16, 2, 64)]);
+        let (runs, tiles) = row_runs([(8, 16)], 8);
+        let launches = divide(&jobs, &[8, 16, 24], &runs, (tiles, 8), 1 << 20);
+        assert_eq!(
+            launches,
+            [
+                launch(1, 0, 0, Some(0)),
+                launch(2, 0, 1, Some(1)),
+                launch(3, 1, 2, None)
+            ]
+        );
+    }
+}

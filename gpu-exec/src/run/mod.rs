@@ -3,7 +3,7 @@
 //! ```text
 //! check, prepare   the request, its files, and what serves each column (choose, by calibration)
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
-//! bring            where every value will be (pool, mapping, constants), and jobs for what is missing
+//! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing
 //! drive            reader threads do the jobs (push, through ring), kernels are launched behind them (launches)
 //! queued           the I/O stack for columns that kernels ask for by command; signals where there is none
 //! scratch          device memory of one query
@@ -16,6 +16,7 @@ mod choose;
 mod constants;
 mod drive;
 mod execute;
+mod extents;
 mod files;
 mod launches;
 mod mapping;
@@ -315,9 +316,7 @@ impl Live {
     fn drop_file(&mut self, id: FileId) {
         self.pool.forget(id);
         self.mappings.forget(id);
-        if self.queued.knows(id) {
-            self.queued.forget();
-        }
+        self.queued.forget(id);
     }
 
     /// After a failed query: gives up what cannot be used again.
@@ -326,7 +325,7 @@ impl Live {
             error,
             RunError::Stack(StackError::OutOfService | StackError::Controller(_))
         ) {
-            self.queued.forget();
+            self.queued.rebuild();
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::program::Type;
 const GRAIN_BYTES: usize = 8;
 /// Kernels load aligned words of 8 bytes around a value: no value ends closer to an arena's end.
 const MARGIN_BYTES: usize = 64;
-/// Smallest arena, if there is room for it.
-const ARENA_BYTES: u64 = 256 << 20;
+/// An arena, if there is room for it and no more is needed at once.
+const ARENA_BYTES: u64 = 2 << 30;
 
 /// A column of a stripe of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -254,7 +254,7 @@ impl Pool {
         if left < need {
             return Ok(false);
         }
-        let mut bytes = ARENA_BYTES.max(self.capacity / 8).clamp(need, left);
+        let mut bytes = ARENA_BYTES.clamp(need, left);
         loop {
             match DeviceBuffer::new(&self.device, bytes as usize) {
                 Ok(buffer) => {

@@ -67,6 +67,7 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
         sector_bytes: 1 << live.queued.options.sector_log2,
         room: live.pool.capacity(),
         calibration: live.tuning.calibration,
+        register: false,
     };
     Ok(Prepared {
         ids,

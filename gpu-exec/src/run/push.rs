@@ -345,3 +345,59 @@ impl Source {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use grampus_io_stack::cuda::{Device, slots};
+
+    #[test]
+    fn reads_past_the_page_cache_bring_the_same_bytes() {
+        let bytes: Vec<u8> = (0..100_003u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        file.as_file().sync_all().unwrap();
+        let version = FileVersion::of(file.path()).unwrap();
+        let source = |direct| Source {
+            version: version.clone(),
+            file: File::open(file.path()).unwrap(),
+            direct,
+        };
+        let Some(direct) = super::super::residency::open_direct(file.path()) else {
+            println!("skipped: no direct reads from {}", file.path().display());
+            return;
+        };
+        let mut slot = slots(&Device::host(1, 1 << 20), 1, 128 << 10).unwrap().remove(0);
+        let (cached, direct) = (source(None), source(Some(direct)));
+        // Anywhere, one behind the other, to the file's last byte.
+        for (first, second) in [
+            (5..4101, 8192..8200),
+            (0..1, 1..50_000),
+            (99_000..100_003, 4095..4097),
+            (100_002..100_003, 0..0),
+        ] {
+            for source in [&cached, &direct] {
+                let at = (first.end - first.start) as usize;
+                source.read(&mut slot, 0, &first).unwrap();
+                source.read(&mut slot, at, &second).unwrap();
+                let end = at + (second.end - second.start) as usize;
+                let expected = [
+                    &bytes[first.start as usize..first.end as usize],
+                    &bytes[second.start as usize..second.end as usize],
+                ];
+                assert!(slot.bytes_mut()[..end] == expected.concat(), "{first:?}, {second:?}");
+            }
+        }
+        for source in [&cached, &direct] {
+            let refused = source.read(&mut slot, 0, &(100_000..100_004)).unwrap_err();
+            assert!(
+                refused.to_string().contains("the file ends before byte 100004"),
+                "{refused}"
+            );
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! The I/O stack for columns that kernels ask for by command: one stack over all files in use, kept from query to query with its
-//! cache, and built anew when a file is added or has changed.
+//! cache. Files are added to it and taken away; it is built anew only when it is out of service.
 
 use std::sync::Arc;
 
@@ -72,19 +72,24 @@ impl QueuedOptions {
     }
 }
 
-/// A stack, and the files that its storages are.
-#[derive(Debug)]
-struct Built {
-    stack: Stack,
-    files: Vec<(FileId, bool)>,
+/// A file's storage in the stack: by what the file is read, and its index there.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    file: FileId,
+    cold: bool,
+    source: u32,
 }
+
+/// Storages of a stack, at most, beyond those of one query: each is open in every thread of the controller.
+const MOST_PLACES: usize = 256;
 
 /// The stack, once one was needed.
 #[derive(Debug)]
 pub(crate) struct Queued {
     device: Device,
     pub(crate) options: QueuedOptions,
-    built: Option<Built>,
+    stack: Option<Stack>,
+    places: Vec<Place>,
 }
 
 impl Queued {
@@ -92,48 +97,72 @@ impl Queued {
         Self {
             device: device.clone(),
             options,
-            built: None,
+            stack: None,
+            places: Vec::new(),
         }
     }
 
-    /// Gives up a stack whose files changed, or that is out of service.
-    pub(crate) fn forget(&mut self) {
-        self.built = None;
+    /// Gives up a stack that is out of service.
+    pub(crate) fn rebuild(&mut self) {
+        self.stack = None;
+        self.places.clear();
     }
 
-    /// Whether the file is one of its storages.
-    pub(crate) fn knows(&self, file: FileId) -> bool {
-        self.built
-            .as_ref()
-            .is_some_and(|b| b.files.iter().any(|(id, _)| *id == file))
+    /// Takes a file's storages away.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        let (gone, kept) = self.places.iter().partition(|p| p.file == file);
+        self.places = kept;
+        let gone: Vec<Place> = gone;
+        if let Some(stack) = self.stack.as_mut().filter(|_| !gone.is_empty()) {
+            stack.retire(gone.iter().map(|p| p.source));
+        }
     }
 
-    /// The stack over the input's files, and for each of them which storage it is.
+    /// The stack over these files at least, and for each of them which storage it is.
     pub(crate) fn over(
         &mut self,
         files: &[(FileId, &FileVersion, bool)],
         open: &OpenStorage,
     ) -> Result<(&Stack, Vec<u32>), RunError> {
-        let known = |built: &Built| files.iter().all(|(id, _, cold)| built.files.contains(&(*id, *cold)));
-        if !self.built.as_ref().is_some_and(known) {
-            self.built = None; // its device memory first
-            let mut storages = Vec::with_capacity(files.len());
-            for (_, version, cold) in files {
-                storages.push(open(version, *cold).map_err(|e| RunError::File {
+        let is_new = |(file, _, cold): &&(FileId, &FileVersion, bool)| self.source(*file, *cold).is_none();
+        if self.places.len() + files.iter().filter(is_new).count() > MOST_PLACES.max(files.len()) {
+            self.rebuild();
+        }
+        let (mut new, mut storages) = (Vec::new(), Vec::new());
+        for &(file, version, cold) in files {
+            if self.source(file, cold).is_none() {
+                storages.push(open(version, cold).map_err(|e| RunError::File {
                     path: version.path.display().to_string(),
                     reason: e.to_string(),
                 })?);
+                new.push((file, cold));
             }
-            self.built = Some(Built {
-                stack: Stack::new(&self.device, storages, self.options.stack(), &[])?,
-                files: files.iter().map(|(id, _, cold)| (*id, *cold)).collect(),
-            });
         }
-        let Some(built) = &self.built else {
-            return Err(RunError::Invalid("no I/O stack".to_owned()));
+        let first = match &mut self.stack {
+            Some(_) if new.is_empty() => 0,
+            Some(stack) => stack.add(storages)?,
+            None => {
+                self.stack = Some(Stack::new(&self.device, storages, self.options.stack(), &[])?);
+                0
+            }
         };
-        let place = |id: &FileId| built.files.iter().position(|(known, _)| known == id).unwrap_or(0) as u32;
-        Ok((&built.stack, files.iter().map(|(id, _, _)| place(id)).collect()))
+        let place = |((file, cold), source)| Place { file, cold, source };
+        self.places.extend(new.into_iter().zip(first..).map(place));
+        let sources = files
+            .iter()
+            .map(|&(file, _, cold)| self.source(file, cold).unwrap_or(u32::MAX));
+        let sources: Vec<u32> = sources.collect();
+        match &self.stack {
+            Some(stack) => Ok((stack, sources)),
+            None => Err(RunError::Invalid("no I/O stack".to_owned())),
+        }
+    }
+
+    fn source(&self, file: FileId, cold: bool) -> Option<u32> {
+        self.places
+            .iter()
+            .find(|p| p.file == file && p.cold == cold)
+            .map(|p| p.source)
     }
 }
 

@@ -19,15 +19,16 @@ pub(crate) fn direct_if_cold(file: &File, version: &FileVersion) -> Option<File>
     open_direct(&version.path)
 }
 
+/// The file, read past the page cache.
 #[cfg(target_os = "linux")]
-fn open_direct(path: &Path) -> Option<File> {
+pub(super) fn open_direct(path: &Path) -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     File::options().read(true).custom_flags(flags).open(path).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_direct(_: &Path) -> Option<File> {
+pub(super) fn open_direct(_: &Path) -> Option<File> {
     None
 }
 

@@ -1,4 +1,4 @@
-//! Kernels on host threads, by hand: a table laid out in memory and behind queues, launches divided as a test wants them. The
+//! Kernels on host threads, and on a GPU where there is one, by hand: a table laid out in memory and behind queues, launches divided as a test wants them. The
 //! crate's own runtime is tested elsewhere.
 
 use std::sync::Arc;
@@ -6,16 +6,30 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
-use grampus_gpu_exec::codegen::{ENTRY, HOST_LANES, Left, Merged, QueryKernel, Shape};
+use grampus_gpu_exec::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel, Shape};
 use grampus_gpu_exec::params::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
 use grampus_gpu_exec::program::Type;
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{Args, Device, DeviceBuffer, Module, StagingOptions, Stream};
+use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Module, StagingOptions, Stream};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 
 use super::interpret::{Cell, Scalar};
 use super::random::{Random, bytes};
+
+/// What kernels can run on here: says what is missing.
+pub(crate) fn devices() -> Vec<Device> {
+    let mut devices = Vec::new();
+    match cuda::host_compiler() {
+        Ok(_) => devices.push(Device::host(2, 1 << 30)),
+        Err(e) => println!("skipped: no C++ compiler ({e})"),
+    }
+    match cuda::compiler_version().and_then(|_| Device::open(0)) {
+        Ok(gpu) => devices.push(gpu),
+        Err(e) => println!("skipped: no GPU ({e})"),
+    }
+    devices
+}
 
 /// A table's columns, and which rows of it are looked at.
 pub(crate) struct Table {
@@ -160,8 +174,14 @@ pub(crate) fn run(
     division: &Division,
 ) -> Result<Merged, Refusal> {
     let device = &placed.device;
-    let sizes = kernel.sizes(HOST_LANES);
-    let warps = division.warps as usize;
+    let block_warps = BLOCK_THREADS / GPU_LANES;
+    let (lanes, blocks, threads) = if device.is_host() {
+        (HOST_LANES, division.warps, GPU_LANES)
+    } else {
+        (GPU_LANES, division.warps.div_ceil(block_warps), BLOCK_THREADS)
+    };
+    let sizes = kernel.sizes(lanes);
+    let warps = (blocks * threads / GPU_LANES) as usize;
     let buffer = |bytes: usize, byte: u8| DeviceBuffer::filled(device, bytes.max(16), byte).expect("memory");
     let (runs, tiles) = params::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
     let runs_at = DeviceBuffer::from_values(
@@ -222,7 +242,7 @@ pub(crate) fn run(
         let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
         let mut args = Args::new().with_bytes(&params::parameter(&head, &columns, &valid));
         let kernel = module.kernel(ENTRY).expect("the kernel's name");
-        kernel.launch(&stream, division.warps, 32, &mut args).expect("starts");
+        kernel.launch(&stream, blocks, threads, &mut args).expect("starts");
         stream.synchronize().expect("ends");
         let word = refused.read::<u32>(0, 1).expect("readable")[0];
         if let Some(refusal) = Refusal::of(word) {

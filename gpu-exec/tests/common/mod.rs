@@ -1,6 +1,7 @@
 //! Programs by few words, for all tests of the crate.
 #![allow(dead_code)] // each test uses its share
 
+pub(crate) mod check;
 pub(crate) mod interpret;
 pub(crate) mod machine;
 pub(crate) mod random;

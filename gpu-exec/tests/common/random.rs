@@ -143,9 +143,9 @@ impl Writer<'_> {
     /// A column, an argument, or NULL.
     fn leaf(&mut self, ty: Type) -> Expr {
         let columns: Vec<usize> = (0..self.columns.len()).filter(|&c| self.columns[c].ty == ty).collect();
-        match self.random.below(10) {
+        match self.random.below(20) {
             0 => Expr::Null(ty),
-            1..=7 if !columns.is_empty() => Expr::Column(*self.random.pick(&columns)),
+            1..=16 if !columns.is_empty() => Expr::Column(*self.random.pick(&columns)),
             _ => {
                 self.arguments.push(ty);
                 Expr::Argument(self.arguments.len() - 1)

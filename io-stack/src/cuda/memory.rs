@@ -14,6 +14,15 @@ fn bytes_of<T: Plain>(values: &[T]) -> (*const std::ffi::c_void, usize) {
     (values.as_ptr().cast(), size_of_val(values))
 }
 
+/// Waits for what the default stream has to do: clearing memory, and the last piece of a copy from pageable memory, may go on when the
+/// call has returned (CUDA Driver API, "API synchronization behavior"), and our streams do not wait for the default one.
+fn settle() -> Result<(), CudaError> {
+    // SAFETY: a context is current; null is the default stream.
+    check("cuStreamSynchronize", unsafe {
+        sys::cuStreamSynchronize(std::ptr::null_mut())
+    })
+}
+
 /// Device memory, freed on drop. The driver aligns it to 256 bytes at least; pieces of 2 MiB and more to 2 MiB.
 #[derive(Debug)]
 pub struct DeviceBuffer {
@@ -94,7 +103,8 @@ impl DeviceBuffer {
         }
         self.device.bind()?;
         // SAFETY: our own memory.
-        check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.at, byte, self.len) })
+        check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.at, byte, self.len) })?;
+        settle()
     }
 
     /// Copies values to byte `offset`.
@@ -113,7 +123,8 @@ impl DeviceBuffer {
         // SAFETY: inside our memory, by the check; the source is a live slice.
         check("cuMemcpyHtoD", unsafe {
             sys::cuMemcpyHtoD_v2(self.at + offset as u64, from, len)
-        })
+        })?;
+        settle()
     }
 
     /// Copies `count` values from byte `offset`.

@@ -90,9 +90,9 @@ impl CudaError {
     /// API, "CUresult": errors that "leave the process in an inconsistent state").
     pub fn is_sticky(&self) -> bool {
         let Self::Call { code, .. } = self else { return false };
-        // 214, 220 – 226: ECC, NVLink and link errors; 700 – 720 and above: addresses, traps, launch failures. 701 (resources) and
-        // 704 – 713 are mistakes of the caller that leave the context whole.
-        matches!(code, 214 | 220 | 226 | 700 | 702 | 714..=719 | 721)
+        // 214, 220, 226: ECC and NVLink; 709: the context is gone; 700, 702, 710, 714 – 719: addresses, traps, assertions, time-outs of
+        // kernels. Other codes of the 700s are mistakes of the caller that leave the context whole.
+        matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
     }
 
     /// Says what the failed call was about.
