@@ -45,7 +45,7 @@ pub struct Loaded {
     pub took: Duration,
 }
 
-/// What is kept in memory: for each key a module and when it was last asked for.
+/// What is kept in memory: for each query's text a module and when it was last asked for.
 #[derive(Debug, Default)]
 struct Kept {
     modules: HashMap<String, (Arc<Module>, u64)>,
@@ -94,20 +94,22 @@ impl Modules {
     /// The compiler's, or the driver's when it loads. That the folder cannot be read or written is only logged.
     pub fn get(&self, kernel: &QueryKernel) -> Result<Loaded, CudaError> {
         let began = Instant::now();
-        let unit = kernel.unit();
-        let key = hex(&hash(&[self.setting.as_bytes(), unit.as_bytes()]));
         let loaded = |module, origin| Loaded {
             module,
             origin,
             took: began.elapsed(),
         };
-        if let Some(module) = self.kept_module(&key) {
+        // In one process kernels differ by their own text alone: the headers need not be looked at for every query.
+        if let Some(module) = self.kept_module(kernel.text()) {
             return Ok(loaded(module, Origin::Memory));
         }
+        let unit = kernel.unit();
+        let key = hex(&hash(&[self.setting.as_bytes(), unit.as_bytes()]));
+        let own = kernel.text().to_owned();
         let path = self.folder.as_ref().map(|f| f.join(format!("{key}.kernel")));
         if let Some(code) = path.as_deref().and_then(read) {
             match Module::load(&self.device, &code) {
-                Ok(module) => return Ok(loaded(self.keep(key, module), Origin::Folder)),
+                Ok(module) => return Ok(loaded(self.keep(own, module), Origin::Folder)),
                 Err(e) => log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}"),
             }
         }
@@ -118,7 +120,7 @@ impl Modules {
         };
         let module = Module::load(&self.device, &code)?;
         keep_file(path.as_deref(), &code);
-        Ok(loaded(self.keep(key, module), Origin::Compiler))
+        Ok(loaded(self.keep(own, module), Origin::Compiler))
     }
 
     /// The kernel's own code, compiled now, and the slow path's, compiled once.
@@ -151,17 +153,17 @@ impl Modules {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_module(&self, key: &str) -> Option<Arc<Module>> {
+    fn kept_module(&self, text: &str) -> Option<Arc<Module>> {
         let mut kept = self.kept();
         kept.asked += 1;
         let now = kept.asked;
-        let (module, last) = kept.modules.get_mut(key)?;
+        let (module, last) = kept.modules.get_mut(text)?;
         *last = now;
         Some(module.clone())
     }
 
     /// Keeps a module, in place of the one that nobody asked for the longest if there are too many.
-    fn keep(&self, key: String, module: Module) -> Arc<Module> {
+    fn keep(&self, text: String, module: Module) -> Arc<Module> {
         let module = Arc::new(module);
         let mut kept = self.kept();
         kept.asked += 1;
@@ -172,7 +174,7 @@ impl Modules {
                 kept.modules.remove(&oldest);
             }
         }
-        kept.modules.insert(key, (module.clone(), now));
+        kept.modules.insert(text, (module.clone(), now));
         module
     }
 }

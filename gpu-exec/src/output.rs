@@ -53,6 +53,8 @@ pub struct Cost {
     pub decode: Duration,
     /// From the first launch or copy until the results were there.
     pub scan: Duration,
+    /// Of that, from the first kernel's start to the last one's end; nothing where the device cannot tell.
+    pub kernel: Duration,
     /// Bytes that the copy engine brought.
     pub pushed_bytes: u64,
     /// Bytes that kernels loaded from registered mappings.

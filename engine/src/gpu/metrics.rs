@@ -34,11 +34,12 @@ pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuW
             MetricBuilder::new(metrics).counter(name, 0).add(value);
         }
     }
-    let times: [(&'static str, Duration); 4] = [
+    let times: [(&'static str, Duration); 5] = [
         ("compile_time", cost.compile),
         ("register_time", cost.register),
         ("decode_time", cost.decode),
         ("scan_time", cost.scan),
+        ("kernel_time", cost.kernel),
     ];
     for (name, time) in times {
         // A time of nothing would not be shown at all.

@@ -111,6 +111,7 @@ async fn explain_says_what_will_be_done_and_analyze_what_was() {
     for words in [
         "compile_time=",
         "scan_time=",
+        "kernel_time=",
         "decode_time=",
         "pushed_bytes=",
         "rows_passed=375",

@@ -1,7 +1,7 @@
 //! Measures filtered sums over files of raw doubles with every backing, against plain kernels that sum the same bytes, without any
 //! of the engine. Every answer is checked against a loop over the files first.
 //!
-//!     scan FOLDER [--rows N] [--files K] [--runs R] [--cold FOLDER] [--json FILE] [--threads T] [--host THREADS]
+//!     scan FOLDER [--rows N] [--files K] [--runs R] [--cold FOLDER] [--json FILE] [--threads T] [--host THREADS] [--only WAY,…]
 //!
 //! FOLDER should be a tmpfs; the files stay there for the next time. `--cold` names a folder on a disk.
 
@@ -34,6 +34,8 @@ struct Options {
     json: Option<PathBuf>,
     threads: usize,
     host: Option<u32>,
+    /// Beginnings of the ways to measure; none: all.
+    only: Vec<String>,
 }
 
 fn options() -> Result<Options, Failed> {
@@ -47,6 +49,7 @@ fn options() -> Result<Options, Failed> {
         json: None,
         threads: 8,
         host: None,
+        only: Vec::new(),
     };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} takes a value"))?;
@@ -57,6 +60,7 @@ fn options() -> Result<Options, Failed> {
             "--cold" => options.cold = Some(value.into()),
             "--json" => options.json = Some(value.into()),
             "--threads" => options.threads = value.parse()?,
+            "--only" => options.only = value.split(',').map(str::to_owned).collect(),
             "--host" => options.host = Some(value.parse()?),
             other => return Err(format!("what is {other}?").into()),
         }
@@ -196,6 +200,10 @@ impl Bench<'_> {
         answer: &(i64, [f64; COLUMNS]),
         way: &Way<'_>,
     ) -> Result<f64, Failed> {
+        let only = &self.options.only;
+        if !only.is_empty() && !only.iter().any(|o| way.name.starts_with(o.as_str())) {
+            return Ok(f64::NAN);
+        }
         let program = query.program();
         let cancel = Arc::default();
         let run = || -> Result<(f64, Cost), Failed> {
@@ -222,7 +230,7 @@ impl Bench<'_> {
         for _ in 0..self.options.runs {
             (way.before)(gpu)?;
             let (ms, cost) = run()?;
-            times.push((ms, cost.scan.as_secs_f64() * 1e3));
+            times.push((ms, cost.scan.as_secs_f64() * 1e3, cost.kernel.as_secs_f64() * 1e3));
             last = cost;
         }
         let ms = median(times.iter().map(|t| t.0).collect());
@@ -231,6 +239,7 @@ impl Bench<'_> {
             way: way.name.to_owned(),
             ms,
             scan_ms: median(times.iter().map(|t| t.1).collect()),
+            kernel_ms: median(times.iter().map(|t| t.2).collect()),
             best_ms: times.iter().map(|t| t.0).fold(f64::INFINITY, f64::min),
             first: first.map(|(ms, cost)| (ms, cost.register.as_secs_f64() * 1e3, cost.compile.as_secs_f64() * 1e3)),
             against: way.against.map(|(other, what)| (ms / other, what.to_owned())),

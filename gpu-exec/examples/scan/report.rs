@@ -13,6 +13,8 @@ pub(crate) struct Line {
     pub(crate) ms: f64,
     pub(crate) best_ms: f64,
     pub(crate) scan_ms: f64,
+    /// From the first kernel's start to the last one's end.
+    pub(crate) kernel_ms: f64,
     /// The run before: milliseconds in all, registering, compiling.
     pub(crate) first: Option<(f64, f64, f64)>,
     /// Times another figure, and which.
@@ -63,6 +65,7 @@ impl Report {
         let line = |line: &Line| -> Value {
             json!({
                 "query": line.query, "way": line.way, "ms": line.ms, "best_ms": line.best_ms, "scan_ms": line.scan_ms,
+                "kernel_ms": line.kernel_ms,
                 "first_run_ms": line.first.map(|f| f.0), "register_ms": line.first.map(|f| f.1),
                 "compile_ms": line.first.map(|f| f.2),
                 "ratio": line.against.as_ref().map(|a| a.0), "against": line.against.as_ref().map(|a| &a.1),
@@ -96,19 +99,30 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{:10} {:30} {:>10} {:>10} {:>10} {:>9} {:>9} {:>8} {:>9}  ratio",
-            "query", "way", "ms", "best ms", "scan ms", "first ms", "moved MB", "/ needed", "commands"
+            "{:10} {:30} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>8} {:>9}  ratio",
+            "query",
+            "way",
+            "ms",
+            "best ms",
+            "scan ms",
+            "kernel ms",
+            "first ms",
+            "compile",
+            "moved MB",
+            "/ needed",
+            "commands"
         )?;
         for line in &self.lines {
-            let first = line.first.map_or(f64::NAN, |f| f.0);
+            let (first, compile) = line.first.map_or((f64::NAN, f64::NAN), |f| (f.0, f.2));
             write!(
                 f,
-                "{:10} {:30} {:10.3} {:10.3} {:10.3} {first:9.1} {:9.1} {:8.3} {:9}",
+                "{:10} {:30} {:10.3} {:10.3} {:10.3} {:10.3} {first:9.1} {compile:9.1} {:9.1} {:8.3} {:9}",
                 line.query,
                 line.way,
                 line.ms,
                 line.best_ms,
                 line.scan_ms,
+                line.kernel_ms,
                 line.cost.moved_bytes() as f64 / 1e6,
                 amplification(&line.cost),
                 line.cost.commands

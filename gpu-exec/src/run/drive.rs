@@ -32,7 +32,7 @@ const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 const MOST_BLOCKS: u32 = 4;
 
 /// Tiles for which rows wait that need values over PCIe.
-const PATIENT_TILES: u32 = 3;
+const PATIENT_TILES: u32 = 0;
 
 /// What one attempt came to.
 pub(super) enum Attempt {
@@ -203,7 +203,8 @@ impl Query<'_> {
             (tiles, u64::from(sizes.tile_rows)),
             machine.launch_bytes,
         );
-        let (arrived, ended) = (Event::new(machine.device, false)?, Event::new(machine.device, false)?);
+        let arrived = Event::new(machine.device, false)?;
+        let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
         let mut ready = 0;
         for (at, launch) in launches.iter().enumerate() {
             pusher.wait_for(launch.jobs)?;
@@ -213,6 +214,9 @@ impl Query<'_> {
                 ready = launch.jobs;
             }
             let head = self.head(&placed, &given, launch, flags(at, launches.len(), launch), runs.len());
+            if at == 0 {
+                started.record(machine.compute)?;
+            }
             let mut args = Args::new().with_bytes(&parameter(&head, &placed.columns, &placed.valid));
             entry.launch(machine.compute, blocks, BLOCK_THREADS, &mut args)?;
             if let Some(window) = launch.ends_window {
@@ -224,6 +228,9 @@ impl Query<'_> {
         }
         ended.record(machine.compute)?;
         self.wait(&ended)?;
+        cost.kernel = ended
+            .ms_since(&started)
+            .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
         self.read_back(&placed, &given, &sizes, warps)
     }
 
@@ -292,10 +299,11 @@ impl Query<'_> {
         let mut placed = Placed {
             counters: wanted.zeros(warps * sizes.counters * 8),
             refused: wanted.zeros(4),
+            // Behind the counters, so that both are read back at once.
+            partials: wanted.zeros(warps * sizes.partial_bytes),
             locks: wanted.zeros(slots * 4),
             words: wanted.zeros(slots * sizes.group_words * 8),
             state: wanted.any(warps * sizes.state_bytes),
-            partials: wanted.any(warps * sizes.partial_bytes),
             columns: Vec::new(),
             valid: Vec::new(),
             runs: wanted.bytes(&all_bytes(runs)),
@@ -328,7 +336,7 @@ impl Query<'_> {
             end_tile: launch.end_tile,
             arguments: written + placed.arguments as u64,
             state: other + placed.state as u64,
-            partials: other + placed.partials as u64,
+            partials: zeroed + placed.partials as u64,
             counters: zeroed + placed.counters as u64,
             refused: zeroed + placed.refused as u64,
             group_locks: table(placed.locks),
@@ -379,17 +387,21 @@ impl Query<'_> {
 
     fn read_back(&self, placed: &Placed, given: &Given<'_>, sizes: &Sizes, warps: usize) -> Result<LeftOver, RunError> {
         let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
-        let refused = given.zeroed.read::<u32>(placed.refused, 1)?.pop().unwrap_or_default();
+        let (counters, partials) = (warps * sizes.counters, warps * sizes.partial_bytes / 8);
+        // Every copy is a trip: refused, counters and partials, which lie one after the other, are one.
+        let mut words = given
+            .zeroed
+            .read::<u64>(placed.counters, (placed.partials - placed.counters) / 8 + partials)?;
+        let refused = words[(placed.refused - placed.counters) / 8] as u32;
         let mut left = LeftOver {
             refused,
-            partials: Vec::new(),
-            counters: Vec::new(),
+            partials: words.split_off((placed.partials - placed.counters) / 8),
+            counters: words,
             group_locks: Vec::new(),
             group_words: Vec::new(),
         };
-        if refused == 0 {
-            left.partials = given.other.read(placed.partials, warps * sizes.partial_bytes / 8)?;
-            left.counters = given.zeroed.read(placed.counters, warps * sizes.counters)?;
+        left.counters.truncate(counters);
+        if refused == 0 && slots > 0 {
             left.group_locks = given.zeroed.read(placed.locks, slots)?;
             left.group_words = given.zeroed.read(placed.words, slots * sizes.group_words)?;
         }
