@@ -17,9 +17,14 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc");
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
     let path = folder.join(format!("{name}.cu"));
-    std::fs::write(&path, kernel.unit()).expect("writable");
+    std::fs::write(&path, kernel.relocatable_unit()).expect("writable");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../io-stack/tests/nvrtc.py");
-    let out = Command::new("python3").arg(script).arg("sm_90").arg(&path).output();
+    let out = Command::new("python3")
+        .arg(script)
+        .arg("sm_90")
+        .arg(&path)
+        .arg("--relocatable-device-code=true")
+        .output();
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {
