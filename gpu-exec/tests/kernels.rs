@@ -350,7 +350,7 @@ fn groups_of_every_number_find_their_place() {
                 if grouping == Grouping::Private && cardinality == 5 {
                     assert_eq!(results[1], results[2], "one launch or several");
                 }
-                // Fewer slots than groups, of which a warp keeps at most 64 to itself.
+                // Fewer slots than groups, of which a warp keeps at most 32 to itself.
                 let small = Division {
                     group_slots_log2: 3,
                     ..divisions(&mut random).swap_remove(1)

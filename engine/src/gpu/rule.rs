@@ -151,9 +151,11 @@ impl Pass<'_> {
             return Err(Stays::Nothing);
         }
         // Absence first: it needs no look at the files.
-        let known = self.session.known_device(self.options).transpose();
-        let known = known.and_then(|known| super::device::present(self.options).map(|()| known));
-        let is_open = known.map_err(Stays::NoDevice)?.is_some();
+        let is_open = match self.session.known_device(self.options) {
+            Some(device) => device.map(|_| true),
+            None => super::device::present(self.options).map(|()| false),
+        };
+        let is_open = is_open.map_err(Stays::NoDevice)?;
         let session = self.session;
         let placed = place(&mut lowered, &session.dictionary, &session.numbers, &session.survey)?;
         if placed.input.stripes.is_empty() {
