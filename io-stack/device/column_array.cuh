@@ -179,10 +179,21 @@ class ColumnArray {
     // A tile of a mapping, in the extent used last.
     template <u32 K>
     GRAMPUS_DEVICE void load_tile(u64 row, u32 rows, T (&value)[K]) {
-        const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
         u32 mine = words_of_lane(rows);
-        GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
+        if constexpr (ALIGNED) {
+            const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
+        } else {
+            // Each word once, its second half from the next lane: asked for again it would cost another request over PCIe.
+            u32 at = (u32)place_of(row) & (LINE_BYTES - 1), end = at + rows * SIZE;
+            const u8* line = (const u8*)(place_of(row) - at);
+            u64 word[K], tail = 0;
+            if (needs_tail(at, rows)) tail = load_mapped((const u64*)(line + (end & ~7u)));
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) word[i] = i < mine ? load_mapped(word_at(line, at + lane_id() * SIZE, i)) : 0;
+            combine<K>(at, rows, word, tail, value);
+        }
     }
 
     // ---- tiles --------------------------------------------------------------------------------------

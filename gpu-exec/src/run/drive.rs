@@ -30,8 +30,10 @@ use crate::params::{
 const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 /// Blocks on a multiprocessor at most: what kernels' registers are bounded for.
 const MOST_BLOCKS: u32 = 4;
+/// The same where columns are read over PCIe.
+const MOST_BLOCKS_MAPPED: u32 = 1;
 
-/// Tiles for which rows wait that need values over PCIe.
+/// Tiles for which rows wait that need values over PCIe, besides the one they are in.
 const PATIENT_TILES: u32 = 0;
 
 /// What one attempt came to.
@@ -241,7 +243,18 @@ impl Query<'_> {
             let rows = stripe.selected.iter().map(move |r| (base + r.start, r.end - r.start));
             rows.collect::<Vec<_>>()
         };
-        stripes.iter().zip(bases(stripes)).flat_map(of_stripe).collect()
+        let runs = stripes.iter().zip(bases(stripes)).flat_map(of_stripe);
+        if self.bringing.transient.is_some() {
+            return runs.collect(); // windows end where tiles do that begin with the stripes' runs
+        }
+        // Fewer runs are looked up faster; the few tiles in which one stripe follows another are read row by row.
+        runs.fold(Vec::new(), |mut joined: Vec<(u64, u64)>, (row, rows)| {
+            match joined.last_mut() {
+                Some((first, count)) if *first + *count == row => *count += rows,
+                _ => joined.push((row, rows)),
+            }
+            joined
+        })
     }
 
     /// The runs divided so that tiles of the predicate column begin where host memory's lines do: a warp's load of 256 bytes over PCIe
@@ -276,7 +289,11 @@ impl Query<'_> {
 
     /// As many blocks as the device holds at once and there are tiles for; fewer if their warps could fill the cache with pins.
     fn blocks(&self, device: &Device, entry: &Kernel<'_>, tiles: u64, lanes: u32) -> Result<u32, RunError> {
-        let each = entry.blocks_that_fit(BLOCK_THREADS)?.min(MOST_BLOCKS);
+        // Few warps saturate PCIe; more of them only spread what they fetch by row over more pages than the GPU's address
+        // translation keeps at hand.
+        let mapped = self.prepared.choices.iter().any(|c| c.backing == Backing::Mapped);
+        let most = if mapped { MOST_BLOCKS_MAPPED } else { MOST_BLOCKS };
+        let each = entry.blocks_that_fit(BLOCK_THREADS)?.min(most);
         let most = u64::from(device.multiprocessors().max(1) * each);
         let mut blocks = tiles.div_ceil(u64::from(BLOCK_WARPS)).clamp(1, most);
         if let Some(stack) = self.stage.stack {
