@@ -361,6 +361,14 @@ fn device_says_what_is_missing_and_how_to_get_it() {
 }
 
 #[test]
+fn the_device_is_chosen_on_the_command_line() {
+    let shown = printed(&["--device", "cpu", "--format", "csv", "-c", "SHOW grampus.device"]);
+    assert_eq!(shown, "name,value\ngrampus.device,cpu\n");
+    let said = failed(2, &["--device", "abacus", "-c", "SELECT 1"]);
+    assert!(said.contains("expected auto, gpu, prefer or cpu"), "{said}");
+}
+
+#[test]
 fn bench_io_needs_a_gpu_and_says_so() {
     let said = failed(2, &["bench", "io", "--sections", "hits,misses"]);
     assert!(

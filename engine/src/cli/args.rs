@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use grampus::Device;
 use grampus::taxi::ColumnSet;
 use grampus_orc_layout::tail::Codec;
 
@@ -89,6 +90,10 @@ pub(crate) struct Resources {
     /// How many partitions (threads) to use [default: one per core]
     #[arg(short = 'p', long, value_name = "N", value_parser = parse_count)]
     pub(crate) partitions: Option<usize>,
+
+    /// Where filtered aggregates are computed: auto, gpu, prefer (the GPU wherever it can be) or cpu [default: auto]
+    #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
+    pub(crate) device: Option<Device>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -360,6 +365,10 @@ pub(crate) fn parse_max_rows(text: &str) -> Result<MaxRows, String> {
             .map(MaxRows::Rows)
             .map_err(|_| "expected a number of rows or 'all'".to_owned()),
     }
+}
+
+fn parse_device(text: &str) -> Result<Device, String> {
+    text.parse().map_err(|_| "expected auto, gpu, prefer or cpu".to_owned())
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

@@ -266,11 +266,12 @@ pub(crate) fn io_line(io: &ScanIo, stopped: bool) -> String {
 
 /// A session with the settings of the command line.
 pub(crate) fn session(resources: &Resources) -> Result<SessionContext, Failure> {
-    let config = GrampusConfig {
+    let mut config = GrampusConfig {
         target_partitions: resources.partitions,
         memory_limit_bytes: resources.memory_limit,
         ..GrampusConfig::default()
     };
+    config.options.device = resources.device.unwrap_or_default();
     let context = grampus::session::context(config).map_err(|error| explain(&error, &Known::default()))?;
     // Places of unknown columns and functions in the text, for errors.
     context

@@ -56,7 +56,13 @@ pub struct Rates {
 impl Default for Rates {
     /// 16 cores and an H200 behind PCIe 5, but for the number of cores, which is this machine's.
     fn default() -> Self {
-        let cores = available_parallelism().map_or(1, usize::from);
+        Self::of_cores(available_parallelism().map_or(1, usize::from))
+    }
+}
+
+impl Rates {
+    /// The defaults for a machine of so many cores.
+    pub(crate) fn of_cores(cores: usize) -> Self {
         Self {
             version: VERSION,
             gpu: String::new(),

@@ -328,8 +328,7 @@ mod tests {
     /// What the design's measurements say: over PCIe the GPU loses to 16 cores on Q0, with the column in its memory it wins.
     #[test]
     fn where_the_bytes_are_decides() {
-        let mut rates = Rates::default();
-        rates.cores = 16;
+        let rates = Rates::of_cores(16);
         let work = Work::of(&program(), &input(), 0.0003);
         let cpu = work.cpu_time(&rates);
         assert!(

@@ -14,10 +14,10 @@ use super::exec::GpuAggregateExec;
 /// Writes the operator's line, or lines.
 pub(super) fn show(exec: &GpuAggregateExec, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let work = exec.work();
-    let columns: Vec<String> = (work.lowered.program.columns.iter().zip(&work.choices))
+    let columns: Vec<String> = (work.lowered.program.columns.iter().zip(work.choices()))
         .map(|(column, choice)| format!("{} ({})", column.name, column_words(choice)))
         .collect();
-    let moved: u64 = work.choices.iter().map(|choice| choice.estimated_bytes).sum();
+    let moved: u64 = work.choices().iter().map(|choice| choice.estimated_bytes).sum();
     let (stripes, files) = (work.placed.input.stripes.len(), work.placed.input.files.len());
     let (keys, aggregates) = what(exec.cpu_plan().as_ref());
     match format {

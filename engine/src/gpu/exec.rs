@@ -41,8 +41,8 @@ pub(crate) struct GpuWork {
     pub(crate) session: Arc<GpuSession>,
     pub(crate) backing: BackingChoice,
     pub(crate) selectivity: f64,
-    /// How columns were to be read when the query was planned.
-    pub(crate) choices: Vec<ColumnChoice>,
+    /// How columns were to be read when that was first asked: to decide where to run, or by EXPLAIN.
+    pub(crate) choices: OnceLock<Vec<ColumnChoice>>,
     /// Why the GPU, for people.
     pub(crate) why: String,
     /// Errors of the device are errors of the query.
@@ -269,6 +269,12 @@ enum Failed {
 }
 
 impl GpuWork {
+    /// How each column would be read; nothing if the device cannot tell.
+    pub(crate) fn choices(&self) -> &[ColumnChoice] {
+        let ask = || self.device.choose(&self.request(&Arc::default())).unwrap_or_default();
+        self.choices.get_or_init(ask)
+    }
+
     /// What is asked of the device.
     pub(crate) fn request<'a>(&'a self, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
         Request {

@@ -1,7 +1,7 @@
 //! The optimizer rule: replaces partial aggregations over ORC scans by [`GpuAggregateExec`] where that can be and is worth it. Everywhere
 //! else the plan stays as it is and the scan says why, in EXPLAIN; with `grampus.device = 'gpu'` that is an error.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::plan_err;
@@ -12,10 +12,10 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Request};
+use grampus_gpu_exec::gpu::{Backing, BackingChoice};
+use grampus_gpu_exec::output::RunError;
 
 use super::choose::{Work, sampled_selectivity, shown};
-use super::device::Runner;
 use super::exec::{GpuAggregateExec, GpuWork};
 use super::lower::{Lowered, Reason, lower};
 use super::place::{Placed, place};
@@ -145,26 +145,31 @@ impl Pass<'_> {
     /// What takes the place of `aggregation`.
     fn replace(&self, aggregation: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>>, Stays> {
         let mut lowered = lower(aggregation, &self.session.dictionary)?;
-        lowered.program.check().map_err(|error| error.to_string())?;
+        lowered.program.check().map_err(|error| reason_of(&error))?;
         let scan = lowered.scan().ok_or_else(|| "there is no ORC scan below".to_owned())?;
         if scan.work().iter().all(Vec::is_empty) {
             return Err(Stays::Nothing);
         }
-        // Absence first, where it is known: it needs no look at the files.
-        if let Some(Err(reason)) = self.session.known_device(self.options) {
-            return Err(Stays::NoDevice(reason));
-        }
+        // Absence first: it needs no look at the files.
+        let is_open = match self.session.known_device(self.options) {
+            Some(device) => device.map(|_| true),
+            None => super::device::present(self.options).map(|()| false),
+        };
+        let is_open = is_open.map_err(Stays::NoDevice)?;
         let session = self.session;
         let placed = place(&mut lowered, &session.dictionary, &session.numbers, &session.survey)?;
         if placed.input.stripes.is_empty() {
             return Err(Stays::Nothing);
         }
-        let work = self.decide(lowered, placed)?;
+        let work = self.decide(lowered, placed, is_open)?;
         Ok(replacement(aggregation, work))
     }
 
     /// Whether the GPU is to do it, and how.
-    fn decide(&self, lowered: Lowered, placed: Placed) -> Result<GpuWork, Stays> {
+    fn decide(&self, lowered: Lowered, placed: Placed, is_open: bool) -> Result<GpuWork, Stays> {
+        if !is_open && self.options.device == Device::Auto {
+            self.worth_opening(&Work::of(&lowered.program, &placed.input, 1.0))?;
+        }
         let key = FilterKey::of(&lowered.program, &lowered.arguments, &placed.input);
         let selectivity = match self.session.selectivity(key) {
             Some(known) => known,
@@ -175,60 +180,55 @@ impl Pass<'_> {
             }
         };
         let size = Work::of(&lowered.program, &placed.input, selectivity);
-        let device = self.device_worth_opening(&size)?;
-        let backing = self.backing();
-        let never = Arc::default();
-        let request = Request {
-            program: &lowered.program,
-            arguments: &lowered.arguments,
-            input: &placed.input,
-            backing,
-            selectivity,
-            cancel: &never,
-        };
-        let choices = device.choose(&request).map_err(|error| error.to_string())?;
-        let rates = self.session.rates(self.options);
-        let (gpu, cpu) = (size.gpu_time(&rates, &choices), size.cpu_time(&rates));
-        let why = match self.options.device {
-            Device::Auto if gpu >= cpu => {
-                let reason = format!("the GPU is estimated to take {}, the CPU {}", shown(gpu), shown(cpu));
-                return Err(reason.into());
-            }
-            Device::Auto => format!("it is estimated to take {} instead of {}", shown(gpu), shown(cpu)),
-            other => format!("grampus.device = '{other}'"),
-        };
-        Ok(GpuWork {
+        let device = self.session.device(self.options).map_err(Stays::NoDevice)?;
+        let mut work = GpuWork {
             lowered,
             placed,
             device,
             session: Arc::clone(self.session),
-            backing,
+            backing: self.backing(),
             selectivity,
-            choices,
-            why,
+            choices: OnceLock::new(),
+            why: format!("grampus.device = '{}'", self.options.device),
             strict: self.options.device == Device::Gpu,
-        })
+        };
+        if self.options.device == Device::Auto {
+            work.why = self.worth_it(&size, &work)?;
+        }
+        Ok(work)
     }
 
-    /// The device, unless it is closed and the query too short to open it for.
-    fn device_worth_opening(&self, size: &Work) -> Result<Arc<dyn Runner>, Stays> {
-        let open = self.session.known_device(self.options);
-        if open.is_none() && self.options.device == Device::Auto {
-            let rates = self.session.rates(self.options);
-            if let Err(reason) = super::device::present(self.options) {
-                return Err(Stays::NoDevice(reason));
-            }
-            let (gpu, cpu) = (size.least_gpu_time(&rates), size.cpu_time(&rates));
-            let saved = cpu.saturating_sub(gpu);
-            if self.session.miss(saved).as_secs_f64() < rates.open_seconds {
-                let reason = format!(
-                    "the CPU is estimated to take {}, too little to open the GPU for",
-                    shown(cpu)
-                );
-                return Err(reason.into());
-            }
+    /// Why the GPU is to do it, by the time it is estimated to take.
+    fn worth_it(&self, size: &Work, work: &GpuWork) -> Result<String, Stays> {
+        let choices = work.device.choose(&work.request(&Arc::default()));
+        let choices = choices.map_err(|error| reason_of(&error))?;
+        let rates = self.session.rates(self.options);
+        let (gpu, cpu) = (size.gpu_time(&rates, &choices), size.cpu_time(&rates));
+        // It is asked once.
+        let _ = work.choices.set(choices);
+        match gpu < cpu {
+            true => Ok(format!(
+                "it is estimated to take {} instead of {}",
+                shown(gpu),
+                shown(cpu)
+            )),
+            false => Err(format!("the GPU is estimated to take {}, the CPU {}", shown(gpu), shown(cpu)).into()),
         }
-        self.session.device(self.options).map_err(Stays::NoDevice)
+    }
+
+    /// Whether to open the device for what queries of this size would have saved so far, were it open.
+    fn worth_opening(&self, size: &Work) -> Result<(), Stays> {
+        let rates = self.session.rates(self.options);
+        let (gpu, cpu) = (size.least_gpu_time(&rates), size.cpu_time(&rates));
+        let missed = self.session.miss(cpu.saturating_sub(gpu));
+        match missed.as_secs_f64() < rates.open_seconds {
+            true => Err(format!(
+                "the CPU takes an estimated {} at most, too little to open the GPU for",
+                shown(cpu)
+            )
+            .into()),
+            false => Ok(()),
+        }
     }
 
     fn backing(&self) -> BackingChoice {
@@ -240,6 +240,14 @@ impl Pass<'_> {
             (GpuBacking::Auto, LocalIo::Read) => BackingChoice::All(Backing::Resident),
             (GpuBacking::Auto, LocalIo::Mmap) => BackingChoice::Auto,
         }
+    }
+}
+
+/// An error of the runtime as a reason.
+fn reason_of(error: &RunError) -> Reason {
+    match error {
+        RunError::Invalid(reason) => reason.clone(),
+        other => other.to_string(),
     }
 }
 

@@ -199,8 +199,10 @@ mod tests {
 
     #[test]
     fn the_cache_folder_is_as_set() {
-        let mut options = GrampusOptions::default();
-        options.cache_folder = "/somewhere".to_owned();
+        let options = GrampusOptions {
+            cache_folder: "/somewhere".to_owned(),
+            ..GrampusOptions::default()
+        };
         assert_eq!(cache_folder(&options), Some(PathBuf::from("/somewhere")));
         assert_eq!(
             Settings::of(&options).kernels,

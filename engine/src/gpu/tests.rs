@@ -80,8 +80,10 @@ async fn session(folder: &Path, device: Device, does: Does) -> (SessionContext, 
         ended: AtomicUsize::new(0),
     });
     let gpu = Arc::new(GpuSession::default());
-    let mut options = GrampusOptions::default();
-    options.device = device;
+    let options = GrampusOptions {
+        device,
+        ..GrampusOptions::default()
+    };
     gpu.preset(&options, Arc::clone(&fake) as Arc<dyn Runner>);
     let builder = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(3))

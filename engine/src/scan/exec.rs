@@ -168,6 +168,9 @@ impl DisplayAs for OrcScanExec {
                 if let Some(limit) = self.limit {
                     writeln!(f, "limit={limit}")?;
                 }
+                if let Some(note) = &self.note {
+                    writeln!(f, "not on the GPU={note}")?;
+                }
                 Ok(())
             }
         }

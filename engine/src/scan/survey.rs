@@ -2,12 +2,14 @@
 //! [`StripeScan`](super::stripe). Skips what statistics exclude, as the scan does. Local files only: there nothing has to be waited for.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::ArrayRef;
 use datafusion::common::{ScalarValue, internal_datafusion_err};
 use datafusion::error::Result;
+use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use grampus_orc_layout::access::{Access, Direct};
@@ -25,8 +27,8 @@ use super::work::Work;
 use crate::error::layout;
 use crate::file::{IoCounters, Place};
 
-/// Direct columns remembered at most; then all are forgotten.
-const REMEMBERED: usize = 1 << 16;
+/// Entries of a kind remembered at most; then all of that kind are forgotten.
+const REMEMBERED: usize = 1 << 14;
 
 /// A stripe of which rows may pass.
 #[derive(Debug)]
@@ -55,16 +57,55 @@ pub(crate) enum Found {
     },
 }
 
-/// What a session remembers of surveys: the direct columns of compressed files are found by reading a header per chunk.
+/// What a session remembers of surveys. The direct columns of compressed files are found by reading a header per chunk, and a filter
+/// is held against the statistics of each row group: both take longer than a short query.
 #[derive(Debug, Default)]
 pub(crate) struct SurveyCache {
-    direct: Mutex<HashMap<(u64, usize, ColumnId), Option<Arc<Direct>>>>,
+    /// By file number, stripe and column.
+    direct: Bounded<(u64, usize, ColumnId), Option<Arc<Direct>>>,
+    /// Which of the row groups may hold rows that pass.
+    groups: Bounded<Filtered, Arc<[bool]>>,
 }
 
-impl SurveyCache {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(u64, usize, ColumnId), Option<Arc<Direct>>>> {
+/// Row groups of a file, and a filter.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Filtered {
+    /// The file's number.
+    file: u64,
+    stripe: usize,
+    groups: Range<usize>,
+    filter: Filter,
+}
+
+/// Conditions that must all hold.
+type Filter = Arc<[Arc<dyn PhysicalExpr>]>;
+
+/// A map that forgets everything when it is full.
+#[derive(Debug)]
+struct Bounded<K, V>(Mutex<HashMap<K, V>>);
+
+impl<K, V> Default for Bounded<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, V>> {
         // Entries are put in whole.
-        self.direct.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        self.lock().get(key).cloned()
+    }
+
+    fn insert(&self, key: K, value: V) {
+        let mut known = self.lock();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, value);
     }
 }
 
@@ -95,15 +136,20 @@ pub(crate) fn survey(
 ) -> Result<(Vec<SurveyedStripe>, Groups)> {
     let mut stripes = Vec::new();
     let mut groups = Groups::default();
+    let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+    let filter: Filter = scan
+        .conjuncts
+        .iter()
+        .map(|conjunct| Arc::clone(&conjunct.expr))
+        .collect();
     for work in whole_stripes(work) {
-        let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
         let file = &scan.files[work.file].file;
         let layout_of = at_once(scan.cache.stripe(file, work.stripe, &metrics.io))?.map_err(layout)?;
-        let keep = at_once(surviving_groups(scan, &work, &layout_of, &metrics))??;
+        let keep = surviving(scan, &work, &layout_of, &filter, known, &metrics)?;
         groups.total += keep.len();
         groups.skipped += keep.iter().filter(|keep| !**keep).count();
         let mut selected = RowSelection::new();
-        for (group, _) in work.groups.clone().zip(keep).filter(|(_, keep)| *keep) {
+        for (group, _) in work.groups.clone().zip(&*keep).filter(|(_, keep)| **keep) {
             selected.push(layout_of.row_group_rows(&file.tail, group));
         }
         if selected.is_empty() {
@@ -121,6 +167,37 @@ pub(crate) fn survey(
         });
     }
     Ok((stripes, groups))
+}
+
+/// Which row groups of a stripe may hold rows that pass the filter.
+fn surviving(
+    scan: &Scan,
+    work: &Work,
+    layout_of: &StripeLayout,
+    filter: &Filter,
+    known: &SurveyCache,
+    metrics: &ScanMetrics,
+) -> Result<Arc<[bool]>> {
+    if scan.pruner.is_none() {
+        return Ok(vec![true; work.groups.len()].into());
+    }
+    let file = &scan.files[work.file];
+    // What a partition column holds is part of the filter, and no part of the file.
+    let is_file_alone = file.partition_values.is_empty();
+    let key = Filtered {
+        file: file.file.id,
+        stripe: work.stripe,
+        groups: work.groups.clone(),
+        filter: Arc::clone(filter),
+    };
+    if let Some(keep) = known.groups.get(&key).filter(|_| is_file_alone) {
+        return Ok(keep);
+    }
+    let keep: Arc<[bool]> = at_once(surviving_groups(scan, work, layout_of, metrics))??.into();
+    if is_file_alone {
+        known.groups.insert(key, Arc::clone(&keep));
+    }
+    Ok(keep)
 }
 
 /// The work of all partitions, the shares of one stripe joined again.
@@ -160,8 +237,7 @@ fn find(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize, kno
         return Ok(Found::Constant(ScalarValue::Null));
     }
     let key = (file.id, stripe.info.index, id);
-    let remembered = known.lock().get(&key).cloned();
-    let direct = match remembered {
+    let direct = match known.direct.get(&key) {
         Some(direct) => direct,
         None => {
             let handle = scan.cache.handle(file).map_err(layout)?;
@@ -173,11 +249,7 @@ fn find(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize, kno
                 Access::Direct(direct) => Some(Arc::new(direct)),
                 Access::Decode { .. } => None,
             };
-            let mut known = known.lock();
-            if known.len() >= REMEMBERED {
-                known.clear();
-            }
-            known.insert(key, direct.clone());
+            known.direct.insert(key, direct.clone());
             direct
         }
     };

@@ -24,6 +24,7 @@ const ORDERED: Setting = Setting {
     batch_rows: 8192,
     tile_rows: 65_536,
     prune: true,
+    gpu: None,
 };
 const PARALLEL: Setting = Setting {
     partitions: 4,
@@ -31,6 +32,7 @@ const PARALLEL: Setting = Setting {
     batch_rows: 1000,
     tile_rows: 4096,
     prune: true,
+    gpu: None,
 };
 
 /// All rows, in file order.

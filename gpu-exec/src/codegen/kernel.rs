@@ -478,7 +478,7 @@ impl Writer<'_> {
         let (in_memory, in_register) = (stored(ty), cpp(ty));
         let value = if self.shape.columns[c].access == Access::Queued {
             e.line(&format!(
-                "const Fetched<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
+                "const FetchedValue<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
             ));
             e.line(&format!("if (!got{c}.ok) return false;"));
             format!("got{c}.value")
