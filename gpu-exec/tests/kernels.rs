@@ -365,3 +365,32 @@ fn groups_of_every_number_find_their_place() {
         }
     }
 }
+
+#[test]
+fn counting_rows_reads_nothing() {
+    for target in targets() {
+        let program = Program {
+            columns: vec![],
+            arguments: vec![],
+            conjuncts: vec![],
+            keys: vec![],
+            aggregates: vec![count()],
+        };
+        let shape = common::shape(&program, Access::Plain, true, Grouping::Ungrouped);
+        let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+        let module = target.module(&kernel);
+        let table = Table {
+            types: vec![],
+            cells: vec![],
+            runs: vec![(3, 10_000), (20_000, 7)],
+        };
+        let mut random = Random(7);
+        let expected = interpret::run(&program, table.rows(), &[]).expect("no refusal");
+        let placed = Placed::new(&mut random, &target, &table, &shape);
+        for division in divisions(&mut random) {
+            let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");
+            check(&expected, &merged, &format!("{division:?}"));
+            assert_eq!((merged.rows, merged.values_read.len()), (10_007, 0));
+        }
+    }
+}
