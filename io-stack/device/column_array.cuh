@@ -96,7 +96,7 @@ class ColumnArray {
         value = In::from_bits(bits);
         if (all(hit)) return true;
         auto slowly = &fetch_slowly<Backing>;
-        Fetched slow = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, active, row, SIZE);
+        FetchedBits slow = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, active, row, SIZE);
         forget();
         value = In::from_bits(active ? slow.bits : 0);
         return slow.ok;

@@ -69,9 +69,16 @@ struct Held {
 };
 
 // A value's bits, or the end.
-struct Fetched {
+struct FetchedBits {
     bool ok;  // false: a status is up
     u64 bits;
+};
+
+// A value, or the end: for kernels that put a fetch out of line themselves.
+template <class T>
+struct Fetched {
+    bool ok;  // false: a status is up
+    T value;
 };
 
 // Pins the lines of a tile once they are there, whole; sends for `most` lines from the first (0: for its own only), where the next
@@ -80,7 +87,7 @@ template <class Backing>
 GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 most);
 // column[row] for active lanes, whatever it takes. Collective.
 template <class Backing>
-GRAMPUS_ENTRY Fetched fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size);
+GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size);
 // bits[i] = those of column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
 template <class Backing>
 GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k, u64* bits);

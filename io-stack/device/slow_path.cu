@@ -3,7 +3,7 @@
 namespace grampus {
 
 #define GRAMPUS_SLOW_PATH(Backing)                                                                           \
-    template Fetched fetch_slowly<Backing>(const IoStack&, const ColumnDesc&, bool, u64, u32);               \
+    template FetchedBits fetch_slowly<Backing>(const IoStack&, const ColumnDesc&, bool, u64, u32);               \
     template bool tile_slowly<Backing>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);
 #define GRAMPUS_CACHED_SLOW_PATH(Backing)                                                                    \
     GRAMPUS_SLOW_PATH(Backing)                                                                               \

@@ -95,9 +95,9 @@ GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u3
 }
 
 template <class Backing>
-GRAMPUS_ENTRY Fetched fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size) {
+GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size) {
     const Extent& e = *extent_of(column, row);
-    Fetched got = {false, 0};
+    FetchedBits got = {false, 0};
     bool there = !active || has_row(e, row);
     if (!all(there)) {
         out_of_range(io, !there, row);
@@ -134,7 +134,7 @@ GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 
     GRAMPUS_NO_UNROLL
     for (u32 i = 0; i < k && good; i++) {
         u32 n = i * WARP + lane_id();
-        Fetched got = fetch_slowly<Backing>(io, column, n < rows, row + n, size);
+        FetchedBits got = fetch_slowly<Backing>(io, column, n < rows, row + n, size);
         good = got.ok;
         bits[i] = n < rows ? got.bits : 0;
     }
