@@ -112,7 +112,7 @@ impl Modules {
             }
         }
         let code = if linked {
-            self.linked(&unit)?
+            self.linked(kernel, &unit)?
         } else {
             cuda::compile_for(&self.device, &unit, ENTRY)?.cubin
         };
@@ -121,11 +121,18 @@ impl Modules {
         Ok(loaded(self.keep(key, module), Origin::Compiler))
     }
 
-    /// Machine code of a unit that needs the slow path.
-    fn linked(&self, unit: &str) -> Result<Vec<u8>, CudaError> {
+    /// Machine code of a unit that needs the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
+    /// whole, which only takes longer.
+    fn linked(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
         let slow_path = self.slow_path()?;
         let own = cuda::compile_kernels(unit, ENTRY, self.device.compute())?.cubin;
-        cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)])
+        match cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)]) {
+            Ok(code) => Ok(code),
+            Err(e) => {
+                log::warn!("a kernel cannot be linked, and is compiled whole: {e}");
+                Ok(cuda::compile_for(&self.device, &kernel.unit(), ENTRY)?.cubin)
+            }
+        }
     }
 
     /// The slow path's relocatable code: from memory, from the folder, or compiled. Two threads may compile it at once; no harm.
