@@ -11,7 +11,8 @@ use std::time::Duration;
 use grampus_driver::controller::{Controller, ControllerError, ControllerOptions, Namespace};
 use grampus_driver::spec::{Status, StatusCode, SubmissionEntry};
 use grampus_driver::storage::{
-    CachedFile, FaultAction, FaultRule, FaultyStorage, MemoryStorage, NullStorage, Replicated, Storage, Striped,
+    CachedFile, FaultAction, FaultRule, FaultyStorage, MappedFile, MemoryStorage, NullStorage, Replicated, Storage,
+    Striped,
 };
 use support::{Arena, HostQueue, TestBus, byte_at, pattern};
 
@@ -324,6 +325,7 @@ fn files_stripes_and_replicas_hold_the_same_bytes() {
     );
     let mut storages: Vec<(&str, Arc<dyn Storage>)> = vec![
         ("page cache", Arc::new(CachedFile::open(&path).unwrap())),
+        ("mapping", Arc::new(MappedFile::open(&path).unwrap())),
         ("striped", Arc::new(striped)),
         (
             "replicated, one flaky",
@@ -333,7 +335,7 @@ fn files_stripes_and_replicas_hold_the_same_bytes() {
     #[cfg(target_os = "linux")]
     match grampus_driver::storage::DirectFile::open(&path) {
         Ok(direct) => storages.push(("direct", Arc::new(direct))),
-        Err(e) => println!("ignored: no direct I/O on this file system ({e})"),
+        Err(e) => println!("skipped: no direct I/O on this file system ({e})"),
     }
     for (name, storage) in storages {
         let end = storage.size_bytes();

@@ -63,9 +63,14 @@ class Tiles {
 
 // As ColumnArray::fetch, out of line: for columns whose fetch is long, and waits long, the call is nothing, and columns of one type
 // share the code.
+template <class T>
+struct FetchedValue {
+    bool ok;  // false: a status is up
+    T value;
+};
 template <class T, class Array>
-GRAMPUS_SLOW Fetched<T> fetch_apart(Array& column, bool active, u64 row) {
-    Fetched<T> got;
+GRAMPUS_SLOW FetchedValue<T> fetch_apart(Array& column, bool active, u64 row) {
+    FetchedValue<T> got;
     got.ok = column.fetch(active, row, got.value);
     return got;
 }

@@ -5,14 +5,13 @@ mod common;
 
 use common::check::check;
 use common::interpret::{self, Cell, Row, Scalar};
-use common::machine::{Division, Placed, Table, devices, run};
+use common::machine::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, DECIMAL, Random};
 use common::{aggregate, binary, col, column, shape};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
-use grampus_gpu_exec::compile::Modules;
 use grampus_gpu_exec::params::Refusal;
 use grampus_gpu_exec::program::{BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
-use grampus_io_stack::cuda::Device;
+use grampus_io_stack::cuda::Module;
 
 /// The greatest of each expression for each row: the row's number is column 0, and the key.
 fn by_row(columns: Vec<Column>, arguments: Vec<Type>, exprs: Vec<Expr>) -> Program {
@@ -29,9 +28,9 @@ fn by_row(columns: Vec<Column>, arguments: Vec<Type>, exprs: Vec<Expr>) -> Progr
 
 /// Runs over rows (without their numbers).
 fn answer(
-    device: &Device,
-    modules: &Modules,
+    target: &Target,
     kernel: &QueryKernel,
+    module: &Module,
     program: &Program,
     arguments: &[Scalar],
     rows: &[Vec<Cell>],
@@ -49,25 +48,26 @@ fn answer(
         },
     };
     let shape = shape(program, Access::Plain, true, Grouping::Global);
-    let placed = Placed::new(&mut Random(rows.len() as u64), device, &table, &shape);
-    let module = modules.get(kernel).expect("compiles").module;
+    let placed = Placed::new(&mut Random(rows.len() as u64), target, &table, &shape);
+
     let division = Division {
         warps: 3,
         ends: vec![0.4],
         flush: false,
         group_slots_log2: 12,
     };
-    let merged = run(&placed, kernel, &module, arguments, &division)?;
+    let merged = run(&placed, kernel, module, arguments, &division)?;
     let expected = interpret::run(program, table.rows(), arguments).expect("rows that have answers");
     check(&expected, &merged, &program.to_string());
     Ok(())
 }
 
 /// All rows that have answers must give them; of the others, each alone must refuse.
-fn compare(device: &Device, modules: &Modules, program: &Program, arguments: &[Scalar], rows: Vec<Vec<Cell>>) {
+fn compare(target: &Target, program: &Program, arguments: &[Scalar], rows: Vec<Vec<Cell>>) {
     program.check().unwrap_or_else(|e| panic!("{e}: {program}"));
     let shape = shape(program, Access::Plain, true, Grouping::Global);
     let kernel = QueryKernel::generate(program, &shape).expect("a valid program");
+    let module = target.module(&kernel);
     let has_answers = |row: &Vec<Cell>| {
         let cells = [Some(Scalar::Int(0))].into_iter().chain(row.iter().copied()).collect();
         let row = Row {
@@ -80,21 +80,19 @@ fn compare(device: &Device, modules: &Modules, program: &Program, arguments: &[S
     let (good, bad): (Vec<_>, Vec<_>) = rows.into_iter().partition(has_answers);
     println!("{} rows with answers, {} without: {program}", good.len(), bad.len());
     for some in good.chunks(1000) {
-        let done = answer(device, modules, &kernel, program, arguments, some);
+        let done = answer(target, &kernel, &module, program, arguments, some);
         assert_eq!(done, Ok(()), "refused: {program}");
     }
     for row in bad.iter().take(60) {
         let row = vec![row.clone()];
-        let done = answer(device, modules, &kernel, program, arguments, &row);
+        let done = answer(target, &kernel, &module, program, arguments, &row);
         assert_eq!(done, Err(Refusal::Value), "not refused: {row:?} {program}");
     }
 }
 
-fn on_each_device(test: impl Fn(&Device, &Modules)) {
-    for device in devices() {
-        let modules = Modules::new(&device, None).expect("there is a compiler");
-        test(&device, &modules);
-    }
+/// Lanes in lockstep would add nothing: each computes for itself.
+fn on_each_device(test: impl Fn(&Target)) {
+    targets().iter().filter(|t| !t.is_lockstep()).for_each(test);
 }
 
 /// All pairs of values.
@@ -193,7 +191,7 @@ const NUMBERS: [Type; 6] = [
 
 #[test]
 fn comparisons_and_lookups() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         for ty in [
             Type::Bool,
             Type::Int8,
@@ -230,14 +228,14 @@ fn comparisons_and_lookups() {
             let columns = vec![column("a", ty, true), column("b", ty, true)];
             let program = by_row(columns, vec![ty], exprs);
             let argument = values_of(ty)[1].expect("a value");
-            compare(device, modules, &program, &[argument], pairs(&values_of(ty)));
+            compare(target, &program, &[argument], pairs(&values_of(ty)));
         }
     });
 }
 
 #[test]
 fn long_lists_of_literals() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         for ty in [Type::Int16, Type::Float64] {
             let list = |negated| Expr::InList {
                 value: Box::new(col(1)),
@@ -248,8 +246,7 @@ fn long_lists_of_literals() {
             let values = values_of(ty);
             let arguments: Vec<Scalar> = values.iter().flatten().copied().cycle().take(22).collect();
             compare(
-                device,
-                modules,
+                target,
                 &program,
                 &arguments,
                 values.into_iter().map(|v| vec![v]).collect(),
@@ -260,7 +257,7 @@ fn long_lists_of_literals() {
 
 #[test]
 fn logic_of_three_values() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         let (a, b) = (|| col(1), || col(2));
         let case = |otherwise: Option<Expr>| Expr::Case {
             branches: vec![(a(), b()), (b(), Expr::Not(Box::new(a())))],
@@ -283,19 +280,13 @@ fn logic_of_three_values() {
         ];
         let columns = vec![column("a", Type::Bool, true), column("b", Type::Bool, true)];
         let program = by_row(columns, vec![Type::Bool], exprs);
-        compare(
-            device,
-            modules,
-            &program,
-            &[Scalar::Bool(true)],
-            pairs(&values_of(Type::Bool)),
-        );
+        compare(target, &program, &[Scalar::Bool(true)], pairs(&values_of(Type::Bool)));
     });
 }
 
 #[test]
 fn arithmetic() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         for ty in NUMBERS {
             let columns = || vec![column("a", ty, true), column("b", ty, true)];
             let of = |op| binary(op, col(1), col(2));
@@ -307,7 +298,7 @@ fn arithmetic() {
                 binary(BinaryOp::Add, of(BinaryOp::Multiply), col(1)), // not fused
             ];
             let rows = || pairs(&values_of(ty));
-            compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
+            compare(target, &by_row(columns(), vec![], exprs), &[], rows());
             let mut exprs = vec![of(BinaryOp::Divide), of(BinaryOp::Modulo)];
             if matches!(ty, Type::Float32 | Type::Float64) {
                 let of = |function| Expr::Math {
@@ -324,7 +315,7 @@ fn arithmetic() {
                     .map(of),
                 );
             }
-            compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
+            compare(target, &by_row(columns(), vec![], exprs), &[], rows());
         }
         let exprs = vec![
             binary(BinaryOp::Add, col(1), col(2)),
@@ -332,13 +323,13 @@ fn arithmetic() {
         ];
         let columns = vec![column("a", DECIMAL, true), column("b", DECIMAL, false)];
         let rows = pairs(&values_of(DECIMAL)).into_iter().filter(|row| row[1].is_some());
-        compare(device, modules, &by_row(columns, vec![], exprs), &[], rows.collect());
+        compare(target, &by_row(columns, vec![], exprs), &[], rows.collect());
     });
 }
 
 #[test]
 fn casts_between_numbers() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         for from in NUMBERS.into_iter().chain([Type::Bool]) {
             // One program for the casts that always have an answer, and one for each of the others.
             let cast = |to| Expr::Cast {
@@ -351,9 +342,9 @@ fn casts_between_numbers() {
             let rows = || values_of(from).into_iter().map(|v| vec![v]).collect::<Vec<_>>();
             let columns = || vec![column("a", from, true)];
             let exprs = all().filter(|&to| safe(to) || to == Type::Bool).map(cast).collect();
-            compare(device, modules, &by_row(columns(), vec![], exprs), &[], rows());
+            compare(target, &by_row(columns(), vec![], exprs), &[], rows());
             for to in all().filter(|&to| !safe(to) && to != Type::Bool) {
-                compare(device, modules, &by_row(columns(), vec![], vec![cast(to)]), &[], rows());
+                compare(target, &by_row(columns(), vec![], vec![cast(to)]), &[], rows());
             }
         }
     });
@@ -401,7 +392,7 @@ fn day_rows() -> Vec<i64> {
 
 #[test]
 fn fields_of_dates() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         let extract = |part| Expr::Extract {
             part,
             value: Box::new(col(1)),
@@ -412,13 +403,7 @@ fn fields_of_dates() {
             .chain([vec![None]])
             .collect();
         let columns = vec![column("d", Type::Date32, true)];
-        compare(
-            device,
-            modules,
-            &by_row(columns, vec![], PARTS.map(extract).to_vec()),
-            &[],
-            rows,
-        );
+        compare(target, &by_row(columns, vec![], PARTS.map(extract).to_vec()), &[], rows);
     });
 }
 
@@ -454,31 +439,24 @@ fn times(unit: TimeUnit) -> Vec<Vec<Cell>> {
 
 #[test]
 fn fields_and_truncation_of_times() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         for unit in UNITS {
             let columns = || vec![column("t", Type::Timestamp(unit), true)];
             let fields = PARTS.map(|part| Expr::Extract {
                 part,
                 value: Box::new(col(1)),
             });
-            compare(
-                device,
-                modules,
-                &by_row(columns(), vec![], fields.to_vec()),
-                &[],
-                times(unit),
-            );
+            compare(target, &by_row(columns(), vec![], fields.to_vec()), &[], times(unit));
             let truncated = |part: &DatePart| Expr::Truncate {
                 part: *part,
                 value: Box::new(col(1)),
             };
             let fine = PARTS[7..].iter().chain([&DatePart::Day]).map(truncated).collect();
-            compare(device, modules, &by_row(columns(), vec![], fine), &[], times(unit));
+            compare(target, &by_row(columns(), vec![], fine), &[], times(unit));
             let coarse = [DatePart::Year, DatePart::Quarter, DatePart::Month, DatePart::Week];
             for part in coarse {
                 compare(
-                    device,
-                    modules,
+                    target,
                     &by_row(columns(), vec![], vec![truncated(&part)]),
                     &[],
                     times(unit),
@@ -490,7 +468,7 @@ fn fields_and_truncation_of_times() {
 
 #[test]
 fn casts_of_dates_and_times() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         let cast = |to| {
             vec![Expr::Cast {
                 value: Box::new(col(1)),
@@ -500,24 +478,18 @@ fn casts_of_dates_and_times() {
         for unit in UNITS {
             let time = || vec![column("t", Type::Timestamp(unit), true)];
             for to in UNITS.map(Type::Timestamp).into_iter().chain([Type::Date32]) {
-                compare(device, modules, &by_row(time(), vec![], cast(to)), &[], times(unit));
+                compare(target, &by_row(time(), vec![], cast(to)), &[], times(unit));
             }
             let date = vec![column("d", Type::Date32, true)];
             let rows = day_rows().into_iter().map(|d| vec![Some(Scalar::Int(d))]).collect();
-            compare(
-                device,
-                modules,
-                &by_row(date, vec![], cast(Type::Timestamp(unit))),
-                &[],
-                rows,
-            );
+            compare(target, &by_row(date, vec![], cast(Type::Timestamp(unit))), &[], rows);
         }
     });
 }
 
 #[test]
 fn random_expressions() {
-    on_each_device(|device, modules| {
+    on_each_device(|target| {
         for seed in 1..=20 {
             let mut random = Random(seed);
             let types = [
@@ -552,7 +524,7 @@ fn random_expressions() {
             };
             let rows = (0..400).map(|_| row(&mut random)).collect();
             println!("seed {seed}");
-            compare(device, modules, &program, &arguments, rows);
+            compare(target, &program, &arguments, rows);
         }
     });
 }

@@ -1,5 +1,6 @@
 //! Generated kernels on host threads give what the interpreter gives: random programs over random tables, placed in pieces at any
-//! byte, by both ways of access, with one and several warps and launches. Skipped, and says so, without a C++ compiler.
+//! byte, by both ways of access, with one and several warps and launches; on warps of one lane, of 32 in lockstep, and on a GPU where
+//! there is one. Skipped, and says so, without a C++ compiler.
 
 mod common;
 
@@ -7,14 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::check::check;
 use common::interpret::{self, Refused, Scalar};
-use common::machine::{Division, Placed, Table, devices, run};
+use common::machine::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, Random};
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
-use grampus_gpu_exec::compile::Modules;
 use grampus_gpu_exec::params::Refusal;
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
-use grampus_io_stack::cuda::Device;
 
 fn random_shape(random: &mut Random, program: &Program) -> Shape {
     let column = |random: &mut Random, nullable: bool| ColumnShape {
@@ -89,14 +88,14 @@ fn divisions(random: &mut Random) -> Vec<Division> {
 }
 
 /// One random program; what became of it is counted.
-fn one(device: &Device, modules: &Modules, seed: u64, counts: &[AtomicU64; 2]) {
+fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
     let mut random = Random(seed);
     let tame = random.one_in(2);
     let program = random::program(&mut random, tame);
     let shape = random_shape(&mut random, &program);
     let about = format!("seed {seed}: {program} with {shape:?}");
     let kernel = QueryKernel::generate(&program, &shape).unwrap_or_else(|e| panic!("{e}: {about}"));
-    let module = modules.get(&kernel).unwrap_or_else(|e| panic!("{e}: {about}")).module;
+    let module = target.module(&kernel);
     for _ in 0..3 {
         let table = random_table(&mut random, &program, tame);
         let arguments: Vec<Scalar> = program
@@ -105,7 +104,7 @@ fn one(device: &Device, modules: &Modules, seed: u64, counts: &[AtomicU64; 2]) {
             .map(|ty| random::value(&mut random, *ty, tame))
             .collect();
         let expected = interpret::run(&program, table.rows(), &arguments);
-        let placed = Placed::new(&mut random, device, &table, &shape);
+        let placed = Placed::new(&mut random, target, &table, &shape);
         let mut results = Vec::new();
         for division in divisions(&mut random) {
             let about = format!("{division:?}, {about}");
@@ -138,17 +137,14 @@ fn one(device: &Device, modules: &Modules, seed: u64, counts: &[AtomicU64; 2]) {
 
 #[test]
 fn random_programs_give_the_interpreters_answers() {
-    for device in devices() {
-        random_programs(&device);
-    }
+    targets().iter().for_each(random_programs);
 }
 
-fn random_programs(device: &Device) {
-    let modules = Modules::new(device, None).expect("there is a compiler");
+fn random_programs(target: &Target) {
     let (first, count) = (seed_from("GRAMPUS_SEED", 1), seed_from("GRAMPUS_PROGRAMS", 24));
     let counts = [AtomicU64::new(0), AtomicU64::new(0)];
     for seed in first..first + count {
-        one(device, &modules, seed, &counts);
+        one(target, seed, &counts);
     }
     let [answered, refused] = counts.map(AtomicU64::into_inner);
     println!("{answered} answers, {refused} refusals from {count} programs");
@@ -234,10 +230,14 @@ fn cascade(conjuncts: usize) -> Program {
     }
 }
 
+/// Rows, less where they take long.
+fn fewer(rows: u64, target: &Target) -> u64 {
+    if target.is_lockstep() { rows.div_ceil(4) } else { rows }
+}
+
 #[test]
 fn rows_pass_through_every_ring_once() {
-    for device in devices() {
-        let modules = Modules::new(&device, None).expect("there is a compiler");
+    for target in targets() {
         let mut random = Random(5);
         // All by loads; all by commands; the filter by loads and the rest by commands, and the other way round.
         for (first, rest) in [
@@ -251,12 +251,13 @@ fn rows_pass_through_every_ring_once() {
                 let mut shape = common::shape(&program, rest, false, Grouping::Ungrouped);
                 shape.columns[0].access = first;
                 let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-                let module = modules.get(&kernel).expect("compiles").module;
+                let module = target.module(&kernel);
                 for (rows, share) in [(1, 1000), (5000, 0), (9000, 3), (9000, 500), (9000, 1000)] {
+                    let rows = fewer(rows, &target);
                     let table = cascade_table(&mut random, rows, share);
                     let arguments = [Scalar::Float(0.0)];
                     let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
-                    let placed = Placed::new(&mut random, &device, &table, &shape);
+                    let placed = Placed::new(&mut random, &target, &table, &shape);
                     for division in divisions(&mut random) {
                         let about = format!("{first:?} {rest:?}, {conjuncts} conjuncts, {share} of 1000, {division:?}");
                         let merged = run(&placed, &kernel, &module, &arguments, &division).expect("no refusal");
@@ -321,8 +322,7 @@ fn grouped(filtered: bool) -> Program {
 
 #[test]
 fn groups_of_every_number_find_their_place() {
-    for device in devices() {
-        let modules = Modules::new(&device, None).expect("there is a compiler");
+    for target in targets() {
         let mut random = Random(6);
         for (filtered, grouping) in [
             (false, Grouping::Private),
@@ -333,12 +333,12 @@ fn groups_of_every_number_find_their_place() {
             let program = grouped(filtered);
             let shape = common::shape(&program, Access::Plain, false, grouping);
             let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-            let module = modules.get(&kernel).expect("compiles").module;
+            let module = target.module(&kernel);
             let arguments = [Scalar::Float(2.5)];
             for cardinality in [1, 5, 60, 3000] {
-                let table = grouped_table(&mut random, 8000, cardinality);
+                let table = grouped_table(&mut random, fewer(8000, &target), cardinality);
                 let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
-                let placed = Placed::new(&mut random, &device, &table, &shape);
+                let placed = Placed::new(&mut random, &target, &table, &shape);
                 let mut results = Vec::new();
                 for division in divisions(&mut random) {
                     let about = format!("{grouping:?}, {cardinality} keys, {division:?}");
@@ -350,6 +350,7 @@ fn groups_of_every_number_find_their_place() {
                 if grouping == Grouping::Private && cardinality == 5 {
                     assert_eq!(results[1], results[2], "one launch or several");
                 }
+                // Fewer slots than groups, of which a warp keeps at most 32 to itself.
                 let small = Division {
                     group_slots_log2: 3,
                     ..divisions(&mut random).swap_remove(1)
@@ -361,6 +362,35 @@ fn groups_of_every_number_find_their_place() {
                     _ => {}
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn counting_rows_reads_nothing() {
+    for target in targets() {
+        let program = Program {
+            columns: vec![],
+            arguments: vec![],
+            conjuncts: vec![],
+            keys: vec![],
+            aggregates: vec![count()],
+        };
+        let shape = common::shape(&program, Access::Plain, true, Grouping::Ungrouped);
+        let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+        let module = target.module(&kernel);
+        let table = Table {
+            types: vec![],
+            cells: vec![],
+            runs: vec![(3, 10_000), (20_000, 7)],
+        };
+        let mut random = Random(7);
+        let expected = interpret::run(&program, table.rows(), &[]).expect("no refusal");
+        let placed = Placed::new(&mut random, &target, &table, &shape);
+        for division in divisions(&mut random) {
+            let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");
+            check(&expected, &merged, &format!("{division:?}"));
+            assert_eq!((merged.rows, merged.values_read.len()), (10_007, 0));
         }
     }
 }

@@ -145,7 +145,7 @@ fn functions_of_floats() {
     }];
     let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Private));
     assert!(
-        text.contains("float_floor(c0)") && text.contains("truncate<i32>("),
+        text.contains("floor_of(c0)") && text.contains("truncate<i32>("),
         "{text}"
     );
     program.columns[0].ty = Type::Int64;

@@ -1,7 +1,7 @@
 // A column as kernels see it: row in, value out, at any byte alignment, from either backing. `tile` for runs of rows,
 // `fetch` for scattered ones, `prefetch` and `ahead` to have bytes on their way before they are asked for.
 #pragma once
-#include "slow_path.cuh"
+#include "column_layout.cuh"
 
 namespace grampus {
 
@@ -50,12 +50,11 @@ class ColumnArray {
             if (!has_rows(row, rows)) return out_of_range(io, true, row);
             load_tile<K>(row, rows, value);
         } else {
-            u64 word[K], tail = 0;
+            u64 word[K], tail;
             u32 pinned = 0;
             while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
-                u32 most = window_lines;
+                Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, SEQUENTIAL ? window_lines : 0);
                 forget();
-                Held held = hold<T, Backing>(io, column, row, rows, most);
                 if (!held.ok) {
                     GRAMPUS_UNROLL
                     for (u32 i = 0; i < K; i++) value[i] = In::from_bits(0);  // as in read_tile()
@@ -73,11 +72,11 @@ class ColumnArray {
     // As tile(), for rows of any extents. Slow: for the few tiles at an extent's end.
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
-        T slow[K];
-        bool good = tile_slowly<T, Backing, ALIGNED>(io, column, row, rows, K, slow);
+        u64 slow[K];
+        bool good = far_call(&tile_slowly<Backing>)(io, column, row, rows, SIZE, K, slow);
         forget();
         GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) value[i] = slow[i];
+        for (u32 i = 0; i < K; i++) value[i] = In::from_bits(slow[i]);
         return good;
     }
 
@@ -96,16 +95,17 @@ class ColumnArray {
         bool hit = !active || (has_rows(row, 1) && find_bits(place_of(row), bits));
         value = In::from_bits(bits);
         if (all(hit)) return true;
-        Fetched<T> slow = fetch_slowly<T, Backing, ALIGNED>(io, column, active, row);
+        auto slowly = &fetch_slowly<Backing>;
+        FetchedBits slow = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, active, row, SIZE);
         forget();
-        value = slow.value;
+        value = In::from_bits(active ? slow.bits : 0);
         return slow.ok;
     }
 
     // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
     GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
         if constexpr (Backing::CACHED) {
-            return prefetch_slowly<T, Backing>(io, column, active, row);
+            return far_call(&prefetch_slowly<Backing>)(io, column, active, row, SIZE);
         }
         return true;
     }
@@ -115,7 +115,7 @@ class ColumnArray {
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::CACHED) {
             if constexpr (Backing::QUEUED) {
-                return ahead_slowly<T, Backing>(io, column, row, rows);
+                return far_call(&ahead_slowly<Backing>)(io, column, row, rows, SIZE);
             }
         }
         return true;
@@ -258,48 +258,38 @@ class ColumnArray {
     // Reads the tile's words if its lines are in the window and stay there.
     template <u32 K, bool SEQUENTIAL>
     GRAMPUS_DEVICE bool read_tile(u64 row, u32 rows, u64 (&word)[K], u64& tail) {
-        // Defined on every path: else they seem to be live across the call of hold(), and are kept in memory.
-        GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) word[i] = 0;
-        tail = 0;
-        if (!has_rows(row, rows)) return false;
+        bool there = has_rows(row, rows);
         u64 place = place_of(row), key = place >> LINE_LOG2;
         u32 at = (u32)place & (LINE_BYTES - 1);
         u32 more = (at + rows * SIZE - 1) >> LINE_LOG2;  // lines after the first: 0 or 1
         bool known = key - window_key < window_lines && key + more - window_key < window_lines;
-        if (!known) open_window(key, SEQUENTIAL ? WINDOW : more + 1);
+        if (there && !known) open_window(key, SEQUENTIAL ? WINDOW : more + 1);
         u32 from = (u32)(key - window_key), to = from + more;
-        bool there = true;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u32 mine = lane_id() + i * WARP;
             if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
         }
-        if (!all(there)) return false;
+        // From here on there is no branch: words that some path leaves undefined would be kept twice, and in memory.
+        there = all(there);
+        // The lane's first `below` words lie in the first line, the others in the next; both are addressed from the first's start.
         const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
-        u64 values = 0;
-        if (ALIGNED && more == 0 && rows == K * WARP) {  // a whole tile in one line
-            GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) word[i] = load_line_optimistic(word_at(line, at + lane_id() * SIZE, i));
-        } else {
-            // The lane's first `below` words lie in the first line, the others in the next; both are addressed from the first's start.
-            const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
-            u32 end = at + rows * SIZE;
-            if (needs_tail(at, rows)) tail = load_line_optimistic((const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
-            values = tail;
-            at += lane_id() * SIZE;
-            u32 mine = words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
-            GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++)
-                word[i] = load_line_optimistic_if(i < mine, word_at(i < below ? line : next, at, i));
-        }
+        const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
+        u32 end = at + rows * SIZE;
+        tail = load_line_optimistic_if(0, there && needs_tail(at, rows) ? 1 : 0, (const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
+        u64 values = tail;
+        at += lane_id() * SIZE;
+        u32 mine = !there ? 0 : rows == K * WARP ? K : words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++)
+            word[i] = load_line_optimistic_if(i, mine, word_at(i < below ? line : next, at, i));
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) values |= word[i];
         // Each lane checks its own line of the window, after every lane's loads.
         u32 loaded = or_within(FULL, (u32)values | (u32)(values >> 32));
-        bool same = true;
+        bool same = there;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u32 mine = lane_id() + i * WARP;
-            if (mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i], loaded)) same = false;
+            if (there && mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i], loaded)) same = false;
         }
         return all(same);
     }

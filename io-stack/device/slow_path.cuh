@@ -1,63 +1,9 @@
-// What a column array does when values are not at hand: out of line, taking and returning values, so that the hot path around the
-// call keeps its registers. The hot path is column_array.cuh's, sending and waiting backing.cuh's.
+// What a column array does when values are not at hand: the entries that column_layout.cuh declares, and what they need. May be a unit of its own:
+// slow_path.cu. Sending and waiting are backing.cuh's.
 #pragma once
-#include "backing.cuh"
+#include "column_layout.cuh"
 
 namespace grampus {
-
-// ---- rows, bytes, words, values --------------------------------------------------------------------------
-
-// Byte of a row, counted from the start of the extent's first line.
-template <class T>
-GRAMPUS_DEVICE u64 byte_of(const Extent& e, u64 row) {
-    return e.first_byte + (row - e.first_row) * sizeof(T);
-}
-
-GRAMPUS_DEVICE bool has_row(const Extent& e, u64 row) { return row - e.first_row < e.rows; }
-
-// The extent that has the row; if none has, one that has not.
-GRAMPUS_DEVICE const Extent* extent_of(const ColumnDesc& column, u64 row) {
-    u32 low = 0, high = column.extent_count;
-    GRAMPUS_NO_UNROLL
-    while (high - low > 1) {
-        u32 middle = (low + high) / 2;
-        if (column.extents[middle].first_row <= row) low = middle; else high = middle;
-    }
-    return column.extents + low;
-}
-
-// How a value of T lies in aligned 8-byte words, from byte `at` on. ALIGNED: at a multiple of its size.
-template <class T, bool ALIGNED>
-struct Layout {
-    static constexpr u32 SIZE = sizeof(T);
-
-    static GRAMPUS_DEVICE bool spans_words(u32 at) { return !ALIGNED && (at & 7) + SIZE > 8; }
-
-    static GRAMPUS_DEVICE u64 join(u64 low, u64 high, u32 at) {
-        if (SIZE == 8 && ALIGNED) return low;
-        u32 shift = (at & 7) * 8;
-        u64 bits = low >> shift;
-        if (!ALIGNED && shift != 0) bits |= high << (64 - shift);
-        return bits;
-    }
-
-    static GRAMPUS_DEVICE T from_bits(u64 bits) {
-        union {
-            u64 bits;
-            T value;
-        } both;
-        both.bits = bits;
-        return both.value;
-    }
-
-    // The value at `p` in a mapping. The words around it are in the mapping too, since that ends at a page's end.
-    static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
-        u32 at = ALIGNED && SIZE == 8 ? 0 : (u32)(u64)p & 7;
-        const u64* word = (const u64*)(p - at);
-        u64 low = load_mapped(word), high = spans_words(at) ? load_mapped(word + 1) : 0;
-        return join(low, high, at);
-    }
-};
 
 // ---- lines that are not there ----------------------------------------------------------------------------
 
@@ -108,42 +54,20 @@ GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active,
     return got;
 }
 
-GRAMPUS_SLOW bool out_of_range(const IoStack& io, bool mine, u64 row) {
-    if (!mine) return false;
-    Status what = {};
-    what.code = STATUS_RANGE;
-    what.queue = what.cid = ~0u;
-    what.lba = row;
-    what.line = ~0ull;
-    raise(io, what);
-    return false;
-}
-
-// Lines of a tile, at most two, pinned: lane j has line j (with one lane: both).
-constexpr u32 LINES_PER_LANE = WARP < 2 ? 2 : 1;
-struct Held {
-    bool ok;  // false: a status is up
-    u64 first;  // key of the first line
-    u32 meta[LINES_PER_LANE];
-    u32 state[LINES_PER_LANE];
-};
-
-// Pins the lines of a tile once they are there, whole; sends for `most` lines from the first, where the next tiles will want
-// them. Collective. The caller lets go.
-template <class T, class Backing>
-GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 most) {
+template <class Backing>
+GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 most) {
     Held held = {};
     const Extent& e = *extent_of(column, row);
     if (!has_row(e, row) || row - e.first_row + rows > e.rows) {
         out_of_range(io, true, row);
         return held;
     }
-    u64 byte = byte_of<T>(e, row), end = byte_of<T>(e, e.first_row + e.rows);
-    u64 last = e.first_line + ((byte + rows * sizeof(T) - 1) >> LINE_LOG2);
+    u64 byte = byte_of(e, row, size), end = byte_of(e, e.first_row + e.rows, size);
+    u64 last = e.first_line + ((byte + rows * size - 1) >> LINE_LOG2);
     held.first = e.first_line + (byte >> LINE_LOG2);
     if constexpr (Backing::QUEUED) {
         u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
-        if (!fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
+        if (most > 0 && !fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
     }
     Wait wait;
     for (;;) {
@@ -170,56 +94,49 @@ GRAMPUS_SLOW Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32
     return held;
 }
 
-// A value, or the end.
-template <class T>
-struct Fetched {
-    bool ok;  // false: a status is up
-    T value;
-};
-
-// column[row] for active lanes, whatever it takes. Collective.
-template <class T, class Backing, bool ALIGNED>
-GRAMPUS_SLOW Fetched<T> fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
-    typedef Layout<T, ALIGNED> In;
+template <class Backing>
+GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size) {
     const Extent& e = *extent_of(column, row);
-    Fetched<T> got = {false, In::from_bits(0)};
+    FetchedBits got = {false, 0};
     bool there = !active || has_row(e, row);
     if (!all(there)) {
         out_of_range(io, !there, row);
         return got;
     }
-    u64 byte = active ? byte_of<T>(e, row) : 0;
-    u32 at = (u32)byte & (LINE_BYTES - 1);
+    u64 byte = active ? byte_of(e, row, size) : 0;
+    u32 at = (u32)byte & (LINE_BYTES - 1), in_word = at & 7, shift = in_word * 8;
+    bool two = in_word + size > 8;  // words
     got.ok = true;
-    u64 bits = 0;
+    Words words = {true, 0, 0};
     if constexpr (!Backing::CACHED) {
-        if (active) bits = In::mapped_bits(e.mapped + byte);
+        const u64* word = (const u64*)(e.mapped + (byte & ~7ull));
+        if (active) words.low = load_mapped(word);
+        if (active && two) words.high = load_mapped(word + 1);
     } else {
         u64 key = e.first_line + (byte >> LINE_LOG2);
-        bool two = In::spans_words(at), straddles = two && at + In::SIZE > LINE_BYTES;
-        Words words = words_slowly<Backing>(io, e, active, key, at, two && !straddles);
+        bool straddles = two && at + size > LINE_BYTES;
+        words = words_slowly<Backing>(io, e, active, key, at, two && !straddles);
         got.ok = words.ok;
-        if (!ALIGNED && got.ok && any(active && straddles)) {  // its end is in the next line
+        if (got.ok && any(active && straddles)) {  // its end is in the next line
             Words next = words_slowly<Backing>(io, e, active && straddles, key + 1, 0, false);
             got.ok = next.ok;
             if (straddles) words.high = next.low;
         }
-        bits = In::join(words.low, words.high, at);
     }
-    if (active) got.value = In::from_bits(bits);
+    got.bits = words.low >> shift;
+    if (two) got.bits |= words.high << (64 - shift);
     return got;
 }
 
-// value[i] = column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
-template <class T, class Backing, bool ALIGNED>
-GRAMPUS_SLOW bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 k, T* value) {
+template <class Backing>
+GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k, u64* bits) {
     bool good = true;
     GRAMPUS_NO_UNROLL
     for (u32 i = 0; i < k && good; i++) {
         u32 n = i * WARP + lane_id();
-        Fetched<T> got = fetch_slowly<T, Backing, ALIGNED>(io, column, n < rows, row + n);
+        FetchedBits got = fetch_slowly<Backing>(io, column, n < rows, row + n, size);
         good = got.ok;
-        value[i] = got.value;
+        bits[i] = n < rows ? got.bits : 0;
     }
     return good;
 }
@@ -235,26 +152,24 @@ GRAMPUS_DEVICE bool send_for(const IoStack& io, const Extent& e, bool active, u6
     return line.ok;
 }
 
-// Sends for the lines of the active lanes' values. Collective.
-template <class T, class Backing>
-GRAMPUS_SLOW bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
+template <class Backing>
+GRAMPUS_ENTRY bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size) {
     const Extent& e = *extent_of(column, row);
     bool there = !active || has_row(e, row);
     if (!all(there)) return out_of_range(io, !there, row);
-    u64 byte = active ? byte_of<T>(e, row) : 0, key = e.first_line + (byte >> LINE_LOG2);
-    u32 at = (u32)byte & (LINE_BYTES - 1), end = at + sizeof(T) - 1;
+    u64 byte = active ? byte_of(e, row, size) : 0, key = e.first_line + (byte >> LINE_LOG2);
+    u32 at = (u32)byte & (LINE_BYTES - 1), end = at + size - 1;
     bool straddles = active && end >= LINE_BYTES;
     if (!send_for<Backing>(io, e, active, key, at, straddles ? LINE_BYTES - 1 : end)) return false;
     return !any(straddles) || send_for<Backing>(io, e, straddles, key + 1, 0, 0);
 }
 
-// Sends for all lines of `rows` rows from `row` (to the end of its extent at most) in long commands. Collective.
-template <class T, class Backing>
-GRAMPUS_SLOW bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows) {
+template <class Backing>
+GRAMPUS_ENTRY bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows, u32 size) {
     const Extent& e = *extent_of(column, row);
     if (!has_row(e, row)) return out_of_range(io, true, row);
-    u64 left = e.rows - (row - e.first_row), byte = byte_of<T>(e, row);
-    u64 end = byte + (rows < left ? rows : left) * sizeof(T), first = byte >> LINE_LOG2;
+    u64 left = e.rows - (row - e.first_row), byte = byte_of(e, row, size);
+    u64 end = byte + (rows < left ? rows : left) * size, first = byte >> LINE_LOG2;
     return fetch_ahead<Backing>(io, e, e.first_line + first, ((end + LINE_BYTES - 1) >> LINE_LOG2) - first);
 }
 

@@ -26,7 +26,7 @@ GRAMPUS_DEVICE bool raised(const IoStack& io) { return load_relaxed_gpu(&io.stat
 GRAMPUS_DEVICE void count(u64* counter, u64 by) { add_relaxed_gpu(counter, by); }
 
 // Thousands of warps may wait for the same queue: short pauses first, for the few, long ones then, lest looking be all that is done.
-constexpr u32 LONGEST_PAUSE_LOG2 = 16;  // ns
+constexpr u32 LONGEST_PAUSE_LOG2 = 12;  // ns
 
 // One lane's bounded wait: sleeps a little longer each time, and says when to stop.
 struct Wait {
@@ -35,22 +35,23 @@ struct Wait {
 
     GRAMPUS_DEVICE Wait() : started_ns(0), tries(0) {}
 
-    // Whether the next go_on() looks at the clock, so that its reason matters.
+    // Whether the next go_on() may find the wait too long, so that its reason matters.
     GRAMPUS_DEVICE bool due() const { return tries % 8 == 0; }
 
     // False: leave. Either a status was up, or the host aborted, or the bound has passed; in the latter cases the status
     // is raised here, with `code` and what was waited for.
     GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {
         GRAMPUS_STEP(wait);
+        bool judges = due();
         tries++;
         pause_ns(16u << (tries < LONGEST_PAUSE_LOG2 - 4 ? tries : LONGEST_PAUSE_LOG2 - 4));
-        if (tries % 8 != 1) return true;
         u64 now = now_ns();
+        bool look = looks_at_host(now) && lane_id() == 0;
+        if (!judges && !look) return true;
         if (started_ns == 0) started_ns = now;
         if (raised(io)) return false;
-        // Rarely, and by few: thousands of warps looking across PCIe would leave no room for anything else.
-        bool aborted = tries % 4096 == 1 && lane_id() == 0 && load_relaxed_sys(io.host_abort) != 0;
-        bool late = now - started_ns > io.timeout_ns;
+        bool late = judges && now - started_ns > io.timeout_ns;
+        bool aborted = (look || late) && load_relaxed_sys(io.host_abort) != 0;
         if (!aborted && !late) return true;
         Status what = {};
         what.code = aborted ? STATUS_ABORTED : code;

@@ -35,8 +35,10 @@ struct alignas(16) u64x2 {
 #ifdef __CUDACC__  // ---------------------------------------------------------------- GPU: NVRTC, nvcc
 
 #define GRAMPUS_DEVICE __device__ __forceinline__
-#define GRAMPUS_SLOW __device__ __noinline__
+#define GRAMPUS_SLOW inline __device__ __noinline__
+#define GRAMPUS_ENTRY __device__ __noinline__  // visible to other units
 #define GRAMPUS_UNROLL _Pragma("unroll")
+#define GRAMPUS_UNROLL_4 _Pragma("unroll 4")
 #define GRAMPUS_NO_UNROLL _Pragma("unroll 1")
 #define GRAMPUS_STEP(name)
 #define GRAMPUS_MUTANT MUTANT_NONE
@@ -142,11 +144,11 @@ GRAMPUS_DEVICE u64 load_line_pinned(const u64* p) {
     return v;
 }
 GRAMPUS_DEVICE u64 load_line_optimistic(const u64* p) { return load_line_pinned(p); }
-// Zero if not `wanted`. Predicated here, since a compiler would branch around each of a tile's loads.
-GRAMPUS_DEVICE u64 load_line_optimistic_if(bool wanted, const u64* p) {
+// Zero if not i < count. Predicated here, since a compiler would branch around each of a tile's loads.
+GRAMPUS_DEVICE u64 load_line_optimistic_if(u32 i, u32 count, const u64* p) {
     u64 v = 0;
-    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.L1::no_allocate.u64 %0, [%1]; }"
-                 : "+l"(v) : "l"(p), "r"((u32)wanted));
+    asm volatile("{ .reg .pred on; setp.lt.u32 on, %2, %3; @on ld.global.L1::no_allocate.u64 %0, [%1]; }"
+                 : "+l"(v) : "l"(p), "r"(i), "r"(count));
     return v;
 }
 GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
@@ -191,6 +193,15 @@ GRAMPUS_DEVICE void store_plain(u64x2* p, u64x2 v) {
 // Makes `p` depend on `values` being in registers: a load through it is issued after theirs returned,
 // and both were served by L2, so it sees a state at least as new as theirs. `zero` is 0 at run time.
 GRAMPUS_DEVICE const u64* after_loads(const u64* p, u64 values, u64 zero) { return p + (values & zero); }
+
+// The function, called through its address. What the assembler knows is called it allocates registers with, and keeps in memory
+// whatever lives across the call; here the callee saves what it uses.
+template <class F>
+GRAMPUS_DEVICE F* far_call(F* function) {
+    u64 address = (u64)function;
+    asm volatile("mov.u64 %0, %0;" : "+l"(address));
+    return (F*)address;
+}
 
 GRAMPUS_DEVICE u32 lane_id() {
     u32 v;
@@ -239,6 +250,10 @@ GRAMPUS_DEVICE u64 now_ns() {
 }
 GRAMPUS_DEVICE void pause_ns(u32 ns) { __nanosleep(ns); }
 
+// Whether a wait looks at a word of host memory that everybody looks at: one in 4096, by the clock's bits. The GPU serves reads of
+// one line of host memory one after another, 1 us each (measured: 1.02 M/s, from 8 warps or 4,224), and every fence waits behind them.
+GRAMPUS_DEVICE bool looks_at_host(u64 now) { return ((u32)now * 0x9E3779B1u) >> 20 == 0; }
+
 GRAMPUS_DEVICE void add_float_relaxed_gpu(double* p, double v) {
     asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" ::"l"(p), "d"(v) : "memory");
 }
@@ -277,7 +292,9 @@ GRAMPUS_DEVICE u32 launch_warps() { return gridDim.x * blockDim.x / WARP; }
 
 #define GRAMPUS_DEVICE inline
 #define GRAMPUS_SLOW inline
+#define GRAMPUS_ENTRY inline
 #define GRAMPUS_UNROLL
+#define GRAMPUS_UNROLL_4
 #define GRAMPUS_NO_UNROLL
 #define GRAMPUS_STEP(name) grampus_host::step(#name)
 #define GRAMPUS_MUTANT grampus_host::mutant
@@ -292,8 +309,12 @@ extern __thread grampus::u32 warp, warps;  // of the launch, and which one runs 
 
 namespace grampus {
 
+#ifdef GRAMPUS_HOST_LANES
+constexpr u32 WARP = GRAMPUS_HOST_LANES;
+#else
 constexpr u32 WARP = 1;
-constexpr u32 FULL = 1;
+#endif
+constexpr u32 FULL = (u32)((1ull << WARP) - 1);
 
 // ThreadSanitizer knows no fences, so what a fence orders on the GPU is ordered by the access here.
 template <class T> T load_relaxed_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
@@ -331,7 +352,7 @@ inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 // Pinned bytes are read plainly, so that ThreadSanitizer sees a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
-inline u64 load_line_optimistic_if(bool wanted, const u64* p) { return wanted ? load_relaxed_gpu(p) : 0; }
+inline u64 load_line_optimistic_if(u32 i, u32 count, const u64* p) { return i < count ? load_relaxed_gpu(p) : 0; }
 inline void store_line(u64x2* p, u64x2 v) {
     store_relaxed_gpu(&p->x, v.x);
     store_relaxed_gpu(&p->y, v.y);
@@ -342,7 +363,57 @@ inline u64 load_mapped(const u64* p) { return *p; }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
 template <class T> T load_constant(const T* p) { return *p; }
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
+template <class F> F* far_call(F* function) { return function; }
 inline const u64* after_loads(const u64* p, u64, u64) { return p; }
+
+#ifdef GRAMPUS_HOST_LANES  // a test's warp of several lanes, which take turns at every collective
+
+}  // namespace grampus
+namespace grampus_host {  // given by the test program
+grampus::u32 lane();
+// Hands in this lane's word; returns all lanes' once they have come, valid until this lane's next call.
+const grampus::u64* exchange(grampus::u64 mine);
+void run_lanes(void (*body)(const void*), const void* argument);
+}  // namespace grampus_host
+namespace grampus {
+
+inline u32 lane_id() { return grampus_host::lane(); }
+inline u32 lanes_below() { return (1u << lane_id()) - 1; }
+inline u32 ballot(bool p) {
+    const u64* all = grampus_host::exchange(p);
+    u32 votes = 0;
+    for (u32 i = 0; i < WARP; i++) votes |= (u32)all[i] << i;
+    return votes;
+}
+inline bool any(bool p) { return ballot(p) != 0; }
+inline bool all(bool p) { return ballot(p) == FULL; }
+inline void sync_warp() { grampus_host::exchange(0); }
+template <class T> T shuffle(T v, u32 from) {
+    u64 word = 0;
+    memcpy(&word, &v, sizeof v);
+    const u64* all = grampus_host::exchange(word);
+    memcpy(&v, &all[from % WARP], sizeof v);
+    return v;
+}
+// Where there is no such lane, a lane keeps its own.
+template <class T> T shuffle_up(T v, u32 by) { return shuffle(v, lane_id() >= by ? lane_id() - by : lane_id()); }
+template <class T> T shuffle_down(T v, u32 by) { return shuffle(v, lane_id() + by < WARP ? lane_id() + by : lane_id()); }
+inline u32 match(u64 key) {
+    const u64* all = grampus_host::exchange(key);
+    u32 same = 0;
+    for (u32 i = 0; i < WARP; i++) same |= (all[i] == key ? 1u : 0u) << i;
+    return same;
+}
+inline u32 match(u32 key) { return match((u64)key); }
+inline u32 or_within(u32 group, u32 v) {
+    const u64* all = grampus_host::exchange(v);
+    u32 sum = 0;
+    for (u32 i = 0; i < WARP; i++) sum |= group >> i & 1 ? (u32)all[i] : 0;
+    return sum;
+}
+inline u32 leading_lanes(bool p) { u32 votes = ballot(p); return votes == FULL ? WARP : (u32)__builtin_ctz(~votes); }
+
+#else
 
 inline u32 lane_id() { return 0; }
 inline u32 lanes_below() { return 0; }
@@ -356,11 +427,15 @@ template <class T> T shuffle_down(T v, u32) { return v; }
 inline u32 match(u32) { return 1; }
 inline u32 match(u64) { return 1; }
 inline u32 or_within(u32, u32 v) { return v; }
+inline u32 leading_lanes(bool p) { return p ? 1 : 0; }
+
+#endif
+
 inline u32 count_bits(u32 v) { return (u32)__builtin_popcount(v); }
 inline u32 lowest_bit(u32 v) { return v ? (u32)__builtin_ctz(v) : 32; }
-inline u32 leading_lanes(bool p) { return p ? 1 : 0; }
 inline u64 now_ns() { return grampus_host::now_ns(); }
 inline void pause_ns(u32 ns) { grampus_host::pause_ns(ns); }
+inline bool looks_at_host(u64) { return true; }
 
 inline void add_float_relaxed_gpu(double* p, double v) {
     u64 old = load_relaxed_gpu((u64*)p), sum, seen;
@@ -396,6 +471,15 @@ inline u32 launch_warps() { return grampus_host::warps; }
 
 }  // namespace grampus
 
+#ifdef GRAMPUS_HOST_LANES
+#define GRAMPUS_ONE_WARP(body, Parameters, argument) \
+    grampus_host::run_lanes([](const void* p) { body(*(const Parameters*)p); }, argument)
+#define GRAMPUS_OF_WARP static thread_local
+#else
+#define GRAMPUS_ONE_WARP(body, Parameters, argument) body(*(const Parameters*)argument)
+#define GRAMPUS_OF_WARP
+#endif
+
 // The entry that `Kernel::launch` calls once for each warp, and the size it checks.
 #define GRAMPUS_EXPORT extern "C" __attribute__((visibility("default")))
 #define GRAMPUS_KERNEL(name, Parameters, parameters)                                                              \
@@ -404,13 +488,13 @@ inline u32 launch_warps() { return grampus_host::warps; }
     GRAMPUS_EXPORT void name(const void* const* arguments, grampus::u32 warp, grampus::u32 warps) {               \
         grampus_host::warp = warp;                                                                                \
         grampus_host::warps = warps;                                                                              \
-        name##_of_one_warp(*(const Parameters*)arguments[0]);                                                     \
+        GRAMPUS_ONE_WARP(name##_of_one_warp, Parameters, arguments[0]);                                           \
     }                                                                                                             \
     static void name##_of_one_warp(const Parameters& parameters)
 
 // A struct of the one warp of this thread.
 #define GRAMPUS_SHARED_BY_WARP(Type, name) \
-    Type name##_of_warp;                   \
+    GRAMPUS_OF_WARP Type name##_of_warp;   \
     Type& name = name##_of_warp
 
 #endif

@@ -38,6 +38,18 @@ pub enum StackError {
         /// The storage's length.
         size: u64,
     },
+    /// A launch whose warps could pin more lines than there are: they might wait for each other.
+    #[error(
+        "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: launch fewer warps, or give it more memory"
+    )]
+    CacheTooSmall {
+        /// Lines of the cache.
+        lines: u64,
+        /// Warps of the launch.
+        warps: u64,
+        /// Lines that each may pin at once.
+        pins: u64,
+    },
     /// An earlier failure left commands out that may still write: the stack cannot be used again.
     #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
     OutOfService,
@@ -72,6 +84,9 @@ impl Default for StackOptions {
         }
     }
 }
+
+/// Lines that a warp may hold pinned at once: one per lane (`device/slow_path.cuh`).
+pub const PINS_PER_WARP: u64 = 32;
 
 /// A storage and the cache keys that are its own: never used for another file, or another version of this one.
 #[derive(Debug)]
@@ -291,6 +306,22 @@ impl Stack {
     /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Before a query whose launches have up to `warps` warps: refuses if these could pin more lines than the cache has, each
+    /// [`PINS_PER_WARP`] at once; else as [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// [`StackError::CacheTooSmall`], and those of `begin`.
+    pub fn begin_for(&self, warps: u64) -> Result<(), StackError> {
+        if !self.has_room_for_pins(warps, PINS_PER_WARP) {
+            return Err(StackError::CacheTooSmall {
+                lines: self.cache.lines(),
+                warps,
+                pins: PINS_PER_WARP,
+            });
+        }
+        self.begin()
     }
 
     /// Whether `warps`, each holding up to `pins` lines, can never fill the cache with pins.

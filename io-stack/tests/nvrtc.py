@@ -1,6 +1,6 @@
 """Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel.
 
-Usage: nvrtc.py ARCH FILE [KERNEL]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: there is no NVRTC.
+Usage: nvrtc.py ARCH FILE [OPTION ...]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: there is no NVRTC.
 NVRTC is found in Python's `nvidia` packages (pip install nvidia-cuda-nvrtc==13.0.88), or by the dynamic linker.
 """
 import ctypes
@@ -44,6 +44,7 @@ def main():
     program = ctypes.c_void_p()
     lib.nvrtcCreateProgram(ctypes.byref(program), source, os.path.basename(path).encode(), 0, None, None)
     options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--fmad=false", b"--ptxas-options=-v"]
+    options += [option.encode() for option in sys.argv[3:]]
     began = time.process_time()
     result = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     took_ms = (time.process_time() - began) * 1000

@@ -26,7 +26,7 @@ fn program(name: &str, flags: &[&str]) -> Option<PathBuf> {
             flags.iter().any(|f| f.contains("sanitize")) && complaint.contains("tsan"),
             "{complaint}"
         );
-        println!("ignored: the compiler has no ThreadSanitizer");
+        println!("skipped: the compiler has no ThreadSanitizer");
         return None;
     }
     Some(binary)

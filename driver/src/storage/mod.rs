@@ -1,4 +1,4 @@
-//! What answers a read: a file through the page cache or past it, memory, nothing at all (for measuring), and several of
+//! What answers a read: a file through the page cache, through its mapping or past both, memory, nothing at all (for measuring), and several of
 //! those striped or replicated.
 //!
 //! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB; bytes past the end of a file inside its
@@ -8,6 +8,7 @@ mod cached;
 #[cfg(target_os = "linux")]
 mod direct;
 mod fault;
+mod mapped;
 mod memory;
 mod null;
 mod striped;
@@ -18,6 +19,7 @@ pub use cached::CachedFile;
 #[cfg(target_os = "linux")]
 pub use direct::DirectFile;
 pub use fault::{FaultAction, FaultRule, FaultyStorage};
+pub use mapped::MappedFile;
 pub use memory::MemoryStorage;
 pub use null::NullStorage;
 pub use striped::{Replicated, Striped};

@@ -2,7 +2,6 @@
 //! their order, then the table's slots in theirs, so that equal words give equal results, to the bit.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use super::plan::{Op, Plan};
 use crate::output::{ResultColumn, ResultValues, RunError};
@@ -92,6 +91,7 @@ struct Groups<'a> {
     keys: Vec<u64>,
     /// Likewise, as many as there are ops.
     words: Vec<u64>,
+    /// The groups that warps kept to themselves, by key.
     found: HashMap<Vec<u64>, usize>,
 }
 
@@ -116,20 +116,17 @@ impl<'a> Groups<'a> {
         }
     }
 
-    fn add(&mut self, key: &[u64], words: &[u64]) {
-        let count = self.plan.ops.len();
-        let next = self.count();
-        match self.found.entry(key.to_vec()) {
-            Entry::Occupied(at) => {
-                let at = at.get() * count;
-                combine(&self.plan.ops, &mut self.words[at..at + count], words);
-            }
-            Entry::Vacant(at) => {
-                at.insert(next);
-                self.keys.extend_from_slice(key);
-                self.words.extend_from_slice(words);
-            }
-        }
+    /// Adds to the group of the key, if it has been met.
+    fn add_to_known(&mut self, key: &[u64], words: &[u64]) -> bool {
+        let Some(&at) = self.found.get(key) else { return false };
+        let at = at * self.plan.ops.len();
+        combine(&self.plan.ops, &mut self.words[at..at + words.len()], words);
+        true
+    }
+
+    fn push(&mut self, key: &[u64], words: &[u64]) {
+        self.keys.extend_from_slice(key);
+        self.words.extend_from_slice(words);
     }
 
     /// `OwnGroups` of device/groups.cuh: how many are used, their keys, their words.
@@ -141,7 +138,11 @@ impl<'a> Groups<'a> {
         }
         let (key, words) = partial[1..].split_at(groups * keys);
         for at in 0..used {
-            self.add(&key[at * keys..][..keys], &words[at * count..][..count]);
+            let (key, words) = (&key[at * keys..][..keys], &words[at * count..][..count]);
+            if !self.add_to_known(key, words) {
+                self.found.insert(key.to_vec(), self.count());
+                self.push(key, words);
+            }
         }
         Ok(())
     }
@@ -152,8 +153,9 @@ impl<'a> Groups<'a> {
             return wrong("groups");
         }
         for (lock, slot) in locks.iter().zip(slots.chunks_exact(keys + count)) {
-            if lock & GROUP_READY != 0 {
-                self.add(&slot[..keys], &slot[keys..]);
+            // The table has a key once: it is compared with those of the warps only.
+            if lock & GROUP_READY != 0 && !self.add_to_known(&slot[..keys], &slot[keys..]) {
+                self.push(&slot[..keys], &slot[keys..]);
             }
         }
         Ok(())

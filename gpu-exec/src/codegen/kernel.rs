@@ -478,7 +478,7 @@ impl Writer<'_> {
         let (in_memory, in_register) = (stored(ty), cpp(ty));
         let value = if self.shape.columns[c].access == Access::Queued {
             e.line(&format!(
-                "const Fetched<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
+                "const FetchedValue<{in_memory}> got{c} = fetch_apart<{in_memory}>(column_{c}, active, row);"
             ));
             e.line(&format!("if (!got{c}.ok) return false;"));
             format!("got{c}.value")
@@ -601,6 +601,8 @@ impl Writer<'_> {
 
     // ---- begin and end of a launch ------------------------------------------------------------------------
 
+    /// Functions out of line get copies, and arrays are walked by unrolled loops: else what a lane has would be in memory, not in
+    /// registers.
     fn end(&self, out: &mut String) {
         let plan = self.plan;
         out.push_str(
@@ -611,7 +613,7 @@ impl Writer<'_> {
         if plan.own_groups > 0 {
             out.push_str("        if (lane_id() == 0) shared.own.used = 0;\n        sync_warp();\n");
         }
-        out.push_str("        if ((head.flags & LAUNCH_FIRST) == 0) resume(head, shared, lane);\n    }\n\n");
+        out.push_str("        if ((head.flags & LAUNCH_FIRST) != 0) return;\n        Lane before;\n        resume(head, shared, before);\n        lane = before;\n    }\n\n");
         out.push_str(
             "    GRAMPUS_DEVICE bool end(u32 looked) {\n        const bool last = (head.flags & LAUNCH_LAST) != 0;\n",
         );
@@ -635,12 +637,12 @@ impl Writer<'_> {
         out.push_str("        if (lane_id() == 0) counters[0] += looked;\n");
         let _ = writeln!(
             out,
-            "        GRAMPUS_NO_UNROLL\n        for (u32 i = 0; i < {}; i++) {{\n            u32 sum = sum_of_lanes(counted[i]);\n            \
+            "        GRAMPUS_UNROLL\n        for (u32 i = 0; i < {}; i++) {{\n            u32 sum = sum_of_lanes(counted[i]);\n            \
              if (lane_id() == 0) counters[1 + i] += sum;\n        }}",
             counters - 1
         );
         out.push_str(
-            "        if (!last) {\n            keep(head, shared, lane);\n            return true;\n        }\n",
+            "        if (!last) {\n            const Lane after = lane;\n            keep(head, shared, after);\n            return true;\n        }\n",
         );
         let bytes = plan.sizes(GPU_LANES).partial_bytes;
         if bytes > 0 {
@@ -651,7 +653,7 @@ impl Writer<'_> {
         }
         if !plan.grouped() {
             out.push_str(
-                "        combine_lanes<Words>(lane.word);\n        if (lane_id() == 0) copy_words(partial, lane.word, Words::COUNT);\n",
+                "        combine_lanes<Words>(lane.word);\n        if (lane_id() != 0) return true;\n        GRAMPUS_UNROLL\n        for (u32 i = 0; i < Words::COUNT; i++) partial[i] = lane.word[i];\n",
             );
         } else if plan.own_groups > 0 {
             out.push_str("        sync_warp();\n        copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n");

@@ -25,8 +25,8 @@ const MOST_K: u32 = 16;
 const UNROLLED_NODES: usize = 256;
 /// Tiles that a warp takes one after the other where they come by commands: it sends for many at once.
 const QUEUED_CHUNK: u32 = 32;
-/// Groups that a warp keeps to itself: beyond, looking for the right one costs more than atomics.
-const MOST_GROUPS: usize = 64;
+/// Groups that a warp keeps to itself: as many as one vote finds; and the host reads them of every warp.
+const MOST_GROUPS: usize = 32;
 /// Below that a warp's own table is not worth having.
 const FEWEST_GROUPS: usize = 4;
 /// Aggregates with a bit in one word.

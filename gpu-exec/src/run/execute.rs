@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use grampus_io_stack::cuda::CudaError;
 use grampus_io_stack::stack::Column;
 
 use super::Live;
@@ -105,7 +106,11 @@ fn map_files(live: &mut Live, request: &Request<'_>, prepared: &Prepared) -> Res
     }
     let mut mapped = vec![None; wanted.len()];
     for (at, version) in request.input.files.iter().enumerate().filter(|(at, _)| wanted[*at]) {
-        mapped[at] = live.mappings.get(prepared.ids[at], &version.path, version.bytes)?;
+        let address = live.mappings.get(prepared.ids[at], &version.path, version.bytes);
+        mapped[at] = address.map_err(|e| match e {
+            CudaError::File { path, reason } => RunError::File { path, reason },
+            other => other.into(),
+        })?;
     }
     Ok(mapped)
 }

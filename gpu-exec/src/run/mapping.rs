@@ -70,6 +70,13 @@ impl Mappings {
             return Ok(None);
         }
         let mapping = MappedFile::open(&self.device, path)?;
+        if mapping.len() as u64 != bytes {
+            // Kernels would load past the mapping's end.
+            return Err(CudaError::File {
+                path: path.display().to_string(),
+                reason: format!("the file had {bytes} bytes and has {} now", mapping.len()),
+            });
+        }
         if let Some(e) = mapping.failure().filter(|e| e.is_sticky()) {
             return Err(e.clone());
         }
@@ -135,5 +142,8 @@ mod tests {
         assert!(get(&mut mappings, 1).is_some() && get(&mut mappings, 2).is_some());
         assert!(!mappings.has(all[0].0) && mappings.has(all[1].0) && mappings.has(all[2].0));
         assert!(mappings.get(all[0].0, Path::new("/nowhere"), 1).is_err());
+        mappings.begin();
+        let changed = mappings.get(all[0].0, all[0].1.path(), 3999).unwrap_err();
+        assert!(changed.to_string().contains("has 4000 now"), "{changed}");
     }
 }

@@ -43,15 +43,27 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
     check(request)?;
     let used: BTreeSet<usize> = request.input.stripes.iter().map(|s| s.file).collect();
     let mut ids = Vec::new();
+    for (at, version) in request.input.files.iter().enumerate() {
+        if used.contains(&at)
+            && let Err(e) = version.check()
+        {
+            live.forget_file(&version.path);
+            return Err(e);
+        }
+        ids.push(live.number(version));
+    }
+    let missing = files_with_missing(live, request, &ids);
     let mut sources = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
-        let source = if used.contains(&at) {
-            Some(open(live, version)?)
-        } else {
-            None
-        };
-        ids.push(live.number(version));
-        sources.push(source);
+        sources.push(match (missing.contains(&at), used.contains(&at)) {
+            (true, _) => Some(open(live, version)?),
+            (false, true) => Some(Source {
+                version: version.clone(),
+                file: None,
+                direct: None,
+            }),
+            (false, false) => None,
+        });
     }
     let dense = dense_columns(request)?;
     let facts: Vec<ColumnFacts> = (0..dense.len())
@@ -77,31 +89,50 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
     })
 }
 
+/// Files of which something may have to be read: the others need not be opened.
+fn files_with_missing(live: &Live, request: &Request<'_>, ids: &[FileId]) -> BTreeSet<usize> {
+    let mut missing = BTreeSet::new();
+    for stripe in request.input.stripes.iter().filter(|s| !s.selected.is_empty()) {
+        let is_missing = |(column, place): (usize, &Placement)| {
+            let key = Key {
+                file: ids[stripe.file],
+                stripe: stripe.index,
+                column: request.input.column_ids[column],
+                ty: request.program.columns[column].ty,
+            };
+            !matches!(place, Placement::Constant(_)) && !live.pool.has(&key)
+        };
+        if !missing.contains(&stripe.file) && stripe.columns.iter().enumerate().any(is_missing) {
+            missing.insert(stripe.file);
+        }
+    }
+    missing
+}
+
 /// Opens a file and sees to it that it is the one that was planned for. Of one that is not, nothing is kept.
 fn open(live: &mut Live, version: &FileVersion) -> Result<Source, RunError> {
-    let opened = version.check().and_then(|()| {
-        let failed = |e: std::io::Error| RunError::File {
-            path: version.path.display().to_string(),
-            reason: e.to_string(),
-        };
-        let file = File::open(&version.path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if FileVersion::of_metadata(&version.path, &metadata) != *version {
-            return Err(failed(std::io::Error::other(
-                "the file changed after the query was planned",
-            )));
-        }
-        Ok(file)
-    });
+    let failed = |e: std::io::Error| RunError::File {
+        path: version.path.display().to_string(),
+        reason: e.to_string(),
+    };
+    let opened = File::open(&version.path)
+        .and_then(|file| Ok((file.metadata()?, file)))
+        .map_err(failed);
+    let opened =
+        opened.and_then(
+            |(metadata, file)| match FileVersion::of_metadata(&version.path, &metadata) == *version {
+                true => Ok(file),
+                false => Err(failed(std::io::Error::other(
+                    "the file changed after the query was planned",
+                ))),
+            },
+        );
     match opened {
-        Ok(file) => {
-            let direct = super::residency::direct_if_cold(&file, version);
-            Ok(Source {
-                version: version.clone(),
-                file,
-                direct,
-            })
-        }
+        Ok(file) => Ok(Source {
+            version: version.clone(),
+            direct: super::residency::direct_if_cold(&file, version),
+            file: Some(file),
+        }),
         Err(e) => {
             live.forget_file(&version.path);
             Err(e)

@@ -56,7 +56,8 @@ pub(crate) enum What {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) version: FileVersion,
-    pub(crate) file: File,
+    /// `None`: everything of it was at hand when the query began.
+    pub(crate) file: Option<File>,
     /// Opened for reads past the page cache, if that is how it is to be read.
     pub(crate) direct: Option<File>,
 }
@@ -304,11 +305,10 @@ impl Source {
     /// Reads bytes of the file to byte `at` of the slot.
     fn read(&self, slot: &mut Slot, at: usize, bytes: &Range<u64>) -> Result<(), RunError> {
         let len = (bytes.end - bytes.start) as usize;
-        let result = match &self.direct {
-            Some(direct) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
-            None => self
-                .file
-                .read_exact_at(&mut slot.bytes_mut()[at..at + len], bytes.start),
+        let result = match (&self.direct, &self.file) {
+            (Some(direct), _) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
+            (None, Some(file)) => file.read_exact_at(&mut slot.bytes_mut()[at..at + len], bytes.start),
+            (None, None) => Err(std::io::Error::other("the file was not opened")),
         };
         result.map_err(|e| RunError::File {
             path: self.version.path.display().to_string(),
@@ -364,7 +364,7 @@ mod tests {
         let version = FileVersion::of(file.path()).unwrap();
         let source = |direct| Source {
             version: version.clone(),
-            file: File::open(file.path()).unwrap(),
+            file: Some(File::open(file.path()).unwrap()),
             direct,
         };
         let Some(direct) = super::super::residency::open_direct(file.path()) else {

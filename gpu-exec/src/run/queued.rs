@@ -72,11 +72,11 @@ impl QueuedOptions {
     }
 }
 
-/// A file's storage in the stack: by what the file is read, and its index there.
+/// A file's storage in the stack. It stays the one that was opened first, whether or not the file's pages come into the page cache or
+/// leave it: its lines in the sector cache are worth more.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     file: FileId,
-    cold: bool,
     source: u32,
 }
 
@@ -124,18 +124,18 @@ impl Queued {
         files: &[(FileId, &FileVersion, bool)],
         open: &OpenStorage,
     ) -> Result<(&Stack, Vec<u32>), RunError> {
-        let is_new = |(file, _, cold): &&(FileId, &FileVersion, bool)| self.source(*file, *cold).is_none();
+        let is_new = |(file, _, _): &&(FileId, &FileVersion, bool)| self.source(*file).is_none();
         if self.places.len() + files.iter().filter(is_new).count() > MOST_PLACES.max(files.len()) {
             self.rebuild();
         }
         let (mut new, mut storages) = (Vec::new(), Vec::new());
         for &(file, version, cold) in files {
-            if self.source(file, cold).is_none() {
+            if self.source(file).is_none() {
                 storages.push(open(version, cold).map_err(|e| RunError::File {
                     path: version.path.display().to_string(),
                     reason: e.to_string(),
                 })?);
-                new.push((file, cold));
+                new.push(file);
             }
         }
         let first = match &mut self.stack {
@@ -146,11 +146,9 @@ impl Queued {
                 0
             }
         };
-        let place = |((file, cold), source)| Place { file, cold, source };
+        let place = |(file, source)| Place { file, source };
         self.places.extend(new.into_iter().zip(first..).map(place));
-        let sources = files
-            .iter()
-            .map(|&(file, _, cold)| self.source(file, cold).unwrap_or(u32::MAX));
+        let sources = files.iter().map(|&(file, _, _)| self.source(file).unwrap_or(u32::MAX));
         let sources: Vec<u32> = sources.collect();
         match &self.stack {
             Some(stack) => Ok((stack, sources)),
@@ -158,11 +156,8 @@ impl Queued {
         }
     }
 
-    fn source(&self, file: FileId, cold: bool) -> Option<u32> {
-        self.places
-            .iter()
-            .find(|p| p.file == file && p.cold == cold)
-            .map(|p| p.source)
+    fn source(&self, file: FileId) -> Option<u32> {
+        self.places.iter().find(|p| p.file == file).map(|p| p.source)
     }
 }
 

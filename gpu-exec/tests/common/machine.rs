@@ -7,6 +7,7 @@ use std::time::Duration;
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
 use grampus_gpu_exec::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel, Shape};
+use grampus_gpu_exec::compile::Modules;
 use grampus_gpu_exec::params::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
 use grampus_gpu_exec::program::Type;
 use grampus_io_stack::cache::CacheOptions;
@@ -17,18 +18,54 @@ use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 use super::interpret::{Cell, Scalar};
 use super::random::{Random, bytes};
 
+/// What kernels can run on.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub device: Device,
+    /// Lanes of a warp.
+    pub lanes: u32,
+    modules: Modules,
+}
+
 /// What kernels can run on here: says what is missing.
-pub(crate) fn devices() -> Vec<Device> {
-    let mut devices = Vec::new();
+pub(crate) fn targets() -> Vec<Target> {
+    let mut targets = Vec::new();
+    let mut add = |device: Device, lanes: u32| {
+        targets.push(Target {
+            modules: Modules::new(&device, None).expect("there is a compiler"),
+            device,
+            lanes,
+        });
+    };
     match cuda::host_compiler() {
-        Ok(_) => devices.push(Device::host(2, 1 << 30)),
+        Ok(_) => {
+            add(Device::host(2, 1 << 30), HOST_LANES);
+            add(Device::host(2, 1 << 30), GPU_LANES);
+        }
         Err(e) => println!("skipped: no C++ compiler ({e})"),
     }
     match cuda::compiler_version().and_then(|_| Device::open(0)) {
-        Ok(gpu) => devices.push(gpu),
+        Ok(gpu) => add(gpu, GPU_LANES),
         Err(e) => println!("skipped: no GPU ({e})"),
     }
-    devices
+    targets
+}
+
+impl Target {
+    /// Host threads that are warps of 32 lanes each: slow.
+    pub(crate) fn is_lockstep(&self) -> bool {
+        self.device.is_host() && self.lanes == GPU_LANES
+    }
+
+    pub(crate) fn module(&self, kernel: &QueryKernel) -> Arc<Module> {
+        if !self.is_lockstep() {
+            return self.modules.get(kernel).unwrap_or_else(|e| panic!("{e}")).module;
+        }
+        let (begin, end) = (include_str!("../cpp/lanes.h"), include_str!("../cpp/lanes_end.h"));
+        let text = format!("{begin}{}{end}", kernel.unit());
+        let compiled = cuda::compile_for(&self.device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
+        Arc::new(Module::load(&self.device, &compiled.cubin).expect("loads"))
+    }
 }
 
 /// A table's columns, and which rows of it are looked at.
@@ -49,7 +86,8 @@ impl Table {
 
 /// The table as kernels find it.
 pub(crate) struct Placed {
-    pub device: Device,
+    device: Device,
+    lanes: u32,
     stack: Stack,
     columns: Vec<Column>,
     valid: Vec<Option<Column>>,
@@ -112,7 +150,8 @@ fn options() -> StackOptions {
 }
 
 impl Placed {
-    pub(crate) fn new(random: &mut Random, device: &Device, table: &Table, shape: &Shape) -> Self {
+    pub(crate) fn new(random: &mut Random, target: &Target, table: &Table, shape: &Shape) -> Self {
+        let device = &target.device;
         let mut image = Image(Vec::new());
         let mut places = Vec::new();
         for ((ty, cells), shape) in table.types.iter().zip(&table.cells).zip(&shape.columns) {
@@ -145,6 +184,7 @@ impl Placed {
             .collect();
         Self {
             device: device.clone(),
+            lanes: target.lanes,
             columns,
             valid,
             stack,
@@ -175,12 +215,12 @@ pub(crate) fn run(
 ) -> Result<Merged, Refusal> {
     let device = &placed.device;
     let block_warps = BLOCK_THREADS / GPU_LANES;
-    let (lanes, blocks, threads) = if device.is_host() {
-        (HOST_LANES, division.warps, GPU_LANES)
+    let (blocks, threads) = if device.is_host() {
+        (division.warps, GPU_LANES)
     } else {
-        (GPU_LANES, division.warps.div_ceil(block_warps), BLOCK_THREADS)
+        (division.warps.div_ceil(block_warps), BLOCK_THREADS)
     };
-    let sizes = kernel.sizes(lanes);
+    let sizes = kernel.sizes(placed.lanes);
     let warps = (blocks * threads / GPU_LANES) as usize;
     let buffer = |bytes: usize, byte: u8| DeviceBuffer::filled(device, bytes.max(16), byte).expect("memory");
     let (runs, tiles) = params::row_runs(placed.runs.iter().copied(), sizes.tile_rows);

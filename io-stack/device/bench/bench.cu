@@ -114,7 +114,7 @@ static __device__ __forceinline__ void sum_scattered(const IoStack& io, const Co
     ColumnArray<u64, Backing, true> array(io, column);
     u64 sum = 0, value[K];
     for (u64 i = warp_index(); i < n; i += warp_count()) {
-        if (!array.template tile<K>(scattered(i, rows / (K * 32)) * (K * 32), K * 32, value)) return;
+        if (!array.template tile<K, false>(scattered(i, rows / (K * 32)) * (K * 32), K * 32, value)) return;
         GRAMPUS_UNROLL
         for (u32 k = 0; k < K; k++) sum += value[k];
     }
@@ -282,7 +282,7 @@ KERNEL steps_synchronous(ARGUMENTS) {
     u64 sum = 0, value[16], steps = (u32)n, ns = n >> 32;
     for (u64 i = 0; i < steps; i++) {
         u64 row = (i * warp_count() + warp_index()) * 512 % rows;
-        if (!array.tile<16>(row, 512, value)) return;
+        if (!array.tile<16, false>(row, 512, value)) return;
         for (u32 k = 0; k < 16; k++) sum += value[k];
         compute_ns(ns);
     }
@@ -293,14 +293,33 @@ KERNEL steps_prefetched(ARGUMENTS) {
     u64 sum = 0, value[16], steps = (u32)n, ns = n >> 32;
     for (u64 i = 0; i < steps; i++) {
         u64 row = (i * warp_count() + warp_index()) * 512 % rows, next = ((i + 1) * warp_count() + warp_index()) * 512 % rows;
-        if (!array.tile<16>(row, 512, value)) return;
+        if (!array.tile<16, false>(row, 512, value)) return;
         for (u32 k = 0; k < 16; k++) sum += value[k];
-        if (i + 1 < steps && !array.ahead(next, 512)) return;
+        if (i + 1 < steps && !array.prefetch(lane_id() == 0, next)) return;
         compute_ns(ns);
     }
     add_up(sum, out);
 }
-// Pins more than the cache holds: must end with an error, not hang.
+// The first warp pins n lines and, holding them, wants one more: must end with an error if the cache has n lines, not hang.
+KERNEL pin_all_and_one(ARGUMENTS) {
+    if (warp_index() != 0) return;
+    const Extent& e = column.extents[0];
+    u32 meta = NO_LINE;
+    for (u32 lane = 0; lane < n; lane++) {  // one after another, since a set's lock is only tried
+        for (Wait wait; grampus::any(lane_id() == lane && meta == NO_LINE);) {
+            Ensured line = ensure<Queued<>>(io, e, lane_id() == lane, e.first_line + lane_id(), all_sectors(io.cache), true);
+            if (lane_id() == lane) meta = line.meta;
+            bool good = line.ok && wait.go_on(io, STATUS_PROTOCOL, ~0u, lane);
+            if (!grampus::all(good)) return;
+        }
+    }
+    ColumnArray<u64, Queued<>, true> array(io, column);
+    u64 value = 0;
+    if (!array.fetch(lane_id() == 0, n * (LINE_BYTES / 8), value)) return;
+    if (meta != NO_LINE) unpin(io.cache, meta);
+    add_up(value, out);
+}
+// Waits for what never comes: ends when the host says so.
 KERNEL wait_for_nothing(ARGUMENTS) {
     Wait wait;
     while (wait.go_on(io, STATUS_TIMEOUT_COMPLETION, 0, ~0ull)) {}

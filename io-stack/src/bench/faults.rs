@@ -95,8 +95,12 @@ pub(super) fn faults(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
 
     // 32 lines, and far more warps than that which each want one of their own at the same time.
     let bed = self::bed(setup, FaultAction::Delay(Duration::ZERO), 1)?;
+    let unchecked = |kernel: &str, blocks: u32, n: u64| {
+        bed.stack.begin()?;
+        setup.on_begun_stack(&bed, kernel, blocks, n, 1)
+    };
     let began = Instant::now();
-    let tight = setup.on_stack(&bed, "queued_4k", setup.blocks, tiles, 1);
+    let tight = unchecked("queued_4k", setup.blocks, tiles);
     let took = began.elapsed();
     let words = match tight {
         Ok(run) if run.sum == expected.sum => "no error: all pins found room in turn".to_owned(),
@@ -105,19 +109,33 @@ pub(super) fn faults(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
             *r == Reason::CacheFull
         })?,
     };
-    let again = setup.on_stack(&bed, "queued_4k", 1, 64, 1)?;
+    let again = unchecked("queued_4k", 1, 64)?;
     if again.sum != setup.plain("expected_4k", 0, 64, 1)?.sum {
         return Err(wrong("a small cache", "the next query read something else".to_owned()));
     }
     at_most_a_second(report, "a cache smaller than the pins", took, &words);
-    let refused = !bed.stack.has_room_for_pins(u64::from(setup.blocks) * 8, 32);
+    // One warp that keeps every line pinned and wants one more.
+    let began = Instant::now();
+    let full = unchecked("pin_all_and_one", 1, 32);
+    let took = began.elapsed();
+    let words = check_error("every line pinned", full.map(|_| ()), |r| *r == Reason::CacheFull)?;
+    let again = unchecked("queued_4k", 1, 64)?;
+    if again.sum != setup.plain("expected_4k", 0, 64, 1)?.sum {
+        return Err(wrong(
+            "every line pinned",
+            "the next query read something else".to_owned(),
+        ));
+    }
+    at_most_a_second(report, "every line pinned, one more wanted", took, &words);
+    let refused = setup.on_stack(&bed, "queued_4k", setup.blocks, tiles, 1);
+    let words = match &refused {
+        Err(BenchError::Stack(e @ StackError::CacheTooSmall { .. })) => e.to_string(),
+        _ => return Err(wrong("a small cache", "the launch was not refused".to_owned())),
+    };
     report
-        .add(
-            "a launch whose pins exceed the cache is refused",
-            f64::from(u8::from(refused)),
-            "yes",
-        )
-        .at_least(1.0);
+        .add("a launch whose pins exceed the cache is refused", 1.0, "yes")
+        .at_least(1.0)
+        .note(words);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! comes with a check: sums of all words read are compared with what the positions say, and a pass over each path compares word
 //! by word.
 
+mod compiling;
 mod faults;
 mod queued;
 mod report;
@@ -54,11 +55,13 @@ type Section = fn(&Setup, &mut Report) -> Result<(), BenchError>;
 
 /// In the order in which they run.
 const SECTIONS: &[(&str, Section)] = &[
+    ("compile", compiling::compiling),
     ("hits", resident::hits),
     ("mapped", resident::mapped),
     ("empty", queued::empty),
     ("one-queue", queued::one_queue),
     ("cached", queued::cached),
+    ("several", queued::several),
     ("pushed", queued::pushed),
     ("disk", queued::disk),
     ("prefetch", queued::prefetch),

@@ -176,7 +176,19 @@ impl Setup {
         n: u64,
         repeats: u32,
     ) -> Result<Timed, BenchError> {
-        bed.stack.begin()?;
+        bed.stack.begin_for(u64::from(blocks) * u64::from(BLOCK_THREADS / 32))?;
+        self.on_begun_stack(bed, kernel, blocks, n, repeats)
+    }
+
+    /// As `on_stack`, after whatever `begin` the caller chose.
+    pub(super) fn on_begun_stack(
+        &self,
+        bed: &Bed,
+        kernel: &str,
+        blocks: u32,
+        n: u64,
+        repeats: u32,
+    ) -> Result<Timed, BenchError> {
         let io: IoStack = bed.stack.io();
         let column: ColumnDesc = bed.column.desc();
         let args = || Args::new().with(io).with(column).with(self.rows()).with(n);

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
 use grampus_driver::bus::{BusMemory, Pusher};
@@ -38,6 +38,8 @@ pub struct CudaBus {
     bounce: Option<Arc<PinnedBuffer>>,
     device_ranges: Vec<Range<u64>>,
     staging: StagingOptions,
+    /// One for all threads: between the streams of several the copy engine changes channels, which costs it time.
+    stream: OnceLock<Arc<Stream>>,
 }
 
 impl CudaBus {
@@ -53,7 +55,16 @@ impl CudaBus {
             bounce,
             device_ranges,
             staging,
+            stream: OnceLock::new(),
         }
+    }
+
+    fn stream(&self) -> Result<Arc<Stream>, CudaError> {
+        if let Some(stream) = self.stream.get() {
+            return Ok(stream.clone());
+        }
+        let made = Arc::new(Stream::new(&self.device)?);
+        Ok(self.stream.get_or_init(|| made).clone())
     }
 }
 
@@ -78,9 +89,9 @@ impl BusMemory for CudaBus {
     }
 }
 
-/// One thread's ring of staging buffers and its stream.
+/// One thread's ring of staging buffers.
 struct CopyEngine {
-    stream: Stream,
+    stream: Arc<Stream>,
     buffer: Arc<PinnedBuffer>,
     staging: StagingOptions,
     device_ranges: Vec<Range<u64>>,
@@ -95,7 +106,7 @@ impl CopyEngine {
         let staging = bus.staging;
         let events = (0..staging.count).map(|_| Event::new(&bus.device, false));
         Ok(Self {
-            stream: Stream::new(&bus.device)?,
+            stream: bus.stream()?,
             buffer: Arc::new(PinnedBuffer::new(&bus.device, staging.bytes * staging.count)?),
             staging,
             device_ranges: bus.device_ranges.clone(),

@@ -1,6 +1,6 @@
 //! CUDA C++ text to machine code by NVRTC, with what the compiler says about registers and spills.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 use cudarc::nvrtc::sys;
 
@@ -93,6 +93,31 @@ pub fn compile_for(device: &Device, text: &str, name: &str) -> Result<Compiled, 
 /// # Errors
 /// [`CudaError::NoCompiler`], or [`CudaError::Compile`] with the compiler's words.
 pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, CudaError> {
+    compile_unit(text, name, compute, &[])
+}
+
+/// Compiles kernels behind [`kernel_prelude`](crate::device::kernel_prelude): not to be loaded, but to be
+/// [linked](super::link) with [`compile_slow_path`]'s code.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_kernels(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, CudaError> {
+    compile_unit(text, name, compute, &RELOCATABLE)
+}
+
+/// Compiles the slow path that kernels are linked with: once per compute capability; the code may be kept.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_slow_path(compute: (u32, u32)) -> Result<Compiled, CudaError> {
+    compile_unit(&crate::device::slow_path(), "slow_path.cu", compute, &RELOCATABLE)
+}
+
+/// For units to be linked. What one unit calls in another must not take more registers than its kernels have: 64, if they are bound to
+/// four blocks of 256 threads on a multiprocessor.
+const RELOCATABLE: [&CStr; 2] = [c"--relocatable-device-code=true", c"--maxrregcount=64"];
+
+fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> Result<Compiled, CudaError> {
     compiler_version()?;
     let bad = |what: &str| CudaError::Compile {
         compiler: NVRTC,
@@ -117,7 +142,7 @@ pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, 
     let arch = CString::new(format!("--gpu-architecture=sm_{}{}", compute.0, compute.1)).unwrap_or_default();
     // No fused multiply-add: queries give the CPU plan's answers, to the bit where the order of additions is the same.
     let options = [arch.as_c_str(), c"--std=c++17", c"--fmad=false", c"--ptxas-options=-v"];
-    let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
+    let options: Vec<*const c_char> = options.iter().chain(more).map(|o| o.as_ptr()).collect();
     // SAFETY: our program; as many zero-terminated options as said.
     let answer = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as i32, options.as_ptr()) };
     let log = program.log();

@@ -23,7 +23,7 @@ pub(crate) fn compiler() -> Option<String> {
                 .is_ok_and(|out| out.status.success())
         });
     if found.is_none() {
-        println!("ignored: no C++ compiler");
+        println!("skipped: no C++ compiler");
     }
     found
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "column_array.cuh"
+#include "slow_path.cuh"
 #include "layout_asserts.h"
 
 using namespace grampus;

@@ -12,7 +12,7 @@ static __device__ __forceinline__ void add_up(double sum, double* out) {
     if (lane_id() == 0) atomicAdd(out, sum);
 }
 
-// Sum of all rows; a warp takes `run` rows at a time, in tiles of K * 32.
+// Sum of all rows; a warp takes `run` rows at a time, in tiles of K * 32. With ALIGNED, `run` is whole tiles, which makes shorter code.
 template <class Backing, bool ALIGNED, u32 K>
 static __device__ __forceinline__ void sum_tiles(const IoStack& io, const ColumnDesc& column, u64 rows, u64 run, double* out) {
     ColumnArray<double, Backing, ALIGNED> array(io, column);
@@ -21,7 +21,8 @@ static __device__ __forceinline__ void sum_tiles(const IoStack& io, const Column
         u64 end = from + run < rows ? from + run : rows;
         for (u64 row = from; row < end; row += K * 32) {
             double value[K];
-            if (!array.template tile<K>(row, end - row < K * 32 ? (u32)(end - row) : K * 32, value)) return;
+            u32 left = ALIGNED || end - row > K * 32 ? K * 32 : (u32)(end - row);
+            if (!array.template tile<K>(row, left, value)) return;
             GRAMPUS_UNROLL
             for (u32 i = 0; i < K; i++) sum += value[i];
         }

@@ -1,0 +1,6 @@
+// After the device headers: what they want of lanes.h.
+namespace grampus_host {
+grampus::u32 lane() { return lanes::warp->current; }
+const grampus::u64* exchange(grampus::u64 mine) { return lanes::exchange(mine); }
+void run_lanes(void (*body)(const void*), const void* argument) { lanes::run(body, argument); }
+}  // namespace grampus_host

@@ -1,0 +1,67 @@
+//! A kernel is compiled once: the session remembers it, and so does the folder; what the folder holds is not believed blindly. Skipped,
+//! and says so, without a C++ compiler.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{shape, taxi};
+use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel};
+use grampus_gpu_exec::compile::{Modules, Origin};
+use grampus_io_stack::cuda::{Device, host_compiler};
+
+fn kernel(dependents: usize) -> QueryKernel {
+    let program = taxi(dependents);
+    QueryKernel::generate(&program, &shape(&program, Access::Plain, true, Grouping::Ungrouped)).expect("valid")
+}
+
+#[test]
+fn each_text_is_compiled_once() {
+    if let Err(e) = host_compiler() {
+        println!("skipped: no C++ compiler ({e})");
+        return;
+    }
+    let device = Device::host(1, 1 << 20);
+    let folder = tempfile::tempdir().expect("a folder");
+    let modules = || Modules::new(&device, Some(folder.path().join("kernels"))).expect("there is a compiler");
+    let origin = |modules: &Modules, dependents| {
+        let loaded = modules.get(&kernel(dependents)).expect("compiles");
+        assert!(loaded.module.kernel(ENTRY).is_ok());
+        loaded.origin
+    };
+    let first = modules();
+    assert_eq!(origin(&first, 1), Origin::Compiler);
+    assert_eq!(origin(&first, 1), Origin::Memory);
+    assert_eq!(origin(&first, 2), Origin::Compiler, "another text");
+    let next_session = modules();
+    assert_eq!(origin(&next_session, 1), Origin::Folder);
+    assert_eq!(origin(&next_session, 1), Origin::Memory);
+
+    let files: Vec<PathBuf> = std::fs::read_dir(folder.path().join("kernels"))
+        .expect("the folder was made")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    assert_eq!(files.len(), 2, "nothing but kernels is left behind: {files:?}");
+    for file in &files {
+        let mut bytes = std::fs::read(file).expect("readable");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x40;
+        std::fs::write(file, bytes).expect("writable");
+    }
+    let damaged = modules();
+    assert_eq!(origin(&damaged, 1), Origin::Compiler, "a damaged file is not loaded");
+    assert_eq!(origin(&modules(), 1), Origin::Folder, "and was written anew");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_no_obstacle() {
+    if host_compiler().is_err() {
+        println!("skipped: no C++ compiler");
+        return;
+    }
+    let device = Device::host(1, 1 << 20);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let modules = Modules::new(&device, Some(file.path().to_owned())).expect("there is a compiler");
+    let loaded = modules.get(&kernel(1)).expect("compiles all the same");
+    assert_eq!(loaded.origin, Origin::Compiler);
+}

@@ -1,0 +1,112 @@
+// How values lie in bytes, words and lines, and what a column array calls when they are not at hand: out of line, taking and
+// returning values, so that the hot path around the call keeps its registers. The calls' bodies are in slow_path.cuh.
+#pragma once
+#include "backing.cuh"
+
+namespace grampus {
+
+// ---- rows, bytes, words, values --------------------------------------------------------------------------
+
+// Byte of a row, counted from the start of the extent's first line.
+GRAMPUS_DEVICE u64 byte_of(const Extent& e, u64 row, u32 size) { return e.first_byte + (row - e.first_row) * size; }
+
+GRAMPUS_DEVICE bool has_row(const Extent& e, u64 row) { return row - e.first_row < e.rows; }
+
+// The extent that has the row; if none has, one that has not.
+GRAMPUS_DEVICE const Extent* extent_of(const ColumnDesc& column, u64 row) {
+    u32 low = 0, high = column.extent_count;
+    GRAMPUS_NO_UNROLL
+    while (high - low > 1) {
+        u32 middle = (low + high) / 2;
+        if (column.extents[middle].first_row <= row) low = middle; else high = middle;
+    }
+    return column.extents + low;
+}
+
+// How a value of T lies in aligned 8-byte words, from byte `at` on. ALIGNED: at a multiple of its size.
+template <class T, bool ALIGNED>
+struct Layout {
+    static constexpr u32 SIZE = sizeof(T);
+
+    static GRAMPUS_DEVICE bool spans_words(u32 at) { return !ALIGNED && (at & 7) + SIZE > 8; }
+
+    static GRAMPUS_DEVICE u64 join(u64 low, u64 high, u32 at) {
+        if (SIZE == 8 && ALIGNED) return low;
+        u32 shift = (at & 7) * 8;
+        u64 bits = low >> shift;
+        if (!ALIGNED && shift != 0) bits |= high << (64 - shift);
+        return bits;
+    }
+
+    static GRAMPUS_DEVICE T from_bits(u64 bits) {
+        union {
+            u64 bits;
+            T value;
+        } both;
+        both.bits = bits;
+        return both.value;
+    }
+
+    // The value at `p` in a mapping. The words around it are in the mapping too, since that ends at a page's end.
+    static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
+        u32 at = ALIGNED && SIZE == 8 ? 0 : (u32)(u64)p & 7;
+        const u64* word = (const u64*)(p - at);
+        u64 low = load_mapped(word), high = spans_words(at) ? load_mapped(word + 1) : 0;
+        return join(low, high, at);
+    }
+};
+
+// ---- what is out of line -----------------------------------------------------------------------------------
+// It knows a value's size, not its type: one text for all columns of a kernel, which kernels may be linked with.
+
+// Lines of a tile, at most two, pinned: lane j has line j (with one lane: both).
+constexpr u32 LINES_PER_LANE = WARP < 2 ? 2 : 1;
+struct Held {
+    bool ok;  // false: a status is up
+    u64 first;  // key of the first line
+    u32 meta[LINES_PER_LANE];
+    u32 state[LINES_PER_LANE];
+};
+
+// A value's bits, or the end.
+struct FetchedBits {
+    bool ok;  // false: a status is up
+    u64 bits;
+};
+
+// A value, or the end: for kernels that put a fetch out of line themselves.
+template <class T>
+struct Fetched {
+    bool ok;  // false: a status is up
+    T value;
+};
+
+// Pins the lines of a tile once they are there, whole; sends for `most` lines from the first (0: for its own only), where the next
+// tiles will want them. Collective. The caller lets go.
+template <class Backing>
+GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 most);
+// column[row] for active lanes, whatever it takes. Collective.
+template <class Backing>
+GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size);
+// bits[i] = those of column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
+template <class Backing>
+GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k, u64* bits);
+// Sends for the lines of the active lanes' values. Collective.
+template <class Backing>
+GRAMPUS_ENTRY bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size);
+// Sends for all lines of `rows` rows from `row` (to the end of its extent at most) in long commands. Collective.
+template <class Backing>
+GRAMPUS_ENTRY bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows, u32 size);
+
+GRAMPUS_SLOW bool out_of_range(const IoStack& io, bool mine, u64 row) {
+    if (!mine) return false;
+    Status what = {};
+    what.code = STATUS_RANGE;
+    what.queue = what.cid = ~0u;
+    what.lba = row;
+    what.line = ~0ull;
+    raise(io, what);
+    return false;
+}
+
+}  // namespace grampus
