@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::{self, CudaError, Device, Module};
-use grampus_io_stack::device;
 use sha2::{Digest, Sha256};
 
 use crate::codegen::{ENTRY, QueryKernel};
@@ -50,8 +49,6 @@ pub struct Loaded {
 struct Kept {
     modules: HashMap<String, (Arc<Module>, u64)>,
     asked: u64,
-    /// Relocatable code that all kernels are linked with.
-    slow_path: Option<Arc<[u8]>>,
 }
 
 /// Modules of one device.
@@ -62,6 +59,7 @@ pub struct Modules {
     setting: String,
     folder: Option<PathBuf>,
     kept: Mutex<Kept>,
+    slow_path: OnceLock<Arc<Vec<u8>>>,
 }
 
 impl Modules {
@@ -85,6 +83,7 @@ impl Modules {
             device: device.clone(),
             folder,
             kept: Mutex::default(),
+            slow_path: OnceLock::new(),
         })
     }
 
@@ -103,50 +102,78 @@ impl Modules {
         if let Some(module) = self.kept_module(kernel.text()) {
             return Ok(loaded(module, Origin::Memory));
         }
-        let unit = kernel.unit();
-        let key = hex(&hash(&[self.setting.as_bytes(), unit.as_bytes()]));
         let own = kernel.text().to_owned();
-        let path = self.folder.as_ref().map(|f| f.join(format!("{key}.kernel")));
-        if let Some(code) = path.as_deref().and_then(read) {
+        // The slow path of columns that come by commands takes much longer than a kernel: it is compiled once, and linked.
+        let linked = kernel.is_queued() && !self.device.is_host();
+        let unit = if linked { kernel.unit_to_link() } else { kernel.unit() };
+        let key = self.key(&unit);
+        if let Some(code) = self.read(&key) {
             match Module::load(&self.device, &code) {
                 Ok(module) => return Ok(loaded(self.keep(own, module), Origin::Folder)),
                 Err(e) => log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}"),
             }
         }
-        let code = if self.device.is_host() {
-            cuda::compile_host(&unit, ENTRY)?.cubin
+        let code = if linked {
+            self.linked(kernel, &unit)?
         } else {
-            self.linked(kernel)?
+            cuda::compile_for(&self.device, &unit, ENTRY)?.cubin
         };
         let module = Module::load(&self.device, &code)?;
-        keep_file(path.as_deref(), &code);
+        self.write(&key, &code);
         Ok(loaded(self.keep(own, module), Origin::Compiler))
     }
 
-    /// The kernel's own code, compiled now, and the slow path's, compiled once.
-    fn linked(&self, kernel: &QueryKernel) -> Result<Vec<u8>, CudaError> {
+    /// Machine code of a unit that needs the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
+    /// whole, which only takes longer.
+    fn linked(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
         let slow_path = self.slow_path()?;
-        let own = cuda::compile_kernels(&kernel.relocatable_unit(), ENTRY, self.device.compute())?.cubin;
-        cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)])
+        let own = cuda::compile_kernels(unit, ENTRY, self.device.compute())?.cubin;
+        match cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)]) {
+            Ok(code) => Ok(code),
+            Err(e) => {
+                log::warn!("a kernel cannot be linked, and is compiled whole: {e}");
+                Ok(cuda::compile_for(&self.device, &kernel.unit(), ENTRY)?.cubin)
+            }
+        }
     }
 
-    fn slow_path(&self) -> Result<Arc<[u8]>, CudaError> {
-        if let Some(code) = &self.kept().slow_path {
+    /// The slow path's relocatable code: from memory, from the folder, or compiled. Two threads may compile it at once; no harm.
+    fn slow_path(&self) -> Result<Arc<Vec<u8>>, CudaError> {
+        if let Some(code) = self.slow_path.get() {
             return Ok(code.clone());
         }
-        let key = hex(&hash(&[self.setting.as_bytes(), device::slow_path().as_bytes()]));
-        let path = self.folder.as_ref().map(|f| f.join(format!("{key}.object")));
-        let code = match path.as_deref().and_then(read) {
+        // The setting has the version, but while that is being worked on the text changes under it.
+        let key = self.key(&grampus_io_stack::device::slow_path());
+        let code = match self.read(&key) {
             Some(code) => code,
             None => {
                 let code = cuda::compile_slow_path(self.device.compute())?.cubin;
-                keep_file(path.as_deref(), &code);
+                self.write(&key, &code);
                 code
             }
         };
-        let code: Arc<[u8]> = code.into();
-        self.kept().slow_path = Some(code.clone());
-        Ok(code)
+        Ok(self.slow_path.get_or_init(|| Arc::new(code)).clone())
+    }
+
+    /// What a text's machine code is known by.
+    fn key(&self, text: &str) -> String {
+        hex(&hash(&[self.setting.as_bytes(), text.as_bytes()]))
+    }
+
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        self.folder.as_ref().map(|f| f.join(format!("{key}.kernel")))
+    }
+
+    fn read(&self, key: &str) -> Option<Vec<u8>> {
+        self.path(key).as_deref().and_then(read)
+    }
+
+    fn write(&self, key: &str, code: &[u8]) {
+        if let Some(path) = self.path(key)
+            && let Err(e) = write(&path, code)
+        {
+            log::warn!("{}: a kernel is not kept: {e}", path.display());
+        }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -217,15 +244,6 @@ fn read(path: &Path) -> Option<Vec<u8>> {
         return None;
     }
     Some(bytes.split_off(head))
-}
-
-/// Keeps machine code in the folder, if there is one; that it cannot is no reason to stop.
-fn keep_file(path: Option<&Path>, code: &[u8]) {
-    if let Some(path) = path
-        && let Err(e) = write(path, code)
-    {
-        log::warn!("{}: a kernel is not kept: {e}", path.display());
-    }
 }
 
 /// Writes a file in one step.

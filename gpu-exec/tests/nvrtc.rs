@@ -17,14 +17,19 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc");
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
     let path = folder.join(format!("{name}.cu"));
-    std::fs::write(&path, kernel.relocatable_unit()).expect("writable");
+    // As compile.rs has it: kernels with columns that come by commands are linked with the slow path.
+    let (unit, options) = if kernel.is_queued() {
+        (
+            kernel.unit_to_link(),
+            &["--relocatable-device-code=true", "--maxrregcount=64"][..],
+        )
+    } else {
+        (kernel.unit(), &[][..])
+    };
+    std::fs::write(&path, unit).expect("writable");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../io-stack/tests/nvrtc.py");
-    let out = Command::new("python3")
-        .arg(script)
-        .arg("sm_90")
-        .arg(&path)
-        .arg("--relocatable-device-code=true")
-        .output();
+    let mut command = Command::new("python3");
+    let out = command.arg(script).arg("sm_90").arg(&path).args(options).output();
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {

@@ -79,6 +79,7 @@ pub struct QueryKernel {
     program: Program,
     plan: Plan,
     text: String,
+    queued: bool,
 }
 
 impl QueryKernel {
@@ -94,6 +95,7 @@ impl QueryKernel {
             program: program.clone(),
             plan,
             text,
+            queued: shape.columns.iter().any(|c| c.access == Access::Queued),
         })
     }
 
@@ -102,14 +104,32 @@ impl QueryKernel {
         &self.text
     }
 
-    /// The whole translation unit: everything that its machine code depends on.
+    /// The whole translation unit.
     pub fn unit(&self) -> String {
-        behind(device::prelude()) + &self.text
+        self.unit_behind(device::prelude())
     }
 
-    /// The unit without what kernels can be linked with ([`device::slow_path`]): compiled in a fifth of the time.
-    pub fn relocatable_unit(&self) -> String {
-        behind(device::kernel_prelude()) + &self.text
+    /// The translation unit without the I/O stack's slow path, to be linked with that.
+    pub fn unit_to_link(&self) -> String {
+        self.unit_behind(device::kernel_prelude())
+    }
+
+    fn unit_behind(&self, mut text: String) -> String {
+        // The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
+        let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
+        text.push_str(&format!(
+            "namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n"
+        ));
+        text.push_str(&device::flattened(HEADERS));
+        text.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
+        text.push_str(&params::static_asserts());
+        text.push_str("#line 1 \"grampus/query\"\n");
+        text + &self.text
+    }
+
+    /// Some column comes by commands.
+    pub fn is_queued(&self) -> bool {
+        self.queued
     }
 
     /// What it takes, on warps of so many lanes.
@@ -149,17 +169,3 @@ const HEADERS: [(&str, &str); 5] = [
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
     ("groups.cuh", include_str!("../../device/groups.cuh")),
 ];
-
-/// The headers of queries behind those of the I/O stack, and the proof that both sides lay structs out alike.
-fn behind(mut out: String) -> String {
-    // The sign of the NaN that an invalid operation gives: set on x86, where it is clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
-    let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
-    out.push_str(&format!(
-        "namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n"
-    ));
-    out.push_str(&device::flattened(HEADERS));
-    out.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
-    out.push_str(&params::static_asserts());
-    out.push_str("#line 1 \"grampus/query\"\n");
-    out
-}

@@ -120,7 +120,7 @@ pub(crate) struct Live {
     device: Device,
     compute: Stream,
     copy: Stream,
-    ring: Ring,
+    ring: Arc<Ring>,
     pool: Pool,
     mappings: Mappings,
     constants: Constants,
@@ -282,7 +282,7 @@ impl Live {
         Ok(Self {
             compute: Stream::new(&device)?,
             copy: Stream::new(&device)?,
-            ring: Ring::new(&device, slot_bytes, slots),
+            ring: ring_filling(&device, slot_bytes, slots),
             pool: Pool::new(&device, usable - cache_bytes),
             mappings: Mappings::new(&device, options.pin_bytes.unwrap_or_else(|| host_memory_bytes() / 2)),
             constants: Constants::default(),
@@ -328,6 +328,19 @@ impl Live {
             self.queued.rebuild();
         }
     }
+}
+
+/// The pinned ring, being made by a thread of its own: what pinning takes would else be part of the first query.
+fn ring_filling(device: &Device, slot_bytes: usize, slots: usize) -> Arc<Ring> {
+    let ring = Arc::new(Ring::new(device, slot_bytes, slots));
+    if !device.is_host() {
+        let filled = ring.clone();
+        let thread = std::thread::Builder::new().name("grampus-pinning".to_owned());
+        if let Err(e) = thread.spawn(move || filled.fill()) {
+            log::warn!("no thread for pinning memory, queries do it: {e}");
+        }
+    }
+    ring
 }
 
 /// Memory of this machine.

@@ -74,6 +74,17 @@ impl Ring {
         }
     }
 
+    /// Pins all there will be. That it fails is found out again by who needs a slot.
+    pub(crate) fn fill(&self) {
+        let mut state = self.state();
+        while state.made < state.most {
+            state = match self.grow(state) {
+                Ok(state) => state,
+                Err(e) => return log::warn!("pinned memory for copies: {e}"),
+            };
+        }
+    }
+
     /// Pins more slots, without holding up those who have some. Where no more memory may be locked, what there is must do.
     fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, CudaError> {
         let more = PIECE_SLOTS.min(state.most - state.made);
