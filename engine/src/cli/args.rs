@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Say what there is to compute on: GPU, memory, link, drivers; and for what is missing, how to get it
     Device(DeviceArgs),
-    /// Measure: this machine, or SQL statements on it
+    /// Measure: SQL statements, or what each path between storage and GPU reaches
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
@@ -136,14 +136,6 @@ pub(crate) struct DeviceArgs {
     /// Folder for the 2 GiB file that is measured with, removed afterwards [default: the system's temporary folder]
     #[arg(long, value_name = "DIR", requires = "calibrate")]
     pub(crate) folder: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// What each path between storage and GPU reaches, next to a plain kernel
-    Io(BenchIoArgs),
-    /// Run statements again and again in one session: median times from text to last row, bytes needed and moved
-    Sql(BenchSqlArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -206,6 +198,14 @@ pub(crate) struct LayoutArgs {
 pub(crate) enum TaxiCommand {
     /// Write ORC files of made-up trips; the same options always give the same bytes
     Generate(GenerateArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Run statements again and again in one session: median times from text to last row, bytes needed and moved
+    Sql(BenchSqlArgs),
+    /// What each path between storage and GPU reaches, next to a plain kernel
+    Io(BenchIoArgs),
 }
 
 #[derive(Debug, clap::Args)]
