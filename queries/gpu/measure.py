@@ -10,6 +10,7 @@ Prints a table and writes everything measured as JSON. Exit status 1 if an answe
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,9 +25,19 @@ MODES = {
     "resident": (GPU + ["grampus.gpu_backing=resident", "grampus.prune=false"], True),
     "auto": (GPU + ["grampus.gpu_backing=auto", "grampus.prune=false"], True),
     "queued": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false"], True),
-    "queued, small cache": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false", "grampus.gpu_cache_bytes={tenth}"], False),
-    "device=auto": ([], True),
+    "queued-small": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false", "grampus.gpu_cache_bytes={tenth}"], False),
+    "device-auto": ([], True),
 }
+
+
+def stage(one, name):
+    """Milliseconds of a stage of the last run, from the plan's metrics; None: there is none."""
+    found = re.search(rf"\b{name}=([0-9.]+)(ns|µs|ms|s)\b", " ".join(one["plan"]))
+    return float(found[1]) * {"ns": 1e-6, "µs": 1e-3, "ms": 1, "s": 1e3}[found[2]] if found else None
+
+
+def shown(ms):
+    return "–" if ms is None else f"{ms:.2f} ms"
 
 
 def sql_of(query):
@@ -75,7 +86,7 @@ def main():
         answers = json.load(file)
     total = sum(entry.stat().st_size for entry in os.scandir(arguments.data) if entry.name.endswith(".orc"))
     measured, wrong = {}, 0
-    print(f"| mode | query | first | median of {arguments.runs} | needed | moved | amplification |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print(f"| mode | query | first | median of {arguments.runs} | kernel | needed | moved | amplification |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
     for mode in arguments.only.split(","):
         settings, alone = MODES[mode]
         settings = [setting.format(tenth=total // 10) for setting in settings]
@@ -96,7 +107,7 @@ def main():
                 measured.setdefault(mode, {})[query] = one
                 share = one["moved_bytes"] / max(1, one["needed_bytes"])
                 print(
-                    f"| {mode} | {query} | {one['first_ms']:.2f} ms | {one['median_ms']:.2f} ms | {one['needed_bytes'] / 1e6:.1f} MB "
+                    f"| {mode} | {query} | {one['first_ms']:.2f} ms | {one['median_ms']:.2f} ms | {shown(stage(one, 'kernel_time'))} | {one['needed_bytes'] / 1e6:.1f} MB "
                     f"| {one['moved_bytes'] / 1e6:.1f} MB | {share:.3f}{'' if good else ' WRONG'} |",
                     flush=True,
                 )
