@@ -270,3 +270,40 @@ fn layouts_are_printed_for_people_and_for_programs() {
     ");
     assert_snapshot!(failed(1, folder.path(), &["layout", "none.orc"]), @"error: cannot open none.orc: no such file or directory");
 }
+
+#[test]
+fn statements_are_timed_with_their_answers_and_what_they_read() {
+    let folder = trips();
+    let folder = folder.path();
+    std::fs::write(folder.join("count.sql"), COUNT).unwrap();
+    let long = "SELECT count(*) AS n FROM trips WHERE trip_distance >= 30";
+    let arguments = [
+        "bench",
+        "sql",
+        "count.sql",
+        "-c",
+        long,
+        "-t",
+        "trips=trips",
+        "--runs",
+        "2",
+        "--set",
+        "grampus.prune=false",
+        "--json",
+        "times.json",
+    ];
+    let output = grampus(folder, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("times.json")).unwrap()).unwrap();
+    let statements = json["statements"].as_array().unwrap();
+    assert_eq!(
+        (statements[0]["name"].as_str(), statements[1]["name"].as_str()),
+        (Some("count"), Some("c1"))
+    );
+    assert_eq!(statements[0]["rows"][0]["n"], 20_000);
+    assert_eq!(statements[1]["rows"][0]["n"], statements[1]["rows_passed"]);
+    assert_eq!(statements[1]["runs_ms"].as_array().unwrap().len(), 2);
+    assert_eq!(statements[1]["needed_bytes"], 20_000 * 8);
+    let error = failed(2, folder, &["bench", "sql", "-t", "trips=trips"]);
+    assert!(error.contains("no statement"), "{error}");
+}

@@ -331,6 +331,26 @@ fn groups_beyond_the_first_table_are_found_by_a_second_attempt() {
 }
 
 #[test]
+fn queries_of_several_threads_take_turns() {
+    let tables = [Table::raw(STRIPES, 2), Table::raw(&[&[5_000, 1_000]], 2)];
+    let Some(gpu) = gpu(Some(1_000_000), Tuning::default()) else {
+        return;
+    };
+    let sums = program(2, &[], &[1]);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (gpu, table, sums) = (&gpu, &tables[thread % 2], &sums);
+            scope.spawn(move || {
+                for backing in ALL.into_iter().cycle().skip(thread).take(8) {
+                    let output = run(gpu, table, sums, 100.0, backing).unwrap_or_else(|e| panic!("{backing:?}: {e}"));
+                    assert_eq!(answer(&output), table.expected(100.0, &[1]));
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn plans_say_what_runs_do() {
     let table = Table::new(&Shape {
         stripes: STRIPES,

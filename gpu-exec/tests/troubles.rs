@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
 use grampus_gpu_exec::gpu::{Backing, BackingChoice, Request, Tuning};
-use grampus_gpu_exec::input::{FileVersion, Placement, Segment};
+use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
 use grampus_gpu_exec::output::RunError;
 use grampus_gpu_exec::program::Value;
 use support::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
@@ -222,6 +222,55 @@ fn a_storage_that_cannot_be_opened_names_the_file() {
     )
     .unwrap_err();
     assert!(refused.to_string().contains("bytes: no such drive"), "{refused}");
+}
+
+#[test]
+fn too_little_device_memory_for_anything_is_said_in_words() {
+    let table = Table::raw(STRIPES, 2);
+    let Some(gpu) = gpu(Some(2_000), Tuning::default()) else {
+        return;
+    };
+    let sums = program(2, &[], &[1]);
+    let refused = run(&gpu, &table, &sums, 100.0, BackingChoice::All(Backing::Resident)).unwrap_err();
+    assert!(matches!(refused, RunError::Refused(_)), "{refused}");
+    assert!(refused.to_string().contains("too few"), "{refused}");
+    let output = run(&gpu, &table, &sums, 100.0, BackingChoice::All(Backing::Mapped)).unwrap();
+    assert_eq!(answer(&output), table.expected(100.0, &[1]));
+}
+
+/// Cuts a file short while it is being read.
+#[derive(Debug)]
+struct Cutting(std::path::PathBuf);
+
+impl Decode for Cutting {
+    fn decode(
+        &self,
+        _: usize,
+        _: usize,
+        rows: std::ops::Range<u64>,
+    ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>> {
+        std::fs::File::options().write(true).open(&self.0)?.set_len(300_000)?;
+        Ok(Decoded {
+            values: vec![0; (rows.end - rows.start) as usize * 8],
+            valid: None,
+        })
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_short_while_it_is_read() {
+    let mut table = Table::new(&Shape {
+        stripes: &[&[20_000, 20_000, 20_000]],
+        kinds: &[Kind::Decoded, Kind::Raw],
+        segments: 1,
+    });
+    let Some(gpu) = gpu(None, Tuning::default()) else {
+        return;
+    };
+    table.input.decoder = Arc::new(Cutting(table.path(0)));
+    let refused = run(&gpu, &table, &program(2, &[0], &[1]), 0.0, BackingChoice::Auto).unwrap_err();
+    assert!(matches!(refused, RunError::File { .. }), "{refused}");
+    assert_eq!(gpu.resident_bytes(), 0);
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Say what there is to compute on: GPU, memory, link, drivers; and for what is missing, how to get it
     Device(DeviceArgs),
-    /// Measure this machine
+    /// Measure: SQL statements, or what each path between storage and GPU reaches
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
@@ -136,12 +136,6 @@ pub(crate) struct DeviceArgs {
     /// Folder for the 2 GiB file that is measured with, removed afterwards [default: the system's temporary folder]
     #[arg(long, value_name = "DIR", requires = "calibrate")]
     pub(crate) folder: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// What each path between storage and GPU reaches, next to a plain kernel
-    Io(BenchIoArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -204,6 +198,44 @@ pub(crate) struct LayoutArgs {
 pub(crate) enum TaxiCommand {
     /// Write ORC files of made-up trips; the same options always give the same bytes
     Generate(GenerateArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Run statements again and again in one session: median times from text to last row, bytes needed and moved
+    Sql(BenchSqlArgs),
+    /// What each path between storage and GPU reaches, next to a plain kernel
+    Io(BenchIoArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchSqlArgs {
+    /// Files with one statement each, named after them
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// A statement; may be repeated
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub(crate) commands: Vec<String>,
+
+    /// Open PATH (file, folder, glob or URL) as table NAME; may be repeated
+    #[arg(short = 't', long = "table", value_name = "NAME=PATH")]
+    pub(crate) tables: Vec<String>,
+
+    /// Set KEY before the first statement, as SET does; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+
+    /// Runs of each statement after its first
+    #[arg(long, value_name = "N", default_value = "5", value_parser = parse_count)]
+    pub(crate) runs: usize,
+
+    /// Write times, rows, bytes and plans to FILE ('-': standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) resources: Resources,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,11 +8,12 @@
 //! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
 //! layout       where everything in a file is         make         taxi generate, convert
 //! demo         the tour                           device       what there is to compute on
-//! bench        what each path to the GPU reaches
+//! bench_sql    statements, timed                  bench_io     what each path to the GPU reaches
 //! ```
 
 mod args;
-mod bench;
+mod bench_io;
+mod bench_sql;
 mod commands;
 mod completion;
 mod demo;
@@ -64,11 +65,14 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
         Some(Command::Taxi {
             command: TaxiCommand::Generate(arguments),
         }) => make::taxi_generate(arguments),
+        Some(Command::Bench {
+            command: BenchCommand::Sql(arguments),
+        }) => bench_sql::run(arguments),
         Some(Command::Convert(arguments)) => make::convert_files(arguments),
         Some(Command::Device(arguments)) => device::run(arguments),
         Some(Command::Bench {
             command: BenchCommand::Io(arguments),
-        }) => bench::io(arguments),
+        }) => bench_io::run(arguments),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);

@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 /// Rates of a machine, per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    version: u32,
+    pub(crate) version: u32,
     /// Name of the GPU that was measured; empty: these are defaults, or there was none.
     pub gpu: String,
     /// Cores of the CPU.

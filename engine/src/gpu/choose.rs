@@ -100,6 +100,19 @@ impl Work {
         Duration::from_secs_f64(seconds)
     }
 
+    /// On the GPU once everything that is to stay there has come.
+    pub(crate) fn hot_time(&self, rates: &Rates, choices: &[ColumnChoice]) -> Duration {
+        let there = |choice: &ColumnChoice| match choice.backing {
+            Backing::Resident => ColumnChoice {
+                estimated_bytes: 0,
+                resident_bytes: u64::MAX,
+                ..choice.clone()
+            },
+            Backing::Mapped | Backing::Queued => choice.clone(),
+        };
+        self.gpu_time(rates, &choices.iter().map(there).collect::<Vec<_>>())
+    }
+
     /// On the GPU at best: everything there already.
     pub(crate) fn least_gpu_time(&self, rates: &Rates) -> Duration {
         Duration::from_secs_f64(rates.query_seconds)
@@ -345,6 +358,13 @@ mod tests {
             choice(Backing::Mapped, 2_000_000, 0),
         ];
         assert!(work.gpu_time(&rates, &there) < cpu);
+        // To be brought once, and then there.
+        let brought = [
+            choice(Backing::Resident, 1_600_000_000, 0),
+            choice(Backing::Mapped, 2_000_000, 0),
+        ];
+        assert!(work.gpu_time(&rates, &brought) > cpu);
+        assert_eq!(work.hot_time(&rates, &brought), work.gpu_time(&rates, &there));
     }
 
     #[test]

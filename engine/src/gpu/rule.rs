@@ -204,16 +204,27 @@ impl Pass<'_> {
         let choices = choices.map_err(|error| reason_of(&error))?;
         let rates = self.session.rates(self.options);
         let (gpu, cpu) = (size.gpu_time(&rates, &choices), size.cpu_time(&rates));
+        let hot = size.hot_time(&rates, &choices);
         // It is asked once.
         let _ = work.choices.set(choices);
-        match gpu < cpu {
-            true => Ok(format!(
+        if gpu < cpu {
+            return Ok(format!(
                 "it is estimated to take {} instead of {}",
                 shown(gpu),
                 shown(cpu)
-            )),
-            false => Err(format!("the GPU is estimated to take {}, the CPU {}", shown(gpu), shown(cpu)).into()),
+            ));
         }
+        // Bringing columns that stay is an investment: it is made when queries of these columns have missed as much as it costs.
+        let missed = self.session.miss_columns(&work.placed.input, cpu.saturating_sub(hot));
+        if hot < cpu && missed >= gpu - cpu {
+            return Ok(format!(
+                "it is estimated to take {} instead of {} this time, and {} with its columns there",
+                shown(gpu),
+                shown(cpu),
+                shown(hot)
+            ));
+        }
+        Err(format!("the GPU is estimated to take {}, the CPU {}", shown(gpu), shown(cpu)).into())
     }
 
     /// Whether to open the device for what queries of this size would have saved so far, were it open.

@@ -33,6 +33,8 @@ pub struct GpuSession {
     selectivity: Mutex<HashMap<u64, f64>>,
     /// Time that queries would have saved had the device been open: when it exceeds what opening takes, that is worth while.
     missed: Mutex<Duration>,
+    /// The same for columns that were not there, by columns and files.
+    missed_columns: Mutex<HashMap<u64, Duration>>,
 }
 
 /// A device, or why there is none, for these settings.
@@ -160,6 +162,20 @@ impl GpuSession {
             known.clear();
         }
         known.insert(key.0, selectivity);
+    }
+
+    /// Adds what a query would save if its columns were on the device; the sum of all such.
+    pub(crate) fn miss_columns(&self, input: &Input, saved: Duration) -> Duration {
+        let mut hasher = DefaultHasher::new();
+        input.column_ids.hash(&mut hasher);
+        input.files.hash(&mut hasher);
+        let mut known = lock(&self.missed_columns);
+        if known.len() >= REMEMBERED_FILTERS {
+            known.clear();
+        }
+        let missed = known.entry(hasher.finish()).or_default();
+        *missed += saved;
+        *missed
     }
 
     /// Adds what a query would save if the device were open; the sum of all such.

@@ -14,6 +14,7 @@ use grampus_gpu_exec::gpu::{Backing, ColumnChoice, Request};
 use grampus_gpu_exec::output::{Output, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
+use super::calibration::Rates;
 use super::device::Runner;
 use super::session::GpuSession;
 use crate::config::{Device, GrampusOptions};
@@ -40,7 +41,10 @@ impl Runner for Fake {
 
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
         let choice = ColumnChoice {
-            backing: Backing::Mapped,
+            backing: match self.does {
+                Does::GivesUp => Backing::Resident,
+                Does::Fails | Does::WaitsForCancel => Backing::Mapped,
+            },
             granularity_bytes: 32,
             estimated_bytes: 1000,
             resident_bytes: 0,
@@ -82,6 +86,7 @@ async fn session(folder: &Path, device: Device, does: Does) -> (SessionContext, 
     let gpu = Arc::new(GpuSession::default());
     let options = GrampusOptions {
         device,
+        cache_folder: folder.display().to_string(),
         ..GrampusOptions::default()
     };
     gpu.preset(&options, Arc::clone(&fake) as Arc<dyn Runner>);
@@ -171,4 +176,32 @@ async fn explain_verbose_shows_the_kernel() {
     assert!(!plain.contains("no kernel"), "{plain}");
     let verbose = shown(&context, &format!("EXPLAIN VERBOSE {SQL}")).await.unwrap();
     assert!(verbose.contains("no kernel"), "{verbose}");
+}
+
+/// `auto` brings columns to stay when queries of them have missed as much as that costs: here the first would be faster on the CPU.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_again_and_again_moves_to_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    // A machine whose CPU is slow, and the way to the GPU slower.
+    let slow = Rates {
+        cpu_scan_bytes: 1e5,
+        cpu_scan_bytes_all: 1e5,
+        push_bytes: 5e3,
+        query_seconds: 1e-6,
+        ..Rates::of_cores(1)
+    };
+    slow.save(folder.path()).unwrap();
+    let (context, fake) = session(folder.path(), Device::Auto, Does::GivesUp).await;
+    let mut on_gpu = Vec::new();
+    for _ in 0..4 {
+        let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+        on_gpu.push(plan.contains("with its columns there"));
+        assert!(
+            on_gpu.last() == Some(&true) || plan.contains("not on the GPU: the GPU is estimated to take"),
+            "{plan}"
+        );
+    }
+    // 8 KB: 80 ms on the CPU, 200 ms to bring what the fake says, next to nothing once it is there.
+    assert_eq!(on_gpu, [false, true, true, true]);
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 0);
 }

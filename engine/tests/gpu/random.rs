@@ -16,8 +16,9 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::functions::expr_fn::{coalesce, date_part, date_trunc, floor};
 use datafusion::functions_aggregate::expr_fn::{avg, count, max, min, sum};
-use datafusion::logical_expr::{ExprFunctionExt, SortExpr};
+use datafusion::logical_expr::{ExprFunctionExt, SortExpr, cast, when};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{Expr, SessionContext, col, lit};
 use proptest::prelude::*;
@@ -32,17 +33,68 @@ use tables::{TableSpec, tables};
 #[derive(Debug, Clone)]
 struct QuerySpec {
     filter: Option<FilterSpec>,
-    keys: Vec<usize>,
-    aggregates: Vec<(usize, usize)>,
+    keys: Vec<ValueSpec>,
+    /// Function and argument.
+    aggregates: Vec<(usize, ValueSpec)>,
     /// FILTER (WHERE …) of the first aggregate.
     only: Option<FilterSpec>,
+}
+
+/// A column, and what is done to it.
+#[derive(Debug, Clone)]
+struct ValueSpec {
+    column: usize,
+    transform: usize,
+    /// Where a literal comes from.
+    row: usize,
+    /// Of a CASE.
+    condition: FilterSpec,
+}
+
+fn values() -> impl Strategy<Value = ValueSpec> {
+    (0..8_usize, 0..8_usize, 0..3_000_usize, filters()).prop_map(|(column, transform, row, condition)| ValueSpec {
+        column,
+        transform,
+        row,
+        condition,
+    })
+}
+
+impl ValueSpec {
+    /// The expression over `rows`, and its type.
+    fn expression(&self, rows: &RecordBatch, usable: &[usize]) -> Result<(Expr, DataType)> {
+        let at = usable[self.column % usable.len()];
+        let schema = rows.schema();
+        let data_type = schema.field(at).data_type().clone();
+        let column = col(schema.field(at).name());
+        let is_time = matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
+        Ok(match self.transform {
+            0 => {
+                let condition = self.condition.expression(rows, usable);
+                (when(condition, column).end()?, data_type)
+            }
+            1 if rows.num_rows() > 0 => {
+                let literal = ScalarValue::try_from_array(rows.column(at), self.row % rows.num_rows())?;
+                (coalesce(vec![column, lit(literal)]), data_type)
+            }
+            2 if data_type.is_integer() => (column.clone() + column, data_type),
+            2 if data_type.is_floating() => (floor(column), data_type),
+            3 if data_type.is_integer() => (cast(column, DataType::Float64), DataType::Float64),
+            3 if data_type == DataType::Float32 => (cast(column, DataType::Float64), DataType::Float64),
+            3 if is_time => (date_part(lit("month"), column), DataType::Int32),
+            4 if is_time => (date_part(lit("week"), column), DataType::Int32),
+            5 if matches!(data_type, DataType::Timestamp(..)) => (date_trunc(lit("quarter"), column), data_type),
+            5 if data_type.is_integer() => (-column, data_type),
+            _ => (column, data_type),
+        })
+    }
 }
 
 fn queries() -> impl Strategy<Value = QuerySpec> {
     (
         prop::option::weighted(0.8, filters()),
-        prop::collection::vec(0..8_usize, 0..3),
-        prop::collection::vec((0..5_usize, 0..8_usize), 1..4),
+        prop::collection::vec(values(), 0..3),
+        prop::collection::vec((0..5_usize, values()), 1..4),
         prop::option::weighted(0.2, filters()),
     )
         .prop_map(|(filter, keys, aggregates, only)| QuerySpec {
@@ -157,27 +209,27 @@ async fn frame(
             .filter(|&at| table.columns[at].is_comparable())
             .map(|at| at + 1),
     );
-    let schema = rows.schema();
-    let field = |column: usize| schema.field(usable[column % usable.len()]);
     let mut frame = context.table("t").await?;
     if let Some(filter) = &query.filter {
         frame = frame.filter(filter.expression(rows, &usable))?;
     }
-    let mut names: Vec<String> = query.keys.iter().map(|&key| field(key).name().clone()).collect();
-    names.sort();
-    names.dedup();
+    let mut keys = Vec::new();
+    for (at, key) in query.keys.iter().enumerate() {
+        keys.push(key.expression(rows, &usable)?.0.alias(format!("k{at}")));
+    }
     let mut aggregates = Vec::new();
-    for (at, &(function, column)) in query.aggregates.iter().enumerate() {
-        let field = field(column);
-        let mut expr = aggregate(function, col(field.name()), field.data_type());
+    for (at, (function, value)) in query.aggregates.iter().enumerate() {
+        let (value, data_type) = value.expression(rows, &usable)?;
+        let mut expr = aggregate(*function, value, &data_type);
         if let Some(only) = query.only.as_ref().filter(|_| at == 0) {
             expr = expr.filter(only.expression(rows, &usable)).build()?;
         }
         aggregates.push(expr.alias(format!("a{at}")));
     }
-    let keys: Vec<Expr> = names.iter().map(col).collect();
-    let frame = frame.aggregate(keys.clone(), aggregates)?;
-    let order: Vec<SortExpr> = keys.into_iter().map(|key| key.sort(true, true)).collect();
+    let order: Vec<SortExpr> = (0..keys.len())
+        .map(|at| col(format!("k{at}")).sort(true, true))
+        .collect();
+    let frame = frame.aggregate(keys, aggregates)?;
     if order.is_empty() { Ok(frame) } else { frame.sort(order) }
 }
 

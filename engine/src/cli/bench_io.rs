@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use grampus_gpu_exec::bench::{BenchOptions, Figure, run, sections};
+use grampus_gpu_exec::bench::{self, BenchOptions, Figure, sections};
 
 use super::args::BenchIoArgs;
 use super::failure::{Failure, Report, file, output};
@@ -13,7 +13,7 @@ use super::failure::{Failure, Report, file, output};
 const MIB: u64 = 1 << 20;
 
 /// Measures and prints. Figures that could not be had make it an error, after all others.
-pub(crate) fn io(arguments: &BenchIoArgs) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BenchIoArgs) -> Result<(), Failure> {
     let known: Vec<&str> = sections().collect();
     if let Some(unknown) = arguments.sections.iter().find(|name| !known.contains(&name.as_str())) {
         let report = Report::new(format!("no section named {unknown}"));
@@ -28,7 +28,7 @@ pub(crate) fn io(arguments: &BenchIoArgs) -> Result<(), Failure> {
     };
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     let mut written = Ok(());
-    let report = run(&options, &mut |figure| {
+    let report = bench::run(&options, &mut |figure| {
         if !only_json && written.is_ok() {
             written = line(figure);
         }

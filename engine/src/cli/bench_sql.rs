@@ -1,0 +1,267 @@
+//! `grampus bench sql`: the time of each statement in one session, text to last row, and what it read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use grampus::{ScanIo, scan_io};
+use serde::Serialize;
+
+use super::args::BenchSqlArgs;
+use super::explain::{Known, explain};
+use super::failure::{self, Failure, Report, output};
+use super::interrupt::Watch;
+use super::make::with_interrupts;
+use super::runtime::Threads;
+use super::{note, shell, tables, units};
+
+/// One statement's runs.
+#[derive(Debug, Serialize)]
+struct Measured {
+    /// The file's name without its ending, or the statement's number.
+    name: String,
+    sql: String,
+    /// Milliseconds of the session's first run of this statement.
+    first_ms: f64,
+    /// Milliseconds of each run after that.
+    runs_ms: Vec<f64>,
+    /// Their median.
+    median_ms: f64,
+    /// The rows, by column name, of every run alike.
+    rows: Vec<serde_json::Map<String, serde_json::Value>>,
+    needed_bytes: u64,
+    moved_bytes: u64,
+    rows_passed: u64,
+    /// The physical plan's lines, as it was after the last run.
+    plan: Vec<String>,
+}
+
+/// What was measured, and how.
+#[derive(Debug, Serialize)]
+struct Measurements<'a> {
+    version: &'static str,
+    tables: &'a [String],
+    settings: &'a [String],
+    statements: Vec<Measured>,
+}
+
+/// One run's answer.
+struct Run {
+    time: Duration,
+    batches: Vec<RecordBatch>,
+    io: ScanIo,
+    plan: String,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), Failure> {
+    let statements = statements(arguments)?;
+    with_interrupts(|watch| {
+        let threads = Threads::start(arguments.resources.partitions)?;
+        let context = shell::session(&arguments.resources)?;
+        prepare(&context, &threads, arguments, watch)?;
+        let mut measured = Vec::with_capacity(statements.len());
+        for (name, sql) in statements {
+            let one = measure(&context, &threads, name, sql, arguments.runs, watch)?;
+            note(format_args!(
+                "{:<12} first {:>9.3} ms, then {:>9.3} ms (median of {}), needed {}, moved {}",
+                one.name,
+                one.first_ms,
+                one.median_ms,
+                one.runs_ms.len(),
+                units::bytes(one.needed_bytes),
+                units::bytes(one.moved_bytes),
+            ));
+            measured.push(one);
+        }
+        let report = Measurements {
+            version: env!("CARGO_PKG_VERSION"),
+            tables: &arguments.tables,
+            settings: &arguments.settings,
+            statements: measured,
+        };
+        match &arguments.json {
+            Some(path) => write_json(path, &report),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Names and texts, in order: files first.
+fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, Failure> {
+    let mut statements = Vec::new();
+    for path in &arguments.files {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| failure::file("read", &shown, &error))?;
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        statements.push((name.into_owned(), text));
+    }
+    for (at, sql) in arguments.commands.iter().enumerate() {
+        statements.push((format!("c{}", at + 1), sql.clone()));
+    }
+    if statements.is_empty() {
+        let report = Report::new("no statement to measure");
+        return Err(Failure::Usage(report.hint("name files of SQL, or give -c SQL")));
+    }
+    Ok(statements)
+}
+
+/// Opens the tables and sets the settings.
+fn prepare(
+    context: &SessionContext,
+    threads: &Threads,
+    arguments: &BenchSqlArgs,
+    watch: &Watch,
+) -> Result<(), Failure> {
+    for spec in tables::specs(&[], &arguments.tables)? {
+        let opening = context.clone();
+        let opened = async move { grampus::session::register_orc(&opening, &spec.name, &spec.location).await };
+        threads.race(watch, opened)?.map_err(|error| told(&error))?;
+    }
+    for setting in &arguments.settings {
+        let Some((key, value)) = setting.split_once('=') else {
+            let report = Report::new(format!("--set {setting} sets nothing"));
+            return Err(Failure::Usage(report.hint("write --set grampus.prune=false")));
+        };
+        let sql = format!("SET {} = '{}'", key.trim(), value.trim().replace('\'', "''"));
+        let setting = context.clone();
+        let set = async move { setting.sql(&sql).await.map(|_| ()) };
+        threads.race(watch, set)?.map_err(|error| told(&error))?;
+    }
+    Ok(())
+}
+
+fn told(error: &DataFusionError) -> Failure {
+    explain(error, &Known::default()).into()
+}
+
+fn measure(
+    context: &SessionContext,
+    threads: &Threads,
+    name: String,
+    sql: String,
+    runs: usize,
+    watch: &Watch,
+) -> Result<Measured, Failure> {
+    let run = || -> Result<Run, Failure> {
+        let answered = threads.race(watch, answer(context.clone(), sql.clone()))?;
+        answered.map_err(|error| told(&error))
+    };
+    let first = run()?;
+    let rows = rows_of(&first.batches)?;
+    let mut last = None;
+    let mut runs_ms = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let again = run()?;
+        if rows_of(&again.batches)? != rows {
+            let report = Report::new(format!("{name}: two runs gave different answers"));
+            return Err(report
+                .hint("floating-point sums may differ between runs: use one partition (-p 1)")
+                .into());
+        }
+        runs_ms.push(milliseconds(again.time));
+        last = Some(again);
+    }
+    let first_ms = milliseconds(first.time);
+    let last = last.unwrap_or(first);
+    Ok(Measured {
+        name,
+        median_ms: median(&runs_ms).unwrap_or(first_ms),
+        first_ms,
+        runs_ms,
+        rows,
+        needed_bytes: last.io.needed_bytes,
+        moved_bytes: last.io.moved_bytes,
+        rows_passed: last.io.rows_passed,
+        plan: last.plan.lines().map(str::to_owned).collect(),
+        sql,
+    })
+}
+
+async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionError> {
+    let start = Instant::now();
+    let frame = context.sql(&sql).await?;
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    let batches = collect(Arc::clone(&plan), task).await?;
+    let time = start.elapsed();
+    let shown = datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan.as_ref());
+    Ok(Run {
+        time,
+        batches,
+        io: scan_io(&plan),
+        plan: shown.indent(false).to_string(),
+    })
+}
+
+/// The rows as JSON objects. Floats keep twelve digits: partitions may be summed in any order.
+fn rows_of(batches: &[RecordBatch]) -> Result<Vec<serde_json::Map<String, serde_json::Value>>, Failure> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let mut writer = arrow::json::ArrayWriter::new(Vec::new());
+        let written = writer.write(batch).and_then(|()| writer.finish());
+        written.map_err(|error| Report::new(format!("a result that JSON cannot hold: {error}")))?;
+        let read: Vec<serde_json::Map<String, serde_json::Value>> = match writer.into_inner() {
+            bytes if bytes.is_empty() => Vec::new(),
+            bytes => serde_json::from_slice(&bytes)
+                .map_err(|error| Report::new(format!("a result that JSON cannot hold: {error}")))?,
+        };
+        rows.extend(read);
+    }
+    for value in rows.iter_mut().flat_map(|row| row.values_mut()) {
+        if let Some(float) = value.as_f64().filter(|_| value.is_f64()) {
+            *value = serde_json::json!(format!("{float:.11e}").parse::<f64>().unwrap_or(float));
+        }
+    }
+    // Without ORDER BY the order is anybody's.
+    rows.sort_by_cached_key(|row| {
+        let sorted: BTreeMap<_, _> = row.iter().map(|(name, value)| (name, value.to_string())).collect();
+        format!("{sorted:?}")
+    });
+    Ok(rows)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), Failure> {
+    let shown = path.display().to_string();
+    let mut text = serde_json::to_string_pretty(report).map_err(|error| Report::new(error.to_string()))?;
+    text.push('\n');
+    if path.as_os_str() == "-" {
+        use std::io::Write;
+        return std::io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(|error| output(&error));
+    }
+    std::fs::write(path, text).map_err(|error| failure::file("write", &shown, &error).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_of_runs_lies_between_the_middle_ones() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[]), None);
+    }
+}
