@@ -1,13 +1,14 @@
 //! The text of a query's kernel: a class `Warp` whose `run` reads tiles and whose stages deal with the rows that passed.
-//! How expressions are written is expr.rs's business, what is read where was decided in plan.rs.
+//! What it declares is declare.rs's business, how rows are added up aggregate.rs's, how expressions are written expr.rs's; what is read
+//! where was decided in plan.rs.
 
 use std::fmt::Write as _;
 
 use super::expr::{Emitter, arguments_of, cpp, stored};
-use super::plan::{Op, Plan, Stage};
-use super::{Access, ENTRY, GPU_LANES, Grouping, HOST_LANES, Shape};
+use super::plan::{Plan, Stage};
+use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
-use crate::program::{Aggregate, Expr, Function, Program, Type};
+use crate::program::{Expr, Program, Type};
 
 /// Longest comment about one thing.
 const COMMENT_CHARS: usize = 120;
@@ -33,14 +34,14 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     Ok(out)
 }
 
-struct Writer<'a> {
-    program: &'a Program,
-    shape: &'a Shape,
-    plan: &'a Plan,
+pub(super) struct Writer<'a> {
+    pub(super) program: &'a Program,
+    pub(super) shape: &'a Shape,
+    pub(super) plan: &'a Plan,
 }
 
 /// Text that cannot end a comment.
-fn comment(text: &str) -> String {
+pub(super) fn comment(text: &str) -> String {
     let safe = |c: char| {
         if c.is_control() || c == '\\' || !c.is_ascii() {
             '?'
@@ -56,173 +57,6 @@ fn comment(text: &str) -> String {
 }
 
 impl Writer<'_> {
-    // ---- declarations -------------------------------------------------------------------------------------
-
-    fn head(&self, out: &mut String) {
-        let plan = self.plan;
-        let _ = writeln!(out, "// {}", comment(&self.program.to_string()));
-        for (at, (column, shape)) in self.program.columns.iter().zip(&self.shape.columns).enumerate() {
-            let how = if plan.tile_columns.contains(&at) {
-                "in tiles"
-            } else {
-                "by row"
-            };
-            let how = if plan.counter_of[at].is_none() {
-                "not at all"
-            } else {
-                how
-            };
-            let _ = writeln!(
-                out,
-                "// c{at}: {}, {}{}, read {how}, {}{}",
-                comment(&column.name),
-                column.ty,
-                if shape.nullable { " or NULL" } else { "" },
-                if shape.access == Access::Plain {
-                    "by loads"
-                } else {
-                    "by commands"
-                },
-                if shape.aligned { "" } else { ", not aligned" },
-            );
-        }
-        out.push_str("namespace grampus {\nnamespace {\n\n");
-        let _ = writeln!(out, "constexpr u32 K = {};  // values of a lane in a tile", plan.k);
-        let _ = writeln!(out, "constexpr u32 TILE_ROWS = K * WARP;");
-        let _ = writeln!(
-            out,
-            "constexpr u32 CHUNK = {};  // consecutive tiles of a warp",
-            plan.chunk
-        );
-        let columns = self.program.columns.len().max(1);
-        out.push_str("\nstruct QueryParameter {\n    QueryHead head;\n");
-        let _ = writeln!(
-            out,
-            "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n}};"
-        );
-        let bytes = crate::params::parameter_bytes(self.program.columns.len());
-        let _ = writeln!(
-            out,
-            "static_assert(sizeof(QueryParameter) == {bytes}, \"the parameter's size\");\n"
-        );
-    }
-
-    /// What an aggregate's words are.
-    fn words(&self, out: &mut String) {
-        let count = self.plan.ops.len();
-        out.push_str("struct Words {\n");
-        let _ = writeln!(out, "    static constexpr u32 COUNT = {count};");
-        out.push_str("    static GRAMPUS_DEVICE constexpr Op op(u32 at) {\n        switch (at) {\n");
-        for (at, op) in self.plan.ops.iter().enumerate() {
-            let name = match op {
-                Op::Add => "OP_ADD",
-                Op::AddFloat => "OP_ADD_FLOAT",
-                Op::AddWide => "OP_ADD_WIDE",
-                Op::WideHigh => "OP_WIDE_HIGH",
-                Op::Max => "OP_MAX",
-                Op::Or => "OP_OR",
-            };
-            let of = self.plan.word_of.iter().position(|&first| first == at);
-            let of = of.map_or(String::new(), |a| {
-                self.program.show_aggregate(&self.program.aggregates[a])
-            });
-            let note = if of.is_empty() {
-                of
-            } else {
-                format!("  // {}", comment(&of))
-            };
-            let _ = writeln!(out, "            case {at}: return {name};{note}");
-        }
-        out.push_str("        }\n        return OP_OR;\n    }\n};\n\n");
-    }
-
-    /// What a warp shares, and what each lane has.
-    fn memory(&self, out: &mut String) {
-        let plan = self.plan;
-        for (at, stage) in plan.stages.iter().enumerate() {
-            let n = at + 1;
-            let _ = writeln!(
-                out,
-                "constexpr u32 ROOM_{n} = {} * WARP, ENOUGH_{n} = {} * WARP;",
-                stage.capacity_warps(),
-                stage.enough_warps()
-            );
-            let _ = writeln!(out, "struct Held{n} {{\n    u64 row[ROOM_{n}];");
-            for &c in &stage.carried {
-                let _ = writeln!(out, "    {} c{c}[ROOM_{n}];", stored(self.program.columns[c].ty));
-            }
-            for &c in stage.carried.iter().filter(|&&c| self.shape.columns[c].nullable) {
-                let _ = writeln!(out, "    u8 ok{c}[ROOM_{n}];");
-            }
-            out.push_str("};\n");
-        }
-        out.push_str("struct Shared {\n");
-        for n in 1..=plan.stages.len() {
-            let _ = writeln!(out, "    Held{n} held_{n};");
-        }
-        if plan.own_groups > 0 {
-            let _ = writeln!(
-                out,
-                "    OwnGroups<Words, {}, {}> own;",
-                plan.key_words, plan.own_groups
-            );
-        }
-        if plan.stages.is_empty() && plan.own_groups == 0 {
-            out.push_str("    u64 nothing;\n");
-        }
-        out.push_str("};\nstruct Lane {\n");
-        if !plan.grouped() {
-            out.push_str("    u64 word[Words::COUNT];\n");
-        }
-        for n in 1..=plan.stages.len() {
-            let _ = writeln!(out, "    Ring<ROOM_{n}> ring_{n};");
-        }
-        if plan.grouped() && plan.stages.is_empty() {
-            out.push_str("    u64 nothing;\n");
-        }
-        out.push_str("};\n");
-        let _ = writeln!(
-            out,
-            "static_assert(sizeof(Shared) == (WARP == 1 ? {} : {}), \"what a warp shares\");\n\
-             static_assert(sizeof(Lane) == {}, \"what a lane has\");\n",
-            plan.shared_bytes(HOST_LANES),
-            plan.shared_bytes(GPU_LANES),
-            plan.lane_bytes()
-        );
-    }
-
-    /// `ColumnArray<…>` of a column.
-    fn array(&self, column: usize) -> String {
-        let (ty, shape) = (self.program.columns[column].ty, &self.shape.columns[column]);
-        let backing = if shape.access == Access::Plain {
-            "Mapped"
-        } else {
-            "Queued<>"
-        };
-        format!("ColumnArray<{}, {backing}, {}>", stored(ty), shape.aligned)
-    }
-
-    fn members(&self, out: &mut String) {
-        out.push_str(
-            "    const QueryParameter& parameter;\n    const QueryHead& head;\n    Shared& shared;\n    Lane lane;\n",
-        );
-        let _ = writeln!(out, "    u32 counted[{}];", self.plan.counters() - 1);
-        let mut start = String::new();
-        for c in self.plan.fetched() {
-            let _ = writeln!(out, "    {} column_{c};", self.array(c));
-            let _ = write!(start, ",\n          column_{c}(p.head.io, p.columns[{c}])");
-            if self.shape.columns[c].nullable {
-                let _ = writeln!(out, "    ColumnArray<u8, Mapped, true> valid_{c};");
-                let _ = write!(start, ",\n          valid_{c}(p.head.io, p.valid[{c}])");
-            }
-        }
-        let _ = writeln!(
-            out,
-            "\n  public:\n    GRAMPUS_DEVICE Warp(const QueryParameter& p, Shared& s)\n        \
-             : parameter(p), head(p.head), shared(s), lane(), counted(){start} {{}}\n    Warp(const Warp&) = delete;\n"
-        );
-    }
-
     // ---- tiles --------------------------------------------------------------------------------------------
 
     /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions.
@@ -233,7 +67,7 @@ impl Writer<'_> {
         }
     }
 
-    fn emitter(&self, indent: usize) -> Emitter<'_> {
+    pub(super) fn emitter(&self, indent: usize) -> Emitter<'_> {
         Emitter::new(self.program, self.shape, indent)
     }
 
@@ -503,109 +337,6 @@ impl Writer<'_> {
             e.line(&format!("if (!valid_{c}.fetch(active, row, there{c})) return false;"));
             e.line(&format!("const bool ok{c} = there{c} != 0;"));
         }
-    }
-
-    // ---- aggregates ---------------------------------------------------------------------------------------
-
-    /// Adds the active lanes' rows to their groups.
-    fn accumulate(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
-        let mut inner = self.emitter(e.indent + 1);
-        let passed = self.plan.counters() - 2;
-        inner.line(&format!("counted[{passed}] += active ? 1 : 0;"));
-        inner.line("u64 word[Words::COUNT];");
-        for (at, aggregate) in self.program.aggregates.iter().enumerate() {
-            self.aggregate(&mut inner, at, aggregate)?;
-        }
-        self.seen(&mut inner);
-        if self.plan.grouped() {
-            self.keys(&mut inner)?;
-        }
-        if inner.may_refuse {
-            inner.line("if (leaves(refused)) return false;");
-        }
-        if !self.plan.grouped() {
-            inner.line("combine<Words>(lane.word, word);");
-        } else if self.plan.own_groups > 0 {
-            inner.line("if (any(active) && !add_to_own<Words>(head, shared.own, active, key, word)) return false;");
-        } else {
-            inner.line("if (any(active) && !add_to_all<Words>(head, active, key, word)) return false;");
-        }
-        e.line("{");
-        if inner.may_refuse {
-            e.indent += 1;
-            e.line("bool refused = false;");
-            e.indent -= 1;
-        }
-        e.out.push_str(&inner.out);
-        e.line("}");
-        Ok(())
-    }
-
-    /// The row's words for one aggregate: zero where it has nothing to add.
-    fn aggregate(&self, e: &mut Emitter<'_>, at: usize, aggregate: &Aggregate) -> Result<(), RunError> {
-        e.line(&format!("// {}", comment(&self.program.show_aggregate(aggregate))));
-        let mut adds = vec!["active".to_owned()];
-        if let Some(filter) = &aggregate.filter {
-            adds.push(e.expr(filter)?.is_true());
-        }
-        let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
-        adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
-        e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
-        let word = self.plan.word_of[at];
-        let value = argument.map(|a| a.value).unwrap_or_default();
-        let add = match (aggregate.function, self.plan.ops[word]) {
-            (Function::Count, _) => "1".to_owned(),
-            (Function::Min, _) => format!("word_for_min({value})"),
-            (Function::Max, _) => format!("word_for_max({value})"),
-            (Function::Sum, Op::AddFloat) => format!("bits_as<u64>((double){value})"),
-            (Function::Sum, Op::AddWide) => {
-                e.line(&format!("const Wide wide{at} = widen(adds{at} ? {value} : 0);"));
-                e.line(&format!("word[{word}] = wide{at}.low;"));
-                e.line(&format!("word[{}] = wide{at}.high;", word + 1));
-                return Ok(());
-            }
-            (Function::Sum, _) => format!("(u64)(i64){value}"),
-        };
-        e.line(&format!("word[{word}] = adds{at} ? {add} : 0;"));
-        Ok(())
-    }
-
-    /// The word that says which aggregates have seen a value.
-    fn seen(&self, e: &mut Emitter<'_>) {
-        let bits: Vec<String> = (self.plan.marks.iter().enumerate())
-            .filter(|(_, marks)| **marks)
-            .map(|(at, _)| format!("(adds{at} ? {}ull : 0)", 1u64 << at))
-            .collect();
-        match self.plan.seen {
-            Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
-            None if self.program.aggregates.is_empty() => e.line("word[0] = 0;"),
-            None => {}
-        }
-    }
-
-    fn keys(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
-        e.line(&format!("u64 key[{}];", self.plan.key_words));
-        let mut nulls = Vec::new();
-        for (at, key) in self.program.keys.iter().enumerate() {
-            e.line(&format!("// {}", comment(&self.program.show(key).to_string())));
-            let value = e.expr(key)?;
-            match value.ok {
-                None => e.line(&format!("key[{at}] = key_word({});", value.value)),
-                Some(ok) => {
-                    e.line(&format!("key[{at}] = {ok} ? key_word({}) : 0;", value.value));
-                    nulls.push(format!("({ok} ? 0 : {}ull)", 1u64 << at));
-                }
-            }
-        }
-        if self.plan.null_keys {
-            let nulls = if nulls.is_empty() {
-                "0".to_owned()
-            } else {
-                nulls.join(" | ")
-            };
-            e.line(&format!("key[{}] = {nulls};", self.plan.key_words - 1));
-        }
-        Ok(())
     }
 
     // ---- begin and end of a launch ------------------------------------------------------------------------

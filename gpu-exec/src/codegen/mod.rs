@@ -3,13 +3,17 @@
 //! ```text
 //! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
 //! expr      expressions to C++ statements, with NULL beside each value
-//! kernel    the kernel's text
+//! kernel    the kernel's text: tiles, rings, stages
+//! declare   its parameter and memory
+//! aggregate adding rows to their groups
 //! finish    the warps' partials and the group table to partial aggregates
 //! ```
 //!
 //! The text is a function of program and shape alone, so that it is compiled once; literals are read from memory. Device headers of
 //! this crate (device/*.cuh) stand before it, and io-stack's before those.
 
+mod aggregate;
+mod declare;
 mod expr;
 mod finish;
 mod kernel;

@@ -1,0 +1,175 @@
+//! What a kernel's text declares: its parameter, an aggregate's words, what a warp shares and each lane has.
+
+use std::fmt::Write as _;
+
+use super::expr::stored;
+use super::kernel::{Writer, comment};
+use super::plan::Op;
+use super::{Access, GPU_LANES, HOST_LANES};
+
+impl Writer<'_> {
+    pub(super) fn head(&self, out: &mut String) {
+        let plan = self.plan;
+        let _ = writeln!(out, "// {}", comment(&self.program.to_string()));
+        for (at, (column, shape)) in self.program.columns.iter().zip(&self.shape.columns).enumerate() {
+            let how = if plan.tile_columns.contains(&at) {
+                "in tiles"
+            } else {
+                "by row"
+            };
+            let how = if plan.counter_of[at].is_none() {
+                "not at all"
+            } else {
+                how
+            };
+            let _ = writeln!(
+                out,
+                "// c{at}: {}, {}{}, read {how}, {}{}",
+                comment(&column.name),
+                column.ty,
+                if shape.nullable { " or NULL" } else { "" },
+                if shape.access == Access::Plain {
+                    "by loads"
+                } else {
+                    "by commands"
+                },
+                if shape.aligned { "" } else { ", not aligned" },
+            );
+        }
+        out.push_str("namespace grampus {\nnamespace {\n\n");
+        let _ = writeln!(out, "constexpr u32 K = {};  // values of a lane in a tile", plan.k);
+        let _ = writeln!(out, "constexpr u32 TILE_ROWS = K * WARP;");
+        let _ = writeln!(
+            out,
+            "constexpr u32 CHUNK = {};  // consecutive tiles of a warp",
+            plan.chunk
+        );
+        let columns = self.program.columns.len().max(1);
+        out.push_str("\nstruct QueryParameter {\n    QueryHead head;\n");
+        let _ = writeln!(
+            out,
+            "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n}};"
+        );
+        let bytes = crate::params::parameter_bytes(self.program.columns.len());
+        let _ = writeln!(
+            out,
+            "static_assert(sizeof(QueryParameter) == {bytes}, \"the parameter's size\");\n"
+        );
+    }
+
+    /// What an aggregate's words are.
+    pub(super) fn words(&self, out: &mut String) {
+        let count = self.plan.ops.len();
+        out.push_str("struct Words {\n");
+        let _ = writeln!(out, "    static constexpr u32 COUNT = {count};");
+        out.push_str("    static GRAMPUS_DEVICE constexpr Op op(u32 at) {\n        switch (at) {\n");
+        for (at, op) in self.plan.ops.iter().enumerate() {
+            let name = match op {
+                Op::Add => "OP_ADD",
+                Op::AddFloat => "OP_ADD_FLOAT",
+                Op::AddWide => "OP_ADD_WIDE",
+                Op::WideHigh => "OP_WIDE_HIGH",
+                Op::Max => "OP_MAX",
+                Op::Or => "OP_OR",
+            };
+            let of = self.plan.word_of.iter().position(|&first| first == at);
+            let of = of.map_or(String::new(), |a| {
+                self.program.show_aggregate(&self.program.aggregates[a])
+            });
+            let note = if of.is_empty() {
+                of
+            } else {
+                format!("  // {}", comment(&of))
+            };
+            let _ = writeln!(out, "            case {at}: return {name};{note}");
+        }
+        out.push_str("        }\n        return OP_OR;\n    }\n};\n\n");
+    }
+
+    /// What a warp shares, and what each lane has.
+    pub(super) fn memory(&self, out: &mut String) {
+        let plan = self.plan;
+        for (at, stage) in plan.stages.iter().enumerate() {
+            let n = at + 1;
+            let _ = writeln!(
+                out,
+                "constexpr u32 ROOM_{n} = {} * WARP, ENOUGH_{n} = {} * WARP;",
+                stage.capacity_warps(),
+                stage.enough_warps()
+            );
+            let _ = writeln!(out, "struct Held{n} {{\n    u64 row[ROOM_{n}];");
+            for &c in &stage.carried {
+                let _ = writeln!(out, "    {} c{c}[ROOM_{n}];", stored(self.program.columns[c].ty));
+            }
+            for &c in stage.carried.iter().filter(|&&c| self.shape.columns[c].nullable) {
+                let _ = writeln!(out, "    u8 ok{c}[ROOM_{n}];");
+            }
+            out.push_str("};\n");
+        }
+        out.push_str("struct Shared {\n");
+        for n in 1..=plan.stages.len() {
+            let _ = writeln!(out, "    Held{n} held_{n};");
+        }
+        if plan.own_groups > 0 {
+            let _ = writeln!(
+                out,
+                "    OwnGroups<Words, {}, {}> own;",
+                plan.key_words, plan.own_groups
+            );
+        }
+        if plan.stages.is_empty() && plan.own_groups == 0 {
+            out.push_str("    u64 nothing;\n");
+        }
+        out.push_str("};\nstruct Lane {\n");
+        if !plan.grouped() {
+            out.push_str("    u64 word[Words::COUNT];\n");
+        }
+        for n in 1..=plan.stages.len() {
+            let _ = writeln!(out, "    Ring<ROOM_{n}> ring_{n};");
+        }
+        if plan.grouped() && plan.stages.is_empty() {
+            out.push_str("    u64 nothing;\n");
+        }
+        out.push_str("};\n");
+        let _ = writeln!(
+            out,
+            "static_assert(sizeof(Shared) == (WARP == 1 ? {} : {}), \"what a warp shares\");\n\
+             static_assert(sizeof(Lane) == {}, \"what a lane has\");\n",
+            plan.shared_bytes(HOST_LANES),
+            plan.shared_bytes(GPU_LANES),
+            plan.lane_bytes()
+        );
+    }
+
+    /// `ColumnArray<…>` of a column.
+    pub(super) fn array(&self, column: usize) -> String {
+        let (ty, shape) = (self.program.columns[column].ty, &self.shape.columns[column]);
+        let backing = if shape.access == Access::Plain {
+            "Mapped"
+        } else {
+            "Queued<>"
+        };
+        format!("ColumnArray<{}, {backing}, {}>", stored(ty), shape.aligned)
+    }
+
+    pub(super) fn members(&self, out: &mut String) {
+        out.push_str(
+            "    const QueryParameter& parameter;\n    const QueryHead& head;\n    Shared& shared;\n    Lane lane;\n",
+        );
+        let _ = writeln!(out, "    u32 counted[{}];", self.plan.counters() - 1);
+        let mut start = String::new();
+        for c in self.plan.fetched() {
+            let _ = writeln!(out, "    {} column_{c};", self.array(c));
+            let _ = write!(start, ",\n          column_{c}(p.head.io, p.columns[{c}])");
+            if self.shape.columns[c].nullable {
+                let _ = writeln!(out, "    ColumnArray<u8, Mapped, true> valid_{c};");
+                let _ = write!(start, ",\n          valid_{c}(p.head.io, p.valid[{c}])");
+            }
+        }
+        let _ = writeln!(
+            out,
+            "\n  public:\n    GRAMPUS_DEVICE Warp(const QueryParameter& p, Shared& s)\n        \
+             : parameter(p), head(p.head), shared(s), lane(), counted(){start} {{}}\n    Warp(const Warp&) = delete;\n"
+        );
+    }
+}
