@@ -2,6 +2,7 @@
 //! else the plan stays as it is and the scan says why, in EXPLAIN; with `grampus.device = 'gpu'` that is an error.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::plan_err;
@@ -22,6 +23,9 @@ use super::place::{Placed, place};
 use super::session::{FilterKey, GpuSession};
 use crate::config::{Device, GpuBacking, GrampusOptions, LocalIo};
 use crate::scan::exec::OrcScanExec;
+
+/// A query that takes the CPU no longer is not worth finding out how long.
+const WORTH_SAMPLING: Duration = Duration::from_millis(5);
 
 /// Moves filtered aggregates to the GPU. Belongs after DataFusion's own rules: it wants the plan as it will be run.
 #[derive(Debug)]
@@ -167,8 +171,14 @@ impl Pass<'_> {
 
     /// Whether the GPU is to do it, and how.
     fn decide(&self, lowered: Lowered, placed: Placed, is_open: bool) -> Result<GpuWork, Stays> {
-        if !is_open && self.options.device == Device::Auto {
-            self.worth_opening(&Work::of(&lowered.program, &placed.input, 1.0))?;
+        let may_stay_closed = !is_open && self.options.device == Device::Auto;
+        if may_stay_closed {
+            // If all rows passed it could take no longer: often that settles it without a sample.
+            let most = Work::of(&lowered.program, &placed.input, 1.0);
+            let cpu = most.cpu_time(&self.session.rates(self.options));
+            if cpu < WORTH_SAMPLING {
+                return Err(too_little(cpu).into());
+            }
         }
         let key = FilterKey::of(&lowered.program, &lowered.arguments, &placed.input);
         let selectivity = match self.session.selectivity(key) {
@@ -180,6 +190,9 @@ impl Pass<'_> {
             }
         };
         let size = Work::of(&lowered.program, &placed.input, selectivity);
+        if may_stay_closed {
+            self.worth_opening(&size)?;
+        }
         let device = self.session.device(self.options).map_err(Stays::NoDevice)?;
         let mut work = GpuWork {
             lowered,
@@ -233,11 +246,7 @@ impl Pass<'_> {
         let (gpu, cpu) = (size.least_gpu_time(&rates), size.cpu_time(&rates));
         let missed = self.session.miss(cpu.saturating_sub(gpu));
         match missed.as_secs_f64() < rates.open_seconds {
-            true => Err(format!(
-                "the CPU takes an estimated {} at most, too little to open the GPU for",
-                shown(cpu)
-            )
-            .into()),
+            true => Err(too_little(cpu).into()),
             false => Ok(()),
         }
     }
@@ -252,6 +261,14 @@ impl Pass<'_> {
             (GpuBacking::Auto, LocalIo::Mmap) => BackingChoice::Auto,
         }
     }
+}
+
+/// Why the device stays closed for a query that the CPU answers in `time`.
+fn too_little(time: Duration) -> Reason {
+    format!(
+        "the CPU takes an estimated {}, too little to open the GPU for",
+        shown(time)
+    )
 }
 
 /// An error of the runtime as a reason.

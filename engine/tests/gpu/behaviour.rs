@@ -175,7 +175,7 @@ async fn what_is_not_worth_it_stays_on_the_cpu_and_says_why() {
     set(&context, "grampus.device", "auto").await;
     let plan = text(&context, "EXPLAIN SELECT sum(x) FROM t WHERE i > 3").await;
     assert!(
-        plan.contains("not on the GPU: the CPU takes an estimated 0.0 ms at most"),
+        plan.contains("not on the GPU: the CPU takes an estimated 0.0 ms, too little"),
         "{plan}"
     );
     let plan = text(&context, "EXPLAIN SELECT max(word) FROM t WHERE i > 3").await;
