@@ -73,7 +73,8 @@ class ColumnArray {
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
         u64 slow[K];
-        bool good = far_call(&tile_slowly<Backing>)(io, column, row, rows, SIZE, K, slow);
+        auto slowly = &tile_slowly<Backing>;
+        bool good = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, row, rows, SIZE, K, slow);
         forget();
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) value[i] = In::from_bits(slow[i]);
