@@ -57,7 +57,7 @@ use crate::output::{Output, RunError};
 /// Device memory of a host-thread device, if no bound says otherwise.
 const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// The sector cache's share of the device memory that may be used, at most.
-const MOST_CACHE_BYTES: u64 = 4 << 30;
+const MOST_CACHE_BYTES: u64 = 24 << 30;
 
 /// What rarely needs to be other than it is.
 #[derive(Clone)]
