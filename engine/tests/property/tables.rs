@@ -211,6 +211,12 @@ fn can_bloom(kind: Kind) -> bool {
 }
 
 impl ColumnSpec {
+    /// Whether its floats are NaN or infinite now and then. Asked by the tests of GPU aggregates only.
+    #[allow(dead_code)]
+    pub(crate) fn is_wild(&self) -> bool {
+        matches!(self.shape, Shape::Wild)
+    }
+
     /// Whether a filter can compare its values.
     pub(crate) fn is_comparable(&self) -> bool {
         !matches!(self.kind, Kind::List | Kind::Struct)
