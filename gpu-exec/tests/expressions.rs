@@ -6,7 +6,7 @@ mod common;
 use common::check::check;
 use common::interpret::{self, Cell, Row, Scalar};
 use common::machine::{Division, Placed, Table, Target, run, targets};
-use common::random::{self, DECIMAL, Random};
+use common::random::{self, DECIMAL, PARTS, Random};
 use common::{aggregate, binary, col, column, shape};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
 use grampus_gpu_exec::params::Refusal;
@@ -355,18 +355,6 @@ const UNITS: [TimeUnit; 4] = [
     TimeUnit::Millisecond,
     TimeUnit::Microsecond,
     TimeUnit::Nanosecond,
-];
-const PARTS: [DatePart; 10] = [
-    DatePart::Year,
-    DatePart::Quarter,
-    DatePart::Month,
-    DatePart::Week,
-    DatePart::Day,
-    DatePart::DayOfWeek,
-    DatePart::DayOfYear,
-    DatePart::Hour,
-    DatePart::Minute,
-    DatePart::Second,
 ];
 
 fn day_rows() -> Vec<i64> {

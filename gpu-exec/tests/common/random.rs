@@ -58,7 +58,7 @@ pub(crate) const DECIMAL: Type = Type::Decimal {
     precision: 12,
     scale: 2,
 };
-const PARTS: [DatePart; 10] = [
+pub(crate) const PARTS: [DatePart; 10] = [
     DatePart::Year,
     DatePart::Quarter,
     DatePart::Month,
