@@ -14,17 +14,19 @@ mod link;
 mod mapping;
 mod memory;
 mod ring;
+mod stream;
 
 pub(crate) use bus::rings;
 pub use bus::{CudaBus, StagingOptions};
 pub use compile::{Compiled, KernelUse, compile, compile_for, compile_kernels, compile_slow_path, compiler_version};
 pub use context::{Device, DeviceFacts, driver_version, library, probe};
 pub use host_compile::{compile_host, host_compiler};
-pub use launch::{Args, Event, Kernel, Module, Plain, Stream};
+pub use launch::{Args, Kernel, Module, Plain};
 pub use link::link;
 pub use mapping::MappedFile;
 pub use memory::{DeviceBuffer, PinnedBuffer};
 pub use ring::{Part, Pushed, Slot, slots};
+pub use stream::{Event, Stream};
 
 use cudarc::driver::sys;
 

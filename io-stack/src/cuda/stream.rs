@@ -1,0 +1,284 @@
+//! Streams, the points in them that can be waited for, and copies in their order. On host threads both are as [`host`](super::host) has them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use cudarc::driver::sys;
+
+use super::host::Work;
+use super::{CudaError, Device, DeviceBuffer, PinnedBuffer, check};
+
+/// A stream of its own, not synchronised with the default one.
+#[derive(Debug)]
+pub struct Stream {
+    pub(super) device: Device,
+    pub(super) raw: sys::CUstream,
+    /// On host threads: the last launch. Copies are done at once, when it has ended.
+    pub(super) last: Mutex<Option<Arc<Work>>>,
+}
+
+// SAFETY: streams may be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above: the driver locks.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn new(device: &Device) -> Result<Self, CudaError> {
+        let mut raw = std::ptr::null_mut();
+        if !device.is_host() {
+            device.bind()?;
+            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: a context is current.
+            check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
+        }
+        Ok(Self {
+            device: device.clone(),
+            raw,
+            last: Mutex::new(None),
+        })
+    }
+
+    /// The launch that was last put into a stream of host threads.
+    fn last(&self) -> Option<Arc<Work>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn wait_on_host(&self) {
+        if let Some(work) = self.last() {
+            work.wait();
+        }
+    }
+
+    /// Waits for everything in it.
+    ///
+    /// # Errors
+    /// What went wrong in a kernel; the context is dead after most of these.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        if self.device.is_host() {
+            self.wait_on_host();
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: our stream.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
+    }
+
+    /// What is put into the stream from now on happens after what `event` stands for.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        if self.device.is_host() {
+            event.wait_on_host();
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: our stream and a live event; one that was never recorded counts as reached.
+        check("cuStreamWaitEvent", unsafe {
+            sys::cuStreamWaitEvent(self.raw, event.raw, 0)
+        })
+    }
+
+    /// Sets bytes of device memory, in the stream's order; the memory must live until it is synchronised.
+    ///
+    /// # Errors
+    /// A range outside the buffer, or a failed call.
+    pub fn fill(&self, to: &DeviceBuffer, offset: usize, len: usize, byte: u8) -> Result<(), CudaError> {
+        if offset.checked_add(len).is_none_or(|end| end > to.len()) {
+            return Err(outside(len, 0, offset));
+        }
+        let at = to.address() + offset as u64;
+        if self.device.is_host() {
+            self.wait_on_host();
+            // SAFETY: inside live memory, by the check.
+            unsafe { (at as *mut u8).write_bytes(byte, len) };
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: inside live memory, by the check.
+        check("cuMemsetD8Async", unsafe {
+            sys::cuMemsetD8Async(at, byte, len, self.raw)
+        })
+    }
+
+    /// Copies from pinned memory to device memory, in the stream's order; both must live until it is synchronised.
+    ///
+    /// # Errors
+    /// A range outside a buffer, or a failed call.
+    pub fn push(
+        &self,
+        from: &PinnedBuffer,
+        from_offset: usize,
+        to: &DeviceBuffer,
+        to_offset: usize,
+        len: usize,
+    ) -> Result<(), CudaError> {
+        let inside = |offset: usize, all: usize| offset.checked_add(len).is_some_and(|end| end <= all);
+        if !inside(from_offset, from.len()) || !inside(to_offset, to.len()) {
+            return Err(outside(len, from_offset, to_offset));
+        }
+        let source = (from.address() as usize + from_offset) as *const u8;
+        if self.device.is_host() {
+            self.wait_on_host();
+            // SAFETY: both ranges are inside live buffers, which do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(source, (to.address() as *mut u8).add(to_offset), len) };
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: both ranges are inside live buffers.
+        check("cuMemcpyHtoDAsync", unsafe {
+            sys::cuMemcpyHtoDAsync_v2(to.address() + to_offset as u64, source.cast(), len, self.raw)
+        })
+    }
+}
+
+fn outside(len: usize, from: usize, to: usize) -> CudaError {
+    CudaError::Arguments {
+        kernel: "copy".to_owned(),
+        reason: format!("{len} bytes from {from} to {to} lie outside a buffer"),
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.device.is_host() {
+            self.wait_on_host();
+        } else if self.device.bind().is_ok() {
+            // SAFETY: made in `new`; the driver finishes what is in it.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };
+        }
+    }
+}
+
+/// A point in a stream.
+#[derive(Debug)]
+pub struct Event {
+    device: Device,
+    raw: sys::CUevent,
+    /// On host threads: the launch before it in its stream, and when it was recorded.
+    mark: Mutex<Option<(Option<Arc<Work>>, Instant)>>,
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above: the driver locks.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Makes one; `timed` ones can be subtracted.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn new(device: &Device, timed: bool) -> Result<Self, CudaError> {
+        let mut raw = std::ptr::null_mut();
+        if !device.is_host() {
+            device.bind()?;
+            let flags = if timed {
+                0
+            } else {
+                sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
+            };
+            // SAFETY: a context is current.
+            check("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags) })?;
+        }
+        Ok(Self {
+            device: device.clone(),
+            raw,
+            mark: Mutex::new(None),
+        })
+    }
+
+    fn mark(&self) -> Option<(Option<Arc<Work>>, Instant)> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// When what was recorded was done; waits for it.
+    fn wait_on_host(&self) -> Option<Instant> {
+        let (work, recorded) = self.mark()?;
+        Some(work.map_or(recorded, |w| w.wait().max(recorded)))
+    }
+
+    /// Puts it at the end of the stream.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        if self.device.is_host() {
+            *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.last(), Instant::now()));
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: our event and a live stream.
+        check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream.raw) })
+    }
+
+    /// Whether the stream has reached it. Never blocks.
+    ///
+    /// # Errors
+    /// What went wrong before it.
+    pub fn reached(&self) -> Result<bool, CudaError> {
+        if self.device.is_host() {
+            let work = self.mark().and_then(|(work, _)| work);
+            return Ok(work.is_none_or(|w| w.finished().is_some()));
+        }
+        self.device.bind()?;
+        // SAFETY: our event.
+        match unsafe { sys::cuEventQuery(self.raw) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            answer => check("cuEventQuery", answer).map(|()| true),
+        }
+    }
+
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// What went wrong before it.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        if self.device.is_host() {
+            self.wait_on_host();
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: our event.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })
+    }
+
+    /// Milliseconds from `earlier` to this one; waits for both.
+    ///
+    /// # Errors
+    /// What went wrong before them.
+    pub fn ms_since(&self, earlier: &Self) -> Result<f64, CudaError> {
+        if self.device.is_host() {
+            let (from, to) = (earlier.wait_on_host(), self.wait_on_host());
+            let between = from.zip(to).map(|(from, to)| to.saturating_duration_since(from));
+            return Ok(between.unwrap_or_default().as_secs_f64() * 1e3);
+        }
+        self.device.bind()?;
+        if self.device.version() < (12, 8) {
+            return Err(CudaError::NoDriver(
+                "timing kernels needs a driver for CUDA 12.8".to_owned(),
+            ));
+        }
+        // SAFETY: our event.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })?;
+        let mut ms = 0f32;
+        // SAFETY: both recorded, both with timing, or the driver says that they are not.
+        check("cuEventElapsedTime", unsafe {
+            sys::cuEventElapsedTime_v2(&mut ms, earlier.raw, self.raw)
+        })?;
+        Ok(f64::from(ms))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if !self.device.is_host() && self.device.bind().is_ok() {
+            // SAFETY: made in `new`.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
+        }
+    }
+}
