@@ -76,6 +76,12 @@ fn each_format_prints_the_same_rows() {
 }
 
 #[test]
+fn a_command_may_begin_with_a_comment() {
+    let sql = "-- how many?\nSELECT 2 AS n";
+    assert_eq!(printed(&["--format", "csv", "-c", sql]), "n\n2\n");
+}
+
+#[test]
 fn results_without_rows_keep_their_form() {
     let none = "SELECT 1 AS a WHERE false";
     assert_eq!(printed(&["--format", "json", "-c", none]), "[]\n");

@@ -1,43 +1,55 @@
 #!/usr/bin/env python3
-"""q0 and q5 through `grampus bench sql` in every mode, each answer checked against numpy's first.
+"""q0 and q5 on a GPU, every way, against plain kernels of the same run; and what was aimed at.
 
-    measure.py GRAMPUS DATA [--warm DATA] [--only MODE,...] [--runs 7] [--out FILE]
+    measure.py GRAMPUS FOLDER [--scan SCAN] [--disk FOLDER] [--rows 200000000] [--files 16] [--runs 7] [--sessions 5]
+               [--only STEP,…] [--tables pyarrow,ours] [--out FILE]
 
-DATA: a folder of make_data.py. WARM: a small one of the same kind, for first touches in a session that is already running.
-Prints a table and writes everything measured as JSON. Exit status 1 if an answer was wrong.
+FOLDER (a tmpfs) gets two tables of six doubles, one written by pyarrow, whose streams begin at any byte, and one by `grampus taxi generate`;
+those that are there are used again. Every answer is compared with numpy's (1e-9) before its time counts. Steps:
+
+    plain    kernels that sum a column's bytes and do nothing else (gpu-exec's example `scan`, given with --scan)
+    cpu      every core
+    mapped   files registered
+    first    each query in sessions of its own (after one of its shape over a small table), at its first touch of the files
+    hot      what was first brought is on the device: auto, and every column resident
+    queued   by commands: first touch, then from the cache; and with device memory for 10 % of the bytes
+    cold     files on --disk, their pages dropped, against reading past the page cache
+    compile  a query shape's compilation: never seen, kept in the folder, seen in the session
+    start    `grampus -c`, start to exit
+
+Times are milliseconds, medians; "kernel" is the device's own. Exit status 1 if an answer was wrong or a step failed.
 """
 
 import argparse
+import concurrent.futures
 import json
+import mmap
 import os
 import re
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
+
+import make_data
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 QUERIES = ("q0_30", "q0_20", "q5_30", "q5_20")
-GPU = ["grampus.device=gpu"]
-# Name: settings, and whether each query is measured in a session of its own, where it touches the files first.
-MODES = {
-    "cpu": (["grampus.device=cpu"], False),
-    "mapped": (GPU + ["grampus.gpu_backing=mapped", "grampus.prune=false"], False),
-    "resident": (GPU + ["grampus.gpu_backing=resident", "grampus.prune=false"], True),
-    "auto": (GPU + ["grampus.gpu_backing=auto", "grampus.prune=false"], True),
-    "queued": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false"], True),
-    "queued-small": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false", "grampus.gpu_cache_bytes={tenth}"], False),
-    "device-auto": ([], True),
-}
+GPU = ["grampus.device=gpu", "grampus.prune=false"]
+UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1, "s": 1e3}
 
 
-def stage(one, name):
-    """Milliseconds of a stage of the last run, from the plan's metrics; None: there is none."""
-    found = re.search(rf"\b{name}=([0-9.]+)(ns|µs|ms|s)\b", " ".join(one["plan"]))
-    return float(found[1]) * {"ns": 1e-6, "µs": 1e-3, "ms": 1, "s": 1e3}[found[2]] if found else None
+def stage(plan, name):
+    """Milliseconds of a stage, from a plan's metrics; None: there is none."""
+    found = re.search(rf"\b{name}=([0-9.]+)(ns|µs|ms|s)\b", " ".join(plan))
+    return float(found[1]) * UNITS[found[2]] if found else None
 
 
-def shown(ms):
-    return "–" if ms is None else f"{ms:.2f} ms"
+def median(values):
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
 
 
 def sql_of(query):
@@ -45,76 +57,327 @@ def sql_of(query):
         return file.read()
 
 
-def close(got, wanted):
-    return abs(got - wanted) <= 1e-9 * max(1.0, abs(wanted))
+class Bench:
+    """Sessions of `grampus bench sql`, their answers checked."""
 
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.lines = []  # (table, way, query) and figures
+        self.failed = 0
 
-def bench(arguments, settings, queries, folder):
-    """Runs statements in one session; gives what `bench sql` measured by name."""
-    files = []
-    tables = ["-t", f"trips={arguments.data}"]
-    if arguments.warm:
-        tables += ["-t", f"warm={arguments.warm}"]
+    def folder(self, table):
+        return os.path.join(self.arguments.folder, table)
+
+    def fail(self, text):
+        self.failed += 1
+        print(f"FAILED: {text}", file=sys.stderr, flush=True)
+
+    def session(self, data, queries, settings, runs, environment=None, warm=True):
+        """What `bench sql` measured of each query, in one session; wrong answers are left out."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            tables = ["-t", f"trips={data}"]
+            if warm:
+                tables += ["-t", f"warm={self.folder('warm')}"]
+                for query in queries:
+                    path = os.path.join(folder, f"warm_{query}.sql")
+                    with open(path, "w", encoding="utf-8") as out:
+                        out.write(sql_of(query).replace("FROM trips", "FROM warm"))
+                    files.append(path)
+            files += [os.path.join(HERE, "..", f"{query}.sql") for query in queries]
+            out = os.path.join(folder, "out.json")
+            command = [self.arguments.grampus, "bench", "sql", *files, *tables, "--runs", str(runs), "--json", out]
+            for setting in settings:
+                command += ["--set", setting]
+            environment = {**os.environ, **(environment or {})}
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=self.arguments.timeout, check=False, env=environment)
+            if done.returncode != 0:
+                self.fail(f"{' '.join(settings)}: {done.stderr.strip()}")
+                return {}
+            with open(out, encoding="utf-8") as file:
+                found = {one["name"]: one for one in json.load(file)["statements"]}
+        with open(os.path.join(data, "answers.json"), encoding="utf-8") as file:
+            answers = json.load(file)
         for query in queries:
-            path = os.path.join(folder, f"warm_{query}.sql")
-            with open(path, "w", encoding="utf-8") as out:
-                out.write(sql_of(query).replace("FROM trips", "FROM warm"))
-            files.append(path)
-    files += [os.path.join(HERE, "..", f"{query}.sql") for query in queries]
-    out = os.path.join(folder, "out.json")
-    command = [arguments.grampus, "bench", "sql", *files, *tables, "--runs", str(arguments.runs), "--json", out]
-    for setting in settings:
-        command += ["--set", setting]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=arguments.timeout, check=False)
-    if done.returncode != 0:
-        return {}, done.stderr.strip()
-    with open(out, encoding="utf-8") as file:
-        return {one["name"]: one for one in json.load(file)["statements"]}, ""
+            row, wanted = found[query]["rows"][0], answers[query]
+            if not all(abs(float(row[name]) - value) <= 1e-9 * max(1.0, abs(value)) for name, value in wanted.items()):
+                self.fail(f"{' '.join(settings)}: {query} answered {row}, not {wanted}")
+                del found[query]
+        return found
+
+    def add(self, table, way, query, ms, kernel=None, needed=None, moved=None, plan=()):
+        line = {"table": table, "way": way, "query": query, "ms": ms, "kernel": kernel, "needed": needed, "moved": moved, "plan": list(plan)}
+        self.lines.append(line)
+        cells = [table, way, query, f"{ms:.2f} ms", "–" if kernel is None else f"{kernel:.3f} ms"]
+        cells.append("–" if moved is None else f"{moved / 1e6:,.1f} MB")
+        cells.append("–" if not needed or moved is None else f"{moved / needed:.3f}")
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+    def again(self, table, way, queries, settings, runs=None):
+        """Medians of a session's later runs."""
+        for query, one in self.session(self.folder(table), queries, settings, runs or self.arguments.runs).items():
+            if query in queries:
+                kernel = median(stage(plan, "kernel_time") for plan in one["plans"])
+                self.add(table, way, query, one["median_ms"], kernel, one["needed_bytes"], one["moved_bytes"], one["plans"][-1])
+
+    def first(self, table, way, query, settings, data=None, before=lambda: None):
+        """The median of first runs, each in a session of its own."""
+        found = []
+        for _ in range(self.arguments.sessions):
+            before()
+            one = self.session(data or self.folder(table), (query,), settings, 0).get(query)
+            if one is None:
+                return
+            found.append(one)
+        one = sorted(found, key=lambda one: one["first_ms"])[len(found) // 2]
+        kernel = median(stage(one["first_plan"], "kernel_time") for one in found)
+        self.add(table, way, query, one["first_ms"], kernel, one["first_needed_bytes"], one["first_moved_bytes"], one["first_plan"])
+
+    def figure(self, table, way, query, name="ms"):
+        for line in self.lines:
+            if (line["table"], line["way"], line["query"]) == (table, way, query):
+                if name == "amplification":
+                    return line["moved"] / line["needed"] if line["needed"] else None
+                return line[name]
+        return None
+
+
+# ---- steps ------------------------------------------------------------------------------------------------
+
+
+def make_tables(bench):
+    arguments = bench.arguments
+    for table in arguments.tables + ["warm"]:
+        folder = bench.folder(table)
+        if os.path.exists(os.path.join(folder, "answers.json")):
+            continue
+        began = time.monotonic()
+        if table == "ours":
+            command = [arguments.grampus, "taxi", "generate", "--columns", "six", "--rows", str(arguments.rows), "--files", str(arguments.files)]
+            subprocess.run([*command, "--out", folder, "--overwrite", "--quiet"], check=True)
+            make_data.answer(folder)
+        else:
+            small = table == "warm"
+            make_data.make(folder, 1_000_000 if small else arguments.rows, 1 if small else arguments.files)
+        print(f"table {table}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+
+
+def plain(bench):
+    arguments = bench.arguments
+    if not arguments.scan:
+        return
+    folder = bench.folder("scan")
+    with tempfile.TemporaryDirectory() as out:
+        path = os.path.join(out, "plain.json")
+        command = [arguments.scan, folder, "--rows", str(arguments.rows), "--files", str(arguments.files), "--runs", str(arguments.runs)]
+        subprocess.run([*command, "--only", "nothing else", "--json", path], check=True, timeout=arguments.timeout)
+        with open(path, encoding="utf-8") as file:
+            for one in json.load(file)["plain"]:
+                bench.add("plain", one["name"], "", one["ms"], one["ms"])
+    shutil.rmtree(folder)
+
+
+def cpu(bench):
+    for table in bench.arguments.tables:
+        bench.again(table, "cpu", QUERIES, ["grampus.device=cpu"])
+
+
+def mapped(bench):
+    for table in bench.arguments.tables:
+        bench.again(table, "mapped", QUERIES, [*GPU, "grampus.gpu_backing=mapped"])
+
+
+def first(bench):
+    for table in bench.arguments.tables:
+        for query in QUERIES:
+            bench.first(table, "first touch, auto", query, [*GPU, "grampus.gpu_backing=auto"])
+
+
+def hot(bench):
+    for table in bench.arguments.tables:
+        for backing in ("resident", "auto"):
+            for query in QUERIES:
+                bench.again(table, f"hot, {backing}", (query,), [*GPU, f"grampus.gpu_backing={backing}"])
+
+
+def queued(bench):
+    table = bench.arguments.tables[0]
+    settings = [*GPU, "grampus.gpu_backing=queued"]
+    for query in QUERIES:
+        bench.first(table, "first touch, queued", query, settings)
+    folder = bench.folder(table)
+    tenth = sum(entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".orc")) // 10
+    for backing in ("queued", "auto"):
+        small = [*GPU, f"grampus.gpu_backing={backing}", f"grampus.gpu_cache_bytes={tenth}"]
+        bench.again(table, f"10 % of the bytes, {backing}", QUERIES[2:], small, 5)
+
+
+def drop_pages(paths):
+    for path in paths:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def direct_rate(paths, depth=32, piece=1 << 20):
+    """Bytes a second of sequential reads past the page cache, `depth` at a time."""
+    files = [os.open(path, os.O_RDONLY | os.O_DIRECT) for path in paths]
+    pieces = [(file, at) for file in files for at in range(0, os.fstat(file).st_size // piece * piece, piece)]
+
+    def read(share):
+        buffer = mmap.mmap(-1, piece)
+        return sum(os.preadv(file, [buffer], at) for file, at in share)
+
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(depth) as pool:
+        total = sum(pool.map(read, [pieces[i::depth] for i in range(depth)]))
+    seconds = time.monotonic() - began
+    for file in files:
+        os.close(file)
+    return total / seconds
+
+
+def cold(bench):
+    arguments = bench.arguments
+    if not arguments.disk:
+        return
+    source, folder = bench.folder(arguments.tables[0]), os.path.join(arguments.disk, "cold")
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    paths = sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(".orc"))
+    rates = []
+
+    def before():
+        rates.append(direct_rate(paths[: len(paths) // 4 or 1]))
+        drop_pages(paths)
+
+    for query in ("q0_30", "q5_30"):
+        bench.first(arguments.tables[0], "cold", query, [*GPU, "grampus.gpu_backing=auto"], folder, before)
+    column = arguments.rows * 8
+    bench.add("plain", "the column's bytes past the page cache", "", column / median(rates) * 1e3)
+    shutil.rmtree(folder)
+
+
+def compile_shapes(bench):
+    table = bench.arguments.tables[0]
+    for query in ("q0_30", "q5_30"):
+        for backing in ("auto", "mapped"):
+            new, kept, seen = [], [], []
+            for _ in range(bench.arguments.sessions):
+                with tempfile.TemporaryDirectory() as cache:
+                    for times in (new, kept):
+                        settings = [*GPU, f"grampus.gpu_backing={backing}"]
+                        one = bench.session(bench.folder(table), (query,), settings, 1, {"XDG_CACHE_HOME": cache}, False).get(query)
+                        if one is None:
+                            return
+                        times.append(stage(one["first_plan"], "compile_time"))
+                        seen.append(stage(one["plans"][0], "compile_time") or 0.0)
+            for way, times in (("new shape", new), ("from the folder", kept), ("seen in the session", seen)):
+                if median(times) is not None:
+                    bench.add(table, f"compile: {way}, {backing}", query, median(times))
+
+
+def start(bench):
+    arguments = bench.arguments
+    table = arguments.tables[0]
+    command = [arguments.grampus, "-t", f"trips={bench.folder(table)}", "-c", "SET grampus.device = 'gpu'", "-c"]
+    for query in ("q0_30", "q5_30"):
+        taken = []
+        for _ in range(arguments.sessions + 1):  # the first may compile
+            began = time.monotonic()
+            done = subprocess.run([*command, sql_of(query)], capture_output=True, text=True, timeout=arguments.timeout, check=False)
+            taken.append((time.monotonic() - began) * 1e3)
+            if done.returncode != 0:
+                bench.fail(f"-c {query}: {done.stderr.strip()}")
+                return
+        bench.add(table, "start to exit", query, median(taken[1:]))
+
+
+STEPS = {
+    "plain": plain,
+    "cpu": cpu,
+    "mapped": mapped,
+    "first": first,
+    "hot": hot,
+    "queued": queued,
+    "cold": cold,
+    "compile": compile_shapes,
+    "start": start,
+}
+
+
+# ---- what was aimed at ------------------------------------------------------------------------------------
+
+PCIE, DEVICE = "sum over PCIe from registered files", "sum from device memory"
+
+
+def ratio(a, b):
+    return None if a is None or not b else a / b
+
+
+def aims(bench):
+    """(what, figure, bound, whether it is an upper bound)"""
+    of = bench.figure
+    for table in bench.arguments.tables:
+        kernel = lambda way, query: of(table, way, query, "kernel")
+        yield f"{table}: q0_30 mapped, speed of a plain sum", ratio(of("plain", PCIE, ""), kernel("mapped", "q0_30")), 0.95, False
+        yield f"{table}: q5_30 / q0_30 mapped, kernels", ratio(kernel("mapped", "q5_30"), kernel("mapped", "q0_30")), 1.03, True
+        yield f"{table}: q5_20 / q0_20 mapped, kernels", ratio(kernel("mapped", "q5_20"), kernel("mapped", "q0_20")), 1.18, True
+        yield f"{table}: q5_30 / q0_30 mapped, whole queries", ratio(of(table, "mapped", "q5_30"), of(table, "mapped", "q0_30")), 1.03, True
+        yield f"{table}: q5_30 amplification mapped", of(table, "mapped", "q5_30", "amplification"), 1.02, True
+        yield f"{table}: q5_20 amplification mapped", of(table, "mapped", "q5_20", "amplification"), 1.10, True
+        for query, bound in (("q0_30", 1.15), ("q5_30", 1.5), ("q5_20", None)):
+            yield f"{table}: {query} first touch / mapped", ratio(of(table, "first touch, auto", query), of(table, "mapped", query)), bound, True
+        for query in ("q0_30", "q5_30"):
+            for backing in ("resident", "auto"):
+                way = f"hot, {backing}"
+                yield f"{table}: {query} {way}, speed of a plain sum", ratio(of("plain", DEVICE, ""), kernel(way, query)), 0.8, False
+                whole, device = of(table, way, query), kernel(way, query)
+                yield f"{table}: {query} {way}, ms above the kernel", None if whole is None or device is None else whole - device, 5, True
+    table = bench.arguments.tables[0]
+    yield "q5_30 amplification queued", of(table, "first touch, queued", "q5_30", "amplification"), 1.12, True
+    yield "q0_30 cold / the column past the page cache", ratio(of(table, "cold", "q0_30"), of("plain", "the column's bytes past the page cache", "")), 1.10, True
+    for query in ("q0_30", "q5_30"):
+        for backing in ("auto", "mapped"):
+            yield f"{query} compile, new shape, {backing}, ms", of(table, f"compile: new shape, {backing}", query), 150, True
+            yield f"{query} compile, from the folder, {backing}, ms", of(table, f"compile: from the folder, {backing}", query), 5, True
+        whole, itself = of(table, "start to exit", query), of(table, "first touch, auto", query)
+        yield f"{query} with -c, ms above the query at first touch", None if whole is None or itself is None else whole - itself, 800, True
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("grampus")
-    parser.add_argument("data")
-    parser.add_argument("--warm")
-    parser.add_argument("--only", default=",".join(MODES))
+    parser.add_argument("folder")
+    parser.add_argument("--scan")
+    parser.add_argument("--disk")
+    parser.add_argument("--rows", type=int, default=200_000_000)
+    parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--sessions", type=int, default=5)
+    parser.add_argument("--only", default=",".join(STEPS))
+    parser.add_argument("--tables", default="pyarrow,ours", type=lambda names: names.split(","))
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    with open(os.path.join(arguments.data, "answers.json"), encoding="utf-8") as file:
-        answers = json.load(file)
-    total = sum(entry.stat().st_size for entry in os.scandir(arguments.data) if entry.name.endswith(".orc"))
-    measured, wrong = {}, 0
-    print(f"| mode | query | first | median of {arguments.runs} | kernel | needed | moved | amplification |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for mode in arguments.only.split(","):
-        settings, alone = MODES[mode]
-        settings = [setting.format(tenth=total // 10) for setting in settings]
-        for queries in [(query,) for query in QUERIES] if alone else [QUERIES]:
-            with tempfile.TemporaryDirectory() as folder:
-                found, error = bench(arguments, settings, queries, folder)
-            if error:
-                print(f"{mode}: {error}", file=sys.stderr)
-                wrong += 1
-            for query in queries:
-                one = found.get(query)
-                if one is None:
-                    continue
-                good = all(close(float(one["rows"][0][name]), value) for name, value in answers[query].items())
-                if not good:
-                    wrong += 1
-                    print(f"{mode}: {query} answered {one['rows']}, not {answers[query]}", file=sys.stderr)
-                measured.setdefault(mode, {})[query] = one
-                share = one["moved_bytes"] / max(1, one["needed_bytes"])
-                print(
-                    f"| {mode} | {query} | {one['first_ms']:.2f} ms | {one['median_ms']:.2f} ms | {shown(stage(one, 'kernel_time'))} | {one['needed_bytes'] / 1e6:.1f} MB "
-                    f"| {one['moved_bytes'] / 1e6:.1f} MB | {share:.3f}{'' if good else ' WRONG'} |",
-                    flush=True,
-                )
+    bench = Bench(arguments)
+    make_tables(bench)
+    print("| table | way | query | time | kernel | moved | amplification |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for name in arguments.only.split(","):
+        try:
+            STEPS[name](bench)
+        except (subprocess.SubprocessError, OSError, ValueError) as error:
+            bench.fail(f"{name}: {error}")
+    print("\n| aim | figure | bound | |\n| --- | --- | --- | --- |")
+    for what, figure, bound, upper in aims(bench):
+        if figure is None:
+            continue
+        said = "" if bound is None else "reached" if (figure <= bound if upper else figure >= bound) else "missed"
+        limit = "as it is" if bound is None else f"{'at most' if upper else 'at least'} {bound}"
+        print(f"| {what} | {figure:.3f} | {limit} | {said} |")
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as out:
-            json.dump(measured, out, indent=1)
-    return 1 if wrong else 0
+            json.dump(bench.lines, out, indent=1)
+    return 1 if bench.failed else 0
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ pub(crate) struct Cli {
     pub(crate) tables: Vec<String>,
 
     /// Run this SQL and leave; may be repeated
-    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    // SQL may begin with a comment, which is no option.
+    #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     pub(crate) commands: Vec<String>,
 
     /// Run the SQL in FILE ('-': standard input) and leave; may be repeated
@@ -215,7 +216,8 @@ pub(crate) struct BenchSqlArgs {
     pub(crate) files: Vec<PathBuf>,
 
     /// A statement; may be repeated
-    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    // SQL may begin with a comment, which is no option.
+    #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     pub(crate) commands: Vec<String>,
 
     /// Open PATH (file, folder, glob or URL) as table NAME; may be repeated

@@ -37,8 +37,13 @@ struct Measured {
     needed_bytes: u64,
     moved_bytes: u64,
     rows_passed: u64,
-    /// The physical plan's lines, as it was after the last run.
-    plan: Vec<String>,
+    /// What the first run needed and moved: the figures above are of the last.
+    first_needed_bytes: u64,
+    first_moved_bytes: u64,
+    /// The physical plan's lines with its metrics, as it was after the first run, which may have compiled, read and registered more.
+    first_plan: Vec<String>,
+    /// And after each run after that.
+    plans: Vec<Vec<String>>,
 }
 
 /// What was measured, and how.
@@ -154,7 +159,10 @@ fn measure(
     };
     let first = run()?;
     let rows = rows_of(&first.batches)?;
+    let lines = |plan: &str| plan.lines().map(str::to_owned).collect();
+    let (first_io, first_plan) = (first.io, lines(&first.plan));
     let mut last = None;
+    let mut plans = Vec::with_capacity(runs);
     let mut runs_ms = Vec::with_capacity(runs);
     for _ in 0..runs {
         let again = run()?;
@@ -165,6 +173,7 @@ fn measure(
                 .into());
         }
         runs_ms.push(milliseconds(again.time));
+        plans.push(lines(&again.plan));
         last = Some(again);
     }
     let first_ms = milliseconds(first.time);
@@ -178,7 +187,10 @@ fn measure(
         needed_bytes: last.io.needed_bytes,
         moved_bytes: last.io.moved_bytes,
         rows_passed: last.io.rows_passed,
-        plan: last.plan.lines().map(str::to_owned).collect(),
+        first_needed_bytes: first_io.needed_bytes,
+        first_moved_bytes: first_io.moved_bytes,
+        first_plan,
+        plans,
         sql,
     })
 }
