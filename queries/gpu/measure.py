@@ -2,7 +2,7 @@
 """q0 and q5 on a GPU, every way, against plain kernels of the same run; and what was aimed at.
 
     measure.py GRAMPUS FOLDER [--scan SCAN] [--disk FOLDER] [--rows 200000000] [--files 16] [--runs 7] [--sessions 5]
-               [--only STEP,…] [--tables pyarrow,ours] [--out FILE]
+               [--only STEP,…] [--tables pyarrow,ours] [--set KEY=VALUE] [--out FILE]
 
 FOLDER (a tmpfs) gets two tables of six doubles, one written by pyarrow, whose streams begin at any byte, and one by `grampus taxi generate`;
 those that are there are used again. Every answer is compared with numpy's (1e-9) before its time counts. Steps:
@@ -87,7 +87,7 @@ class Bench:
             files += [os.path.join(HERE, "..", f"{query}.sql") for query in queries]
             out = os.path.join(folder, "out.json")
             command = [self.arguments.grampus, "bench", "sql", *files, *tables, "--runs", str(runs), "--json", out]
-            for setting in settings:
+            for setting in settings + self.arguments.set:
                 command += ["--set", setting]
             environment = {**os.environ, **(environment or {})}
             done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=self.arguments.timeout, check=False, env=environment)
@@ -125,7 +125,7 @@ class Bench:
         found = []
         for _ in range(self.arguments.sessions):
             before()
-            one = self.session(data or self.folder(table), (query,), settings, 0).get(query)
+            one = self.session(data or self.folder(table), (query,), settings, 1).get(query)
             if one is None:
                 return
             found.append(one)
@@ -279,12 +279,14 @@ def compile_shapes(bench):
 def start(bench):
     arguments = bench.arguments
     table = arguments.tables[0]
-    command = [arguments.grampus, "-t", f"trips={bench.folder(table)}", "-c", "SET grampus.device = 'gpu'", "-c"]
+    command = [arguments.grampus, "-t", f"trips={bench.folder(table)}"]
+    for setting in ["grampus.device=gpu", *arguments.set]:
+        command += ["-c", "SET {} = '{}'".format(*setting.split("=", 1))]
     for query in ("q0_30", "q5_30"):
         taken = []
         for _ in range(arguments.sessions + 1):  # the first may compile
             began = time.monotonic()
-            done = subprocess.run([*command, sql_of(query)], capture_output=True, text=True, timeout=arguments.timeout, check=False)
+            done = subprocess.run([*command, "-c", sql_of(query)], capture_output=True, text=True, timeout=arguments.timeout, check=False)
             taken.append((time.monotonic() - began) * 1e3)
             if done.returncode != 0:
                 bench.fail(f"-c {query}: {done.stderr.strip()}")
@@ -356,6 +358,7 @@ def main():
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--only", default=",".join(STEPS))
     parser.add_argument("--tables", default="pyarrow,ours", type=lambda names: names.split(","))
+    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("--out")
     arguments = parser.parse_args()
