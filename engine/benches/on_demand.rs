@@ -48,9 +48,15 @@ struct Arguments {
     /// Numbers of threads, by commas; default: one, and one per core
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
-    /// Only the queries whose names start so
-    #[arg(long, default_value = "")]
-    query: String,
+    /// Only the queries whose names start so, by commas
+    #[arg(long, value_delimiter = ',')]
+    query: Vec<String>,
+    /// Only this table: uncompressed or snappy
+    #[arg(long)]
+    table: Option<String>,
+    /// Timed runs of the whole-column reader, if other than the rest; 0: only its answer is compared
+    #[arg(long)]
+    whole_column_runs: Option<usize>,
     /// How local files are read: mmap or read
     #[arg(long, default_value = "mmap")]
     local_io: LocalIo,
@@ -142,6 +148,9 @@ fn main() -> Result<()> {
         aims: Vec::new(),
     };
     for (name, codec) in TABLES {
+        if arguments.table.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         let files = table(&folder.join(name), codec, arguments.rows)?;
         let bytes = warm(&files)?;
         println!(
@@ -159,11 +168,10 @@ fn main() -> Result<()> {
         for &threads in &threads {
             let bench = Bench::open(&files, threads, &arguments)?;
             for (query, bound, sql) in queries() {
-                if query.starts_with(&arguments.query) {
+                if arguments.query.is_empty() || arguments.query.iter().any(|only| query.starts_with(only.as_str())) {
                     let limit = plain.as_ref().zip(bound);
-                    report
-                        .measurements
-                        .push(bench.measure(name, query, &sql, limit, arguments.runs)?);
+                    let measured = bench.measure(name, query, &sql, limit, &arguments)?;
+                    report.measurements.push(measured);
                 }
             }
         }
@@ -256,15 +264,16 @@ impl Bench {
         })
     }
 
-    /// Compares the answers, then times both readers by turns.
+    /// Compares the answers, then times one reader after the other: what one leaves in the processor's caches is not the other's.
     fn measure(
         &self,
         table: &'static str,
         query: &'static str,
         sql: &str,
         limit: Option<(&PlainColumn, f64)>,
-        runs: usize,
+        arguments: &Arguments,
     ) -> Result<Measurement> {
+        let runs = arguments.runs.max(1);
         let (rows, io, _) = self.run(&self.on_demand, sql)?;
         self.whole_column_table.take_moved_bytes();
         let (expected, _, _) = self.run(&self.whole_column, sql)?;
@@ -277,12 +286,19 @@ impl Bench {
                     .map_err(|words| format!("{table} {query}, plain loop: {words}"))?;
             }
         }
-        let (mut on_demand, mut whole_column) = (Vec::new(), Vec::new());
+        let times = |context: &SessionContext, runs: usize| -> Result<Option<f64>> {
+            self.run(context, sql)?; // warms up
+            let seconds: Result<Vec<f64>> = (0..runs).map(|_| Ok(self.run(context, sql)?.2)).collect();
+            Ok(median(seconds?))
+        };
+        let on_demand_s = times(&self.on_demand, runs)?.unwrap_or(f64::NAN);
+        let whole_column_s = match arguments.whole_column_runs.unwrap_or(runs) {
+            0 => None,
+            runs => times(&self.whole_column, runs)?,
+        };
         let mut plain_loops: [Vec<f64>; LOOPS.len()] = Default::default();
-        for _ in 0..runs.max(1) {
-            on_demand.push(self.run(&self.on_demand, sql)?.2);
-            whole_column.push(self.run(&self.whole_column, sql)?.2);
-            if let Some((column, bound)) = limit {
+        if let Some((column, bound)) = limit {
+            for _ in 0..runs {
                 for (scan, seconds) in LOOPS.into_iter().zip(&mut plain_loops) {
                     let start = Instant::now();
                     std::hint::black_box(column.count_and_sum(scan, std::hint::black_box(bound), self.threads));
@@ -294,9 +310,9 @@ impl Bench {
             table,
             threads: self.threads,
             query,
-            on_demand_s: median(on_demand),
-            whole_column_s: median(whole_column),
-            plain_loop_s: limit.map(|_| plain_loops.map(median).into_iter().fold(f64::INFINITY, f64::min)),
+            on_demand_s,
+            whole_column_s,
+            plain_loop_s: plain_loops.into_iter().filter_map(median).min_by(f64::total_cmp),
             needed_bytes: io.needed_bytes,
             moved_bytes: io.moved_bytes,
             read_requests: io.read_requests,
@@ -318,9 +334,9 @@ impl Bench {
     }
 }
 
-fn median(mut seconds: Vec<f64>) -> f64 {
+fn median(mut seconds: Vec<f64>) -> Option<f64> {
     seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
+    seconds.get(seconds.len() / 2).copied()
 }
 
 fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>> {
