@@ -27,7 +27,7 @@ use clap::Parser;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::taxi::{GenerateOptions, generate};
-use grampus::{GrampusConfig, GrampusOptions, LocalIo, ScanIo, scan_io};
+use grampus::{Device, GrampusConfig, GrampusOptions, LocalIo, ScanIo, scan_io};
 use grampus_orc_layout::tail::Codec;
 use tokio::runtime::Runtime;
 
@@ -238,6 +238,8 @@ impl Bench {
         };
         let mut options = GrampusOptions::default();
         options.local_io = arguments.local_io;
+        // What is compared is the CPU's path, whatever the machine has.
+        options.device = Device::Cpu;
         let config = GrampusConfig {
             target_partitions: Some(threads),
             options,
