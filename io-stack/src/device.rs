@@ -25,6 +25,7 @@ const HEADERS: &[Header] = headers![
     "copy.cuh",
     "status.cuh",
     "queue.cuh",
+    "serve.cuh",
     "cache.cuh",
     "backing.cuh",
     "column_layout.cuh",

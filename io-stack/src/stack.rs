@@ -299,6 +299,8 @@ impl Stack {
             timeout_ns: u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX),
             queue_count: self.queues.count(),
             source_count: self.sources.len() as u32,
+            servers: 0,
+            pad0: 0,
             cache: self.cache.desc(),
         }
     }
