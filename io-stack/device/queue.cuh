@@ -90,7 +90,8 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
 
     GRAMPUS_STEP(write_entry);
     u32 cid = generation << depth_log2_of(q) | slot;
-    u64 prp1 = c.bytes <= q.bounce_bytes ? q.bounce_bus + (u64)slot * q.bounce_bytes : c.bus;
+    u32 bounce_bytes = load_constant(&q.bounce_bytes);
+    u64 prp1 = c.bytes <= bounce_bytes ? load_constant(&q.bounce_bus) + (u64)slot * bounce_bytes : c.bus;
     u32 first_page = LINE_BYTES - (u32)(prp1 & (LINE_BYTES - 1));
     u64 prp2 = c.bytes > first_page ? (prp1 & ~(u64)(LINE_BYTES - 1)) + LINE_BYTES : 0;
     u32 psdt = 0;
@@ -239,6 +240,9 @@ template <class Finish>
 GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
     Submitted result = {false, false, 0};
     const QueueDesc& q = queue_at(io, queue);
+    // Asked for here, together: each by itself would be a trip to L2, since acquires empty L1.
+    QueueState* state = state_of(q);
+    u32 depth = depth_of(q), *free_ring = load_constant(&q.free_ring), *marks = load_constant(&q.marks);
     u32 todo = ballot(wanted), peers = match(wanted ? queue : ~0u);
     u32 leader = lowest_bit(peers), rank = count_bits(peers & lanes_below());
     bool leads = wanted && lane_id() == leader;
@@ -248,9 +252,9 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         u32 granted = 0, ticket = 0;
         if (leads) {
             // Not in crumbs, if patience gets all at once: each grant costs a doorbell.
-            u32 n = count_bits(peers), most = depth_of(q) - 1;
+            u32 n = count_bits(peers), most = depth - 1;
             granted = take_credits(q, n, wait.tries >= 8 ? 1 : n < most ? n : most);
-            if (granted > 0) ticket = fetch_add_relaxed_gpu(&state_of(q)->pop_ticket, granted);
+            if (granted > 0) ticket = fetch_add_relaxed_gpu(&state->pop_ticket, granted);
         }
         if (!any(granted > 0)) {  // help to free some
             u32 done = advance(io, wanted, queue, finish);
@@ -264,15 +268,17 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         bool go = wanted && rank < places, good = true;
         u32 slot = 0;
         if (go) {
-            slot = pop_slot(io, queue, ticket + rank);
+            GRAMPUS_STEP(pop_slot);
+            slot = exchange_acquire_gpu(&free_ring[(ticket + rank) & (depth - 1)], FREE_RING_EMPTY);
+            if (slot == FREE_RING_EMPTY) slot = pop_slot(io, queue, ticket + rank);  // it is being pushed
             good = slot != FREE_RING_EMPTY;
         }
         if (!all(good)) return result;
         // T: acquire and release, since the credit that proves the entry free may have been somebody else's.
-        if (granted > 0) ticket = fetch_add_acq_rel_gpu(&state_of(q)->sq_ticket, granted);
+        if (granted > 0) ticket = fetch_add_acq_rel_gpu(&state->sq_ticket, granted);
         ticket = shuffle(ticket, leader);
         if (go) {
-            u32* mark = &q.marks[(ticket + rank) & (depth_of(q) - 1)];
+            u32* mark = &marks[(ticket + rank) & (depth - 1)];
             if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_gpu(mark, mark_of(q, ticket + rank, slot));
             result.cid = write_entry(q, command, slot);
             GRAMPUS_STEP(mark);
@@ -339,16 +345,19 @@ GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
 template <class Finish>
 GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& finish) {
     u32 locked = 0, first = 0;
+    // Asked for here, together, and handed to the lanes that take part: each by itself would be a trip to L2.
+    const QueueDesc& own = queue_at(io, asked);
+    QueueState* state = state_of(own);
+    CqEntry* ring = load_constant(&own.cq);
+    u32 depth_log2 = depth_log2_of(own);
     if (open) {
-        const QueueDesc& q = queue_at(io, asked);
-        QueueState* state = state_of(q);
         GRAMPUS_STEP(cq_lock);
         locked = load_relaxed_gpu(&state->cq_lock) == 0 && cas_acquire_gpu(&state->cq_lock, 0u, 1u) == 0;
         if (locked) {
             first = load_relaxed_gpu(&state->cq_head);
             // One look across PCIe for each; the whole warp looks only where there is something.
-            u32 dw3 = load_relaxed_sys(&q.cq[first & (depth_of(q) - 1)].cid_psf);
-            if ((dw3 >> 16 & 1) != phase_at(q, first)) {
+            u32 dw3 = load_relaxed_sys(&ring[first & ((1u << depth_log2) - 1)].cid_psf);
+            if ((dw3 >> 16 & 1) != phase_at(own, first)) {
                 store_relaxed_gpu(&state->cq_lock, 0u);  // nothing was changed under it
                 locked = 0;
             }
@@ -365,29 +374,31 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     u32 owner = lowest_bit(group < queues ? rest : ready);
     u32 queue = shuffle(asked, owner), head = shuffle(first, owner);
     const QueueDesc& q = queue_at(io, queue);
-    u32 mask = depth_of(q) - 1;
+    CommandRecord* commands = commands_of(q);
+    const u8* bounce = load_constant(&q.bounce);
+    u32 bounce_bytes = load_constant(&q.bounce_bytes);
+    const CqEntry* entries = (const CqEntry*)shuffle((u64)ring, owner);
+    u32 mask = (1u << shuffle(depth_log2, owner)) - 1;
 
     GRAMPUS_STEP(read_completion);
-    u32 dw3 = load_acquire_sys(&q.cq[(head + place) & mask].cid_psf);
+    u32 dw3 = load_acquire_sys(&entries[(head + place) & mask].cid_psf);
     bool here = group < queues && place <= mask && (dw3 >> 16 & 1) == phase_at(q, head + place);
     u32 votes = ballot(here), run = lowest_bit(~(votes >> (group * width)));
     bool took = here && place < run;
     if (locked != 0) {
         u32 taken = lowest_bit(~(votes >> (count_bits(ready & lanes_below()) * width)));
         if (taken > width) taken = width;
-        const QueueDesc& mine = queue_at(io, asked);
-        QueueState* state = state_of(mine);
         if (taken > 0) {
-            u32 next = first + taken, depth = depth_of(mine);
+            u32 next = first + taken, depth = 1u << depth_log2;
             store_relaxed_gpu(&state->cq_head, next);
             // The entries' loads have returned, so the controller may write there again. It need not know at once: it can
             // always post half a ring more, and then there is something to reap.
             if (next - load_relaxed_gpu(&state->cq_rung) >= depth / 2) {
                 store_relaxed_gpu(&state->cq_rung, next);
-                if (mine.flags & QUEUE_MMIO)
-                    store_mmio(mine.cq_doorbell, next & (depth - 1));
+                if (own.flags & QUEUE_MMIO)
+                    store_mmio(own.cq_doorbell, next & (depth - 1));
                 else
-                    store_after_loads_sys(mine.cq_doorbell, next & (depth - 1));
+                    store_after_loads_sys(own.cq_doorbell, next & (depth - 1));
             }
         }
         GRAMPUS_STEP(cq_unlock);
@@ -398,7 +409,6 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
 
     u32 cid = dw3 & 0xFFFF, slot = cid & mask, nvme_status = dw3 >> NVME_CQE_STATUS_SHIFT;
     bool mine = took && claim(io, q, cid);
-    CommandRecord* commands = commands_of(q);
     CommandRecord record = {};
     if (mine) {  // all but `state`, which a stale completion of the slot may look at meanwhile
         const CommandRecord& r = commands[slot];
@@ -424,12 +434,11 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
     GRAMPUS_STEP(copy_bounce);
     u8* to = !ok ? (u8*)0 : fill ? finish.destination(record) : (u8*)record.target;
-    u32 bounce_bytes = load_constant(&q.bounce_bytes);
     bool bounced = ok && to != 0 && record.bytes <= bounce_bytes;
     u32 units = bounced ? record.bytes / 16 : 0;
     if (any(units > 0)) {
         sync_warp();  // every lane's acquire above is before any lane's loads below
-        copy_pieces<FromBounce>(q.bounce + (u64)slot * bounce_bytes, to, units);
+        copy_pieces<FromBounce>(bounce + (u64)slot * bounce_bytes, to, units);
         if (units > 0) count(&io.stats->bounce_bytes, record.bytes);
     }
     sync_warp();

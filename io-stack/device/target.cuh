@@ -368,7 +368,7 @@ inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu
 inline u64x2 load_bounce(const u64x2* p) { return *p; }
 inline u64 load_mapped(const u64* p) { return *p; }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
-template <class T> T load_constant(const T* p) { return *p; }
+template <class T> T load_constant(const T* p) { return *p; }  // of pointers too
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
 template <class F> F* far_call(F* function) { return function; }
 inline const u64* after_loads(const u64* p, u64, u64) { return p; }

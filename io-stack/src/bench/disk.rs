@@ -90,8 +90,8 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     let storage: Arc<dyn Storage> = Arc::new(DirectFile::open(&path)?);
     // What lies below a virtual disk may cache what it has read once, so the two take turns over the same bytes in the same order, and
     // the first turn of both is thrown away. Of the others the medians are compared.
-    const TURNS: usize = 4;
-    const SMALL_TURNS: usize = 8;
+    const TURNS: usize = 3;
+    const SMALL_TURNS: usize = 6;
     // Large reads.
     let large = StackOptions {
         cache: CacheOptions {
