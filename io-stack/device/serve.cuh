@@ -1,7 +1,7 @@
 // Warps that do nothing but ring and reap, so that those that compute need not: a fill then costs its submitter the entry alone, and
 // its reader a look at the line. Nobody depends on them: whoever waits long enough rings and reaps for itself (`advance`).
 #pragma once
-#include "queue.cuh"
+#include "completion.cuh"
 
 namespace grampus {
 
