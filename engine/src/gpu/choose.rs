@@ -294,6 +294,7 @@ mod tests {
             file: 0,
             index,
             rows,
+            group_rows: rows,
             selected: std::iter::once(0..rows).collect(),
             columns: vec![direct.clone(), direct.clone()],
         };

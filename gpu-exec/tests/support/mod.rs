@@ -115,6 +115,7 @@ impl Table {
                     file,
                     index,
                     rows,
+                    group_rows: rows,
                     selected: std::iter::once(0..rows).collect(),
                     columns,
                 });
@@ -204,7 +205,10 @@ impl Table {
 
 fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows: u64) -> Placement {
     match shape.kinds[column] {
-        Kind::Decoded => Placement::Decoded { stored_bytes: rows },
+        Kind::Decoded => Placement::Decoded {
+            stored_bytes: rows,
+            on_device: false,
+        },
         Kind::Constant(v) => Placement::Constant(Some(Value::Float(v))),
         Kind::Raw => {
             let mut segments = Vec::new();
