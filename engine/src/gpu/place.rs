@@ -1,5 +1,5 @@
 //! From a scan to a program's [`Input`]: which files, which stripes and rows, and where each column's values are. Values that do not
-//! lie raw are decoded here when they are asked for.
+//! lie raw are decoded here when they are asked for, where the GPU does not do it ([`stored`]).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -13,6 +13,7 @@ use arrow::datatypes::{
     Int64Type, TimeUnit, TimestampNanosecondType,
 };
 use datafusion::error::DataFusionError;
+use grampus_gpu_exec::encoded::Encoded;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::program::Program;
 use grampus_orc_layout::stripe::StripeLayout;
@@ -20,6 +21,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::dictionary::{Dictionary, DictionaryFull};
 use super::lower::types::value_of;
 use super::lower::{Lowered, Reason};
+use super::stored;
 use crate::file::Place;
 use crate::scan::Scan;
 use crate::scan::survey::{self, Found, Groups, SurveyCache, SurveyedStripe};
@@ -81,8 +83,12 @@ pub(crate) fn place(
     let files = scan.files.iter().map(version).collect::<Result<Vec<_>, _>>()?;
     let mut stripes = Vec::with_capacity(surveyed.len());
     for stripe in &surveyed {
-        let stride = scan.files[stripe.file].file.tail.row_index_stride;
-        stripes.push(placed_stripe(stripe, stride, dictionary)?);
+        stripes.push(placed_stripe(
+            stripe,
+            &scan.files[stripe.file],
+            &lowered.columns,
+            dictionary,
+        )?);
     }
     for (at, column) in lowered.program.columns.iter_mut().enumerate() {
         column.nullable = stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
@@ -100,6 +106,7 @@ pub(crate) fn place(
         scan,
         columns: lowered.columns.clone(),
         dictionary: Arc::clone(dictionary),
+        numbers: Mutex::default(),
     };
     let input = Input {
         files,
@@ -125,10 +132,20 @@ fn version(file: &TableFile) -> Result<FileVersion, Reason> {
     }
 }
 
-/// `stride`: rows of a row group.
-fn placed_stripe(stripe: &SurveyedStripe, stride: Option<u32>, dictionary: &Dictionary) -> Result<Stripe, Reason> {
+/// A stripe of `file`, whose places are those of `wanted` columns of the table.
+fn placed_stripe(
+    stripe: &SurveyedStripe,
+    file: &TableFile,
+    wanted: &[usize],
+    dictionary: &Dictionary,
+) -> Result<Stripe, Reason> {
+    let tail = &file.file.tail;
+    let on_device = |column: usize| {
+        let id = file.place_of(column);
+        id.is_ok_and(|id| stored::on_device(tail, &stripe.layout, id))
+    };
     let mut columns = Vec::with_capacity(stripe.columns.len());
-    for found in &stripe.columns {
+    for (found, column) in stripe.columns.iter().zip(wanted) {
         columns.push(match found {
             Found::Direct(direct) => Placement::Direct(
                 (direct.segments.iter())
@@ -142,7 +159,7 @@ fn placed_stripe(stripe: &SurveyedStripe, stride: Option<u32>, dictionary: &Dict
             Found::Constant(value) => Placement::Constant(value_of(value, dictionary)?),
             Found::Decoded { stored_bytes } => Placement::Decoded {
                 stored_bytes: *stored_bytes,
-                on_device: false,
+                on_device: on_device(*column),
             },
         });
     }
@@ -150,7 +167,7 @@ fn placed_stripe(stripe: &SurveyedStripe, stride: Option<u32>, dictionary: &Dict
         file: stripe.file,
         index: stripe.layout.info.index,
         rows: stripe.layout.info.rows,
-        group_rows: stride.map_or(stripe.layout.info.rows, u64::from),
+        group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from),
         selected: stripe.selected.clone(),
         columns,
     })
@@ -171,6 +188,8 @@ struct StripeDecoder {
     /// By position in the program's columns: the table's.
     columns: Vec<usize>,
     dictionary: Arc<Dictionary>,
+    /// By stripe and column: the codes of its dictionary's entries, which every piece of the column comes with.
+    numbers: Mutex<HashMap<(usize, usize), Arc<[u32]>>>,
 }
 
 impl std::fmt::Debug for StripeDecoder {
@@ -186,6 +205,24 @@ impl Decode for StripeDecoder {
         let (file, layout) = &self.stripes[stripe];
         let array = survey::read(&self.scan, *file, layout, self.columns[column], rows)?;
         Ok(decoded(&array, &self.dictionary)?)
+    }
+
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+        let (file, layout) = &self.stripes[stripe];
+        let column = survey::encoded(&self.scan, *file, layout, self.columns[column])?;
+        stored::encoded(column).map(Arc::new)
+    }
+
+    fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
+        let lock = || self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(numbers) = lock().get(&(stripe, column)) {
+            return Ok(Arc::clone(numbers));
+        }
+        let (file, layout) = &self.stripes[stripe];
+        let entries = survey::dictionary(&self.scan, *file, layout, self.columns[column])?;
+        let numbers: Arc<[u32]> = self.dictionary.codes(&entries).map_err(full)?.into();
+        lock().insert((stripe, column), Arc::clone(&numbers));
+        Ok(numbers)
     }
 }
 
@@ -259,9 +296,13 @@ pub(crate) fn column_bytes(program: &Program, input: &Input, column: usize) -> C
         match &stripe.columns[column] {
             Placement::Direct(_) => bytes.direct += rows * width,
             Placement::Constant(_) => {}
-            Placement::Decoded { stored_bytes, .. } => {
+            Placement::Decoded {
+                stored_bytes,
+                on_device,
+            } => {
                 bytes.stored += (u128::from(*stored_bytes) * u128::from(rows) / u128::from(stripe.rows.max(1))) as u64;
                 bytes.decoded += rows * width;
+                bytes.on_device += if *on_device { rows * width } else { 0 };
             }
         }
     }
@@ -277,4 +318,6 @@ pub(crate) struct ColumnBytes {
     pub(crate) stored: u64,
     /// What those become.
     pub(crate) decoded: u64,
+    /// Of that, what the GPU can make of them itself.
+    pub(crate) on_device: u64,
 }
