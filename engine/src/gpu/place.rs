@@ -227,7 +227,7 @@ impl Decode for StripeDecoder {
 }
 
 /// The values of an array as a kernel reads them.
-fn decoded(array: &ArrayRef, dictionary: &Dictionary) -> Result<Decoded, DataFusionError> {
+pub(super) fn decoded(array: &ArrayRef, dictionary: &Dictionary) -> Result<Decoded, DataFusionError> {
     let values = match array.data_type() {
         DataType::Boolean => {
             let booleans = array.as_boolean();

@@ -75,3 +75,7 @@ fn stored(stream: EncodedStream) -> Stored {
         entries: stream.entries.iter().map(entry).collect(),
     }
 }
+
+#[cfg(test)]
+#[path = "stored_tests.rs"]
+mod tests;

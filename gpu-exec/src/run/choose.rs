@@ -102,13 +102,26 @@ fn choose_one(column: &ColumnFacts, terms: &Terms, room: u64) -> ColumnChoice {
         BackingChoice::All(backing) => asked_for(column, backing),
         BackingChoice::Auto => by_cost(column, terms, room),
     };
-    let (backing, reason) = backing;
+    let (backing, mut reason) = backing;
+    if let Some(words) = decoding(column).filter(|words| *words != reason) {
+        reason = format!("{reason}, {words}");
+    }
     ColumnChoice {
         backing,
         granularity_bytes: granularity(column, backing, terms),
         estimated_bytes: estimate(column, backing, terms),
         resident_bytes: column.resident_bytes,
         reason,
+    }
+}
+
+/// Who decodes what has to be decoded.
+fn decoding(column: &ColumnFacts) -> Option<&'static str> {
+    match (column.on_device_rows, column.decoded_rows) {
+        (_, 0) => None,
+        (0, _) => Some("decoded by the CPU"),
+        (gpu, all) if gpu == all => Some("decoded by the GPU"),
+        _ => Some("decoded by the GPU, in part by the CPU"),
     }
 }
 
@@ -133,12 +146,7 @@ fn asked_for(column: &ColumnFacts, backing: Backing) -> (Backing, String) {
 fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) {
     let seconds = |backing| cost(column, backing, terms);
     if column.raw_rows == 0 {
-        let why = match (column.on_device_rows, column.decoded_rows) {
-            (_, 0) => "one value in all rows",
-            (0, _) => "decoded by the CPU",
-            (gpu, all) if gpu == all => "decoded by the GPU",
-            _ => "decoded by the GPU, in part by the CPU",
-        };
+        let why = decoding(column).unwrap_or("one value in all rows");
         return (Backing::Resident, why.to_owned());
     }
     if column.missing_bytes == 0 {

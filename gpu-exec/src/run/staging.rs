@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
-use super::bring::PIECE_BYTES;
 use super::push::{Job, Staged, Target, What};
 
 /// Both halves, as long as nothing else is said.
@@ -25,15 +24,16 @@ impl Staging {
     /// Gives every job that brings stored bytes its place and stage, in their order. `most_bytes`: of both halves, though a half holds any
     /// one piece.
     pub(crate) fn assign(&mut self, device: &Device, jobs: &mut [Job], most_bytes: u64) -> Result<(), CudaError> {
-        let lengths = jobs.iter().map(|job| match &job.what {
+        let length = |job: &Job| match &job.what {
             What::Stored(stored) => stored.piece.bytes.next_multiple_of(GRAIN_BYTES),
             What::Read { .. } | What::Decode { .. } => 0,
-        });
-        let all: usize = lengths.clone().sum();
-        if all == 0 {
+        };
+        let lengths: Vec<usize> = jobs.iter().map(length).collect();
+        let all: usize = lengths.iter().sum();
+        let Some(largest) = lengths.iter().max().filter(|_| all > 0) else {
             return Ok(());
-        }
-        let half = (most_bytes / HALVES as u64).max(PIECE_BYTES + GRAIN_BYTES as u64) as usize;
+        };
+        let half = (most_bytes as usize / HALVES).max(*largest);
         // Nobody waits where everything has room at once.
         let (stage_bytes, need) = match all <= HALVES * half {
             true => (all, all),
@@ -41,7 +41,6 @@ impl Staging {
         };
         let buffer = self.buffer(device, need)?;
         let (mut stage, mut used) = (0, 0);
-        let lengths: Vec<usize> = lengths.collect();
         for (job, len) in jobs.iter_mut().zip(lengths) {
             if used + len > stage_bytes {
                 (stage, used) = (stage + 1, 0);
