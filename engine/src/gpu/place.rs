@@ -188,9 +188,11 @@ struct StripeDecoder {
     /// By position in the program's columns: the table's.
     columns: Vec<usize>,
     dictionary: Arc<Dictionary>,
-    /// By stripe and column: the codes of its dictionary's entries, which every piece of the column comes with.
-    numbers: Mutex<HashMap<(usize, usize), Arc<[u32]>>>,
+    numbers: Mutex<Numbers>,
 }
+
+/// By stripe and column: the codes of its dictionary's entries, which every piece of the column comes with.
+type Numbers = HashMap<(usize, usize), Arc<[u32]>>;
 
 impl std::fmt::Debug for StripeDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -24,9 +24,15 @@ const MOST_SLOTS_LOG2: u32 = 24;
 
 /// Runs a request.
 pub(crate) fn run(live: &mut Live, request: &Request<'_>) -> Result<Output, RunError> {
+    let result = attempts(live, request);
+    live.by_cpu.finish();
+    result
+}
+
+/// Until one comes to an end.
+fn attempts(live: &mut Live, request: &Request<'_>) -> Result<Output, RunError> {
     let mut slots_log2 = FIRST_SLOTS_LOG2;
     let mut way = grouping(request);
-    live.by_cpu.begin();
     loop {
         let prepared = prepare(live, request)?;
         match attempt(live, request, &prepared, way, slots_log2)? {
@@ -41,6 +47,15 @@ pub(crate) fn run(live: &mut Live, request: &Request<'_>) -> Result<Output, RunE
             // The CPU's decoder has the values, or the right words for what is wrong with them.
             Attempt::Undecoded { stripe, column } => {
                 let at = &request.input.stripes[stripe];
+                let (file, name) = (
+                    &request.input.files[at.file].path,
+                    &request.program.columns[column].name,
+                );
+                log::info!(
+                    "{}, stripe {}: {name} is left to the CPU's decoder",
+                    file.display(),
+                    at.index
+                );
                 live.by_cpu
                     .leave(prepared.ids[at.file], request.input.column_ids[column]);
             }

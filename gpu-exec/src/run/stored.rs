@@ -22,8 +22,8 @@ pub(crate) struct ByCpu {
 }
 
 impl ByCpu {
-    /// A new query.
-    pub(crate) fn begin(&mut self) {
+    /// The running query ended.
+    pub(crate) fn finish(&mut self) {
         self.everything = false;
     }
 
