@@ -15,6 +15,7 @@ use grampus_io_stack::cuda::{self, CudaError, Device, Module};
 use sha2::{Digest, Sha256};
 
 use crate::codegen::{ENTRY, QueryKernel};
+use crate::decode;
 
 /// Modules kept in memory: some hundred KiB each on the device.
 const MOST_MODULES: usize = 256;
@@ -44,7 +45,7 @@ pub struct Loaded {
     pub took: Duration,
 }
 
-/// What is kept in memory: for each query's text a module and when it was last asked for.
+/// What is kept in memory: for each query's text, or a kernel's name, a module and when it was last asked for.
 #[derive(Debug, Default)]
 struct Kept {
     modules: HashMap<String, (Arc<Module>, u64)>,
@@ -106,21 +107,52 @@ impl Modules {
         // The slow path of columns that come by commands takes much longer than a kernel: it is compiled once, and linked.
         let linked = kernel.is_queued() && !self.device.is_host();
         let unit = if linked { kernel.unit_to_link() } else { kernel.unit() };
-        let key = self.key(&unit);
+        let compile = |unit: &str| match linked {
+            true => self.linked(kernel, unit),
+            false => Ok(cuda::compile_for(&self.device, unit, ENTRY)?.cubin),
+        };
+        let (module, origin) = self.of_unit(own, &unit, compile)?;
+        Ok(loaded(module, origin))
+    }
+
+    /// The decoding kernel's module: with the kernel [`decode::ENTRY`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn decoding(&self) -> Result<Loaded, CudaError> {
+        let began = Instant::now();
+        let (module, origin) = match self.kept_module(decode::ENTRY) {
+            Some(module) => (module, Origin::Memory),
+            None => {
+                let compile = |unit: &str| Ok(cuda::compile_for(&self.device, unit, decode::ENTRY)?.cubin);
+                self.of_unit(decode::ENTRY.to_owned(), &decode::unit(), compile)?
+            }
+        };
+        Ok(Loaded {
+            module,
+            origin,
+            took: began.elapsed(),
+        })
+    }
+
+    /// A unit's module from the folder, or compiled; kept in memory under a name of its own.
+    fn of_unit(
+        &self,
+        name: String,
+        unit: &str,
+        compile: impl Fn(&str) -> Result<Vec<u8>, CudaError>,
+    ) -> Result<(Arc<Module>, Origin), CudaError> {
+        let key = self.key(unit);
         if let Some(code) = self.read(&key) {
             match Module::load(&self.device, &code) {
-                Ok(module) => return Ok(loaded(self.keep(own, module), Origin::Folder)),
+                Ok(module) => return Ok((self.keep(name, module), Origin::Folder)),
                 Err(e) => log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}"),
             }
         }
-        let code = if linked {
-            self.linked(kernel, &unit)?
-        } else {
-            cuda::compile_for(&self.device, &unit, ENTRY)?.cubin
-        };
+        let code = compile(unit)?;
         let module = Module::load(&self.device, &code)?;
         self.write(&key, &code);
-        Ok(loaded(self.keep(own, module), Origin::Compiler))
+        Ok((self.keep(name, module), Origin::Compiler))
     }
 
     /// Machine code of a unit that needs the slow path. The driver links, and may be older than the compiler: then the kernel is compiled

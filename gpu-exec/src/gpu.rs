@@ -40,7 +40,7 @@ pub struct GpuOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backing {
     /// Whole stripes of the column lie in device memory: pushed there by the copy engine from a pinned ring that threads fill from the
-    /// file, or decoded by the CPU and pushed; kept for later queries as long as there is room.
+    /// file, pushed as they are stored and decoded there, or decoded by the CPU and pushed; kept for later queries as long as there is room.
     Resident,
     /// Loads from a registered mapping of the file, over PCIe.
     Mapped,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::encoded::Encoded;
 use crate::program::Value;
 
 /// A file in one state: while none of this changes, its bytes are taken to be the same.
@@ -40,10 +41,12 @@ pub enum Placement {
     Direct(Vec<Segment>),
     /// All rows have this value; `None`: NULL.
     Constant(Option<Value>),
-    /// Anything else: [`Decode`] gives the values.
+    /// Anything else: [`Decode`] gives the values, or what a GPU needs to decode them.
     Decoded {
         /// Bytes of the file that hold them.
         stored_bytes: u64,
+        /// A GPU can decode them, as far as that is known before anything is read: [`Decode::encoded`].
+        on_device: bool,
     },
 }
 
@@ -56,6 +59,8 @@ pub struct Stripe {
     pub index: usize,
     /// All its rows.
     pub rows: u64,
+    /// Rows of a row group; all rows where the file has no row index.
+    pub group_rows: u64,
     /// The rows to look at: ascending, not empty, not overlapping.
     pub selected: Vec<Range<u64>>,
     /// By position in the program's columns.
@@ -83,6 +88,20 @@ pub trait Decode: fmt::Debug + Send + Sync {
         column: usize,
         rows: Range<u64>,
     ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// How a column of a stripe is stored, for a GPU to decode it. `None`, for whatever reason: it is [`decode`](Self::decode)d.
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+        let _ = (stripe, column);
+        None
+    }
+
+    /// The codes of all entries of a column's dictionary in a stripe ([`Values::Codes`](crate::encoded::Values::Codes)).
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn std::error::Error + Send + Sync>> {
+        Err(format!("column {column} of stripe {stripe} has no dictionary").into())
+    }
 }
 
 /// What a program is run over.

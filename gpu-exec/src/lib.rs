@@ -6,6 +6,7 @@
 //! compile   texts to loaded modules, kept in memory and in a folder
 //! gpu       the device, what is kept on it, and requests to it
 //! input     where the values are: stripes, and each column's place in them
+//! encoded   how columns are stored that are not raw; decode: the kernel that decodes them
 //! output    partial aggregates, and what they cost
 //! run       what is kept on a GPU, and a query's way through it
 //! params    what a launch of a kernel is told
@@ -16,6 +17,8 @@
 
 pub mod codegen;
 pub mod compile;
+pub mod decode;
+pub mod encoded;
 pub mod gpu;
 pub mod input;
 pub mod output;

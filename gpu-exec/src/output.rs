@@ -51,6 +51,8 @@ pub struct Cost {
     pub register: Duration,
     /// Decoding on the CPU, summed over threads.
     pub decode: Duration,
+    /// Decoding on the device: from the start of the kernels that decode to their end.
+    pub device_decode: Duration,
     /// From the first launch or copy until the results were there.
     pub scan: Duration,
     /// Of that, from the first kernel's start to the last one's end; nothing where the device cannot tell.

@@ -64,6 +64,90 @@ fn decoded_and_constant_columns_beside_raw_ones_in_pieces() {
     }
 }
 
+/// Stored columns are decoded by the device alone: resident and through windows, with staging memory for all of it and for two pieces.
+#[test]
+fn stored_columns_are_decoded_by_the_device() {
+    let kinds = [Kind::Stored, Kind::Raw, Kind::Stored, Kind::Constant(2.5), Kind::Stored];
+    let mut table = Table::new(&Shape {
+        stripes: STRIPES,
+        kinds: &kinds,
+        segments: 2,
+    });
+    for selected in [false, true] {
+        if selected {
+            table.input.stripes[0].selected = vec![100..10_007, 15_000..20_000];
+            table.input.stripes[2].selected = Vec::new();
+            table.input.stripes[3].selected = vec![0..1, 2..3, 9_000..9_600];
+        }
+        for (cache_bytes, staging_bytes) in [
+            (None, 1 << 20),
+            (None, 1 << 28),
+            (Some(400 << 10), 1),
+            (Some(2 << 20), 1),
+        ] {
+            let tuning = Tuning {
+                staging_bytes,
+                launch_bytes: 100_000,
+                ..Tuning::default()
+            };
+            let Some(gpu) = gpu(cache_bytes, tuning) else { return };
+            check(&gpu, &table, &[0, 2, 4], &[0, 1, 2, 3, 4], BackingChoice::Auto);
+            check(&gpu, &table, &[0, 2, 4], &[2, 4], BackingChoice::All(Backing::Resident));
+            assert_eq!(
+                table.decoder.calls.load(Ordering::Relaxed),
+                0,
+                "the CPU decoded something"
+            );
+        }
+    }
+    let Some(gpu) = gpu(None, Tuning::default()) else {
+        return;
+    };
+    table
+        .input
+        .stripes
+        .iter_mut()
+        .for_each(|s| s.selected = std::iter::once(0..s.rows).collect());
+    let cost = run(&gpu, &table, &program(1, &[0], &[0]), 0.0, BackingChoice::Auto)
+        .unwrap()
+        .cost;
+    let stored = |s: &grampus_gpu_exec::input::Stripe| match s.columns[0] {
+        Placement::Decoded { stored_bytes, .. } => stored_bytes,
+        _ => 0,
+    };
+    assert_eq!(
+        cost.pushed_bytes,
+        table.input.stripes.iter().map(stored).sum::<u64>(),
+        "what is stored, once"
+    );
+}
+
+/// Where the device finds that a stream makes no sense, the decoder is asked, and nothing of the attempt is kept.
+#[test]
+fn what_the_device_cannot_decode_is_left_to_the_decoder() {
+    let table = Table::new(&Shape {
+        stripes: STRIPES,
+        kinds: &[Kind::Raw, Kind::Stored, Kind::Stored],
+        segments: 1,
+    });
+    let Some(gpu) = gpu(None, Tuning::default()) else {
+        return;
+    };
+    {
+        let mut stored = table.decoder.stored.lock().unwrap();
+        let mut encoded = (*stored[&(3, 2)]).clone();
+        encoded.data.entries[7].end -= 8;
+        stored.insert((3, 2), encoded.into());
+    }
+    check(&gpu, &table, &[1, 2], &[1, 2], BackingChoice::Auto);
+    assert!(table.decoder.calls.load(Ordering::Relaxed) > 0);
+    // Words of the decoder are the query's.
+    *table.decoder.fail.lock().unwrap() = Some("row 7 is odd".to_owned());
+    gpu.forget().unwrap();
+    let error = run(&gpu, &table, &program(3, &[1, 2], &[1, 2]), 0.0, BackingChoice::Auto).unwrap_err();
+    assert_eq!(error.to_string(), "row 7 is odd");
+}
+
 #[test]
 fn a_column_with_nulls_as_the_filter_and_one_that_is_all_null() {
     let mut table = Table::new(&Shape {

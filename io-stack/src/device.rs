@@ -46,6 +46,12 @@ pub fn kernel_prelude() -> String {
     text_of(&HEADERS[..HEADERS.len() - 1])
 }
 
+/// Types and the machine below the protocol alone, for kernels that read no columns.
+pub fn target_prelude() -> String {
+    let wanted = HEADERS.iter().filter(|h| matches!(h.name, "types.h" | "target.cuh"));
+    flattened(wanted.map(|header| (header.name, header.text)))
+}
+
 /// The slow path as a unit of its own, for the backings that are named without arguments.
 pub fn slow_path() -> String {
     prelude()

@@ -12,6 +12,7 @@
 //!   positions  its numbers, taken apart by stream                            -> ColumnPositions
 //! access     how a column can be read: direct, or decoded from entry points; which bytes rows cost
 //! decode     streams -> values for exactly the rows asked for               -> arrow arrays
+//! encoded    the same streams and their entry points for who decodes them   -> EncodedColumn
 //! describe   all of the metadata as a report, for programs and for people   -> FileReport
 //! write      arrow arrays -> an ORC file laid out for on-demand reading
 //!
@@ -28,6 +29,7 @@ pub mod chunk;
 pub mod codec;
 pub mod decode;
 pub mod describe;
+pub mod encoded;
 pub mod error;
 pub mod index;
 pub mod open;

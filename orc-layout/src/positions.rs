@@ -242,6 +242,14 @@ impl ColumnPositions {
         self.streams.first().map_or(0, |(_, _, positions)| positions.len())
     }
 
+    /// How a stream is coded; `None` for streams without positions.
+    pub fn coding(&self, kind: Kind) -> Option<Coding> {
+        self.streams
+            .iter()
+            .find(|(k, ..)| *k == kind)
+            .map(|(_, coding, _)| *coding)
+    }
+
     /// Where a row group starts in a stream; `None` for streams without positions.
     pub fn at(&self, group: usize, kind: Kind) -> Option<StreamPosition> {
         self.streams.iter().find(|(k, ..)| *k == kind)?.2.get(group).copied()

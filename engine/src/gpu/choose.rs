@@ -91,10 +91,11 @@ impl Work {
                 Backing::Queued if *share < 0.1 => moved / choice.granularity_bytes.max(1) as f64 / rates.commands,
                 Backing::Queued => moved / rates.push_bytes,
             };
-            // What is on the device is scanned there; what must be decoded first is decoded by the CPU.
+            // What is on the device is scanned there. What the GPU decodes takes it no time beside that of moving it (queries/RESULTS.md);
+            // the rest is decoded by the CPU.
             seconds += (bytes.direct + bytes.decoded) as f64 * share / rates.device_bytes;
             let there = choice.resident_bytes as f64 / (bytes.decoded.max(1) as f64);
-            let to_decode = bytes.decoded as f64 * (1.0 - there.min(1.0));
+            let to_decode = (bytes.decoded - bytes.on_device) as f64 * (1.0 - there.min(1.0));
             seconds += to_decode / 8.0 / (rates.cpu_decoded_values * rates.cores as f64);
         }
         Duration::from_secs_f64(seconds)
@@ -294,6 +295,7 @@ mod tests {
             file: 0,
             index,
             rows,
+            group_rows: rows,
             selected: std::iter::once(0..rows).collect(),
             columns: vec![direct.clone(), direct.clone()],
         };

@@ -34,10 +34,11 @@ pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuW
             MetricBuilder::new(metrics).counter(name, 0).add(value);
         }
     }
-    let times: [(&'static str, Duration); 5] = [
+    let times: [(&'static str, Duration); 6] = [
         ("compile_time", cost.compile),
         ("register_time", cost.register),
         ("decode_time", cost.decode),
+        ("device_decode_time", cost.device_decode),
         ("scan_time", cost.scan),
         ("kernel_time", cost.kernel),
     ];

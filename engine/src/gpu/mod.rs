@@ -3,7 +3,7 @@
 //! ```text
 //! rule         the optimizer rule: finds aggregations over ORC scans, and replaces them
 //! lower        a partial aggregation -> a program (what to compute), or the reason why not
-//! place        the scan below it -> the program's input (where the values are)
+//! place        the scan below it -> the program's input (where the values are); stored: how those are that the GPU decodes
 //! choose       CPU or GPU: estimates; calibration: how fast the machine is
 //! exec         GpuAggregateExec, the operator; display and metrics: what it says of itself
 //! output       the program's results -> the batch that the CPU's aggregation would have given
@@ -25,6 +25,7 @@ pub(crate) mod output;
 pub(crate) mod place;
 pub mod rule;
 pub mod session;
+mod stored;
 
 #[cfg(test)]
 mod tests;

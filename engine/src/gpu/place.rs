@@ -1,5 +1,5 @@
 //! From a scan to a program's [`Input`]: which files, which stripes and rows, and where each column's values are. Values that do not
-//! lie raw are decoded here when they are asked for.
+//! lie raw are decoded here when they are asked for, where the GPU does not do it ([`stored`]).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -13,6 +13,7 @@ use arrow::datatypes::{
     Int64Type, TimeUnit, TimestampNanosecondType,
 };
 use datafusion::error::DataFusionError;
+use grampus_gpu_exec::encoded::Encoded;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::program::Program;
 use grampus_orc_layout::stripe::StripeLayout;
@@ -20,6 +21,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::dictionary::{Dictionary, DictionaryFull};
 use super::lower::types::value_of;
 use super::lower::{Lowered, Reason};
+use super::stored;
 use crate::file::Place;
 use crate::scan::Scan;
 use crate::scan::survey::{self, Found, Groups, SurveyCache, SurveyedStripe};
@@ -81,7 +83,12 @@ pub(crate) fn place(
     let files = scan.files.iter().map(version).collect::<Result<Vec<_>, _>>()?;
     let mut stripes = Vec::with_capacity(surveyed.len());
     for stripe in &surveyed {
-        stripes.push(placed_stripe(stripe, dictionary)?);
+        stripes.push(placed_stripe(
+            stripe,
+            &scan.files[stripe.file],
+            &lowered.columns,
+            dictionary,
+        )?);
     }
     for (at, column) in lowered.program.columns.iter_mut().enumerate() {
         column.nullable = stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
@@ -99,6 +106,7 @@ pub(crate) fn place(
         scan,
         columns: lowered.columns.clone(),
         dictionary: Arc::clone(dictionary),
+        numbers: Mutex::default(),
     };
     let input = Input {
         files,
@@ -124,9 +132,20 @@ fn version(file: &TableFile) -> Result<FileVersion, Reason> {
     }
 }
 
-fn placed_stripe(stripe: &SurveyedStripe, dictionary: &Dictionary) -> Result<Stripe, Reason> {
+/// A stripe of `file`, whose places are those of `wanted` columns of the table.
+fn placed_stripe(
+    stripe: &SurveyedStripe,
+    file: &TableFile,
+    wanted: &[usize],
+    dictionary: &Dictionary,
+) -> Result<Stripe, Reason> {
+    let tail = &file.file.tail;
+    let on_device = |column: usize| {
+        let id = file.place_of(column);
+        id.is_ok_and(|id| stored::on_device(tail, &stripe.layout, id))
+    };
     let mut columns = Vec::with_capacity(stripe.columns.len());
-    for found in &stripe.columns {
+    for (found, column) in stripe.columns.iter().zip(wanted) {
         columns.push(match found {
             Found::Direct(direct) => Placement::Direct(
                 (direct.segments.iter())
@@ -140,6 +159,7 @@ fn placed_stripe(stripe: &SurveyedStripe, dictionary: &Dictionary) -> Result<Str
             Found::Constant(value) => Placement::Constant(value_of(value, dictionary)?),
             Found::Decoded { stored_bytes } => Placement::Decoded {
                 stored_bytes: *stored_bytes,
+                on_device: on_device(*column),
             },
         });
     }
@@ -147,6 +167,7 @@ fn placed_stripe(stripe: &SurveyedStripe, dictionary: &Dictionary) -> Result<Str
         file: stripe.file,
         index: stripe.layout.info.index,
         rows: stripe.layout.info.rows,
+        group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from),
         selected: stripe.selected.clone(),
         columns,
     })
@@ -167,7 +188,11 @@ struct StripeDecoder {
     /// By position in the program's columns: the table's.
     columns: Vec<usize>,
     dictionary: Arc<Dictionary>,
+    numbers: Mutex<Numbers>,
 }
+
+/// By stripe and column: the codes of its dictionary's entries, which every piece of the column comes with.
+type Numbers = HashMap<(usize, usize), Arc<[u32]>>;
 
 impl std::fmt::Debug for StripeDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -183,10 +208,28 @@ impl Decode for StripeDecoder {
         let array = survey::read(&self.scan, *file, layout, self.columns[column], rows)?;
         Ok(decoded(&array, &self.dictionary)?)
     }
+
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+        let (file, layout) = &self.stripes[stripe];
+        let column = survey::encoded(&self.scan, *file, layout, self.columns[column])?;
+        stored::encoded(column).map(Arc::new)
+    }
+
+    fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
+        let lock = || self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(numbers) = lock().get(&(stripe, column)) {
+            return Ok(Arc::clone(numbers));
+        }
+        let (file, layout) = &self.stripes[stripe];
+        let entries = survey::dictionary(&self.scan, *file, layout, self.columns[column])?;
+        let numbers: Arc<[u32]> = self.dictionary.codes(&entries).map_err(full)?.into();
+        lock().insert((stripe, column), Arc::clone(&numbers));
+        Ok(numbers)
+    }
 }
 
 /// The values of an array as a kernel reads them.
-fn decoded(array: &ArrayRef, dictionary: &Dictionary) -> Result<Decoded, DataFusionError> {
+pub(super) fn decoded(array: &ArrayRef, dictionary: &Dictionary) -> Result<Decoded, DataFusionError> {
     let values = match array.data_type() {
         DataType::Boolean => {
             let booleans = array.as_boolean();
@@ -255,9 +298,13 @@ pub(crate) fn column_bytes(program: &Program, input: &Input, column: usize) -> C
         match &stripe.columns[column] {
             Placement::Direct(_) => bytes.direct += rows * width,
             Placement::Constant(_) => {}
-            Placement::Decoded { stored_bytes } => {
+            Placement::Decoded {
+                stored_bytes,
+                on_device,
+            } => {
                 bytes.stored += (u128::from(*stored_bytes) * u128::from(rows) / u128::from(stripe.rows.max(1))) as u64;
                 bytes.decoded += rows * width;
+                bytes.on_device += if *on_device { rows * width } else { 0 };
             }
         }
     }
@@ -273,4 +320,6 @@ pub(crate) struct ColumnBytes {
     pub(crate) stored: u64,
     /// What those become.
     pub(crate) decoded: u64,
+    /// Of that, what the GPU can make of them itself.
+    pub(crate) on_device: u64,
 }

@@ -6,14 +6,15 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, StringArray};
 use datafusion::common::{ScalarValue, internal_datafusion_err};
 use datafusion::error::Result;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use grampus_orc_layout::access::{Access, Direct};
-use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
+use grampus_orc_layout::encoded::EncodedColumn;
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
@@ -289,6 +290,36 @@ pub(crate) fn read(
     let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
     let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
     reader.read(&RowSelection::range(rows)).map_err(layout)
+}
+
+/// How a table column is stored in one stripe of a local file; `None` if in another way than [`EncodedColumn`] has it, or if its row
+/// index cannot be read: [`read`] says why.
+pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
+    let table_file = &scan.files[file];
+    let file = &table_file.file;
+    let id = table_file.place_of(column).ok()?;
+    let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &IoCounters::default()));
+    let index = indexes.ok()?.ok()?.into_iter().next().flatten();
+    EncodedColumn::of(&file.tail, stripe, id, index.as_deref())
+}
+
+/// The entries of a table column's dictionary in one stripe of a local file.
+///
+/// # Errors
+/// As [`read`]'s.
+pub(crate) fn dictionary(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize) -> Result<StringArray> {
+    let table_file = &scan.files[file];
+    let file = &table_file.file;
+    let Ok(id) = table_file.place_of(column) else {
+        return Err(internal_datafusion_err!(
+            "a column without a place in the file has no dictionary"
+        ));
+    };
+    let handle = scan.cache.handle(file).map_err(layout)?;
+    let source = handle
+        .source(scan.options.local_io, IoCounters::default())
+        .map_err(layout)?;
+    dictionary_entries(Arc::clone(&file.tail), Arc::clone(stripe), id, source).map_err(layout)
 }
 
 #[cfg(test)]

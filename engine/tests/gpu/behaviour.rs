@@ -3,15 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use grampus::{Device, GrampusOptions, scan_io, session};
+use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
-use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, ignored, write_orc};
+use crate::support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler, ignored, write_orc};
 
 /// 3,000 rows: `x` counts, `i` counts modulo 7, `word` is one of three or NULL.
 fn rows() -> RecordBatch {
@@ -81,6 +84,19 @@ async fn ran(context: &SessionContext, sql: &str) -> (Arc<dyn ExecutionPlan>, St
     (plan, pretty_format_batches(&batches).unwrap().to_string())
 }
 
+/// Names and values of all metrics of a plan that was run.
+fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<(String, usize)> {
+    let own = plan.metrics().into_iter().flat_map(|set| {
+        let metrics: Vec<_> = set
+            .iter()
+            .map(|m| (m.value().name().to_owned(), m.value().as_usize()))
+            .collect();
+        metrics
+    });
+    let below = plan.children().into_iter().flat_map(metrics_of);
+    own.chain(below).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_says_what_will_be_done_and_analyze_what_was() {
     if !has_compiler("explain_says_what_will_be_done_and_analyze_what_was") {
@@ -127,6 +143,130 @@ async fn explain_says_what_will_be_done_and_analyze_what_was() {
         "{io:?}"
     );
     assert!(io.needed_bytes > 0, "{io:?}");
+}
+
+/// 40,000 rows of columns that are stored in runs; half of `maybe` are NULL.
+fn stored_rows() -> RecordBatch {
+    let count = 40_000i64;
+    let words = (0..count).map(|row| ["green", "yellow", "purple"].get((row * row) as usize % 5).copied());
+    let columns: [(&str, ArrayRef); 5] = [
+        (
+            "id",
+            Arc::new(Int64Array::from_iter_values((0..count).map(|row| row * row))),
+        ),
+        (
+            "maybe",
+            Arc::new(Float64Array::from_iter(
+                (0..count).map(|row| (row % 2 == 0).then_some(row as f64)),
+            )),
+        ),
+        ("word", Arc::new(StringArray::from_iter(words))),
+        (
+            "time",
+            Arc::new(TimestampNanosecondArray::from_iter_values(
+                (0..count).map(|row| (row - 20_000) * 86_399_123_456_789),
+            )),
+        ),
+        (
+            "flag",
+            Arc::new(BooleanArray::from_iter(
+                (0..count).map(|row| (row % 7 > 0).then_some(row % 3 == 0)),
+            )),
+        ),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+}
+
+/// Columns that do not lie raw are brought as they are stored, and decoded on the device; with compression the CPU does it.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_in_runs_are_decoded_by_the_gpu() {
+    if !has_compiler("columns_in_runs_are_decoded_by_the_gpu") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rows = stored_rows();
+    let sql = "SELECT word, flag, count(*), sum(id), sum(maybe), min(time), max(time) FROM s \
+               WHERE extract(year FROM time) >= 1960 GROUP BY word, flag ORDER BY word, flag";
+    let mut answers = Vec::new();
+    for (name, codec, decoder) in [
+        ("plain", None, "decoded by the GPU"),
+        ("packed", Some(Codec::Zstd), "decoded by the CPU"),
+    ] {
+        let path = folder.path().join(format!("{name}.orc"));
+        let options = WriterOptions {
+            codec,
+            row_index_stride: 1000,
+            stripe_rows: 16_000,
+            ..WriterOptions::default()
+        };
+        write_orc(&path, rows.schema(), std::slice::from_ref(&rows), options);
+        let context = GPU_SETTINGS[0].context();
+        let location = path.display().to_string();
+        session::register_orc(&context, "s", &location).await.unwrap();
+        let plan = text(&context, &format!("EXPLAIN {sql}")).await;
+        assert_eq!(plan.matches(decoder).count(), 5, "{plan}");
+        let (plan, answer) = ran(&context, sql).await;
+        assert_eq!(gpu_runs(&plan), (1, 0));
+        let metrics = metrics_of(&plan);
+        let number = |name: &str| {
+            metrics
+                .iter()
+                .filter(|(n, _)| n == name)
+                .map(|(_, v)| *v)
+                .sum::<usize>()
+        };
+        // A time of nothing counts as a nanosecond.
+        assert_eq!(number("decode_time") > 1, codec.is_some(), "{metrics:?}");
+        assert_eq!(number("device_decode_time") > 1, codec.is_none(), "{metrics:?}");
+        if codec.is_none() {
+            // 40,000 values of 8 + 8 + 4 + 8 + 1 bytes, and their validity, would be 1.36 MB; the file is less than half of that.
+            let file = std::fs::metadata(&path).unwrap().len() as usize;
+            let pushed = number("pushed_bytes");
+            assert!(pushed > 0 && pushed < file, "{pushed} of {file}");
+        }
+        answers.push(answer);
+        let by_cpu = SETTINGS[0].context();
+        session::register_orc(&by_cpu, "s", &location).await.unwrap();
+        answers.push(text(&by_cpu, sql).await);
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+}
+
+/// Bytes that make no sense: the error is the one that the CPU's plan has, and the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_runs_are_an_error_in_the_decoders_words() {
+    if !has_compiler("damaged_runs_are_an_error_in_the_decoders_words") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.orc");
+    let rows = stored_rows();
+    write_orc(
+        &path,
+        rows.schema(),
+        std::slice::from_ref(&rows),
+        WriterOptions::default(),
+    );
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The first fifth of the file is row indexes and the runs of `id`; patches and gaps of more than 64 bits are in none.
+    let tenth = bytes.len() / 10;
+    bytes[tenth..tenth + 4000].fill(0xBF);
+    std::fs::write(&path, bytes).unwrap();
+    let mut failures = Vec::new();
+    for setting in [GPU_SETTINGS[0], SETTINGS[0]] {
+        let context = setting.context();
+        session::register_orc(&context, "s", &path.display().to_string())
+            .await
+            .unwrap();
+        failures.push(failure(&context, "SELECT sum(id), max(time) FROM s").await);
+        failures.push(failure(&context, "SELECT sum(id), max(time) FROM s").await);
+    }
+    assert!(
+        failures
+            .iter()
+            .all(|words| *words == failures[0] && words.contains("s.orc")),
+        "{failures:#?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

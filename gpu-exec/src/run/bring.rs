@@ -1,7 +1,9 @@
 //! Where each column's values will be for the kernel, stripe by stripe: at hand in device memory, in a registered mapping, or to be
 //! brought; and the jobs that bring them, in the order in which kernels want them. push.rs does the jobs.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use grampus_io_stack::layout::Extent;
 
@@ -9,6 +11,9 @@ use super::constants::Constants;
 use super::files::FileId;
 use super::pool::{Key, Piece, Pool, Resident};
 use super::push::{Job, Target, What};
+use super::staging::Staging;
+use super::stored::ByCpu;
+use crate::encoded::Encoded;
 use crate::gpu::{Backing, Request};
 use crate::input::{Placement, Segment, Stripe};
 use crate::output::RunError;
@@ -58,6 +63,13 @@ pub(crate) struct Means<'a> {
     pub(crate) backings: &'a [Backing],
     /// Windows end where tiles do.
     pub(crate) tile_rows: u64,
+    pub(crate) staging: &'a mut Staging,
+    /// Bytes of staging memory at most.
+    pub(crate) staging_bytes: u64,
+    /// What the device does not decode.
+    pub(crate) by_cpu: &'a ByCpu,
+    /// Threads that may look how columns are stored.
+    pub(crate) threads: usize,
 }
 
 /// Where a stripe's column is.
@@ -113,6 +125,8 @@ pub(super) struct Builder<'a, 'b> {
     /// By stripe, by column.
     pub(super) places: Vec<Vec<Place>>,
     pub(super) nullable: Vec<bool>,
+    /// By stripe and column: how those are stored that the device decodes.
+    pub(super) stored: HashMap<(usize, usize), Option<Arc<Encoded>>>,
     pub(super) out: Bringing,
 }
 
@@ -125,12 +139,22 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
         nullable: (0..columns).map(|c| has_nulls(request, c)).collect(),
         request,
         means,
+        stored: HashMap::new(),
         out: Bringing::default(),
     };
     let missing = builder.locate();
+    let places: Vec<_> = missing.iter().map(|m| (m.stripe, m.column)).collect();
+    builder.look_how_stored(&places);
     let transient = builder.reserve(missing)?;
     builder.windows(&transient)?;
     builder.out.jobs.sort_by_key(|job| (job.window, job.first_row));
+    let Means {
+        staging,
+        device,
+        staging_bytes,
+        ..
+    } = builder.means;
+    staging.assign(device, &mut builder.out.jobs, *staging_bytes)?;
     for column in 0..columns {
         let layout = builder.layout(column)?;
         builder.out.columns.push(layout);
@@ -262,11 +286,17 @@ impl Builder<'_, '_> {
 
     /// Jobs for a column of a stripe that is kept.
     fn bring_whole(&mut self, m: &Missing, resident: &Resident) -> Result<(), RunError> {
-        let rows = self.request.input.stripes[m.stripe].rows;
+        let stripe = &self.request.input.stripes[m.stripe];
+        let rows = stripe.rows;
         let width = u64::from(self.ty(m.column).width());
+        // A row group in two chunks would be brought, and gone through, twice.
+        let chunk = match CHUNK_ROWS / stripe.group_rows.max(1) * stripe.group_rows {
+            0 => CHUNK_ROWS,
+            whole_groups => whole_groups,
+        };
         let mut first = 0;
         while first < rows {
-            let end = rows.min(first + CHUNK_ROWS);
+            let end = rows.min(first + chunk);
             let values = target(&resident.values, (first * width) as usize);
             let valid = resident.valid.as_ref().map(|v| target(v, first as usize));
             self.job(m, first..end, values, valid, 0)?;
@@ -283,6 +313,10 @@ impl Builder<'_, '_> {
         valid: Option<Target>,
         window: usize,
     ) -> Result<(), RunError> {
+        if let Some(pieces) = self.pieces(m.stripe, m.column, &rows) {
+            self.stored_jobs((m.stripe, m.column), pieces, &to, valid.as_ref(), window);
+            return Ok(());
+        }
         let stripe = &self.request.input.stripes[m.stripe];
         let width = u64::from(self.ty(m.column).width());
         let first_row = self.bases[m.stripe] + rows.start;

@@ -11,14 +11,18 @@ pub(crate) struct ColumnFacts {
     pub(crate) dense: bool,
     /// Bytes of a value.
     pub(crate) width: u64,
-    /// Selected rows that lie raw in their files, are decoded by the CPU, or all have one value.
+    /// Selected rows that lie raw in their files, have to be decoded, or all have one value.
     pub(crate) raw_rows: u64,
     pub(crate) decoded_rows: u64,
+    /// Of those that have to be decoded: by the GPU.
+    pub(crate) on_device_rows: u64,
     pub(crate) constant_rows: u64,
     /// Bytes on the device already.
     pub(crate) resident_bytes: u64,
     /// Bytes that would have to be brought for it to be there whole.
     pub(crate) missing_bytes: u64,
+    /// Bytes that are moved for that: fewer where the GPU decodes.
+    pub(crate) brought_bytes: u64,
     /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
     pub(crate) unregistered_bytes: Option<u64>,
     /// Some of its files' pages are not in the page cache.
@@ -98,13 +102,26 @@ fn choose_one(column: &ColumnFacts, terms: &Terms, room: u64) -> ColumnChoice {
         BackingChoice::All(backing) => asked_for(column, backing),
         BackingChoice::Auto => by_cost(column, terms, room),
     };
-    let (backing, reason) = backing;
+    let (backing, mut reason) = backing;
+    if let Some(words) = decoding(column).filter(|words| *words != reason) {
+        reason = format!("{reason}, {words}");
+    }
     ColumnChoice {
         backing,
         granularity_bytes: granularity(column, backing, terms),
         estimated_bytes: estimate(column, backing, terms),
         resident_bytes: column.resident_bytes,
         reason,
+    }
+}
+
+/// Who decodes what has to be decoded.
+fn decoding(column: &ColumnFacts) -> Option<&'static str> {
+    match (column.on_device_rows, column.decoded_rows) {
+        (_, 0) => None,
+        (0, _) => Some("decoded by the CPU"),
+        (gpu, all) if gpu == all => Some("decoded by the GPU"),
+        _ => Some("decoded by the GPU, in part by the CPU"),
     }
 }
 
@@ -129,11 +146,7 @@ fn asked_for(column: &ColumnFacts, backing: Backing) -> (Backing, String) {
 fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) {
     let seconds = |backing| cost(column, backing, terms);
     if column.raw_rows == 0 {
-        let why = if column.decoded_rows > 0 {
-            "decoded by the CPU"
-        } else {
-            "one value in all rows"
-        };
+        let why = decoding(column).unwrap_or("one value in all rows");
         return (Backing::Resident, why.to_owned());
     }
     if column.missing_bytes == 0 {
@@ -189,7 +202,7 @@ fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64 {
         c.push_bytes_per_s
     };
     match backing {
-        Backing::Resident => column.missing_bytes as f64 / push,
+        Backing::Resident => column.brought_bytes as f64 / push,
         Backing::Mapped => {
             let sectors = wanted(LINK_SECTOR_BYTES);
             let loads = (sectors / c.mapped_loads_per_s).max(sectors * LINK_SECTOR_BYTES as f64 / c.mapped_bytes_per_s);
@@ -227,7 +240,7 @@ fn estimate(column: &ColumnFacts, backing: Backing, terms: &Terms) -> u64 {
         }
     };
     match backing {
-        Backing::Resident => column.missing_bytes,
+        Backing::Resident => column.brought_bytes,
         Backing::Mapped => touched(LINK_SECTOR_BYTES) + column.decoded_rows * column.width,
         Backing::Queued => touched(terms.sector_bytes),
     }
@@ -243,9 +256,11 @@ mod tests {
             width: 8,
             raw_rows: 200_000_000,
             decoded_rows: 0,
+            on_device_rows: 0,
             constant_rows: 0,
             resident_bytes: 0,
             missing_bytes: 1_600_000_000,
+            brought_bytes: 1_600_000_000,
             unregistered_bytes: Some(9_600_000_000),
             cold: false,
         }
@@ -287,6 +302,7 @@ mod tests {
         );
         let there = ColumnFacts {
             missing_bytes: 0,
+            brought_bytes: 0,
             resident_bytes: 1_600_000_000,
             ..registered
         };
@@ -326,6 +342,28 @@ mod tests {
         let choice = &choose(&[column(true)], &small)[0];
         assert_eq!(choice.backing, Backing::Resident);
         assert!(choice.reason.contains("window"), "{}", choice.reason);
+    }
+
+    #[test]
+    fn who_decodes_is_said_and_what_the_gpu_decodes_moves_as_it_is_stored() {
+        let stored = ColumnFacts {
+            raw_rows: 0,
+            decoded_rows: 200,
+            on_device_rows: 200,
+            brought_bytes: 300,
+            ..column(true)
+        };
+        let choice = |on_device_rows| {
+            let column = ColumnFacts {
+                on_device_rows,
+                ..stored.clone()
+            };
+            choose(&[column], &terms(0.1)).remove(0)
+        };
+        assert_eq!(choice(200).reason, "decoded by the GPU");
+        assert_eq!(choice(200).estimated_bytes, 300);
+        assert_eq!(choice(100).reason, "decoded by the GPU, in part by the CPU");
+        assert_eq!(choice(0).reason, "decoded by the CPU");
     }
 
     #[test]

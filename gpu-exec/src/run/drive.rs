@@ -9,11 +9,12 @@ use grampus_io_stack::layout::{ColumnDesc, Extent, IoStack, Stats, bytes_of};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 use grampus_io_stack::status::Reason;
 
+use super::arrivals::{self, Arrivals};
 use super::bring::{Bringing, bases};
 use super::calibration::LINK_SECTOR_BYTES;
 use super::launches::{Launch, divide};
 use super::prepare::Prepared;
-use super::push::Pusher;
+use super::push::{Pusher, What};
 use super::ring::Ring;
 use super::scratch::{Given, Scratch, Wanted};
 use super::signals::Signals;
@@ -41,6 +42,11 @@ pub(super) enum Attempt {
     Done(Box<Output>),
     /// The group table was too small.
     MoreGroups,
+    /// A column of a stripe is not what the device decodes: what was computed is nothing.
+    Undecoded {
+        stripe: usize,
+        column: usize,
+    },
 }
 
 /// The I/O stack, or what stands for it.
@@ -117,6 +123,12 @@ pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> 
         other => other.into(),
     })?;
     cost.scan = began.elapsed().saturating_sub(cost.compile);
+    if let Some(What::Stored(job)) = left.undecoded.map(|job| &query.bringing.jobs[job].what) {
+        return Ok(Attempt::Undecoded {
+            stripe: job.stripe,
+            column: job.column,
+        });
+    }
     match Refusal::of(left.refused) {
         Some(Refusal::Groups) => return Ok(Attempt::MoreGroups),
         Some(Refusal::Value) => {
@@ -147,6 +159,8 @@ pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> 
 /// What kernels left in device memory.
 struct LeftOver {
     refused: u32,
+    /// A job whose stored bytes made no sense.
+    undecoded: Option<usize>,
     partials: Vec<u64>,
     counters: Vec<u64>,
     group_locks: Vec<u32>,
@@ -205,20 +219,19 @@ impl Query<'_> {
             (tiles, u64::from(sizes.tile_rows)),
             machine.launch_bytes,
         );
-        let arrived = Event::new(machine.device, false)?;
         let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
-        let mut ready = 0;
+        let undecoded = given.zeroed.address() + placed.undecoded() as u64;
+        let means = arrivals::Means {
+            device: machine.device,
+            compute: machine.compute,
+            copy: machine.copy,
+            modules: machine.modules,
+        };
+        let mut arrivals = Arrivals::new(means, jobs, undecoded, &started)?;
+        cost.compile += arrivals.compile;
         for (at, launch) in launches.iter().enumerate() {
-            pusher.wait_for(launch.jobs)?;
-            if launch.jobs > ready {
-                arrived.record(machine.copy)?;
-                machine.compute.wait(&arrived)?;
-                ready = launch.jobs;
-            }
+            arrivals.bring(launch.jobs, pusher)?;
             let head = self.head(&placed, &given, launch, flags(at, launches.len(), launch), runs.len());
-            if at == 0 {
-                started.record(machine.compute)?;
-            }
             let mut args = Args::new().with_bytes(&parameter(&head, &placed.columns, &placed.valid));
             entry.launch(machine.compute, blocks, BLOCK_THREADS, &mut args)?;
             if let Some(window) = launch.ends_window {
@@ -230,6 +243,7 @@ impl Query<'_> {
         }
         ended.record(machine.compute)?;
         self.wait(&ended)?;
+        cost.device_decode = arrivals.decoding_time();
         cost.kernel = ended
             .ms_since(&started)
             .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
@@ -315,7 +329,7 @@ impl Query<'_> {
         };
         let mut placed = Placed {
             counters: wanted.zeros(warps * sizes.counters * 8),
-            refused: wanted.zeros(4),
+            refused: wanted.zeros(8),
             // Behind the counters, so that both are read back at once.
             partials: wanted.zeros(warps * sizes.partial_bytes),
             locks: wanted.zeros(slots * 4),
@@ -409,9 +423,11 @@ impl Query<'_> {
         let mut words = given
             .zeroed
             .read::<u64>(placed.counters, (placed.partials - placed.counters) / 8 + partials)?;
-        let refused = words[(placed.refused - placed.counters) / 8] as u32;
+        let status = words[(placed.refused - placed.counters) / 8];
+        let refused = status as u32;
         let mut left = LeftOver {
             refused,
+            undecoded: ((status >> 32) as usize).checked_sub(1),
             partials: words.split_off((placed.partials - placed.counters) / 8),
             counters: words,
             group_locks: Vec::new(),
@@ -453,6 +469,11 @@ fn rows_to_line(address: u64, width: u64) -> u64 {
 }
 
 impl Placed {
+    /// The word behind `refused`: in which job something was wrong.
+    fn undecoded(&self) -> usize {
+        self.refused + 4
+    }
+
     /// Offsets of extents to addresses.
     fn settle(&mut self, base: u64) {
         let all = self.columns.iter_mut().chain(self.valid.iter_mut().flatten());

@@ -24,6 +24,13 @@ const MOST_SLOTS_LOG2: u32 = 24;
 
 /// Runs a request.
 pub(crate) fn run(live: &mut Live, request: &Request<'_>) -> Result<Output, RunError> {
+    let result = attempts(live, request);
+    live.by_cpu.finish();
+    result
+}
+
+/// Until one comes to an end.
+fn attempts(live: &mut Live, request: &Request<'_>) -> Result<Output, RunError> {
     let mut slots_log2 = FIRST_SLOTS_LOG2;
     let mut way = grouping(request);
     loop {
@@ -36,6 +43,21 @@ pub(crate) fn run(live: &mut Live, request: &Request<'_>) -> Result<Output, RunE
             Attempt::MoreGroups if slots_log2 < MOST_SLOTS_LOG2 => {
                 slots_log2 = (slots_log2 + 5).min(MOST_SLOTS_LOG2);
                 way = Grouping::Global;
+            }
+            // The CPU's decoder has the values, or the right words for what is wrong with them.
+            Attempt::Undecoded { stripe, column } => {
+                let at = &request.input.stripes[stripe];
+                let (file, name) = (
+                    &request.input.files[at.file].path,
+                    &request.program.columns[column].name,
+                );
+                log::info!(
+                    "{}, stripe {}: {name} is left to the CPU's decoder",
+                    file.display(),
+                    at.index
+                );
+                live.by_cpu
+                    .leave(prepared.ids[at.file], request.input.column_ids[column]);
             }
             Attempt::MoreGroups => {
                 let most = 1u64 << MOST_SLOTS_LOG2;
@@ -82,6 +104,10 @@ fn attempt(
         mapped: &mapped,
         backings: &backings,
         tile_rows: TILE_GRAIN_ROWS,
+        staging: &mut live.staging,
+        staging_bytes: live.tuning.staging_bytes,
+        by_cpu: &live.by_cpu,
+        threads: live.threads,
     };
     let result = bring(request, &mut means).and_then(|bringing| {
         let result = stage_and_drive(live, request, prepared, &bringing, way, slots_log2, cost);
@@ -91,7 +117,8 @@ fn attempt(
         result
     });
     // An attempt with too few groups has brought everything all the same.
-    live.pool.finish(result.is_ok());
+    live.pool
+        .finish(matches!(result, Ok(Attempt::Done(_) | Attempt::MoreGroups)));
     result
 }
 

@@ -32,6 +32,7 @@ fn bytes_of(job: &Job) -> u64 {
     match &job.what {
         What::Read { parts, .. } => parts.iter().map(|p| p.end - p.start).sum(),
         What::Decode { rows, width, .. } => (rows.end - rows.start) * *width as u64,
+        What::Stored(stored) => stored.piece.stored_bytes(),
     }
 }
 

@@ -3,12 +3,15 @@
 //! ```text
 //! check, prepare   the request, its files, and what serves each column (choose, by calibration)
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
-//! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing
-//! drive            reader threads do the jobs (push, through ring), kernels are launched behind them (launches)
+//! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing: as bytes of files, as stored
+//!                  bytes that the device decodes (stored, through staging), or as the CPU decodes it
+//! drive            reader threads do the jobs (push, through ring), kernels are launched behind them (launches): first those that decode
+//!                  (arrivals), then the query's
 //! queued           the I/O stack for columns that kernels ask for by command; signals where there is none
 //! scratch          device memory of one query
 //! ```
 
+mod arrivals;
 mod bring;
 pub mod calibration;
 mod check;
@@ -28,6 +31,8 @@ mod residency;
 mod ring;
 mod scratch;
 mod signals;
+mod staging;
+mod stored;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -49,6 +54,8 @@ use self::queued::{Queued, QueuedOptions, open_storage};
 use self::ring::Ring;
 use self::scratch::Scratch;
 use self::signals::Signals;
+use self::staging::Staging;
+use self::stored::ByCpu;
 use crate::compile::Modules;
 use crate::gpu::{ColumnChoice, GpuOptions, Request, Target};
 use crate::input::FileVersion;
@@ -70,6 +77,8 @@ pub struct Tuning {
     pub sector_log2: u32,
     /// Bytes that are brought between two launches.
     pub launch_bytes: u64,
+    /// Device memory that stored bytes wait in until they are decoded, at most; not less than two pieces.
+    pub staging_bytes: u64,
     /// What answers commands for a file.
     pub open_storage: Arc<OpenStorage>,
 }
@@ -81,6 +90,7 @@ impl Default for Tuning {
             timeout: Duration::from_secs(10),
             sector_log2: 9,
             launch_bytes: launches::LAUNCH_BYTES,
+            staging_bytes: staging::STAGING_BYTES,
             open_storage: Arc::new(open_storage),
         }
     }
@@ -93,6 +103,7 @@ impl std::fmt::Debug for Tuning {
             timeout,
             sector_log2,
             launch_bytes,
+            staging_bytes,
             open_storage: _,
         } = self;
         f.debug_struct("Tuning")
@@ -100,6 +111,7 @@ impl std::fmt::Debug for Tuning {
             .field("timeout", timeout)
             .field("sector_log2", sector_log2)
             .field("launch_bytes", launch_bytes)
+            .field("staging_bytes", staging_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -127,6 +139,8 @@ pub(crate) struct Live {
     queued: Queued,
     signals: Signals,
     scratch: Scratch,
+    staging: Staging,
+    by_cpu: ByCpu,
     modules: Modules,
     files: Files,
     tuning: Tuning,
@@ -289,6 +303,8 @@ impl Live {
             queued: Queued::new(&device, queued),
             signals: Signals::new(&device)?,
             scratch: Scratch::new(&device),
+            staging: Staging::default(),
+            by_cpu: ByCpu::default(),
             modules: Modules::new(&device, options.kernel_folder.clone())?,
             files: Files::default(),
             tuning: tuning.clone(),
@@ -315,6 +331,7 @@ impl Live {
 
     fn drop_file(&mut self, id: FileId) {
         self.pool.forget(id);
+        self.by_cpu.forget(id);
         self.mappings.forget(id);
         self.queued.forget(id);
     }

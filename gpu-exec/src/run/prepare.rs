@@ -183,9 +183,11 @@ fn facts(
         width,
         raw_rows: 0,
         decoded_rows: 0,
+        on_device_rows: 0,
         constant_rows: 0,
         resident_bytes: 0,
         missing_bytes: 0,
+        brought_bytes: 0,
         unregistered_bytes: Some(0),
         cold: false,
     };
@@ -198,7 +200,7 @@ fn facts(
             column: request.input.column_ids[column],
             ty,
         };
-        let bytes = match &stripe.columns[column] {
+        let (bytes, brought) = match &stripe.columns[column] {
             Placement::Constant(_) => {
                 facts.constant_rows += rows;
                 continue;
@@ -206,17 +208,27 @@ fn facts(
             Placement::Direct(_) => {
                 facts.raw_rows += rows;
                 raw_files.insert(stripe.file);
-                stripe.rows * width
+                (stripe.rows * width, stripe.rows * width)
             }
-            Placement::Decoded { .. } => {
+            Placement::Decoded {
+                stored_bytes,
+                on_device,
+            } => {
                 facts.decoded_rows += rows;
-                stripe.rows * (width + validity)
+                let bytes = stripe.rows * (width + validity);
+                if *on_device && !live.by_cpu.has(ids[stripe.file], request.input.column_ids[column]) {
+                    facts.on_device_rows += rows;
+                    (bytes, *stored_bytes)
+                } else {
+                    (bytes, bytes)
+                }
             }
         };
         if live.pool.has(&key) {
             facts.resident_bytes += bytes;
         } else if rows > 0 {
             facts.missing_bytes += bytes;
+            facts.brought_bytes += brought;
         }
     }
     for file in raw_files {

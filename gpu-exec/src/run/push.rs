@@ -1,4 +1,4 @@
-//! Bringing bytes of files, and columns decoded by the CPU, to device memory: reader threads fill slots of the pinned ring, the copy
+//! Bringing bytes of files, as they are or stored in some coding, and columns decoded by the CPU, to device memory: reader threads fill slots of the pinned ring, the copy
 //! engine empties them, and who launches kernels learns how far they have got. What is brought where is bring.rs's business.
 
 use std::collections::BTreeSet;
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::{DeviceBuffer, Part, Slot, Stream};
 
 use super::ring::Ring;
+use super::staging::HALVES;
+use crate::decode::piece::{Addresses, Piece};
+use crate::encoded::{Encoded, Values};
 use crate::input::{Decode, FileVersion};
 use crate::output::RunError;
 
@@ -23,6 +26,12 @@ pub(crate) const DIRECT_GRAIN_BYTES: usize = 4096;
 pub(crate) struct Target {
     pub(crate) buffer: Arc<DeviceBuffer>,
     pub(crate) offset: usize,
+}
+
+impl Target {
+    pub(crate) fn address(&self) -> u64 {
+        self.buffer.address() + self.offset as u64
+    }
 }
 
 /// One slotful: consecutive rows of one column.
@@ -50,6 +59,30 @@ pub(crate) enum What {
         /// A byte for each row, where the column has them.
         valid: Option<Target>,
     },
+    /// Values as they are stored, which the device decodes.
+    Stored(Box<StoredJob>),
+}
+
+/// A column's rows of a stripe, to be decoded on the device to where the job's target is.
+#[derive(Debug)]
+pub(crate) struct StoredJob {
+    pub(crate) file: usize,
+    pub(crate) stripe: usize,
+    pub(crate) column: usize,
+    pub(crate) width: u32,
+    pub(crate) encoded: Arc<Encoded>,
+    pub(crate) piece: Piece,
+    /// A byte for each row, where the column has them.
+    pub(crate) valid: Option<Target>,
+    /// Where the piece goes; staging.rs says.
+    pub(crate) staged: Option<Staged>,
+}
+
+/// A place in the staging memory.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) stage: usize,
+    pub(crate) to: Target,
 }
 
 /// An open file, and whether its pages are in the page cache.
@@ -75,6 +108,7 @@ struct Progress {
     prefix: usize,
     beyond: BTreeSet<usize>,
     windows: usize,
+    stages: usize,
     failed: Option<RunError>,
 }
 
@@ -107,6 +141,7 @@ impl<'a> Pusher<'a> {
     ) -> Self {
         let progress = Progress {
             windows: 2,
+            stages: HALVES,
             ..Progress::default()
         };
         Self {
@@ -144,6 +179,12 @@ impl<'a> Pusher<'a> {
         self.changed.notify_all();
     }
 
+    /// Lets jobs of the stages below `stages` start.
+    pub(crate) fn allow_stages(&self, stages: usize) {
+        self.progress().stages = stages;
+        self.changed.notify_all();
+    }
+
     /// Waits until the copies of the first `jobs` jobs are in the stream.
     pub(crate) fn wait_for(&self, jobs: usize) -> Result<(), RunError> {
         let mut progress = self.progress();
@@ -166,7 +207,7 @@ impl<'a> Pusher<'a> {
             // In order, so that the first job not done is always in somebody's hands.
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = self.jobs.get(index) else { return };
-            match self.do_job(job) {
+            match self.do_job(index, job) {
                 Ok(true) => self.note(index),
                 Ok(false) => return,
                 Err(e) => {
@@ -190,8 +231,8 @@ impl<'a> Pusher<'a> {
     }
 
     /// False: stopped before.
-    fn do_job(&self, job: &Job) -> Result<bool, RunError> {
-        if !self.wait_for_window(job.window) {
+    fn do_job(&self, index: usize, job: &Job) -> Result<bool, RunError> {
+        if !self.wait_for_turn(|progress| progress.windows > job.window) {
             return Ok(false);
         }
         match &job.what {
@@ -213,12 +254,14 @@ impl<'a> Pusher<'a> {
                 let count = (rows.end - rows.start) as usize;
                 self.push_decoded(job, decoded, count, *width, valid.as_ref())
             }
+            What::Stored(stored) => self.push_stored(index, job, stored),
         }
     }
 
-    fn wait_for_window(&self, window: usize) -> bool {
+    /// False: stopped before.
+    fn wait_for_turn(&self, has_come: impl Fn(&Progress) -> bool) -> bool {
         let mut progress = self.progress();
-        while progress.windows <= window {
+        while !has_come(&progress) {
             if self.stopped() {
                 return false;
             }
@@ -229,9 +272,7 @@ impl<'a> Pusher<'a> {
     }
 
     fn read(&self, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
-        let Some(source) = self.sources.get(file).and_then(Option::as_ref) else {
-            return Err(RunError::Invalid(format!("file {file} was not opened")));
-        };
+        let source = self.source(file)?;
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
             return Ok(false);
         };
@@ -244,6 +285,53 @@ impl<'a> Pusher<'a> {
             filled += (part.end - part.start) as usize;
         }
         self.push(slot, filled, &[(0, filled, &job.to)])
+    }
+
+    fn source(&self, file: usize) -> Result<&Source, RunError> {
+        let source = self.sources.get(file).and_then(Option::as_ref);
+        source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
+    }
+
+    fn push_stored(&self, index: usize, job: &Job, stored: &StoredJob) -> Result<bool, RunError> {
+        let Some(staged) = &stored.staged else {
+            return Err(RunError::Invalid("stored bytes without a place".to_owned()));
+        };
+        let source = self.source(stored.file)?;
+        let numbers = match stored.encoded.values {
+            Values::Codes(..) => {
+                let numbers = self.decoder.numbers(stored.stripe, stored.column);
+                numbers.map_err(RunError::Decode)?
+            }
+            _ => Arc::default(),
+        };
+        if !self.wait_for_turn(|progress| progress.stages > staged.stage) {
+            return Ok(false);
+        }
+        let Some(mut slot) = self.ring.take(|| self.stopped())? else {
+            return Ok(false);
+        };
+        let piece = &stored.piece;
+        let at = Addresses {
+            piece: staged.to.address(),
+            values: job.to.address(),
+            valid: stored.valid.as_ref().map(Target::address),
+        };
+        piece.describe(
+            &stored.encoded,
+            stored.width,
+            &numbers,
+            at,
+            index as u32,
+            slot.bytes_mut(),
+        );
+        for (to, bytes) in &piece.parts {
+            if let Err(e) = source.read(&mut slot, *to, bytes) {
+                self.ring.unused(slot);
+                return Err(e);
+            }
+        }
+        // What the kernel is told comes along, and is not counted.
+        self.push(slot, piece.stored_bytes() as usize, &[(0, piece.bytes, &staged.to)])
     }
 
     fn push_decoded(

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod interpret;
 pub(crate) mod machine;
 pub(crate) mod random;
+pub(crate) mod streams;
 
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};

@@ -1,12 +1,14 @@
 //! Tables of temporary files whose streams begin at odd bytes, programs over them, and what the answers must be.
 #![allow(dead_code)] // each test program uses its own part
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use grampus_gpu_exec::encoded::{Encoded, Entry, Stored, Values};
 use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, GpuOptions, Request, Target, Tuning};
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::output::{Output, ResultValues, RunError};
@@ -19,9 +21,14 @@ pub(crate) enum Kind {
     Raw,
     /// Only the decoder knows it; every fifth value is NULL.
     Decoded,
+    /// The same, stored as the device decodes it, in groups of [`GROUP_ROWS`].
+    Stored,
     /// One value in all rows.
     Constant(f64),
 }
+
+/// Rows of a row group: whole bytes of bits.
+pub(crate) const GROUP_ROWS: u64 = 1000;
 
 /// A table of doubles: column c of row r is [`value`]`(c, r)`.
 pub(crate) struct Table {
@@ -49,7 +56,7 @@ pub(crate) fn is_null(row: u64) -> bool {
     row % 5 == 2
 }
 
-/// Decodes [`Kind::Decoded`] columns; fails when told to.
+/// Decodes [`Kind::Decoded`] columns, and says how [`Kind::Stored`] ones are stored; fails when told to.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     /// First row of each stripe.
@@ -57,6 +64,8 @@ pub(crate) struct Decoder {
     pub(crate) calls: AtomicUsize,
     pub(crate) fail: Mutex<Option<String>>,
     pub(crate) nulls: bool,
+    /// By stripe and column.
+    pub(crate) stored: Mutex<HashMap<(usize, usize), Arc<Encoded>>>,
 }
 
 impl Decode for Decoder {
@@ -85,6 +94,10 @@ impl Decode for Decoder {
             valid: self.nulls.then_some(valid),
         })
     }
+
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+        self.stored.lock().unwrap().get(&(stripe, column)).cloned()
+    }
 }
 
 /// What a table is made of.
@@ -101,6 +114,7 @@ impl Table {
         let folder = tempfile::tempdir().unwrap();
         let mut files = Vec::new();
         let mut stripes = Vec::new();
+        let mut stored = HashMap::new();
         let mut bases = Vec::new();
         let mut row = 0;
         for (file, counts) in shape.stripes.iter().enumerate() {
@@ -108,13 +122,25 @@ impl Table {
             let mut bytes = vec![0x55u8; 3 + 2 * file];
             for (index, &rows) in counts.iter().enumerate() {
                 bases.push(row);
-                let columns = (0..shape.kinds.len())
-                    .map(|c| place(&mut bytes, shape, c, row, rows))
-                    .collect();
+                let mut columns = Vec::new();
+                for c in 0..shape.kinds.len() {
+                    columns.push(if shape.kinds[c] == Kind::Stored {
+                        let encoded = store(&mut bytes, c, row, rows);
+                        let stored_bytes = encoded.data.bytes + encoded.present.as_ref().map_or(0, |p| p.bytes);
+                        stored.insert((stripes.len(), c), Arc::new(encoded));
+                        Placement::Decoded {
+                            stored_bytes,
+                            on_device: true,
+                        }
+                    } else {
+                        place(&mut bytes, shape, c, row, rows)
+                    });
+                }
                 stripes.push(Stripe {
                     file,
                     index,
                     rows,
+                    group_rows: GROUP_ROWS,
                     selected: std::iter::once(0..rows).collect(),
                     columns,
                 });
@@ -128,6 +154,7 @@ impl Table {
             calls: AtomicUsize::new(0),
             fail: Mutex::new(None),
             nulls: true,
+            stored: Mutex::new(stored),
         });
         Self {
             folder,
@@ -168,7 +195,7 @@ impl Table {
     fn get(&self, column: usize, row: u64) -> Option<f64> {
         match self.kinds[column] {
             Kind::Raw => Some(value(column, row)),
-            Kind::Decoded => (!is_null(row)).then(|| value(column, row)),
+            Kind::Decoded | Kind::Stored => (!is_null(row)).then(|| value(column, row)),
             Kind::Constant(v) => Some(v),
         }
     }
@@ -204,7 +231,10 @@ impl Table {
 
 fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows: u64) -> Placement {
     match shape.kinds[column] {
-        Kind::Decoded => Placement::Decoded { stored_bytes: rows },
+        Kind::Decoded | Kind::Stored => Placement::Decoded {
+            stored_bytes: rows,
+            on_device: false,
+        },
         Kind::Constant(v) => Placement::Constant(Some(Value::Float(v))),
         Kind::Raw => {
             let mut segments = Vec::new();
@@ -225,6 +255,55 @@ fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows
             }
             Placement::Direct(segments)
         }
+    }
+}
+
+/// A stripe's rows of a column, as runs of bits that say which have a value, and these.
+fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> Encoded {
+    let (mut present, mut data) = (Vec::new(), Vec::new());
+    let (mut present_entries, mut data_entries) = (Vec::new(), Vec::new());
+    for start in (0..rows).step_by(GROUP_ROWS as usize) {
+        let group: Vec<u64> = (first + start..first + rows.min(start + GROUP_ROWS)).collect();
+        let begins = (present.len() as u64, data.len() as u64);
+        let bits: Vec<u8> = group
+            .chunks(8)
+            .map(|rows| {
+                rows.iter()
+                    .enumerate()
+                    .map(|(k, row)| u8::from(!is_null(*row)) << (7 - k))
+                    .sum()
+            })
+            .collect();
+        for literals in bits.chunks(128) {
+            present.push((256 - literals.len()) as u8);
+            present.extend(literals);
+        }
+        let values = group.into_iter().filter(|row| !is_null(*row));
+        data.extend(values.flat_map(|row| value(column, row).to_le_bytes()));
+        let entry = |at, end: usize| Entry {
+            at,
+            skip: 0,
+            end: end as u64,
+        };
+        present_entries.push(entry(begins.0, present.len()));
+        data_entries.push(entry(begins.1, data.len()));
+    }
+    let mut put = |stream: Vec<u8>, entries| {
+        bytes.extend([0xEE; 5]);
+        let offset = bytes.len() as u64;
+        bytes.extend(&stream);
+        Stored {
+            offset,
+            bytes: stream.len() as u64,
+            entries,
+        }
+    };
+    Encoded {
+        values: Values::Raw,
+        group_rows: GROUP_ROWS,
+        present: Some(put(present, present_entries)),
+        data: put(data, data_entries),
+        fraction: None,
     }
 }
 

@@ -86,6 +86,15 @@ fn gather(indexes: &[u32], starts: &[i32], bytes: &[u8], total: usize) -> Vec<u8
     out
 }
 
+/// All entries of a column's dictionary.
+pub(super) fn entries(source: &StreamSource, column: ColumnId) -> Result<StringArray> {
+    let encoding = source.stripe.encodings.get(column as usize).copied();
+    let Some(encoding) = encoding else {
+        return Err(source.corrupt(column, "the stripe footer has no encoding for the column"));
+    };
+    Ok(DictionaryDecoder::open(source, column, encoding).load()?.text)
+}
+
 /// STRING, CHAR, VARCHAR in dictionary encoding.
 pub(super) struct DictionaryDecoder {
     presence: Presence,

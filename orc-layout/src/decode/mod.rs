@@ -26,13 +26,14 @@ mod string;
 mod timestamp;
 mod tree;
 mod unpack;
+mod zone;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt64Array, UInt64Builder, new_null_array};
+use arrow::array::{Array, ArrayRef, StringArray, UInt64Array, UInt64Builder, new_null_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::take;
 use arrow::datatypes::DataType;
@@ -50,6 +51,7 @@ use crate::tail::FileTail;
 
 use cursor::StreamSource;
 use steps::{Step, Steps};
+pub use zone::{Clock, ClockChange};
 
 /// A stream that can be entered where the row index says.
 trait EntryPoint {
@@ -93,6 +95,20 @@ pub struct ColumnReader {
     /// The row at which the decoder stands.
     row: u64,
     scratch: direct::Scratch,
+}
+
+/// The entries of a column's dictionary in a stripe, in the order of the indexes that stand for them.
+///
+/// # Errors
+/// `Corrupt` for streams that do not hold them, `Io` from the source.
+pub fn dictionary_entries(
+    tail: Arc<FileTail>,
+    stripe: Arc<StripeLayout>,
+    column: ColumnId,
+    source: Arc<dyn ByteSource>,
+) -> Result<StringArray> {
+    let source = StreamSource { tail, stripe, source };
+    dictionary::entries(&source, column)
 }
 
 /// What is done in one go: a seek, perhaps, and the steps from there.

@@ -5,21 +5,18 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampNanosecondArray};
 use arrow::buffer::NullBuffer;
-use chrono::{Datelike, Offset, TimeZone};
-use chrono_tz::Tz;
 
 use super::cursor::StreamSource;
 use super::int::IntReader;
 use super::presence::{Presence, with_nulls};
 use super::steps::Step;
+use super::zone::{EPOCH_SECONDS, WallClock};
 use super::{Decoder, EntryPoint};
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// 2015-01-01 00:00:00 UTC in seconds since 1970.
-const EPOCH_SECONDS: i64 = 1_420_070_400;
 const NANOS: i64 = 1_000_000_000;
 
 /// TIMESTAMP, TIMESTAMP_INSTANT.
@@ -136,82 +133,6 @@ impl Decoder for TimestampDecoder {
     }
 }
 
-/// A zone's offset from UTC at any instant, remembered by stretches of time in which it does not change.
-struct WallClock {
-    zone: Tz,
-    /// By the low bits of a stretch's number: the number and the offset.
-    known: Vec<(i64, i64)>,
-}
-
-/// The zone tables end with 2100 and know no summer after that, though the rules go on.
-const LAST_TABLE_YEAR: i32 = 2087;
-
-/// The year up to then whose days fall on the same weekdays: there is one in any 28 years.
-fn alike(year: i32) -> i32 {
-    let calendar = |year: i32| {
-        let first = chrono::NaiveDate::from_ymd_opt(year, 1, 1);
-        first.map(|first| (first.weekday(), first.leap_year()))
-    };
-    let wanted = calendar(year);
-    let mut years = (LAST_TABLE_YEAR - 27..LAST_TABLE_YEAR).rev();
-    years.find(|&year| calendar(year) == wanted).unwrap_or(LAST_TABLE_YEAR)
-}
-
-/// A stretch is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
-const STRETCH_BITS: u32 = 14;
-const STRETCHES: usize = 4096;
-
-impl WallClock {
-    fn new(zone: Tz) -> Self {
-        Self {
-            zone,
-            known: Vec::new(),
-        }
-    }
-
-    fn is_utc(&self) -> bool {
-        use chrono_tz::Tz::{Etc__UTC, GMT, UTC};
-        matches!(self.zone, UTC | GMT | Etc__UTC)
-    }
-
-    /// Midnight of 2015-01-01 by this clock, in seconds since 1970.
-    fn epoch(&self) -> i64 {
-        match self.zone.with_ymd_and_hms(2015, 1, 1, 0, 0, 0) {
-            chrono::LocalResult::Single(at) | chrono::LocalResult::Ambiguous(at, _) => at.timestamp(),
-            chrono::LocalResult::None => EPOCH_SECONDS,
-        }
-    }
-
-    /// Seconds to add to an instant for what the clock shows.
-    fn offset(&mut self, seconds: i64) -> Option<i64> {
-        let stretch = seconds >> STRETCH_BITS;
-        if self.known.is_empty() {
-            self.known = vec![(i64::MIN, 0); STRETCHES];
-        }
-        let slot = stretch as usize % STRETCHES;
-        if self.known[slot].0 == stretch {
-            return Some(self.known[slot].1);
-        }
-        let exact = self.offset_at(seconds)?;
-        let start = stretch << STRETCH_BITS;
-        let end = start + (1 << STRETCH_BITS) - 1;
-        if self.offset_at(start) == Some(exact) && self.offset_at(end) == Some(exact) {
-            self.known[slot] = (stretch, exact);
-        }
-        Some(exact)
-    }
-
-    fn offset_at(&self, seconds: i64) -> Option<i64> {
-        let mut instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
-        if instant.year() > LAST_TABLE_YEAR {
-            instant = instant.with_year(alike(instant.year()))?;
-        }
-        Some(i64::from(
-            self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
-        ))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,43 +147,5 @@ mod tests {
         assert_eq!(unscale(999_999_999 << 3), Some(999_999_999));
         assert_eq!(unscale(1_000_000_000 << 3), None);
         assert_eq!(unscale(-8), None);
-    }
-
-    #[test]
-    fn wall_clocks_agree_with_the_zone_table() {
-        for zone in [
-            Tz::US__Pacific,
-            Tz::Asia__Kolkata,
-            Tz::Europe__Amsterdam,
-            Tz::Australia__Lord_Howe,
-        ] {
-            let mut clock = WallClock::new(zone);
-            for k in -200_000i64..200_000 {
-                let seconds = k * 17_737 + 5;
-                assert_eq!(clock.offset(seconds), clock.offset_at(seconds), "{zone} {seconds}");
-                assert_eq!(clock.offset(seconds + 1), clock.offset_at(seconds + 1));
-            }
-        }
-        assert_eq!(WallClock::new(Tz::US__Pacific).epoch(), EPOCH_SECONDS + 8 * 3600);
-    }
-
-    #[test]
-    fn summers_go_on_after_the_zone_table_ends() {
-        let clock = WallClock::new(Tz::US__Pacific);
-        let at = |year, month, day| {
-            let noon = chrono::NaiveDate::from_ymd_opt(year, month, day)
-                .unwrap()
-                .and_hms_opt(12, 0, 0);
-            clock.offset_at(noon.unwrap().and_utc().timestamp()).unwrap() / 3600
-        };
-        for year in 2030..2500 {
-            assert_eq!(
-                [at(year, 1, 31), at(year, 2, 28), at(year, 6, 30), at(year, 12, 31)],
-                [-8, -8, -7, -8],
-                "{year}"
-            );
-        }
-        // The second Sunday in March, 2150: the eighth.
-        assert_eq!([at(2150, 3, 7), at(2150, 3, 8)], [-8, -7]);
     }
 }

@@ -1,0 +1,126 @@
+// Stored streams to one value for each row, a warp for each task: which rows have a value, the values in their order, and the two put
+// together. What does not make sense, or does not fit, is an error that the host has the CPU's decoder put into words.
+#pragma once
+#include "bit_runs.cuh"
+#include "value_runs.cuh"
+
+namespace grampus {
+
+GRAMPUS_DEVICE void store_value(u8* values, u32 width, u32 row, u64 v) {
+    switch (width) {
+    case 1: values[row] = (u8)v; break;
+    case 2: ((u16*)values)[row] = (u16)v; break;
+    case 4: ((u32*)values)[row] = (u32)v; break;
+    default: ((u64*)values)[row] = v; break;
+    }
+}
+
+GRAMPUS_DEVICE bool fits(u64 v, u32 width) {
+    u32 above = 64 - 8 * width;
+    return (u64)((i64)(v << above) >> above) == v;
+}
+
+// Nanoseconds with the zeros that were cut off: the low three bits say how many, less one. False: no time within its second.
+GRAMPUS_DEVICE bool unscale(u64 stored, u64& nanos) {
+    u64 digits = (u64)((i64)stored >> 3), factor = 1;
+    GRAMPUS_NO_UNROLL
+    for (u32 zeros = (u32)(stored & 7); zeros > 0; zeros--) factor *= factor == 1 ? 100 : 10;
+    nanos = digits * factor;
+    return digits < 1000000000 && nanos < 1000000000;
+}
+
+// What a zone's clock is ahead of UTC at `seconds`. False: the table does not say.
+GRAMPUS_DEVICE bool zone_offset(const ZoneChange* table, u32 length, i64 seconds, i64& offset) {
+    if (length < 2 || seconds < (i64)load_constant(&table[0].from) || seconds >= (i64)load_constant(&table[length - 1].from)) return false;
+    u32 low = 0, high = length - 1;  // it is one of low .. high - 1
+    GRAMPUS_NO_UNROLL
+    while (high - low > 1) {
+        u32 middle = (low + high) / 2;
+        if ((i64)load_constant(&table[middle].from) <= seconds) low = middle;
+        else high = middle;
+    }
+    offset = (i64)load_constant(&table[low].offset);
+    return true;
+}
+
+// Nanoseconds since 1970 of a stored second and its fraction. False: 64 bits do not hold them, or there is no such time.
+GRAMPUS_DEVICE bool timestamp(const DecodeTask& task, u64 stored, u64 fraction, u64& v) {
+    constexpr i64 NANOS = 1000000000, LAST = 9223372036, FIRST = -9223372037;  // seconds that hold the ends of 64-bit nanoseconds
+    constexpr i64 MOST = 1ll << 62;
+    u64 nanos;
+    if (!unscale(fraction, nanos)) return false;
+    // Far outside of the years that nanoseconds count: sums below cannot overflow.
+    if ((i64)stored > MOST || (i64)stored < -MOST) return false;
+    i64 seconds = (i64)(stored + task.epoch);
+    // Writers divide milliseconds by 1,000 towards zero: before 1970 a fraction of a millisecond and more means that the second was
+    // rounded up (ORC-763).
+    if (seconds < 0 && nanos > 999999) seconds--;
+    if (task.table_length > 0) {
+        i64 offset;
+        if (!zone_offset((const ZoneChange*)task.table, task.table_length, seconds, offset)) return false;
+        seconds += offset;
+    }
+    if (seconds > LAST || (seconds == LAST && nanos > 854775807)) return false;
+    if (seconds < FIRST || (seconds == FIRST && nanos < 145224192)) return false;
+    v = (u64)seconds * (u64)NANOS + nanos;
+    return true;
+}
+
+// What is stored as a column's value. False: it is none.
+GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool fraction, u64& v) {
+    switch (task.kind) {
+    case DECODE_INTEGERS: return fits(v, task.width);
+    case DECODE_CODES:
+        if (v >= task.table_length) return false;
+        v = load_constant((const u32*)task.table + v);
+        return true;
+    // The same lane stored the seconds.
+    case DECODE_TIMESTAMPS: return !fraction || timestamp(task, ((const u64*)task.values)[row], v, v);
+    default: return true;
+    }
+}
+
+// One stream of values to its rows. False: something is wrong with it. Collective.
+GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool fraction) {
+    const DecodeStream& stream = fraction ? task.fraction : task.data;
+    bool some_missing = task.present.bytes != nullptr, of_bits = task.coding == CODING_BITS, bad = false;
+    BitRuns present(task.present), bits(stream);
+    ValueRuns runs(stream, task.coding, task.width, task.kind != DECODE_CODES && !fraction);
+    u32 before = task.skip_rows, rows = task.rows, width = task.width;
+    if (some_missing) {
+        present.skip(task.present.skip);
+        before = present.skip(before);
+    }
+    if (of_bits) bits.skip(stream.skip + before);
+    else runs.next(stream.skip + before, false);
+    GRAMPUS_NO_UNROLL
+    for (u32 row = 0; row < rows && !(present.failed() || bits.failed() || runs.failed()); row += WARP) {
+        u32 count = rows - row < WARP ? rows - row : WARP, lane = lane_id();
+        // The first row is the highest of `count` bits.
+        u64 there = some_missing ? present.take(count) : (1ull << count) - 1;
+        u32 rank = lane < count ? count_bits((u32)(there >> (count - lane))) : 0;
+        bool mine = lane < count && (there >> (count - 1 - lane) & 1) != 0;
+        u32 values = count_bits((u32)there);
+        u64 v = of_bits ? bits.take(values) >> (values - 1 - rank) % 32 & 1 : shuffle(runs.next(values, true), rank);
+        if (mine) {
+            if (!value_of(task, row + lane, fraction, v)) bad = true;
+            else store_value(task.values, width, row + lane, v);
+        }
+        if (lane >= count || fraction) continue;
+        if (!mine) store_value(task.values, width, row + lane, 0);
+        if (task.valid != nullptr) task.valid[row + lane] = mine ? 1 : 0;
+        else if (!mine) bad = true;
+    }
+    return !(any(bad) || present.failed() || bits.failed() || runs.failed());
+}
+
+// Collective.
+GRAMPUS_DEVICE bool decode(const DecodeTask& task) {
+    u32 streams = task.kind == DECODE_TIMESTAMPS ? 2 : 1;
+    bool well = true;
+    GRAMPUS_NO_UNROLL
+    for (u32 k = 0; k < streams && well; k++) well = decode_stream(task, k == 1);
+    return well;
+}
+
+}  // namespace grampus

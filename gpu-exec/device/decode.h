@@ -1,0 +1,69 @@
+// What a launch of the decoding kernel is told, and the constants both sides share. Mirrored and proved equal in
+// gpu-exec/src/decode/params.rs; who fills what is said there.
+#pragma once
+#include "types.h"
+
+namespace grampus {
+
+// DecodeTask::coding, of the stream `data`
+constexpr u32 CODING_BITS = 1;        // bits in byte runs
+constexpr u32 CODING_BYTES = 2;       // byte runs
+constexpr u32 CODING_INTEGERS_1 = 3;  // integer runs, version 1
+constexpr u32 CODING_INTEGERS_2 = 4;  // integer runs, version 2
+constexpr u32 CODING_RAW = 5;         // values of `width` bytes one after the other
+
+// DecodeTask::kind
+constexpr u32 DECODE_PLAIN = 1;       // the low bytes of what is stored
+constexpr u32 DECODE_INTEGERS = 2;    // signed, and it must fit
+constexpr u32 DECODE_CODES = 3;       // indexes into a table of numbers
+constexpr u32 DECODE_TIMESTAMPS = 4;  // seconds in `data`, nanoseconds in `fraction`
+
+// Bytes of a stream from a place where decoding can start. Kernels read words of 8 bytes, aligned, that hold one of them.
+struct DecodeStream {
+    const u8* bytes;  // any alignment
+    u32 length;
+    u32 skip;         // values (bits, bytes) from there on that belong to rows before `skip_rows`' first
+};
+
+// Seconds from which on a zone's clock is so many seconds ahead of UTC. The last of a table only ends it.
+struct ZoneChange {
+    u64 from;    // i64
+    u64 offset;  // i64
+};
+
+// Rows of one column that one warp decodes: a row group, or a part of it.
+struct DecodeTask {
+    DecodeStream present;   // without bytes: no value is missing
+    DecodeStream data;
+    DecodeStream fraction;  // DECODE_TIMESTAMPS
+    u8* values;             // of the first row wanted
+    u8* valid;              // likewise, a byte each; null: a missing value is an error
+    const u8* table;        // u32 numbers, or ZoneChange; 8-byte aligned
+    u64 epoch;              // i64: seconds from 1970 to the stored seconds' zero
+    u32 table_length;       // entries; no zone: 0
+    u32 skip_rows;          // before the first row wanted
+    u32 rows;
+    u32 kind;
+    u32 coding;
+    u32 width;              // bytes of a value
+    u32 label;              // for `failed`
+    u32 unused;
+};
+
+// Tasks that were brought together.
+struct DecodeJob {
+    const DecodeTask* tasks;
+    u32 first;  // counted over the launch
+    u32 count;
+};
+
+constexpr u32 DECODE_JOBS = 128;
+
+struct DecodeLaunch {
+    u32* failed;  // 0 at first; then 1 + the label of a task whose streams are not what they should be
+    u32 jobs;
+    u32 tasks;    // of all jobs
+    DecodeJob job[DECODE_JOBS];
+};
+
+}  // namespace grampus

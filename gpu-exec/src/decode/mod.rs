@@ -1,0 +1,39 @@
+//! Columns decoded on the GPU: the kernel's text, and how stored row groups are laid out for it. Who brings them and launches it is
+//! [`run`](crate::run)'s business.
+//!
+//! ```text
+//! alone     rows decoded by themselves, for tests
+//! piece     consecutive rows of a column: the stored bytes that hold them, and a task for each row group
+//! params    what the kernel is told
+//! ```
+
+pub mod alone;
+pub mod params;
+pub mod piece;
+
+use grampus_io_stack::device;
+
+/// The kernel's `extern "C"` name.
+pub const ENTRY: &str = "grampus_decode";
+
+/// In dependency order.
+const HEADERS: [(&str, &str); 5] = [
+    ("decode.h", include_str!("../../device/decode.h")),
+    ("stream_bytes.cuh", include_str!("../../device/stream_bytes.cuh")),
+    ("bit_runs.cuh", include_str!("../../device/bit_runs.cuh")),
+    ("value_runs.cuh", include_str!("../../device/value_runs.cuh")),
+    ("decode.cuh", include_str!("../../device/decode.cuh")),
+];
+
+/// The whole translation unit.
+pub fn unit() -> String {
+    let mut text = device::target_prelude();
+    text.push_str(&device::flattened(HEADERS));
+    text.push_str("#line 1 \"grampus/decode_layout_asserts\"\n");
+    text.push_str(&params::static_asserts());
+    text.push_str(&device::flattened([(
+        "decode.cu",
+        include_str!("../../device/decode.cu"),
+    )]));
+    text
+}

@@ -1,0 +1,88 @@
+// The decoding kernel's device code over bytes that may be anything, in memory of exactly their whole words, to be compiled with a
+// sanitizer. Stands behind the decoding unit. Arguments: first seed, seeds.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace grampus_host {
+void step(const char*) {}
+grampus::u64 now_ns() { return 0; }
+void pause_ns(grampus::u32) {}
+int mutant = 0;
+__thread grampus::u32 warp, warps;
+}  // namespace grampus_host
+
+namespace {
+using namespace grampus;
+
+u64 state;
+u64 next() {
+    u64 z = state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
+}
+u32 below(u32 n) { return (u32)(next() % n); }
+
+// At any byte of words that begin and end where the stream's do.
+struct Bytes {
+    u8* words;
+    DecodeStream stream;
+    explicit Bytes(u32 length) {
+        u32 lead = below(8);
+        size_t all = ((size_t)lead + length + 7) / 8 * 8;
+        words = (u8*)malloc(all ? all : 1);
+        u32 favour = below(3);
+        for (size_t i = 0; i < all; i++) words[i] = favour == 0 ? (u8)next() : favour == 1 ? (u8)(next() & 0x87) : (u8)(next() | 0x40);
+        stream.bytes = words + lead;
+        stream.length = length;
+        stream.skip = below(4) ? 0 : below(600);
+    }
+    ~Bytes() { free(words); }
+};
+
+bool one() {
+    DecodeTask task = {};
+    static const u32 widths[] = {1, 2, 4, 8};
+    task.coding = 1 + below(5);
+    task.kind = 1 + below(4);
+    task.width = widths[below(4)];
+    if (task.kind == DECODE_CODES) task.width = 4;
+    if (task.kind == DECODE_TIMESTAMPS) task.width = 8;
+    if (task.coding == CODING_RAW && task.width < 4) task.width = 4;
+    task.rows = 1 + below(below(4) ? 70 : 2000);
+    task.skip_rows = below(3) ? 0 : below(500);
+    Bytes present(below(400)), data(below(6000)), fraction(below(6000));
+    if (below(2)) task.present = present.stream;
+    task.data = data.stream;
+    task.fraction = fraction.stream;
+    task.epoch = next() >> below(64);
+    task.table_length = below(50);
+    // Whole words here too.
+    u64* table = (u64*)calloc(task.table_length + 1, 16);
+    for (u32 i = 0; i < task.table_length; i++) table[2 * i] = (u64)((long long)i * 100000000 - 2000000000);
+    task.table = (const u8*)table;
+    task.values = (u8*)malloc((size_t)task.rows * task.width);
+    task.valid = below(2) ? (u8*)malloc(task.rows) : nullptr;
+    u32 failed = 0;
+    DecodeLaunch launch = {};
+    launch.failed = &failed;
+    launch.jobs = launch.tasks = launch.job[0].count = 1;
+    launch.job[0].tasks = &task;
+    const void* argument = &launch;
+    grampus_decode(&argument, 0, 1);
+    free(table);
+    free(task.values);
+    free(task.valid);
+    return failed == 0;
+}
+}  // namespace
+
+int main(int, char** arguments) {
+    u32 well = 0, seed = (u32)atoi(arguments[1]), seeds = (u32)atoi(arguments[2]);
+    for (u32 i = 0; i < seeds; i++) {
+        state = seed + i;
+        well += one();
+    }
+    printf("%u decoded, %u errors\n", well, seeds - well);
+}

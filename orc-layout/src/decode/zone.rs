@@ -1,0 +1,242 @@
+//! Wall clocks of time zones: what a writer's TIMESTAMP values are counted by. Offsets at any instant, and all changes of a clock for who
+//! has to know them beforehand.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{Datelike, Offset, TimeZone};
+use chrono_tz::Tz;
+
+use crate::stripe::StripeLayout;
+
+/// 2015-01-01 00:00:00 UTC in seconds since 1970.
+pub(super) const EPOCH_SECONDS: i64 = 1_420_070_400;
+
+/// From here to there all changes of a clock are found: 1900-01-01 to 2100-01-01.
+const CHANGES_FROM: i64 = -2_208_988_800;
+const CHANGES_TO: i64 = 4_102_444_800;
+
+/// What seconds of a TIMESTAMP column are counted by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clock {
+    /// Seconds from 1970 to the zero of the stored ones.
+    pub epoch: i64,
+    /// Changes of the clock from 1900 to 2100, ascending; the last only says where that ends. `None`: the clock is UTC's.
+    pub changes: Option<Arc<[ClockChange]>>,
+}
+
+/// A change of a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockChange {
+    /// From this second since 1970 on …
+    pub from: i64,
+    /// … it is so many seconds ahead of UTC.
+    pub offset: i64,
+}
+
+impl Clock {
+    /// Of a stripe's TIMESTAMP columns, or those of TIMESTAMP_INSTANT.
+    pub fn of(stripe: &StripeLayout, instant: bool) -> Self {
+        match stripe.writer_timezone.filter(|_| !instant).map(WallClock::new) {
+            None => Self {
+                epoch: EPOCH_SECONDS,
+                changes: None,
+            },
+            Some(clock) => Self {
+                epoch: clock.epoch(),
+                changes: (!clock.is_utc()).then(|| changes_of(clock.zone)),
+            },
+        }
+    }
+}
+
+/// All changes of a zone's clock; found once in a process, since hundreds of thousands of instants are looked at.
+fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
+    static KNOWN: Mutex<Option<HashMap<Tz, Arc<[ClockChange]>>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    known
+        .entry(zone)
+        .or_insert_with(|| WallClock::new(zone).changes().into())
+        .clone()
+}
+
+/// A zone's offset from UTC at any instant, remembered by stretches of time in which it does not change.
+pub(super) struct WallClock {
+    zone: Tz,
+    /// By the low bits of a stretch's number: the number and the offset.
+    known: Vec<(i64, i64)>,
+}
+
+/// The zone tables end with 2100 and know no summer after that, though the rules go on.
+const LAST_TABLE_YEAR: i32 = 2087;
+
+/// The year up to then whose days fall on the same weekdays: there is one in any 28 years.
+fn alike(year: i32) -> i32 {
+    let calendar = |year: i32| {
+        let first = chrono::NaiveDate::from_ymd_opt(year, 1, 1);
+        first.map(|first| (first.weekday(), first.leap_year()))
+    };
+    let wanted = calendar(year);
+    let mut years = (LAST_TABLE_YEAR - 27..LAST_TABLE_YEAR).rev();
+    years.find(|&year| calendar(year) == wanted).unwrap_or(LAST_TABLE_YEAR)
+}
+
+/// A stretch is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
+const STRETCH_BITS: u32 = 14;
+const STRETCHES: usize = 4096;
+
+impl WallClock {
+    pub(super) fn new(zone: Tz) -> Self {
+        Self {
+            zone,
+            known: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_utc(&self) -> bool {
+        use chrono_tz::Tz::{Etc__UTC, GMT, UTC};
+        matches!(self.zone, UTC | GMT | Etc__UTC)
+    }
+
+    /// Midnight of 2015-01-01 by this clock, in seconds since 1970.
+    pub(super) fn epoch(&self) -> i64 {
+        match self.zone.with_ymd_and_hms(2015, 1, 1, 0, 0, 0) {
+            chrono::LocalResult::Single(at) | chrono::LocalResult::Ambiguous(at, _) => at.timestamp(),
+            chrono::LocalResult::None => EPOCH_SECONDS,
+        }
+    }
+
+    /// Seconds to add to an instant for what the clock shows.
+    pub(super) fn offset(&mut self, seconds: i64) -> Option<i64> {
+        let stretch = seconds >> STRETCH_BITS;
+        if self.known.is_empty() {
+            self.known = vec![(i64::MIN, 0); STRETCHES];
+        }
+        let slot = stretch as usize % STRETCHES;
+        if self.known[slot].0 == stretch {
+            return Some(self.known[slot].1);
+        }
+        let exact = self.offset_at(seconds)?;
+        let start = stretch << STRETCH_BITS;
+        let end = start + (1 << STRETCH_BITS) - 1;
+        if self.offset_at(start) == Some(exact) && self.offset_at(end) == Some(exact) {
+            self.known[slot] = (stretch, exact);
+        }
+        Some(exact)
+    }
+
+    /// All changes: a stretch at whose ends the clock differs has one.
+    fn changes(&self) -> Vec<ClockChange> {
+        let offset = |seconds: i64| self.offset_at(seconds).unwrap_or(0);
+        let mut last = ClockChange {
+            from: CHANGES_FROM,
+            offset: offset(CHANGES_FROM),
+        };
+        let mut changes = vec![last];
+        let mut before = CHANGES_FROM;
+        while before < CHANGES_TO {
+            let after = CHANGES_TO.min(before + (1 << STRETCH_BITS));
+            let changed = offset(after);
+            if changed != last.offset {
+                let (mut low, mut high) = (before, after);
+                while high - low > 1 {
+                    let middle = low + (high - low) / 2;
+                    if offset(middle) == last.offset {
+                        low = middle;
+                    } else {
+                        high = middle;
+                    }
+                }
+                last = ClockChange {
+                    from: high,
+                    offset: changed,
+                };
+                changes.push(last);
+            }
+            before = after;
+        }
+        changes.push(ClockChange {
+            from: CHANGES_TO,
+            offset: 0,
+        });
+        changes
+    }
+
+    fn offset_at(&self, seconds: i64) -> Option<i64> {
+        let mut instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
+        if instant.year() > LAST_TABLE_YEAR {
+            instant = instant.with_year(alike(instant.year()))?;
+        }
+        Some(i64::from(
+            self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_clocks_agree_with_the_zone_table() {
+        for zone in [
+            Tz::US__Pacific,
+            Tz::Asia__Kolkata,
+            Tz::Europe__Amsterdam,
+            Tz::Australia__Lord_Howe,
+        ] {
+            let mut clock = WallClock::new(zone);
+            for k in -200_000i64..200_000 {
+                let seconds = k * 17_737 + 5;
+                assert_eq!(clock.offset(seconds), clock.offset_at(seconds), "{zone} {seconds}");
+                assert_eq!(clock.offset(seconds + 1), clock.offset_at(seconds + 1));
+            }
+        }
+        assert_eq!(WallClock::new(Tz::US__Pacific).epoch(), EPOCH_SECONDS + 8 * 3600);
+    }
+
+    #[test]
+    fn summers_go_on_after_the_zone_table_ends() {
+        let clock = WallClock::new(Tz::US__Pacific);
+        let at = |year, month, day| {
+            let noon = chrono::NaiveDate::from_ymd_opt(year, month, day)
+                .unwrap()
+                .and_hms_opt(12, 0, 0);
+            clock.offset_at(noon.unwrap().and_utc().timestamp()).unwrap() / 3600
+        };
+        for year in 2030..2500 {
+            assert_eq!(
+                [at(year, 1, 31), at(year, 2, 28), at(year, 6, 30), at(year, 12, 31)],
+                [-8, -8, -7, -8],
+                "{year}"
+            );
+        }
+        // The second Sunday in March, 2150: the eighth.
+        assert_eq!([at(2150, 3, 7), at(2150, 3, 8)], [-8, -7]);
+    }
+
+    #[test]
+    fn all_changes_of_a_clock_are_found() {
+        for zone in [Tz::US__Pacific, Tz::Australia__Lord_Howe, Tz::Etc__GMTMinus8] {
+            let (clock, changes) = (WallClock::new(zone), changes_of(zone));
+            assert!(changes.windows(2).all(|pair| pair[0].from < pair[1].from));
+            let by_changes = |seconds: i64| {
+                let after = changes.partition_point(|change| change.from <= seconds);
+                changes[after - 1].offset
+            };
+            for change in &changes[1..changes.len() - 1] {
+                for seconds in [change.from - 1, change.from, change.from + 1] {
+                    assert_eq!(Some(by_changes(seconds)), clock.offset_at(seconds), "{zone} {seconds}");
+                }
+            }
+            for k in 0..300_000 {
+                let seconds = CHANGES_FROM + k * 21_013;
+                assert_eq!(Some(by_changes(seconds)), clock.offset_at(seconds), "{zone} {seconds}");
+            }
+        }
+        // Twice a year from 1967 on, and some before.
+        assert!((270..330).contains(&changes_of(Tz::US__Pacific).len()));
+        assert_eq!(changes_of(Tz::Etc__GMTMinus8).len(), 2);
+    }
+}

@@ -1,0 +1,170 @@
+//! How a column of a stripe is stored, for a device that decodes it: uncompressed streams, and by row group where to enter them. What
+//! [`ColumnReader`](crate::decode::ColumnReader) makes of a column is what that device must come to.
+
+use crate::decode::Clock;
+use crate::index::ColumnIndex;
+use crate::positions::{Coding, ColumnPositions};
+use crate::proto::column_encoding::Kind as Encoding;
+use crate::proto::stream::Kind;
+use crate::schema::{ColumnId, TypeKind};
+use crate::stripe::{Stream, StripeLayout};
+use crate::tail::FileTail;
+
+/// A column of a stripe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedColumn {
+    /// What its values are made of.
+    pub values: EncodedValues,
+    /// Rows of a row group; the last one has what is left. All rows, where there are no entry points.
+    pub group_rows: u64,
+    /// PRESENT; `None`: every row has a value.
+    pub present: Option<EncodedStream>,
+    /// DATA.
+    pub data: EncodedStream,
+    /// SECONDARY, of timestamps.
+    pub secondary: Option<EncodedStream>,
+}
+
+/// What values are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EncodedValues {
+    /// FLOAT, DOUBLE: raw.
+    Floats,
+    /// BOOLEAN: bits in byte runs.
+    Booleans,
+    /// BYTE: byte runs.
+    Bytes,
+    /// SHORT, INT, LONG, DATE: signed integer runs.
+    Integers(RunLength),
+    /// Strings by dictionary: unsigned integer runs of indexes into so many entries.
+    Dictionary(RunLength, u32),
+    /// TIMESTAMP, TIMESTAMP_INSTANT: signed runs of seconds, unsigned ones of scaled nanoseconds.
+    Timestamps(RunLength, Clock),
+}
+
+/// Version of integer runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunLength {
+    /// Encodings DIRECT and DICTIONARY.
+    V1,
+    /// Encodings DIRECT_V2 and DICTIONARY_V2.
+    V2,
+}
+
+/// A stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedStream {
+    /// Absolute offset of its first byte.
+    pub offset: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// By row group.
+    pub entries: Vec<EncodedEntry>,
+}
+
+/// Where a row group is in a stream, from the stream's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodedEntry {
+    /// A run begins there (raw values: the first one).
+    pub at: u64,
+    /// Values of that run (bits, bytes) which belong to the group before.
+    pub skip: u32,
+    /// Everything of the group ends before it.
+    pub end: u64,
+}
+
+/// Whether `column` is stored so, as far as the footer tells.
+pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
+    let Some(encoding) = stripe.encodings.get(column as usize) else {
+        return false;
+    };
+    let dictionary = matches!(encoding.kind, Encoding::Dictionary | Encoding::DictionaryV2);
+    let decodable = match tail.schema.column(column).kind {
+        TypeKind::Boolean | TypeKind::Byte | TypeKind::Short | TypeKind::Int | TypeKind::Long => true,
+        TypeKind::Float | TypeKind::Double | TypeKind::Date => true,
+        TypeKind::Timestamp | TypeKind::TimestampInstant => true,
+        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => dictionary,
+        TypeKind::Binary | TypeKind::Decimal { .. } => false,
+        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union => false,
+    };
+    decodable
+        && tail.compression.is_none()
+        && tail.schema.has_row_per_value(column)
+        && tail.encrypted_columns.binary_search(&column).is_err()
+}
+
+impl EncodedColumn {
+    /// Of `column`; `None` where it is stored in another way. Without a row index that leads into its streams, all rows are one group.
+    pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: Option<&ColumnIndex>) -> Option<Self> {
+        if !may_be_encoded(tail, stripe, column) || stripe.info.rows == 0 {
+            return None;
+        }
+        let encoding = stripe.encodings[column as usize];
+        let runs = match encoding.kind {
+            Encoding::Direct | Encoding::Dictionary => RunLength::V1,
+            Encoding::DirectV2 | Encoding::DictionaryV2 => RunLength::V2,
+        };
+        let values = match tail.schema.column(column).kind {
+            TypeKind::Float | TypeKind::Double => EncodedValues::Floats,
+            TypeKind::Boolean => EncodedValues::Booleans,
+            TypeKind::Byte => EncodedValues::Bytes,
+            TypeKind::Timestamp => EncodedValues::Timestamps(runs, Clock::of(stripe, false)),
+            TypeKind::TimestampInstant => EncodedValues::Timestamps(runs, Clock::of(stripe, true)),
+            kind if kind.is_string() => EncodedValues::Dictionary(runs, encoding.dictionary_size),
+            _ => EncodedValues::Integers(runs),
+        };
+        let positions = match index {
+            Some(index) => ColumnPositions::of(tail, stripe, column, index).ok()?,
+            None => None,
+        };
+        let stream = |kind: Kind| {
+            let stream = stripe.stream(column, kind).filter(|stream| stream.length > 0);
+            stream.map(|stream| encoded(stream, positions.as_ref()))
+        };
+        let stride = tail.row_index_stride.filter(|_| positions.is_some());
+        let is_timestamp = matches!(values, EncodedValues::Timestamps(..));
+        Some(Self {
+            values,
+            group_rows: stride.map_or(stripe.info.rows, u64::from),
+            present: stream(Kind::Present),
+            data: stream(Kind::Data)?,
+            secondary: if is_timestamp {
+                Some(stream(Kind::Secondary)?)
+            } else {
+                None
+            },
+        })
+    }
+}
+
+fn encoded(stream: &Stream, positions: Option<&ColumnPositions>) -> EncodedStream {
+    let whole = EncodedEntry {
+        at: 0,
+        skip: 0,
+        end: stream.length,
+    };
+    let entries = match positions {
+        None => vec![whole],
+        Some(positions) => (0..positions.row_groups())
+            .map(|group| {
+                let start = positions.at(group, stream.kind).unwrap_or_default();
+                let end = positions.end_before_group(group + 1, stream.kind);
+                let end = end.map_or(stream.length, |end| end.last.min(stream.length));
+                EncodedEntry {
+                    at: start.offset,
+                    // Of bits, whole bytes and then some: at most 130 and 8, as ColumnPositions has seen to.
+                    skip: match positions.coding(stream.kind) {
+                        Some(Coding::BitRuns) => start.values_to_skip as u32 * 8 + start.bits_to_skip,
+                        _ => start.values_to_skip as u32,
+                    },
+                    end: end.max(start.offset),
+                }
+            })
+            .collect(),
+    };
+    EncodedStream {
+        offset: stream.offset,
+        length: stream.length,
+        entries,
+    }
+}
