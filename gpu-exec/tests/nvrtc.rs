@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::random::{self, Random};
-use common::{aggregate, col, column, count, shape, sum, taxi};
+use common::{aggregate, col, column, count, paged_shape, shape, sum, taxi};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
@@ -60,6 +60,14 @@ fn registers_spills_and_compile_times() {
         ("q5", taxi(5), true, Access::Plain, Grouping::Ungrouped),
         ("q5_unaligned", taxi(5), false, Access::Plain, Grouping::Ungrouped),
         ("q5_queued", taxi(5), false, Access::Queued, Grouping::Ungrouped),
+        ("q5_paged", taxi(5), true, Access::Paged, Grouping::Ungrouped),
+        (
+            "grouped_paged",
+            grouped(taxi(2)),
+            true,
+            Access::Paged,
+            Grouping::Private,
+        ),
         (
             "sum5_unfiltered",
             unfiltered(taxi(5)),
@@ -78,7 +86,11 @@ fn registers_spills_and_compile_times() {
         ),
     ];
     for (name, program, aligned, access, grouping) in kernels {
-        let Some(report) = compile(name, &program, &shape(&program, access, aligned, grouping)) else {
+        let shape = match access {
+            Access::Paged => paged_shape(&program, aligned, grouping),
+            _ => shape(&program, access, aligned, grouping),
+        };
+        let Some(report) = compile(name, &program, &shape) else {
             return;
         };
         let registers = report

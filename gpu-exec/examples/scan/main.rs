@@ -302,6 +302,8 @@ impl Bench<'_> {
             self.measure(&gpu, query, &input, &answer, &way)?;
             (way.name, way.backing) = ("first touch, all pushed", BackingChoice::All(Backing::Resident));
             self.measure(&gpu, query, &input, &answer, &way)?;
+            (way.name, way.backing) = ("first touch, paged", BackingChoice::All(Backing::Paged));
+            self.measure(&gpu, query, &input, &answer, &way)?;
             (way.name, way.backing) = ("queued, empty cache", BackingChoice::All(Backing::Queued));
             self.measure(&gpu, query, &input, &answer, &way)?;
             way = Way {
@@ -310,6 +312,8 @@ impl Bench<'_> {
                 against: Some((resident_ms, "plain sum from device memory")),
                 ..way
             };
+            self.measure(&gpu, query, &input, &answer, &way)?;
+            (way.name, way.backing) = ("paged, once more", BackingChoice::All(Backing::Paged));
             self.measure(&gpu, query, &input, &answer, &way)?;
             (way.name, way.backing) = ("hot", BackingChoice::All(Backing::Resident));
             self.measure(&gpu, query, &input, &answer, &way)?;
