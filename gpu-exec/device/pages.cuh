@@ -15,7 +15,7 @@ GRAMPUS_SLOW void ask_for_page(const PagingDesc& paging, u32 number) {
     if (at < paging.capacity) store_relaxed_sys(&paging.list[at], number + 1);
 }
 
-// Bits of pages change only between kernels, in the order of the stream: within one they are constant.
+// Bits of pages change only between passes: within a kernel they are constant.
 class Pages {
     const PagingDesc& paging;
     u64 begin, rows;  // of the stripe in which the lane's last row was
@@ -53,7 +53,7 @@ class Pages {
     }
 };
 
-// Puts pages where they belong, eight lanes for each, and says that they are there: for the kernels behind this one.
+// Puts pages where they belong, eight lanes for each, while the query's kernels run: none of them reads what is not said to be there.
 GRAMPUS_DEVICE void place_pages(const PageBatch& batch) {
     constexpr u32 WORDS = PAGE_BYTES / 8;
     u64 first = (u64)launch_warp() * WARP + lane_id(), step = (u64)launch_warps() * WARP;
@@ -65,7 +65,21 @@ GRAMPUS_DEVICE void place_pages(const PageBatch& batch) {
         const PagedPiece& piece = batch.pieces[(u32)move];
         u64 byte = (u64)page * PAGE_BYTES + word * 8;
         if (of < batch.raw && byte < piece.bytes) *(u64*)(piece.values + byte) = load_mapped(batch.values + at);
-        if (word == 0) fetch_or_relaxed_gpu(&piece.there[page / 32], 1u << page % 32);
+        u32 number = piece.first_page + page;
+        if (word == 0) fetch_or_relaxed_gpu(&batch.came[number / 32], 1u << number % 32);
+    }
+}
+
+// Says that what has come is there: between two passes, behind all that brought it. A warp for each piece.
+GRAMPUS_DEVICE void publish_pages(const PagesCame& what) {
+    GRAMPUS_NO_UNROLL
+    for (u32 at = launch_warp(); at < what.count; at += launch_warps()) {
+        const PagedPiece& piece = what.pieces[at];
+        if (piece.there == 0) continue;
+        const u32* came = what.came + piece.first_page / 32;
+        GRAMPUS_NO_UNROLL
+        for (u32 word = lane_id(); word < (piece.pages + 31) / 32; word += WARP)
+            if (came[word] != 0) piece.there[word] |= came[word];
     }
 }
 

@@ -12,6 +12,8 @@ struct PagedPiece {
     u64 bytes;       // of values
     u32 first_page;  // number of its first page among those of all pieces; a multiple of 32
     u32 page_rows;   // not 0
+    u32 pages;
+    u32 pad0;
 };
 
 // The end of a query kernel's parameter, where some column is paged.
@@ -30,13 +32,23 @@ struct PageMove {
     u32 page;   // of the piece
 };
 
-// Pages that have come: the first `raw` of `count` with PAGE_BYTES each in `values`, the others lie in their places already.
+// Pages that have come: the first `raw` of `count` with PAGE_BYTES each in `values`, the others lie in their places already, or will before
+// it is said that they are there.
 struct alignas(16) PageBatch {
     const PagedPiece* pieces;
     const PageMove* moves;
     const u64* values;
+    u32* came;  // a bit for each page of all pieces
     u32 count;
     u32 raw;
+};
+
+// What has come in a pass, to be there in the next.
+struct alignas(16) PagesCame {
+    const PagedPiece* pieces;
+    const u32* came;
+    u32 count;  // of pieces
+    u32 pad0;
 };
 
 constexpr u32 PAGE_BYTES = 64;

@@ -8,7 +8,7 @@ use super::expr::{Emitter, arguments_of, cpp, stored};
 use super::plan::{Plan, Stage};
 use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
-use crate::paging::PLACE_PAGES;
+use crate::paging::{PLACE_PAGES, PUBLISH_PAGES};
 use crate::program::{Expr, Program, Type};
 
 /// Longest comment about one thing.
@@ -37,7 +37,8 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     if writer.is_paged() {
         let _ = writeln!(
             out,
-            "GRAMPUS_KERNEL({PLACE_PAGES}, PageBatch, batch) {{ place_pages(batch); }}\n"
+            "GRAMPUS_KERNEL({PLACE_PAGES}, PageBatch, batch) {{ place_pages(batch); }}\n\
+             GRAMPUS_KERNEL({PUBLISH_PAGES}, PagesCame, what) {{ publish_pages(what); }}\n"
         );
     }
     out.push_str("}  // namespace grampus\n");

@@ -73,8 +73,9 @@ pub(super) struct Machine<'a> {
     pub(super) compute: &'a Stream,
     pub(super) copy: &'a Stream,
     pub(super) ring: &'a Ring,
-    /// Slots for pages, and the list of those that are missed.
+    /// Slots for pages, the stream in which these are put in their places, and the list of those that are missed.
     pub(super) page_slots: &'a Ring,
+    pub(super) placing: &'a Stream,
     pub(super) faults: &'a Faults,
     pub(super) modules: &'a Modules,
     pub(super) signals: &'a Signals,
@@ -118,7 +119,9 @@ pub(super) fn drive(
     {
         stack.abort_handle().abort();
     }
-    let quiet = copy.synchronize().and_then(|()| compute.synchronize());
+    let quiet = [copy, machine.placing, compute]
+        .into_iter()
+        .try_for_each(Stream::synchronize);
     let ended = match query.stage.stack {
         Some(stack) => stack.finish(),
         None => signals.finish().map(|()| Stats::default()),
@@ -204,6 +207,8 @@ pub(super) struct Placed {
     first_rows: usize,
     pieces: usize,
     wanted: usize,
+    /// And one for each that has come.
+    came: usize,
 }
 
 impl Query<'_> {
@@ -221,6 +226,7 @@ impl Query<'_> {
             compute: machine.compute,
             copy: machine.copy,
             slots: machine.page_slots,
+            placing: machine.placing,
             list: machine.faults.take()?,
             threads: machine.threads.max(1),
         };
@@ -235,6 +241,7 @@ impl Query<'_> {
         placed.first_rows = wanted.bytes(&all_bytes(&bases(stripes)[..stripes.len()]));
         placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
         placed.wanted = wanted.zeros(paging.bits_bytes());
+        placed.came = wanted.zeros(paging.bits_bytes());
     }
 
     fn paging_desc(&self, placed: &Placed, given: &Given<'_>, list: &PinnedBuffer) -> PagingDesc {
@@ -302,7 +309,8 @@ impl Query<'_> {
             tiles,
         };
         if let (Some(gather), Some(desc)) = (gathering.gather, &launched.paging) {
-            gather.launching(loaded.module.clone(), desc.pieces);
+            let came = given.zeroed.address() + placed.came as u64;
+            gather.launching(loaded.module.clone(), desc.pieces, came);
         }
         self.passes(&launched, &launches, machine, (pusher, gathering), cost)
     }
@@ -400,6 +408,7 @@ impl Query<'_> {
             first_rows: 0,
             pieces: 0,
             wanted: 0,
+            came: 0,
         };
         self.place_paging(&mut placed, wanted);
         let arguments = self

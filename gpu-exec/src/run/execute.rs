@@ -87,7 +87,8 @@ fn attempt(
     let result = bring(request, &mut means).and_then(|bringing| {
         let result = stage_and_drive(live, request, prepared, &bringing, way, slots_log2, cost);
         for piece in &bringing.paging.pieces {
-            live.pool.pages_came(&piece.key, piece.came.load(Ordering::Relaxed));
+            live.pool
+                .pages_came(&piece.key, piece.published.load(Ordering::Relaxed));
         }
         if let Some(piece) = &bringing.transient {
             live.pool.give_back(piece);
@@ -135,6 +136,7 @@ fn stage_and_drive(
         copy,
         ring,
         page_slots,
+        placing,
         faults,
         modules,
         scratch,
@@ -194,6 +196,7 @@ fn stage_and_drive(
         copy,
         ring,
         page_slots,
+        placing,
         faults,
         modules,
         signals,

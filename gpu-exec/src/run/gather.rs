@@ -1,6 +1,7 @@
 //! Bringing the pages that kernels miss, while they run: threads take their numbers from the list, read or decode what they stand for,
-//! and put a kernel into the query's stream that places it and says that it is there. So no kernel of the query sees a page come while
-//! it runs, and the next one sees it whole. What a page is, is pages.rs's business; passes are drive.rs's.
+//! and have a kernel put it in its place, in a stream of its own. When a pass is over, a kernel in the query's stream says that all this is there:
+//! no kernel of the query sees a page come while it runs, and the next one sees it whole. What a page is, is pages.rs's business; passes are
+//! passes.rs's.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -17,11 +18,11 @@ use super::bring::{CHUNK_ROWS, bases, job_of, parts_of, target};
 use super::pages::{Paging, PartlyThere};
 use super::push::Pusher;
 use super::ring::Ring;
-use crate::codegen::BLOCK_THREADS;
+use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::gpu::Request;
 use crate::input::Placement;
 use crate::output::RunError;
-use crate::paging::{PAGE_BYTES, PLACE_PAGES, PageBatch, PageMove};
+use crate::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
 
 /// Pages of a batch of raw ones, at most: so many that neighbours, which are missed at about the same time, are read together.
 pub(crate) const BATCH_PAGES: usize = 16 << 10;
@@ -57,8 +58,9 @@ struct Progress {
 #[derive(Debug)]
 struct Launched {
     module: Arc<Module>,
-    /// Address of the descriptions of pieces.
+    /// Addresses of the descriptions of pieces, and of the bits of pages that have come.
     pieces: u64,
+    came: u64,
 }
 
 /// What was done.
@@ -74,7 +76,8 @@ pub(crate) struct Means<'a> {
     pub(crate) device: &'a Device,
     pub(crate) compute: &'a Stream,
     pub(crate) copy: &'a Stream,
-    /// Slots of [`SLOT_BYTES`].
+    /// Where pages are put in their places, from slots of [`SLOT_BYTES`].
+    pub(crate) placing: &'a Stream,
     pub(crate) slots: &'a Ring,
     pub(crate) list: Arc<PinnedBuffer>,
     pub(crate) threads: usize,
@@ -132,9 +135,14 @@ impl<'a> Gather<'a> {
         &self.means.list
     }
 
-    /// Before the first kernel: the module that has [`PLACE_PAGES`], and where the pieces' descriptions are.
-    pub(crate) fn launching(&self, module: Arc<Module>, pieces: u64) {
-        let _ = self.launched.set(Launched { module, pieces });
+    /// Before the first kernel: the module that has [`PLACE_PAGES`], and where the pieces' descriptions are, and the bits of what has come.
+    pub(crate) fn launching(&self, module: Arc<Module>, pieces: u64, came: u64) {
+        let _ = self.launched.set(Launched { module, pieces, came });
+    }
+
+    fn launched(&self) -> Result<&Launched, RunError> {
+        let launched = self.launched.get();
+        launched.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was launched".to_owned()))
     }
 
     /// No further page is begun.
@@ -143,8 +151,8 @@ impl<'a> Gather<'a> {
         self.changed.notify_all();
     }
 
-    /// A pass is over whose kernels missed `missed` pages: waits until those in the list are on their way, before whatever is put into the
-    /// stream next.
+    /// A pass is over whose kernels missed `missed` pages: waits until those in the list are on their way, and lets whatever is put into
+    /// the query's stream next find them there.
     ///
     /// # Errors
     /// Why one of them cannot be brought.
@@ -166,6 +174,33 @@ impl<'a> Gather<'a> {
             progress = self.wait(progress);
         }
         (progress.taken, progress.placed, progress.listed) = (0, 0, None);
+        drop(progress);
+        self.publish()
+    }
+
+    /// Says of all pages that have come that they are there.
+    fn publish(&self) -> Result<(), RunError> {
+        let (means, launched) = (&self.means, self.launched()?);
+        // What was decoded comes by copies.
+        for stream in [means.placing, means.copy] {
+            let done = Event::new(means.device, false)?;
+            done.record(stream)?;
+            means.compute.wait(&done)?;
+        }
+        let what = PagesCame {
+            pieces: launched.pieces,
+            came: launched.came,
+            count: (self.paging.columns.len() * self.request.input.stripes.len()) as u32,
+            pad0: 0,
+        };
+        let blocks = what.count.div_ceil(BLOCK_THREADS / GPU_LANES).max(1);
+        let kernel = launched.module.kernel(PUBLISH_PAGES)?;
+        let mut args = Args::new().with_bytes(&bytes_of(&what));
+        kernel.launch(means.compute, blocks, BLOCK_THREADS, &mut args)?;
+        for piece in &self.paging.pieces {
+            let came = piece.came.swap(0, Ordering::Relaxed);
+            piece.published.fetch_add(came, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -344,21 +379,14 @@ impl<'a> Gather<'a> {
         let Some(slot) = self.means.slots.take(|| self.pusher.stopped())? else {
             return Ok(0);
         };
-        let copied = Event::new(self.means.device, false)?;
-        copied.record(self.means.copy)?;
-        self.means.compute.wait(&copied)?;
         self.place(slot, 0, &placed, 0)?;
         Ok(placed.len())
     }
 
-    /// Puts the kernel into the stream that says of pages that they are there, and puts the first `raw` of them in their places; what it
-    /// is to do is written behind their values.
+    /// Has the first `raw` of the pages put in their places, and notes of all that they have come; what is to be done is written to the
+    /// slot from `at` on, behind their values.
     fn place(&self, mut slot: Slot, at: usize, pages: &[(&PartlyThere, u32)], raw: usize) -> Result<(), RunError> {
-        let Some(launched) = self.launched.get() else {
-            return Err(RunError::Invalid(
-                "pages are missed before a kernel was launched".to_owned(),
-            ));
-        };
+        let launched = self.launched()?;
         let moves = slot.bytes_mut()[at..].chunks_exact_mut(size_of::<PageMove>());
         for ((piece, page), to) in pages.iter().zip(moves) {
             let (piece, page) = (piece.place, *page);
@@ -368,6 +396,7 @@ impl<'a> Gather<'a> {
             pieces: launched.pieces,
             moves: slot.address() + at as u64,
             values: slot.address(),
+            came: launched.came,
             count: pages.len() as u32,
             raw: raw as u32,
         };
@@ -375,9 +404,9 @@ impl<'a> Gather<'a> {
         let most = u64::from(self.means.device.multiprocessors().max(1));
         let blocks = words.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, most) as u32;
         let kernel = launched.module.kernel(PLACE_PAGES)?;
-        let mut args = Args::new().with_bytes(&batch.parameter());
-        kernel.launch(self.means.compute, blocks, BLOCK_THREADS, &mut args)?;
-        let lent = slot.lend(self.means.compute)?;
+        let mut args = Args::new().with_bytes(&bytes_of(&batch));
+        kernel.launch(self.means.placing, blocks, BLOCK_THREADS, &mut args)?;
+        let lent = slot.lend(self.means.placing)?;
         self.means.slots.pushed(lent);
         pages.iter().for_each(|(piece, _)| {
             piece.came.fetch_add(1, Ordering::Relaxed);

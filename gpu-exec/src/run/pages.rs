@@ -27,9 +27,10 @@ pub(crate) struct PartlyThere {
     pub(crate) first_page: u32,
     /// Index of its description among those that kernels are given.
     pub(crate) place: u32,
-    /// Pages that were not there when the query began, and those that it has brought.
+    /// Pages that were not there when the query began; those that came in this pass; and those that kernels know of.
     pub(crate) missing: u32,
     pub(crate) came: AtomicU32,
+    pub(crate) published: AtomicU32,
 }
 
 impl PartlyThere {
@@ -106,6 +107,7 @@ impl Paging {
             place: 0,
             missing: bits.missing,
             came: AtomicU32::new(0),
+            published: AtomicU32::new(0),
         });
         self.pages = next;
         true
@@ -138,6 +140,8 @@ impl Paging {
                 bytes: piece.resident.values.len as u64,
                 first_page: piece.first_page,
                 page_rows: piece.pages.rows,
+                pages: piece.pages.count,
+                pad0: 0,
             };
         }
         all

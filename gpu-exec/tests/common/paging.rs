@@ -78,6 +78,8 @@ impl Paging {
                     bytes: 0,
                     first_page: piece.first_page,
                     page_rows: piece.page_rows,
+                    pages: piece.pages,
+                    pad0: 0,
                 })
             })
             .collect();
