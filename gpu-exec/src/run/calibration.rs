@@ -31,7 +31,7 @@ impl Default for Calibration {
             mapped_loads_per_s: 100e6,
             register_bytes_per_s: 60e9,
             commands_per_s: 6e6,
-            gathered_pages_per_s: 20e6,
+            gathered_pages_per_s: 12e6,
             decoded_values_per_s: 2.4e9,
             disk_bytes_per_s: 3.5e9,
         }

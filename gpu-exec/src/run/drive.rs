@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::{Device, Event, Kernel, PinnedBuffer, Stream};
+use grampus_io_stack::cuda::{Device, Event, Kernel, Stream};
 use grampus_io_stack::layout::{ColumnDesc, Extent, IoStack, Stats, bytes_of};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 use grampus_io_stack::status::Reason;
@@ -13,19 +13,18 @@ use grampus_io_stack::status::Reason;
 use super::bring::{Bringing, bases};
 use super::calibration::LINK_SECTOR_BYTES;
 use super::faults::Faults;
-use super::gather::{Gather, Means};
+use super::gather::Gather;
 use super::launches::{Launch, divide};
 use super::passes::{Gathering, Launched};
 use super::prepare::Prepared;
 use super::push::Pusher;
 use super::ring::Ring;
-use super::scratch::{Given, Scratch, Wanted};
+use super::scratch::{Scratch, Wanted};
 use super::signals::Signals;
 use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
 use crate::compile::{Modules, Origin};
 use crate::gpu::{Backing, Request};
 use crate::output::{Cost, Output, RunError};
-use crate::paging::PagingDesc;
 use crate::params::{
     LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, PATIENCE_ENDLESS, QueryHead, Refusal, RowRun, Sizes, argument_bits,
     row_runs,
@@ -194,7 +193,7 @@ pub(super) struct LeftOver {
 pub(super) struct Placed {
     counters: usize,
     refused: usize,
-    missed: usize,
+    pub(super) missed: usize,
     locks: usize,
     words: usize,
     state: usize,
@@ -204,57 +203,16 @@ pub(super) struct Placed {
     runs: usize,
     arguments: usize,
     /// Of paged columns: the stripes' first rows, the pieces, and a bit for each page that is wanted.
-    first_rows: usize,
-    pieces: usize,
-    wanted: usize,
+    pub(super) first_rows: usize,
+    pub(super) pieces: usize,
+    pub(super) wanted: usize,
     /// And one for each that has come.
-    came: usize,
+    pub(super) came: usize,
 }
 
 impl Query<'_> {
     fn cancelled(&self) -> bool {
         self.request.cancel.load(Ordering::Relaxed)
-    }
-
-    /// What brings pages that kernels miss, if they can miss any.
-    fn gather<'a>(&'a self, machine: &Machine<'a>, pusher: &'a Pusher<'a>) -> Result<Option<Gather<'a>>, RunError> {
-        if !self.kernel.is_paged() {
-            return Ok(None);
-        }
-        let means = Means {
-            device: machine.device,
-            compute: machine.compute,
-            copy: machine.copy,
-            slots: machine.page_slots,
-            placing: machine.placing,
-            list: machine.faults.take()?,
-            threads: machine.threads.max(1),
-        };
-        Ok(Some(Gather::new(self.request, &self.bringing.paging, pusher, means)))
-    }
-
-    fn place_paging(&self, placed: &mut Placed, wanted: &mut Wanted) {
-        let (paging, stripes) = (&self.bringing.paging, &self.request.input.stripes);
-        if paging.pieces.is_empty() {
-            return;
-        }
-        placed.first_rows = wanted.bytes(&all_bytes(&bases(stripes)[..stripes.len()]));
-        placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
-        placed.wanted = wanted.zeros(paging.bits_bytes());
-        placed.came = wanted.zeros(paging.bits_bytes());
-    }
-
-    fn paging_desc(&self, placed: &Placed, given: &Given<'_>, list: &PinnedBuffer) -> PagingDesc {
-        let (written, zeroed) = (given.written.address(), given.zeroed.address());
-        PagingDesc {
-            first_rows: written + placed.first_rows as u64,
-            pieces: written + placed.pieces as u64,
-            wanted: zeroed + placed.wanted as u64,
-            list: list.address(),
-            missed: zeroed + placed.missed as u64,
-            capacity: (list.len() / 4) as u32,
-            stripes: self.request.input.stripes.len() as u32,
-        }
     }
 
     /// Launches everything and waits for it.
@@ -569,6 +527,6 @@ pub(super) fn flags(at: usize, launches: usize, launch: &Launch) -> u32 {
     flags
 }
 
-fn all_bytes<T: grampus_io_stack::layout::Bytes>(values: &[T]) -> Vec<u8> {
+pub(super) fn all_bytes<T: grampus_io_stack::layout::Bytes>(values: &[T]) -> Vec<u8> {
     values.iter().flat_map(bytes_of).collect()
 }

@@ -3,8 +3,7 @@
 //! no kernel of the query sees a page come while it runs, and the next one sees it whole. What a page is, is pages.rs's business; passes are
 //! passes.rs's.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,7 +96,7 @@ pub(crate) struct Gather<'a> {
 }
 
 /// Files that a thread has opened for itself, by position in the input.
-type Files = HashMap<usize, File>;
+type Files = Vec<Option<File>>;
 
 /// What a thread does next.
 enum Work {
@@ -206,7 +205,7 @@ impl<'a> Gather<'a> {
 
     /// What a gathering thread does, until it is stopped.
     pub(crate) fn work(&self) {
-        let mut files = HashMap::new();
+        let mut files = Files::new();
         while let Some(work) = self.next() {
             let began = Instant::now();
             let done = match work {
@@ -223,8 +222,12 @@ impl<'a> Gather<'a> {
                     progress.stopped = true;
                 }
             }
+            // While kernels run, nobody waits for this.
+            let awaited = progress.listed.is_some() || progress.stopped;
             drop(progress);
-            self.changed.notify_all();
+            if awaited {
+                self.changed.notify_all();
+            }
         }
     }
 
@@ -340,10 +343,23 @@ impl<'a> Gather<'a> {
         };
         let width = u64::from(self.request.program.columns[piece.column].ty.width());
         let source = self.pusher.source(stripe.file)?;
-        let file = match files.entry(stripe.file) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(place) => place.insert(source.opened_again()?),
+        if files.len() <= stripe.file {
+            files.resize_with(stripe.file + 1, || None);
+        }
+        let file = match &mut files[stripe.file] {
+            Some(open) => open,
+            place => place.insert(source.opened_again()?),
         };
+        // Nearly always one piece of the file.
+        let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
+        if let Some(s) = segments.get(segment)
+            && (s.first_row..=s.first_row + s.rows).contains(&rows.end)
+            && s.first_row <= rows.start
+        {
+            let at = s.offset + (rows.start - s.first_row) * width;
+            let len = (rows.end - rows.start) * width;
+            return source.read_from(file, &mut to[..len as usize], &(at..at + len));
+        }
         let mut done = 0;
         for part in parts_of(stripe, segments, &rows, width)? {
             let len = (part.end - part.start) as usize;

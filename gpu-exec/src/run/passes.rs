@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel};
+use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel, PinnedBuffer};
 
-use super::drive::{LeftOver, Machine, PATIENT_TILES, Placed, Query, flags};
-use super::gather::Gather;
+use super::bring::bases;
+use super::drive::{LeftOver, Machine, PATIENT_TILES, Placed, Query, all_bytes, flags};
+use super::gather::{Gather, Means};
 use super::launches::Launch;
 use super::pool::Piece;
 use super::push::Pusher;
-use super::scratch::Given;
+use super::scratch::{Given, Wanted};
 use crate::codegen::BLOCK_THREADS;
 use crate::output::{Cost, RunError};
 use crate::paging::PagingDesc;
@@ -37,6 +38,51 @@ pub(super) struct Launched<'a> {
 }
 
 impl Query<'_> {
+    /// What brings pages that kernels miss, if they can miss any.
+    pub(super) fn gather<'a>(
+        &'a self,
+        machine: &Machine<'a>,
+        pusher: &'a Pusher<'a>,
+    ) -> Result<Option<Gather<'a>>, RunError> {
+        if !self.kernel.is_paged() {
+            return Ok(None);
+        }
+        let means = Means {
+            device: machine.device,
+            compute: machine.compute,
+            copy: machine.copy,
+            slots: machine.page_slots,
+            placing: machine.placing,
+            list: machine.faults.take()?,
+            threads: machine.threads.max(1),
+        };
+        Ok(Some(Gather::new(self.request, &self.bringing.paging, pusher, means)))
+    }
+
+    pub(super) fn place_paging(&self, placed: &mut Placed, wanted: &mut Wanted) {
+        let (paging, stripes) = (&self.bringing.paging, &self.request.input.stripes);
+        if paging.pieces.is_empty() {
+            return;
+        }
+        placed.first_rows = wanted.bytes(&all_bytes(&bases(stripes)[..stripes.len()]));
+        placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
+        placed.wanted = wanted.zeros(paging.bits_bytes());
+        placed.came = wanted.zeros(paging.bits_bytes());
+    }
+
+    pub(super) fn paging_desc(&self, placed: &Placed, given: &Given<'_>, list: &PinnedBuffer) -> PagingDesc {
+        let (written, zeroed) = (given.written.address(), given.zeroed.address());
+        PagingDesc {
+            first_rows: written + placed.first_rows as u64,
+            pieces: written + placed.pieces as u64,
+            wanted: zeroed + placed.wanted as u64,
+            list: list.address(),
+            missed: zeroed + placed.missed as u64,
+            capacity: (list.len() / 4) as u32,
+            stripes: self.request.input.stripes.len() as u32,
+        }
+    }
+
     /// Launches everything as often as need be, and waits for it.
     pub(super) fn passes(
         &self,
