@@ -227,7 +227,7 @@ impl ExtensionOptions for GrampusOptions {
             entry(
                 "gpu_backing",
                 self.gpu_backing.to_string(),
-                "How columns come to the GPU: 'auto', 'mapped' (loads from the page cache), 'queued' (NVMe commands), 'resident' (kept in device memory)",
+                "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' (loads from the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)",
             ),
             entry(
                 "gpu_cache_bytes",

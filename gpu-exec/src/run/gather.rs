@@ -25,8 +25,9 @@ use crate::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove,
 
 /// Pages of a batch of raw ones, at most: so many that neighbours, which are missed at about the same time, are read together.
 pub(crate) const BATCH_PAGES: usize = 16 << 10;
-/// While kernels run, fewer are worth waiting for more.
+/// While kernels run, fewer are worth waiting for more; row groups take much longer each.
 const FEW_PAGES: usize = 1 << 10;
+const FEW_GROUPS: usize = 1 << 4;
 /// Row groups of a batch: each takes long enough to decode.
 const BATCH_GROUPS: usize = 4;
 /// Pages so close to one another are read at once, with what is between them: a read costs as much as copying this.
@@ -89,6 +90,8 @@ pub(crate) struct Gather<'a> {
     pusher: &'a Pusher<'a>,
     means: Means<'a>,
     bases: Vec<u64>,
+    /// Entries of the list for which a thread starts while kernels run.
+    few: usize,
     launched: OnceLock<Launched>,
     progress: Mutex<Progress>,
     changed: Condvar,
@@ -109,6 +112,10 @@ impl<'a> Gather<'a> {
     pub(crate) fn new(request: &'a Request<'a>, paging: &'a Paging, pusher: &'a Pusher<'a>, means: Means<'a>) -> Self {
         Self {
             bases: bases(&request.input.stripes),
+            few: match paging.pieces.iter().all(|p| p.pages.raw) {
+                true => FEW_PAGES,
+                false => FEW_GROUPS,
+            },
             request,
             paging,
             pusher,
@@ -249,7 +256,7 @@ impl<'a> Gather<'a> {
                     let left = all.saturating_sub(progress.taken);
                     left.min(left.div_ceil(self.means.threads).max(64))
                 }
-                None if list.peek_u32(progress.taken + FEW_PAGES - 1) != 0 => BATCH_PAGES,
+                None if list.peek_u32(progress.taken + self.few - 1) != 0 => BATCH_PAGES,
                 None => 0,
             };
             let words = list.take_u32s(progress.taken, most.min(BATCH_PAGES));
