@@ -9,7 +9,7 @@
 //! encoded   how columns are stored that are not raw; decode: the kernel that decodes them
 //! output    partial aggregates, and what they cost
 //! run       what is kept on a GPU, and a query's way through it
-//! params    what a launch of a kernel is told
+//! params    what a launch of a kernel is told; paging: of columns that are there in part
 //! ```
 //!
 //! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
@@ -22,6 +22,7 @@ pub mod encoded;
 pub mod gpu;
 pub mod input;
 pub mod output;
+pub mod paging;
 pub mod params;
 pub mod program;
 pub mod run;

@@ -167,7 +167,7 @@ fn placed_stripe(
         file: stripe.file,
         index: stripe.layout.info.index,
         rows: stripe.layout.info.rows,
-        group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from),
+        group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
         selected: stripe.selected.clone(),
         columns,
     })

@@ -8,6 +8,7 @@ use super::expr::{Emitter, arguments_of, cpp, stored};
 use super::plan::{Plan, Stage};
 use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
+use crate::paging::{PLACE_PAGES, PUBLISH_PAGES};
 use crate::program::{Expr, Program, Type};
 
 /// Longest comment about one thing.
@@ -30,7 +31,17 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     writer.end(&mut out);
     out.push_str("};\n\n}  // namespace\n\n");
     let _ = writeln!(out, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
-    out.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    Warp warp(parameter, shared);\n    warp.run();\n}\n\n}  // namespace grampus\n");
+    out.push_str(
+        "    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    Warp warp(parameter, shared);\n    warp.run();\n}\n\n",
+    );
+    if writer.is_paged() {
+        let _ = writeln!(
+            out,
+            "GRAMPUS_KERNEL({PLACE_PAGES}, PageBatch, batch) {{ place_pages(batch); }}\n\
+             GRAMPUS_KERNEL({PUBLISH_PAGES}, PagesCame, what) {{ publish_pages(what); }}\n"
+        );
+    }
+    out.push_str("}  // namespace grampus\n");
     Ok(out)
 }
 
@@ -57,6 +68,10 @@ pub(super) fn comment(text: &str) -> String {
 }
 
 impl Writer<'_> {
+    pub(super) fn is_paged(&self) -> bool {
+        self.shape.columns.iter().any(|c| c.access == Access::Paged)
+    }
+
     // ---- tiles --------------------------------------------------------------------------------------------
 
     /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions.
@@ -272,6 +287,7 @@ impl Writer<'_> {
         let first_counter: usize = self.plan.stages[..at].iter().map(|s| s.steps.len()).sum();
         for (i, step) in stage.steps.iter().enumerate() {
             e.line(&format!("counted[{}] += active ? 1 : 0;", first_counter + i));
+            self.look_for_pages(&mut e, i, &step.fetch);
             step.fetch.iter().for_each(|&c| self.fetch(&mut e, c));
             let mut of_step = self.emitter(2);
             std::mem::swap(&mut of_step.out, &mut e.out);
@@ -313,6 +329,22 @@ impl Writer<'_> {
             }
         }
         e.line("sync_warp();");
+    }
+
+    /// Leaves active only rows of which all of the columns are there. All that is missing is asked for at once.
+    fn look_for_pages(&self, e: &mut Emitter<'_>, step: usize, columns: &[usize]) {
+        let paged = |c: &usize| self.shape.columns[*c].access == Access::Paged;
+        if !columns.iter().any(paged) {
+            return;
+        }
+        e.line(&format!("bool missed{step} = false;"));
+        for &c in columns.iter().filter(|c| paged(c)) {
+            let place = (0..c).filter(paged).count();
+            e.line(&format!(
+                "missed{step} = pages.misses({place}, active, row) || missed{step};  // c{c}"
+            ));
+        }
+        e.line(&format!("active = active && !missed{step};"));
     }
 
     /// A column's values of the active lanes' rows.

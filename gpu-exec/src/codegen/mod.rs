@@ -24,6 +24,7 @@ use grampus_io_stack::device;
 pub use finish::{Left, Merged};
 
 use crate::output::RunError;
+use crate::paging;
 use crate::params::{self, Sizes};
 use crate::program::Program;
 use plan::Plan;
@@ -42,8 +43,18 @@ pub const HOST_LANES: u32 = 1;
 pub enum Access {
     /// By loads, from device memory or registered host memory: `Extent::mapped` says where.
     Plain,
+    /// By loads from device memory in which only some pages are there: the others are asked for, and their rows left to another pass.
+    /// Not for columns that are read in tiles.
+    Paged,
     /// Through the sector cache, by commands.
     Queued,
+}
+
+impl Access {
+    /// There are addresses to load from.
+    fn by_loads(self) -> bool {
+        self != Self::Queued
+    }
 }
 
 /// What a kernel has to know of a column.
@@ -53,7 +64,7 @@ pub struct ColumnShape {
     pub access: Access,
     /// Every extent's values start at a multiple of their size.
     pub aligned: bool,
-    /// It has an array of one byte per row that says which values are there (plain access).
+    /// It has an array of one byte per row that says which values are there (by loads).
     pub nullable: bool,
 }
 
@@ -84,6 +95,7 @@ pub struct QueryKernel {
     plan: Plan,
     text: String,
     queued: bool,
+    paged: bool,
 }
 
 impl QueryKernel {
@@ -95,11 +107,13 @@ impl QueryKernel {
         program.check()?;
         let plan = Plan::new(program, shape)?;
         let text = kernel::text(program, shape, &plan)?;
+        let some = |access: Access| shape.columns.iter().any(|c| c.access == access);
         Ok(Self {
             program: program.clone(),
             plan,
             text,
-            queued: shape.columns.iter().any(|c| c.access == Access::Queued),
+            queued: some(Access::Queued),
+            paged: some(Access::Paged),
         })
     }
 
@@ -125,8 +139,14 @@ impl QueryKernel {
             "namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n"
         ));
         text.push_str(&device::flattened(HEADERS));
+        if self.paged {
+            text.push_str(&device::flattened(PAGING_HEADERS));
+        }
         text.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
         text.push_str(&params::static_asserts());
+        if self.paged {
+            text.push_str(&paging::static_asserts());
+        }
         text.push_str("#line 1 \"grampus/query\"\n");
         text + &self.text
     }
@@ -134,6 +154,16 @@ impl QueryKernel {
     /// Some column comes by commands.
     pub fn is_queued(&self) -> bool {
         self.queued
+    }
+
+    /// Some column is there in part only, and rows may be left to another pass.
+    pub fn is_paged(&self) -> bool {
+        self.paged
+    }
+
+    /// Steps of the cascade that fetch columns: a pass finds all pages that one of them misses.
+    pub fn steps(&self) -> usize {
+        self.plan.stages.iter().map(|s| s.steps.len()).sum()
     }
 
     /// What it takes, on warps of so many lanes.
@@ -148,7 +178,7 @@ impl QueryKernel {
 
     /// Bytes of its parameter.
     pub fn parameter_bytes(&self) -> usize {
-        params::parameter_bytes(self.program.columns.len())
+        params::parameter_bytes(self.program.columns.len(), self.paged)
     }
 
     /// Merges what the warps left, in a fixed order.
@@ -172,4 +202,10 @@ const HEADERS: [(&str, &str); 5] = [
     ("dates.cuh", include_str!("../../device/dates.cuh")),
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
     ("groups.cuh", include_str!("../../device/groups.cuh")),
+];
+
+/// Behind those, for kernels with paged columns.
+const PAGING_HEADERS: [(&str, &str); 2] = [
+    ("pages.h", include_str!("../../device/pages.h")),
+    ("pages.cuh", include_str!("../../device/pages.cuh")),
 ];

@@ -108,6 +108,16 @@ impl Plan {
         let widths = program.columns.iter().zip(&shape.columns);
         let widths: Vec<_> = widths.map(|(c, s)| (c.ty.width() as usize, s.nullable)).collect();
         let cascade = Cascade::new(program, shape, &widths);
+        if let Some(&c) = cascade
+            .tile_columns
+            .iter()
+            .find(|&&c| shape.columns[c].access == Access::Paged)
+        {
+            let name = &program.columns[c].name;
+            return Err(RunError::Invalid(format!(
+                "column {name} is read whole, and cannot be paged"
+            )));
+        }
         let mut plan = Self {
             k: 1,
             chunk: 1,

@@ -80,6 +80,7 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
         room: live.pool.capacity(),
         calibration: live.tuning.calibration,
         register: false,
+        pages: false,
     };
     Ok(Prepared {
         ids,
@@ -185,6 +186,9 @@ fn facts(
         decoded_rows: 0,
         on_device_rows: 0,
         constant_rows: 0,
+        group_rows: 0,
+        pages_there: 0,
+        groups_there: 0,
         resident_bytes: 0,
         missing_bytes: 0,
         brought_bytes: 0,
@@ -215,6 +219,7 @@ fn facts(
                 on_device,
             } => {
                 facts.decoded_rows += rows;
+                facts.group_rows = facts.group_rows.max(stripe.group_rows.min(stripe.rows));
                 let bytes = stripe.rows * (width + validity);
                 if *on_device && !live.by_cpu.has(ids[stripe.file], request.input.column_ids[column]) {
                     facts.on_device_rows += rows;
@@ -229,6 +234,14 @@ fn facts(
         } else if rows > 0 {
             facts.missing_bytes += bytes;
             facts.brought_bytes += brought;
+            let there = live
+                .pool
+                .page_bits(&key)
+                .map_or(0, |bits| u64::from(bits.pages - bits.missing));
+            match &stripe.columns[column] {
+                Placement::Direct(_) => facts.pages_there += there,
+                _ => facts.groups_there += there,
+            }
         }
     }
     for file in raw_files {

@@ -169,7 +169,8 @@ impl<'a> Pusher<'a> {
         self.changed.notify_all();
     }
 
-    fn stopped(&self) -> bool {
+    /// Whether the query ends: it was cancelled, something failed, or all is done.
+    pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.cancel.load(Ordering::Relaxed)
     }
 
@@ -231,7 +232,8 @@ impl<'a> Pusher<'a> {
     }
 
     /// False: stopped before.
-    fn do_job(&self, index: usize, job: &Job) -> Result<bool, RunError> {
+    /// `number`: among the query's jobs, for those that the device decodes.
+    pub(crate) fn do_job(&self, number: usize, job: &Job) -> Result<bool, RunError> {
         if !self.wait_for_turn(|progress| progress.windows > job.window) {
             return Ok(false);
         }
@@ -254,7 +256,7 @@ impl<'a> Pusher<'a> {
                 let count = (rows.end - rows.start) as usize;
                 self.push_decoded(job, decoded, count, *width, valid.as_ref())
             }
-            What::Stored(stored) => self.push_stored(index, job, stored),
+            What::Stored(stored) => self.push_stored(number, job, stored),
         }
     }
 
@@ -271,6 +273,12 @@ impl<'a> Pusher<'a> {
         !self.stopped()
     }
 
+    /// Where a file's bytes come from.
+    pub(crate) fn source(&self, file: usize) -> Result<&Source, RunError> {
+        let source = self.sources.get(file).and_then(Option::as_ref);
+        source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
+    }
+
     fn read(&self, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
         let source = self.source(file)?;
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
@@ -285,11 +293,6 @@ impl<'a> Pusher<'a> {
             filled += (part.end - part.start) as usize;
         }
         self.push(slot, filled, &[(0, filled, &job.to)])
-    }
-
-    fn source(&self, file: usize) -> Result<&Source, RunError> {
-        let source = self.sources.get(file).and_then(Option::as_ref);
-        source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
     }
 
     fn push_stored(&self, index: usize, job: &Job, stored: &StoredJob) -> Result<bool, RunError> {
@@ -393,21 +396,56 @@ impl Source {
     /// Reads bytes of the file to byte `at` of the slot.
     fn read(&self, slot: &mut Slot, at: usize, bytes: &Range<u64>) -> Result<(), RunError> {
         let len = (bytes.end - bytes.start) as usize;
-        let result = match (&self.direct, &self.file) {
-            (Some(direct), _) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
-            (None, Some(file)) => file.read_exact_at(&mut slot.bytes_mut()[at..at + len], bytes.start),
-            (None, None) => Err(std::io::Error::other("the file was not opened")),
+        let result = match &self.direct {
+            Some(direct) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
+            None => return self.read_cached(&mut slot.bytes_mut()[at..at + len], bytes),
         };
-        result.map_err(|e| RunError::File {
+        result.map_err(|e| self.failed(&e, bytes))
+    }
+
+    /// Reads bytes of the file through the page cache, which for few of them is the shortest way even if they are not in there.
+    fn read_cached(&self, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
+        let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
+        self.read_from(file, to, bytes)
+    }
+
+    /// As that, from a file of [`opened_again`](Self::opened_again).
+    pub(crate) fn read_from(&self, file: &File, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
+        file.read_exact_at(to, bytes.start).map_err(|e| self.failed(&e, bytes))
+    }
+
+    /// The same file, opened for one thread: every read counts the users of what was opened, and threads that count together wait for
+    /// one another.
+    pub(crate) fn opened_again(&self) -> Result<File, RunError> {
+        let again = File::open(&self.version.path).and_then(|file| Ok((file.metadata()?, file)));
+        if let Ok((metadata, file)) = again
+            && FileVersion::of_metadata(&self.version.path, &metadata) == self.version
+        {
+            return Ok(file);
+        }
+        // It was replaced since: this one is still the one that was planned for, and the end of the query notices.
+        let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
+        file.try_clone().map_err(|e| self.failed(&e, &(0..0)))
+    }
+
+    fn not_open(&self) -> RunError {
+        RunError::File {
+            path: self.version.path.display().to_string(),
+            reason: "the file was not opened".to_owned(),
+        }
+    }
+
+    fn failed(&self, e: &std::io::Error, bytes: &Range<u64>) -> RunError {
+        RunError::File {
             path: self.version.path.display().to_string(),
             reason: match e.kind() {
                 std::io::ErrorKind::UnexpectedEof => format!(
                     "the file ends before byte {}; it had {} bytes when the query was planned",
                     bytes.end, self.version.bytes
                 ),
-                _ => format!("reading {len} bytes at byte {}: {e}", bytes.start),
+                _ => format!("reading {} bytes at byte {}: {e}", bytes.end - bytes.start, bytes.start),
             },
-        })
+        }
     }
 
     /// Past the page cache: whole grains, to an aligned place behind what is there, moved into place afterwards.
