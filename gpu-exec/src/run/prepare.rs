@@ -10,7 +10,7 @@ use super::check::check;
 use super::choose::{ColumnFacts, Terms, choose};
 use super::files::FileId;
 use super::pool::Key;
-use super::push::Source;
+use super::source::Source;
 use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
 use crate::gpu::{Backing, ColumnChoice, Request};
 use crate::input::{FileVersion, Placement};
