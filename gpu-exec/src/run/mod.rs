@@ -1,7 +1,7 @@
 //! Running programs: what is kept on a GPU from query to query, and the way of one query through it.
 //!
 //! ```text
-//! check, prepare   the request, its files, and what serves each column (choose, by calibration)
+//! check, prepare   the request, its files, and what serves each column (choose, by cost and calibration)
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
 //! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing: as bytes of files, as stored
 //!                  bytes that the device decodes (stored, through staging), or as the CPU decodes it
@@ -19,6 +19,7 @@ pub mod calibration;
 mod check;
 mod choose;
 mod constants;
+mod cost;
 mod drive;
 mod execute;
 mod extents;
