@@ -23,8 +23,10 @@ use crate::input::Placement;
 use crate::output::RunError;
 use crate::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
 
-/// Pages of a batch of raw ones, at most: so many that neighbours, which are missed at about the same time, are read together.
-pub(crate) const BATCH_PAGES: usize = 16 << 10;
+/// Numbers taken from the list at once, at most: so many that neighbours, which are missed at about the same time, are read together.
+const TAKEN_PAGES: usize = 16 << 10;
+/// Pages of a batch, which one thread reads: the pass ends when the last of them has been read, and a page takes about a microsecond.
+const BATCH_PAGES: usize = 2 << 10;
 /// While kernels run, fewer are worth waiting for more; row groups take much longer each.
 const FEW_PAGES: usize = 1 << 10;
 const FEW_GROUPS: usize = 1 << 4;
@@ -48,8 +50,9 @@ struct Progress {
     listed: Option<usize>,
     /// Pages whose placing is in the stream.
     placed: usize,
-    /// Row groups that were taken and are in nobody's hands.
+    /// Row groups, and batches of raw pages in ascending order, that were taken and are in nobody's hands.
     groups: VecDeque<u32>,
+    batches: VecDeque<Vec<u32>>,
     stopped: bool,
     failed: Option<RunError>,
 }
@@ -103,7 +106,8 @@ type Files = Vec<Option<File>>;
 
 /// What a thread does next.
 enum Work {
-    /// Pages of raw values, or of either kind, which are to be divided first.
+    /// Numbers from the list, to be sorted and divided into batches.
+    Taken(Vec<u32>),
     Pages(Vec<u32>),
     Groups(Vec<u32>),
 }
@@ -216,7 +220,8 @@ impl<'a> Gather<'a> {
         while let Some(work) = self.next() {
             let began = Instant::now();
             let done = match work {
-                Work::Pages(pages) => self.pages(pages, &mut files),
+                Work::Taken(pages) => self.divide(pages).map(|()| 0),
+                Work::Pages(pages) => self.pages(&pages, &mut files),
                 Work::Groups(groups) => self.groups(&groups),
             };
             let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -249,6 +254,9 @@ impl<'a> Gather<'a> {
                 let count = progress.groups.len().min(BATCH_GROUPS);
                 return Some(Work::Groups(progress.groups.drain(..count).collect()));
             }
+            if let Some(batch) = progress.batches.pop_front() {
+                return Some(Work::Pages(batch));
+            }
             let list = &self.means.list;
             let most = match progress.listed {
                 // The kernels have ended: shared out among the threads.
@@ -256,40 +264,45 @@ impl<'a> Gather<'a> {
                     let left = all.saturating_sub(progress.taken);
                     left.min(left.div_ceil(self.means.threads).max(64))
                 }
-                None if list.peek_u32(progress.taken + self.few - 1) != 0 => BATCH_PAGES,
+                None if list.peek_u32(progress.taken + self.few - 1) != 0 => TAKEN_PAGES,
                 None => 0,
             };
-            let words = list.take_u32s(progress.taken, most.min(BATCH_PAGES));
+            let words = list.take_u32s(progress.taken, most.min(TAKEN_PAGES));
             if !words.is_empty() {
                 progress.taken += words.len();
-                return Some(Work::Pages(words.into_iter().map(|word| word - 1).collect()));
+                return Some(Work::Taken(words.into_iter().map(|word| word - 1).collect()));
             }
             progress = self.wait(progress);
         }
     }
 
-    /// Brings pages of raw values; row groups among them become everybody's. How many were placed.
-    fn pages(&self, mut pages: Vec<u32>, files: &mut Files) -> Result<usize, RunError> {
+    /// Puts what was taken from the list where every thread finds it: row groups, and batches of raw pages, neighbours together.
+    fn divide(&self, mut pages: Vec<u32>) -> Result<(), RunError> {
         pages.sort_unstable();
-        let mut groups = VecDeque::new();
-        let mut raw = Vec::with_capacity(pages.len());
+        let (mut raw, mut groups) = (Vec::with_capacity(pages.len()), Vec::new());
         for page in pages {
-            let (piece, at) = self
-                .paging
-                .find(page)
-                .ok_or_else(|| RunError::Invalid(format!("a kernel misses page {page} of {}", self.paging.pages)))?;
-            match piece.pages.raw {
-                true => raw.push((piece, at)),
-                false => groups.push_back(page),
+            match self.page(page)?.0.pages.raw {
+                true => raw.push(page),
+                false => groups.push(page),
             }
         }
-        if !groups.is_empty() {
-            self.progress().groups.append(&mut groups);
-            self.changed.notify_all();
-        }
-        if raw.is_empty() {
-            return Ok(0);
-        }
+        let mut progress = self.progress();
+        progress.groups.extend(groups);
+        progress.batches.extend(raw.chunks(BATCH_PAGES).map(<[u32]>::to_vec));
+        drop(progress);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The piece of a column that a page is of, and which one of it.
+    fn page(&self, page: u32) -> Result<(&PartlyThere, u32), RunError> {
+        let found = self.paging.find(page);
+        found.ok_or_else(|| RunError::Invalid(format!("a kernel misses page {page} of {}", self.paging.pages)))
+    }
+
+    /// Brings pages of raw values, in ascending order. How many were placed.
+    fn pages(&self, pages: &[u32], files: &mut Files) -> Result<usize, RunError> {
+        let raw: Vec<_> = pages.iter().map(|&page| self.page(page)).collect::<Result<_, _>>()?;
         let Some(mut slot) = self.means.slots.take(|| self.pusher.stopped())? else {
             return Ok(0);
         };
