@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::{self, CudaError, Device, Module};
 use sha2::{Digest, Sha256};
 
-use crate::codegen::{ENTRY, QueryKernel};
+use crate::codegen::{ENTRY, QueryKernel, slow_path};
 
 /// Modules kept in memory: some hundred KiB each on the device.
 const MOST_MODULES: usize = 256;
@@ -103,8 +103,8 @@ impl Modules {
             return Ok(loaded(module, Origin::Memory));
         }
         let own = kernel.text().to_owned();
-        // The slow path of columns that come by commands takes much longer than a kernel: it is compiled once, and linked.
-        let linked = kernel.is_queued() && !self.device.is_host();
+        // What no query changes takes longer than a kernel: it is compiled once, and linked.
+        let linked = !self.device.is_host();
         let unit = if linked { kernel.unit_to_link() } else { kernel.unit() };
         let key = self.key(&unit);
         if let Some(code) = self.read(&key) {
@@ -143,11 +143,12 @@ impl Modules {
             return Ok(code.clone());
         }
         // The setting has the version, but while that is being worked on the text changes under it.
-        let key = self.key(&grampus_io_stack::device::slow_path());
+        let text = slow_path();
+        let key = self.key(&text);
         let code = match self.read(&key) {
             Some(code) => code,
             None => {
-                let code = cuda::compile_slow_path(self.device.compute())?.cubin;
+                let code = cuda::compile_kernels(&text, "slow path", self.device.compute())?.cubin;
                 self.write(&key, &code);
                 code
             }

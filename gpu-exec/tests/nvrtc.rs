@@ -7,28 +7,25 @@ use std::path::Path;
 use std::process::Command;
 
 use common::random::{self, Random};
-use common::{aggregate, col, column, count, shape, sum, taxi};
-use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
+use common::{aggregate, col, column, count, dollars_per_mile, shape, sum, taxi, without_nulls};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// Compiles; returns the report, or `None` where NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
+    // As compile.rs has it: kernels are linked with the slow path.
+    compile_text(name, &kernel.unit_to_link())
+}
+
+fn compile_text(name: &str, unit: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc");
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
     let path = folder.join(format!("{name}.cu"));
-    // As compile.rs has it: kernels with columns that come by commands are linked with the slow path.
-    let (unit, options) = if kernel.is_queued() {
-        (
-            kernel.unit_to_link(),
-            &["--relocatable-device-code=true", "--maxrregcount=64"][..],
-        )
-    } else {
-        (kernel.unit(), &[][..])
-    };
     std::fs::write(&path, unit).expect("writable");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../io-stack/tests/nvrtc.py");
     let mut command = Command::new("python3");
+    let options = ["--maxrregcount=64", "--relocatable-device-code=true"];
     let out = command.arg(script).arg("sm_90").arg(&path).args(options).output();
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
@@ -41,6 +38,11 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     assert!(out.status.success(), "{name}: {said}");
     println!("{name}: {said}");
     Some(said)
+}
+
+#[test]
+fn what_kernels_are_linked_with_compiles() {
+    compile_text("slow_path", &slow_path());
 }
 
 #[test]
@@ -60,6 +62,14 @@ fn registers_spills_and_compile_times() {
         ("q5", taxi(5), true, Access::Plain, Grouping::Ungrouped),
         ("q5_unaligned", taxi(5), false, Access::Plain, Grouping::Ungrouped),
         ("q5_queued", taxi(5), false, Access::Queued, Grouping::Ungrouped),
+        ("q5_sql", dollars_per_mile(), true, Access::Plain, Grouping::Ungrouped),
+        (
+            "q5_sql_queued",
+            dollars_per_mile(),
+            false,
+            Access::Queued,
+            Grouping::Ungrouped,
+        ),
         (
             "sum5_unfiltered",
             unfiltered(taxi(5)),
@@ -78,7 +88,7 @@ fn registers_spills_and_compile_times() {
         ),
     ];
     for (name, program, aligned, access, grouping) in kernels {
-        let Some(report) = compile(name, &program, &shape(&program, access, aligned, grouping)) else {
+        let Some(report) = compile(name, &program, &without_nulls(shape(&program, access, aligned, grouping))) else {
             return;
         };
         let registers = report

@@ -70,6 +70,16 @@ impl Operand {
     }
 }
 
+/// Whether `a < b`, by the spelling that finds once what an argument's bits say (device/values.cuh).
+fn below(a: &str, b: &str) -> String {
+    let is_argument = a.strip_prefix('a').is_some_and(|n| n.bytes().all(|c| c.is_ascii_digit()));
+    if is_argument {
+        format!("more({b}, {a})")
+    } else {
+        format!("less({a}, {b})")
+    }
+}
+
 /// That all of these are there; `None`: always.
 fn all_ok<'a>(operands: impl IntoIterator<Item = &'a Operand>) -> Option<String> {
     let mut known: Vec<&str> = operands.into_iter().filter_map(|o| o.ok.as_deref()).collect();
@@ -216,10 +226,10 @@ impl<'a> Emitter<'a> {
             }
             BinaryOp::Eq => call("equal"),
             BinaryOp::NotEq => format!("!equal({a}, {b})"),
-            BinaryOp::Lt => call("less"),
-            BinaryOp::LtEq => format!("!less({b}, {a})"),
-            BinaryOp::Gt => format!("less({b}, {a})"),
-            BinaryOp::GtEq => format!("!less({a}, {b})"),
+            BinaryOp::Lt => below(a, b),
+            BinaryOp::LtEq => format!("!{}", below(b, a)),
+            BinaryOp::Gt => below(b, a),
+            BinaryOp::GtEq => format!("!{}", below(a, b)),
             BinaryOp::And => {
                 let both = format!("{} && {}", left.is_true(), right.is_true());
                 let ok = ok.map(|ok| format!("({ok}) || {} || {}", left.is_false(), right.is_false()));

@@ -3,7 +3,8 @@
 //! ```text
 //! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
 //! expr      expressions to C++ statements, with NULL beside each value
-//! kernel    the kernel's text: tiles, rings, stages
+//! kernel    the kernel's text: tiles, and what a launch begins and ends with
+//! stage     rings, and what is done with the rows in them
 //! declare   its parameter and memory
 //! aggregate adding rows to their groups
 //! finish    the warps' partials and the group table to partial aggregates
@@ -18,6 +19,7 @@ mod expr;
 mod finish;
 mod kernel;
 mod plan;
+mod stage;
 
 use grampus_io_stack::device;
 
@@ -83,7 +85,6 @@ pub struct QueryKernel {
     program: Program,
     plan: Plan,
     text: String,
-    queued: bool,
 }
 
 impl QueryKernel {
@@ -99,7 +100,6 @@ impl QueryKernel {
             program: program.clone(),
             plan,
             text,
-            queued: shape.columns.iter().any(|c| c.access == Access::Queued),
         })
     }
 
@@ -110,30 +110,26 @@ impl QueryKernel {
 
     /// The whole translation unit.
     pub fn unit(&self) -> String {
-        self.unit_behind(device::prelude())
+        self.unit_behind(device::prelude(), &[SLOW_HEADER])
     }
 
-    /// The translation unit without the I/O stack's slow path, to be linked with that.
+    /// The translation unit without what no query changes, to be linked with [`slow_path`].
     pub fn unit_to_link(&self) -> String {
-        self.unit_behind(device::kernel_prelude())
+        self.unit_behind(device::kernel_prelude(), &[])
     }
 
-    fn unit_behind(&self, mut text: String) -> String {
+    fn unit_behind(&self, mut text: String, more: &[(&str, &str)]) -> String {
         // The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
         let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
         text.push_str(&format!(
             "namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n"
         ));
         text.push_str(&device::flattened(HEADERS));
+        text.push_str(&device::flattened(more.iter().copied()));
         text.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
         text.push_str(&params::static_asserts());
         text.push_str("#line 1 \"grampus/query\"\n");
         text + &self.text
-    }
-
-    /// Some column comes by commands.
-    pub fn is_queued(&self) -> bool {
-        self.queued
     }
 
     /// What it takes, on warps of so many lanes.
@@ -165,6 +161,13 @@ impl QueryKernel {
     }
 }
 
+/// The translation unit that kernels are linked with: what they call and no query changes.
+pub fn slow_path() -> String {
+    device::slow_path() + &device::flattened([HEADERS[0], HEADERS[1], HEADERS[3], SLOW_HEADER])
+}
+
+/// Behind the others where all is one unit.
+const SLOW_HEADER: (&str, &str) = ("tiles_slow.cuh", include_str!("../../device/tiles_slow.cuh"));
 /// In dependency order.
 const HEADERS: [(&str, &str); 5] = [
     ("query.h", include_str!("../../device/query.h")),
