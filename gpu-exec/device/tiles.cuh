@@ -53,28 +53,22 @@ class Tiles {
 struct Nearby {
     u64 row_begin, row_end;
     u64 origin;  // address that row 0 would have if it were in it
+    u64 size;    // bytes of a value
 };
-GRAMPUS_DEVICE Nearby first_of(const ColumnDesc& column) {
-    if (column.extent_count == 0) return Nearby{0, 0, 0};
-    const Extent& e = *column.extents;
-    return Nearby{e.first_row, e.first_row + e.rows, (u64)e.mapped + e.first_byte - e.first_row * column.value_bytes};
-}
-struct Located {
-    bool ok;  // false: a status is up
-    u64 place;
-};
-// Where the active lanes' values of `size` bytes are; `nearby`: in shared memory, or null. Out of line, for all columns and types
-// alike, so that a stage finds all its columns' places before the first load of a value. Collective.
-GRAMPUS_ENTRY Located locate(const IoStack& io, const ColumnDesc& column, Nearby* nearby, bool active, u64 row, u32 size);
+// The columns that a warp has at hand: bits of `which`, lowest first. In shared memory.
+GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near);
+// bits[i]: the value of the i-th column of `which` at the active lanes' rows, zero for others; room for a multiple of four. All
+// columns' places are found before the first load of a value, four at a time, so that loads are under way together. `near` has the
+// columns of `at_hand`. Out of line, for all types alike. Collective. False: a status is up.
+GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand, bool active, u64 row,
+                                 u64* bits);
+// The same for one column that comes by commands.
+GRAMPUS_ENTRY FetchedBits fetch_queued(const IoStack& io, const ColumnDesc& column, bool active, u64 row);
 
-// The value at a place; zero if not active.
-template <class T, bool ALIGNED>
-GRAMPUS_DEVICE T value_at(bool active, u64 place) {
-    typedef Layout<T, ALIGNED> In;
-    u32 at = ALIGNED && sizeof(T) == 8 ? 0 : (u32)place & 7;
-    const u64* word = (const u64*)(place - at);
-    u64 low = load_mapped_if(active, word), high = ALIGNED ? 0 : load_mapped_if(active && In::spans_words(at), word + 1);
-    return In::from_bits(In::join(low, high, at));
+// A value from its bits.
+template <class T>
+GRAMPUS_DEVICE T value_of(u64 bits) {
+    return Layout<T, true>::from_bits(bits);
 }
 
 // value[i], for an `i` that is the same in all lanes: registers have no index.
@@ -84,21 +78,6 @@ GRAMPUS_DEVICE T pick(const T (&value)[K], u32 i) {
     GRAMPUS_UNROLL
     for (u32 k = 1; k < K; k++) picked = i == k ? value[k] : picked;
     return picked;
-}
-
-// As ColumnArray::fetch, out of line: for columns whose fetch is long, and waits long, the call is nothing, and columns of one type
-// share the code.
-template <class T>
-struct FetchedValue {
-    bool ok;  // false: a status is up
-    T value;
-};
-template <class T, class Array>
-GRAMPUS_SLOW FetchedValue<T> fetch_apart(const IoStack& io, const ColumnDesc& column, bool active, u64 row) {
-    Array array(io, column);
-    FetchedValue<T> got;
-    got.ok = array.fetch(active, row, got.value);
-    return got;
 }
 
 // A bit for each of the lane's K values of a tile that is one of `rows`.
@@ -162,10 +141,6 @@ GRAMPUS_DEVICE void copy_words_together(u64* to, const u64* from, u32 count) {
     GRAMPUS_NO_UNROLL
     for (u32 i = lane_id(); i < count; i += WARP) to[i] = from[i];
 }
-GRAMPUS_DEVICE void clear_words_together(u64* to, u32 count) {
-    GRAMPUS_NO_UNROLL
-    for (u32 i = lane_id(); i < count; i += WARP) to[i] = 0;
-}
 // Structs of whole words.
 template <class T>
 GRAMPUS_DEVICE constexpr u32 words_in() {
@@ -183,5 +158,11 @@ GRAMPUS_DEVICE u32 sum_of_lanes(u32 v) {
 // Keeps what a warp shares and what each lane has, in words, for the next launch, or brings it back. Collective.
 GRAMPUS_ENTRY void keep(const QueryHead& head, const u64* shared, u32 shared_words, const u64* lane, u32 lane_words);
 GRAMPUS_ENTRY void resume(const QueryHead& head, u64* shared, u32 shared_words, u64* lane, u32 lane_words);
+
+// Begin and end of a launch where there are stages: `tally` begins as zeros; `counted` is given over to the warp's counters, behind
+// that of the rows looked at; in the end the warp leaves `partial`. Collective.
+GRAMPUS_ENTRY void begin_warp(const QueryHead& head, u64* shared, u32 shared_words, u64* tally, u32 tally_words);
+GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps, u32 looked,
+                            const u64* partial, u32 partial_words, u32 partial_bytes);
 
 }  // namespace grampus

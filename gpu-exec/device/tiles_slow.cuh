@@ -35,23 +35,80 @@ GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2,
     return Place{first_row + ((tile - first_tile) << tile_log2), first_row + (rows < most ? rows : most), low, from.left};
 }
 
-GRAMPUS_ENTRY Located locate(const IoStack& io, const ColumnDesc& column, Nearby* nearby, bool active, u64 row, u32 size) {
-    Nearby in = {0, 0, 0};
-    if (nearby) in = *nearby;
+GRAMPUS_DEVICE Nearby nearby(const Extent& e, u32 size) {
+    return Nearby{e.first_row, e.first_row + e.rows, (u64)e.mapped + e.first_byte - e.first_row * size, size};
+}
+
+// The lowest column of `which`, which loses it.
+GRAMPUS_DEVICE u32 take_column(u64& which) {
+    u32 low = (u32)which, column = low != 0 ? lowest_bit(low) : 32 + lowest_bit((u32)(which >> 32));
+    which &= which - 1;
+    return column;
+}
+GRAMPUS_DEVICE u32 columns_in(u64 which) { return count_bits((u32)which) + count_bits((u32)(which >> 32)); }
+
+GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near) {
+    u32 count = columns_in(which);
+    GRAMPUS_NO_UNROLL
+    for (u32 i = 0; i < count; i++) {
+        u32 c = take_column(which);
+        if (i % WARP == lane_id()) near[i] = columns[c].extent_count == 0 ? Nearby{0, 0, 0, 0} : nearby(*columns[c].extents, columns[c].value_bytes);
+    }
+    sync_warp();
+}
+
+// Where the active lanes' values are. Collective. False: a status is up.
+GRAMPUS_SLOW bool locate(const IoStack& io, const ColumnDesc& column, Nearby* near, bool active, u64 row, Nearby& in) {
+    in = Nearby{0, 0, 0, 0};
+    if (near) in = *near;
+    sync_warp();
     bool there = !active || (row >= in.row_begin && row < in.row_end);
     u32 strangers = ballot(!there);
-    if (strangers != 0) {
-        if (!there) {
-            const Extent& e = *extent_of(column, row);
-            there = has_row(e, row);
-            in = Nearby{e.first_row, e.first_row + e.rows, (u64)e.mapped + e.first_byte - e.first_row * size};
-        }
-        if (!all(there)) return Located{out_of_range(io, !there, row), 0};
-        // Rows ascend: the next ones are closest to one of these.
-        if (nearby && lane_id() == lowest_bit(strangers)) *nearby = in;
-        sync_warp();
+    if (strangers == 0) return true;
+    if (!there) {
+        const Extent& e = *extent_of(column, row);
+        there = has_row(e, row);
+        in = nearby(e, column.value_bytes);
     }
-    return Located{true, in.origin + row * size};
+    if (!all(there)) return out_of_range(io, !there, row);
+    // Rows ascend: the next ones are closest to one of these.
+    if (near && lane_id() == lowest_bit(strangers)) *near = in;
+    return true;
+}
+
+GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand, bool active, u64 row,
+                                 u64* bits) {
+    constexpr u32 TOGETHER = 4;
+    GRAMPUS_NO_UNROLL
+    for (; which != 0; bits += TOGETHER) {
+        u64 place[TOGETHER], low[TOGETHER], high[TOGETHER];
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < TOGETHER; i++) {
+            place[i] = 0;
+            high[i] = 0;
+            if (which == 0) continue;
+            u32 c = take_column(which);
+            u64 bit = 1ull << c;
+            Nearby in;
+            if (!locate(io, columns[c], (at_hand & bit) != 0 ? near + columns_in(at_hand & (bit - 1)) : 0, active, row, in)) return false;
+            if (active) {
+                place[i] = in.origin + row * in.size;
+                high[i] = (place[i] & 7) + in.size > 8 ? 1 : 0;
+            }
+        }
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < TOGETHER; i++) {
+            const u64* word = (const u64*)(place[i] & ~7ull);
+            low[i] = load_mapped_if(place[i] != 0, word);
+            high[i] = load_mapped_if(high[i] != 0, word + 1);
+        }
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < TOGETHER; i++) {
+            u32 shift = (u32)(place[i] & 7) * 8;
+            bits[i] = shift == 0 ? low[i] : low[i] >> shift | high[i] << (64 - shift);
+        }
+    }
+    return true;
 }
 
 GRAMPUS_DEVICE u64* state_of_warp(const QueryHead& head, u32 shared_words, u32 lane_words) {
@@ -72,6 +129,28 @@ GRAMPUS_ENTRY void resume(const QueryHead& head, u64* shared, u32 shared_words, 
     GRAMPUS_NO_UNROLL
     for (u32 i = 0; i < lane_words; i++) lane[i] = from[i];
     sync_warp();
+}
+
+GRAMPUS_ENTRY void begin_warp(const QueryHead& head, u64* shared, u32 shared_words, u64* tally, u32 tally_words) {
+    if ((head.flags & LAUNCH_FIRST) == 0) resume(head, shared, shared_words, 0, 0);
+    GRAMPUS_NO_UNROLL
+    for (u32 i = lane_id(); (head.flags & LAUNCH_FIRST) != 0 && i < tally_words; i += WARP) tally[i] = 0;
+    sync_warp();
+}
+
+GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps, u32 looked,
+                            const u64* partial, u32 partial_words, u32 partial_bytes) {
+    u64* counters = head.counters + (u64)launch_warp() * (1 + steps);
+    if (lane_id() == 0) counters[0] += looked;
+    sync_warp();
+    GRAMPUS_NO_UNROLL
+    for (u32 i = lane_id(); i < steps; i += WARP) {
+        counters[1 + i] += counted[i];
+        counted[i] = 0;
+    }
+    sync_warp();
+    if ((head.flags & LAUNCH_LAST) == 0) keep(head, shared, shared_words, 0, 0);
+    else copy_words_together((u64*)(head.partials + (u64)launch_warp() * partial_bytes), partial, partial_words);
 }
 
 }  // namespace grampus

@@ -59,7 +59,8 @@ pub struct Modules {
     setting: String,
     folder: Option<PathBuf>,
     kept: Mutex<Kept>,
-    slow_path: OnceLock<Arc<Vec<u8>>>,
+    /// For kernels without and with columns that come by commands.
+    slow_paths: [OnceLock<Arc<Vec<u8>>>; 2],
 }
 
 impl Modules {
@@ -83,7 +84,7 @@ impl Modules {
             device: device.clone(),
             folder,
             kept: Mutex::default(),
-            slow_path: OnceLock::new(),
+            slow_paths: [OnceLock::new(), OnceLock::new()],
         })
     }
 
@@ -126,8 +127,17 @@ impl Modules {
     /// Machine code of a unit that needs the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
     /// whole, which only takes longer.
     fn linked(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
-        let slow_path = self.slow_path()?;
-        let own = cuda::compile_kernels(unit, ENTRY, self.device.compute())?.cubin;
+        // Both at once, where the slow path has to be compiled too.
+        let (slow_path, own) = std::thread::scope(|scope| {
+            let slow_path = scope.spawn(|| self.slow_path(kernel.is_queued()));
+            let own = cuda::compile_kernels(unit, ENTRY, self.device.compute());
+            (slow_path.join(), own)
+        });
+        let slow_path = match slow_path {
+            Ok(slow_path) => slow_path?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let own = own?.cubin;
         match cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)]) {
             Ok(code) => Ok(code),
             Err(e) => {
@@ -138,12 +148,13 @@ impl Modules {
     }
 
     /// The slow path's relocatable code: from memory, from the folder, or compiled. Two threads may compile it at once; no harm.
-    fn slow_path(&self) -> Result<Arc<Vec<u8>>, CudaError> {
-        if let Some(code) = self.slow_path.get() {
+    fn slow_path(&self, queued: bool) -> Result<Arc<Vec<u8>>, CudaError> {
+        let kept = &self.slow_paths[usize::from(queued)];
+        if let Some(code) = kept.get() {
             return Ok(code.clone());
         }
         // The setting has the version, but while that is being worked on the text changes under it.
-        let text = slow_path();
+        let text = slow_path(queued);
         let key = self.key(&text);
         let code = match self.read(&key) {
             Some(code) => code,
@@ -153,7 +164,7 @@ impl Modules {
                 code
             }
         };
-        Ok(self.slow_path.get_or_init(|| Arc::new(code)).clone())
+        Ok(kept.get_or_init(|| Arc::new(code)).clone())
     }
 
     /// What a text's machine code is known by.

@@ -42,7 +42,8 @@ fn compile_text(name: &str, unit: &str) -> Option<String> {
 
 #[test]
 fn what_kernels_are_linked_with_compiles() {
-    compile_text("slow_path", &slow_path());
+    compile_text("slow_path", &slow_path(false));
+    compile_text("slow_path_queued", &slow_path(true));
 }
 
 #[test]
@@ -88,7 +89,11 @@ fn registers_spills_and_compile_times() {
         ),
     ];
     for (name, program, aligned, access, grouping) in kernels {
-        let Some(report) = compile(name, &program, &without_nulls(shape(&program, access, aligned, grouping))) else {
+        let Some(report) = compile(
+            name,
+            &program,
+            &without_nulls(shape(&program, access, aligned, grouping)),
+        ) else {
             return;
         };
         let registers = report

@@ -110,7 +110,7 @@ impl Writer<'_> {
         if staged {
             let _ = writeln!(
                 out,
-                "constexpr u32 STEPS = {};  // counters beside that of rows looked at\nconstexpr u32 STOP = ~0u;",
+                "constexpr u32 STEPS = {};  // counters beside that of rows looked at",
                 plan.counters() - 1
             );
             self.tally(out);
@@ -143,7 +143,11 @@ impl Writer<'_> {
             plan.shared_bytes(GPU_LANES),
         );
         if !staged {
-            let word = if plan.grouped() { "nothing" } else { "word[Words::COUNT]" };
+            let word = if plan.grouped() {
+                "nothing"
+            } else {
+                "word[Words::COUNT]"
+            };
             let _ = writeln!(
                 out,
                 "// What a lane keeps.\nstruct Lane {{\n    u64 {word};\n}};\n\
@@ -169,8 +173,11 @@ impl Writer<'_> {
             return;
         }
         out.push_str("// Of what stages look up, what was found last; and arguments.\nstruct Near {\n");
-        for (name, _) in self.near_columns() {
-            let _ = writeln!(out, "    Nearby {name};");
+        for what in ["columns", "valid"] {
+            let count = self.near_mask(what).count_ones();
+            if count > 0 {
+                let _ = writeln!(out, "    Nearby {what}[{count}];");
+            }
         }
         if !plan.near_arguments.is_empty() {
             let _ = writeln!(out, "    u64 argument[{}];", plan.near_arguments.len());

@@ -22,7 +22,7 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     writer.memory(&mut out);
     for at in (0..plan.stages.len()).rev() {
         out.push_str(&writer.stage(at)?);
-        out.push_str(&writer.hold(at));
+        out.push_str(&writer.send(at));
     }
     if !plan.stages.is_empty() {
         out.push_str(&writer.drain());
@@ -32,7 +32,9 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     out.push_str(&writer.run()?);
     out.push_str("}  // namespace\n\n");
     let _ = writeln!(out, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
-    out.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n}  // namespace grampus\n");
+    out.push_str(
+        "    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n}  // namespace grampus\n",
+    );
     Ok(out)
 }
 
@@ -62,7 +64,12 @@ impl Writer<'_> {
     // ---- tiles --------------------------------------------------------------------------------------------
 
     /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions. Those that a warp has at hand are read there.
-    pub(super) fn load_arguments<'e>(&self, out: &mut String, at_hand: bool, exprs: impl IntoIterator<Item = &'e Expr>) {
+    pub(super) fn load_arguments<'e>(
+        &self,
+        out: &mut String,
+        at_hand: bool,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) {
         for a in arguments_of(exprs) {
             let ty = cpp(self.program.arguments[a]);
             let near = self.plan.near_arguments.iter().position(|&near| near == a);
@@ -94,7 +101,11 @@ impl Writer<'_> {
         );
         let conjuncts = plan.tile_conjuncts.iter().map(|&c| &self.program.conjuncts[c]);
         let direct = plan.stages.is_empty();
-        self.load_arguments(&mut out, false, conjuncts.chain(self.last_expressions().filter(|_| direct)));
+        self.load_arguments(
+            &mut out,
+            false,
+            conjuncts.chain(self.last_expressions().filter(|_| direct)),
+        );
         for &c in &plan.tile_columns {
             let _ = writeln!(out, "    {} tiles_{c}(head.io, parameter.columns[{c}]);", self.array(c));
             if self.shape.columns[c].nullable {
@@ -153,18 +164,23 @@ impl Writer<'_> {
 
     /// Holds back what passed, one row of each lane after the other: they are few.
     fn hold_tile(&self, out: &mut String, waits: bool) {
-        let values = self.carried_values(0, |c| format!("pick(tile_{c}, i)"), |c| format!("pick(valid_tile_{c}, i)"));
-        let _ = write!(
-            out,
-            "        GRAMPUS_NO_UNROLL\n        for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {{\n            \
-             const u32 i = lowest_bit(left);\n            \
-             const u32 held = far_call(&hold_1)(parameter, shared, pass >> i & 1, row + i * WARP + lane_id(){values});\n            \
-             if (held == STOP) return false;\n"
+        out.push_str(
+            "        GRAMPUS_NO_UNROLL\n        for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n            \
+             const u32 i = lowest_bit(left);\n            const bool active = pass >> i & 1;\n",
         );
-        if waits {
-            out.push_str("            if (held > 0 && due > head.patience) due = head.patience;\n");
-        }
+        let mut e = self.emitter(3);
+        self.hold(
+            &mut e,
+            0,
+            "row + i * WARP + lane_id()",
+            &|c| format!("pick(tile_{c}, i)"),
+            &|c| format!("pick(valid_tile_{c}, i)"),
+        );
+        out.push_str(&e.out);
         out.push_str("        }\n");
+        if waits {
+            out.push_str("        if (shared.tally.ring_1.held > 0 && due > head.patience) due = head.patience;\n");
+        }
     }
 
     fn load_tiles(&self, out: &mut String) {
@@ -237,102 +253,86 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is given along to a ring: `, c0, ok0 …`.
-    pub(super) fn carried_values(&self, at: usize, value: impl Fn(usize) -> String, valid: impl Fn(usize) -> String) -> String {
-        let mut out = String::new();
-        for &c in &self.plan.stages[at].carried {
-            let _ = write!(out, ", {}", value(c));
-            if self.shape.columns[c].nullable {
-                let _ = write!(out, ", {}", valid(c));
-            }
-        }
-        out
-    }
-
     // ---- begin and end of a launch ------------------------------------------------------------------------
 
     /// What a warp keeps, as it was or from nothing; and what its stages have at hand.
     fn begin(&self) -> String {
         let plan = self.plan;
-        let lane = if plan.stages.is_empty() { ", Lane& lane" } else { "" };
-        let mut out = format!("GRAMPUS_DEVICE void begin(const QueryParameter& parameter, Shared& shared{lane}) {{\n    const QueryHead& head = parameter.head;\n");
-        out.push_str("    if ((head.flags & LAUNCH_FIRST) != 0) {\n");
+        let staged = !plan.stages.is_empty();
+        let lane = if staged { "" } else { ", Lane& lane" };
+        let mut out = format!(
+            "GRAMPUS_DEVICE void begin(const QueryParameter& parameter, Shared& shared{lane}) {{\n    const QueryHead& head = parameter.head;\n"
+        );
         if plan.own_groups > 0 {
-            out.push_str("        if (lane_id() == 0) shared.own.used = 0;\n");
+            out.push_str("    if (lane_id() == 0) shared.own.used = 0;\n    sync_warp();\n");
         }
-        if !plan.stages.is_empty() {
-            out.push_str("        clear_words_together((u64*)&shared.tally, words_in<Tally>());\n");
-        }
-        out.push_str("    } else {\n");
-        if plan.stages.is_empty() {
+        if !staged {
             // Copies: what is out of line takes addresses, and what has one is in memory, not in registers.
-            out.push_str("        Lane before;\n        resume(head, (u64*)&shared, words_in<Shared>(), (u64*)&before, words_in<Lane>());\n        lane = before;\n");
-        } else {
-            out.push_str("        resume(head, (u64*)&shared, words_in<Shared>(), 0, 0);\n");
+            out.push_str("    if ((head.flags & LAUNCH_FIRST) != 0) return;\n    Lane before;\n    resume(head, (u64*)&shared, words_in<Shared>(), (u64*)&before, words_in<Lane>());\n    lane = before;\n}\n\n");
+            return out;
         }
-        out.push_str("    }\n    sync_warp();\n");
-        self.fill_near(&mut out);
-        out.push_str("}\n\n");
+        out.push_str(
+            "    begin_warp(head, (u64*)&shared, words_in<Shared>(), (u64*)&shared.tally, words_in<Tally>());\n",
+        );
+        for what in ["columns", "valid"] {
+            let mask = self.near_mask(what);
+            if mask != 0 {
+                let _ = writeln!(
+                    out,
+                    "    fill_near(parameter.{what}, {mask:#x}ull, shared.near.{what});"
+                );
+            }
+        }
+        for (at, a) in plan.near_arguments.iter().enumerate() {
+            let _ = writeln!(
+                out,
+                "    if (lane_id() == 0) shared.near.argument[{at}] = load_constant(&head.arguments[{a}]);"
+            );
+        }
+        out.push_str("    sync_warp();\n}\n\n");
         out
-    }
-
-    /// Loads first, stores then, so that the loads are under way together.
-    fn fill_near(&self, out: &mut String) {
-        let (mut loads, mut stores) = (String::new(), String::new());
-        for (name, column) in self.near_columns() {
-            let _ = writeln!(loads, "    const Nearby {name} = first_of(parameter.{column});");
-            let _ = writeln!(stores, "        shared.near.{name} = {name};");
-        }
-        for (at, a) in self.plan.near_arguments.iter().enumerate() {
-            let _ = writeln!(loads, "    const u64 argument_{at} = load_constant(&head.arguments[{a}]);");
-            let _ = writeln!(stores, "        shared.near.argument[{at}] = argument_{at};");
-        }
-        if !loads.is_empty() {
-            let _ = write!(out, "{loads}    if (lane_id() == 0) {{\n{stores}    }}\n    sync_warp();\n");
-        }
     }
 
     fn end(&self) -> String {
         let plan = self.plan;
-        let (staged, counters) = (!plan.stages.is_empty(), plan.counters());
-        let more = if staged { "u32 looked" } else { "Lane& lane, u32 looked, u32 passed" };
-        let mut out = format!(
-            "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, {more}) {{\n    \
-             const QueryHead& head = parameter.head;\n    const bool last = (head.flags & LAUNCH_LAST) != 0;\n"
-        );
-        if staged {
-            out.push_str("    if ((last || (head.flags & LAUNCH_FLUSH) != 0) && !far_call(&drain)(parameter, shared)) return false;\n");
-        }
-        let _ = writeln!(out, "    u64* counters = head.counters + (u64)launch_warp() * {counters};");
-        if staged {
-            out.push_str(
-                "    if (lane_id() == 0) counters[0] += looked;\n    \
-                 for (u32 i = lane_id(); i < STEPS; i += WARP) {\n        \
-                 counters[1 + i] += shared.tally.counted[i];\n        shared.tally.counted[i] = 0;\n    }\n",
-            );
-        } else {
-            out.push_str("    passed = sum_of_lanes(passed);\n    if (lane_id() == 0) {\n        counters[0] += looked;\n        counters[1] += passed;\n    }\n");
-        }
-        out.push_str("    if (!last) {\n");
-        out.push_str(if staged {
-            "        keep(head, (const u64*)&shared, words_in<Shared>(), 0, 0);\n"
-        } else {
-            "        const Lane after = lane;\n        keep(head, (const u64*)&shared, words_in<Shared>(), (const u64*)&after, words_in<Lane>());\n"
-        });
-        out.push_str("        return true;\n    }\n");
         let bytes = plan.sizes(GPU_LANES).partial_bytes;
+        debug_assert!(plan.grouped() == (self.shape.grouping != Grouping::Ungrouped));
+        if !plan.stages.is_empty() {
+            let partial = match (plan.grouped(), plan.own_groups > 0) {
+                (false, _) => "shared.tally.word, Words::COUNT",
+                (true, true) => "(const u64*)&shared.own, sizeof shared.own / 8",
+                (true, false) => "0, 0",
+            };
+            return format!(
+                "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, u32 looked) {{\n    \
+                 const QueryHead& head = parameter.head;\n    \
+                 if ((head.flags & (LAUNCH_LAST | LAUNCH_FLUSH)) != 0 && !far_call(&drain)(parameter, shared)) return false;\n    \
+                 sync_warp();\n    \
+                 end_warp(head, (const u64*)&shared, words_in<Shared>(), shared.tally.counted, STEPS, looked, {partial}, {bytes});\n    \
+                 return true;\n}}\n\n"
+            );
+        }
+        let mut out = String::from(
+            "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, Lane& lane, u32 looked, u32 passed) {\n    \
+             const QueryHead& head = parameter.head;\n    u64* counters = head.counters + (u64)launch_warp() * 2;\n    \
+             passed = sum_of_lanes(passed);\n    if (lane_id() == 0) {\n        counters[0] += looked;\n        counters[1] += passed;\n    }\n    \
+             if ((head.flags & LAUNCH_LAST) == 0) {\n        const Lane after = lane;\n        \
+             keep(head, (const u64*)&shared, words_in<Shared>(), (const u64*)&after, words_in<Lane>());\n        return true;\n    }\n",
+        );
         if bytes > 0 {
-            let _ = writeln!(out, "    u64* partial = (u64*)(head.partials + (u64)launch_warp() * {bytes});");
+            let _ = writeln!(
+                out,
+                "    u64* partial = (u64*)(head.partials + (u64)launch_warp() * {bytes});"
+            );
         }
         if plan.own_groups > 0 {
-            out.push_str("    sync_warp();\n    copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n");
-        } else if !plan.grouped() && staged {
-            out.push_str("    sync_warp();\n    copy_words_together(partial, shared.tally.word, Words::COUNT);\n");
+            out.push_str(
+                "    sync_warp();\n    copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n",
+            );
         } else if !plan.grouped() {
             out.push_str("    combine_lanes<Words>(lane.word);\n    if (lane_id() != 0) return true;\n    GRAMPUS_UNROLL\n    for (u32 i = 0; i < Words::COUNT; i++) partial[i] = lane.word[i];\n");
         }
         out.push_str("    return true;\n}\n\n");
-        debug_assert!(plan.grouped() == (self.shape.grouping != Grouping::Ungrouped));
         out
     }
 }

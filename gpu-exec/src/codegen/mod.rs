@@ -85,6 +85,7 @@ pub struct QueryKernel {
     program: Program,
     plan: Plan,
     text: String,
+    queued: bool,
 }
 
 impl QueryKernel {
@@ -100,6 +101,7 @@ impl QueryKernel {
             program: program.clone(),
             plan,
             text,
+            queued: shape.columns.iter().any(|c| c.access == Access::Queued),
         })
     }
 
@@ -110,7 +112,10 @@ impl QueryKernel {
 
     /// The whole translation unit.
     pub fn unit(&self) -> String {
-        self.unit_behind(device::prelude(), &[SLOW_HEADER])
+        self.unit_behind(
+            device::prelude(),
+            if self.queued { &SLOW_HEADERS } else { &SLOW_HEADERS[..1] },
+        )
     }
 
     /// The translation unit without what no query changes, to be linked with [`slow_path`].
@@ -130,6 +135,11 @@ impl QueryKernel {
         text.push_str(&params::static_asserts());
         text.push_str("#line 1 \"grampus/query\"\n");
         text + &self.text
+    }
+
+    /// Some column comes by commands.
+    pub fn is_queued(&self) -> bool {
+        self.queued
     }
 
     /// What it takes, on warps of so many lanes.
@@ -161,13 +171,31 @@ impl QueryKernel {
     }
 }
 
-/// The translation unit that kernels are linked with: what they call and no query changes.
-pub fn slow_path() -> String {
-    device::slow_path() + &device::flattened([HEADERS[0], HEADERS[1], HEADERS[3], SLOW_HEADER])
+/// The translation unit that kernels are linked with: what they call and no query changes. With what only kernels need of which some
+/// column comes by commands, it takes several times as long.
+pub fn slow_path(queued: bool) -> String {
+    let mut text = if queued { device::slow_path() } else { device::prelude() };
+    text.push_str(&device::flattened([
+        HEADERS[0],
+        HEADERS[1],
+        HEADERS[3],
+        SLOW_HEADERS[0],
+    ]));
+    if queued {
+        text.push_str(&device::flattened([SLOW_HEADERS[1]]));
+    } else {
+        text.push_str(
+            "namespace grampus {\ntemplate bool tile_slowly<Mapped>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);\n}\n",
+        );
+    }
+    text
 }
 
 /// Behind the others where all is one unit.
-const SLOW_HEADER: (&str, &str) = ("tiles_slow.cuh", include_str!("../../device/tiles_slow.cuh"));
+const SLOW_HEADERS: [(&str, &str); 2] = [
+    ("tiles_slow.cuh", include_str!("../../device/tiles_slow.cuh")),
+    ("queued_slow.cuh", include_str!("../../device/queued_slow.cuh")),
+];
 /// In dependency order.
 const HEADERS: [(&str, &str); 5] = [
     ("query.h", include_str!("../../device/query.h")),

@@ -16,7 +16,7 @@ const WARP_SHARED_BYTES: usize = SHARED_BYTES / (BLOCK_THREADS / GPU_LANES) as u
 /// Columns and arguments that a warp's stages have at hand, at most.
 const MOST_NEAR: usize = 16;
 /// Bytes of what is known of a column's extent: `Nearby` of device/tiles.cuh.
-const NEARBY_BYTES: usize = 24;
+const NEARBY_BYTES: usize = 32;
 /// Rings of a kernel: each divides the shared memory further. Later conjuncts share the last one's warps.
 const MOST_RINGS: usize = 3;
 /// 32-bit registers for a tile's values, of the 64 that four blocks on a multiprocessor leave: with more, the loop over tiles keeps
@@ -194,7 +194,10 @@ impl Plan {
         if self.stages.is_empty() {
             return;
         }
-        let by_address = self.fetched().into_iter().filter(|&c| columns[c].access == Access::Plain);
+        let by_address = self
+            .fetched()
+            .into_iter()
+            .filter(|&c| columns[c].access == Access::Plain);
         self.near_columns = by_address.take(MOST_NEAR / 2).collect();
         let later = self.stages.iter().flat_map(|s| &s.steps).flat_map(|s| &s.conjuncts);
         let later = later.map(|&c| &program.conjuncts[c]);
@@ -260,7 +263,11 @@ impl Plan {
 
     /// `sizeof(Near)`.
     pub(super) fn near_bytes(&self) -> usize {
-        let columns: usize = self.near_columns.iter().map(|&c| 1 + usize::from(self.widths[c].1)).sum();
+        let columns: usize = self
+            .near_columns
+            .iter()
+            .map(|&c| 1 + usize::from(self.widths[c].1))
+            .sum();
         NEARBY_BYTES * columns + 8 * self.near_arguments.len()
     }
 

@@ -11,46 +11,64 @@ use crate::output::RunError;
 use crate::program::Type;
 
 impl Writer<'_> {
-    /// The function that holds the active lanes' rows back for stage `at`.
-    pub(super) fn hold(&self, at: usize) -> String {
+    /// Holds the active lanes' rows back for stage `at`, and goes on with them once there are enough. In line: a call would have to save
+    /// registers in memory, for each of the few rows that pass.
+    pub(super) fn hold(
+        &self,
+        e: &mut Emitter<'_>,
+        at: usize,
+        row: &str,
+        value: &dyn Fn(usize) -> String,
+        valid: &dyn Fn(usize) -> String,
+    ) {
         let n = at + 1;
         let stage = &self.plan.stages[at];
-        let mut out = format!(
-            "// Holds the active lanes' rows back, and goes on with them once there are enough. How many are held then; STOP: leave.\n\
-             GRAMPUS_SLOW u32 hold_{n}(const QueryParameter& parameter, Shared& shared, bool active, u64 row"
-        );
+        e.line(&format!("const u32 to = shared.tally.ring_{n}.put(active);"));
+        e.line("if (active) {");
+        e.line(&format!("    shared.held_{n}.row[to] = {row};"));
         for &c in &stage.carried {
-            let _ = write!(out, ", {} c{c}", stored(self.program.columns[c].ty));
+            e.line(&format!("    shared.held_{n}.c{c}[to] = {};", value(c)));
             if self.shape.columns[c].nullable {
-                let _ = write!(out, ", u8 ok{c}");
+                e.line(&format!("    shared.held_{n}.ok{c}[to] = {};", valid(c)));
             }
         }
-        let _ = writeln!(
-            out,
-            ") {{\n    const u32 to = shared.tally.ring_{n}.put(active);\n    if (active) {{"
-        );
-        let _ = writeln!(out, "        shared.held_{n}.row[to] = row;");
-        for &c in &stage.carried {
-            let _ = writeln!(out, "        shared.held_{n}.c{c}[to] = c{c};");
-            if self.shape.columns[c].nullable {
-                let _ = writeln!(out, "        shared.held_{n}.ok{c}[to] = ok{c};");
-            }
+        e.line("}");
+        e.line("sync_warp();");
+        let fetched = stage.steps.first().map_or(&[][..], |s| &s.fetch);
+        if fetched.iter().any(|&c| self.shape.columns[c].access == Access::Queued) {
+            e.line(&format!(
+                "if (!far_call(&send_{n})(parameter, active, {row})) return false;"
+            ));
         }
-        out.push_str("    }\n    sync_warp();\n");
-        for &c in stage.steps.first().map_or(&[][..], |s| &s.fetch) {
-            if self.shape.columns[c].access == Access::Queued {
-                let array = self.array(c);
+        e.line(&format!(
+            "if (shared.tally.ring_{n}.held >= ENOUGH_{n} && !far_call(&stage_{n})(parameter, shared)) return false;"
+        ));
+    }
+
+    /// The function that sends for what the rows of a stage need, if that comes by commands.
+    pub(super) fn send(&self, at: usize) -> String {
+        let fetched = self.plan.stages[at].steps.first().map_or(&[][..], |s| &s.fetch);
+        let mut out = String::new();
+        for &c in fetched
+            .iter()
+            .filter(|&&c| self.shape.columns[c].access == Access::Queued)
+        {
+            if out.is_empty() {
                 let _ = writeln!(
                     out,
-                    "    if (!{array}(parameter.head.io, parameter.columns[{c}]).prefetch(active, row)) return STOP;"
+                    "// Sends for the active lanes' rows.\nGRAMPUS_SLOW bool send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
+                    at + 1
                 );
             }
+            let _ = writeln!(
+                out,
+                "    if (!prefetch_slowly<Queued<>>(parameter.head.io, parameter.columns[{c}], active, row, {})) return false;",
+                self.program.columns[c].ty.width()
+            );
         }
-        let _ = writeln!(
-            out,
-            "    if (shared.tally.ring_{n}.held >= ENOUGH_{n} && !stage_{n}(parameter, shared)) return STOP;\n    \
-             return shared.tally.ring_{n}.held;\n}}\n"
-        );
+        if !out.is_empty() {
+            out.push_str("    return true;\n}\n\n");
+        }
         out
     }
 
@@ -80,7 +98,11 @@ impl Writer<'_> {
         );
         let conjuncts = stage.steps.iter().flat_map(|s| &s.conjuncts);
         let conjuncts = conjuncts.map(|&c| &self.program.conjuncts[c]);
-        self.load_arguments(&mut out, true, conjuncts.chain(self.last_expressions().filter(|_| last)));
+        self.load_arguments(
+            &mut out,
+            true,
+            conjuncts.chain(self.last_expressions().filter(|_| last)),
+        );
         let mut e = self.emitter(1);
         self.take(&mut e, n, stage);
         let first_counter: usize = self.plan.stages[..at].iter().map(|s| s.steps.len()).sum();
@@ -99,14 +121,14 @@ impl Writer<'_> {
             e.out = of_step.out + &body;
         }
         if last {
-            e.line(&format!("tally(shared.tally.counted[{}], active);", self.plan.counters() - 2));
+            e.line(&format!(
+                "tally(shared.tally.counted[{}], active);",
+                self.plan.counters() - 2
+            ));
             self.accumulate(&mut e)?;
         } else {
-            let values = self.carried_values(at + 1, |c| format!("c{c}"), |c| format!("ok{c}"));
-            e.line(&format!(
-                "if (any(active) && hold_{}(parameter, shared, active, row{values}) == STOP) return false;",
-                n + 1
-            ));
+            e.line("if (!any(active)) return true;");
+            self.hold(&mut e, at + 1, "row", &|c| format!("c{c}"), &|c| format!("ok{c}"));
         }
         out.push_str(&e.out);
         out.push_str("    return true;\n}\n\n");
@@ -129,65 +151,81 @@ impl Writer<'_> {
         e.line("sync_warp();");
     }
 
-    /// Columns' values of the active lanes' rows. Those that come by loads are all found before the first one is loaded, so that the
-    /// loads are under way together.
+    /// Columns' values of the active lanes' rows.
     fn fetch(&self, e: &mut Emitter<'_>, columns: &[usize]) {
         let by_loads = |c: &usize| self.shape.columns[*c].access == Access::Plain;
         let (loaded, queued): (Vec<usize>, Vec<usize>) = columns.iter().partition(|c| by_loads(c));
         for &c in &queued {
-            let in_memory = stored(self.program.columns[c].ty);
             e.line(&format!(
-                "const FetchedValue<{in_memory}> got{c} = fetch_apart<{in_memory}, {}>(head.io, parameter.columns[{c}], active, row);",
-                self.array(c)
+                "const FetchedBits got{c} = fetch_queued(head.io, parameter.columns[{c}], active, row);"
             ));
             e.line(&format!("if (!got{c}.ok) return false;"));
-            self.name_value(e, c, &format!("got{c}.value"));
+            self.name_value(e, c, &format!("got{c}.bits"));
         }
-        for &c in &loaded {
-            let width = self.program.columns[c].ty.width();
-            self.locate(e, &format!("at{c}"), &format!("columns[{c}]"), &format!("c{c}"), width);
-        }
-        let nullable: Vec<usize> = columns.iter().copied().filter(|&c| self.shape.columns[c].nullable).collect();
-        for &c in &nullable {
-            self.locate(e, &format!("there{c}"), &format!("valid[{c}]"), &format!("ok{c}"), 1);
-        }
-        for &c in &loaded {
-            let (in_memory, aligned) = (stored(self.program.columns[c].ty), self.shape.columns[c].aligned);
+        let near = |what: &str| match self.plan.near_columns.is_empty() {
+            true => "0, 0".to_owned(),
+            false => format!("shared.near.{what}, {:#x}ull", self.near_mask(what)),
+        };
+        for (step, (what, columns)) in [("columns", loaded.clone()), ("valid", self.nullable(columns))]
+            .into_iter()
+            .enumerate()
+        {
+            let (Some(&first), Some(mask)) = (columns.first(), mask_of(&columns)) else {
+                continue;
+            };
+            let near = if step == 1 && self.near_mask("valid") == 0 {
+                "0, 0".to_owned()
+            } else {
+                near(what)
+            };
+            let got = format!("{what}_{first}");
+            e.line(&format!("u64 {got}[{}];", columns.len().next_multiple_of(4)));
             e.line(&format!(
-                "const {in_memory} got{c} = value_at<{in_memory}, {aligned}>(active, at{c}.place);"
+                "if (!fetch_columns(head.io, parameter.{what}, {mask:#x}ull, {near}, active, row, {got})) return false;"
             ));
-        }
-        for &c in &nullable {
-            e.line(&format!("const bool ok{c} = value_at<u8, true>(active, there{c}.place) != 0;"));
-        }
-        loaded.iter().for_each(|&c| self.name_value(e, c, &format!("got{c}")));
-    }
-
-    fn locate(&self, e: &mut Emitter<'_>, name: &str, column: &str, near: &str, width: u32) {
-        let is_near = self.near_columns().iter().any(|(n, _)| n == near);
-        let near = if is_near { format!("&shared.near.{near}") } else { "0".to_owned() };
-        e.line(&format!(
-            "const Located {name} = locate(head.io, parameter.{column}, {near}, active, row, {width});"
-        ));
-        e.line(&format!("if (!{name}.ok) return false;"));
-    }
-
-    /// Columns whose last extent a warp keeps at hand: the name there, and the description's.
-    pub(super) fn near_columns(&self) -> Vec<(String, String)> {
-        let mut near = Vec::new();
-        for &c in &self.plan.near_columns {
-            near.push((format!("c{c}"), format!("columns[{c}]")));
-            if self.shape.columns[c].nullable {
-                near.push((format!("ok{c}"), format!("valid[{c}]")));
+            for (at, &c) in columns.iter().enumerate() {
+                if step == 0 {
+                    self.name_value(e, c, &format!("{got}[{at}]"));
+                } else {
+                    e.line(&format!("const bool ok{c} = (u8){got}[{at}] != 0;"));
+                }
             }
         }
-        near
+    }
+
+    fn nullable(&self, columns: &[usize]) -> Vec<usize> {
+        let mut nullable: Vec<usize> = columns
+            .iter()
+            .copied()
+            .filter(|&c| self.shape.columns[c].nullable)
+            .collect();
+        nullable.sort_unstable();
+        nullable
+    }
+
+    /// Bits of the columns, or of the validity, that a warp has at hand.
+    pub(super) fn near_mask(&self, what: &str) -> u64 {
+        let near = &self.plan.near_columns;
+        match what {
+            "valid" => mask_of(&self.nullable(near)).unwrap_or(0),
+            _ => mask_of(near).unwrap_or(0),
+        }
     }
 
     /// `const double c1 = …;`
-    fn name_value(&self, e: &mut Emitter<'_>, c: usize, value: &str) {
+    fn name_value(&self, e: &mut Emitter<'_>, c: usize, bits: &str) {
         let ty = self.program.columns[c].ty;
         let is_true = if ty == Type::Bool { " != 0" } else { "" };
-        e.line(&format!("const {} c{c} = {value}{is_true};", cpp(ty)));
+        e.line(&format!(
+            "const {} c{c} = value_of<{}>({bits}){is_true};",
+            cpp(ty),
+            stored(ty)
+        ));
     }
+}
+
+/// A bit for each column; `None`: there are none.
+fn mask_of(columns: &[usize]) -> Option<u64> {
+    let mask = columns.iter().fold(0u64, |mask, &c| mask | 1 << c);
+    (mask != 0).then_some(mask)
 }
