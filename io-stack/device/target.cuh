@@ -365,8 +365,12 @@ inline void store_line(u64x2* p, u64x2 v) {
 }
 inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu(p), load_relaxed_gpu(p + 1)}; }
 inline u64x2 load_bounce(const u64x2* p) { return *p; }
-inline u64 load_mapped(const u64* p) { return *p; }
-inline u64 load_mapped_if(bool on, const u64* p) { return on ? *p : 0; }
+// A GPU faults where an address is not a multiple of what is loaded; so do tests.
+inline u64 load_mapped(const u64* p) {
+    if ((u64)p % sizeof *p != 0) __builtin_trap();
+    return *p;
+}
+inline u64 load_mapped_if(bool on, const u64* p) { return on ? load_mapped(p) : 0; }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
 template <class T> T load_constant(const T* p) { return *p; }
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
