@@ -91,6 +91,8 @@ pub enum GpuBacking {
     Queued,
     /// Whole stripes, kept in device memory.
     Resident,
+    /// Pages as they are missed, kept in device memory.
+    Paged,
 }
 
 /// Words and the values that they stand for.
@@ -119,7 +121,7 @@ macro_rules! words {
 
 words!(Device, "device": "auto" => Auto, "gpu" => Gpu, "prefer" => Prefer, "cpu" => Cpu);
 words!(GpuTarget, "gpu_target": "cuda" => Cuda, "host" => Host);
-words!(GpuBacking, "gpu_backing": "auto" => Auto, "mapped" => Mapped, "queued" => Queued, "resident" => Resident);
+words!(GpuBacking, "gpu_backing": "auto" => Auto, "mapped" => Mapped, "queued" => Queued, "resident" => Resident, "paged" => Paged);
 
 /// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,7 +227,7 @@ impl ExtensionOptions for GrampusOptions {
             entry(
                 "gpu_backing",
                 self.gpu_backing.to_string(),
-                "How columns come to the GPU: 'auto', 'mapped' (loads from the page cache), 'queued' (NVMe commands), 'resident' (kept in device memory)",
+                "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' (loads from the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)",
             ),
             entry(
                 "gpu_cache_bytes",

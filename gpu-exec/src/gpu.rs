@@ -42,6 +42,10 @@ pub enum Backing {
     /// Whole stripes of the column lie in device memory: pushed there by the copy engine from a pinned ring that threads fill from the
     /// file, or decoded by the CPU and pushed; kept for later queries as long as there is room.
     Resident,
+    /// Room for whole stripes of the column in device memory, but only those pages there that some query's rows wanted: 64 bytes of values
+    /// that lie raw in their file, row groups of decoded ones. Kernels mark what they miss, threads gather it, and the kernel runs again.
+    /// Columns that are read whole are resident.
+    Paged,
     /// Loads from a registered mapping of the file, over PCIe.
     Mapped,
     /// NVMe commands by the kernel, answered by the controller into the sector cache in device memory.
@@ -63,7 +67,7 @@ pub enum BackingChoice {
 pub struct ColumnChoice {
     /// How.
     pub backing: Backing,
-    /// Bytes of the smallest piece that is moved: a sector, a stripe's column.
+    /// Bytes of the smallest piece that is moved: a sector, a page, a stripe's column.
     pub granularity_bytes: u64,
     /// Bytes that will be moved, as far as can be told beforehand.
     pub estimated_bytes: u64,

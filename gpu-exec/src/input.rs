@@ -56,6 +56,8 @@ pub struct Stripe {
     pub index: usize,
     /// All its rows.
     pub rows: u64,
+    /// Rows of a row group, from which decoding can start; the stripe's rows where there is no row index. Not 0.
+    pub group_rows: u64,
     /// The rows to look at: ascending, not empty, not overlapping.
     pub selected: Vec<Range<u64>>,
     /// By position in the program's columns.

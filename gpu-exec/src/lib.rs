@@ -8,7 +8,7 @@
 //! input     where the values are: stripes, and each column's place in them
 //! output    partial aggregates, and what they cost
 //! run       what is kept on a GPU, and a query's way through it
-//! params    what a launch of a kernel is told
+//! params    what a launch of a kernel is told; paging: of columns that are there in part
 //! ```
 //!
 //! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
@@ -19,6 +19,7 @@ pub mod compile;
 pub mod gpu;
 pub mod input;
 pub mod output;
+pub mod paging;
 pub mod params;
 pub mod program;
 pub mod run;

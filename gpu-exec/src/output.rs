@@ -51,6 +51,8 @@ pub struct Cost {
     pub register: Duration,
     /// Decoding on the CPU, summed over threads.
     pub decode: Duration,
+    /// Gathering pages that kernels missed, summed over threads.
+    pub gather: Duration,
     /// From the first launch or copy until the results were there.
     pub scan: Duration,
     /// Of that, from the first kernel's start to the last one's end; nothing where the device cannot tell.
@@ -63,6 +65,12 @@ pub struct Cost {
     pub command_bytes: u64,
     /// Commands.
     pub commands: u64,
+    /// Bytes of pages of raw values that threads gathered.
+    pub page_bytes: u64,
+    /// Pages that kernels missed and got, row groups included.
+    pub pages: u64,
+    /// How many times the kernels went over the rows.
+    pub passes: u64,
     /// Bytes of columns that were on the device already.
     pub resident_bytes: u64,
     /// Predicate columns whole, dependent columns at the selected rows.
@@ -76,7 +84,7 @@ pub struct Cost {
 impl Cost {
     /// Bytes that crossed from storage or host memory.
     pub fn moved_bytes(&self) -> u64 {
-        self.pushed_bytes + self.mapped_bytes + self.command_bytes
+        self.pushed_bytes + self.mapped_bytes + self.command_bytes + self.page_bytes
     }
 }
 

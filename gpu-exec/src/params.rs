@@ -14,8 +14,9 @@
 //!   `1 << group_slots_log2` slots. Null without keys.
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/query.h
 
-use grampus_io_stack::layout::{Bytes as _, ColumnDesc, IoStack};
+use grampus_io_stack::layout::{Bytes as _, ColumnDesc, IoStack, bytes_of};
 
+use crate::paging::PagingDesc;
 use crate::program::Value;
 
 grampus_io_stack::shared_structs! {
@@ -73,15 +74,22 @@ impl Refusal {
     }
 }
 
-/// Bytes of the parameter of a kernel with so many columns.
-pub fn parameter_bytes(columns: usize) -> usize {
-    size_of::<QueryHead>() + 2 * columns.max(1) * size_of::<ColumnDesc>()
+/// Bytes of the parameter of a kernel with so many columns, of which some may be paged.
+pub fn parameter_bytes(columns: usize, paged: bool) -> usize {
+    let paging = if paged { size_of::<PagingDesc>() } else { 0 };
+    size_of::<QueryHead>() + 2 * columns.max(1) * size_of::<ColumnDesc>() + paging
 }
 
-/// The parameter. `valid` has a description for each column that the kernel's shape calls nullable, `None` for the others.
-pub fn parameter(head: &QueryHead, columns: &[ColumnDesc], valid: &[Option<ColumnDesc>]) -> Vec<u8> {
+/// The parameter. `valid` has a description for each column that the kernel's shape calls nullable, `None` for the others; `paging` is
+/// there for kernels with paged columns.
+pub fn parameter(
+    head: &QueryHead,
+    columns: &[ColumnDesc],
+    valid: &[Option<ColumnDesc>],
+    paging: Option<&PagingDesc>,
+) -> Vec<u8> {
     assert_eq!(columns.len(), valid.len(), "one each for every column");
-    let mut out = vec![0; parameter_bytes(columns.len())];
+    let mut out = vec![0; parameter_bytes(columns.len(), false)];
     let (to_head, to_columns) = out.split_at_mut(size_of::<QueryHead>());
     head.write_to(to_head);
     let (to_values, to_valid) = to_columns.split_at_mut(columns.len().max(1) * size_of::<ColumnDesc>());
@@ -91,6 +99,7 @@ pub fn parameter(head: &QueryHead, columns: &[ColumnDesc], valid: &[Option<Colum
     for (desc, to) in valid.iter().zip(to_valid.chunks_exact_mut(size_of::<ColumnDesc>())) {
         desc.unwrap_or_default().write_to(to);
     }
+    out.extend(paging.iter().flat_map(|desc| bytes_of(*desc)));
     out
 }
 
@@ -134,7 +143,7 @@ mod tests {
             extent_count: 1,
             value_bytes: 8,
         };
-        let bytes = parameter(&head, &[ColumnDesc::default(), column], &[Some(column), None]);
+        let bytes = parameter(&head, &[ColumnDesc::default(), column], &[Some(column), None], None);
         assert_eq!(bytes.len(), size_of::<QueryHead>() + 4 * 16);
         let at = std::mem::offset_of!(QueryHead, end_tile);
         assert_eq!(bytes[at..at + 8], 0x0102_0304u64.to_le_bytes());

@@ -30,10 +30,19 @@ fn random_shape(random: &mut Random, program: &Program) -> Shape {
         (false, true) => Grouping::Private,
         (false, false) => Grouping::Global,
     };
-    Shape {
+    let mut shape = Shape {
         columns: program.columns.iter().map(|c| column(random, c.nullable)).collect(),
         grouping,
+    };
+    // Columns that are fetched by row may come by pages.
+    let whole = QueryKernel::generate(program, &shape).map(|k| k.tile_columns().to_vec());
+    let whole = whole.unwrap_or_else(|e| panic!("{e}: {program}"));
+    for at in (0..shape.columns.len()).filter(|at| !whole.contains(at)) {
+        if random.one_in(2) && shape.columns[at].access == Access::Plain {
+            shape.columns[at].access = Access::Paged;
+        }
     }
+    shape
 }
 
 fn random_table(random: &mut Random, program: &Program, tame: bool) -> Table {
@@ -239,14 +248,17 @@ fn fewer(rows: u64, target: &Target) -> u64 {
 fn rows_pass_through_every_ring_once() {
     for target in targets() {
         let mut random = Random(5);
-        // All by loads; all by commands; the filter by loads and the rest by commands, and the other way round.
+        // All by loads; all by commands; the filter by loads and the rest by commands, and the other way round; the rest by pages.
         for (first, rest) in [
             (Access::Plain, Access::Plain),
             (Access::Queued, Access::Queued),
             (Access::Plain, Access::Queued),
             (Access::Queued, Access::Plain),
+            (Access::Plain, Access::Paged),
+            (Access::Queued, Access::Paged),
         ] {
-            for conjuncts in 0..=3 {
+            // Without a filter all is read in tiles, which have no pages.
+            for conjuncts in usize::from(rest == Access::Paged)..=3 {
                 let program = cascade(conjuncts);
                 let mut shape = common::shape(&program, rest, false, Grouping::Ungrouped);
                 shape.columns[0].access = first;

@@ -48,6 +48,7 @@ fn decoded_and_constant_columns_beside_raw_ones_in_pieces() {
         stripes: STRIPES,
         kinds: MIXED,
         segments: 3,
+        group_rows: Some(1000),
     });
     for backing in ALL {
         let Some(gpu) = gpu(None, Tuning::default()) else {
@@ -70,6 +71,7 @@ fn a_column_with_nulls_as_the_filter_and_one_that_is_all_null() {
         stripes: STRIPES,
         kinds: &[Kind::Decoded, Kind::Raw, Kind::Decoded],
         segments: 1,
+        group_rows: Some(1000),
     });
     let Some(gpu) = gpu(None, Tuning::default()) else {
         return;
@@ -90,6 +92,7 @@ fn only_the_selected_rows_are_looked_at() {
         stripes: STRIPES,
         kinds: MIXED,
         segments: 2,
+        group_rows: Some(1000),
     });
     let stripes = &mut table.input.stripes;
     stripes[0].selected = vec![100..10_007, 15_000..20_000];
@@ -149,6 +152,7 @@ fn more_than_there_is_room_for_streams_through_windows() {
         stripes: &[&[60_000, 60_000], &[60_000], &[777, 40_000]],
         kinds: MIXED,
         segments: 2,
+        group_rows: Some(1000),
     });
     let launch_bytes = [1, 64 << 20];
     for (cache_bytes, launch_bytes) in [100_000, 400_000, 2_000_000, 8_000_000]
@@ -202,6 +206,7 @@ fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
                     stripes: &stripes,
                     kinds: MIXED,
                     segments: 1 + below(3),
+                    group_rows: Some(1000),
                 })
             })
             .collect();
@@ -218,7 +223,7 @@ fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
                     _ => std::iter::once(0..stripe.rows).collect(),
                 };
             }
-            let backing = ALL[below(4) as usize];
+            let backing = ALL[below(5) as usize];
             let bound = [100.0, 90.0, 0.0][below(3) as usize];
             let output = run(&gpu, table, &program(5, &[1, 4], &[0, 1, 2, 3, 4]), bound, backing);
             let output =
@@ -356,6 +361,7 @@ fn plans_say_what_runs_do() {
         stripes: STRIPES,
         kinds: MIXED,
         segments: 1,
+        group_rows: Some(1000),
     });
     let Some(gpu) = gpu(None, Tuning::default()) else {
         return;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{aggregate, arg, binary, col, column, count, shape, sum, taxi};
+use common::{aggregate, arg, binary, col, column, count, paged_shape, shape, sum, taxi};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
@@ -36,6 +36,21 @@ fn dependent_columns_by_commands() {
         &program,
         &shape(&program, Access::Queued, false, Grouping::Ungrouped)
     ));
+}
+
+#[test]
+fn dependent_columns_by_page() {
+    let mut program = taxi(3);
+    program.conjuncts.push(binary(BinaryOp::Gt, col(2), arg(0)));
+    insta::assert_snapshot!(text(&program, &paged_shape(&program, true, Grouping::Ungrouped)));
+}
+
+#[test]
+fn what_is_read_in_tiles_has_no_pages() {
+    let program = taxi(1);
+    let refused = QueryKernel::generate(&program, &shape(&program, Access::Paged, true, Grouping::Ungrouped));
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("trip_distance is read whole"), "{refused}");
 }
 
 /// `SELECT passenger_count, count(*), sum(fare) FILTER (WHERE tip > $1) … WHERE pickup BETWEEN $2 AND $3 GROUP BY passenger_count,

@@ -81,6 +81,7 @@ fn a_failing_decoder_says_why_and_nothing_half_done_is_kept() {
         stripes: STRIPES,
         kinds: &[Kind::Raw, Kind::Decoded],
         segments: 1,
+        group_rows: Some(1000),
     });
     let Some(gpu) = gpu(None, Tuning::default()) else {
         return;
@@ -263,6 +264,7 @@ fn a_file_that_is_cut_short_while_it_is_read() {
         stripes: &[&[20_000, 20_000, 20_000]],
         kinds: &[Kind::Decoded, Kind::Raw],
         segments: 1,
+        group_rows: Some(1000),
     });
     let Some(gpu) = gpu(None, Tuning::default()) else {
         return;

@@ -24,6 +24,7 @@ MODES = {
     "mapped": (GPU + ["grampus.gpu_backing=mapped", "grampus.prune=false"], False),
     "resident": (GPU + ["grampus.gpu_backing=resident", "grampus.prune=false"], True),
     "auto": (GPU + ["grampus.gpu_backing=auto", "grampus.prune=false"], True),
+    "paged": (GPU + ["grampus.gpu_backing=paged", "grampus.prune=false"], True),
     "queued": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false"], True),
     "queued-small": (GPU + ["grampus.gpu_backing=queued", "grampus.prune=false", "grampus.gpu_cache_bytes={tenth}"], False),
     "device-auto": ([], True),

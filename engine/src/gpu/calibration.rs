@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
 use grampus_gpu_exec::bench::{self, BenchError, BenchOptions, Figure};
+use grampus_gpu_exec::paging::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::output::OutputError;
@@ -15,7 +17,7 @@ use crate::output::OutputError;
 /// The file's name in the cache folder.
 const FILE: &str = "calibration.json";
 /// Changes when the figures' meaning does.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Rates of a machine, per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +45,8 @@ pub struct Rates {
     pub register_bytes: f64,
     /// Commands through the queues.
     pub commands: f64,
+    /// Pages of 64 bytes that all threads together gather from all over a file in the page cache.
+    pub gathered_pages: f64,
     /// Bytes read in large pieces from a disk.
     pub disk_bytes: f64,
     /// Bytes that kernels scan in device memory.
@@ -76,6 +80,7 @@ impl Rates {
             mapped_loads: 100e6,
             register_bytes: 60e9,
             commands: 6e6,
+            gathered_pages: 12e6,
             disk_bytes: 3.5e9,
             device_bytes: 3e12,
             open_seconds: 0.35,
@@ -104,6 +109,7 @@ impl Rates {
             self.mapped_loads,
             self.register_bytes,
             self.commands,
+            self.gathered_pages,
             self.disk_bytes,
             self.device_bytes,
         ];
@@ -130,6 +136,8 @@ impl Rates {
     }
 }
 
+/// Threads that gather pages, at most.
+const MOST_READERS: usize = 16;
 /// Bytes that the parts of a calibration move.
 const MEASURED_BYTES: u64 = 2 << 30;
 /// Sections of the I/O stack's benchmark that tell the rates.
@@ -149,6 +157,10 @@ pub fn calibrate(folder: &Path, shown: &mut dyn FnMut(&Figure)) -> Result<Rates,
     };
     let report = bench::run(&options, shown)?;
     let mut rates = measured_cpu();
+    match measured_gathering(folder) {
+        Ok(rate) => rates.gathered_pages = rate,
+        Err(e) => log::warn!("gathering pages was not measured: {e}"),
+    }
     rates.take(&report.figures);
     rates.gpu = report.device.name;
     Ok(rates)
@@ -224,9 +236,52 @@ fn measured_cpu() -> Rates {
     }
 }
 
+/// Pages per second that threads read from all over a file that was just written.
+fn measured_gathering(folder: &Path) -> std::io::Result<f64> {
+    const FILE_BYTES: u64 = 256 << 20;
+    const READS: u64 = 200_000;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let piece = vec![0x47; 4 << 20];
+    for _ in 0..FILE_BYTES / piece.len() as u64 {
+        file.write_all(&piece)?;
+    }
+    let threads = available_parallelism().map_or(1, usize::from).min(MOST_READERS);
+    let begun = Instant::now();
+    // As threads do it for a query: each opens the file for itself.
+    let read = |first: u64| -> std::io::Result<()> {
+        let file = fs::File::open(file.path())?;
+        let mut page = [0; PAGE_BYTES as usize];
+        for at in (first..READS).step_by(threads) {
+            // A multiplier that goes from page to page in no order.
+            let at = at.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (FILE_BYTES / PAGE_BYTES - 1);
+            file.read_exact_at(&mut page, at * PAGE_BYTES + 3)?;
+        }
+        std::hint::black_box(page);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let read = &read;
+        let readers: Vec<_> = (0..threads as u64)
+            .map(|first| scope.spawn(move || read(first)))
+            .collect();
+        let panicked = |_| Err(std::io::Error::other("a reader panicked"));
+        let mut joined = readers.into_iter().map(|reader| reader.join().unwrap_or_else(panicked));
+        joined.try_for_each(|done| done)
+    })?;
+    Ok(READS as f64 / begun.elapsed().as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gathering_can_be_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let rate = measured_gathering(folder.path()).unwrap();
+        assert!(rate.is_finite() && rate > 0.0, "{rate}");
+        assert!(measured_gathering(&folder.path().join("nowhere")).is_err());
+    }
 
     #[test]
     fn rates_come_back_as_they_were_kept() {

@@ -8,6 +8,7 @@ use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
 use grampus_gpu_exec::gpu::{Backing, ColumnChoice};
 use grampus_gpu_exec::input::{Input, Placement};
+use grampus_gpu_exec::paging::PAGE_BYTES;
 use grampus_gpu_exec::program::Program;
 
 use super::calibration::Rates;
@@ -84,7 +85,10 @@ impl Work {
         let mut seconds = rates.query_seconds;
         for ((bytes, share), choice) in self.columns.iter().zip(choices) {
             let moved = choice.estimated_bytes as f64;
+            let raw = bytes.direct as f64 / ((bytes.direct + bytes.decoded) as f64).max(1.0);
             seconds += match choice.backing {
+                // Of what is to be decoded it is said below.
+                Backing::Paged => moved * raw / PAGE_BYTES as f64 / rates.gathered_pages,
                 Backing::Resident => moved / rates.push_bytes,
                 Backing::Mapped if *share < 0.1 => moved / 32.0 / rates.mapped_loads,
                 Backing::Mapped => moved / rates.mapped_bytes,
@@ -94,7 +98,10 @@ impl Work {
             // What is on the device is scanned there; what must be decoded first is decoded by the CPU.
             seconds += (bytes.direct + bytes.decoded) as f64 * share / rates.device_bytes;
             let there = choice.resident_bytes as f64 / (bytes.decoded.max(1) as f64);
-            let to_decode = bytes.decoded as f64 * (1.0 - there.min(1.0));
+            let to_decode = match choice.backing {
+                Backing::Paged => moved * (1.0 - raw),
+                _ => bytes.decoded as f64 * (1.0 - there.min(1.0)),
+            };
             seconds += to_decode / 8.0 / (rates.cpu_decoded_values * rates.cores as f64);
         }
         Duration::from_secs_f64(seconds)
@@ -103,7 +110,7 @@ impl Work {
     /// On the GPU once everything that is to stay there has come.
     pub(crate) fn hot_time(&self, rates: &Rates, choices: &[ColumnChoice]) -> Duration {
         let there = |choice: &ColumnChoice| match choice.backing {
-            Backing::Resident => ColumnChoice {
+            Backing::Resident | Backing::Paged => ColumnChoice {
                 estimated_bytes: 0,
                 resident_bytes: u64::MAX,
                 ..choice.clone()
@@ -294,6 +301,7 @@ mod tests {
             file: 0,
             index,
             rows,
+            group_rows: rows,
             selected: std::iter::once(0..rows).collect(),
             columns: vec![direct.clone(), direct.clone()],
         };
@@ -358,6 +366,14 @@ mod tests {
             choice(Backing::Mapped, 2_000_000, 0),
         ];
         assert!(work.gpu_time(&rates, &there) < cpu);
+        // Pages of it come as they are missed.
+        let by_page = [
+            choice(Backing::Resident, 0, 1_600_000_000),
+            choice(Backing::Paged, 60_000 * 64, 0),
+        ];
+        let paged = work.gpu_time(&rates, &by_page);
+        assert!(work.gpu_time(&rates, &there) < paged && paged < cpu, "{paged:?}");
+        assert!(work.hot_time(&rates, &by_page) < paged);
         // To be brought once, and then there.
         let brought = [
             choice(Backing::Resident, 1_600_000_000, 0),

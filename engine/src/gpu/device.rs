@@ -89,6 +89,8 @@ pub(crate) fn open(settings: &Settings, rates: &Rates) -> Result<Arc<dyn Runner>
             mapped_loads_per_s: rates.mapped_loads,
             register_bytes_per_s: rates.register_bytes,
             commands_per_s: rates.commands,
+            gathered_pages_per_s: rates.gathered_pages,
+            decoded_values_per_s: rates.cpu_decoded_values * rates.cores as f64,
             disk_bytes_per_s: rates.disk_bytes,
         },
         ..Tuning::default()

@@ -61,6 +61,7 @@ pub(super) fn show(exec: &GpuAggregateExec, format: DisplayFormatType, f: &mut f
 fn column_words(choice: &ColumnChoice) -> String {
     let backing = match choice.backing {
         Backing::Resident => "resident",
+        Backing::Paged => "paged",
         Backing::Mapped => "mapped",
         Backing::Queued => "queued",
     };

@@ -15,6 +15,9 @@ pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuW
         ("pushed_bytes", cost.pushed_bytes),
         ("mapped_bytes", cost.mapped_bytes),
         ("command_bytes", cost.command_bytes),
+        ("page_bytes", cost.page_bytes),
+        ("pages", cost.pages),
+        ("passes", cost.passes),
         ("read_requests", cost.commands),
         ("resident_bytes", cost.resident_bytes),
         ("rows_scanned", cost.rows),
@@ -34,10 +37,11 @@ pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuW
             MetricBuilder::new(metrics).counter(name, 0).add(value);
         }
     }
-    let times: [(&'static str, Duration); 5] = [
+    let times: [(&'static str, Duration); 6] = [
         ("compile_time", cost.compile),
         ("register_time", cost.register),
         ("decode_time", cost.decode),
+        ("gather_time", cost.gather),
         ("scan_time", cost.scan),
         ("kernel_time", cost.kernel),
     ];

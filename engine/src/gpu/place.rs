@@ -81,7 +81,8 @@ pub(crate) fn place(
     let files = scan.files.iter().map(version).collect::<Result<Vec<_>, _>>()?;
     let mut stripes = Vec::with_capacity(surveyed.len());
     for stripe in &surveyed {
-        stripes.push(placed_stripe(stripe, dictionary)?);
+        let stride = scan.files[stripe.file].file.tail.row_index_stride;
+        stripes.push(placed_stripe(stripe, stride, dictionary)?);
     }
     for (at, column) in lowered.program.columns.iter_mut().enumerate() {
         column.nullable = stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
@@ -124,7 +125,8 @@ fn version(file: &TableFile) -> Result<FileVersion, Reason> {
     }
 }
 
-fn placed_stripe(stripe: &SurveyedStripe, dictionary: &Dictionary) -> Result<Stripe, Reason> {
+/// `stride`: rows of the file's row groups, if it has a row index.
+fn placed_stripe(stripe: &SurveyedStripe, stride: Option<u32>, dictionary: &Dictionary) -> Result<Stripe, Reason> {
     let mut columns = Vec::with_capacity(stripe.columns.len());
     for found in &stripe.columns {
         columns.push(match found {
@@ -147,6 +149,7 @@ fn placed_stripe(stripe: &SurveyedStripe, dictionary: &Dictionary) -> Result<Str
         file: stripe.file,
         index: stripe.layout.info.index,
         rows: stripe.layout.info.rows,
+        group_rows: stride.map_or(stripe.layout.info.rows, u64::from).max(1),
         selected: stripe.selected.clone(),
         columns,
     })

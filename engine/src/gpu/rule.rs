@@ -256,6 +256,7 @@ impl Pass<'_> {
             (GpuBacking::Mapped, _) => BackingChoice::All(Backing::Mapped),
             (GpuBacking::Queued, _) => BackingChoice::All(Backing::Queued),
             (GpuBacking::Resident, _) => BackingChoice::All(Backing::Resident),
+            (GpuBacking::Paged, _) => BackingChoice::All(Backing::Paged),
             // Files that others may truncate are not to be mapped.
             (GpuBacking::Auto, LocalIo::Read) => BackingChoice::All(Backing::Resident),
             (GpuBacking::Auto, LocalIo::Mmap) => BackingChoice::Auto,

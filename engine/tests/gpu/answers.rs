@@ -95,7 +95,7 @@ async fn what_is_kept_on_the_device_serves_later_queries() {
         ..GPU_SETTINGS[0]
     };
     let (expected, context) = (open(&cpu, &file).await, open(&GPU_SETTINGS[0], &file).await);
-    for backing in ["auto", "mapped", "resident", "auto"] {
+    for backing in ["paged", "auto", "mapped", "paged", "resident", "auto"] {
         context
             .sql(&format!("SET grampus.gpu_backing = '{backing}'"))
             .await

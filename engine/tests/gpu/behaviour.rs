@@ -129,6 +129,35 @@ async fn explain_says_what_will_be_done_and_analyze_what_was() {
     assert!(io.needed_bytes > 0, "{io:?}");
 }
 
+/// Columns of which pages are brought as they are missed: what a page is depends on how they are stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_names_pages_and_analyze_counts_them() {
+    if !has_compiler("explain_names_pages_and_analyze_counts_them") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let context = open(folder.path(), &GPU_SETTINGS[2]).await;
+    let sql = "SELECT sum(x), count(word) FROM t WHERE i = 3";
+    let plan = text(&context, &format!("EXPLAIN {sql}")).await;
+    for words in [
+        "i (resident, ",
+        "x (paged, 64 B at a time",
+        "word (paged, 2.0 KiB at a time",
+    ] {
+        assert!(plan.contains(words), "{words} in\n{plan}");
+    }
+    let verbose = text(&context, &format!("EXPLAIN VERBOSE {sql}")).await;
+    assert!(verbose.contains("by loads from pages"), "{verbose}");
+    let analyzed = text(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+    for words in ["page_bytes=", "pages=", "passes=", "gather_time=", "rows_passed=429"] {
+        assert!(analyzed.contains(words), "{words} in\n{analyzed}");
+    }
+    let analyzed = text(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+    for words in ["passes=1,", "pages=0,", "page_bytes=0,"] {
+        assert!(analyzed.contains(words), "{words} in\n{analyzed}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_device_gpu_is_an_error_where_it_cannot_be() {
     if !has_compiler("the_device_gpu_is_an_error_where_it_cannot_be") {

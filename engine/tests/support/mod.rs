@@ -72,8 +72,8 @@ pub(crate) const SETTINGS: [Setting; 4] = [
     },
 ];
 
-/// The GPU path: columns on the device, and fetched by command.
-pub(crate) const GPU_SETTINGS: [Setting; 2] = [
+/// The GPU path: columns on the device, fetched by command, and by page.
+pub(crate) const GPU_SETTINGS: [Setting; 3] = [
     Setting {
         partitions: 4,
         local_io: LocalIo::Mmap,
@@ -89,6 +89,14 @@ pub(crate) const GPU_SETTINGS: [Setting; 2] = [
         tile_rows: 65_536,
         prune: false,
         gpu: Some(GpuBacking::Queued),
+    },
+    Setting {
+        partitions: 4,
+        local_io: LocalIo::Read,
+        batch_rows: 8192,
+        tile_rows: 65_536,
+        prune: true,
+        gpu: Some(GpuBacking::Paged),
     },
 ];
 

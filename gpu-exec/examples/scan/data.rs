@@ -149,6 +149,7 @@ impl Table {
                     file,
                     index,
                     rows: count,
+                    group_rows: count,
                     selected: std::iter::once(0..count).collect(),
                     columns: offsets.map(direct).to_vec(),
                 });

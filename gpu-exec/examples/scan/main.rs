@@ -1,7 +1,7 @@
 //! Measures filtered sums over files of raw doubles with every backing, against plain kernels that sum the same bytes, without any
 //! of the engine. Every answer is checked against a loop over the files first.
 //!
-//!     scan FOLDER [--rows N] [--files K] [--runs R] [--cold FOLDER] [--json FILE] [--threads T] [--host THREADS] [--only WAY,…]
+//!     scan FOLDER [--rows N] [--files K] [--runs R] [--cold FOLDER] [--json FILE] [--threads T] [--host THREADS] [--only WAY;…]
 //!
 //! FOLDER should be a tmpfs; the files stay there for the next time. `--cold` names a folder on a disk.
 
@@ -60,7 +60,7 @@ fn options() -> Result<Options, Failed> {
             "--cold" => options.cold = Some(value.into()),
             "--json" => options.json = Some(value.into()),
             "--threads" => options.threads = value.parse()?,
-            "--only" => options.only = value.split(',').map(str::to_owned).collect(),
+            "--only" => options.only = value.split(';').map(str::to_owned).collect(),
             "--host" => options.host = Some(value.parse()?),
             other => return Err(format!("what is {other}?").into()),
         }
@@ -302,6 +302,8 @@ impl Bench<'_> {
             self.measure(&gpu, query, &input, &answer, &way)?;
             (way.name, way.backing) = ("first touch, all pushed", BackingChoice::All(Backing::Resident));
             self.measure(&gpu, query, &input, &answer, &way)?;
+            (way.name, way.backing) = ("first touch, paged", BackingChoice::All(Backing::Paged));
+            self.measure(&gpu, query, &input, &answer, &way)?;
             (way.name, way.backing) = ("queued, empty cache", BackingChoice::All(Backing::Queued));
             self.measure(&gpu, query, &input, &answer, &way)?;
             way = Way {
@@ -310,6 +312,8 @@ impl Bench<'_> {
                 against: Some((resident_ms, "plain sum from device memory")),
                 ..way
             };
+            self.measure(&gpu, query, &input, &answer, &way)?;
+            (way.name, way.backing) = ("paged, once more", BackingChoice::All(Backing::Paged));
             self.measure(&gpu, query, &input, &answer, &way)?;
             (way.name, way.backing) = ("hot", BackingChoice::All(Backing::Resident));
             self.measure(&gpu, query, &input, &answer, &way)?;

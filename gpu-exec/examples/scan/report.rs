@@ -71,6 +71,8 @@ impl Report {
                 "ratio": line.against.as_ref().map(|a| a.0), "against": line.against.as_ref().map(|a| &a.1),
                 "pushed_bytes": line.cost.pushed_bytes, "mapped_bytes": line.cost.mapped_bytes,
                 "command_bytes": line.cost.command_bytes, "commands": line.cost.commands,
+                "page_bytes": line.cost.page_bytes, "pages": line.cost.pages, "passes": line.cost.passes,
+                "gather_ms": line.cost.gather.as_secs_f64() * 1e3,
                 "resident_bytes": line.cost.resident_bytes, "needed_bytes": line.cost.needed_bytes,
                 "amplification": amplification(&line.cost), "rows": line.cost.rows, "passed": line.cost.passed,
             })
@@ -99,7 +101,7 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{:10} {:30} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>8} {:>9}  ratio",
+            "{:10} {:30} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8} {:>6} {:>9}  ratio",
             "query",
             "way",
             "ms",
@@ -110,13 +112,16 @@ impl fmt::Display for Report {
             "compile",
             "moved MB",
             "/ needed",
-            "commands"
+            "commands",
+            "pages",
+            "passes",
+            "gather ms"
         )?;
         for line in &self.lines {
             let (first, compile) = line.first.map_or((f64::NAN, f64::NAN), |f| (f.0, f.2));
             write!(
                 f,
-                "{:10} {:30} {:10.3} {:10.3} {:10.3} {:10.3} {first:9.1} {compile:9.1} {:9.1} {:8.3} {:9}",
+                "{:10} {:30} {:10.3} {:10.3} {:10.3} {:10.3} {first:9.1} {compile:9.1} {:9.1} {:8.3} {:9} {:8} {:6} {:9.1}",
                 line.query,
                 line.way,
                 line.ms,
@@ -125,7 +130,10 @@ impl fmt::Display for Report {
                 line.kernel_ms,
                 line.cost.moved_bytes() as f64 / 1e6,
                 amplification(&line.cost),
-                line.cost.commands
+                line.cost.commands,
+                line.cost.pages,
+                line.cost.passes,
+                line.cost.gather.as_secs_f64() * 1e3
             )?;
             match &line.against {
                 Some((ratio, what)) => writeln!(f, "  {ratio:.3} x {what}")?,

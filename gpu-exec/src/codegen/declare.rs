@@ -28,10 +28,10 @@ impl Writer<'_> {
                 comment(&column.name),
                 column.ty,
                 if shape.nullable { " or NULL" } else { "" },
-                if shape.access == Access::Plain {
-                    "by loads"
-                } else {
-                    "by commands"
+                match shape.access {
+                    Access::Plain => "by loads",
+                    Access::Paged => "by loads from pages",
+                    Access::Queued => "by commands",
                 },
                 if shape.aligned { "" } else { ", not aligned" },
             );
@@ -46,11 +46,16 @@ impl Writer<'_> {
         );
         let columns = self.program.columns.len().max(1);
         out.push_str("\nstruct QueryParameter {\n    QueryHead head;\n");
+        let paging = if self.is_paged() {
+            "    PagingDesc paging;\n"
+        } else {
+            ""
+        };
         let _ = writeln!(
             out,
-            "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n}};"
+            "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n{paging}}};"
         );
-        let bytes = crate::params::parameter_bytes(self.program.columns.len());
+        let bytes = crate::params::parameter_bytes(self.program.columns.len(), self.is_paged());
         let _ = writeln!(
             out,
             "static_assert(sizeof(QueryParameter) == {bytes}, \"the parameter's size\");\n"
@@ -179,6 +184,9 @@ impl Writer<'_> {
                 let _ = writeln!(out, "    Nearby {what}[{count}];");
             }
         }
+        if plan.near_stripe {
+            out.push_str("    NearStripe stripe;\n");
+        }
         if !plan.near_arguments.is_empty() {
             let _ = writeln!(out, "    u64 argument[{}];", plan.near_arguments.len());
         }
@@ -188,11 +196,7 @@ impl Writer<'_> {
     /// `ColumnArray<…>` of a column.
     pub(super) fn array(&self, column: usize) -> String {
         let (ty, shape) = (self.program.columns[column].ty, &self.shape.columns[column]);
-        let backing = if shape.access == Access::Plain {
-            "Mapped"
-        } else {
-            "Queued<>"
-        };
+        let backing = if shape.access.by_loads() { "Mapped" } else { "Queued<>" };
         format!("ColumnArray<{}, {backing}, {}>", stored(ty), shape.aligned)
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::expr::{Emitter, arguments_of, cpp, stored};
 use super::plan::Plan;
-use super::{ENTRY, GPU_LANES, Grouping, Shape};
+use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
 use crate::program::{Expr, Program, Type};
 
@@ -61,6 +61,10 @@ pub(super) fn comment(text: &str) -> String {
 }
 
 impl Writer<'_> {
+    pub(super) fn is_paged(&self) -> bool {
+        self.shape.columns.iter().any(|c| c.access == Access::Paged)
+    }
+
     // ---- tiles --------------------------------------------------------------------------------------------
 
     /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions. Those that a warp has at hand are read there.
@@ -282,6 +286,9 @@ impl Writer<'_> {
                     "    fill_near(parameter.{what}, {mask:#x}ull, shared.near.{what});"
                 );
             }
+        }
+        if plan.near_stripe {
+            out.push_str("    if (lane_id() == 0) shared.near.stripe = NearStripe{0, 0, 0};\n");
         }
         for (at, a) in plan.near_arguments.iter().enumerate() {
             let _ = writeln!(

@@ -26,6 +26,7 @@ use grampus_io_stack::device;
 pub use finish::{Left, Merged};
 
 use crate::output::RunError;
+use crate::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::params::{self, Sizes};
 use crate::program::Program;
 use plan::Plan;
@@ -44,8 +45,18 @@ pub const HOST_LANES: u32 = 1;
 pub enum Access {
     /// By loads, from device memory or registered host memory: `Extent::mapped` says where.
     Plain,
+    /// By loads from device memory in which only some pages are there: the others are asked for, and their rows left to another pass.
+    /// Not for columns that are read in tiles.
+    Paged,
     /// Through the sector cache, by commands.
     Queued,
+}
+
+impl Access {
+    /// There are addresses to load from.
+    fn by_loads(self) -> bool {
+        self != Self::Queued
+    }
 }
 
 /// What a kernel has to know of a column.
@@ -55,7 +66,7 @@ pub struct ColumnShape {
     pub access: Access,
     /// Every extent's values start at a multiple of their size.
     pub aligned: bool,
-    /// It has an array of one byte per row that says which values are there (plain access).
+    /// It has an array of one byte per row that says which values are there (by loads).
     pub nullable: bool,
 }
 
@@ -86,6 +97,7 @@ pub struct QueryKernel {
     plan: Plan,
     text: String,
     queued: bool,
+    paged: bool,
 }
 
 impl QueryKernel {
@@ -97,11 +109,13 @@ impl QueryKernel {
         program.check()?;
         let plan = Plan::new(program, shape)?;
         let text = kernel::text(program, shape, &plan)?;
+        let some = |access: Access| shape.columns.iter().any(|c| c.access == access);
         Ok(Self {
             program: program.clone(),
             plan,
             text,
-            queued: shape.columns.iter().any(|c| c.access == Access::Queued),
+            queued: some(Access::Queued),
+            paged: some(Access::Paged),
         })
     }
 
@@ -112,27 +126,34 @@ impl QueryKernel {
 
     /// The whole translation unit.
     pub fn unit(&self) -> String {
-        self.unit_behind(
-            device::prelude(),
-            if self.queued { &SLOW_HEADERS } else { &SLOW_HEADERS[..1] },
-        )
+        let mut more = device::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
+        if self.paged {
+            more += &page_kernels();
+        }
+        self.unit_behind(device::prelude(), &more)
     }
 
     /// The translation unit without what no query changes, to be linked with [`slow_path`].
     pub fn unit_to_link(&self) -> String {
-        self.unit_behind(device::kernel_prelude(), &[])
+        self.unit_behind(device::kernel_prelude(), "")
     }
 
-    fn unit_behind(&self, mut text: String, more: &[(&str, &str)]) -> String {
+    fn unit_behind(&self, mut text: String, more: &str) -> String {
         // The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
         let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
         text.push_str(&format!(
             "namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n"
         ));
         text.push_str(&device::flattened(HEADERS));
-        text.push_str(&device::flattened(more.iter().copied()));
+        if self.paged {
+            text.push_str(&device::flattened(PAGING_HEADERS));
+        }
+        text.push_str(more);
         text.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
         text.push_str(&params::static_asserts());
+        if self.paged {
+            text.push_str(&paging::static_asserts());
+        }
         text.push_str("#line 1 \"grampus/query\"\n");
         text + &self.text
     }
@@ -140,6 +161,16 @@ impl QueryKernel {
     /// Some column comes by commands.
     pub fn is_queued(&self) -> bool {
         self.queued
+    }
+
+    /// Some column is there in part only, and rows may be left to another pass.
+    pub fn is_paged(&self) -> bool {
+        self.paged
+    }
+
+    /// Steps of the cascade that fetch columns: a pass finds all pages that one of them misses.
+    pub fn steps(&self) -> usize {
+        self.plan.stages.iter().map(|s| s.steps.len()).sum()
     }
 
     /// What it takes, on warps of so many lanes.
@@ -154,7 +185,7 @@ impl QueryKernel {
 
     /// Bytes of its parameter.
     pub fn parameter_bytes(&self) -> usize {
-        params::parameter_bytes(self.program.columns.len())
+        params::parameter_bytes(self.program.columns.len(), self.paged)
     }
 
     /// Merges what the warps left, in a fixed order.
@@ -188,7 +219,18 @@ pub fn slow_path(queued: bool) -> String {
             "namespace grampus {\ntemplate bool tile_slowly<Mapped>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);\n}\n",
         );
     }
-    text
+    text.push_str(&device::flattened(PAGING_HEADERS));
+    text + &page_kernels()
+}
+
+/// What kernels with paged columns call, and the kernels that bring pages.
+fn page_kernels() -> String {
+    let kernels = format!(
+        "namespace grampus {{\n\
+         GRAMPUS_KERNEL({PLACE_PAGES}, PageBatch, batch) {{ place_pages(batch); }}\n\
+         GRAMPUS_KERNEL({PUBLISH_PAGES}, PagesCame, what) {{ publish_pages(what); }}\n}}\n"
+    );
+    device::flattened([PAGES_SLOW]) + &kernels
 }
 
 /// Behind the others where all is one unit.
@@ -196,6 +238,7 @@ const SLOW_HEADERS: [(&str, &str); 2] = [
     ("tiles_slow.cuh", include_str!("../../device/tiles_slow.cuh")),
     ("queued_slow.cuh", include_str!("../../device/queued_slow.cuh")),
 ];
+const PAGES_SLOW: (&str, &str) = ("pages_slow.cuh", include_str!("../../device/pages_slow.cuh"));
 /// In dependency order.
 const HEADERS: [(&str, &str); 5] = [
     ("query.h", include_str!("../../device/query.h")),
@@ -203,4 +246,10 @@ const HEADERS: [(&str, &str); 5] = [
     ("dates.cuh", include_str!("../../device/dates.cuh")),
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
     ("groups.cuh", include_str!("../../device/groups.cuh")),
+];
+
+/// Behind those, for kernels with paged columns.
+const PAGING_HEADERS: [(&str, &str); 2] = [
+    ("pages.h", include_str!("../../device/pages.h")),
+    ("pages.cuh", include_str!("../../device/pages.cuh")),
 ];

@@ -17,6 +17,8 @@ const WARP_SHARED_BYTES: usize = SHARED_BYTES / (BLOCK_THREADS / GPU_LANES) as u
 const MOST_NEAR: usize = 16;
 /// Bytes of what is known of a column's extent: `Nearby` of device/tiles.cuh.
 const NEARBY_BYTES: usize = 32;
+/// Bytes of `NearStripe` of device/pages.cuh.
+const NEAR_STRIPE_BYTES: usize = 24;
 /// Rings of a kernel: each divides the shared memory further. Later conjuncts share the last one's warps.
 const MOST_RINGS: usize = 3;
 /// 32-bit registers for a tile's values, of the 64 that four blocks on a multiprocessor leave: with more, the loop over tiles keeps
@@ -105,6 +107,8 @@ pub(super) struct Plan {
     pub near_columns: Vec<usize>,
     /// Arguments that stages have at hand.
     pub near_arguments: Vec<usize>,
+    /// Stages fetch paged columns: a warp has the stripe at hand in which its last row was.
+    pub near_stripe: bool,
     /// Widths in memory, by column; and whether it is nullable.
     widths: Vec<(usize, bool)>,
     /// For each column, the counter of the values that were read of it.
@@ -118,6 +122,16 @@ impl Plan {
         let widths = program.columns.iter().zip(&shape.columns);
         let widths: Vec<_> = widths.map(|(c, s)| (c.ty.width() as usize, s.nullable)).collect();
         let cascade = Cascade::new(program, shape, &widths);
+        if let Some(&c) = cascade
+            .tile_columns
+            .iter()
+            .find(|&&c| shape.columns[c].access == Access::Paged)
+        {
+            let name = &program.columns[c].name;
+            return Err(RunError::Invalid(format!(
+                "column {name} is read whole, and cannot be paged"
+            )));
+        }
         let mut plan = Self {
             k: 1,
             chunk: 1,
@@ -131,6 +145,7 @@ impl Plan {
             counter_of: cascade.counters(program.columns.len()),
             near_columns: Vec::new(),
             near_arguments: Vec::new(),
+            near_stripe: false,
             tile_columns: cascade.tile_columns,
             tile_conjuncts: cascade.tile_conjuncts,
             stages: cascade.stages,
@@ -194,10 +209,8 @@ impl Plan {
         if self.stages.is_empty() {
             return;
         }
-        let by_address = self
-            .fetched()
-            .into_iter()
-            .filter(|&c| columns[c].access == Access::Plain);
+        self.near_stripe = self.fetched().iter().any(|&c| columns[c].access == Access::Paged);
+        let by_address = self.fetched().into_iter().filter(|&c| columns[c].access.by_loads());
         self.near_columns = by_address.take(MOST_NEAR / 2).collect();
         let later = self.stages.iter().flat_map(|s| &s.steps).flat_map(|s| &s.conjuncts);
         let later = later.map(|&c| &program.conjuncts[c]);
@@ -268,7 +281,8 @@ impl Plan {
             .iter()
             .map(|&c| 1 + usize::from(self.widths[c].1))
             .sum();
-        NEARBY_BYTES * columns + 8 * self.near_arguments.len()
+        let stripe = if self.near_stripe { NEAR_STRIPE_BYTES } else { 0 };
+        NEARBY_BYTES * columns + 8 * self.near_arguments.len() + stripe
     }
 
     /// `sizeof(Lane)`, without stages.
@@ -334,7 +348,9 @@ fn ring_bytes(program: &Program) -> usize {
     let words = 2 * program.aggregates.len() + 1;
     let counters = program.conjuncts.len() + 2;
     let tally = 8 * (words + MOST_RINGS) + (4 * counters).next_multiple_of(8);
-    let near = NEARBY_BYTES * program.columns.len().min(MOST_NEAR) + 8 * program.arguments.len().min(MOST_NEAR);
+    let near = NEAR_STRIPE_BYTES
+        + NEARBY_BYTES * program.columns.len().min(MOST_NEAR)
+        + 8 * program.arguments.len().min(MOST_NEAR);
     WARP_SHARED_BYTES.saturating_sub(tally + near) / MOST_RINGS
 }
 

@@ -108,6 +108,7 @@ impl Writer<'_> {
         let first_counter: usize = self.plan.stages[..at].iter().map(|s| s.steps.len()).sum();
         for (i, step) in stage.steps.iter().enumerate() {
             e.line(&format!("tally(shared.tally.counted[{}], active);", first_counter + i));
+            self.look_for_pages(&mut e, &step.fetch);
             self.fetch(&mut e, &step.fetch);
             let mut of_step = self.emitter(1);
             std::mem::swap(&mut of_step.out, &mut e.out);
@@ -151,9 +152,22 @@ impl Writer<'_> {
         e.line("sync_warp();");
     }
 
+    /// Leaves active only rows of which all of the step's columns are there, before any of them is fetched. All that is missing is asked for
+    /// in one pass.
+    fn look_for_pages(&self, e: &mut Emitter<'_>, columns: &[usize]) {
+        let paged = |c: &usize| self.shape.columns[*c].access == Access::Paged;
+        let place = |c: &usize| (0..*c).filter(paged).count();
+        let places: Vec<usize> = columns.iter().filter(|c| paged(c)).map(place).collect();
+        if let Some(mask) = mask_of(&places) {
+            e.line(&format!(
+                "active = has_pages(parameter.paging, {mask:#x}ull, shared.near.stripe, active, row);"
+            ));
+        }
+    }
+
     /// Columns' values of the active lanes' rows.
     fn fetch(&self, e: &mut Emitter<'_>, columns: &[usize]) {
-        let by_loads = |c: &usize| self.shape.columns[*c].access == Access::Plain;
+        let by_loads = |c: &usize| self.shape.columns[*c].access.by_loads();
         let (loaded, queued): (Vec<usize>, Vec<usize>) = columns.iter().partition(|c| by_loads(c));
         for &c in &queued {
             e.line(&format!(

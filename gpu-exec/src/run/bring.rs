@@ -7,6 +7,7 @@ use grampus_io_stack::layout::Extent;
 
 use super::constants::Constants;
 use super::files::FileId;
+use super::pages::Paging;
 use super::pool::{Key, Piece, Pool, Resident};
 use super::push::{Job, Target, What};
 use crate::gpu::{Backing, Request};
@@ -19,7 +20,7 @@ use grampus_io_stack::cuda::Device;
 /// Most bytes of values in one slot.
 pub(crate) const PIECE_BYTES: u64 = 4 << 20;
 /// Rows of a chunk at most, so that 8-byte values fill a slot.
-const CHUNK_ROWS: u64 = PIECE_BYTES / 8;
+pub(super) const CHUNK_ROWS: u64 = PIECE_BYTES / 8;
 /// What a window holds, if there is room.
 const WINDOW_BYTES: u64 = 256 << 20;
 
@@ -43,6 +44,8 @@ pub(crate) struct Bringing {
     pub(crate) transient: Option<Piece>,
     /// Bytes of columns that were there already.
     pub(crate) resident_bytes: u64,
+    /// Columns of which pages are brought when kernels miss them.
+    pub(crate) paging: Paging,
 }
 
 /// What bringing works with.
@@ -90,17 +93,17 @@ pub(crate) fn has_nulls(request: &Request<'_>, column: usize) -> bool {
 
 /// A stripe's column that has to be brought.
 #[derive(Debug, Clone, Copy)]
-struct Missing {
-    stripe: usize,
-    column: usize,
-    values: u64,
-    valid: Option<u64>,
+pub(super) struct Missing {
+    pub(super) stripe: usize,
+    pub(super) column: usize,
+    pub(super) values: u64,
+    pub(super) valid: Option<u64>,
     /// Most of the stripe is wanted, so that it is brought whole and kept.
     whole: bool,
 }
 
 impl Missing {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.values + self.valid.unwrap_or(0)
     }
 }
@@ -127,8 +130,13 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
         means,
         out: Bringing::default(),
     };
-    let missing = builder.locate();
-    let transient = builder.reserve(missing)?;
+    let (missing, paged) = builder.locate();
+    let mut transient = builder.reserve(missing)?;
+    // Windows are gone when the rows would have to be gone over again.
+    if !transient.is_empty() || !builder.reserve_pages(&paged)? {
+        builder.drop_pages(&paged);
+        transient.extend(builder.reserve(paged)?);
+    }
     builder.windows(&transient)?;
     builder.out.jobs.sort_by_key(|job| (job.window, job.first_row));
     for column in 0..columns {
@@ -143,7 +151,7 @@ impl Builder<'_, '_> {
         self.request.program.columns[column].ty
     }
 
-    fn key(&self, stripe: usize, column: usize) -> Key {
+    pub(super) fn key(&self, stripe: usize, column: usize) -> Key {
         let s = &self.request.input.stripes[stripe];
         Key {
             file: self.means.file_ids[s.file],
@@ -154,9 +162,9 @@ impl Builder<'_, '_> {
     }
 
     /// Looks at every stripe's columns; returns those that are nowhere yet, column by column, so that a column's stripes come to lie
-    /// one after the other.
-    fn locate(&mut self) -> Vec<Missing> {
-        let mut missing = Vec::new();
+    /// one after the other: first those that are to be brought now, then those of which pages will be.
+    fn locate(&mut self) -> (Vec<Missing>, Vec<Missing>) {
+        let (mut missing, mut paged) = (Vec::new(), Vec::new());
         for column in 0..self.request.program.columns.len() {
             if self.means.backings[column] == Backing::Queued {
                 continue;
@@ -180,20 +188,24 @@ impl Builder<'_, '_> {
                         }
                         self.places[stripe][column] = place;
                     }
-                    None => missing.push(Missing {
-                        stripe,
-                        column,
-                        values: s.rows * u64::from(self.ty(column).width()),
-                        valid: match s.columns[column] {
-                            Placement::Decoded { .. } if self.nullable[column] => Some(s.rows),
-                            _ => None,
-                        },
-                        whole: selected * 2 >= s.rows,
-                    }),
+                    None => {
+                        let by_page = self.means.backings[column] == Backing::Paged;
+                        let to = if by_page { &mut paged } else { &mut missing };
+                        to.push(Missing {
+                            stripe,
+                            column,
+                            values: s.rows * u64::from(self.ty(column).width()),
+                            valid: match s.columns[column] {
+                                Placement::Decoded { .. } if self.nullable[column] => Some(s.rows),
+                                _ => None,
+                            },
+                            whole: selected * 2 >= s.rows,
+                        });
+                    }
                 }
             }
         }
-        missing
+        (missing, paged)
     }
 
     /// Gives room in the pool to as much as there is room for; the rest, returned, streams through windows.
@@ -208,7 +220,7 @@ impl Builder<'_, '_> {
             room.saturating_sub(self.window_bytes(room))
         };
         let mut transient = Vec::new();
-        if !all_fit {
+        if !all_fit && self.out.transient.is_none() {
             self.out.transient = self.windows_memory(&missing, room)?;
         }
         for m in missing {
@@ -283,33 +295,15 @@ impl Builder<'_, '_> {
         valid: Option<Target>,
         window: usize,
     ) -> Result<(), RunError> {
-        let stripe = &self.request.input.stripes[m.stripe];
-        let width = u64::from(self.ty(m.column).width());
-        let first_row = self.bases[m.stripe] + rows.start;
-        let what = match &stripe.columns[m.column] {
-            Placement::Direct(segments) => What::Read {
-                file: stripe.file,
-                parts: parts(segments, &rows, width).ok_or_else(|| {
-                    RunError::Invalid(format!(
-                        "stripe {} has no place for rows {rows:?} of a column",
-                        stripe.index
-                    ))
-                })?,
-            },
-            _ => What::Decode {
-                stripe: m.stripe,
-                column: m.column,
-                rows,
-                width: width as usize,
-                valid,
-            },
-        };
-        self.out.jobs.push(Job {
-            first_row,
-            window,
+        let job = job_of(
+            self.request,
+            self.bases[m.stripe],
+            (m.stripe, m.column),
+            rows,
             to,
-            what,
-        });
+            valid,
+        )?;
+        self.out.jobs.push(Job { window, ..job });
         Ok(())
     }
 
@@ -404,7 +398,53 @@ impl Builder<'_, '_> {
     }
 }
 
-fn target(piece: &Piece, offset: usize) -> Target {
+/// The job that brings a column's rows of a stripe, `base` rows from the first one's beginning, in the first window.
+pub(super) fn job_of(
+    request: &Request<'_>,
+    base: u64,
+    (stripe, column): (usize, usize),
+    rows: Range<u64>,
+    to: Target,
+    valid: Option<Target>,
+) -> Result<Job, RunError> {
+    let s = &request.input.stripes[stripe];
+    let width = u64::from(request.program.columns[column].ty.width());
+    let first_row = base + rows.start;
+    let what = match &s.columns[column] {
+        Placement::Direct(segments) => What::Read {
+            file: s.file,
+            parts: parts_of(s, segments, &rows, width)?,
+        },
+        _ => What::Decode {
+            stripe,
+            column,
+            rows,
+            width: width as usize,
+            valid,
+        },
+    };
+    Ok(Job {
+        first_row,
+        window: 0,
+        to,
+        what,
+    })
+}
+
+/// Pieces of the file that hold a raw column's rows.
+pub(super) fn parts_of(
+    stripe: &Stripe,
+    segments: &[Segment],
+    rows: &Range<u64>,
+    width: u64,
+) -> Result<Vec<Range<u64>>, RunError> {
+    parts(segments, rows, width).ok_or_else(|| {
+        let index = stripe.index;
+        RunError::Invalid(format!("stripe {index} has no place for rows {rows:?} of a column"))
+    })
+}
+
+pub(super) fn target(piece: &Piece, offset: usize) -> Target {
     Target {
         buffer: piece.buffer.clone(),
         offset: piece.offset + offset,

@@ -14,6 +14,10 @@ pub struct Calibration {
     pub register_bytes_per_s: f64,
     /// Commands through the queues.
     pub commands_per_s: f64,
+    /// Pages of 64 bytes gathered by threads: pages in the page cache to device memory.
+    pub gathered_pages_per_s: f64,
+    /// Values decoded by all threads of the CPU.
+    pub decoded_values_per_s: f64,
     /// Reading a file that is not in the page cache, in large pieces.
     pub disk_bytes_per_s: f64,
 }
@@ -27,6 +31,8 @@ impl Default for Calibration {
             mapped_loads_per_s: 100e6,
             register_bytes_per_s: 60e9,
             commands_per_s: 6e6,
+            gathered_pages_per_s: 12e6,
+            decoded_values_per_s: 2.4e9,
             disk_bytes_per_s: 3.5e9,
         }
     }

@@ -47,6 +47,9 @@ fn invalid<T>(what: String) -> Result<T, RunError> {
 }
 
 fn check_stripe(stripe: &Stripe, file: &FileVersion, request: &Request<'_>) -> Result<(), RunError> {
+    if stripe.group_rows == 0 {
+        return invalid("row groups of no rows".to_owned());
+    }
     let mut next = 0;
     for range in &stripe.selected {
         if range.start < next || range.start >= range.end || range.end > stripe.rows {

@@ -2,20 +2,24 @@
 //! kernels left is read back. Whatever happens, nothing is under way any more when it returns.
 
 use std::sync::atomic::Ordering;
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::{Args, Device, Event, Kernel, Stream};
+use grampus_io_stack::cuda::{Device, Event, Kernel, Stream};
 use grampus_io_stack::layout::{ColumnDesc, Extent, IoStack, Stats, bytes_of};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 use grampus_io_stack::status::Reason;
 
 use super::bring::{Bringing, bases};
 use super::calibration::LINK_SECTOR_BYTES;
+use super::faults::Faults;
+use super::gather::Gather;
 use super::launches::{Launch, divide};
+use super::passes::{Gathering, Launched};
 use super::prepare::Prepared;
 use super::push::Pusher;
 use super::ring::Ring;
-use super::scratch::{Given, Scratch, Wanted};
+use super::scratch::{Scratch, Wanted};
 use super::signals::Signals;
 use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
 use crate::compile::{Modules, Origin};
@@ -23,7 +27,7 @@ use crate::gpu::{Backing, Request};
 use crate::output::{Cost, Output, RunError};
 use crate::params::{
     LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, PATIENCE_ENDLESS, QueryHead, Refusal, RowRun, Sizes, argument_bits,
-    parameter, row_runs,
+    row_runs,
 };
 
 /// Warps of a block.
@@ -33,8 +37,8 @@ const MOST_BLOCKS: u32 = 4;
 /// The same where columns are read over PCIe.
 const MOST_BLOCKS_MAPPED: u32 = 1;
 
-/// Tiles for which rows wait that need values over PCIe, besides the one they are in.
-const PATIENT_TILES: u32 = 0;
+/// Tiles for which rows wait that need values over PCIe, or whose misses are looked for, besides the one they are in.
+pub(super) const PATIENT_TILES: u32 = 0;
 
 /// What one attempt came to.
 pub(super) enum Attempt {
@@ -68,15 +72,23 @@ pub(super) struct Machine<'a> {
     pub(super) compute: &'a Stream,
     pub(super) copy: &'a Stream,
     pub(super) ring: &'a Ring,
+    /// Slots for pages, the stream in which these are put in their places, and the list of those that are missed.
+    pub(super) page_slots: &'a Ring,
+    pub(super) placing: &'a Stream,
+    pub(super) faults: &'a Faults,
     pub(super) modules: &'a Modules,
-    pub(super) scratch: &'a mut Scratch,
     pub(super) signals: &'a Signals,
     pub(super) threads: usize,
     pub(super) launch_bytes: u64,
 }
 
 /// Brings, launches, reads back.
-pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> Result<Attempt, RunError> {
+pub(super) fn drive(
+    query: &Query<'_>,
+    machine: &Machine<'_>,
+    scratch: &mut Scratch,
+    mut cost: Cost,
+) -> Result<Attempt, RunError> {
     let (compute, copy, signals) = (machine.compute, machine.copy, machine.signals);
     let pusher = Pusher::new(
         machine.ring,
@@ -86,18 +98,19 @@ pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> 
         &*query.request.input.decoder,
         query.request.cancel,
     );
+    let gather = query.gather(machine, &pusher)?;
     let readers = machine.threads.max(1).min(query.bringing.jobs.len());
     let began = Instant::now();
+    let (reads, gathers) = (|| pusher.work(), || gather.iter().for_each(Gather::work));
     let launched = std::thread::scope(|scope| {
-        for _ in 0..readers {
-            let thread = std::thread::Builder::new().name("grampus-reader".to_owned());
-            if let Err(e) = thread.spawn_scoped(scope, || pusher.work()) {
-                pusher.stop();
-                return Err(RunError::Refused(format!("no thread for reading: {e}")));
-            }
-        }
-        let launched = query.launch(machine, &pusher, &mut cost);
+        let gathering = Gathering {
+            gather: gather.as_ref(),
+            spawn: &|| spawn(scope, machine.threads.max(1), &gathers),
+        };
+        let launched = spawn(scope, readers, &reads)
+            .and_then(|()| query.launch(machine, scratch, (&pusher, &gathering), &mut cost));
         pusher.stop();
+        gather.iter().for_each(Gather::stop);
         launched
     });
     if launched.is_err()
@@ -105,7 +118,9 @@ pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> 
     {
         stack.abort_handle().abort();
     }
-    let quiet = copy.synchronize().and_then(|()| compute.synchronize());
+    let quiet = [copy, machine.placing, compute]
+        .into_iter()
+        .try_for_each(Stream::synchronize);
     let ended = match query.stage.stack {
         Some(stack) => stack.finish(),
         None => signals.finish().map(|()| Stats::default()),
@@ -133,6 +148,11 @@ pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> 
     })?;
     cost.pushed_bytes = pusher.done.bytes.load(Ordering::Relaxed);
     cost.decode = Duration::from_nanos(pusher.done.decode_ns.load(Ordering::Relaxed));
+    if let Some(gather) = &gather {
+        cost.gather = Duration::from_nanos(gather.done.ns.load(Ordering::Relaxed));
+        cost.pages = gather.done.pages.load(Ordering::Relaxed);
+        cost.page_bytes = gather.done.page_bytes.load(Ordering::Relaxed);
+    }
     cost.commands = stats.commands;
     cost.command_bytes = stats.command_bytes;
     query.account(&merged, &mut cost);
@@ -144,9 +164,25 @@ pub(super) fn drive(query: &Query<'_>, machine: Machine<'_>, mut cost: Cost) -> 
     })))
 }
 
+/// Starts threads that all do this.
+fn spawn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    count: usize,
+    work: &'scope (dyn Fn() + Sync),
+) -> Result<(), RunError> {
+    for _ in 0..count {
+        let thread = std::thread::Builder::new().name("grampus-reader".to_owned());
+        let spawned = thread.spawn_scoped(scope, work);
+        spawned.map_err(|e| RunError::Refused(format!("no thread for reading: {e}")))?;
+    }
+    Ok(())
+}
+
 /// What kernels left in device memory.
-struct LeftOver {
-    refused: u32,
+pub(super) struct LeftOver {
+    pub(super) refused: u32,
+    /// Pages that were missed: then the rest is worth nothing.
+    pub(super) missed: u32,
     partials: Vec<u64>,
     counters: Vec<u64>,
     group_locks: Vec<u32>,
@@ -154,17 +190,24 @@ struct LeftOver {
 }
 
 /// Where everything is that launches are told of.
-struct Placed {
+pub(super) struct Placed {
     counters: usize,
     refused: usize,
+    pub(super) missed: usize,
     locks: usize,
     words: usize,
     state: usize,
     partials: usize,
-    columns: Vec<ColumnDesc>,
-    valid: Vec<Option<ColumnDesc>>,
+    pub(super) columns: Vec<ColumnDesc>,
+    pub(super) valid: Vec<Option<ColumnDesc>>,
     runs: usize,
     arguments: usize,
+    /// Of paged columns: the stripes' first rows, the pieces, and a bit for each page that is wanted.
+    pub(super) first_rows: usize,
+    pub(super) pieces: usize,
+    pub(super) wanted: usize,
+    /// And one for each that has come.
+    pub(super) came: usize,
 }
 
 impl Query<'_> {
@@ -173,7 +216,13 @@ impl Query<'_> {
     }
 
     /// Launches everything and waits for it.
-    fn launch(&self, machine: Machine<'_>, pusher: &Pusher<'_>, cost: &mut Cost) -> Result<LeftOver, RunError> {
+    fn launch(
+        &self,
+        machine: &Machine<'_>,
+        scratch: &mut Scratch,
+        (pusher, gathering): (&Pusher<'_>, &Gathering<'_>),
+        cost: &mut Cost,
+    ) -> Result<LeftOver, RunError> {
         let lanes = if machine.device.is_host() {
             HOST_LANES
         } else {
@@ -190,50 +239,38 @@ impl Query<'_> {
         let warps = (blocks * BLOCK_WARPS) as usize;
         let mut wanted = Wanted::default();
         let mut placed = self.place(&mut wanted, &runs, &sizes, warps);
-        let given = machine.scratch.give(&wanted, machine.compute)?;
+        let given = scratch.give(&wanted, machine.compute)?;
         placed.settle(given.written.address());
         for (desc, column) in placed.columns.iter_mut().zip(&self.stage.columns) {
             if let Some(column) = column {
                 *desc = column.desc();
             }
         }
-        let jobs = &self.bringing.jobs;
         let launches = divide(
-            jobs,
+            &self.bringing.jobs,
             &self.bringing.window_ends,
             &runs,
             (tiles, u64::from(sizes.tile_rows)),
             machine.launch_bytes,
         );
-        let arrived = Event::new(machine.device, false)?;
-        let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
-        let mut ready = 0;
-        for (at, launch) in launches.iter().enumerate() {
-            pusher.wait_for(launch.jobs)?;
-            if launch.jobs > ready {
-                arrived.record(machine.copy)?;
-                machine.compute.wait(&arrived)?;
-                ready = launch.jobs;
-            }
-            let head = self.head(&placed, &given, launch, flags(at, launches.len(), launch), runs.len());
-            if at == 0 {
-                started.record(machine.compute)?;
-            }
-            let mut args = Args::new().with_bytes(&parameter(&head, &placed.columns, &placed.valid));
-            entry.launch(machine.compute, blocks, BLOCK_THREADS, &mut args)?;
-            if let Some(window) = launch.ends_window {
-                // The window after the next one takes this one's memory.
-                ended.record(machine.compute)?;
-                self.wait(&ended)?;
-                pusher.allow(window + 3);
-            }
+        let launched = Launched {
+            entry: &entry,
+            blocks,
+            paging: gathering
+                .gather
+                .map(|gather| self.paging_desc(&placed, &given, gather.list())),
+            placed: &placed,
+            given: &given,
+            sizes,
+            warps,
+            runs: runs.len(),
+            tiles,
+        };
+        if let (Some(gather), Some(desc)) = (gathering.gather, &launched.paging) {
+            let came = given.zeroed.address() + placed.came as u64;
+            gather.launching(loaded.module.clone(), desc.pieces, came);
         }
-        ended.record(machine.compute)?;
-        self.wait(&ended)?;
-        cost.kernel = ended
-            .ms_since(&started)
-            .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
-        self.read_back(&placed, &given, &sizes, warps)
+        self.passes(&launched, &launches, machine, (pusher, gathering), cost)
     }
 
     /// The rows to look at, counted over all stripes.
@@ -316,6 +353,7 @@ impl Query<'_> {
         let mut placed = Placed {
             counters: wanted.zeros(warps * sizes.counters * 8),
             refused: wanted.zeros(4),
+            missed: wanted.zeros(4),
             // Behind the counters, so that both are read back at once.
             partials: wanted.zeros(warps * sizes.partial_bytes),
             locks: wanted.zeros(slots * 4),
@@ -325,7 +363,12 @@ impl Query<'_> {
             valid: Vec::new(),
             runs: wanted.bytes(&all_bytes(runs)),
             arguments: 0,
+            first_rows: 0,
+            pieces: 0,
+            wanted: 0,
+            came: 0,
         };
+        self.place_paging(&mut placed, wanted);
         let arguments = self
             .request
             .arguments
@@ -343,7 +386,8 @@ impl Query<'_> {
         placed
     }
 
-    fn head(&self, placed: &Placed, given: &Given<'_>, launch: &Launch, flags: u32, runs: usize) -> QueryHead {
+    pub(super) fn head(&self, launched: &Launched<'_>, launch: &Launch, flags: u32, patience: u32) -> QueryHead {
+        let (placed, given) = (launched.placed, launched.given);
         let (written, zeroed, other) = (given.written.address(), given.zeroed.address(), given.other.address());
         let table = |at: usize| self.slots_log2.map_or(0, |_| zeroed + at as u64);
         QueryHead {
@@ -359,15 +403,15 @@ impl Query<'_> {
             group_locks: table(placed.locks),
             group_words: table(placed.words),
             group_slots_log2: self.slots_log2.unwrap_or(0),
-            run_count: runs as u32,
+            run_count: launched.runs as u32,
             flags,
-            patience: self.patience(),
+            patience,
         }
     }
 
     /// Rows that need values over PCIe do not wait for a full warp: where one row in thousands passes, every warp would fetch
     /// its rows at the very end, one trip after the other with nothing else under way, and from all over the files.
-    fn patience(&self) -> u32 {
+    pub(super) fn patience(&self) -> u32 {
         let columns = self.prepared.choices.iter().zip(&self.prepared.dense);
         match columns
             .into_iter()
@@ -379,7 +423,7 @@ impl Query<'_> {
     }
 
     /// Waits for an event, looking at the caller's flag meanwhile. Kernels end: whatever they wait for has a bound.
-    fn wait(&self, event: &Event) -> Result<(), RunError> {
+    pub(super) fn wait(&self, event: &Event) -> Result<(), RunError> {
         let began = Instant::now();
         let mut aborted = false;
         while !event.reached()? {
@@ -402,23 +446,32 @@ impl Query<'_> {
         }
     }
 
-    fn read_back(&self, placed: &Placed, given: &Given<'_>, sizes: &Sizes, warps: usize) -> Result<LeftOver, RunError> {
+    pub(super) fn read_back(&self, launched: &Launched<'_>) -> Result<LeftOver, RunError> {
+        let &Launched {
+            placed,
+            given,
+            sizes,
+            warps,
+            ..
+        } = launched;
         let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
         let (counters, partials) = (warps * sizes.counters, warps * sizes.partial_bytes / 8);
-        // Every copy is a trip: refused, counters and partials, which lie one after the other, are one.
+        // Every copy is a trip: counters, refused, missed and partials, which lie one after the other, are one.
         let mut words = given
             .zeroed
             .read::<u64>(placed.counters, (placed.partials - placed.counters) / 8 + partials)?;
-        let refused = words[(placed.refused - placed.counters) / 8] as u32;
+        let word = |at: usize| words[(at - placed.counters) / 8] as u32;
+        let (refused, missed) = (word(placed.refused), word(placed.missed));
         let mut left = LeftOver {
             refused,
+            missed,
             partials: words.split_off((placed.partials - placed.counters) / 8),
             counters: words,
             group_locks: Vec::new(),
             group_words: Vec::new(),
         };
         left.counters.truncate(counters);
-        if refused == 0 && slots > 0 {
+        if refused == 0 && missed == 0 && slots > 0 {
             left.group_locks = given.zeroed.read(placed.locks, slots)?;
             left.group_words = given.zeroed.read(placed.words, slots * sizes.group_words)?;
         }
@@ -460,7 +513,7 @@ impl Placed {
     }
 }
 
-fn flags(at: usize, launches: usize, launch: &Launch) -> u32 {
+pub(super) fn flags(at: usize, launches: usize, launch: &Launch) -> u32 {
     let mut flags = 0;
     if at == 0 {
         flags |= LAUNCH_FIRST;
@@ -474,6 +527,6 @@ fn flags(at: usize, launches: usize, launch: &Launch) -> u32 {
     flags
 }
 
-fn all_bytes<T: grampus_io_stack::layout::Bytes>(values: &[T]) -> Vec<u8> {
+pub(super) fn all_bytes<T: grampus_io_stack::layout::Bytes>(values: &[T]) -> Vec<u8> {
     values.iter().flat_map(bytes_of).collect()
 }

@@ -1,6 +1,7 @@
 //! One query from request to partial aggregates: backings are chosen, room is made, the I/O stack is told of the columns that are
 //! read through it, and drive.rs brings and launches.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use grampus_io_stack::cuda::CudaError;
@@ -85,6 +86,10 @@ fn attempt(
     };
     let result = bring(request, &mut means).and_then(|bringing| {
         let result = stage_and_drive(live, request, prepared, &bringing, way, slots_log2, cost);
+        for piece in &bringing.paging.pieces {
+            live.pool
+                .pages_came(&piece.key, piece.published.load(Ordering::Relaxed));
+        }
         if let Some(piece) = &bringing.transient {
             live.pool.give_back(piece);
         }
@@ -130,6 +135,9 @@ fn stage_and_drive(
         compute,
         copy,
         ring,
+        page_slots,
+        placing,
+        faults,
         modules,
         scratch,
         signals,
@@ -187,13 +195,15 @@ fn stage_and_drive(
         compute,
         copy,
         ring,
+        page_slots,
+        placing,
+        faults,
         modules,
-        scratch,
         signals,
         threads: *threads,
         launch_bytes: tuning.launch_bytes,
     };
-    drive(&query, machine, cost)
+    drive(&query, &machine, scratch, cost)
 }
 
 /// The text of the kernel that the choices come to, if everything is brought to where it is chosen to be.
@@ -201,8 +211,9 @@ pub(crate) fn text(request: &Request<'_>, prepared: &Prepared) -> Result<String,
     let shape = Shape {
         columns: (0..request.program.columns.len())
             .map(|at| {
-                let mapped = prepared.choices[at].backing == Backing::Mapped;
-                column_shape(request, prepared, at, !mapped || lies_aligned(request, at))
+                let choice = &prepared.choices[at];
+                let aligned = choice.backing != Backing::Mapped || lies_aligned(request, at);
+                column_shape(request, prepared, at, aligned, choice.backing == Backing::Paged)
             })
             .collect(),
         grouping: grouping(request),
@@ -220,10 +231,20 @@ fn lies_aligned(request: &Request<'_>, column: usize) -> bool {
     request.input.stripes.iter().all(direct)
 }
 
-fn column_shape(request: &Request<'_>, prepared: &Prepared, column: usize, plain_aligned: bool) -> ColumnShape {
+fn column_shape(
+    request: &Request<'_>,
+    prepared: &Prepared,
+    column: usize,
+    plain_aligned: bool,
+    paged: bool,
+) -> ColumnShape {
     let queued = prepared.choices[column].backing == Backing::Queued;
     ColumnShape {
-        access: if queued { Access::Queued } else { Access::Plain },
+        access: match (queued, paged) {
+            (true, _) => Access::Queued,
+            (false, true) => Access::Paged,
+            (false, false) => Access::Plain,
+        },
         aligned: if queued {
             lies_aligned(request, column)
         } else {
@@ -241,7 +262,9 @@ fn shape(request: &Request<'_>, prepared: &Prepared, bringing: &Bringing, way: G
             .extents
             .iter()
             .all(|e| e.mapped.is_multiple_of(width));
-        column_shape(request, prepared, at, aligned)
+        // One that is there whole by now is loaded without looking.
+        let paged = bringing.paging.columns.contains(&at);
+        column_shape(request, prepared, at, aligned, paged)
     };
     Shape {
         columns: (0..request.program.columns.len()).map(column).collect(),

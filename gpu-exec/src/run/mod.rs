@@ -5,6 +5,7 @@
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
 //! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing
 //! drive            reader threads do the jobs (push, through ring), kernels are launched behind them (launches)
+//! passes           as often as it takes: pages that kernels miss (faults) are gathered by threads (gather) and placed (pages)
 //! queued           the I/O stack for columns that kernels ask for by command; signals where there is none
 //! scratch          device memory of one query
 //! ```
@@ -17,9 +18,13 @@ mod constants;
 mod drive;
 mod execute;
 mod extents;
+mod faults;
 mod files;
+mod gather;
 mod launches;
 mod mapping;
+mod pages;
+mod passes;
 mod pool;
 mod prepare;
 mod push;
@@ -40,6 +45,7 @@ use grampus_io_stack::stack::StackError;
 use self::bring::PIECE_BYTES;
 use self::calibration::Calibration;
 use self::constants::Constants;
+use self::faults::Faults;
 use self::files::{FileId, Files};
 use self::mapping::Mappings;
 use self::pool::Pool;
@@ -58,6 +64,10 @@ use crate::output::{Output, RunError};
 const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// The sector cache's share of the device memory that may be used, at most.
 const MOST_CACHE_BYTES: u64 = 24 << 30;
+
+/// Pages that kernels may miss in one pass, at most: 32 MiB of pinned memory; and on host threads, where tests exceed it.
+const MOST_FAULTS: usize = 8 << 20;
+const SMALL_FAULTS: usize = 4 << 10;
 
 /// What rarely needs to be other than it is.
 #[derive(Clone)]
@@ -121,6 +131,9 @@ pub(crate) struct Live {
     compute: Stream,
     copy: Stream,
     ring: Arc<Ring>,
+    page_slots: Arc<Ring>,
+    placing: Stream,
+    faults: Arc<Faults>,
     pool: Pool,
     mappings: Mappings,
     constants: Constants,
@@ -279,10 +292,19 @@ impl Live {
         // A slot holds values, a byte of validity for each, and what whole grains add.
         let slot_bytes = PIECE_BYTES as usize + PIECE_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
         let slots = if small { 4 } else { (4 * threads).clamp(16, 64) };
+        let ring = Arc::new(Ring::new(&device, slot_bytes, slots));
+        let page_slots = if small { 2 } else { (2 * threads).clamp(8, 32) };
+        let page_slots = Arc::new(Ring::new(&device, gather::SLOT_BYTES, page_slots));
+        let faults = if small { SMALL_FAULTS } else { MOST_FAULTS };
+        let faults = Arc::new(Faults::new(&device, faults));
+        pin_ahead(&device, [&ring, &page_slots], &faults);
         Ok(Self {
             compute: Stream::new(&device)?,
             copy: Stream::new(&device)?,
-            ring: ring_filling(&device, slot_bytes, slots),
+            ring,
+            page_slots,
+            placing: Stream::new(&device)?,
+            faults,
             pool: Pool::new(&device, usable - cache_bytes),
             mappings: Mappings::new(&device, options.pin_bytes.unwrap_or_else(|| host_memory_bytes() / 2)),
             constants: Constants::default(),
@@ -330,17 +352,20 @@ impl Live {
     }
 }
 
-/// The pinned ring, being made by a thread of its own: what pinning takes would else be part of the first query.
-fn ring_filling(device: &Device, slot_bytes: usize, slots: usize) -> Arc<Ring> {
-    let ring = Arc::new(Ring::new(device, slot_bytes, slots));
-    if !device.is_host() {
-        let filled = ring.clone();
-        let thread = std::thread::Builder::new().name("grampus-pinning".to_owned());
-        if let Err(e) = thread.spawn(move || filled.fill()) {
-            log::warn!("no thread for pinning memory, queries do it: {e}");
-        }
+/// Pins memory by a thread of its own: what that takes would else be part of the first query.
+fn pin_ahead(device: &Device, rings: [&Arc<Ring>; 2], faults: &Arc<Faults>) {
+    if device.is_host() {
+        return;
     }
-    ring
+    let (rings, faults) = (rings.map(Arc::clone), faults.clone());
+    let thread = std::thread::Builder::new().name("grampus-pinning".to_owned());
+    let pin = move || {
+        rings.iter().for_each(|ring| ring.fill());
+        faults.pin();
+    };
+    if let Err(e) = thread.spawn(pin) {
+        log::warn!("no thread for pinning memory, queries do it: {e}");
+    }
 }
 
 /// Memory of this machine.

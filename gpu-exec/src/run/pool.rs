@@ -39,6 +39,16 @@ impl Piece {
     pub(crate) fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
+
+    /// Whether another begins where it ends.
+    pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
+        (self.arena, self.offset + rounded(self.len)) == (next.arena, next.offset)
+    }
+}
+
+/// Bytes that a piece of so many takes.
+fn rounded(len: usize) -> usize {
+    len.max(1).next_multiple_of(GRAIN_BYTES)
 }
 
 /// Where a stripe's column is: its values, and a byte for each of them where some may be missing.
@@ -54,6 +64,15 @@ impl Resident {
     }
 }
 
+/// Which pages of a column are there, while not all are.
+#[derive(Debug, Clone)]
+pub(crate) struct PageBits {
+    /// A bit for each page, in device memory.
+    pub(crate) there: Piece,
+    pub(crate) pages: u32,
+    pub(crate) missing: u32,
+}
+
 #[derive(Debug)]
 struct Entry {
     resident: Resident,
@@ -61,6 +80,14 @@ struct Entry {
     used: u64,
     /// Whether its bytes are all there: set when the query that loads it has ended well.
     complete: bool,
+    /// It is there in part, and stays so.
+    pages: Option<PageBits>,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        self.resident.bytes() + self.pages.as_ref().map_or(0, |p| p.there.len as u64)
+    }
 }
 
 #[derive(Debug)]
@@ -132,7 +159,7 @@ impl Pool {
     /// Bytes that are free, or would be if all were given up that the running query does not use.
     pub(crate) fn available(&self) -> u64 {
         let in_use = self.entries.values().filter(|e| e.used == self.query);
-        self.capacity.saturating_sub(in_use.map(|e| e.resident.bytes()).sum())
+        self.capacity.saturating_sub(in_use.map(Entry::bytes).sum())
     }
 
     /// A column that is there, whole; it stays for this query.
@@ -171,16 +198,66 @@ impl Pool {
             resident: resident.clone(),
             used: self.query,
             complete: false,
+            pages: None,
         };
         if let Some(old) = self.entries.insert(key, entry) {
-            self.drop_entry(&old.resident);
+            self.drop_entry(&old);
         }
         Ok(Some(resident))
     }
 
+    /// As [`reserve`](Self::reserve), for a column of which pages will be brought as they are missed; the bits of `pages` are zeros when
+    /// the first kernel looks at them.
+    pub(crate) fn reserve_paged(
+        &mut self,
+        key: Key,
+        values: usize,
+        valid: Option<usize>,
+        pages: PageBits,
+    ) -> Result<Option<Resident>, CudaError> {
+        let reserved = self.reserve(key, values, valid)?;
+        match (&reserved, self.entries.get_mut(&key)) {
+            (Some(_), Some(entry)) => entry.pages = Some(pages),
+            _ => self.give_back(&pages.there),
+        }
+        Ok(reserved)
+    }
+
+    /// A column that is there in part; it stays for this query.
+    pub(crate) fn find_paged(&mut self, key: &Key) -> Option<(Resident, PageBits)> {
+        let query = self.query;
+        let entry = self.entries.get_mut(key)?;
+        let pages = entry.pages.clone()?;
+        entry.used = query;
+        Some((entry.resident.clone(), pages))
+    }
+
+    /// Which pages of a column are there, if it is there in part.
+    pub(crate) fn page_bits(&self, key: &Key) -> Option<&PageBits> {
+        self.entries.get(key)?.pages.as_ref()
+    }
+
+    /// So many pages of a column have come. With the last one it is whole. No kernel looks at its bits any more.
+    pub(crate) fn pages_came(&mut self, key: &Key, count: u32) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(pages) = &mut entry.pages else { return };
+        pages.missing = pages.missing.saturating_sub(count);
+        if pages.missing == 0
+            && let Some(pages) = entry.pages.take()
+        {
+            entry.complete = true;
+            self.give_back(&pages.there);
+        }
+    }
+
+    /// Gives up a column. No kernel and no copy uses it.
+    pub(crate) fn drop_column(&mut self, key: &Key) {
+        self.remove(key);
+    }
+
     /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
     pub(crate) fn piece(&mut self, len: usize) -> Result<Option<Piece>, CudaError> {
-        let rounded = len.max(1).next_multiple_of(GRAIN_BYTES);
+        let rounded = rounded(len);
         loop {
             for (arena, a) in self.arenas.iter_mut().enumerate() {
                 if let Some(offset) = a.take(rounded) {
@@ -201,25 +278,23 @@ impl Pool {
 
     /// Gives back what [`piece`](Self::piece) gave. No kernel and no copy uses it.
     pub(crate) fn give_back(&mut self, piece: &Piece) {
-        let rounded = piece.len.max(1).next_multiple_of(GRAIN_BYTES);
-        self.arenas[piece.arena].give_back(piece.offset, rounded);
+        self.arenas[piece.arena].give_back(piece.offset, rounded(piece.len));
     }
 
-    /// The running query ended: what it brought is whole, or is given up.
+    /// The running query ended: what it brought is whole, or there as far as its pages say, or is given up.
     pub(crate) fn finish(&mut self, well: bool) {
-        let open: Vec<Key> = self
-            .entries
-            .iter()
-            .filter(|(_, e)| !e.complete)
+        let query = self.query;
+        let open = |e: &&mut Entry| !e.complete && e.pages.is_none();
+        if well {
+            self.entries.values_mut().filter(open).for_each(|e| e.complete = true);
+            return;
+        }
+        let half_done = |e: &Entry| !e.complete && (e.pages.is_none() || e.used == query);
+        let gone: Vec<Key> = (self.entries.iter())
+            .filter(|(_, e)| half_done(e))
             .map(|(k, _)| *k)
             .collect();
-        for key in open {
-            if well {
-                self.entries.entry(key).and_modify(|e| e.complete = true);
-            } else {
-                self.remove(&key);
-            }
-        }
+        gone.iter().for_each(|key| self.remove(key));
     }
 
     /// Gives up everything of a file.
@@ -230,20 +305,22 @@ impl Pool {
 
     /// Bytes of columns that are there.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.entries.values().map(|e| e.resident.bytes()).sum()
+        self.entries.values().map(Entry::bytes).sum()
     }
 
     fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
-            self.drop_entry(&entry.resident);
+            self.drop_entry(&entry);
         }
     }
 
-    fn drop_entry(&mut self, resident: &Resident) {
-        self.give_back(&resident.values);
-        if let Some(valid) = &resident.valid {
-            self.give_back(valid);
-        }
+    fn drop_entry(&mut self, entry: &Entry) {
+        let Resident { values, valid } = &entry.resident;
+        let there = entry.pages.as_ref().map(|p| &p.there);
+        [Some(values), valid.as_ref(), there]
+            .into_iter()
+            .flatten()
+            .for_each(|piece| self.give_back(piece));
     }
 
     /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. Where the driver has less than the
@@ -351,6 +428,51 @@ mod tests {
         pool.finish(false);
         assert!(pool.has(&key(0)) && !pool.has(&key(3)) && !pool.has(&key(4)));
         assert_eq!(pool.resident_bytes(), 30_000);
+    }
+
+    #[test]
+    fn a_column_that_is_there_in_part_is_whole_with_its_last_page() {
+        let mut pool = pool(100_000);
+        let reserve = |pool: &mut Pool, stripe: usize| {
+            let there = pool.piece(8).unwrap().unwrap();
+            let bits = PageBits {
+                there,
+                pages: 50,
+                missing: 50,
+            };
+            pool.reserve_paged(key(stripe), 3_200, None, bits).unwrap().unwrap()
+        };
+        pool.begin();
+        reserve(&mut pool, 0);
+        pool.pages_came(&key(0), 20);
+        pool.finish(true);
+        assert!(!pool.has(&key(0)) && pool.find(&key(0)).is_none());
+        assert_eq!(pool.page_bits(&key(0)).unwrap().missing, 30);
+        assert_eq!(pool.resident_bytes(), 3_208);
+        pool.begin();
+        assert!(pool.find_paged(&key(0)).is_some());
+        pool.pages_came(&key(0), 30);
+        assert!(pool.has(&key(0)) && pool.page_bits(&key(0)).is_none());
+        assert_eq!(pool.resident_bytes(), 3_200);
+        reserve(&mut pool, 1);
+        pool.finish(false);
+        assert!(pool.has(&key(0)) && pool.page_bits(&key(1)).is_none(), "half done");
+        // One of an earlier query stays, and makes room when it must.
+        pool.begin();
+        reserve(&mut pool, 2);
+        pool.finish(true);
+        pool.begin();
+        pool.finish(false);
+        assert!(pool.page_bits(&key(2)).is_some());
+        assert!(pool.reserve(key(3), 99_000, None).unwrap().is_some());
+        assert!(pool.page_bits(&key(2)).is_none());
+        pool.finish(true);
+        pool.drop_column(&key(3));
+        assert_eq!(pool.resident_bytes(), 0);
+        let whole = pool
+            .piece((100_000 - 2 * MARGIN_BYTES) / GRAIN_BYTES * GRAIN_BYTES)
+            .unwrap();
+        assert!(whole.is_some(), "all pieces came back");
     }
 
     #[test]

@@ -80,6 +80,7 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
         room: live.pool.capacity(),
         calibration: live.tuning.calibration,
         register: false,
+        pages: false,
     };
     Ok(Prepared {
         ids,
@@ -184,6 +185,9 @@ fn facts(
         raw_rows: 0,
         decoded_rows: 0,
         constant_rows: 0,
+        group_rows: 0,
+        pages_there: 0,
+        groups_there: 0,
         resident_bytes: 0,
         missing_bytes: 0,
         unregistered_bytes: Some(0),
@@ -210,6 +214,7 @@ fn facts(
             }
             Placement::Decoded { .. } => {
                 facts.decoded_rows += rows;
+                facts.group_rows = facts.group_rows.max(stripe.group_rows.min(stripe.rows));
                 stripe.rows * (width + validity)
             }
         };
@@ -217,6 +222,14 @@ fn facts(
             facts.resident_bytes += bytes;
         } else if rows > 0 {
             facts.missing_bytes += bytes;
+            let there = live
+                .pool
+                .page_bits(&key)
+                .map_or(0, |bits| u64::from(bits.pages - bits.missing));
+            match &stripe.columns[column] {
+                Placement::Direct(_) => facts.pages_there += there,
+                _ => facts.groups_there += there,
+            }
         }
     }
     for file in raw_files {

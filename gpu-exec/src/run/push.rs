@@ -134,7 +134,8 @@ impl<'a> Pusher<'a> {
         self.changed.notify_all();
     }
 
-    fn stopped(&self) -> bool {
+    /// Whether the query ends: it was cancelled, something failed, or all is done.
+    pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.cancel.load(Ordering::Relaxed)
     }
 
@@ -190,7 +191,7 @@ impl<'a> Pusher<'a> {
     }
 
     /// False: stopped before.
-    fn do_job(&self, job: &Job) -> Result<bool, RunError> {
+    pub(crate) fn do_job(&self, job: &Job) -> Result<bool, RunError> {
         if !self.wait_for_window(job.window) {
             return Ok(false);
         }
@@ -228,10 +229,14 @@ impl<'a> Pusher<'a> {
         !self.stopped()
     }
 
+    /// Where a file's bytes come from.
+    pub(crate) fn source(&self, file: usize) -> Result<&Source, RunError> {
+        let source = self.sources.get(file).and_then(Option::as_ref);
+        source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
+    }
+
     fn read(&self, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
-        let Some(source) = self.sources.get(file).and_then(Option::as_ref) else {
-            return Err(RunError::Invalid(format!("file {file} was not opened")));
-        };
+        let source = self.source(file)?;
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
             return Ok(false);
         };
@@ -305,21 +310,56 @@ impl Source {
     /// Reads bytes of the file to byte `at` of the slot.
     fn read(&self, slot: &mut Slot, at: usize, bytes: &Range<u64>) -> Result<(), RunError> {
         let len = (bytes.end - bytes.start) as usize;
-        let result = match (&self.direct, &self.file) {
-            (Some(direct), _) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
-            (None, Some(file)) => file.read_exact_at(&mut slot.bytes_mut()[at..at + len], bytes.start),
-            (None, None) => Err(std::io::Error::other("the file was not opened")),
+        let result = match &self.direct {
+            Some(direct) => self.read_direct(direct, slot.bytes_mut(), at, bytes.start, len),
+            None => return self.read_cached(&mut slot.bytes_mut()[at..at + len], bytes),
         };
-        result.map_err(|e| RunError::File {
+        result.map_err(|e| self.failed(&e, bytes))
+    }
+
+    /// Reads bytes of the file through the page cache, which for few of them is the shortest way even if they are not in there.
+    fn read_cached(&self, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
+        let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
+        self.read_from(file, to, bytes)
+    }
+
+    /// As that, from a file of [`opened_again`](Self::opened_again).
+    pub(crate) fn read_from(&self, file: &File, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
+        file.read_exact_at(to, bytes.start).map_err(|e| self.failed(&e, bytes))
+    }
+
+    /// The same file, opened for one thread: every read counts the users of what was opened, and threads that count together wait for
+    /// one another.
+    pub(crate) fn opened_again(&self) -> Result<File, RunError> {
+        let again = File::open(&self.version.path).and_then(|file| Ok((file.metadata()?, file)));
+        if let Ok((metadata, file)) = again
+            && FileVersion::of_metadata(&self.version.path, &metadata) == self.version
+        {
+            return Ok(file);
+        }
+        // It was replaced since: this one is still the one that was planned for, and the end of the query notices.
+        let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
+        file.try_clone().map_err(|e| self.failed(&e, &(0..0)))
+    }
+
+    fn not_open(&self) -> RunError {
+        RunError::File {
+            path: self.version.path.display().to_string(),
+            reason: "the file was not opened".to_owned(),
+        }
+    }
+
+    fn failed(&self, e: &std::io::Error, bytes: &Range<u64>) -> RunError {
+        RunError::File {
             path: self.version.path.display().to_string(),
             reason: match e.kind() {
                 std::io::ErrorKind::UnexpectedEof => format!(
                     "the file ends before byte {}; it had {} bytes when the query was planned",
                     bytes.end, self.version.bytes
                 ),
-                _ => format!("reading {len} bytes at byte {}: {e}", bytes.start),
+                _ => format!("reading {} bytes at byte {}: {e}", bytes.end - bytes.start, bytes.start),
             },
-        })
+        }
     }
 
     /// Past the page cache: whole grains, to an aligned place behind what is there, moved into place afterwards.

@@ -52,6 +52,15 @@ pub(crate) struct Given<'a> {
     pub(crate) written: &'a DeviceBuffer,
     pub(crate) zeroed: &'a DeviceBuffer,
     pub(crate) other: &'a DeviceBuffer,
+    /// Bytes of the second that are zeros at first.
+    zeros: usize,
+}
+
+impl Given<'_> {
+    /// Clears again what was zeros at first, before what is put into the stream next.
+    pub(crate) fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
+        stream.fill(self.zeroed, 0, self.zeros, 0)
+    }
 }
 
 impl Scratch {
@@ -69,9 +78,15 @@ impl Scratch {
         let written = room(&self.device, &mut self.written, wanted.bytes.len())?;
         written.write(0, &wanted.bytes)?;
         let zeroed = room(&self.device, &mut self.zeroed, wanted.zeroed)?;
-        stream.fill(zeroed, 0, wanted.zeroed, 0)?;
         let other = room(&self.device, &mut self.other, wanted.other)?;
-        Ok(Given { written, zeroed, other })
+        let given = Given {
+            written,
+            zeroed,
+            other,
+            zeros: wanted.zeroed,
+        };
+        given.clear(stream)?;
+        Ok(given)
     }
 }
 

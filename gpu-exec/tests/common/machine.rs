@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
-use grampus_gpu_exec::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel, Shape};
+use grampus_gpu_exec::codegen::{
+    Access, BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel, Shape,
+};
 use grampus_gpu_exec::compile::Modules;
 use grampus_gpu_exec::params::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
 use grampus_gpu_exec::program::Type;
@@ -16,6 +18,7 @@ use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 
 use super::interpret::{Cell, Scalar};
+use super::paging::Paging;
 use super::random::{Random, bytes};
 
 /// What kernels can run on.
@@ -92,7 +95,11 @@ pub(crate) struct Placed {
     columns: Vec<Column>,
     valid: Vec<Option<Column>>,
     runs: Vec<(u64, u64)>,
-    _image: DeviceBuffer,
+    /// What columns should hold, where they lie in it, and what kernels load.
+    bytes: Vec<u8>,
+    places: Vec<(u32, Vec<Run>)>,
+    image: DeviceBuffer,
+    paging: Option<Paging>,
 }
 
 /// Bytes of a storage in the making.
@@ -167,7 +174,11 @@ impl Placed {
         let bytes = image.0;
         let memory = DeviceBuffer::filled(device, bytes.len().next_multiple_of(4096) + 4096, 0).expect("memory");
         memory.write(0, &bytes).expect("fits");
-        let storage = Arc::new(MemoryStorage::new(bytes));
+        let storage = Arc::new(MemoryStorage::new(bytes.clone()));
+        let paged = |c: &usize| shape.columns[*c].access == Access::Paged;
+        let paged: Vec<usize> = (0..shape.columns.len()).filter(paged).collect();
+        let rows = table.cells.first().map_or(0, Vec::len) as u64;
+        let paging = (!paged.is_empty()).then(|| Paging::new(random, device, &paged, rows));
         let stack = Stack::new(device, vec![storage], options(), &[]).expect("a stack");
         let column = |width: u32, runs: &[Run]| {
             let mapped = |run: &Run| Run {
@@ -189,7 +200,10 @@ impl Placed {
             valid,
             stack,
             runs: table.runs.clone(),
-            _image: memory,
+            places: places.into_iter().map(|(width, runs, _)| (width, runs)).collect(),
+            bytes,
+            image: memory,
+            paging,
         }
     }
 }
@@ -205,8 +219,30 @@ pub(crate) struct Division {
     pub group_slots_log2: u32,
 }
 
-/// Runs the kernel over the table.
+/// Runs the kernel over the table, as often as pages are missing.
 pub(crate) fn run(
+    placed: &Placed,
+    kernel: &QueryKernel,
+    module: &Module,
+    arguments: &[Scalar],
+    division: &Division,
+) -> Result<Merged, Refusal> {
+    let Some(paging) = &placed.paging else {
+        return pass(placed, kernel, module, arguments, division);
+    };
+    let mut random = Random(u64::from(division.warps) + division.ends.len() as u64);
+    paging.scatter(&mut random, &placed.bytes, &placed.places, &placed.image);
+    for _ in 0..paging.most_passes(kernel.steps()) {
+        paging.clear();
+        let result = pass(placed, kernel, module, arguments, division);
+        if paging.serve(&placed.bytes, &placed.places, &placed.image) == 0 || result.is_err() {
+            return result;
+        }
+    }
+    panic!("pages are missing after {} passes", paging.most_passes(kernel.steps()))
+}
+
+fn pass(
     placed: &Placed,
     kernel: &QueryKernel,
     module: &Module,
@@ -278,9 +314,10 @@ pub(crate) fn run(
             patience: 2,
         };
         first_tile = end_tile;
+        let paging = placed.paging.as_ref().map(Paging::desc);
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
         let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
-        let mut args = Args::new().with_bytes(&params::parameter(&head, &columns, &valid));
+        let mut args = Args::new().with_bytes(&params::parameter(&head, &columns, &valid, paging.as_ref()));
         let kernel = module.kernel(ENTRY).expect("the kernel's name");
         kernel.launch(&stream, blocks, threads, &mut args).expect("starts");
         stream.synchronize().expect("ends");

@@ -4,6 +4,7 @@
 pub(crate) mod check;
 pub(crate) mod interpret;
 pub(crate) mod machine;
+pub(crate) mod paging;
 pub(crate) mod random;
 
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
@@ -121,4 +122,11 @@ pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: 
         columns: program.columns.iter().map(of).collect(),
         grouping,
     }
+}
+
+/// As [`shape`], by loads, with all columns but the first in pages.
+pub(crate) fn paged_shape(program: &Program, aligned: bool, grouping: Grouping) -> Shape {
+    let mut shape = shape(program, Access::Paged, aligned, grouping);
+    shape.columns[0].access = Access::Plain;
+    shape
 }

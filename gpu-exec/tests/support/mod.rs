@@ -94,6 +94,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) kinds: &'a [Kind],
     /// Raw columns lie in so many segments, with other bytes between them.
     pub(crate) segments: u64,
+    /// Rows of a row group, if there are any.
+    pub(crate) group_rows: Option<u64>,
 }
 
 impl Table {
@@ -115,6 +117,7 @@ impl Table {
                     file,
                     index,
                     rows,
+                    group_rows: shape.group_rows.unwrap_or(rows),
                     selected: std::iter::once(0..rows).collect(),
                     columns,
                 });
@@ -149,6 +152,7 @@ impl Table {
             stripes,
             kinds: &vec![Kind::Raw; columns],
             segments: 1,
+            group_rows: Some(1000),
         })
     }
 
@@ -310,9 +314,10 @@ pub(crate) fn answer(output: &Output) -> (i64, Vec<Option<f64>>) {
     (count[0], output.aggregates[1..].iter().map(sum).collect())
 }
 
-pub(crate) const ALL: [BackingChoice; 4] = [
+pub(crate) const ALL: [BackingChoice; 5] = [
     BackingChoice::Auto,
     BackingChoice::All(Backing::Resident),
     BackingChoice::All(Backing::Mapped),
     BackingChoice::All(Backing::Queued),
+    BackingChoice::All(Backing::Paged),
 ];

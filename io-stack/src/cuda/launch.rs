@@ -224,10 +224,13 @@ impl Kernel<'_> {
             }
             other => return Err(self.refuse(format!("takes one argument on host threads, not {}", other.len()))),
         }
-        stream.wait_on_host();
         let arguments = args.values.iter().map(|(words, _)| words.clone()).collect();
-        let work = machine.launch(kernel.clone(), warps, arguments)?;
-        *stream.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        // Held throughout: launches of several threads follow one another, as in any stream.
+        let mut last = stream.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = last.take() {
+            work.wait();
+        }
+        *last = Some(machine.launch(kernel.clone(), warps, arguments)?);
         Ok(())
     }
 

@@ -261,6 +261,33 @@ impl PinnedBuffer {
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast()) }.store(value, Ordering::Release);
     }
 
+    /// Word `at` of a list of words that kernels fill in, if it is there: 0 is none. Other bytes that the kernel wrote are not promised to be
+    /// seen because this one is.
+    pub fn peek_u32(&self, at: usize) -> u32 {
+        if at >= self.len / 4 {
+            return 0;
+        }
+        // SAFETY: inside our pages, by the check, and aligned as they are; all concurrent access is atomic on either side.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast::<u32>().add(at)) }.load(Ordering::Relaxed)
+    }
+
+    /// Takes up to `most` words that are there from word `at` on, leaving zeros; ends at the first that is not.
+    pub fn take_u32s(&self, at: usize, most: usize) -> Vec<u32> {
+        let end = at.saturating_add(most).min(self.len / 4);
+        let mut words = Vec::new();
+        for at in at..end {
+            // SAFETY: as in `peek_u32`.
+            let word = unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast::<u32>().add(at)) };
+            let value = word.load(Ordering::Relaxed);
+            if value == 0 {
+                break;
+            }
+            word.store(0, Ordering::Relaxed);
+            words.push(value);
+        }
+        words
+    }
+
     /// `len` bytes at `offset` for a controller; `None` outside the buffer. The buffer must outlive the handle, and the
     /// protocol must give the bytes to its holder.
     pub(super) fn host_memory(&self, offset: usize, len: usize) -> Option<HostMemory> {
@@ -290,5 +317,27 @@ impl Drop for PinnedBuffer {
             // SAFETY: allocated in `new`, freed once.
             let _ = unsafe { sys::cuMemFreeHost(self.at.as_ptr().cast()) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_taken_once_and_up_to_the_first_that_is_missing() {
+        let buffer = PinnedBuffer::new(&Device::host(1, 1 << 20), 4096).unwrap();
+        let words: Vec<u8> = [7u32, 8, 9, 0, 11].iter().flat_map(|w| w.to_le_bytes()).collect();
+        buffer.write(0, &words).unwrap();
+        assert_eq!(
+            (buffer.peek_u32(2), buffer.peek_u32(3), buffer.peek_u32(1024)),
+            (9, 0, 0)
+        );
+        assert_eq!(buffer.take_u32s(0, 2), [7, 8]);
+        assert_eq!(buffer.take_u32s(2, 100), [9]);
+        assert!(buffer.take_u32s(0, 100).is_empty());
+        assert_eq!(buffer.take_u32s(4, 100), [11]);
+        buffer.write(4092, &1u32.to_le_bytes()).unwrap();
+        assert_eq!(buffer.take_u32s(1023, 100), [1], "not past the end");
     }
 }

@@ -14,7 +14,7 @@ pub struct Slot {
     offset: usize,
     memory: HostMemory,
     event: Event,
-    /// A copy was started, and nobody has waited for it yet.
+    /// A copy was started, or a kernel that reads it, and nobody has waited for that yet.
     pushing: bool,
 }
 
@@ -56,6 +56,21 @@ impl Slot {
     /// True for no bytes.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty()
+    }
+
+    /// Where kernels find its bytes, once they were [lent](Self::lend).
+    pub fn address(&self) -> u64 {
+        self.buffer.address() + self.offset as u64
+    }
+
+    /// Lends it to the kernels that were put into the stream to read it: it comes back when the stream has got here.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn lend(mut self, stream: &Stream) -> Result<Pushed, CudaError> {
+        self.pushing = true;
+        self.event.record(stream)?;
+        Ok(Pushed(self))
     }
 
     /// Starts copying parts of the slot to device memory that must live until the stream has got there.
@@ -101,7 +116,7 @@ impl Drop for Slot {
     }
 }
 
-/// A slot that the copy engine reads.
+/// A slot that the copy engine reads, or a kernel.
 #[derive(Debug)]
 pub struct Pushed(Slot);
 

@@ -1,0 +1,452 @@
+//! Bringing the pages that kernels miss, while they run: threads take their numbers from the list, read or decode what they stand for,
+//! and have a kernel put it in its place, in a stream of its own. When a pass is over, a kernel in the query's stream says that all this is there:
+//! no kernel of the query sees a page come while it runs, and the next one sees it whole. What a page is, is pages.rs's business; passes are
+//! passes.rs's.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use grampus_io_stack::cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, Stream};
+use grampus_io_stack::layout::bytes_of;
+
+use super::bring::{CHUNK_ROWS, bases, job_of, parts_of, target};
+use super::pages::{Paging, PartlyThere};
+use super::push::Pusher;
+use super::ring::Ring;
+use crate::codegen::{BLOCK_THREADS, GPU_LANES};
+use crate::gpu::Request;
+use crate::input::Placement;
+use crate::output::RunError;
+use crate::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
+
+/// Pages of a batch of raw ones, at most: so many that neighbours, which are missed at about the same time, are read together.
+pub(crate) const BATCH_PAGES: usize = 16 << 10;
+/// While kernels run, fewer are worth waiting for more; row groups take much longer each.
+const FEW_PAGES: usize = 1 << 10;
+const FEW_GROUPS: usize = 1 << 4;
+/// Row groups of a batch: each takes long enough to decode.
+const BATCH_GROUPS: usize = 4;
+/// Pages so close to one another are read at once, with what is between them: a read costs as much as copying this.
+const NEAR_BYTES: u64 = 2 << 10;
+/// Bytes of such a read, at most.
+const SPAN_BYTES: u64 = 64 << 10;
+/// How often it is looked whether kernels have missed more.
+const LOOK: Duration = Duration::from_micros(300);
+/// Bytes of a slot.
+pub(crate) const SLOT_BYTES: usize = BATCH_PAGES * (PAGE_BYTES as usize + size_of::<PageMove>());
+
+/// How far a pass's misses have been dealt with.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Entries of the list that were taken.
+    taken: usize,
+    /// All entries of the pass, once its kernels have ended.
+    listed: Option<usize>,
+    /// Pages whose placing is in the stream.
+    placed: usize,
+    /// Row groups that were taken and are in nobody's hands.
+    groups: VecDeque<u32>,
+    stopped: bool,
+    failed: Option<RunError>,
+}
+
+/// What kernels are given, known when the first is launched.
+#[derive(Debug)]
+struct Launched {
+    module: Arc<Module>,
+    /// Addresses of the descriptions of pieces, and of the bits of pages that have come.
+    pieces: u64,
+    came: u64,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) pages: AtomicU64,
+    pub(crate) page_bytes: AtomicU64,
+    pub(crate) ns: AtomicU64,
+}
+
+/// What gathering works with.
+pub(crate) struct Means<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) compute: &'a Stream,
+    pub(crate) copy: &'a Stream,
+    /// Where pages are put in their places, from slots of [`SLOT_BYTES`].
+    pub(crate) placing: &'a Stream,
+    pub(crate) slots: &'a Ring,
+    pub(crate) list: Arc<PinnedBuffer>,
+    pub(crate) threads: usize,
+}
+
+/// The misses of one query.
+pub(crate) struct Gather<'a> {
+    request: &'a Request<'a>,
+    paging: &'a Paging,
+    pusher: &'a Pusher<'a>,
+    means: Means<'a>,
+    bases: Vec<u64>,
+    /// Entries of the list for which a thread starts while kernels run.
+    few: usize,
+    launched: OnceLock<Launched>,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+    pub(crate) done: Gathered,
+}
+
+/// Files that a thread has opened for itself, by position in the input.
+type Files = Vec<Option<File>>;
+
+/// What a thread does next.
+enum Work {
+    /// Pages of raw values, or of either kind, which are to be divided first.
+    Pages(Vec<u32>),
+    Groups(Vec<u32>),
+}
+
+impl<'a> Gather<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, paging: &'a Paging, pusher: &'a Pusher<'a>, means: Means<'a>) -> Self {
+        Self {
+            bases: bases(&request.input.stripes),
+            few: match paging.pieces.iter().all(|p| p.pages.raw) {
+                true => FEW_PAGES,
+                false => FEW_GROUPS,
+            },
+            request,
+            paging,
+            pusher,
+            means,
+            launched: OnceLock::new(),
+            progress: Mutex::default(),
+            changed: Condvar::new(),
+            done: Gathered::default(),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'g>(&self, progress: MutexGuard<'g, Progress>) -> MutexGuard<'g, Progress> {
+        let waited = self.changed.wait_timeout(progress, LOOK);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The list in which kernels write what they miss.
+    pub(crate) fn list(&self) -> &PinnedBuffer {
+        &self.means.list
+    }
+
+    /// Before the first kernel: the module that has [`PLACE_PAGES`], and where the pieces' descriptions are, and the bits of what has come.
+    pub(crate) fn launching(&self, module: Arc<Module>, pieces: u64, came: u64) {
+        let _ = self.launched.set(Launched { module, pieces, came });
+    }
+
+    fn launched(&self) -> Result<&Launched, RunError> {
+        let launched = self.launched.get();
+        launched.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was launched".to_owned()))
+    }
+
+    /// No further page is begun.
+    pub(crate) fn stop(&self) {
+        self.progress().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// A pass is over whose kernels missed `missed` pages: waits until those in the list are on their way, and lets whatever is put into
+    /// the query's stream next find them there.
+    ///
+    /// # Errors
+    /// Why one of them cannot be brought.
+    pub(crate) fn finish_pass(&self, missed: usize) -> Result<(), RunError> {
+        let listed = missed.min(self.means.list.len() / 4);
+        let mut progress = self.progress();
+        progress.listed = Some(listed);
+        self.changed.notify_all();
+        loop {
+            if let Some(e) = progress.failed.take() {
+                return Err(e);
+            }
+            if progress.stopped || self.pusher.stopped() {
+                return Err(RunError::Cancelled);
+            }
+            if progress.placed >= listed {
+                break;
+            }
+            progress = self.wait(progress);
+        }
+        (progress.taken, progress.placed, progress.listed) = (0, 0, None);
+        drop(progress);
+        self.publish()
+    }
+
+    /// Says of all pages that have come that they are there.
+    fn publish(&self) -> Result<(), RunError> {
+        let (means, launched) = (&self.means, self.launched()?);
+        // What was decoded comes by copies.
+        for stream in [means.placing, means.copy] {
+            let done = Event::new(means.device, false)?;
+            done.record(stream)?;
+            means.compute.wait(&done)?;
+        }
+        let what = PagesCame {
+            pieces: launched.pieces,
+            came: launched.came,
+            count: (self.paging.columns.len() * self.request.input.stripes.len()) as u32,
+            pad0: 0,
+        };
+        let blocks = what.count.div_ceil(BLOCK_THREADS / GPU_LANES).max(1);
+        let kernel = launched.module.kernel(PUBLISH_PAGES)?;
+        let mut args = Args::new().with_bytes(&bytes_of(&what));
+        kernel.launch(means.compute, blocks, BLOCK_THREADS, &mut args)?;
+        for piece in &self.paging.pieces {
+            let came = piece.came.swap(0, Ordering::Relaxed);
+            piece.published.fetch_add(came, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What a gathering thread does, until it is stopped.
+    pub(crate) fn work(&self) {
+        let mut files = Files::new();
+        while let Some(work) = self.next() {
+            let began = Instant::now();
+            let done = match work {
+                Work::Pages(pages) => self.pages(pages, &mut files),
+                Work::Groups(groups) => self.groups(&groups),
+            };
+            let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.done.ns.fetch_add(spent, Ordering::Relaxed);
+            let mut progress = self.progress();
+            match done {
+                Ok(count) => progress.placed += count,
+                Err(e) => {
+                    progress.failed.get_or_insert(e);
+                    progress.stopped = true;
+                }
+            }
+            // While kernels run, nobody waits for this.
+            let awaited = progress.listed.is_some() || progress.stopped;
+            drop(progress);
+            if awaited {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Waits for something to do; `None`: stopped.
+    fn next(&self) -> Option<Work> {
+        let mut progress = self.progress();
+        loop {
+            if progress.stopped || self.pusher.stopped() {
+                return None;
+            }
+            if !progress.groups.is_empty() {
+                let count = progress.groups.len().min(BATCH_GROUPS);
+                return Some(Work::Groups(progress.groups.drain(..count).collect()));
+            }
+            let list = &self.means.list;
+            let most = match progress.listed {
+                // The kernels have ended: shared out among the threads.
+                Some(all) => {
+                    let left = all.saturating_sub(progress.taken);
+                    left.min(left.div_ceil(self.means.threads).max(64))
+                }
+                None if list.peek_u32(progress.taken + self.few - 1) != 0 => BATCH_PAGES,
+                None => 0,
+            };
+            let words = list.take_u32s(progress.taken, most.min(BATCH_PAGES));
+            if !words.is_empty() {
+                progress.taken += words.len();
+                return Some(Work::Pages(words.into_iter().map(|word| word - 1).collect()));
+            }
+            progress = self.wait(progress);
+        }
+    }
+
+    /// Brings pages of raw values; row groups among them become everybody's. How many were placed.
+    fn pages(&self, mut pages: Vec<u32>, files: &mut Files) -> Result<usize, RunError> {
+        pages.sort_unstable();
+        let mut groups = VecDeque::new();
+        let mut raw = Vec::with_capacity(pages.len());
+        for page in pages {
+            let (piece, at) = self
+                .paging
+                .find(page)
+                .ok_or_else(|| RunError::Invalid(format!("a kernel misses page {page} of {}", self.paging.pages)))?;
+            match piece.pages.raw {
+                true => raw.push((piece, at)),
+                false => groups.push_back(page),
+            }
+        }
+        if !groups.is_empty() {
+            self.progress().groups.append(&mut groups);
+            self.changed.notify_all();
+        }
+        if raw.is_empty() {
+            return Ok(0);
+        }
+        let Some(mut slot) = self.means.slots.take(|| self.pusher.stopped())? else {
+            return Ok(0);
+        };
+        if let Err(e) = self.read(&raw, slot.bytes_mut(), files) {
+            self.means.slots.unused(slot);
+            return Err(e);
+        }
+        let bytes: u64 = raw.iter().map(|(piece, at)| bytes_of_page(piece, *at)).sum();
+        self.done.page_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())?;
+        Ok(raw.len())
+    }
+
+    /// Reads pages, in ascending order, to the slot's beginning; those near to one another at once.
+    fn read(&self, pages: &[(&PartlyThere, u32)], to: &mut [u8], files: &mut Files) -> Result<(), RunError> {
+        let mut span = Vec::new();
+        let mut next = 0;
+        while next < pages.len() {
+            let (piece, first) = pages[next];
+            let near = |pair: &[(&PartlyThere, u32)]| {
+                std::ptr::eq(pair[1].0, piece)
+                    && u64::from(pair[1].1 - pair[0].1) * PAGE_BYTES <= NEAR_BYTES
+                    && u64::from(pair[1].1 - first + 1) * PAGE_BYTES <= SPAN_BYTES
+            };
+            let count = 1 + pages[next..].windows(2).take_while(|pair| near(pair)).count();
+            let last = pages[next + count - 1].1;
+            let out = &mut to[next * PAGE_BYTES as usize..];
+            if count == 1 {
+                self.read_rows(piece, rows_of(piece, first..first + 1), out, files)?;
+            } else {
+                let rows = rows_of(piece, first..last + 1);
+                span.resize((u64::from(last - first + 1) * PAGE_BYTES) as usize, 0);
+                self.read_rows(piece, rows, &mut span, files)?;
+                for ((_, at), out) in pages[next..][..count]
+                    .iter()
+                    .zip(out.chunks_exact_mut(PAGE_BYTES as usize))
+                {
+                    let from = u64::from(at - first) * PAGE_BYTES;
+                    out.copy_from_slice(&span[from as usize..][..PAGE_BYTES as usize]);
+                }
+            }
+            next += count;
+        }
+        Ok(())
+    }
+
+    /// Reads a raw column's rows of a stripe.
+    fn read_rows(
+        &self,
+        piece: &PartlyThere,
+        rows: Range<u64>,
+        to: &mut [u8],
+        files: &mut Files,
+    ) -> Result<(), RunError> {
+        let stripe = &self.request.input.stripes[piece.stripe];
+        let Placement::Direct(segments) = &stripe.columns[piece.column] else {
+            return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
+        };
+        let width = u64::from(self.request.program.columns[piece.column].ty.width());
+        let source = self.pusher.source(stripe.file)?;
+        if files.len() <= stripe.file {
+            files.resize_with(stripe.file + 1, || None);
+        }
+        let file = match &mut files[stripe.file] {
+            Some(open) => open,
+            place => place.insert(source.opened_again()?),
+        };
+        // Nearly always one piece of the file.
+        let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
+        if let Some(s) = segments.get(segment)
+            && (s.first_row..=s.first_row + s.rows).contains(&rows.end)
+            && s.first_row <= rows.start
+        {
+            let at = s.offset + (rows.start - s.first_row) * width;
+            let len = (rows.end - rows.start) * width;
+            return source.read_from(file, &mut to[..len as usize], &(at..at + len));
+        }
+        let mut done = 0;
+        for part in parts_of(stripe, segments, &rows, width)? {
+            let len = (part.end - part.start) as usize;
+            source.read_from(file, &mut to[done..done + len], &part)?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Decodes row groups and has them copied to their places. How many were placed.
+    fn groups(&self, groups: &[u32]) -> Result<usize, RunError> {
+        let mut placed = Vec::new();
+        for &page in groups {
+            let Some((piece, at)) = self.paging.find(page) else {
+                continue;
+            };
+            let rows = rows_of(piece, at..at + 1);
+            let width = u64::from(self.request.program.columns[piece.column].ty.width());
+            let mut first = rows.start;
+            while first < rows.end {
+                let end = rows.end.min(first + CHUNK_ROWS);
+                let values = target(&piece.resident.values, (first * width) as usize);
+                let valid = piece.resident.valid.as_ref().map(|v| target(v, first as usize));
+                let (place, base) = ((piece.stripe, piece.column), self.bases[piece.stripe]);
+                let job = job_of(self.request, base, place, first..end, values, valid)?;
+                if !self.pusher.do_job(&job)? {
+                    return Ok(0);
+                }
+                first = end;
+            }
+            placed.push((piece, at));
+        }
+        let Some(slot) = self.means.slots.take(|| self.pusher.stopped())? else {
+            return Ok(0);
+        };
+        self.place(slot, 0, &placed, 0)?;
+        Ok(placed.len())
+    }
+
+    /// Has the first `raw` of the pages put in their places, and notes of all that they have come; what is to be done is written to the
+    /// slot from `at` on, behind their values.
+    fn place(&self, mut slot: Slot, at: usize, pages: &[(&PartlyThere, u32)], raw: usize) -> Result<(), RunError> {
+        let launched = self.launched()?;
+        let moves = slot.bytes_mut()[at..].chunks_exact_mut(size_of::<PageMove>());
+        for ((piece, page), to) in pages.iter().zip(moves) {
+            let (piece, page) = (piece.place, *page);
+            to.copy_from_slice(&bytes_of(&PageMove { piece, page }));
+        }
+        let batch = PageBatch {
+            pieces: launched.pieces,
+            moves: slot.address() + at as u64,
+            values: slot.address(),
+            came: launched.came,
+            count: pages.len() as u32,
+            raw: raw as u32,
+        };
+        let words = pages.len() as u64 * (PAGE_BYTES / 8);
+        let most = u64::from(self.means.device.multiprocessors().max(1));
+        let blocks = words.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, most) as u32;
+        let kernel = launched.module.kernel(PLACE_PAGES)?;
+        let mut args = Args::new().with_bytes(&bytes_of(&batch));
+        kernel.launch(self.means.placing, blocks, BLOCK_THREADS, &mut args)?;
+        let lent = slot.lend(self.means.placing)?;
+        self.means.slots.pushed(lent);
+        pages.iter().for_each(|(piece, _)| {
+            piece.came.fetch_add(1, Ordering::Relaxed);
+        });
+        self.done.pages.fetch_add(pages.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Rows of a stripe that pages of it stand for.
+fn rows_of(piece: &PartlyThere, pages: Range<u32>) -> Range<u64> {
+    let each = u64::from(piece.pages.rows);
+    u64::from(pages.start) * each..(u64::from(pages.end) * each).min(piece.rows)
+}
+
+/// Bytes of a page's values: the last one's end with the stripe.
+fn bytes_of_page(piece: &PartlyThere, page: u32) -> u64 {
+    let all = piece.resident.values.len as u64;
+    PAGE_BYTES.min(all - u64::from(page) * PAGE_BYTES)
+}

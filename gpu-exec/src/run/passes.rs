@@ -1,0 +1,204 @@
+//! A query's passes over its rows: one, or, where kernels look for pages that are not there yet, as many as it takes until none is missed.
+//! What is launched, and with what, is drive.rs's business.
+
+use std::time::Duration;
+
+use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel, PinnedBuffer};
+
+use super::bring::bases;
+use super::drive::{LeftOver, Machine, PATIENT_TILES, Placed, Query, all_bytes, flags};
+use super::gather::{Gather, Means};
+use super::launches::Launch;
+use super::pool::Piece;
+use super::push::Pusher;
+use super::scratch::{Given, Wanted};
+use crate::codegen::BLOCK_THREADS;
+use crate::output::{Cost, RunError};
+use crate::paging::PagingDesc;
+use crate::params::{Sizes, parameter};
+
+/// What brings pages, if any can be missed, and how its threads are started: a query that misses nothing needs none.
+pub(super) struct Gathering<'a> {
+    pub(super) gather: Option<&'a Gather<'a>>,
+    pub(super) spawn: &'a dyn Fn() -> Result<(), RunError>,
+}
+
+/// What all launches of a query share.
+pub(super) struct Launched<'a> {
+    pub(super) entry: &'a Kernel<'a>,
+    pub(super) blocks: u32,
+    pub(super) paging: Option<PagingDesc>,
+    pub(super) placed: &'a Placed,
+    pub(super) given: &'a Given<'a>,
+    pub(super) sizes: Sizes,
+    pub(super) warps: usize,
+    /// Runs of rows, and all their tiles.
+    pub(super) runs: usize,
+    pub(super) tiles: u64,
+}
+
+impl Query<'_> {
+    /// What brings pages that kernels miss, if they can miss any.
+    pub(super) fn gather<'a>(
+        &'a self,
+        machine: &Machine<'a>,
+        pusher: &'a Pusher<'a>,
+    ) -> Result<Option<Gather<'a>>, RunError> {
+        if !self.kernel.is_paged() {
+            return Ok(None);
+        }
+        let means = Means {
+            device: machine.device,
+            compute: machine.compute,
+            copy: machine.copy,
+            slots: machine.page_slots,
+            placing: machine.placing,
+            list: machine.faults.take()?,
+            threads: machine.threads.max(1),
+        };
+        Ok(Some(Gather::new(self.request, &self.bringing.paging, pusher, means)))
+    }
+
+    pub(super) fn place_paging(&self, placed: &mut Placed, wanted: &mut Wanted) {
+        let (paging, stripes) = (&self.bringing.paging, &self.request.input.stripes);
+        if paging.pieces.is_empty() {
+            return;
+        }
+        placed.first_rows = wanted.bytes(&all_bytes(&bases(stripes)[..stripes.len()]));
+        placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
+        placed.wanted = wanted.zeros(paging.bits_bytes());
+        placed.came = wanted.zeros(paging.bits_bytes());
+    }
+
+    pub(super) fn paging_desc(&self, placed: &Placed, given: &Given<'_>, list: &PinnedBuffer) -> PagingDesc {
+        let (written, zeroed) = (given.written.address(), given.zeroed.address());
+        PagingDesc {
+            first_rows: written + placed.first_rows as u64,
+            pieces: written + placed.pieces as u64,
+            wanted: zeroed + placed.wanted as u64,
+            list: list.address(),
+            missed: zeroed + placed.missed as u64,
+            capacity: (list.len() / 4) as u32,
+            stripes: self.request.input.stripes.len() as u32,
+        }
+    }
+
+    /// Launches everything as often as need be, and waits for it.
+    pub(super) fn passes(
+        &self,
+        launched: &Launched<'_>,
+        launches: &[Launch],
+        machine: &Machine<'_>,
+        (pusher, gathering): (&Pusher<'_>, &Gathering<'_>),
+        cost: &mut Cost,
+    ) -> Result<LeftOver, RunError> {
+        let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
+        self.clear_bits(machine)?;
+        // Everything has come when the first pass is over.
+        let again = [Launch {
+            jobs: self.bringing.jobs.len(),
+            first_tile: 0,
+            end_tile: launched.tiles,
+            ends_window: None,
+        }];
+        let most = self.most_passes(launched);
+        let mut threads = false;
+        let left = loop {
+            // While columns are on their way, the pass is for finding misses early; its order of additions is not that of other passes.
+            let looks = cost.passes == 0 && gathering.gather.is_some() && !self.bringing.jobs.is_empty();
+            if looks {
+                (gathering.spawn)()?;
+                threads = true;
+            }
+            let patience = if looks { PATIENT_TILES } else { self.patience() };
+            let of_pass = if cost.passes == 0 { launches } else { &again };
+            let starts = (cost.passes == 0).then_some(&started);
+            self.pass(launched, (of_pass, patience), machine, pusher, starts)?;
+            ended.record(machine.compute)?;
+            self.wait(&ended)?;
+            cost.passes += 1;
+            let left = self.read_back(launched)?;
+            let Some(gather) = gathering.gather.filter(|_| left.refused == 0) else {
+                break left;
+            };
+            if left.missed == 0 && !looks {
+                machine.faults.is_clean();
+                break left;
+            }
+            if !threads {
+                (gathering.spawn)()?;
+                threads = true;
+            }
+            gather.finish_pass(left.missed as usize)?;
+            if cost.passes >= most {
+                let what = format!("pages are still missing after {most} passes over the rows");
+                return Err(RunError::Invalid(what));
+            }
+            launched.given.clear(machine.compute)?;
+        };
+        cost.kernel = ended
+            .ms_since(&started)
+            .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
+        Ok(left)
+    }
+
+    /// A pass finds everything that the first step of the cascade misses that misses anything, as far as there is room in the list; one may
+    /// only look, and the last one misses nothing.
+    fn most_passes(&self, launched: &Launched<'_>) -> u64 {
+        let listed = launched.paging.map_or(1, |p| u64::from(p.capacity.max(1)));
+        2 + self.kernel.steps() as u64 + u64::from(self.bringing.paging.pages) / listed
+    }
+
+    /// Sets to zero the bits of columns of which nothing is there.
+    fn clear_bits(&self, machine: &Machine<'_>) -> Result<(), CudaError> {
+        let unset = &self.bringing.paging.unset;
+        let mut next = 0;
+        while let Some(first) = unset.get(next) {
+            let follows = |pair: &[Piece]| pair[0].is_followed_by(&pair[1]);
+            let count = 1 + unset[next..].windows(2).take_while(|pair| follows(pair)).count();
+            let last = &unset[next + count - 1];
+            let bytes = last.offset + last.len - first.offset;
+            machine.compute.fill(&first.buffer, first.offset, bytes, 0)?;
+            next += count;
+        }
+        Ok(())
+    }
+
+    /// Launches everything once.
+    fn pass(
+        &self,
+        launched: &Launched<'_>,
+        (launches, patience): (&[Launch], u32),
+        machine: &Machine<'_>,
+        pusher: &Pusher<'_>,
+        started: Option<&Event>,
+    ) -> Result<(), RunError> {
+        let (arrived, ended) = (Event::new(machine.device, false)?, Event::new(machine.device, false)?);
+        let mut ready = 0;
+        for (at, launch) in launches.iter().enumerate() {
+            pusher.wait_for(launch.jobs)?;
+            if launch.jobs > ready {
+                arrived.record(machine.copy)?;
+                machine.compute.wait(&arrived)?;
+                ready = launch.jobs;
+            }
+            if let Some(started) = started.filter(|_| at == 0) {
+                started.record(machine.compute)?;
+            }
+            let head = self.head(launched, launch, flags(at, launches.len(), launch), patience);
+            let (columns, valid) = (&launched.placed.columns, &launched.placed.valid);
+            let bytes = parameter(&head, columns, valid, launched.paging.as_ref());
+            let mut args = Args::new().with_bytes(&bytes);
+            launched
+                .entry
+                .launch(machine.compute, launched.blocks, BLOCK_THREADS, &mut args)?;
+            if let Some(window) = launch.ends_window {
+                // The window after the next one takes this one's memory.
+                ended.record(machine.compute)?;
+                self.wait(&ended)?;
+                pusher.allow(window + 3);
+            }
+        }
+        Ok(())
+    }
+}
