@@ -6,14 +6,14 @@
 namespace grampus {
 
 GRAMPUS_DEVICE u32 queue_of(const IoStack& io, const SourceDesc& source, u64 key) {
-    return source.first_queue + (u32)(key >> io.cache.group_log2) % source.queue_count;
+    return load_constant(&source.first_queue) + (u32)(key >> io.cache.group_log2) % load_constant(&source.queue_count);
 }
 
 // A command for whole lines or, with one line, for a run of its sectors.
 template <u32 WAYS>
 GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 lines, u32 sectors) {
     const CacheDesc& cache = io.cache;
-    const SourceDesc& source = io.sources[e.source];
+    const SourceDesc& source = io.sources[load_constant(&e.source)];
     u32 skip = lines == 1 ? lowest_bit(sectors) << cache.sector_log2 : 0;
     Command c;
     c.kind = CMD_FILL;
@@ -21,10 +21,11 @@ GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key,
     c.lines = lines;
     c.sectors = sectors;
     c.bytes = lines == 1 ? count_bits(sectors) << cache.sector_log2 : lines << LINE_LOG2;
-    c.blocks = c.bytes >> source.lba_log2;
-    c.lba = (e.storage_byte + ((key - e.first_line) << LINE_LOG2) + skip) >> source.lba_log2;
-    c.nsid = source.nsid;
-    c.bus = (u64)cache.data + ((u64)c.slot << LINE_LOG2) + skip + io.queues[queue_of(io, source, key)].data_bus;
+    u32 lba_log2 = load_constant(&source.lba_log2);
+    c.blocks = c.bytes >> lba_log2;
+    c.lba = (load_constant(&e.storage_byte) + ((key - load_constant(&e.first_line)) << LINE_LOG2) + skip) >> lba_log2;
+    c.nsid = load_constant(&source.nsid);
+    c.bus = (u64)cache.data + ((u64)c.slot << LINE_LOG2) + skip + load_constant(&io.queues[queue_of(io, source, key)].data_bus);
     c.target = 0;
     return c;
 }
@@ -44,11 +45,11 @@ struct Queued {
 
     // Sectors one command carries at least.
     GRAMPUS_DEVICE static u32 unit(const IoStack& io, const Extent& e) {
-        u32 lba_log2 = io.sources[e.source].lba_log2, sector_log2 = io.cache.sector_log2;
+        u32 lba_log2 = load_constant(&io.sources[load_constant(&e.source)].lba_log2), sector_log2 = io.cache.sector_log2;
         return lba_log2 > sector_log2 ? 1u << (lba_log2 - sector_log2) : 1;
     }
     GRAMPUS_DEVICE static u32 queue(const IoStack& io, const Extent& e, u64 key) {
-        return queue_of(io, io.sources[e.source], key);
+        return queue_of(io, io.sources[load_constant(&e.source)], key);
     }
 
     // Sends for the `fresh` sectors of each lane's pinned line. Collective; does not wait for data. False: a status is up.
@@ -69,9 +70,9 @@ struct Queued {
         return true;
     }
 
-    // Finishes what has come in on the queue. Collective.
-    GRAMPUS_DEVICE static u32 help(const IoStack& io, u32 queue) {
-        return reap(io, queue, FillFinish<WAYS>(io.cache));
+    // Finishes what has come in on the open lanes' queues. Collective.
+    GRAMPUS_DEVICE static u32 help(const IoStack& io, bool open, u32 queue) {
+        return advance(io, open, queue, FillFinish<WAYS>(io.cache));
     }
 };
 
@@ -107,7 +108,7 @@ struct MappedCached {
         }
         return true;
     }
-    GRAMPUS_DEVICE static u32 help(const IoStack&, u32) { return 0; }
+    GRAMPUS_DEVICE static u32 help(const IoStack&, bool, u32) { return 0; }
 };
 
 // By value, so that the hot path's registers need no addresses.
@@ -116,16 +117,21 @@ struct Ensured {
     u32 meta;  // the pinned line; NO_LINE: none could be had, the lane holds nothing
 };
 
+// Looks at a line that servers should fill before a waiter helps itself: some 200 us.
+constexpr u32 PATIENCE = 64;
+
 // Waits until the lanes' pinned lines hold the sectors, which somebody has sent for. Collective. False: a status is up.
 template <class Backing>
 GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 sectors) {
     Wait wait;
     for (;;) {
-        u32 open = ballot(meta != NO_LINE && !holds(io.cache, meta, sectors));
-        if (open == 0) return true;
-        u32 from = lowest_bit(open);
-        u32 queue = shuffle(meta != NO_LINE ? Backing::queue(io, e, key) : 0u, from);
-        u32 done = Backing::help(io, queue);
+        bool open = meta != NO_LINE && !holds(io.cache, meta, sectors);
+        u32 waiting = ballot(open);
+        if (waiting == 0) return true;
+        u32 from = lowest_bit(waiting);
+        bool others = Backing::QUEUED && io.servers > 0 && shuffle(wait.tries, 0) < PATIENCE;  // they are at it
+        u32 mine = open ? Backing::queue(io, e, key) : 0u, queue = shuffle(mine, from);
+        u32 done = others ? 0 : Backing::help(io, open, mine);
         u64 line = shuffle(key, from);
         StatusCode code = STATUS_TIMEOUT_COMPLETION;
         if (Backing::QUEUED) code = cause(queue_at(io, queue), wait, code);

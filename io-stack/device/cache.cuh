@@ -1,7 +1,7 @@
 // Lines of file bytes in device memory: finding, pinning, validating, replacing, publishing. One lane, one line;
 // who asks the storage for missing sectors, and who waits, is column_array.cuh's business.
 #pragma once
-#include "queue.cuh"
+#include "completion.cuh"
 
 namespace grampus {
 

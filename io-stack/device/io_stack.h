@@ -16,6 +16,8 @@ struct alignas(16) IoStack {
     u64 timeout_ns;            // longest wait for anything
     u32 queue_count;
     u32 source_count;
+    u32 servers;               // warps of the launch that serve(): ring and reap for the others; 0: everybody does
+    u32 pad0;
     CacheDesc cache;
 };
 

@@ -1,5 +1,4 @@
-// Submission and completion: lanes hand in commands, one lane rings for many, one warp reaps for all.
-// What a completed fill means is the cache's business: it comes in as `Finish`. docs/PROTOCOL.md has the argument.
+// Submission: lanes hand in commands, one lane rings for many. Completion is completion.cuh's. docs/PROTOCOL.md has the argument.
 #pragma once
 #include "copy.cuh"
 #include "status.cuh"
@@ -21,23 +20,27 @@ struct Command {
 };
 
 GRAMPUS_DEVICE const QueueDesc& queue_at(const IoStack& io, u32 queue) { return io.queues[queue]; }
-GRAMPUS_DEVICE u32 depth_of(const QueueDesc& q) { return 1u << q.depth_log2; }
+// Fields of the descriptor, which no kernel writes: asked for once, whatever atomic operations stand between.
+GRAMPUS_DEVICE u32 depth_log2_of(const QueueDesc& q) { return load_constant(&q.depth_log2); }
+GRAMPUS_DEVICE u32 depth_of(const QueueDesc& q) { return 1u << depth_log2_of(q); }
+GRAMPUS_DEVICE QueueState* state_of(const QueueDesc& q) { return load_constant(&q.state); }
+GRAMPUS_DEVICE CommandRecord* commands_of(const QueueDesc& q) { return load_constant(&q.commands); }
 
 // ---- command slots (C and F in PROTOCOL.md) ----------------------------------------------------------
 
 // Takes up to `n` credits, but none if there are fewer than `least`; returns how many.
 GRAMPUS_DEVICE u32 take_credits(const QueueDesc& q, u32 n, u32 least) {
     GRAMPUS_STEP(take_credits);
-    if ((i32)load_relaxed_gpu((u32*)&q.state->credits) < (i32)least) return 0;  // no more than a look
-    i32 old = (i32)fetch_add_acquire_gpu((u32*)&q.state->credits, 0u - n);
+    if ((i32)load_relaxed_gpu((u32*)&state_of(q)->credits) < (i32)least) return 0;  // no more than a look
+    i32 old = (i32)fetch_add_acquire_gpu((u32*)&state_of(q)->credits, 0u - n);
     u32 got = old <= 0 ? 0 : (u32)old < n ? (u32)old : n;
-    if (got < n) fetch_add_release_gpu((u32*)&q.state->credits, n - got);
+    if (got < n) fetch_add_release_gpu((u32*)&state_of(q)->credits, n - got);
     return got;
 }
 
 GRAMPUS_DEVICE void return_credits(const QueueDesc& q, u32 n) {
     GRAMPUS_STEP(return_credits);
-    fetch_add_release_gpu((u32*)&q.state->credits, n);
+    fetch_add_release_gpu((u32*)&state_of(q)->credits, n);
 }
 
 // Gets the slot that the free ring holds, or will hold, for `ticket`. FREE_RING_EMPTY: gave up.
@@ -56,7 +59,7 @@ GRAMPUS_SLOW u32 pop_slot(const IoStack& io, u32 queue, u32 ticket) {
 // Gives a slot back. Its credit is returned by the caller, after this.
 GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
     const QueueDesc& q = queue_at(io, queue);
-    u32 ticket = fetch_add_relaxed_gpu(&q.state->push_ticket, 1u);
+    u32 ticket = fetch_add_relaxed_gpu(&state_of(q)->push_ticket, 1u);
     u32* entry = &q.free_ring[ticket & (depth_of(q) - 1)];
     Wait wait;
     for (;;) {
@@ -68,11 +71,11 @@ GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
 
 // ---- submission (T, E, D) ----------------------------------------------------------------------------
 
-GRAMPUS_DEVICE u32 generation_mask(const QueueDesc& q) { return 0xFFFFu >> q.depth_log2; }
+GRAMPUS_DEVICE u32 generation_mask(const QueueDesc& q) { return 0xFFFFu >> depth_log2_of(q); }
 
 // Writes the record for `slot`, entry included. Returns the cid.
 GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
-    CommandRecord* record = &q.commands[slot];
+    CommandRecord* record = &commands_of(q)[slot];
     u32 generation = ((load_relaxed_gpu(&record->state) >> 8) + 1) & generation_mask(q);
     record->kind = c.kind;
     record->slot = c.slot;
@@ -85,8 +88,9 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
     store_relaxed_gpu(&record->state, generation << 8 | CMD_SUBMITTED);  // handed over with the mark
 
     GRAMPUS_STEP(write_entry);
-    u32 cid = generation << q.depth_log2 | slot;
-    u64 prp1 = c.bytes <= q.bounce_bytes ? q.bounce_bus + (u64)slot * q.bounce_bytes : c.bus;
+    u32 cid = generation << depth_log2_of(q) | slot;
+    u32 bounce_bytes = load_constant(&q.bounce_bytes);
+    u64 prp1 = c.bytes <= bounce_bytes ? load_constant(&q.bounce_bus) + (u64)slot * bounce_bytes : c.bus;
     u32 first_page = LINE_BYTES - (u32)(prp1 & (LINE_BYTES - 1));
     u64 prp2 = c.bytes > first_page ? (prp1 & ~(u64)(LINE_BYTES - 1)) + LINE_BYTES : 0;
     u32 psdt = 0;
@@ -104,7 +108,7 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
 }
 
 GRAMPUS_DEVICE u32 mark_of(const QueueDesc& q, u32 ticket, u32 slot) {
-    return ((ticket >> q.depth_log2) + 1) << MARK_SLOT_BITS | slot;
+    return ((ticket >> depth_log2_of(q)) + 1) << MARK_SLOT_BITS | slot;
 }
 
 // Copies the entries that are ready from `tail` on into the ring. The warp holds sq_lock. Collective; returns the new tail.
@@ -121,7 +125,7 @@ GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
         for (u32 base = 0; base < run * 4; base += WARP) {  // four lanes an entry: whole lines cross PCIe
             u32 unit = base + lane_id(), from = shuffle(slot, unit / 4 % WARP);
             if (unit < run * 4) {
-                const u64x2* entry = (const u64x2*)q.commands[from].entry;
+                const u64x2* entry = (const u64x2*)commands_of(q)[from].entry;
                 store_plain((u64x2*)&q.sq[(tail + unit / 4) & mask] + unit % 4, entry[unit % 4]);
             }
         }
@@ -130,68 +134,95 @@ GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
     }
 }
 
-// Sees to it that the leading lanes' queues are rung up to `target`, by this warp or another. What costs is the fence behind
-// writes that cross PCIe, of which the GPU does one at a time (2 us): one for all queues, one behind the doorbells.
-// Collective. False: a status is up.
-GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
+// What an attempt to ring came to.
+struct Rung {
+    u32 locked;  // 1: this lane's queue was looked at
+    u32 tail;    // and is rung up to here
+};
+
+// One attempt to ring the open lanes' queues, which differ: for those that nobody else is ringing, what is ready. What costs is the
+// fence behind writes that cross PCIe, of which the GPU does one at a time (2 us): one for all queues, one behind the
+// doorbells. Collective.
+GRAMPUS_SLOW Rung try_ring(const IoStack& io, bool open, u32 queue) {
     const QueueDesc& q = queue_at(io, queue);
-    QueueState* state = q.state;
+    QueueState* state = state_of(q);
+    u32 locked = 0, start = 0, tail = 0;
+    GRAMPUS_STEP(sq_lock);
+    if (open) locked = load_relaxed_gpu(&state->sq_lock) == 0 && cas_acquire_gpu(&state->sq_lock, 0u, 1u) == 0;
+    if (locked != 0) tail = start = load_relaxed_gpu(&state->sq_tail);
+    for (u32 rest = ballot(locked != 0); rest != 0; rest &= rest - 1) {
+        u32 from = lowest_bit(rest);
+        u32 moved = gather_entries(queue_at(io, shuffle(queue, from)), shuffle(start, from));
+        if (lane_id() == from) tail = moved;
+    }
+    if (any(tail != start)) {
+        // D: what the submitters released to the device, this warp has copied; the fence orders it before the doorbell for all.
+        fence_acq_rel_sys();
+        sync_warp();
+    }
+    if (tail != start) {
+        u32 index = tail & (depth_of(q) - 1);
+        GRAMPUS_STEP(ring);
+        if (q.flags & QUEUE_MMIO)
+            store_mmio(q.sq_doorbell, index);
+        else if (GRAMPUS_MUTANT == MUTANT_RING_BEFORE_FENCE)
+            store_relaxed_sys(q.sq_doorbell, index);
+        else
+            store_after_fence_sys(q.sq_doorbell, index);
+        store_relaxed_gpu(&state->sq_tail, tail);
+        count(&io.stats->doorbells, 1);
+    }
+    if (locked != 0) {
+        GRAMPUS_STEP(sq_unlock);
+        store_release_gpu(&state->sq_lock, 0u);
+    }
+    return Rung{locked, tail};
+}
+
+// Sees to it that the leading lanes' queues are rung up to `target`, by this warp or another. Collective. False: a status is up.
+GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
+    QueueState* state = state_of(queue_at(io, queue));
     Wait wait;
-    while (any(open)) {
-        u32 locked = 0, start = 0, tail = 0;
-        if (open) {
-            GRAMPUS_STEP(sq_lock);
-            if ((i32)(load_relaxed_gpu(&state->sq_tail) - target) >= 0)
-                open = false;
-            else
-                locked = load_relaxed_gpu(&state->sq_lock) == 0 && cas_acquire_gpu(&state->sq_lock, 0u, 1u) == 0;
-        }
-        if (locked != 0) tail = start = load_relaxed_gpu(&state->sq_tail);
-        for (u32 rest = ballot(locked != 0); rest != 0; rest &= rest - 1) {
-            u32 from = lowest_bit(rest);
-            u32 moved = gather_entries(queue_at(io, shuffle(queue, from)), shuffle(start, from));
-            if (lane_id() == from) tail = moved;
-        }
-        if (any(tail != start)) {
-            // D: what the submitters released to the device, this warp has copied; the fence orders it before the doorbell for all.
-            fence_acq_rel_sys();
-            sync_warp();
-        }
-        if (tail != start) {
-            u32 index = tail & (depth_of(q) - 1);
-            GRAMPUS_STEP(ring);
-            if (q.flags & QUEUE_MMIO)
-                store_mmio(q.sq_doorbell, index);
-            else if (GRAMPUS_MUTANT == MUTANT_RING_BEFORE_FENCE)
-                store_relaxed_sys(q.sq_doorbell, index);
-            else
-                store_after_fence_sys(q.sq_doorbell, index);
-            store_relaxed_gpu(&state->sq_tail, tail);
-            count(&io.stats->doorbells, 1);
-        }
-        if (locked != 0) {
-            GRAMPUS_STEP(sq_unlock);
-            store_release_gpu(&state->sq_lock, 0u);
-            if ((i32)(tail - target) >= 0) open = false;
-        }
+    for (;;) {
+        if (open && (i32)(load_relaxed_gpu(&state->sq_tail) - target) >= 0) open = false;
+        if (!any(open)) return true;
+        Rung rung = try_ring(io, open, queue);
+        if (rung.locked != 0 && (i32)(rung.tail - target) >= 0) open = false;
         bool good = !open || wait.go_on(io, STATUS_TIMEOUT_SUBMIT, queue, ~0ull);
         if (!all(good)) return false;
     }
-    return true;
+}
+
+// Whether entries wait to be rung, or are being written.
+GRAMPUS_DEVICE bool unrung(const QueueDesc& q) {
+    return load_relaxed_gpu(&state_of(q)->sq_tail) != load_relaxed_gpu(&state_of(q)->sq_ticket);
 }
 
 template <class Finish>
-GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish);
+GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 queue, const Finish& finish);
+
+// What whoever waits for anything of the open lanes' queues does: rings what submitters have left to servers, who may be late or
+// gone, and reaps. Collective; returns how many completions were taken.
+template <class Finish>
+GRAMPUS_SLOW u32 advance(const IoStack& io, bool open, u32 queue, const Finish& finish) {
+    u32 peers = match(open ? queue : ~0u);
+    open = open && lane_id() == lowest_bit(peers);
+    if (io.servers > 0 && GRAMPUS_MUTANT != MUTANT_WAITERS_DO_NOT_RING) {
+        bool left = open && unrung(queue_at(io, queue));
+        if (any(left)) try_ring(io, left, queue);
+    }
+    return reap(io, open, queue, finish);
+}
 
 // Commands that hold slots.
 GRAMPUS_DEVICE u32 slots_held(const QueueDesc& q) {
-    return load_relaxed_gpu(&q.state->pop_ticket) - load_relaxed_gpu(&q.state->push_ticket) + depth_of(q) - 1;
+    return load_relaxed_gpu(&state_of(q)->pop_ticket) - load_relaxed_gpu(&state_of(q)->push_ticket) + depth_of(q) - 1;
 }
 
 // What a wait is really for: an entry that is never rung, a command that never ends, or neither.
 GRAMPUS_DEVICE StatusCode cause(const QueueDesc& q, const Wait& wait, StatusCode otherwise) {
     if (!wait.due()) return otherwise;
-    if (load_relaxed_gpu(&q.state->sq_tail) != load_relaxed_gpu(&q.state->sq_ticket)) return STATUS_TIMEOUT_SUBMIT;
+    if (unrung(q)) return STATUS_TIMEOUT_SUBMIT;
     return slots_held(q) > 0 ? STATUS_TIMEOUT_COMPLETION : otherwise;
 }
 
@@ -208,6 +239,9 @@ template <class Finish>
 GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
     Submitted result = {false, false, 0};
     const QueueDesc& q = queue_at(io, queue);
+    // Asked for here, together: each by itself would be a trip to L2, since acquires empty L1.
+    QueueState* state = state_of(q);
+    u32 depth = depth_of(q), *free_ring = load_constant(&q.free_ring), *marks = load_constant(&q.marks);
     u32 todo = ballot(wanted), peers = match(wanted ? queue : ~0u);
     u32 leader = lowest_bit(peers), rank = count_bits(peers & lanes_below());
     bool leads = wanted && lane_id() == leader;
@@ -217,12 +251,12 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         u32 granted = 0, ticket = 0;
         if (leads) {
             // Not in crumbs, if patience gets all at once: each grant costs a doorbell.
-            u32 n = count_bits(peers), most = depth_of(q) - 1;
+            u32 n = count_bits(peers), most = depth - 1;
             granted = take_credits(q, n, wait.tries >= 8 ? 1 : n < most ? n : most);
-            if (granted > 0) ticket = fetch_add_relaxed_gpu(&q.state->pop_ticket, granted);
+            if (granted > 0) ticket = fetch_add_relaxed_gpu(&state->pop_ticket, granted);
         }
         if (!any(granted > 0)) {  // help to free some
-            u32 done = reap(io, shuffle(queue, lowest_bit(todo)), finish);
+            u32 done = advance(io, wanted, queue, finish);
             StatusCode code = cause(q, wait, STATUS_TIMEOUT_SUBMIT);
             if (!all(done > 0 || wait.go_on(io, code, queue, ~0ull))) return result;
             continue;
@@ -233,15 +267,17 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         bool go = wanted && rank < places, good = true;
         u32 slot = 0;
         if (go) {
-            slot = pop_slot(io, queue, ticket + rank);
+            GRAMPUS_STEP(pop_slot);
+            slot = exchange_acquire_gpu(&free_ring[(ticket + rank) & (depth - 1)], FREE_RING_EMPTY);
+            if (slot == FREE_RING_EMPTY) slot = pop_slot(io, queue, ticket + rank);  // it is being pushed
             good = slot != FREE_RING_EMPTY;
         }
         if (!all(good)) return result;
         // T: acquire and release, since the credit that proves the entry free may have been somebody else's.
-        if (granted > 0) ticket = fetch_add_acq_rel_gpu(&q.state->sq_ticket, granted);
+        if (granted > 0) ticket = fetch_add_acq_rel_gpu(&state->sq_ticket, granted);
         ticket = shuffle(ticket, leader);
         if (go) {
-            u32* mark = &q.marks[(ticket + rank) & (depth_of(q) - 1)];
+            u32* mark = &marks[(ticket + rank) & (depth - 1)];
             if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_gpu(mark, mark_of(q, ticket + rank, slot));
             result.cid = write_entry(q, command, slot);
             GRAMPUS_STEP(mark);
@@ -249,7 +285,9 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         }
         sync_warp();
         if (granted > 0) count(&io.stats->commands, granted);
-        result.ok = ring(io, granted > 0, queue, ticket + granted);
+        // A fill's entry may be left to the servers: whoever comes to wait for it rings it otherwise (advance).
+        bool left = io.servers > 0 && all(!wanted || command.kind == CMD_FILL);
+        result.ok = left || ring(io, granted > 0, queue, ticket + granted);
         result.rung = go;
         return result;
     }
@@ -267,195 +305,6 @@ GRAMPUS_DEVICE bool submit(const IoStack& io, bool wanted, u32 queue, const Comm
         if (sent.rung) wanted = false;
     }
     return true;
-}
-
-// ---- completion (R) ----------------------------------------------------------------------------------
-
-// Checks the completion against the command it names. True: this lane now owns the command's end.
-GRAMPUS_DEVICE bool claim(const IoStack& io, const QueueDesc& q, u32 cid) {
-    GRAMPUS_STEP(claim);
-    u32 slot = cid & (depth_of(q) - 1), generation = cid >> q.depth_log2;
-    u32 submitted = generation << 8 | CMD_SUBMITTED, reaped = generation << 8 | CMD_REAPED;
-    if (cas_acquire_gpu(&q.commands[slot].state, submitted, reaped) == submitted) return true;
-    count(&io.stats->stale_completions, 1);
-    return false;
-}
-
-GRAMPUS_SLOW void raise_nvme(const IoStack& io, u32 queue, u32 cid, const CommandRecord& record, u32 nvme_status) {
-    Status what = {};
-    what.code = STATUS_NVME;
-    what.nvme_status = nvme_status;
-    what.queue = queue;
-    what.cid = cid;
-    what.lba = record.lba;
-    what.line = ~0ull;
-    what.bytes = record.bytes;
-    what.nsid = record.nsid;
-    count(&io.stats->failed_commands, 1);
-    raise(io, what);
-}
-
-// The phase tag of a completion at a virtual index: 1 in the first pass, then the other.
-GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
-    return GRAMPUS_MUTANT == MUTANT_NO_PHASE_FLIP ? 1 : (index >> q.depth_log2 & 1) ^ 1;
-}
-
-// Takes the completions that are there, up to a warp's width, and finishes them for whoever waits. Collective; returns how
-// many were taken, 0 also when another warp is at it. `finish` has destination(record) and publish(record, ok, active).
-template <class Finish>
-GRAMPUS_SLOW u32 reap(const IoStack& io, u32 queue, const Finish& finish) {
-    const QueueDesc& q = queue_at(io, queue);
-    QueueState* state = q.state;
-    u32 mask = depth_of(q) - 1;
-    u32 locked = 0, head = 0;
-    if (lane_id() == 0) {
-        GRAMPUS_STEP(cq_lock);
-        locked = load_relaxed_gpu(&state->cq_lock) == 0 && cas_acquire_gpu(&state->cq_lock, 0u, 1u) == 0;
-        if (locked) {
-            head = load_relaxed_gpu(&state->cq_head);
-            // One look across PCIe; the whole warp looks only when there is something.
-            u32 dw3 = load_relaxed_sys(&q.cq[head & mask].cid_psf);
-            if ((dw3 >> 16 & 1) != phase_at(q, head)) {
-                store_relaxed_gpu(&state->cq_lock, 0u);  // nothing was changed under it
-                locked = 0;
-            }
-        }
-    }
-    if (shuffle(locked, 0) == 0) return 0;
-    head = shuffle(head, 0);
-
-    GRAMPUS_STEP(read_completion);
-    u32 index = head + lane_id();
-    u32 dw3 = load_acquire_sys(&q.cq[index & mask].cid_psf);
-    bool here = lane_id() <= mask && (dw3 >> 16 & 1) == phase_at(q, index);
-    u32 taken = leading_lanes(here);
-    if (lane_id() == 0) {
-        if (taken > 0) {
-            store_relaxed_gpu(&state->cq_head, head + taken);
-            // The entries' loads have returned, so the controller may write there again. It need not know at once: it can
-            // always post half a ring more, and then there is something to reap.
-            if (head + taken - load_relaxed_gpu(&state->cq_rung) >= depth_of(q) / 2) {
-                store_relaxed_gpu(&state->cq_rung, head + taken);
-                if (q.flags & QUEUE_MMIO)
-                    store_mmio(q.cq_doorbell, (head + taken) & mask);
-                else
-                    store_after_loads_sys(q.cq_doorbell, (head + taken) & mask);
-            }
-        }
-        GRAMPUS_STEP(cq_unlock);
-        store_release_gpu(&state->cq_lock, 0u);
-    }
-    if (taken == 0) return 0;
-
-    u32 cid = dw3 & 0xFFFF, slot = cid & mask, nvme_status = dw3 >> NVME_CQE_STATUS_SHIFT;
-    bool mine = lane_id() < taken && claim(io, q, cid);
-    CommandRecord record = {};
-    if (mine) {  // all but `state`, which a stale completion of the slot may look at meanwhile
-        const CommandRecord& r = q.commands[slot];
-        record.kind = r.kind;
-        record.slot = r.slot;
-        record.lines = r.lines;
-        record.sectors = r.sectors;
-        record.bytes = r.bytes;
-        record.lba = r.lba;
-        record.nsid = r.nsid;
-        record.target = r.target;
-    }
-    bool ok = mine && nvme_status == 0;
-    if (mine && !ok) raise_nvme(io, queue, cid, record, nvme_status);
-    bool fill = record.kind == CMD_FILL;
-    bool release = mine && fill;
-
-    if (GRAMPUS_MUTANT == MUTANT_FREE_BEFORE_REAP && release) {
-        store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
-        push_slot(io, queue, slot);
-        return_credits(q, 1);
-    }
-    if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
-    GRAMPUS_STEP(copy_bounce);
-    u8* to = !ok ? (u8*)0 : fill ? finish.destination(record) : (u8*)record.target;
-    bool bounced = ok && to != 0 && record.bytes <= q.bounce_bytes;
-    u32 units = bounced ? record.bytes / 16 : 0;
-    if (any(units > 0)) {
-        sync_warp();  // every lane's acquire above is before any lane's loads below
-        copy_pieces<FromBounce>(q.bounce + (u64)slot * q.bounce_bytes, to, units);
-        if (units > 0) count(&io.stats->bounce_bytes, record.bytes);
-    }
-    sync_warp();
-    if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
-
-    if (mine && !fill) {
-        q.commands[slot].result = nvme_status;
-        // After sync_warp(): the bytes that other lanes copied are released too.
-        store_release_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_DONE);
-    }
-    bool pushed = true;
-    if (GRAMPUS_MUTANT != MUTANT_FREE_BEFORE_REAP && release) {
-        store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
-        pushed = push_slot(io, queue, slot);
-    }
-    u32 released = count_bits(ballot(release && pushed));
-    if (lane_id() == 0) {
-        if (released > 0 && GRAMPUS_MUTANT != MUTANT_FREE_BEFORE_REAP) return_credits(q, released);
-        count(&io.stats->completions, taken);
-    }
-    return taken;
-}
-
-// ---- raw commands: the submitter waits for its own ---------------------------------------------------
-
-// Whether the raw command `cid` has ended.
-GRAMPUS_DEVICE bool is_done(const QueueDesc& q, u32 cid) {
-    return (load_acquire_gpu(&q.commands[cid & (depth_of(q) - 1)].state) & 0xFF) == CMD_DONE;
-}
-
-// Waits for the lanes' raw commands and gives their slots back. Collective. False: a status is up.
-template <class Finish>
-GRAMPUS_SLOW bool wait_raw(const IoStack& io, bool wanted, u32 queue, u32 cid, const Finish& finish) {
-    Wait wait;
-    const QueueDesc& q = queue_at(io, queue);
-    for (;;) {
-        GRAMPUS_STEP(wait_raw);
-        u32 open = ballot(wanted && !is_done(q, cid));
-        if (open == 0) break;
-        u32 done = reap(io, shuffle(queue, lowest_bit(open)), finish);
-        if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, ~0ull))) return false;
-    }
-    bool good = true, pushed = false;
-    if (wanted) {
-        u32 slot = cid & (depth_of(q) - 1);
-        good = q.commands[slot].result == 0;
-        store_relaxed_gpu(&q.commands[slot].state, (cid >> q.depth_log2) << 8 | CMD_FREE);
-        pushed = push_slot(io, queue, slot);
-    }
-    // Credits go back together: one lane for those with its queue.
-    u32 peers = match(pushed ? queue : ~0u);
-    if (pushed && lane_id() == lowest_bit(peers)) return_credits(q, count_bits(peers));
-    return all(good);
-}
-
-// Runs the lanes' raw commands, whatever number of slots there is. Collective. False: a status is up.
-template <class Finish>
-GRAMPUS_DEVICE bool run_raw(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
-    while (any(wanted)) {
-        Submitted sent = submit_some(io, wanted, queue, command, finish);
-        if (!sent.ok || !wait_raw(io, sent.rung, queue, sent.cid, finish)) return false;
-        if (sent.rung) wanted = false;
-    }
-    return true;
-}
-
-// Reaps a queue until nothing is outstanding. Collective. For the end of a query that has prefetched.
-template <class Finish>
-GRAMPUS_SLOW bool drain(const IoStack& io, u32 queue, const Finish& finish) {
-    const QueueDesc& q = queue_at(io, queue);
-    Wait wait;
-    for (;;) {
-        u32 credits = load_acquire_gpu((u32*)&q.state->credits);
-        if (all(credits == depth_of(q) - 1)) return true;
-        u32 done = reap(io, queue, finish);
-        if (!all(done > 0 || wait.go_on(io, STATUS_TIMEOUT_COMPLETION, queue, ~0ull))) return false;
-    }
 }
 
 }  // namespace grampus

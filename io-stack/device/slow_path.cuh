@@ -23,7 +23,7 @@ struct Words {
 template <class Backing>
 GRAMPUS_SLOW bool wait_for_ways(const IoStack& io, Wait& wait, u64 key) {
     u32 queue = io.queue_count > 0 ? shuffle(wait.tries, 0) % io.queue_count : 0;
-    u32 done = Backing::help(io, queue);
+    u32 done = Backing::help(io, lane_id() == 0, queue);
     StatusCode code = STATUS_CACHE_FULL;
     for (u32 i = 0; wait.due() && Backing::QUEUED && i < io.queue_count; i++) code = cause(queue_at(io, i), wait, code);
     return all(done > 0 || wait.go_on(io, code, ~0u, key));

@@ -45,6 +45,7 @@ struct Wait {
         bool judges = due();
         tries++;
         pause_ns(16u << (tries < LONGEST_PAUSE_LOG2 - 4 ? tries : LONGEST_PAUSE_LOG2 - 4));
+        GRAMPUS_STEP(paused);
         u64 now = now_ns();
         bool look = looks_at_host(now) && lane_id() == 0;
         if (!judges && !look) return true;

@@ -23,6 +23,7 @@ enum Mutant {
     MUTANT_NO_TAG_CHECK = 6,          // tag not read again after pinning
     MUTANT_NO_VERSION_CHECK = 7,      // optimistic reads believed
     MUTANT_NO_COMMAND_PIN = 8,        // outstanding commands do not pin their line
+    MUTANT_WAITERS_DO_NOT_RING = 9,   // an entry left to a server is not rung by who waits for it
 };
 
 // Sixteen bytes, moved as one.
@@ -40,7 +41,9 @@ struct alignas(16) u64x2 {
 #define GRAMPUS_UNROLL _Pragma("unroll")
 #define GRAMPUS_UNROLL_4 _Pragma("unroll 4")
 #define GRAMPUS_NO_UNROLL _Pragma("unroll 1")
+#ifndef GRAMPUS_STEP  // a benchmark may put a clock there
 #define GRAMPUS_STEP(name)
+#endif
 #define GRAMPUS_MUTANT MUTANT_NONE
 
 namespace grampus {
@@ -189,6 +192,10 @@ GRAMPUS_DEVICE u64x2 load_mapped(const u64x2* p) {
 template <class T>
 GRAMPUS_DEVICE T load_constant(const T* p) {
     return __ldg(p);
+}
+template <class T>
+GRAMPUS_DEVICE T* load_constant(T* const* p) {
+    return (T*)__ldg((const u64*)p);
 }
 
 // Submission entries: plain, sixteen bytes at a time.
@@ -372,7 +379,7 @@ inline u64 load_mapped(const u64* p) {
 }
 inline u64 load_mapped_if(bool on, const u64* p) { return on ? load_mapped(p) : 0; }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
-template <class T> T load_constant(const T* p) { return *p; }
+template <class T> T load_constant(const T* p) { return *p; }  // of pointers too
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
 template <class F> F* far_call(F* function) { return function; }
 inline const u64* after_loads(const u64* p, u64, u64) { return p; }

@@ -25,6 +25,8 @@ const HEADERS: &[Header] = headers![
     "copy.cuh",
     "status.cuh",
     "queue.cuh",
+    "completion.cuh",
+    "serve.cuh",
     "cache.cuh",
     "backing.cuh",
     "column_layout.cuh",

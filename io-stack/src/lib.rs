@@ -15,5 +15,6 @@ pub mod device;
 pub mod layout;
 pub mod queues;
 pub mod report;
+mod sources;
 pub mod stack;
 pub mod status;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grampus_driver::controller::{Controller, ControllerCounters, ControllerError, ControllerOptions, Namespace};
+use grampus_driver::controller::{Controller, ControllerCounters, ControllerError, ControllerOptions};
 use grampus_driver::storage::{BLOCK_BYTES, Storage};
 
 use crate::cache::{Cache, CacheOptions, LINE_BYTES};
 use crate::cuda::{CudaBus, CudaError, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
-use crate::layout::{ColumnDesc, Extent, IoStack, SourceDesc, Stats, Status};
+use crate::layout::{ColumnDesc, IoStack, Stats, Status};
 use crate::queues::{QueueOptions, Queues};
+pub use crate::sources::{Column, Run};
+use crate::sources::{Source, describe_sources, extents_of, namespaces_of, sources_of};
 use crate::status::{DeviceError, Reason};
 
 /// Why a stack could not be built, or a query not be answered.
@@ -88,90 +90,8 @@ impl Default for StackOptions {
 /// Lines that a warp may hold pinned at once: one per lane (`device/slow_path.cuh`).
 pub const PINS_PER_WARP: u64 = 32;
 
-/// A storage and the cache keys that are its own: never used for another file, or another version of this one.
-#[derive(Debug)]
-struct Source {
-    /// `None`: no longer used; its keys are not used again.
-    storage: Option<Arc<dyn Storage>>,
-    first_line: u64,
-    lines: u64,
-}
-
-impl Source {
-    fn size_bytes(&self) -> u64 {
-        self.storage.as_ref().map_or(0, |s| s.size_bytes())
-    }
-}
-
-/// Takes key spaces for storages, behind those that are taken.
-fn sources_of(storages: Vec<Arc<dyn Storage>>, next_line: &mut u64) -> Vec<Source> {
-    let take = |storage: Arc<dyn Storage>| {
-        let lines = storage.size_bytes() / LINE_BYTES;
-        let first_line = *next_line;
-        *next_line += (lines + 1).next_multiple_of(1 << 12);
-        Source {
-            storage: Some(storage),
-            first_line,
-            lines,
-        }
-    };
-    storages.into_iter().map(take).collect()
-}
-
-/// The namespaces of the sources that are used.
-fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
-    let namespace = |(i, s): (usize, &Source)| {
-        Some(Namespace {
-            nsid: i as u32 + 1,
-            storage: s.storage.clone()?,
-        })
-    };
-    sources.iter().enumerate().filter_map(namespace).collect()
-}
-
-/// The sources as kernels see them.
-fn describe_sources(sources: &[Source], queues: u32, options: &StackOptions) -> Vec<SourceDesc> {
-    let describe = |(i, s): (usize, &Source)| SourceDesc {
-        blocks: s.size_bytes() / BLOCK_BYTES,
-        nsid: i as u32 + 1,
-        lba_log2: BLOCK_BYTES.ilog2(),
-        first_queue: 0,
-        queue_count: queues,
-        max_lines: options.max_lines.clamp(1, 1 << options.cache.group_log2),
-        pad0: 0,
-    };
-    sources.iter().enumerate().map(describe).collect()
-}
-
 /// How long the controller's threads may take to open storages.
 const OPENING: Duration = Duration::from_secs(10);
-
-/// A run of values in a storage.
-#[derive(Debug, Clone, Copy)]
-pub struct Run {
-    /// Index of the storage, in the order given to [`Stack::new`].
-    pub source: u32,
-    /// Where the first value begins, in bytes; any alignment.
-    pub byte: u64,
-    /// Values.
-    pub rows: u64,
-    /// The GPU's address of the storage's byte 0 in a registered mapping; 0: not mapped.
-    pub mapped: u64,
-}
-
-/// A column's extents in device memory.
-#[derive(Debug)]
-pub struct Column {
-    _extents: DeviceBuffer,
-    desc: ColumnDesc,
-}
-
-impl Column {
-    /// For kernels.
-    pub fn desc(&self) -> ColumnDesc {
-        self.desc
-    }
-}
 
 /// The I/O stack. The controller is first: it is dropped, and so stopped, before the memory it works on.
 #[derive(Debug)]
@@ -299,6 +219,8 @@ impl Stack {
             timeout_ns: u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX),
             queue_count: self.queues.count(),
             source_count: self.sources.len() as u32,
+            servers: 0,
+            pad0: 0,
             cache: self.cache.desc(),
         }
     }
@@ -334,43 +256,7 @@ impl Stack {
     /// # Errors
     /// A run outside its storage; out of device memory.
     pub fn column(&self, value_bytes: u32, runs: &[Run]) -> Result<Column, StackError> {
-        let mut extents = Vec::with_capacity(runs.len());
-        let mut first_row = 0;
-        for run in runs {
-            let known = self.sources.get(run.source as usize);
-            let Some((source, storage)) = known.and_then(|s| Some((s, s.storage.as_ref()?))) else {
-                return Err(StackError::Outside {
-                    storage: format!("storage {}", run.source),
-                    offset: run.byte,
-                    bytes: 0,
-                    size: 0,
-                });
-            };
-            let (bytes, size) = (run.rows.saturating_mul(u64::from(value_bytes)), source.size_bytes());
-            if run.byte.checked_add(bytes).is_none_or(|end| end > size) {
-                return Err(StackError::Outside {
-                    storage: storage.describe(),
-                    offset: run.byte,
-                    bytes,
-                    size,
-                });
-            }
-            let line = run.byte / LINE_BYTES;
-            extents.push(Extent {
-                first_row,
-                rows: run.rows,
-                first_line: source.first_line + line,
-                storage_byte: line * LINE_BYTES,
-                mapped: if run.mapped == 0 {
-                    0
-                } else {
-                    run.mapped + line * LINE_BYTES
-                },
-                first_byte: (run.byte % LINE_BYTES) as u32,
-                source: run.source,
-            });
-            first_row += run.rows;
-        }
+        let extents = extents_of(&self.sources, value_bytes, runs)?;
         let buffer = DeviceBuffer::from_values(&self.device, &extents)?;
         Ok(Column {
             desc: ColumnDesc {

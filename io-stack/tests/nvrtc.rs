@@ -5,7 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 const KERNELS: &str = include_str!("cuda/kernels.cu");
-const BENCHMARKS: &str = include_str!("../device/bench/bench.cu");
+const BENCHMARKS: &str = concat!(
+    "static __device__ void begin_phases() {}\nstatic __device__ void end_phases(unsigned long long*) {}\n",
+    include_str!("../device/bench/common.cu"),
+    include_str!("../device/bench/bench.cu"),
+    include_str!("../device/bench/steps.cu")
+);
 
 /// Compiles; returns the report, or `None` where NVRTC is missing.
 fn compile(arch: &str, name: &str, text: &str) -> Option<Result<String, String>> {

@@ -1,23 +1,4 @@
-// The microbenchmarks' kernels, each beside a plain one of the same shape. Appended to the device headers. The data is a function of
-// its position (word_at), so that sums are known and every word can be compared with where it should have come from.
-using namespace grampus;
-
-#define KERNEL extern "C" __global__ void __launch_bounds__(256, 4)
-#define ARGUMENTS const __grid_constant__ IoStack io, const __grid_constant__ ColumnDesc column, u64 rows, u64 n, u64 *out
-#define PLAIN const u64 *__restrict__ data, u64 rows, u64 n, u64 *out
-
-static __device__ __forceinline__ u64 word_at(u64 row) {
-    u64 z = (row + 1) * 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    return z ^ (z >> 31);
-}
-static __device__ __forceinline__ u64 scattered(u64 i, u64 count) { return (i * 0x9E3779B97F4A7C15ull >> 20) % count; }
-static __device__ __forceinline__ u64 warp_index() { return ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32; }
-static __device__ __forceinline__ u64 warp_count() { return (u64)gridDim.x * blockDim.x / 32; }
-static __device__ __forceinline__ void add_up(u64 sum, u64* out) {
-    for (u32 by = 16; by > 0; by /= 2) sum += __shfl_down_sync(FULL, sum, by);
-    if (lane_id() == 0) atomicAdd(out, sum);
-}
+// The microbenchmarks' kernels, each beside a plain one of the same shape. Appended to common.cu.
 
 // ---- data ------------------------------------------------------------------------------------------------
 
@@ -271,35 +252,8 @@ KERNEL two_locks_commands(ARGUMENTS) {
     if (warp_index() == 0 && lane_id() == 0) atomicAdd(out, 1ull);
 }
 
-// ---- prefetch against synchronous fetch ----------------------------------------------------------------------
+// ---- troubles ----------------------------------------------------------------------------------------------
 
-static __device__ __forceinline__ void compute_ns(u64 ns) {
-    for (u64 began = now_ns(); now_ns() - began < ns;) {}
-}
-// Each step of a warp: `n & 0xFFFFFFFF` steps, `n >> 32` ns of computing in each, on a 4 KiB line of its own.
-KERNEL steps_synchronous(ARGUMENTS) {
-    ColumnArray<u64, Queued<>, true> array(io, column);
-    u64 sum = 0, value[16], steps = (u32)n, ns = n >> 32;
-    for (u64 i = 0; i < steps; i++) {
-        u64 row = (i * warp_count() + warp_index()) * 512 % rows;
-        if (!array.tile<16, false>(row, 512, value)) return;
-        for (u32 k = 0; k < 16; k++) sum += value[k];
-        compute_ns(ns);
-    }
-    add_up(sum, out);
-}
-KERNEL steps_prefetched(ARGUMENTS) {
-    ColumnArray<u64, Queued<>, true> array(io, column);
-    u64 sum = 0, value[16], steps = (u32)n, ns = n >> 32;
-    for (u64 i = 0; i < steps; i++) {
-        u64 row = (i * warp_count() + warp_index()) * 512 % rows, next = ((i + 1) * warp_count() + warp_index()) * 512 % rows;
-        if (!array.tile<16, false>(row, 512, value)) return;
-        for (u32 k = 0; k < 16; k++) sum += value[k];
-        if (i + 1 < steps && !array.prefetch(lane_id() == 0, next)) return;
-        compute_ns(ns);
-    }
-    add_up(sum, out);
-}
 // The first warp pins n lines and, holding them, wants one more: must end with an error if the cache has n lines, not hang.
 KERNEL pin_all_and_one(ARGUMENTS) {
     if (warp_index() != 0) return;

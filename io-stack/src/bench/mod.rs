@@ -3,7 +3,11 @@
 //! by word.
 
 mod compiling;
+mod disk;
 mod faults;
+mod phases;
+mod prefetch;
+mod pushed;
 mod queued;
 mod report;
 mod resident;
@@ -62,9 +66,9 @@ const SECTIONS: &[(&str, Section)] = &[
     ("one-queue", queued::one_queue),
     ("cached", queued::cached),
     ("several", queued::several),
-    ("pushed", queued::pushed),
-    ("disk", queued::disk),
-    ("prefetch", queued::prefetch),
+    ("pushed", pushed::pushed),
+    ("disk", disk::disk),
+    ("prefetch", prefetch::prefetch),
     ("faults", faults::faults),
 ];
 

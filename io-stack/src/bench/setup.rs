@@ -8,12 +8,17 @@ use std::sync::Arc;
 
 use grampus_driver::storage::Storage;
 
+use super::phases::{self, Phase};
 use super::{BenchError, BenchOptions};
 use crate::cuda::{Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
 use crate::layout::{ColumnDesc, IoStack, Stats};
 use crate::stack::{Column, Run, Stack, StackOptions};
 
+const COMMON: &str = include_str!("../../device/bench/common.cu");
 const KERNELS: &str = include_str!("../../device/bench/bench.cu");
+const STEPS: &str = include_str!("../../device/bench/steps.cu");
+/// Words behind the sum: how many warps have ended, and what clocks found.
+const MORE_WORDS: usize = 1 + phases::SLOTS;
 pub(super) const BLOCK_THREADS: u32 = 256;
 
 pub(super) struct Setup {
@@ -21,6 +26,8 @@ pub(super) struct Setup {
     pub(super) device: Device,
     pub(super) stream: Stream,
     module: Module,
+    /// The kernels of steps.cu with a clock at each step of the protocol.
+    clocked: OnceCell<Module>,
     kernels: Vec<KernelUse>,
     out: DeviceBuffer,
     /// As many blocks as fit on the GPU at once.
@@ -51,7 +58,7 @@ impl Timed {
 impl Setup {
     pub(super) fn new(options: &BenchOptions) -> Result<Self, BenchError> {
         let device = Device::open(0)?;
-        let text = crate::device::prelude() + "#line 1 \"bench.cu\"\n" + KERNELS;
+        let text = phases::without_clocks(&[COMMON, KERNELS, STEPS].concat());
         let compiled = compile(&text, "bench.cu", device.compute())?;
         let module = Module::load(&device, &compiled.cubin)?;
         let mut options = options.clone();
@@ -61,11 +68,12 @@ impl Setup {
         let blocks = if options.small { 8 } else { device.multiprocessors() * 4 };
         let setup = Self {
             stream: Stream::new(&device)?,
-            out: DeviceBuffer::filled(&device, 8, 0)?,
+            out: DeviceBuffer::filled(&device, 8 + MORE_WORDS * 8, 0)?,
             plain: DeviceBuffer::new(&device, options.bytes as usize)?,
             kernels: compiled.kernels,
             blocks,
             module,
+            clocked: OnceCell::new(),
             file: OnceCell::new(),
             options,
             device,
@@ -128,7 +136,18 @@ impl Setup {
         args: impl Fn() -> Args,
         repeats: u32,
     ) -> Result<Timed, BenchError> {
-        let run = self.module.kernel(kernel)?;
+        self.time_of(&self.module, kernel, blocks, args, repeats)
+    }
+
+    fn time_of(
+        &self,
+        module: &Module,
+        kernel: &str,
+        blocks: u32,
+        args: impl Fn() -> Args,
+        repeats: u32,
+    ) -> Result<Timed, BenchError> {
+        let run = module.kernel(kernel)?;
         let mut best: Option<Timed> = None;
         for _ in 0..repeats {
             self.out.fill(0)?;
@@ -208,6 +227,61 @@ impl Setup {
             }
         }
         best.ok_or_else(|| wrong(kernel, "never run".to_owned()))
+    }
+
+    /// A kernel of steps.cu over an empty cache, where `more` are its arguments behind stack and column. `servers`: warps of it that
+    /// serve.
+    pub(super) fn steps(
+        &self,
+        bed: &Bed,
+        kernel: &str,
+        blocks: u32,
+        servers: u32,
+        more: impl Fn(Args) -> Args,
+    ) -> Result<Timed, BenchError> {
+        self.steps_of(&self.module, bed, kernel, blocks, servers, more)
+    }
+
+    /// The same with clocks: microseconds before each step of the protocol, of all computing warps together.
+    pub(super) fn clocked_steps(
+        &self,
+        bed: &Bed,
+        kernel: &str,
+        blocks: u32,
+        servers: u32,
+        more: impl Fn(Args) -> Args,
+    ) -> Result<(Timed, Vec<Phase>), BenchError> {
+        if self.clocked.get().is_none() {
+            let text = phases::with_clocks(&[COMMON, STEPS].concat());
+            let compiled = compile(&text, "steps.cu", self.device.compute())?;
+            let _ = self.clocked.set(Module::load(&self.device, &compiled.cubin)?);
+        }
+        let module = self.clocked.get().unwrap_or(&self.module);
+        let run = self.steps_of(module, bed, kernel, blocks, servers, more)?;
+        let words = self.out.read::<u64>(16, phases::SLOTS)?;
+        Ok((run, phases::found(&words)))
+    }
+
+    fn steps_of(
+        &self,
+        module: &Module,
+        bed: &Bed,
+        kernel: &str,
+        blocks: u32,
+        servers: u32,
+        more: impl Fn(Args) -> Args,
+    ) -> Result<Timed, BenchError> {
+        bed.stack.empty_cache()?;
+        bed.stack.begin_for(u64::from(blocks) * u64::from(BLOCK_THREADS / 32))?;
+        let io = IoStack {
+            servers,
+            ..bed.stack.io()
+        };
+        let column: ColumnDesc = bed.column.desc();
+        let args = || more(Args::new().with(io).with(column).with(self.rows()));
+        let timed = self.time_of(module, kernel, blocks, args, 1);
+        let stats = bed.stack.finish()?;
+        timed.map(|t| Timed { stats, ..t })
     }
 
     /// A stack over one storage, and its words as one column.

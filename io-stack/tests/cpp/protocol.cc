@@ -113,6 +113,7 @@ struct Run {
     World world;
     std::vector<Outcome> outcomes;
     std::atomic<u32> working;
+    u32 ended = 0;  // workers that have; servers look at it
     std::vector<std::unique_ptr<Controller>> controllers;
     bool drained = true;
 
@@ -124,6 +125,7 @@ struct Run {
     }
     void worker(u32 index) {
         outcomes[index] = kind.work(world, seed * 1000 + index, rounds);
+        fetch_add_relaxed_gpu(&ended, 1u);
         // The last one waits for what prefetches are still under way, as a query's end does.
         if (working.fetch_sub(1) == 1) {
             drained = world.status.code != STATUS_OK || kind.drain(world);
@@ -140,6 +142,12 @@ struct Run {
                 thread_random = &random;
                 worker(i);
             });
+        for (u32 i = 0; i < config.present; i++)
+            threads.emplace_back([this, i] {
+                Random random(seed - 1 - i);
+                thread_random = &random;
+                kind.serve(world, i, &ended, workers);
+            });
         for (auto& controller : controllers)
             threads.emplace_back([this, c = controller.get()] {
                 while (!over())
@@ -151,6 +159,7 @@ struct Run {
         Scheduler s(seed);
         scheduler = &s;
         for (u32 i = 0; i < workers; i++) s.add([this, i] { worker(i); });
+        for (u32 i = 0; i < config.present; i++) s.add([this, i] { kind.serve(world, i, &ended, workers); });
         for (auto& controller : controllers)
             s.add([this, c = controller.get()] {
                 while (!over()) {
@@ -200,9 +209,9 @@ struct Run {
                        q.state->credits, q.state->pop_ticket, q.state->push_ticket, q.state->sq_ticket, q.state->sq_tail,
                        q.state->cq_head, *q.sq_doorbell, *q.cq_doorbell);
         if (bad > 0)
-            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u\n", seed, kind.name,
+            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u, %u of %u servers\n", seed, kind.name,
                    1u << config.depth_log2, config.queues, world.io.cache.set_count * 2, 1u << config.sector_log2,
-                   config.bounce_bytes);
+                   config.bounce_bytes, config.present, config.servers);
         return bad;
     }
 };
@@ -267,7 +276,7 @@ static int fibers(u64 seed, u64 count) {
 // ---- bounded waits: each trouble ends with its status, and afterwards a fresh queue and cache work ------
 
 static int bound(const char* what, u32 expected, Config config, Faults faults, std::function<void(Run&)> spoil = {}) {
-    config.timeout_ns = 300000000;
+    if (expected != STATUS_OK) config.timeout_ns = 300000000;
     u64 began = grampus_host::now_ns();
     Run run(1, KINDS[0], config, faults, 3, 400);
     if (spoil) spoil(run);
@@ -305,6 +314,12 @@ static int bounds() {
     });
     bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
     bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    Config served = small, deserted = small;
+    served.servers = served.present = deserted.servers = 1;
+    bad += bound("dropped completion, served", STATUS_TIMEOUT_COMPLETION, served, drop);
+    bad += bound("stalled storage, served", STATUS_TIMEOUT_COMPLETION, served, stall);
+    bad += bound("an entry never rung, served", STATUS_TIMEOUT_SUBMIT, served, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    bad += bound("no servers where some were promised", STATUS_OK, deserted, Faults());
     return bad > 0;
 }
 

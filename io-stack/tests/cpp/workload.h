@@ -99,6 +99,7 @@ Outcome work_raw(World& world, u64 seed, u32 rounds) {
 
 typedef Outcome (*Work)(World&, u64, u32);
 typedef bool (*Drain)(World&);
+typedef void (*Serve)(World&, u32 server, const u32* ended, u32 all);
 
 template <class Backing>
 bool drain_all(World& world) {
@@ -108,23 +109,29 @@ bool drain_all(World& world) {
     return true;
 }
 
+template <class Backing>
+void serve_some(World& world, u32 server, const u32* ended, u32 all) {
+    serve(world.io, server, ended, all, FillFinish<Backing::WAYS>(world.io.cache));
+}
+
 struct Kind {
     const char* name;
     u32 value_bytes, alignment;
     bool queued;
     Work work;
     Drain drain;
+    Serve serve;
 };
 
 #define KIND(T, align, queued, ...)                                                                            \
-    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>, drain_all<__VA_ARGS__> }
+    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>, drain_all<__VA_ARGS__>, serve_some<__VA_ARGS__> }
 
 static const Kind KINDS[] = {
     KIND(u64, 8, true, Queued<Clock, 2>),
     KIND(double, 1, true, Queued<Clock, 2>),
     KIND(u32, 1, true, Queued<Fifo, 2>),
     KIND(u16, 2, true, Queued<Fifo, 2>),
-    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>},
+    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>, serve_some<Queued<Clock, 2>>},
     KIND(u64, 1, false, MappedCached<Clock, 2>),
     KIND(float, 4, false, MappedCached<Fifo, 2>),
 };
@@ -142,6 +149,8 @@ inline Config random_config(Random& random, const Kind& kind) {
     c.bounce_bytes = random.one_in(3) ? 0 : random.one_in(2) ? 512 : 4096;
     c.max_lines = 1 + random.below(8);
     c.first_byte = random.below(LINE_BYTES / kind.alignment) * kind.alignment;
+    if (kind.queued && random.one_in(2)) c.servers = 1 + random.below(2);
+    c.present = random.below(c.servers + 1);
     c.start = random.one_in(2) ? 0 : 0xFFFFFF80;
     return c;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "column_array.cuh"
+#include "serve.cuh"
 #include "slow_path.cuh"
 #include "layout_asserts.h"
 
@@ -37,6 +38,7 @@ inline u64 value_at(u64 address, u32 size) {
 struct Config {
     u32 depth_log2 = 2, queues = 1, ways = 2, group_log2 = 0, groups = 1, sector_log2 = 9, lba_log2 = 9;
     u32 bounce_bytes = 4096, max_lines = 1, storage_lines = 16, first_byte = 0;
+    u32 servers = 0, present = 0;  // warps that submitters believe to serve; of these, those that there are
     u32 start = 0;  // where the queues' counters begin: near 2^32, they wrap
     u64 first_line = 1ull << 40, timeout_ns = 30000000000ull;
 };
@@ -103,6 +105,7 @@ struct World {
         io.timeout_ns = c.timeout_ns;
         io.queue_count = c.queues;
         io.source_count = 1;
+        io.servers = c.servers;
     }
     ~World() {
         for (void* p : owned) free(p);

@@ -1,0 +1,39 @@
+// Warps that do nothing but ring and reap, so that those that compute need not: a fill then costs its submitter the entry alone, and
+// its reader a look at the line. Nobody depends on them: whoever waits long enough rings and reaps for itself (`advance`).
+#pragma once
+#include "completion.cuh"
+
+namespace grampus {
+
+// Server `server` of `io.servers` serves queues server, server + servers, … One round: rings what is ready, finishes what has come in.
+// Its lanes look at a queue each, across PCIe at once; no other server looks there. Collective; returns how many completions it took.
+template <class Finish>
+GRAMPUS_SLOW u32 serve_once(const IoStack& io, u32 server, const Finish& finish) {
+    u32 done = 0;
+    for (u32 first = server; first < io.queue_count; first += io.servers * WARP) {
+        u32 queue = first + lane_id() * io.servers;
+        bool mine = queue < io.queue_count;
+        if (!mine) queue = first;
+        const QueueDesc& q = queue_at(io, queue);
+        GRAMPUS_STEP(serve);
+        bool left = mine && unrung(q);
+        if (any(left)) try_ring(io, left, queue);
+        u32 head = load_relaxed_gpu(&state_of(q)->cq_head);
+        u32 dw3 = mine ? load_relaxed_sys(&q.cq[head & (depth_of(q) - 1)].cid_psf) : 0;
+        bool came = mine && (dw3 >> 16 & 1) == phase_at(q, head);  // a hint, if others reap too
+        if (any(came)) done += reap(io, came, queue, finish);
+    }
+    return done;
+}
+
+// Serves until `all` warps have added themselves to `ended`, or a status is up: no longer than those that compute. Collective.
+template <class Finish>
+GRAMPUS_SLOW void serve(const IoStack& io, u32 server, const u32* ended, u32 all, const Finish& finish) {
+    for (;;) {
+        u32 over = load_relaxed_gpu(ended) == all || raised(io) ? 1 : 0;
+        if (shuffle(over, 0) != 0) return;
+        if (serve_once(io, server, finish) == 0) pause_ns(100);
+    }
+}
+
+}  // namespace grampus

@@ -1,0 +1,178 @@
+//! Reads from the disk through the whole stack, next to the storage alone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use grampus_driver::controller::ControllerOptions;
+use grampus_driver::storage::{ReadRequest, Storage};
+
+use super::BenchError;
+use super::prefetch::median;
+use super::queued::options;
+use super::report::Report;
+use super::resident::cache_for;
+use super::setup::{Setup, same, wrong};
+use crate::cache::CacheOptions;
+use crate::cuda::{PinnedBuffer, StagingOptions};
+use crate::stack::StackOptions;
+
+/// What a storage gives without GPU and queues: `threads` channels of `depth` reads of `piece` bytes, in GB/s.
+fn storage_alone(
+    setup: &Setup,
+    storage: &dyn Storage,
+    threads: usize,
+    depth: usize,
+    piece: usize,
+    bytes: u64,
+) -> Result<f64, BenchError> {
+    let memory = Arc::new(PinnedBuffer::new(&setup.device, threads * depth * piece)?);
+    let lines = setup.options.bytes / 4096;
+    let began = Instant::now();
+    let failed = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..threads)
+            .map(|t| {
+                let memory = &memory;
+                scope.spawn(move || -> Result<(), String> {
+                    let mut channel = storage.channel(depth as u32).map_err(|e| e.to_string())?;
+                    let pieces = bytes / piece as u64;
+                    let mut next = t as u64;
+                    let mut done = Vec::new();
+                    let mut free: Vec<_> = (0..depth)
+                        .filter_map(|i| memory.lend((t * depth + i) * piece, piece))
+                        .collect();
+                    while next < pieces || channel.in_flight() > 0 {
+                        while next < pieces
+                            && let Some(memory) = free.pop()
+                        {
+                            // Large pieces in order; small ones where the kernels' `scattered` has them.
+                            let place = if piece > 4096 {
+                                next
+                            } else {
+                                (next.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % lines
+                            };
+                            let request = ReadRequest {
+                                token: next,
+                                offset_bytes: place * piece as u64,
+                                memory,
+                            };
+                            match channel.start(request) {
+                                Ok(()) => next += threads as u64,
+                                Err(request) => {
+                                    free.push(request.memory);
+                                    break;
+                                }
+                            }
+                        }
+                        channel.poll(&mut done);
+                        for read in done.drain(..) {
+                            read.result.map_err(|e| e.to_string())?;
+                            free.push(read.memory);
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        readers
+            .into_iter()
+            .find_map(|r| r.join().map_or(Some("a reader panicked".to_owned()), Result::err))
+    });
+    match failed {
+        Some(e) => Err(wrong("storage alone", e)),
+        None => Ok(bytes as f64 / began.elapsed().as_secs_f64() / 1e9),
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    use grampus_driver::storage::DirectFile;
+    let path = setup.file()?;
+    let storage: Arc<dyn Storage> = Arc::new(DirectFile::open(&path)?);
+    // What lies below a virtual disk may cache what it has read once, so the two take turns over the same bytes in the same order, and
+    // the first turn of both is thrown away. Of the others the medians are compared.
+    const TURNS: usize = 3;
+    const SMALL_TURNS: usize = 6;
+    // Large reads.
+    let large = StackOptions {
+        cache: CacheOptions {
+            bytes: cache_for(setup.options.bytes),
+            ..CacheOptions::default()
+        },
+        controller: ControllerOptions { threads: 4, depth: 8 },
+        staging: StagingOptions {
+            bytes: 1 << 20,
+            count: 8,
+        },
+        max_lines: 256,
+        ..options(4, 32, 0)
+    };
+    let scan = setup.plain("plain_scan", setup.plain.address(), 0, 1)?;
+    let bed = setup.bed(storage.clone(), large, 0)?;
+    let mut turns = Turns::default();
+    for _ in 0..TURNS {
+        turns.alone(storage_alone(setup, &*storage, 4, 8, 1 << 20, setup.options.bytes)?);
+        let run = setup.cold(&bed, "ahead_queued", 8, (1 << 20) / 8, 1)?;
+        same("disk, large reads", run, scan)?;
+        turns.ours(run.gb_s(setup.options.bytes));
+    }
+    report
+        .add("disk, 1 MiB commands, 4 threads × 8", turns.ours_usually(), "GB/s")
+        .against(turns.alone_usually(), 0.95)
+        .note(turns.to_string());
+    drop(bed);
+    // Small reads.
+    let count = setup.size(1 << 17, 1 << 8).min(setup.rows() / 512);
+    let expected = setup.plain("expected_4k", 0, count, 1)?;
+    let bed = setup.bed(storage.clone(), options(4, 32, cache_for(setup.options.bytes)), 0)?;
+    let mut turns = Turns::default();
+    for _ in 0..SMALL_TURNS {
+        turns.alone(storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?);
+        let run = setup.cold(&bed, "queued_4k", setup.blocks, count, 1)?;
+        same("disk, 4 KiB", run, expected)?;
+        turns.ours(run.gb_s(run.stats.commands * 4096));
+    }
+    report
+        .add(
+            "disk, random 4 KiB commands, 4 threads × 256",
+            turns.ours_usually(),
+            "GB/s",
+        )
+        .against(turns.alone_usually(), 0.95)
+        .note(format!("{:.0} k/s; {turns}", turns.ours_usually() * 1e6 / 4096.0));
+    Ok(())
+}
+
+/// Figures of a storage alone and of the stack over it, in turns.
+#[derive(Default)]
+struct Turns(Vec<f64>, Vec<f64>);
+
+impl Turns {
+    fn alone(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+    fn ours(&mut self, figure: f64) {
+        self.1.push(figure);
+    }
+    fn alone_usually(&self) -> f64 {
+        median(self.0.iter().skip(1).copied().collect())
+    }
+    fn ours_usually(&self) -> f64 {
+        median(self.1.iter().skip(1).copied().collect())
+    }
+}
+
+impl std::fmt::Display for Turns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "io_uring alone, then through the stack:")?;
+        for (alone, ours) in self.0.iter().zip(&self.1) {
+            write!(f, " {alone:.2}, {ours:.2};")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn disk(_: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    report.add("disk", 0.0, "").note("only on Linux: io_uring");
+    Ok(())
+}
