@@ -40,9 +40,9 @@ fn machines() -> Vec<Machine> {
             });
             let text = format!(
                 "{}{}{}",
-                include_str!("cpp/lanes.h"),
+                include_str!("../../io-stack/tests/cpp/lanes.h"),
                 unit(),
-                include_str!("cpp/lanes_end.h")
+                include_str!("../../io-stack/tests/cpp/lanes_end.h")
             );
             let compiled = cuda::compile_for(&device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
             let module = Arc::new(Module::load(&device, &compiled.cubin).expect("loads"));
@@ -500,7 +500,10 @@ fn anything_is_read_inside_its_bytes_by_one_lane() {
 
 #[test]
 fn anything_is_read_inside_its_bytes_by_32_lanes() {
-    let (before, after) = (include_str!("cpp/lanes.h"), include_str!("cpp/lanes_end.h"));
+    let (before, after) = (
+        include_str!("../../io-stack/tests/cpp/lanes.h"),
+        include_str!("../../io-stack/tests/cpp/lanes_end.h"),
+    );
     if let Some(said) = anything("decode_anything_lanes", before, after, "300") {
         assert!(!said.starts_with("0 decoded") && !said.contains(" 0 errors"), "{said}");
     }

@@ -68,7 +68,7 @@ pub(crate) fn describe_sources(sources: &[Source], queues: u32, options: &StackO
 /// A run of values in a storage.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// Index of the storage, in the order given to [`Stack::new`].
+    /// Index of the storage, in the order given to [`Stack::new`](crate::stack::Stack::new).
     pub source: u32,
     /// Where the first value begins, in bytes; any alignment.
     pub byte: u64,

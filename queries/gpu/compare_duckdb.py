@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """t1–t4 and x1–x3 through `grampus bench sql` on each device, next to DuckDB's own table of the same rows.
 
-    compare_duckdb.py GRAMPUS ORC_FOLDER [--runs 5] [--out FILE]
+    compare_duckdb.py GRAMPUS ORC_FOLDER [--runs 5] [--set KEY=VALUE] [--out FILE]
 
 The ORC files (`grampus taxi generate --columns core`) are read by pyarrow into a DuckDB table in memory; answers are compared, integers and
 strings exactly, floats to 1e-9. Needs pyarrow and duckdb. Exit status 1 if answers differ.
@@ -73,6 +73,7 @@ def main():
     parser.add_argument("grampus")
     parser.add_argument("folder")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -93,7 +94,9 @@ def main():
             out = os.path.join(folder, "out.json")
             files = [os.path.join(HERE, "..", f"{query}.sql") for query in QUERIES]
             command = [arguments.grampus, "bench", "sql", *files, "-t", f"trips={arguments.folder}", "--runs", str(arguments.runs)]
-            command += ["--set", f"grampus.device={device}", "--json", out]
+            for setting in (f"grampus.device={device}", *arguments.set):
+                command += ["--set", setting]
+            command += ["--json", out]
             done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=400, check=False)
             if done.returncode != 0:
                 print(f"{device}: {done.stderr.strip()}", file=sys.stderr)

@@ -45,7 +45,7 @@ fn machines() -> Option<Machines> {
     }
     let device = Device::host(2, 1 << 30);
     let modules = Modules::new(&device, None).unwrap();
-    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-exec/tests/cpp");
+    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/tests/cpp");
     let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
     let lockstep = text("lanes.h") + &unit() + &text("lanes_end.h");
     let lockstep = cuda::compile_for(&device, &lockstep, ENTRY).unwrap();

@@ -1,13 +1,14 @@
 //! Running programs: what is kept on a GPU from query to query, and the way of one query through it.
 //!
 //! ```text
-//! check, prepare   the request, its files, and what serves each column (choose, by calibration)
+//! check, prepare   the request, its files, and what serves each column (choose, by cost and calibration)
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
 //! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing: as bytes of files, as stored
 //!                  bytes that the device decodes (stored, through staging), or as the CPU decodes it
-//! drive            reader threads do the jobs (push, through ring), kernels are launched behind them (launches): first those that decode
+//! drive            reader threads do the jobs (push, from source through ring), kernels are launched behind them (launches): first those that decode
 //!                  (arrivals), then the query's
 //! passes           as often as it takes: pages that kernels miss (faults) are gathered by threads (gather) and placed (pages)
+//! placed           what launches are told, and what they leave
 //! queued           the I/O stack for columns that kernels ask for by command; signals where there is none
 //! scratch          device memory of one query
 //! ```
@@ -18,6 +19,7 @@ pub mod calibration;
 mod check;
 mod choose;
 mod constants;
+mod cost;
 mod drive;
 mod execute;
 mod extents;
@@ -28,6 +30,7 @@ mod launches;
 mod mapping;
 mod pages;
 mod passes;
+mod placed;
 mod pool;
 mod prepare;
 mod push;
@@ -36,6 +39,7 @@ mod residency;
 mod ring;
 mod scratch;
 mod signals;
+mod source;
 mod staging;
 mod stored;
 
@@ -54,12 +58,12 @@ use self::faults::Faults;
 use self::files::{FileId, Files};
 use self::mapping::Mappings;
 use self::pool::Pool;
-use self::push::DIRECT_GRAIN_BYTES;
 pub use self::queued::OpenStorage;
 use self::queued::{Queued, QueuedOptions, open_storage};
 use self::ring::Ring;
 use self::scratch::Scratch;
 use self::signals::Signals;
+use self::source::DIRECT_GRAIN_BYTES;
 use self::staging::Staging;
 use self::stored::ByCpu;
 use crate::compile::Modules;

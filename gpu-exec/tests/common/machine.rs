@@ -64,7 +64,10 @@ impl Target {
         if !self.is_lockstep() {
             return self.modules.get(kernel).unwrap_or_else(|e| panic!("{e}")).module;
         }
-        let (begin, end) = (include_str!("../cpp/lanes.h"), include_str!("../cpp/lanes_end.h"));
+        let (begin, end) = (
+            include_str!("../../../io-stack/tests/cpp/lanes.h"),
+            include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
+        );
         let text = format!("{begin}{}{end}", kernel.unit());
         let compiled = cuda::compile_for(&self.device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
         Arc::new(Module::load(&self.device, &compiled.cubin).expect("loads"))
