@@ -5,74 +5,79 @@
 
 namespace grampus {
 
-// Walks a warp through its tiles of a launch: chunks of CHUNK consecutive tiles, of which warp w of W has those that are w
-// modulo W, wherever launches begin and end. Everything here is the same in all lanes.
+// Where a warp stands among its tiles. The same in all lanes.
+struct Place {
+    u64 row, stop;  // rows to look at next, of this run and launch; none if row >= stop
+    u32 run;        // ~0: of none yet
+    u32 left;       // tiles of the chunk, this one included
+};
+
+// The place of the warp's next tile behind the run that it is through with: the first that is not below the launch's, in chunks of
+// consecutive tiles, of which warp w of W has those that are w modulo W, wherever launches begin and end. Collective.
+GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2, u32 chunk_log2);
+
+GRAMPUS_DEVICE constexpr u32 log2_of(u32 v) { return v <= 1 ? 0 : 1 + log2_of(v / 2); }
+
+// Walks a warp through its tiles of a launch. Rows are all that a tile within a run takes: what is between runs is out of line.
 template <u32 TILE_ROWS, u32 CHUNK>
 class Tiles {
+    static_assert((TILE_ROWS & (TILE_ROWS - 1)) == 0 && (CHUNK & (CHUNK - 1)) == 0, "powers of two");
     const QueryHead& head;
-    u64 next;                 // tile to look at next
-    u64 begin_tile, end_tile; // of the run
-    u64 begin_row, end_row;   // likewise
-
-    // The warp's first tile not below `tile`.
-    GRAMPUS_DEVICE u64 from(u64 tile) const {
-        u64 warps = launch_warps(), chunk = tile / CHUNK, turn = chunk % warps, mine = launch_warp();
-        if (turn == mine) return tile;
-        return (chunk + (mine > turn ? mine - turn : mine + warps - turn)) * CHUNK;
-    }
-
-    // The run that has the tile: by 33rds, each lane one border.
-    GRAMPUS_DEVICE void find_run(u64 tile) {
-        u32 low = 0, high = head.run_count;  // it is one of low .. high - 1
-        GRAMPUS_NO_UNROLL
-        while (high - low > 1) {
-            u32 step = (high - low + WARP) / (WARP + 1), border = low + (lane_id() + 1) * step;
-            u32 below = leading_lanes(border < high && load_constant(&head.runs[border].first_tile) <= tile);
-            u32 from = low + below * step;
-            if (high - from > step) high = from + step;
-            low = from;
-        }
-        RowRun run;
-        run.first_tile = load_constant(&head.runs[low].first_tile);
-        run.first_row = load_constant(&head.runs[low].first_row);
-        run.rows = load_constant(&head.runs[low].rows);
-        begin_tile = run.first_tile;
-        end_tile = run.first_tile + (run.rows + TILE_ROWS - 1) / TILE_ROWS;
-        begin_row = run.first_row;
-        end_row = run.first_row + run.rows;
-    }
+    Place at;
 
   public:
-    GRAMPUS_DEVICE explicit Tiles(const QueryHead& launch) : head(launch), begin_tile(0), end_tile(0), begin_row(0), end_row(0) {
-        next = from(launch.first_tile);
-    }
+    GRAMPUS_DEVICE explicit Tiles(const QueryHead& launch) : head(launch), at{0, 0, ~0u, 0} {}
     Tiles(const Tiles&) = delete;
 
     // The next tile's rows: `rows` from `row` on. False: there is none.
     GRAMPUS_DEVICE bool take(u64& row, u32& rows) {
-        u64 tile = next;
-        if (tile >= head.end_tile) return false;
-        if (tile < begin_tile || tile >= end_tile) find_run(tile);
-        row = begin_row + (tile - begin_tile) * TILE_ROWS;
-        rows = end_row - row < TILE_ROWS ? (u32)(end_row - row) : TILE_ROWS;
-        next = tile + 1;
-        if (next % CHUNK == 0) next += (u64)(launch_warps() - 1) * CHUNK;
+        if (at.row >= at.stop) {
+            at = far_call(&next_place)(head, at, log2_of(TILE_ROWS), log2_of(CHUNK));
+            if (at.row >= at.stop) return false;
+        }
+        row = at.row;
+        rows = at.stop - row < TILE_ROWS ? (u32)(at.stop - row) : TILE_ROWS;
+        if (CHUNK == 1 || --at.left == 0) {
+            at.row += (u64)((launch_warps() - 1) * CHUNK + 1) * TILE_ROWS;
+            at.left = CHUNK;
+        } else {
+            at.row += TILE_ROWS;
+        }
         return true;
     }
 };
 
-// As ColumnArray::fetch, out of line: for columns whose fetch is long, and waits long, the call is nothing, and columns of one type
-// share the code.
-template <class T>
-struct FetchedValue {
-    bool ok;  // false: a status is up
-    T value;
+// ---- values by address --------------------------------------------------------------------------------------
+
+// An extent, as places of values are found from it: the one in which a warp's last value of a column lay.
+struct Nearby {
+    u64 row_begin, row_end;
+    u64 origin;  // address that row 0 would have if it were in it
+    u64 size;    // bytes of a value
 };
-template <class T, class Array>
-GRAMPUS_SLOW FetchedValue<T> fetch_apart(Array& column, bool active, u64 row) {
-    FetchedValue<T> got;
-    got.ok = column.fetch(active, row, got.value);
-    return got;
+// The columns that a warp has at hand: bits of `which`, lowest first. In shared memory.
+GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near);
+// bits[i]: the value of the i-th column of `which` at the active lanes' rows, zero for others; room for a multiple of four. All
+// columns' places are found before the first load of a value, four at a time, so that loads are under way together. `near` has the
+// columns of `at_hand`. Out of line, for all types alike. Collective. False: a status is up.
+GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand, bool active, u64 row,
+                                 u64* bits);
+// The same for one column that comes by commands.
+GRAMPUS_ENTRY FetchedBits fetch_queued(const IoStack& io, const ColumnDesc& column, bool active, u64 row);
+
+// A value from its bits.
+template <class T>
+GRAMPUS_DEVICE T value_of(u64 bits) {
+    return Layout<T, true>::from_bits(bits);
+}
+
+// value[i], for an `i` that is the same in all lanes: registers have no index.
+template <u32 K, class T>
+GRAMPUS_DEVICE T pick(const T (&value)[K], u32 i) {
+    T picked = value[0];
+    GRAMPUS_UNROLL
+    for (u32 k = 1; k < K; k++) picked = i == k ? value[k] : picked;
+    return picked;
 }
 
 // A bit for each of the lane's K values of a tile that is one of `rows`.
@@ -87,37 +92,50 @@ GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {
 GRAMPUS_DEVICE u32 or_of_lanes(u32 v) { return or_within(FULL, v); }
 
 // Row numbers that passed, and what is known of their rows, wait in a ring of CAPACITY entries; arrays of entries are generated.
-// The oldest leave first: what was sent for on their behalf has had the most time. The same in all lanes.
+// The oldest leave first: what was sent for on their behalf has had the most time. In shared memory.
 template <u32 CAPACITY>
 struct Ring {
     static_assert((CAPACITY & (CAPACITY - 1)) == 0, "a power of two");
     u32 first, held;
 
-    // Where this lane's entry goes, if it has one: there is room. Collective.
+    // Where this lane's entry goes, if it has one: there is room. Collective; the entries may be read after sync_warp().
     GRAMPUS_DEVICE u32 put(bool mine) {
-        u32 votes = ballot(mine), at = (first + held + count_bits(votes & lanes_below())) % CAPACITY;
-        held += count_bits(votes);
+        u32 votes = ballot(mine), before = held, at = (first + before + count_bits(votes & lanes_below())) % CAPACITY;
+        sync_warp();
+        if (lane_id() == 0) held = before + count_bits(votes);
         return at;
     }
     // Where this lane's entry is, if it has one. Collective; the arrays may be read until the next put().
     GRAMPUS_DEVICE bool take(u32& at) {
-        bool mine = lane_id() < held;
-        at = (first + lane_id()) % CAPACITY;
-        u32 taken = held < WARP ? held : WARP;
-        first = (first + taken) % CAPACITY;
-        held -= taken;
+        u32 begin = first, before = held, taken = before < WARP ? before : WARP;
+        bool mine = lane_id() < taken;
+        at = (begin + lane_id()) % CAPACITY;
+        sync_warp();
+        if (lane_id() == 0) {
+            first = (begin + taken) % CAPACITY;
+            held = before - taken;
+        }
+        sync_warp();
         return mine;
     }
 };
 
+// Counts the active lanes. In shared memory, by lane 0. Collective.
+GRAMPUS_DEVICE void tally(u32& counter, bool active) {
+    u32 votes = ballot(active);
+    if (lane_id() == 0) counter += count_bits(votes);
+}
+
 // Says that the query cannot be answered here. Any lane may call.
 GRAMPUS_SLOW void refuse(const QueryHead& head, u32 why) { cas_relaxed_gpu(head.refused, 0u, why); }
+// Whether a lane has found that. Collective.
+GRAMPUS_DEVICE bool leaves(const QueryHead& head, bool refused) {
+    if (!any(refused)) return false;
+    refuse(head, REFUSED_VALUE);
+    return true;
+}
 GRAMPUS_DEVICE bool is_refused(const QueryHead& head) { return load_relaxed_gpu(head.refused) != 0; }
 
-GRAMPUS_DEVICE void copy_words(u64* to, const u64* from, u32 count) {
-    GRAMPUS_NO_UNROLL
-    for (u32 i = 0; i < count; i++) to[i] = from[i];
-}
 // By the whole warp. Collective.
 GRAMPUS_DEVICE void copy_words_together(u64* to, const u64* from, u32 count) {
     GRAMPUS_NO_UNROLL
@@ -137,20 +155,14 @@ GRAMPUS_DEVICE u32 sum_of_lanes(u32 v) {
     return v;
 }
 
-// Keeps what a warp shares and what each lane has for the next launch, or brings it back. Collective.
-template <class Shared, class Lane>
-GRAMPUS_SLOW void keep(const QueryHead& head, const Shared& shared, const Lane& lane) {
-    u64* to = (u64*)(head.state + (u64)launch_warp() * (sizeof(Shared) + WARP * sizeof(Lane)));
-    sync_warp();
-    copy_words_together(to, (const u64*)&shared, words_in<Shared>());
-    copy_words(to + words_in<Shared>() + lane_id() * words_in<Lane>(), (const u64*)&lane, words_in<Lane>());
-}
-template <class Shared, class Lane>
-GRAMPUS_SLOW void resume(const QueryHead& head, Shared& shared, Lane& lane) {
-    const u64* from = (const u64*)(head.state + (u64)launch_warp() * (sizeof(Shared) + WARP * sizeof(Lane)));
-    copy_words_together((u64*)&shared, from, words_in<Shared>());
-    copy_words((u64*)&lane, from + words_in<Shared>() + lane_id() * words_in<Lane>(), words_in<Lane>());
-    sync_warp();
-}
+// Keeps what a warp shares and what each lane has, in words, for the next launch, or brings it back. Collective.
+GRAMPUS_ENTRY void keep(const QueryHead& head, const u64* shared, u32 shared_words, const u64* lane, u32 lane_words);
+GRAMPUS_ENTRY void resume(const QueryHead& head, u64* shared, u32 shared_words, u64* lane, u32 lane_words);
+
+// Begin and end of a launch where there are stages: `tally` begins as zeros; `counted` is given over to the warp's counters, behind
+// that of the rows looked at; in the end the warp leaves `partial`. Collective.
+GRAMPUS_ENTRY void begin_warp(const QueryHead& head, u64* shared, u32 shared_words, u64* tally, u32 tally_words);
+GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps, u32 looked,
+                            const u64* partial, u32 partial_words, u32 partial_bytes);
 
 }  // namespace grampus

@@ -67,16 +67,46 @@ GRAMPUS_DEVICE i64 order_of(i16 v) { return v; }
 GRAMPUS_DEVICE i64 order_of(i8 v) { return v; }
 GRAMPUS_DEVICE i64 order_of(bool v) { return v; }
 
-// Comparisons: total order, but the zeros are equal. The bits decide where machine comparison says nothing; without a branch, since
-// unrolled ones cost more than they save.
+// Comparisons: total order, but the zeros are equal. Floats are compared as integers, without a branch: multiprocessors have few units
+// for doubles, and NaNs need no second look. One operand decides how the bits of both are turned; where it is the same for a whole tile,
+// that is found once, and a value costs two operations and the comparison.
+template <class T>
+struct SignBit {
+    typedef typename WrapsAs<sizeof(T)>::type Bits;
+    static constexpr Bits value = (Bits)1 << (8 * sizeof(T) - 1);
+};
+// a < b, where b may be what stays the same: beyond zero the bits order as signed integers, else the other way round as unsigned ones.
 template <class T>
 GRAMPUS_DEVICE bool less(T a, T b) {
-    if constexpr (IsFloat<T>::value) return (a < b) | (!(a >= b) & (order_of(a) < order_of(b)));
-    else return a < b;
+    if constexpr (IsFloat<T>::value) {
+        typedef typename SignBit<T>::Bits Bits;
+        constexpr Bits SIGN = SignBit<T>::value;
+        Bits fixed = bits_as<Bits>(b);
+        bool turned = fixed == 0 || (fixed & SIGN) != 0;
+        Bits flip = turned ? ~(Bits)0 : SIGN;
+        return (bits_as<Bits>(a) ^ flip) < ((turned ? fixed | SIGN : fixed) ^ flip);
+    } else {
+        return a < b;
+    }
+}
+// a > b, where b may be what stays the same.
+template <class T>
+GRAMPUS_DEVICE bool more(T a, T b) {
+    if constexpr (IsFloat<T>::value) {
+        typedef typename SignBit<T>::Bits Bits;
+        constexpr Bits SIGN = SignBit<T>::value;
+        Bits fixed = bits_as<Bits>(b);
+        if (fixed == SIGN) fixed = 0;
+        bool turned = (fixed & SIGN) != 0;
+        Bits flip = turned ? ~(Bits)0 : SIGN;
+        return (bits_as<Bits>(a) ^ flip) > (fixed ^ flip);
+    } else {
+        return a > b;
+    }
 }
 template <class T>
 GRAMPUS_DEVICE bool equal(T a, T b) {
-    if constexpr (IsFloat<T>::value) return (a == b) | (order_of(a) == order_of(b));
+    if constexpr (IsFloat<T>::value) return (a == b) | (bits_as<typename SignBit<T>::Bits>(a) == bits_as<typename SignBit<T>::Bits>(b));
     else return a == b;
 }
 
@@ -232,11 +262,14 @@ GRAMPUS_DEVICE To truncate(From from, bool& refused) {
 
 // A literal: integers are sign-extended, floats are doubles.
 template <class T>
-GRAMPUS_DEVICE T argument(const QueryHead& head, u32 at) {
-    u64 bits = load_constant(&head.arguments[at]);
+GRAMPUS_DEVICE T argument_of(u64 bits) {
     if constexpr (!IsFloat<T>::value) return (T)bits;
     else if constexpr (sizeof(T) == 4) return to_float(bits_as<double>(bits));
     else return bits_as<double>(bits);
+}
+template <class T>
+GRAMPUS_DEVICE T argument(const QueryHead& head, u32 at) {
+    return argument_of<T>(load_constant(&head.arguments[at]));
 }
 
 }  // namespace grampus

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::{self, CudaError, Device, Module};
 use sha2::{Digest, Sha256};
 
-use crate::codegen::{ENTRY, QueryKernel};
+use crate::codegen::{ENTRY, QueryKernel, slow_path};
 use crate::decode;
 
 /// Modules kept in memory: some hundred KiB each on the device.
@@ -60,7 +60,8 @@ pub struct Modules {
     setting: String,
     folder: Option<PathBuf>,
     kept: Mutex<Kept>,
-    slow_path: OnceLock<Arc<Vec<u8>>>,
+    /// For kernels without and with columns that come by commands.
+    slow_paths: [OnceLock<Arc<Vec<u8>>>; 2],
 }
 
 impl Modules {
@@ -84,7 +85,7 @@ impl Modules {
             device: device.clone(),
             folder,
             kept: Mutex::default(),
-            slow_path: OnceLock::new(),
+            slow_paths: [OnceLock::new(), OnceLock::new()],
         })
     }
 
@@ -104,8 +105,8 @@ impl Modules {
             return Ok(loaded(module, Origin::Memory));
         }
         let own = kernel.text().to_owned();
-        // The slow path of columns that come by commands takes much longer than a kernel: it is compiled once, and linked.
-        let linked = kernel.is_queued() && !self.device.is_host();
+        // What no query changes takes longer than a kernel: it is compiled once, and linked.
+        let linked = !self.device.is_host();
         let unit = if linked { kernel.unit_to_link() } else { kernel.unit() };
         let compile = |unit: &str| match linked {
             true => self.linked(kernel, unit),
@@ -158,8 +159,17 @@ impl Modules {
     /// Machine code of a unit that needs the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
     /// whole, which only takes longer.
     fn linked(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
-        let slow_path = self.slow_path()?;
-        let own = cuda::compile_kernels(unit, ENTRY, self.device.compute())?.cubin;
+        // Both at once, where the slow path has to be compiled too.
+        let (slow_path, own) = std::thread::scope(|scope| {
+            let slow_path = scope.spawn(|| self.slow_path(kernel.is_queued()));
+            let own = cuda::compile_kernels(unit, ENTRY, self.device.compute());
+            (slow_path.join(), own)
+        });
+        let slow_path = match slow_path {
+            Ok(slow_path) => slow_path?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let own = own?.cubin;
         match cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)]) {
             Ok(code) => Ok(code),
             Err(e) => {
@@ -170,21 +180,23 @@ impl Modules {
     }
 
     /// The slow path's relocatable code: from memory, from the folder, or compiled. Two threads may compile it at once; no harm.
-    fn slow_path(&self) -> Result<Arc<Vec<u8>>, CudaError> {
-        if let Some(code) = self.slow_path.get() {
+    fn slow_path(&self, queued: bool) -> Result<Arc<Vec<u8>>, CudaError> {
+        let kept = &self.slow_paths[usize::from(queued)];
+        if let Some(code) = kept.get() {
             return Ok(code.clone());
         }
         // The setting has the version, but while that is being worked on the text changes under it.
-        let key = self.key(&grampus_io_stack::device::slow_path());
+        let text = slow_path(queued);
+        let key = self.key(&text);
         let code = match self.read(&key) {
             Some(code) => code,
             None => {
-                let code = cuda::compile_slow_path(self.device.compute())?.cubin;
+                let code = cuda::compile_kernels(&text, "slow path", self.device.compute())?.cubin;
                 self.write(&key, &code);
                 code
             }
         };
-        Ok(self.slow_path.get_or_init(|| Arc::new(code)).clone())
+        Ok(kept.get_or_init(|| Arc::new(code)).clone())
     }
 
     /// What a text's machine code is known by.

@@ -7,28 +7,25 @@ use std::path::Path;
 use std::process::Command;
 
 use common::random::{self, Random};
-use common::{aggregate, col, column, count, paged_shape, shape, sum, taxi};
-use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
+use common::{aggregate, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// Compiles; returns the report, or `None` where NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
-    // As compile.rs has it: kernels with columns that come by commands are linked with the slow path.
-    if kernel.is_queued() {
-        let options = ["--relocatable-device-code=true", "--maxrregcount=64"];
-        return compile_unit(name, &kernel.unit_to_link(), &options);
-    }
-    compile_unit(name, &kernel.unit(), &[])
+    // As compile.rs has it: kernels are linked with the slow path.
+    compile_unit(name, &kernel.unit_to_link())
 }
 
-fn compile_unit(name: &str, unit: &str, options: &[&str]) -> Option<String> {
+fn compile_unit(name: &str, unit: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc");
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
     let path = folder.join(format!("{name}.cu"));
     std::fs::write(&path, unit).expect("writable");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../io-stack/tests/nvrtc.py");
     let mut command = Command::new("python3");
+    let options = ["--maxrregcount=64", "--relocatable-device-code=true"];
     let out = command.arg(script).arg("sm_90").arg(&path).args(options).output();
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
@@ -53,11 +50,17 @@ fn registers(report: &str) -> Option<u32> {
 
 #[test]
 fn the_decoding_kernel_does_not_spill() {
-    let Some(report) = compile_unit("decode", &grampus_gpu_exec::decode::unit(), &[]) else {
+    let Some(report) = compile_unit("decode", &grampus_gpu_exec::decode::unit()) else {
         return;
     };
     assert!(registers(&report).is_some_and(|count| count <= 64), "{report}");
     assert!(report.contains(" 0 B spill stores, 0 B spill loads"), "{report}");
+}
+
+#[test]
+fn what_kernels_are_linked_with_compiles() {
+    compile_unit("slow_path", &slow_path(false));
+    compile_unit("slow_path_queued", &slow_path(true));
 }
 
 #[test]
@@ -77,6 +80,21 @@ fn registers_spills_and_compile_times() {
         ("q5", taxi(5), true, Access::Plain, Grouping::Ungrouped),
         ("q5_unaligned", taxi(5), false, Access::Plain, Grouping::Ungrouped),
         ("q5_queued", taxi(5), false, Access::Queued, Grouping::Ungrouped),
+        ("q5_sql", dollars_per_mile(), true, Access::Plain, Grouping::Ungrouped),
+        (
+            "q5_sql_queued",
+            dollars_per_mile(),
+            false,
+            Access::Queued,
+            Grouping::Ungrouped,
+        ),
+        (
+            "q5_sql_paged",
+            dollars_per_mile(),
+            true,
+            Access::Paged,
+            Grouping::Ungrouped,
+        ),
         ("q5_paged", taxi(5), true, Access::Paged, Grouping::Ungrouped),
         (
             "grouped_paged",
@@ -107,7 +125,7 @@ fn registers_spills_and_compile_times() {
             Access::Paged => paged_shape(&program, aligned, grouping),
             _ => shape(&program, access, aligned, grouping),
         };
-        let Some(report) = compile(name, &program, &shape) else {
+        let Some(report) = compile(name, &program, &without_nulls(shape)) else {
             return;
         };
         assert!(registers(&report).is_some_and(|count| count <= 64), "{report}");

@@ -48,7 +48,8 @@ class ColumnArray {
         static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         if constexpr (!Backing::CACHED) {
             if (!has_rows(row, rows)) return out_of_range(io, true, row);
-            load_tile<K>(row, rows, value);
+            if (rows < K * WARP) return tile_across<K>(row, rows, value);
+            load_tile<K>(row, value);
         } else {
             u64 word[K], tail;
             u32 pinned = 0;
@@ -64,17 +65,16 @@ class ColumnArray {
                 pinned = 1;
             }
             if (pinned != 0) let_go();
-            combine<K>((u32)place_of(row), rows, word, tail, value);
+            combine<K, false>((u32)place_of(row), rows, word, tail, value);
         }
         return true;
     }
 
-    // As tile(), for rows of any extents. Slow: for the few tiles at an extent's end.
+    // As tile(), for rows of any extents. Slow: for the few tiles at an extent's or a run's end.
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
         u64 slow[K];
-        auto slowly = &tile_slowly<Backing>;
-        bool good = (Backing::CACHED ? far_call(slowly) : slowly)(io, column, row, rows, SIZE, K, slow);
+        bool good = far_call(&tile_slowly<Backing>)(io, column, row, rows, SIZE, K, slow);
         forget();
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) value[i] = In::from_bits(slow[i]);
@@ -84,10 +84,14 @@ class ColumnArray {
     // As tile(), or as tile_across() where an extent ends in the tile.
     template <u32 K, bool SEQUENTIAL = true>
     GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K]) {
-        if (!has_rows(row, rows)) return tile_across<K>(row, rows, value);
-        if constexpr (Backing::CACHED) return tile<K, SEQUENTIAL>(row, rows, value);
-        load_tile<K>(row, rows, value);
-        return true;
+        if constexpr (Backing::CACHED) {
+            return has_rows(row, rows) ? tile<K, SEQUENTIAL>(row, rows, value) : tile_across<K>(row, rows, value);
+        } else {
+            // Of whole tiles nothing has to be looked at value by value.
+            if (rows < K * WARP || !has_rows(row, K * WARP)) return tile_across<K>(row, rows, value);
+            load_tile<K>(row, value);
+            return true;
+        }
     }
 
     // value = column[row] for active lanes; zero for the others.
@@ -137,12 +141,11 @@ class ColumnArray {
     // Whether the rows are in the extent used last, or in another, which becomes that.
     GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) {
         if (row >= row_begin && row + rows <= row_end) return true;
-        const Extent& e = *extent_of(column, row);
-        if (!has_row(e, row)) return false;
-        row_begin = e.first_row;
-        row_end = e.first_row + e.rows;
-        origin = (Backing::CACHED ? e.first_line << LINE_LOG2 : (u64)e.mapped) + e.first_byte - e.first_row * SIZE;
-        return row + rows <= row_end;
+        InExtent found = far_call(&extent_at)(column, row, SIZE, Backing::CACHED);
+        row_begin = found.row_begin;
+        row_end = found.row_end;
+        origin = found.origin;
+        return row >= row_begin && row + rows <= row_end;
     }
 
     // Where the value of a row of this extent begins: byte of the key space, or address.
@@ -177,23 +180,22 @@ class ColumnArray {
         }
     }
 
-    // A tile of a mapping, in the extent used last.
+    // A whole tile of a mapping, in the extent used last.
     template <u32 K>
-    GRAMPUS_DEVICE void load_tile(u64 row, u32 rows, T (&value)[K]) {
-        u32 mine = words_of_lane(rows);
+    GRAMPUS_DEVICE void load_tile(u64 row, T (&value)[K]) {
         if constexpr (ALIGNED) {
             const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(i < mine ? In::mapped_bits(base + i * STRIDE) : 0);
+            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(In::mapped_bits(base + i * STRIDE));
         } else {
             // Each word once, its second half from the next lane: asked for again it would cost another request over PCIe.
-            u32 at = (u32)place_of(row) & (LINE_BYTES - 1), end = at + rows * SIZE;
-            const u8* line = (const u8*)(place_of(row) - at);
-            u64 word[K], tail = 0;
-            if (needs_tail(at, rows)) tail = load_mapped((const u64*)(line + (end & ~7u)));
+            u64 place = place_of(row);
+            u32 at = (u32)place & 7, end = at + K * STRIDE;
+            const u8* line = (const u8*)(place - at);
+            u64 word[K], tail = load_mapped_if(needs_tail(at, K * WARP), (const u64*)(line + (end & ~7u)));
             GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) word[i] = i < mine ? load_mapped(word_at(line, at + lane_id() * SIZE, i)) : 0;
-            combine<K>(at, rows, word, tail, value);
+            for (u32 i = 0; i < K; i++) word[i] = load_mapped(word_at(line, at + lane_id() * SIZE, i));
+            combine<K, true>(at, K * WARP, word, tail, value);
         }
     }
 
@@ -249,21 +251,23 @@ class ColumnArray {
         return lane_id() == 0 && In::spans_words(byte + (rows - 1) * SIZE);
     }
 
-    // Values from words. A value that spans two words ends in the one that the next row's value starts in.
-    template <u32 K>
+    // Values from words. A value that spans two words ends in the one that the next row's value starts in: the next lane's, and for
+    // the last lane the first one's next. WHOLE: there are K * WARP rows.
+    template <u32 K, bool WHOLE>
     static GRAMPUS_DEVICE void combine(u32 byte, u32 rows, const u64 (&word)[K], u64 tail, T (&value)[K]) {
-        u64 last = ALIGNED ? 0 : shuffle(tail, 0);
+        u64 last = ALIGNED || WHOLE ? 0 : shuffle(tail, 0);
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) {
             u32 n = i * WARP + lane_id(), at = byte + n * SIZE;
             u64 high = 0;
             if (!ALIGNED) {
-                u64 next = shuffle(word[i], (lane_id() + 1) % WARP);
-                u64 wrap = i + 1 < K ? shuffle(word[i + 1 < K ? i + 1 : i], 0) : 0;
-                if (In::spans_words(at)) high = n + 1 == rows ? last : lane_id() == WARP - 1 ? wrap : next;
+                u64 given = lane_id() > 0 ? word[i] : i + 1 < K ? word[i + 1 < K ? i + 1 : i] : tail;
+                high = shuffle(given, (lane_id() + 1) % WARP);
+                if (!WHOLE && n + 1 == rows) high = last;
+                if (!In::spans_words(at)) high = 0;
             }
             // Words that were not loaded are zero.
-            value[i] = In::from_bits((ALIGNED && SIZE == 8) || n < rows ? In::join(word[i], high, at) : 0);
+            value[i] = In::from_bits(WHOLE || (ALIGNED && SIZE == 8) || n < rows ? In::join(word[i], high, at) : 0);
         }
     }
 

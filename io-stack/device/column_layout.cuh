@@ -81,6 +81,12 @@ struct Fetched {
     T value;
 };
 
+// An extent's rows, and where row 0 would begin if it were in it; no rows: there is none.
+struct InExtent {
+    u64 row_begin, row_end, origin;
+};
+// That of a row: `cached`, as a byte of the key space, else as an address.
+GRAMPUS_ENTRY InExtent extent_at(const ColumnDesc& column, u64 row, u32 size, bool cached);
 // Pins the lines of a tile once they are there, whole; sends for `most` lines from the first (0: for its own only), where the next
 // tiles will want them. Collective. The caller lets go.
 template <class Backing>

@@ -5,6 +5,12 @@
 
 namespace grampus {
 
+GRAMPUS_ENTRY InExtent extent_at(const ColumnDesc& column, u64 row, u32 size, bool cached) {
+    const Extent& e = *extent_of(column, row);
+    if (!has_row(e, row)) return InExtent{0, 0, 0};
+    return InExtent{e.first_row, e.first_row + e.rows, (cached ? e.first_line << LINE_LOG2 : (u64)e.mapped) + e.first_byte - e.first_row * size};
+}
+
 // ---- lines that are not there ----------------------------------------------------------------------------
 
 // One or two neighbouring words of a line.
@@ -104,12 +110,14 @@ GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& colu
         return got;
     }
     u64 byte = active ? byte_of(e, row, size) : 0;
+    // In device memory a column begins where it was put: words are those of its address.
+    if (!Backing::CACHED && active) byte += (u64)e.mapped;
     u32 at = (u32)byte & (LINE_BYTES - 1), in_word = at & 7, shift = in_word * 8;
     bool two = in_word + size > 8;  // words
     got.ok = true;
     Words words = {true, 0, 0};
     if constexpr (!Backing::CACHED) {
-        const u64* word = (const u64*)(e.mapped + (byte & ~7ull));
+        const u64* word = (const u64*)(byte & ~7ull);
         if (active) words.low = load_mapped(word);
         if (active && two) words.high = load_mapped(word + 1);
     } else {

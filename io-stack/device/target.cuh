@@ -171,10 +171,16 @@ GRAMPUS_DEVICE u64x2 load_bounce(const u64x2* p) {
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
     return v;
 }
-// Host memory that nobody writes while a kernel runs.
+// Columns, in device memory or in host memory that nobody writes while a kernel runs. Not kept in L1: each word is wanted once.
 GRAMPUS_DEVICE u64 load_mapped(const u64* p) {
     u64 v;
-    asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    return v;
+}
+// Zero if not `on`. Predicated here: a branch around each of several loads keeps them from being under way together.
+GRAMPUS_DEVICE u64 load_mapped_if(bool on, const u64* p) {
+    u64 v = 0;
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.nc.L1::no_allocate.u64 %0, [%1]; }" : "+l"(v) : "l"(p), "r"((u32)on));
     return v;
 }
 GRAMPUS_DEVICE u64x2 load_mapped(const u64x2* p) {
@@ -366,7 +372,12 @@ inline void store_line(u64x2* p, u64x2 v) {
 }
 inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu(p), load_relaxed_gpu(p + 1)}; }
 inline u64x2 load_bounce(const u64x2* p) { return *p; }
-inline u64 load_mapped(const u64* p) { return *p; }
+// A GPU faults where an address is not a multiple of what is loaded; so do tests.
+inline u64 load_mapped(const u64* p) {
+    if ((u64)p % sizeof *p != 0) __builtin_trap();
+    return *p;
+}
+inline u64 load_mapped_if(bool on, const u64* p) { return on ? load_mapped(p) : 0; }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
 template <class T> T load_constant(const T* p) { return *p; }  // of pointers too
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }

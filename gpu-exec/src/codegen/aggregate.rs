@@ -10,8 +10,6 @@ impl Writer<'_> {
     /// Adds the active lanes' rows to their groups.
     pub(super) fn accumulate(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
         let mut inner = self.emitter(e.indent + 1);
-        let passed = self.plan.counters() - 2;
-        inner.line(&format!("counted[{passed}] += active ? 1 : 0;"));
         inner.line("u64 word[Words::COUNT];");
         for (at, aggregate) in self.program.aggregates.iter().enumerate() {
             self.aggregate(&mut inner, at, aggregate)?;
@@ -21,10 +19,13 @@ impl Writer<'_> {
             self.keys(&mut inner)?;
         }
         if inner.may_refuse {
-            inner.line("if (leaves(refused)) return false;");
+            inner.line("if (leaves(head, refused)) return false;");
         }
-        if !self.plan.grouped() {
+        if !self.plan.grouped() && self.plan.stages.is_empty() {
             inner.line("combine<Words>(lane.word, word);");
+        } else if !self.plan.grouped() {
+            inner.line("combine_lanes<Words>(word);");
+            inner.line("if (lane_id() == 0) combine<Words>(shared.tally.word, word);");
         } else if self.plan.own_groups > 0 {
             inner.line("if (any(active) && !add_to_own<Words>(head, shared.own, active, key, word)) return false;");
         } else {

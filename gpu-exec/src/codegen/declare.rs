@@ -111,6 +111,15 @@ impl Writer<'_> {
             }
             out.push_str("};\n");
         }
+        let staged = !plan.stages.is_empty();
+        if staged {
+            let _ = writeln!(
+                out,
+                "constexpr u32 STEPS = {};  // counters beside that of rows looked at",
+                plan.counters() - 1
+            );
+            self.tally(out);
+        }
         out.push_str("struct Shared {\n");
         for n in 1..=plan.stages.len() {
             let _ = writeln!(out, "    Held{n} held_{n};");
@@ -125,25 +134,63 @@ impl Writer<'_> {
         if plan.stages.is_empty() && plan.own_groups == 0 {
             out.push_str("    u64 nothing;\n");
         }
-        out.push_str("};\nstruct Lane {\n");
+        if staged {
+            out.push_str("    Tally tally;\n");
+        }
+        if plan.near_bytes() > 0 {
+            out.push_str("    Near near;\n");
+        }
+        out.push_str("};\n");
+        let _ = writeln!(
+            out,
+            "static_assert(sizeof(Shared) == (WARP == 1 ? {} : {}), \"what a warp shares\");",
+            plan.shared_bytes(HOST_LANES),
+            plan.shared_bytes(GPU_LANES),
+        );
+        if !staged {
+            let word = if plan.grouped() {
+                "nothing"
+            } else {
+                "word[Words::COUNT]"
+            };
+            let _ = writeln!(
+                out,
+                "// What a lane keeps.\nstruct Lane {{\n    u64 {word};\n}};\n\
+                 static_assert(sizeof(Lane) == {}, \"what a lane has\");",
+                plan.lane_bytes()
+            );
+        }
+        out.push('\n');
+    }
+
+    /// What stages keep, and what they have at hand.
+    fn tally(&self, out: &mut String) {
+        let plan = self.plan;
+        out.push_str("// What a warp has counted and added up. It starts as zeros.\nstruct Tally {\n");
         if !plan.grouped() {
             out.push_str("    u64 word[Words::COUNT];\n");
         }
         for n in 1..=plan.stages.len() {
             let _ = writeln!(out, "    Ring<ROOM_{n}> ring_{n};");
         }
-        if plan.grouped() && plan.stages.is_empty() {
-            out.push_str("    u64 nothing;\n");
+        let _ = writeln!(out, "    alignas(8) u32 counted[STEPS];\n}};");
+        if plan.near_bytes() == 0 {
+            return;
+        }
+        out.push_str("// Of what stages look up, what was found last; and arguments.\nstruct Near {\n");
+        for what in ["columns", "valid"] {
+            let count = self.near_mask(what).count_ones();
+            if count > 0 {
+                let _ = writeln!(out, "    Nearby {what}[{count}];");
+            }
+        }
+        if plan.near_stripe {
+            out.push_str("    NearStripe stripe;\n");
+        }
+        if !plan.near_arguments.is_empty() {
+            let _ = writeln!(out, "    u64 argument[{}];", plan.near_arguments.len());
         }
         out.push_str("};\n");
-        let _ = writeln!(
-            out,
-            "static_assert(sizeof(Shared) == (WARP == 1 ? {} : {}), \"what a warp shares\");\n\
-             static_assert(sizeof(Lane) == {}, \"what a lane has\");\n",
-            plan.shared_bytes(HOST_LANES),
-            plan.shared_bytes(GPU_LANES),
-            plan.lane_bytes()
-        );
     }
 
     /// `ColumnArray<…>` of a column.
@@ -151,30 +198,5 @@ impl Writer<'_> {
         let (ty, shape) = (self.program.columns[column].ty, &self.shape.columns[column]);
         let backing = if shape.access.by_loads() { "Mapped" } else { "Queued<>" };
         format!("ColumnArray<{}, {backing}, {}>", stored(ty), shape.aligned)
-    }
-
-    pub(super) fn members(&self, out: &mut String) {
-        out.push_str(
-            "    const QueryParameter& parameter;\n    const QueryHead& head;\n    Shared& shared;\n    Lane lane;\n",
-        );
-        let _ = writeln!(out, "    u32 counted[{}];", self.plan.counters() - 1);
-        let mut start = String::new();
-        for c in self.plan.fetched() {
-            let _ = writeln!(out, "    {} column_{c};", self.array(c));
-            let _ = write!(start, ",\n          column_{c}(p.head.io, p.columns[{c}])");
-            if self.shape.columns[c].nullable {
-                let _ = writeln!(out, "    ColumnArray<u8, Mapped, true> valid_{c};");
-                let _ = write!(start, ",\n          valid_{c}(p.head.io, p.valid[{c}])");
-            }
-        }
-        if self.is_paged() {
-            out.push_str("    Pages pages;\n");
-            start.push_str(",\n          pages(p.paging)");
-        }
-        let _ = writeln!(
-            out,
-            "\n  public:\n    GRAMPUS_DEVICE Warp(const QueryParameter& p, Shared& s)\n        \
-             : parameter(p), head(p.head), shared(s), lane(), counted(){start} {{}}\n    Warp(const Warp&) = delete;\n"
-        );
     }
 }

@@ -2,7 +2,7 @@
 //! NULL. A value that is NULL has some value; who uses it looks at `ok…` first. Statements touch no other lane, so branches of CASE
 //! may differ between lanes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -70,6 +70,18 @@ impl Operand {
     }
 }
 
+/// Whether `a < b`, by the spelling that finds once what an argument's bits say (device/values.cuh).
+fn below(a: &str, b: &str) -> String {
+    let is_argument = a
+        .strip_prefix('a')
+        .is_some_and(|n| n.bytes().all(|c| c.is_ascii_digit()));
+    if is_argument {
+        format!("more({b}, {a})")
+    } else {
+        format!("less({a}, {b})")
+    }
+}
+
 /// That all of these are there; `None`: always.
 fn all_ok<'a>(operands: impl IntoIterator<Item = &'a Operand>) -> Option<String> {
     let mut known: Vec<&str> = operands.into_iter().filter_map(|o| o.ok.as_deref()).collect();
@@ -87,6 +99,9 @@ pub(super) struct Emitter<'a> {
     next: usize,
     /// Some statement may set `refused`.
     pub may_refuse: bool,
+    /// What was computed in the blocks that are open, and how far it is indented: the same is not computed twice. (The compiler would
+    /// find out, but takes its time.)
+    known: HashMap<Expr, (Operand, usize)>,
 }
 
 impl<'a> Emitter<'a> {
@@ -98,7 +113,14 @@ impl<'a> Emitter<'a> {
             indent,
             next: 0,
             may_refuse: false,
+            known: HashMap::new(),
         }
+    }
+
+    /// Ends a block, and with it the names in it.
+    fn close(&mut self) {
+        self.indent -= 1;
+        self.known.retain(|_, (_, indent)| *indent <= self.indent);
     }
 
     pub(super) fn line(&mut self, text: &str) {
@@ -140,8 +162,17 @@ impl<'a> Emitter<'a> {
         bound
     }
 
-    /// Statements that compute an expression.
+    /// Statements that compute an expression, unless it is known.
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Operand, RunError> {
+        if let Some((operand, _)) = self.known.get(expr) {
+            return Ok(operand.clone());
+        }
+        let operand = self.compute(expr)?;
+        self.known.insert(expr.clone(), (operand.clone(), self.indent));
+        Ok(operand)
+    }
+
+    fn compute(&mut self, expr: &Expr) -> Result<Operand, RunError> {
         let ty = self.program.type_of(expr)?;
         Ok(match expr {
             Expr::Column(at) => Operand {
@@ -216,10 +247,10 @@ impl<'a> Emitter<'a> {
             }
             BinaryOp::Eq => call("equal"),
             BinaryOp::NotEq => format!("!equal({a}, {b})"),
-            BinaryOp::Lt => call("less"),
-            BinaryOp::LtEq => format!("!less({b}, {a})"),
-            BinaryOp::Gt => format!("less({b}, {a})"),
-            BinaryOp::GtEq => format!("!less({a}, {b})"),
+            BinaryOp::Lt => below(a, b),
+            BinaryOp::LtEq => format!("!{}", below(b, a)),
+            BinaryOp::Gt => below(b, a),
+            BinaryOp::GtEq => format!("!{}", below(a, b)),
             BinaryOp::And => {
                 let both = format!("{} && {}", left.is_true(), right.is_true());
                 let ok = ok.map(|ok| format!("({ok}) || {} || {}", left.is_false(), right.is_false()));
@@ -311,7 +342,7 @@ impl<'a> Emitter<'a> {
             self.indent += 1;
             let result = self.expr(result)?;
             self.assign(&to, &result);
-            self.indent -= 1;
+            self.close();
             self.line("} else {");
             self.indent += 1;
         }
@@ -320,7 +351,7 @@ impl<'a> Emitter<'a> {
             self.assign(&to, &result);
         }
         for _ in branches {
-            self.indent -= 1;
+            self.close();
             self.line("}");
         }
         Ok(to)
@@ -338,13 +369,13 @@ impl<'a> Emitter<'a> {
             self.line(&format!("if ({ok}) {{"));
             self.indent += 1;
             self.assign(&to, &value);
-            self.indent -= 1;
+            self.close();
             self.line("} else {");
             self.indent += 1;
             open += 1;
         }
         for _ in 0..open {
-            self.indent -= 1;
+            self.close();
             self.line("}");
         }
         Ok(to)

@@ -3,7 +3,8 @@
 //! ```text
 //! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
 //! expr      expressions to C++ statements, with NULL beside each value
-//! kernel    the kernel's text: tiles, rings, stages
+//! kernel    the kernel's text: tiles, and what a launch begins and ends with
+//! stage     rings, and what is done with the rows in them
 //! declare   its parameter and memory
 //! aggregate adding rows to their groups
 //! finish    the warps' partials and the group table to partial aggregates
@@ -18,13 +19,14 @@ mod expr;
 mod finish;
 mod kernel;
 mod plan;
+mod stage;
 
 use grampus_io_stack::device;
 
 pub use finish::{Left, Merged};
 
 use crate::output::RunError;
-use crate::paging;
+use crate::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::params::{self, Sizes};
 use crate::program::Program;
 use plan::Plan;
@@ -124,15 +126,19 @@ impl QueryKernel {
 
     /// The whole translation unit.
     pub fn unit(&self) -> String {
-        self.unit_behind(device::prelude())
+        let mut more = device::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
+        if self.paged {
+            more += &page_kernels();
+        }
+        self.unit_behind(device::prelude(), &more)
     }
 
-    /// The translation unit without the I/O stack's slow path, to be linked with that.
+    /// The translation unit without what no query changes, to be linked with [`slow_path`].
     pub fn unit_to_link(&self) -> String {
-        self.unit_behind(device::kernel_prelude())
+        self.unit_behind(device::kernel_prelude(), "")
     }
 
-    fn unit_behind(&self, mut text: String) -> String {
+    fn unit_behind(&self, mut text: String, more: &str) -> String {
         // The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
         let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
         text.push_str(&format!(
@@ -142,6 +148,7 @@ impl QueryKernel {
         if self.paged {
             text.push_str(&device::flattened(PAGING_HEADERS));
         }
+        text.push_str(more);
         text.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
         text.push_str(&params::static_asserts());
         if self.paged {
@@ -195,6 +202,43 @@ impl QueryKernel {
     }
 }
 
+/// The translation unit that kernels are linked with: what they call and no query changes. With what only kernels need of which some
+/// column comes by commands, it takes several times as long.
+pub fn slow_path(queued: bool) -> String {
+    let mut text = if queued { device::slow_path() } else { device::prelude() };
+    text.push_str(&device::flattened([
+        HEADERS[0],
+        HEADERS[1],
+        HEADERS[3],
+        SLOW_HEADERS[0],
+    ]));
+    if queued {
+        text.push_str(&device::flattened([SLOW_HEADERS[1]]));
+    } else {
+        text.push_str(
+            "namespace grampus {\ntemplate bool tile_slowly<Mapped>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);\n}\n",
+        );
+    }
+    text.push_str(&device::flattened(PAGING_HEADERS));
+    text + &page_kernels()
+}
+
+/// What kernels with paged columns call, and the kernels that bring pages.
+fn page_kernels() -> String {
+    let kernels = format!(
+        "namespace grampus {{\n\
+         GRAMPUS_KERNEL({PLACE_PAGES}, PageBatch, batch) {{ place_pages(batch); }}\n\
+         GRAMPUS_KERNEL({PUBLISH_PAGES}, PagesCame, what) {{ publish_pages(what); }}\n}}\n"
+    );
+    device::flattened([PAGES_SLOW]) + &kernels
+}
+
+/// Behind the others where all is one unit.
+const SLOW_HEADERS: [(&str, &str); 2] = [
+    ("tiles_slow.cuh", include_str!("../../device/tiles_slow.cuh")),
+    ("queued_slow.cuh", include_str!("../../device/queued_slow.cuh")),
+];
+const PAGES_SLOW: (&str, &str) = ("pages_slow.cuh", include_str!("../../device/pages_slow.cuh"));
 /// In dependency order.
 const HEADERS: [(&str, &str); 5] = [
     ("query.h", include_str!("../../device/query.h")),

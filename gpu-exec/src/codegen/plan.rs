@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::expr::cost;
+use super::expr::{arguments_of, cost};
 use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
 use crate::params::Sizes;
@@ -13,14 +13,22 @@ use crate::program::{self, Aggregate, Expr, Function, Program, Type};
 /// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), shared out among its warps.
 const SHARED_BYTES: usize = 48 << 10;
 const WARP_SHARED_BYTES: usize = SHARED_BYTES / (BLOCK_THREADS / GPU_LANES) as usize;
-/// Of these, for one ring at most; what the rings leave is for groups.
-const RING_BYTES: usize = WARP_SHARED_BYTES / MOST_RINGS;
+/// Columns and arguments that a warp's stages have at hand, at most.
+const MOST_NEAR: usize = 16;
+/// Bytes of what is known of a column's extent: `Nearby` of device/tiles.cuh.
+const NEARBY_BYTES: usize = 32;
+/// Bytes of `NearStripe` of device/pages.cuh.
+const NEAR_STRIPE_BYTES: usize = 24;
 /// Rings of a kernel: each divides the shared memory further. Later conjuncts share the last one's warps.
 const MOST_RINGS: usize = 3;
-/// 32-bit registers for a tile's values: half of the 64 that four blocks on a multiprocessor leave.
-const TILE_REGISTERS: u32 = 32;
-/// Values of a lane in a tile, at most: 16 doubles of a warp are a line of the cache.
-const MOST_K: u32 = 16;
+/// 32-bit registers for a tile's values, of the 64 that four blocks on a multiprocessor leave: with more, the loop over tiles keeps
+/// some of its own in memory, behind L2, and loses more than it gains by longer tiles.
+const TILE_REGISTERS: u32 = 16;
+/// Values of a lane in a tile, at most.
+const MOST_K: u32 = 8;
+/// The same where a tile comes by commands: 16 doubles of a warp are a line of the cache.
+const QUEUED_TILE_REGISTERS: u32 = 32;
+const QUEUED_MOST_K: u32 = 16;
 /// Operators that a tile's unrolled loop may come to.
 const UNROLLED_NODES: usize = 256;
 /// Tiles that a warp takes one after the other where they come by commands: it sends for many at once.
@@ -95,6 +103,12 @@ pub(super) struct Plan {
     pub null_keys: bool,
     /// Groups of a warp's own table; 0: it has none.
     pub own_groups: usize,
+    /// Columns that stages fetch by address and whose last extent a warp keeps at hand.
+    pub near_columns: Vec<usize>,
+    /// Arguments that stages have at hand.
+    pub near_arguments: Vec<usize>,
+    /// Stages fetch paged columns: a warp has the stripe at hand in which its last row was.
+    pub near_stripe: bool,
     /// Widths in memory, by column; and whether it is nullable.
     widths: Vec<(usize, bool)>,
     /// For each column, the counter of the values that were read of it.
@@ -129,6 +143,9 @@ impl Plan {
             key_words: 0,
             own_groups: 0,
             counter_of: cascade.counters(program.columns.len()),
+            near_columns: Vec::new(),
+            near_arguments: Vec::new(),
+            near_stripe: false,
             tile_columns: cascade.tile_columns,
             tile_conjuncts: cascade.tile_conjuncts,
             stages: cascade.stages,
@@ -137,6 +154,7 @@ impl Plan {
         plan.key_words = program.keys.len() + usize::from(plan.null_keys);
         plan.place_words(program, &nullable)?;
         plan.choose_tile(program, &shape.columns);
+        plan.choose_near(program, &shape.columns);
         plan.choose_groups(shape.grouping);
         Ok(plan)
     }
@@ -173,23 +191,39 @@ impl Plan {
         let rest = program.expressions().skip(program.conjuncts.len());
         let direct = self.stages.is_empty();
         let nodes: usize = conjuncts.chain(rest.filter(|_| direct)).map(cost).sum();
-        while self.k < MOST_K
-            && 2 * self.k * each <= TILE_REGISTERS
+        let by_command = |&c: &usize| columns[c].access == Access::Queued;
+        let (mut most_k, mut most_registers) = (MOST_K, TILE_REGISTERS);
+        if self.tile_columns.iter().any(by_command) {
+            self.chunk = QUEUED_CHUNK;
+            (most_k, most_registers) = (QUEUED_MOST_K, QUEUED_TILE_REGISTERS);
+        }
+        while self.k < most_k
+            && 2 * self.k * each <= most_registers
             && 2 * self.k as usize * nodes.max(1) <= UNROLLED_NODES
         {
             self.k *= 2;
         }
-        let by_command = |&c: &usize| columns[c].access == Access::Queued;
-        if self.tile_columns.iter().any(by_command) {
-            self.chunk = QUEUED_CHUNK;
+    }
+
+    fn choose_near(&mut self, program: &Program, columns: &[ColumnShape]) {
+        if self.stages.is_empty() {
+            return;
         }
+        self.near_stripe = self.fetched().iter().any(|&c| columns[c].access == Access::Paged);
+        let by_address = self.fetched().into_iter().filter(|&c| columns[c].access.by_loads());
+        self.near_columns = by_address.take(MOST_NEAR / 2).collect();
+        let later = self.stages.iter().flat_map(|s| &s.steps).flat_map(|s| &s.conjuncts);
+        let later = later.map(|&c| &program.conjuncts[c]);
+        let last = program.expressions().skip(program.conjuncts.len());
+        self.near_arguments = arguments_of(later.chain(last)).into_iter().take(MOST_NEAR).collect();
     }
 
     fn choose_groups(&mut self, grouping: Grouping) {
         if grouping == Grouping::Private {
             let rings: usize = (0..self.stages.len()).map(|s| self.held_bytes(s, GPU_LANES)).sum();
+            let others = rings + self.tally_bytes() + self.near_bytes();
             let group = 8 * (self.key_words + self.ops.len());
-            let groups = (WARP_SHARED_BYTES.saturating_sub(rings + 8) / group).min(MOST_GROUPS);
+            let groups = (WARP_SHARED_BYTES.saturating_sub(others + 8) / group).min(MOST_GROUPS);
             self.own_groups = if groups < FEWEST_GROUPS { 0 } else { groups };
         }
     }
@@ -228,13 +262,36 @@ impl Plan {
         let rings: usize = (0..self.stages.len())
             .map(|s| self.held_bytes(s, lanes).next_multiple_of(8))
             .sum();
-        (rings + self.own_bytes()).max(8)
+        (rings + self.own_bytes() + self.tally_bytes() + self.near_bytes()).max(8)
     }
 
-    /// `sizeof(Lane)`.
-    pub(super) fn lane_bytes(&self) -> usize {
+    /// `sizeof(Tally)`: words of aggregates, rings, counters.
+    fn tally_bytes(&self) -> usize {
+        if self.stages.is_empty() {
+            return 0;
+        }
         let words = if self.grouped() { 0 } else { self.ops.len() };
-        8 * (words + self.stages.len()).max(1)
+        8 * (words + self.stages.len()) + (4 * (self.counters() - 1)).next_multiple_of(8)
+    }
+
+    /// `sizeof(Near)`.
+    pub(super) fn near_bytes(&self) -> usize {
+        let columns: usize = self
+            .near_columns
+            .iter()
+            .map(|&c| 1 + usize::from(self.widths[c].1))
+            .sum();
+        let stripe = if self.near_stripe { NEAR_STRIPE_BYTES } else { 0 };
+        NEARBY_BYTES * columns + 8 * self.near_arguments.len() + stripe
+    }
+
+    /// `sizeof(Lane)`, without stages.
+    pub(super) fn lane_bytes(&self) -> usize {
+        match (self.stages.is_empty(), self.grouped()) {
+            (false, _) => 0,
+            (true, true) => 8,
+            (true, false) => 8 * self.ops.len(),
+        }
     }
 
     pub(super) fn sizes(&self, lanes: u32) -> Sizes {
@@ -286,6 +343,17 @@ fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
     Ok(())
 }
 
+/// What is left for each ring beside the most that a warp's tally and what it has at hand may come to; rings leave the rest to groups.
+fn ring_bytes(program: &Program) -> usize {
+    let words = 2 * program.aggregates.len() + 1;
+    let counters = program.conjuncts.len() + 2;
+    let tally = 8 * (words + MOST_RINGS) + (4 * counters).next_multiple_of(8);
+    let near = NEAR_STRIPE_BYTES
+        + NEARBY_BYTES * program.columns.len().min(MOST_NEAR)
+        + 8 * program.arguments.len().min(MOST_NEAR);
+    WARP_SHARED_BYTES.saturating_sub(tally + near) / MOST_RINGS
+}
+
 fn entry_bytes(carried: &[usize], widths: &[(usize, bool)]) -> usize {
     let value = |&c: &usize| widths[c].0 + usize::from(widths[c].1);
     8 + carried.iter().map(value).sum::<usize>()
@@ -308,6 +376,8 @@ fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> 
 struct Cascade<'a> {
     shape: &'a Shape,
     widths: &'a [(usize, bool)],
+    /// For one ring at most.
+    ring_bytes: usize,
     tile_columns: Vec<usize>,
     tile_conjuncts: Vec<usize>,
     stages: Vec<Stage>,
@@ -325,6 +395,7 @@ impl<'a> Cascade<'a> {
         let mut cascade = Self {
             shape,
             widths,
+            ring_bytes: ring_bytes(program),
             tile_columns: first.iter().copied().collect(),
             tile_conjuncts: Vec::new(),
             stages: Vec::new(),
@@ -373,7 +444,7 @@ impl<'a> Cascade<'a> {
         };
         stage.carried.sort_by_key(|&c| std::cmp::Reverse(self.widths[c].0));
         let entries = (stage.capacity_warps() * GPU_LANES) as usize;
-        while entries * entry_bytes(&stage.carried, self.widths) > RING_BYTES {
+        while entries * entry_bytes(&stage.carried, self.widths) > self.ring_bytes {
             stage.carried.pop();
         }
         stage

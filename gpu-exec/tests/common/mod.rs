@@ -76,6 +76,42 @@ pub(crate) fn taxi(dependents: usize) -> Program {
     }
 }
 
+/// What queries/q5_30.sql becomes: `sum(total - extra - coalesce(ehail_fee, 0) - tolls - mta_tax)`, `sum(distance)`, the count and sum
+/// of the average, and `count(*)`, where the distance is at least the first argument. The second one is the 0.
+pub(crate) fn dollars_per_mile() -> Program {
+    let names = [
+        "trip_distance",
+        "total_amount",
+        "extra",
+        "ehail_fee",
+        "tolls_amount",
+        "mta_tax",
+    ];
+    let minus = |a: Expr, b: Expr| binary(BinaryOp::Subtract, a, b);
+    let fee = Expr::Coalesce(vec![col(3), arg(1)]);
+    let driver = minus(minus(minus(minus(col(1), col(2)), fee), col(4)), col(5));
+    let mean = binary(BinaryOp::Divide, driver.clone(), col(0));
+    Program {
+        columns: names.map(|n| column(n, Type::Float64, true)).to_vec(),
+        arguments: vec![Type::Float64; 2],
+        conjuncts: vec![binary(BinaryOp::GtEq, col(0), arg(0))],
+        keys: vec![],
+        aggregates: vec![
+            sum(driver),
+            sum(col(0)),
+            aggregate(Function::Count, Some(mean.clone())),
+            sum(mean),
+            count(),
+        ],
+    }
+}
+
+/// Columns that nowhere have NULLs, though the program's may.
+pub(crate) fn without_nulls(mut shape: Shape) -> Shape {
+    shape.columns.iter_mut().for_each(|c| c.nullable = false);
+    shape
+}
+
 /// The same shape for all columns; nullable as the program says.
 pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: Grouping) -> Shape {
     let of = |c: &Column| ColumnShape {

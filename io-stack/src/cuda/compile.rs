@@ -113,9 +113,11 @@ pub fn compile_slow_path(compute: (u32, u32)) -> Result<Compiled, CudaError> {
     compile_unit(&crate::device::slow_path(), "slow_path.cu", compute, &RELOCATABLE)
 }
 
-/// For units to be linked. What one unit calls in another must not take more registers than its kernels have: 64, if they are bound to
-/// four blocks of 256 threads on a multiprocessor.
-const RELOCATABLE: [&CStr; 2] = [c"--relocatable-device-code=true", c"--maxrregcount=64"];
+/// For units to be linked.
+const RELOCATABLE: [&CStr; 1] = [c"--relocatable-device-code=true"];
+/// What is called by address, or in another unit, must not take more registers than kernels have: 64, since they are bound to four
+/// blocks of 256 threads on a multiprocessor.
+const BOUND: &CStr = c"--maxrregcount=64";
 
 fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> Result<Compiled, CudaError> {
     compiler_version()?;
@@ -141,7 +143,13 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
     let program = Program(raw);
     let arch = CString::new(format!("--gpu-architecture=sm_{}{}", compute.0, compute.1)).unwrap_or_default();
     // No fused multiply-add: queries give the CPU plan's answers, to the bit where the order of additions is the same.
-    let options = [arch.as_c_str(), c"--std=c++17", c"--fmad=false", c"--ptxas-options=-v"];
+    let options = [
+        arch.as_c_str(),
+        c"--std=c++17",
+        c"--fmad=false",
+        c"--ptxas-options=-v",
+        BOUND,
+    ];
     let options: Vec<*const c_char> = options.iter().chain(more).map(|o| o.as_ptr()).collect();
     // SAFETY: our program; as many zero-terminated options as said.
     let answer = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as i32, options.as_ptr()) };
