@@ -8,9 +8,10 @@
 # for cold files. Needs python3 with numpy and pyarrow; duckdb where the comparison with it is wanted; compute-sanitizer where it is found.
 #
 # ROWS (200000000), SET (a setting for every session, such as grampus.gpu_target=host to try this out without a GPU), TEST_SECONDS (100, for
-# each of the tests: one that is not finished by then is said), STEPS (answers measure cpu duckdb).
+# each of the tests: one that is not finished by then is said), STEPS (answers measure cpu duckdb), SAMPLE (files of real trips, as Parquet, CSV
+# or ORC: DuckDB is compared over these too).
 set -u
-[ $# -ge 3 ] || { sed -n 2,13p "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n 2,14p "$0" >&2; exit 2; }
 mkdir -p "$2" "$3"
 binaries=$(realpath "$1") work=$(realpath "$2") out=$(realpath "$3") disk=${4:-}
 queries=$(realpath "$(dirname "$0")/..")
@@ -73,10 +74,21 @@ cpu() {
     done | tee "$out/cpu.txt"
 }
 
-duckdb() {
-    taxi
-    python3 "$queries/gpu/compare_duckdb.py" "$binaries/grampus" "$work/core" --out "$out/duckdb.json" "${setting[@]}" 2>&1 | tee "$out/duckdb.txt"
+# DuckDB's answers and times against ours, over a folder of ORC files.
+compare() {
+    python3 "$queries/gpu/compare_duckdb.py" "$binaries/grampus" "$1" --out "$out/$2.json" "${setting[@]}" 2>&1 | tee "$out/$2.txt"
     return "${PIPESTATUS[0]}"
+}
+
+duckdb() {
+    local bad=0
+    taxi
+    compare "$work/core" duckdb || bad=1
+    if [ -n "${SAMPLE:-}" ]; then
+        [ -d "$work/sample" ] || "$binaries/grampus" convert $SAMPLE --out "$work/sample" --compression none --quiet || bad=1
+        compare "$work/sample" duckdb-sample || bad=1
+    fi
+    return $bad
 }
 
 failed=0
