@@ -29,7 +29,7 @@ impl Faults {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (list, dirty) = match kept.take() {
             Some(kept) => kept,
-            None => (Arc::new(PinnedBuffer::new(&self.device, 4 * self.capacity)?), false),
+            None => (self.pinned()?, false),
         };
         if dirty {
             list.zero();
@@ -45,12 +45,20 @@ impl Faults {
         }
     }
 
-    /// Pins it before it is needed. That it fails is found out again by who needs it.
+    /// Pins it before it is needed, if no query has needed it yet. That it fails is found out again by who needs it.
     pub(crate) fn pin(&self) {
-        match self.take() {
-            Ok(_) => self.is_clean(),
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_some() {
+            return; // a query's kernels may be writing to it
+        }
+        match self.pinned() {
+            Ok(list) => *kept = Some((list, false)),
             Err(e) => log::warn!("pinned memory for missed pages: {e}"),
         }
+    }
+
+    fn pinned(&self) -> Result<Arc<PinnedBuffer>, CudaError> {
+        Ok(Arc::new(PinnedBuffer::new(&self.device, 4 * self.capacity)?))
     }
 }
 
@@ -67,5 +75,15 @@ mod tests {
         list.write(0, &[1, 0, 0, 0]).unwrap();
         faults.is_clean();
         assert_eq!(faults.take().unwrap().peek_u32(0), 1, "it was said to be clean");
+    }
+
+    #[test]
+    fn pinning_ahead_leaves_a_list_alone_that_a_query_already_has() {
+        let faults = Faults::new(&Device::host(1, 1 << 20), 1024);
+        let list = faults.take().unwrap();
+        list.write(0, &[1, 0, 0, 0]).unwrap();
+        faults.pin();
+        assert_eq!(list.peek_u32(0), 1, "what the query's kernels missed");
+        assert_eq!(faults.take().unwrap().peek_u32(0), 0, "what it left");
     }
 }

@@ -272,6 +272,13 @@ impl<'a> Gather<'a> {
                 progress.taken += words.len();
                 return Some(Work::Taken(words.into_iter().map(|word| word - 1).collect()));
             }
+            if progress.listed.is_some_and(|all| progress.taken < all) {
+                let what = format!("entry {} of the list of missed pages is empty", progress.taken);
+                progress.failed.get_or_insert(RunError::Invalid(what));
+                progress.stopped = true;
+                self.changed.notify_all();
+                return None;
+            }
             progress = self.wait(progress);
         }
     }
