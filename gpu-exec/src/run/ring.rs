@@ -9,6 +9,9 @@ use grampus_io_stack::cuda::{self, CudaError, Device, Pushed, Slot};
 
 /// Slots pinned at a time: pinning costs about 0.2 ms per MiB.
 const PIECE_SLOTS: usize = 4;
+/// How often it is looked whether a slot is empty, where all are full or being filled. The driver's own wait would keep a processor busy
+/// for every thread that waits, and there are as many as processors: those that have something to do would not get on.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// The ring.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ impl Ring {
                 return Ok(Some(slot));
             }
             if let Some(first) = state.pushed.front()
-                && (first.reached()? || state.made >= state.most)
+                && first.reached()?
                 && let Some(first) = state.pushed.pop_front()
             {
                 drop(state);
@@ -68,8 +71,8 @@ impl Ring {
                 state = self.grow(state)?;
                 continue;
             }
-            // All are being filled by others; who has filled one says so.
-            let waited = self.changed.wait_timeout(state, Duration::from_millis(10));
+            // Whoever is done with filling one says so; the copy engine does not.
+            let waited = self.changed.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
