@@ -99,8 +99,8 @@ GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
             const u64* word = (const u64*)(place[i] & ~7ull);
-            low[i] = load_mapped_if(place[i] != 0, word);
-            high[i] = load_mapped_if(high[i] != 0, word + 1);
+            low[i] = load_near_if(place[i] != 0, word);
+            high[i] = load_near_if(high[i] != 0, word + 1);
         }
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {

@@ -183,6 +183,12 @@ GRAMPUS_DEVICE u64 load_mapped_if(bool on, const u64* p) {
     asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.nc.L1::no_allocate.u64 %0, [%1]; }" : "+l"(v) : "l"(p), "r"((u32)on));
     return v;
 }
+// The same for words of which the next one is asked for at once, and mostly lies in the same 32 bytes: L1 makes one request of the two.
+GRAMPUS_DEVICE u64 load_near_if(bool on, const u64* p) {
+    u64 v = 0;
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.global.nc.u64 %0, [%1]; }" : "+l"(v) : "l"(p), "r"((u32)on));
+    return v;
+}
 GRAMPUS_DEVICE u64x2 load_mapped(const u64x2* p) {
     u64x2 v;
     asm volatile("ld.global.nc.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p));
@@ -378,6 +384,7 @@ inline u64 load_mapped(const u64* p) {
     return *p;
 }
 inline u64 load_mapped_if(bool on, const u64* p) { return on ? load_mapped(p) : 0; }
+inline u64 load_near_if(bool on, const u64* p) { return load_mapped_if(on, p); }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
 template <class T> T load_constant(const T* p) { return *p; }  // of pointers too
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
