@@ -101,8 +101,9 @@ pub(crate) struct Gather<'a> {
     pub(crate) done: Gathered,
 }
 
-/// Files that a thread has opened for itself, by position in the input.
-type Files = Vec<Option<File>>;
+/// The file that a thread reads from, opened for itself, with its position in the input: batches are in order of files, and there may be
+/// more files than a process may have open for each of its threads.
+type OpenFile = Option<(usize, File)>;
 
 /// What a thread does next.
 enum Work {
@@ -216,12 +217,12 @@ impl<'a> Gather<'a> {
 
     /// What a gathering thread does, until it is stopped.
     pub(crate) fn work(&self) {
-        let mut files = Files::new();
+        let mut file = None;
         while let Some(work) = self.next() {
             let began = Instant::now();
             let done = match work {
                 Work::Taken(pages) => self.divide(pages).map(|()| 0),
-                Work::Pages(pages) => self.pages(&pages, &mut files),
+                Work::Pages(pages) => self.pages(&pages, &mut file),
                 Work::Groups(groups) => self.groups(&groups),
             };
             let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -308,12 +309,12 @@ impl<'a> Gather<'a> {
     }
 
     /// Brings pages of raw values, in ascending order. How many were placed.
-    fn pages(&self, pages: &[u32], files: &mut Files) -> Result<usize, RunError> {
+    fn pages(&self, pages: &[u32], file: &mut OpenFile) -> Result<usize, RunError> {
         let raw: Vec<_> = pages.iter().map(|&page| self.page(page)).collect::<Result<_, _>>()?;
         let Some(mut slot) = self.means.slots.take(|| self.pusher.stopped())? else {
             return Ok(0);
         };
-        if let Err(e) = self.read(&raw, slot.bytes_mut(), files) {
+        if let Err(e) = self.read(&raw, slot.bytes_mut(), file) {
             self.means.slots.unused(slot);
             return Err(e);
         }
@@ -324,7 +325,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Reads pages, in ascending order, to the slot's beginning; those near to one another at once.
-    fn read(&self, pages: &[(&PartlyThere, u32)], to: &mut [u8], files: &mut Files) -> Result<(), RunError> {
+    fn read(&self, pages: &[(&PartlyThere, u32)], to: &mut [u8], file: &mut OpenFile) -> Result<(), RunError> {
         let mut span = Vec::new();
         let mut next = 0;
         while next < pages.len() {
@@ -338,11 +339,11 @@ impl<'a> Gather<'a> {
             let last = pages[next + count - 1].1;
             let out = &mut to[next * PAGE_BYTES as usize..];
             if count == 1 {
-                self.read_rows(piece, rows_of(piece, first..first + 1), out, files)?;
+                self.read_rows(piece, rows_of(piece, first..first + 1), out, file)?;
             } else {
                 let rows = rows_of(piece, first..last + 1);
                 span.resize((u64::from(last - first + 1) * PAGE_BYTES) as usize, 0);
-                self.read_rows(piece, rows, &mut span, files)?;
+                self.read_rows(piece, rows, &mut span, file)?;
                 for ((_, at), out) in pages[next..][..count]
                     .iter()
                     .zip(out.chunks_exact_mut(PAGE_BYTES as usize))
@@ -362,7 +363,7 @@ impl<'a> Gather<'a> {
         piece: &PartlyThere,
         rows: Range<u64>,
         to: &mut [u8],
-        files: &mut Files,
+        file: &mut OpenFile,
     ) -> Result<(), RunError> {
         let stripe = &self.request.input.stripes[piece.stripe];
         let Placement::Direct(segments) = &stripe.columns[piece.column] else {
@@ -370,12 +371,9 @@ impl<'a> Gather<'a> {
         };
         let width = u64::from(self.request.program.columns[piece.column].ty.width());
         let source = self.pusher.source(stripe.file)?;
-        if files.len() <= stripe.file {
-            files.resize_with(stripe.file + 1, || None);
-        }
-        let file = match &mut files[stripe.file] {
-            Some(open) => open,
-            place => place.insert(source.opened_again()?),
+        let file = match file {
+            Some((at, open)) if *at == stripe.file => open,
+            other => &mut other.insert((stripe.file, source.opened_again()?)).1,
         };
         // Nearly always one piece of the file.
         let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
@@ -452,9 +450,10 @@ impl<'a> Gather<'a> {
         kernel.launch(self.means.placing, blocks, BLOCK_THREADS, &mut args)?;
         let lent = slot.lend(self.means.placing)?;
         self.means.slots.pushed(lent);
-        pages.iter().for_each(|(piece, _)| {
-            piece.came.fetch_add(1, Ordering::Relaxed);
-        });
+        // Once for neighbours: pieces lie side by side, and every thread looks its pages up among them.
+        for same in pages.chunk_by(|a, b| std::ptr::eq(a.0, b.0)) {
+            same[0].0.came.fetch_add(same.len() as u32, Ordering::Relaxed);
+        }
         self.done.pages.fetch_add(pages.len() as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Running programs: what is kept on a GPU from query to query, and the way of one query through it.
 //!
 //! ```text
+//! ahead            what is done before the first query needs it
 //! check, prepare   the request, its files, and what serves each column (choose, by cost and calibration)
 //! execute          one query: bring, stage, drive; again with a larger group table if need be
 //! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing: as bytes of files, as stored
@@ -13,6 +14,7 @@
 //! scratch          device memory of one query
 //! ```
 
+mod ahead;
 mod arrivals;
 mod bring;
 pub mod calibration;
@@ -286,6 +288,7 @@ fn is_sticky(error: &RunError) -> bool {
 impl Live {
     fn open(options: &GpuOptions, tuning: &Tuning) -> Result<Self, RunError> {
         let threads = options.threads.max(1);
+        ahead::make_room_for_files();
         let device = match options.target {
             Target::Cuda(ordinal) => Device::open(ordinal)?,
             Target::Host { threads } => {
@@ -309,13 +312,13 @@ impl Live {
         };
         // A slot holds values, a byte of validity for each, and what whole grains add.
         let slot_bytes = PIECE_BYTES as usize + PIECE_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
-        let slots = if small { 4 } else { (4 * threads).clamp(16, 64) };
+        let slots = if small { 4 } else { (2 * threads).clamp(16, 64) };
         let ring = Arc::new(Ring::new(&device, slot_bytes, slots));
         let page_slots = if small { 2 } else { (2 * threads).clamp(8, 32) };
         let page_slots = Arc::new(Ring::new(&device, gather::SLOT_BYTES, page_slots));
         let faults = if small { SMALL_FAULTS } else { MOST_FAULTS };
         let faults = Arc::new(Faults::new(&device, faults));
-        pin_ahead(&device, [&ring, &page_slots], &faults);
+        ahead::pin(&device, [&ring, &page_slots], &faults);
         Ok(Self {
             compute: Stream::new(&device)?,
             copy: Stream::new(&device)?,
@@ -370,22 +373,6 @@ impl Live {
         ) {
             self.queued.rebuild();
         }
-    }
-}
-
-/// Pins memory by a thread of its own: what that takes would else be part of the first query.
-fn pin_ahead(device: &Device, rings: [&Arc<Ring>; 2], faults: &Arc<Faults>) {
-    if device.is_host() {
-        return;
-    }
-    let (rings, faults) = (rings.map(Arc::clone), faults.clone());
-    let thread = std::thread::Builder::new().name("grampus-pinning".to_owned());
-    let pin = move || {
-        rings.iter().for_each(|ring| ring.fill());
-        faults.pin();
-    };
-    if let Err(e) = thread.spawn(pin) {
-        log::warn!("no thread for pinning memory, queries do it: {e}");
     }
 }
 
