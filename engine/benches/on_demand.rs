@@ -35,6 +35,11 @@ use plain_loop::{LOOPS, PlainColumn};
 use report::{Measurement, Report};
 use whole_column::WholeColumnTable;
 
+/// As in the program, for all readers alike.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 #[derive(Debug, Parser)]

@@ -1,4 +1,4 @@
-// What kernels call between runs, extents and launches: the entries that tiles.cuh declares. Nothing here depends on a query, so
+// What kernels call between runs, extents and launches, and long arithmetic: the entries that tiles.cuh and values.cuh declare. Nothing here depends on a query, so
 // that it is compiled once, in a unit with io-stack's slow path, and linked.
 #pragma once
 #include "tiles.cuh"
@@ -34,6 +34,9 @@ GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2,
     u64 most = (head.end_tile - first_tile) << tile_log2;  // rows before the launch's end
     return Place{first_row + ((tile - first_tile) << tile_log2), first_row + (rows < most ? rows : most), low, from.left};
 }
+
+GRAMPUS_ENTRY double quotient(double a, double b) { return settle_nan(a / b, a, b); }
+GRAMPUS_ENTRY double remainder(double a, double b) { return settle_nan(float_modulo(a, b), a, b); }
 
 GRAMPUS_DEVICE Nearby nearby(const Extent& e, u32 size) {
     return Nearby{e.first_row, e.first_row + e.rows, (u64)e.mapped + e.first_byte - e.first_row * size, size};

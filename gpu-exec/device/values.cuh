@@ -212,14 +212,18 @@ GRAMPUS_DEVICE T modulo(T a, T b, bool& refused) {
     refused |= !good;
     return good ? (T)(a % b) : (T)0;
 }
-// Floats always have one.
+// Floats always have one. Those of doubles are long, and out of line.
+GRAMPUS_ENTRY double quotient(double a, double b);
+GRAMPUS_ENTRY double remainder(double a, double b);
 template <class T>
 GRAMPUS_DEVICE T divide(T a, T b) {
-    return settle_nan((T)(a / b), a, b);
+    if constexpr (sizeof(T) == 8) return far_call(&quotient)(a, b);
+    else return settle_nan((T)(a / b), a, b);
 }
 template <class T>
 GRAMPUS_DEVICE T modulo(T a, T b) {
-    return settle_nan(float_modulo(a, b), a, b);
+    if constexpr (sizeof(T) == 8) return far_call(&remainder)(a, b);
+    else return settle_nan(float_modulo(a, b), a, b);
 }
 
 GRAMPUS_DEVICE Wide widen(i64 v) { return Wide{(u64)v, (u64)(v >> 63)}; }

@@ -37,13 +37,14 @@ const HEADERS: &[Header] = headers![
 /// All device headers in one text, followed by the layout asserts; append kernels and compile.
 /// Line numbers of compiler messages are kept per header by `#line`.
 pub fn prelude() -> String {
-    text_of(HEADERS)
+    text_of(HEADERS.iter())
 }
 
-/// The headers without the slow path's bodies: kernels behind this text compile in a fifth of the time, as relocatable code, and are
-/// linked with [`slow_path`], compiled once.
+/// The headers without the slow path's bodies and what only these call: kernels behind this text compile in a fifth of the time, as
+/// relocatable code, and are linked with [`slow_path`], compiled once.
 pub fn kernel_prelude() -> String {
-    text_of(&HEADERS[..HEADERS.len() - 1])
+    let wanted = |h: &&Header| !matches!(h.name, "completion.cuh" | "serve.cuh" | "slow_path.cuh");
+    text_of(HEADERS.iter().filter(wanted))
 }
 
 /// Types and the machine below the protocol alone, for kernels that read no columns.
@@ -59,8 +60,8 @@ pub fn slow_path() -> String {
 " + include_str!("../device/slow_path.cu")
 }
 
-fn text_of(headers: &[Header]) -> String {
-    let mut out = flattened(headers.iter().map(|header| (header.name, header.text)));
+fn text_of(headers: impl Iterator<Item = &'static Header>) -> String {
+    let mut out = flattened(headers.map(|header| (header.name, header.text)));
     out.push_str("#line 1 \"grampus/layout_asserts\"\n");
     out.push_str(&layout::static_asserts());
     out

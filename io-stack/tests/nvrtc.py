@@ -52,13 +52,14 @@ def main():
     if result != 0:
         print(log)
         sys.exit(1)
-    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    spills = re.findall(r"properties for (\w+)\s.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log, re.S)
+    spills = {name: rest for name, *rest in spills}
     registers = re.findall(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", log, re.S)
     for name, used in registers:
         print(f"{arch} {name}: {used} registers", end="; ")
-    if registers:
-        stack, stores, loads = spills[0]
-        print(f"kernel itself: {stack} B stack, {stores} B spill stores, {loads} B spill loads", end="; ")
+        if name in spills:
+            stack, stores, loads = spills[name]
+            print(f"kernel itself: {stack} B stack, {stores} B spill stores, {loads} B spill loads", end="; ")
     print(f"{took_ms:.0f} ms of CPU time")
 
 

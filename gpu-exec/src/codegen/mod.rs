@@ -139,11 +139,7 @@ impl QueryKernel {
     }
 
     fn unit_behind(&self, mut text: String, more: &str) -> String {
-        // The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
-        let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
-        text.push_str(&format!(
-            "namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n"
-        ));
+        text.push_str(&nan_sign());
         text.push_str(&device::flattened(HEADERS));
         if self.paged {
             text.push_str(&device::flattened(PAGING_HEADERS));
@@ -206,6 +202,7 @@ impl QueryKernel {
 /// column comes by commands, it takes several times as long.
 pub fn slow_path(queued: bool) -> String {
     let mut text = if queued { device::slow_path() } else { device::prelude() };
+    text.push_str(&nan_sign());
     text.push_str(&device::flattened([
         HEADERS[0],
         HEADERS[1],
@@ -221,6 +218,12 @@ pub fn slow_path(queued: bool) -> String {
     }
     text.push_str(&device::flattened(PAGING_HEADERS));
     text + &page_kernels()
+}
+
+/// The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).
+fn nan_sign() -> String {
+    let sign = u32::from(cfg!(any(target_arch = "x86_64", target_arch = "x86")));
+    format!("namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n")
 }
 
 /// What kernels with paged columns call, and the kernels that bring pages.

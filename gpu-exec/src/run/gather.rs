@@ -288,11 +288,14 @@ impl<'a> Gather<'a> {
     fn divide(&self, mut pages: Vec<u32>) -> Result<(), RunError> {
         pages.sort_unstable();
         let (mut raw, mut groups) = (Vec::with_capacity(pages.len()), Vec::new());
+        let mut before = None;
         for page in pages {
-            match self.page(page)?.0.pages.raw {
+            let (piece, _) = self.page(page, before)?;
+            match piece.pages.raw {
                 true => raw.push(page),
                 false => groups.push(page),
             }
+            before = Some(piece);
         }
         let mut progress = self.progress();
         progress.groups.extend(groups);
@@ -302,15 +305,21 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// The piece of a column that a page is of, and which one of it.
-    fn page(&self, page: u32) -> Result<(&PartlyThere, u32), RunError> {
-        let found = self.paging.find(page);
+    /// The piece of a column that a page is of, and which one of it; mostly it is the piece of the page before.
+    fn page<'s>(&'s self, page: u32, before: Option<&'s PartlyThere>) -> Result<(&'s PartlyThere, u32), RunError> {
+        let found = match before.and_then(|piece| piece.page(page).map(|at| (piece, at))) {
+            None => self.paging.find(page),
+            same => same,
+        };
         found.ok_or_else(|| RunError::Invalid(format!("a kernel misses page {page} of {}", self.paging.pages)))
     }
 
     /// Brings pages of raw values, in ascending order. How many were placed.
     fn pages(&self, pages: &[u32], file: &mut OpenFile) -> Result<usize, RunError> {
-        let raw: Vec<_> = pages.iter().map(|&page| self.page(page)).collect::<Result<_, _>>()?;
+        let mut raw: Vec<(&PartlyThere, u32)> = Vec::with_capacity(pages.len());
+        for &page in pages {
+            raw.push(self.page(page, raw.last().map(|(piece, _)| *piece))?);
+        }
         let Some(mut slot) = self.means.slots.take(|| self.pusher.stopped())? else {
             return Ok(0);
         };

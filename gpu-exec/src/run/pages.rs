@@ -34,6 +34,11 @@ pub(crate) struct PartlyThere {
 }
 
 impl PartlyThere {
+    /// Which of its pages this one of the query's is, if it is one of them.
+    pub(crate) fn page(&self, page: u32) -> Option<u32> {
+        page.checked_sub(self.first_page).filter(|at| *at < self.pages.count)
+    }
+
     /// Bytes that were there when the query began.
     fn bytes_there(&self) -> u64 {
         let there = self.pages.count.saturating_sub(self.missing);
@@ -151,8 +156,7 @@ impl Paging {
     pub(crate) fn find(&self, page: u32) -> Option<(&PartlyThere, u32)> {
         let after = self.pieces.partition_point(|p| p.first_page <= page);
         let piece = self.pieces.get(after.checked_sub(1)?)?;
-        let at = page - piece.first_page;
-        (at < piece.pages.count).then_some((piece, at))
+        piece.page(page).map(|at| (piece, at))
     }
 
     /// Bytes of a bit for each page.
