@@ -23,6 +23,7 @@ fn random_shape(random: &mut Random, program: &Program) -> Shape {
             Access::Plain
         },
         aligned: random.one_in(2),
+        on_device: random.one_in(2),
         nullable,
     };
     let grouping = match (program.keys.is_empty(), random.one_in(2)) {

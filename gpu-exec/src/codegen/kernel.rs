@@ -26,7 +26,6 @@ pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<Stri
     }
     if !plan.stages.is_empty() {
         out.push_str(&writer.drain());
-        out.push_str(&writer.hold_rows());
     }
     out.push_str(&writer.begin());
     out.push_str(&writer.end());
@@ -167,56 +166,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Out of line, so that the loop over tiles keeps none of it in registers: few tiles have a row that passes.
+    /// Holds back what passed, one row of each lane after the other: they are few.
     fn hold_tile(&self, out: &mut String, waits: bool) {
-        let mut given = String::new();
-        for (_, name) in self.taken_along() {
-            for i in 0..self.plan.k {
-                let _ = write!(given, ", {name}[{i}]");
-            }
-        }
-        let _ = writeln!(
-            out,
-            "        if (!far_call(&hold)(parameter, shared, row, pass{given})) return false;"
-        );
-        if waits {
-            out.push_str("        if (shared.tally.ring_1.held > 0 && due > head.patience) due = head.patience;\n");
-        }
-    }
-
-    /// Values of a tile that rows take along into the first ring: their types and the tile's names for them.
-    fn taken_along(&self) -> Vec<(&'static str, String)> {
-        let mut all = Vec::new();
-        for &c in self.plan.stages.first().map_or(&[][..], |s| &s.carried) {
-            all.push((stored(self.program.columns[c].ty), format!("tile_{c}")));
-            if self.shape.columns[c].nullable {
-                all.push(("u8", format!("valid_tile_{c}")));
-            }
-        }
-        all
-    }
-
-    /// Holds back what passed, one row of each lane after the other: they are few. The tile's values come in registers.
-    fn hold_rows(&self) -> String {
-        let k = self.plan.k;
-        let mut out = String::from(
-            "// Holds back rows of a tile: a bit of `pass` for each of the lane's.\n\
-             GRAMPUS_SLOW bool hold(const QueryParameter& parameter, Shared& shared, u64 row, u32 pass",
-        );
-        let mut tiles = String::new();
-        for (ty, name) in self.taken_along() {
-            let given: Vec<String> = (0..k).map(|i| format!("{name}_{i}")).collect();
-            given.iter().for_each(|g| {
-                let _ = write!(out, ", {ty} {g}");
-            });
-            let _ = writeln!(tiles, "    const {ty} {name}[K] = {{{}}};", given.join(", "));
-        }
-        let _ = write!(out, ") {{\n{tiles}");
         out.push_str(
-            "    GRAMPUS_NO_UNROLL\n    for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n        \
-             const u32 i = lowest_bit(left);\n        const bool active = pass >> i & 1;\n",
+            "        GRAMPUS_NO_UNROLL\n        for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n            \
+             const u32 i = lowest_bit(left);\n            const bool active = pass >> i & 1;\n",
         );
-        let mut e = self.emitter(2);
+        let mut e = self.emitter(3);
         self.hold(
             &mut e,
             0,
@@ -225,8 +181,10 @@ impl Writer<'_> {
             &|c| format!("pick(valid_tile_{c}, i)"),
         );
         out.push_str(&e.out);
-        out.push_str("    }\n    return true;\n}\n\n");
-        out
+        out.push_str("        }\n");
+        if waits {
+            out.push_str("        if (shared.tally.ring_1.held > 0 && due > head.patience) due = head.patience;\n");
+        }
     }
 
     fn load_tiles(&self, out: &mut String) {

@@ -66,6 +66,9 @@ pub struct ColumnShape {
     pub access: Access,
     /// Every extent's values start at a multiple of their size.
     pub aligned: bool,
+    /// Its bytes are in device memory: rows that wait have a value fetched again, which costs next to nothing, where to take it along
+    /// would cost the loop over tiles registers.
+    pub on_device: bool,
     /// It has an array of one byte per row that says which values are there (by loads).
     pub nullable: bool,
 }

@@ -435,10 +435,12 @@ impl<'a> Cascade<'a> {
         }
     }
 
-    /// A stage whose ring keeps what is known and asked for later, the widest first. What finds no room is fetched again.
+    /// A stage whose ring keeps what is known and asked for later, the widest first. What finds no room is fetched again, and so is what
+    /// is in device memory.
     fn stage(&self, queued: bool, later: &BTreeSet<usize>) -> Stage {
+        let kept = self.known.intersection(later).copied();
         let mut stage = Stage {
-            carried: self.known.intersection(later).copied().collect(),
+            carried: kept.filter(|&c| !self.shape.columns[c].on_device).collect(),
             queued,
             steps: Vec::new(),
         };

@@ -265,7 +265,8 @@ fn column_shape(
     plain_aligned: bool,
     paged: bool,
 ) -> ColumnShape {
-    let queued = prepared.choices[column].backing == Backing::Queued;
+    let backing = prepared.choices[column].backing;
+    let queued = backing == Backing::Queued;
     ColumnShape {
         access: match (queued, paged) {
             (true, _) => Access::Queued,
@@ -277,6 +278,7 @@ fn column_shape(
         } else {
             plain_aligned
         },
+        on_device: matches!(backing, Backing::Resident | Backing::Paged),
         nullable: !queued && has_nulls(request, column),
     }
 }

@@ -148,6 +148,7 @@ fn dense_columns(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
     let shape = ColumnShape {
         access: Access::Plain,
         aligned: false,
+        on_device: false,
         nullable: false,
     };
     let shape = Shape {

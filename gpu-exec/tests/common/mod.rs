@@ -117,6 +117,7 @@ pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: 
     let of = |c: &Column| ColumnShape {
         access,
         aligned,
+        on_device: aligned && access != Access::Queued,
         nullable: c.nullable,
     };
     Shape {
