@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::{self, CudaError, Device, Module};
 use sha2::{Digest, Sha256};
 
-use crate::codegen::{ENTRY, QueryKernel, slow_path};
+use crate::codegen::{BLOCK_THREADS, ENTRY, QueryKernel, slow_path};
 use crate::decode;
+use crate::paging::{PLACE_PAGES, PUBLISH_PAGES};
 
 /// Modules kept in memory: some hundred KiB each on the device.
 const MOST_MODULES: usize = 256;
@@ -105,15 +106,60 @@ impl Modules {
             return Ok(loaded(module, Origin::Memory));
         }
         let own = kernel.text().to_owned();
-        // What no query changes takes longer than a kernel: it is compiled once, and linked.
-        let linked = !self.device.is_host();
-        let unit = if linked { kernel.unit_to_link() } else { kernel.unit() };
-        let compile = |unit: &str| match linked {
-            true => self.linked(kernel, unit),
-            false => Ok(cuda::compile_for(&self.device, unit, ENTRY)?.cubin),
+        let compile = |unit: &str| match self.device.is_host() {
+            true => Ok(cuda::compile_for(&self.device, unit, ENTRY)?.cubin),
+            false => self.linked(kernel, unit),
         };
-        let (module, origin) = self.of_unit(own, &unit, compile)?;
+        let (module, origin) = self.of_unit(own, &self.unit_of(kernel), compile)?;
         Ok(loaded(module, origin))
+    }
+
+    /// The kernel's module, ready to be launched, if it need not be compiled. Before anything is on its way to the device: loading
+    /// waits for that, and holds it up.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) fn ready(&self, kernel: &QueryKernel) -> Result<Option<Loaded>, CudaError> {
+        let began = Instant::now();
+        let kept = self.kept_module(kernel.text()).map(|module| (module, Origin::Memory));
+        let found = match kept {
+            None => self.load_kept(kernel)?,
+            kept => kept,
+        };
+        let Some((module, origin)) = found else {
+            return Ok(None);
+        };
+        if origin != Origin::Memory {
+            // The driver loads a function when it is first asked for more than its name.
+            let pages = [PLACE_PAGES, PUBLISH_PAGES];
+            for name in [ENTRY].iter().chain(pages.iter().filter(|_| kernel.is_paged())) {
+                module.kernel(name)?.blocks_that_fit(BLOCK_THREADS)?;
+            }
+        }
+        Ok(Some(Loaded {
+            module,
+            origin,
+            took: began.elapsed(),
+        }))
+    }
+
+    fn load_kept(&self, kernel: &QueryKernel) -> Result<Option<(Arc<Module>, Origin)>, CudaError> {
+        let key = self.key(&self.unit_of(kernel));
+        let Some(code) = self.read(&key) else {
+            return Ok(None);
+        };
+        match Module::load(&self.device, &code) {
+            Ok(module) => Ok(Some((self.keep(kernel.text().to_owned(), module), Origin::Folder))),
+            Err(_) => Ok(None), // of_unit says so
+        }
+    }
+
+    /// What no query changes takes longer than a kernel: on a GPU it is compiled once, and linked.
+    fn unit_of(&self, kernel: &QueryKernel) -> String {
+        match self.device.is_host() {
+            true => kernel.unit(),
+            false => kernel.unit_to_link(),
+        }
     }
 
     /// The decoding kernel's module: with the kernel [`decode::ENTRY`].

@@ -141,10 +141,19 @@ class ColumnArray {
     // Whether the rows are in the extent used last, or in another, which becomes that.
     GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) {
         if (row >= row_begin && row + rows <= row_end) return true;
-        InExtent found = far_call(&extent_at)(column, row, SIZE, Backing::CACHED);
-        row_begin = found.row_begin;
-        row_end = found.row_end;
-        origin = found.origin;
+        if constexpr (Backing::CACHED) {
+            // In line: what else is at hand about a cache leaves no register across a call.
+            const Extent& e = *extent_of(column, row);
+            if (!has_row(e, row)) return false;
+            row_begin = e.first_row;
+            row_end = e.first_row + e.rows;
+            origin = (e.first_line << LINE_LOG2) + e.first_byte - e.first_row * SIZE;
+        } else {
+            InExtent found = far_call(&extent_at)(column, row, SIZE, false);
+            row_begin = found.row_begin;
+            row_end = found.row_end;
+            origin = found.origin;
+        }
         return row >= row_begin && row + rows <= row_end;
     }
 

@@ -23,7 +23,7 @@ use super::ring::Ring;
 use super::scratch::{Scratch, Wanted};
 use super::signals::Signals;
 use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
-use crate::compile::{Modules, Origin};
+use crate::compile::{Loaded, Modules, Origin};
 use crate::gpu::{Backing, Request};
 use crate::output::{Cost, Output, RunError};
 use crate::params::{LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, PATIENCE_ENDLESS, Refusal, row_runs};
@@ -104,6 +104,7 @@ pub(super) fn drive(
     let gather = query.gather(machine, &pusher)?;
     let readers = machine.threads.max(1).min(query.bringing.jobs.len());
     let began = Instant::now();
+    let ready = machine.modules.ready(query.kernel)?;
     let (reads, gathers) = (|| pusher.work(), || gather.iter().for_each(Gather::work));
     let launched = std::thread::scope(|scope| {
         let gathering = Gathering {
@@ -111,7 +112,7 @@ pub(super) fn drive(
             spawn: &|| spawn(scope, machine.threads.max(1), &gathers),
         };
         let launched = spawn(scope, readers, &reads)
-            .and_then(|()| query.launch(machine, scratch, (&pusher, &gathering), &mut cost));
+            .and_then(|()| query.launch(machine, ready, scratch, (&pusher, &gathering), &mut cost));
         pusher.stop();
         gather.iter().for_each(Gather::stop);
         launched
@@ -196,6 +197,7 @@ impl Query<'_> {
     fn launch(
         &self,
         machine: &Machine<'_>,
+        ready: Option<Loaded>,
         scratch: &mut Scratch,
         (pusher, gathering): (&Pusher<'_>, &Gathering<'_>),
         cost: &mut Cost,
@@ -207,7 +209,10 @@ impl Query<'_> {
         };
         let sizes = self.kernel.sizes(lanes);
         let (runs, tiles) = row_runs(self.at_lines(self.selected()), sizes.tile_rows);
-        let loaded = machine.modules.get(self.kernel)?;
+        let loaded = match ready {
+            Some(loaded) => loaded,
+            None => machine.modules.get(self.kernel)?, // compiled while bytes are on their way
+        };
         if loaded.origin != Origin::Memory {
             cost.compile = loaded.took;
         }
