@@ -53,6 +53,37 @@ fn first_file(folder: &Path) -> PathBuf {
 
 const COUNT: &str = "SELECT count(*) AS n FROM trips";
 
+/// On host threads as the GPU where there is a C++ compiler for its kernels: a query keeps its files open there.
+#[cfg(unix)]
+#[test]
+fn a_table_may_have_more_files_than_a_process_may_open_at_first() {
+    let folder = trips();
+    let file = first_file(folder.path());
+    std::fs::create_dir(folder.path().join("many")).unwrap();
+    for copy in 0..100 {
+        std::fs::copy(&file, folder.path().join(format!("many/{copy}.orc"))).unwrap();
+    }
+    let mut command = Command::new("sh");
+    let few = command.args([
+        "-c",
+        "ulimit -Sn 64 && exec \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_grampus"),
+    ]);
+    few.args(["--format", "csv", "-t", "trips=many"]);
+    for statement in [
+        "SET grampus.device = 'prefer'",
+        "SET grampus.gpu_target = 'host'",
+        "SELECT count(*) AS n FROM trips WHERE trip_distance >= 0 OR trip_distance < 0",
+    ] {
+        few.args(["-c", statement]);
+    }
+    let output = few.current_dir(folder.path()).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(
+        (text(&output.stderr), text(&output.stdout)),
+        (String::new(), "n\n1024000\n".to_owned())
+    );
+}
+
 #[test]
 fn a_table_is_opened_in_every_way_there_is() {
     let folder = trips();

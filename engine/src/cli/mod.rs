@@ -48,11 +48,31 @@ use failure::Failure;
 pub(crate) fn main() -> ExitCode {
     let (cli, jobs) = args::parse();
     start_log(cli.verbose);
+    allow_open_files();
     match run(&cli, &jobs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.tell(cli.verbose > 0);
             failure.exit_code()
+        }
+    }
+}
+
+/// Allows as many open files as the system lets this process have: a table may have more than the 1,024 that are usual at first, and a
+/// query keeps those open that it reads on the GPU.
+fn allow_open_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        if let Err(e) = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        ) {
+            log::info!("open files stay limited to {current:?}: {e}");
         }
     }
 }

@@ -113,9 +113,15 @@ fn files_with_missing(live: &Live, request: &Request<'_>, ids: &[FileId]) -> BTr
 
 /// Opens a file and sees to it that it is the one that was planned for. Of one that is not, nothing is kept.
 fn open(live: &mut Live, version: &FileVersion) -> Result<Source, RunError> {
+    let too_many = rustix::io::Errno::MFILE.raw_os_error();
     let failed = |e: std::io::Error| RunError::File {
         path: version.path.display().to_string(),
-        reason: e.to_string(),
+        reason: match e.raw_os_error() {
+            Some(code) if code == too_many => {
+                format!("{e}: a query on the GPU keeps its files open; `ulimit -n` allows more")
+            }
+            _ => e.to_string(),
+        },
     };
     let opened = File::open(&version.path)
         .and_then(|file| Ok((file.metadata()?, file)))
