@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::Shape;
 use crate::output::RunError;
-use crate::program::{BinaryOp, DatePart, Expr, Program, TimeUnit, Type, operands};
+use crate::program::{BinaryOp, Expr, Program, Type, operands};
 
 /// The C++ type of a type's values in registers.
 pub(super) fn cpp(ty: Type) -> &'static str {
@@ -30,17 +30,6 @@ pub(super) fn stored(ty: Type) -> &'static str {
         Type::Bool => "u8",
         other => cpp(other),
     }
-}
-
-/// Units of a timestamp in a day.
-fn per_day(unit: TimeUnit) -> i64 {
-    86_400
-        * match unit {
-            TimeUnit::Second => 1,
-            TimeUnit::Millisecond => 1_000,
-            TimeUnit::Microsecond => 1_000_000,
-            TimeUnit::Nanosecond => 1_000_000_000,
-        }
 }
 
 /// A value that statements have computed.
@@ -127,13 +116,13 @@ impl<'a> Emitter<'a> {
         let _ = writeln!(self.out, "{:1$}{text}", "", 4 * self.indent);
     }
 
-    fn name(&mut self) -> usize {
+    pub(super) fn name(&mut self) -> usize {
         self.next += 1;
         self.next
     }
 
     /// Names a value.
-    fn bind(&mut self, ty: Type, value: &str, ok: Option<String>) -> Operand {
+    pub(super) fn bind(&mut self, ty: Type, value: &str, ok: Option<String>) -> Operand {
         let n = self.name();
         self.line(&format!("const {} v{n} = {value};", cpp(ty)));
         let ok = ok.map(|ok| {
@@ -152,7 +141,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Names the value of a call that sets its last argument where it has no answer. That counts only for rows whose operands are there.
-    fn bind_refusing(&mut self, ty: Type, call: &str, ok: Option<String>) -> Operand {
+    pub(super) fn bind_refusing(&mut self, ty: Type, call: &str, ok: Option<String>) -> Operand {
         self.may_refuse = true;
         let n = self.name();
         self.line(&format!("bool bad{n} = false;"));
@@ -379,124 +368,6 @@ impl<'a> Emitter<'a> {
             self.line("}");
         }
         Ok(to)
-    }
-
-    fn cast(&mut self, from: Operand, to: Type) -> Operand {
-        let Operand { value, ok, ty } = from;
-        let plain = |value: String| (value, false);
-        let (text, refuses) = match (ty, to) {
-            _ if ty == to => return Operand { value, ok, ty: to },
-            (_, Type::Bool) => plain(format!("{value} != 0")),
-            (Type::Date32, Type::Timestamp(unit)) => (format!("scale_up({value}, {}ll, REFUSED)", per_day(unit)), true),
-            (Type::Timestamp(unit), Type::Date32) => {
-                (format!("day_of_time<{}ll>({value}, REFUSED)", per_day(unit)), true)
-            }
-            (Type::Timestamp(a), Type::Timestamp(b)) if per_day(a) > per_day(b) => {
-                plain(format!("{value} / {}", per_day(a) / per_day(b)))
-            }
-            (Type::Timestamp(a), Type::Timestamp(b)) => (
-                format!("scale_up({value}, {}ll, REFUSED)", per_day(b) / per_day(a)),
-                true,
-            ),
-            (Type::Float32 | Type::Float64, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64) => {
-                (format!("truncate<{}>({value}, REFUSED)", cpp(to)), true)
-            }
-            (Type::Float32, Type::Float64) => plain(format!("to_double({value})")),
-            (Type::Float64, Type::Float32) => plain(format!("to_float({value})")),
-            (Type::Int16 | Type::Int32 | Type::Int64, Type::Int8 | Type::Int16 | Type::Int32)
-                if to.width() < ty.width() =>
-            {
-                (format!("narrow<{}>({value}, REFUSED)", cpp(to)), true)
-            }
-            _ => plain(format!("({}){value}", cpp(to))),
-        };
-        if refuses {
-            self.bind_refusing(to, &text, ok)
-        } else {
-            self.bind(to, &text, ok)
-        }
-    }
-
-    /// The day of a date or time, refusing outside the calendar. Nanoseconds never are.
-    fn day(&mut self, value: &Operand) -> Operand {
-        let (text, refuses) = match value.ty {
-            Type::Timestamp(TimeUnit::Nanosecond) => (
-                format!(
-                    "(i32)floor_divide({}, {}ll)",
-                    value.value,
-                    per_day(TimeUnit::Nanosecond)
-                ),
-                false,
-            ),
-            Type::Timestamp(unit) => (
-                format!("day_of_time<{}ll>({}, REFUSED)", per_day(unit), value.value),
-                true,
-            ),
-            _ => (format!("calendar_day({}, REFUSED)", value.value), true),
-        };
-        if refuses {
-            self.bind_refusing(Type::Date32, &text, value.ok.clone())
-        } else {
-            self.bind(Type::Date32, &text, value.ok.clone())
-        }
-    }
-
-    fn extract(&mut self, part: DatePart, value: Operand) -> Operand {
-        let of_time = |of_second: &str| match value.ty {
-            Type::Timestamp(unit) => {
-                format!("second_of_time<{}ll>({}){of_second}", per_day(unit), value.value)
-            }
-            _ => "0".to_owned(),
-        };
-        let time = match part {
-            DatePart::Hour => Some(of_time(" / 3600")),
-            DatePart::Minute => Some(of_time(" / 60 % 60")),
-            DatePart::Second => Some(of_time(" % 60")),
-            _ => None,
-        };
-        if let Some(time) = time {
-            if value.ty != Type::Date32 {
-                self.day(&value);
-            }
-            return self.bind(Type::Int32, &time, value.ok);
-        }
-        let day = self.day(&value);
-        let field = match part {
-            DatePart::Year => "year_of",
-            DatePart::Quarter => "quarter_of",
-            DatePart::Month => "month_of",
-            DatePart::Week => "week_of",
-            DatePart::Day => "day_of_month",
-            DatePart::DayOfWeek => "day_of_week",
-            _ => "day_of_year",
-        };
-        self.bind(Type::Int32, &format!("{field}({})", day.value), day.ok)
-    }
-
-    fn truncate(&mut self, part: DatePart, value: Operand) -> Operand {
-        let Type::Timestamp(unit) = value.ty else {
-            return value; // the verifier lets no other type pass
-        };
-        let day = per_day(unit);
-        let length = match part {
-            DatePart::Second => day / 86_400,
-            DatePart::Minute => day / 1_440,
-            DatePart::Hour => day / 24,
-            _ => day,
-        };
-        let first = match part {
-            DatePart::Year => "first_of_year",
-            DatePart::Quarter => "first_of_quarter",
-            DatePart::Month => "first_of_month",
-            DatePart::Week => "first_of_week",
-            _ => {
-                let text = format!("truncate_to({}, {length}ll)", value.value);
-                return self.bind(value.ty, &text, value.ok);
-            }
-        };
-        let of = self.day(&value);
-        let text = format!("time_of_day<{day}ll>({}, {first}({}), REFUSED)", value.value, of.value);
-        self.bind_refusing(value.ty, &text, value.ok)
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
 //! expr      expressions to C++ statements, with NULL beside each value
+//! convert   casts, and parts of dates and times
 //! kernel    the kernel's text: tiles, and what a launch begins and ends with
 //! stage     rings, and what is done with the rows in them
 //! declare   its parameter and memory
@@ -14,6 +15,7 @@
 //! this crate (device/*.cuh) stand before it, and io-stack's before those.
 
 mod aggregate;
+mod convert;
 mod declare;
 mod expr;
 mod finish;
