@@ -121,13 +121,12 @@ impl Modules {
     /// The driver's.
     pub(crate) fn ready(&self, kernel: &QueryKernel) -> Result<Option<Loaded>, CudaError> {
         let began = Instant::now();
-        let kept = self.kept_module(kernel.text()).map(|module| (module, Origin::Memory));
-        let found = match kept {
-            None => self.load_kept(kernel)?,
-            kept => kept,
-        };
-        let Some((module, origin)) = found else {
-            return Ok(None);
+        let (module, origin) = match self.kept_module(kernel.text()) {
+            Some(module) => (module, Origin::Memory),
+            None => match self.in_folder(kernel.text(), &self.key(&self.unit_of(kernel))) {
+                Some(module) => (module, Origin::Folder),
+                None => return Ok(None),
+            },
         };
         if origin != Origin::Memory {
             // The driver loads a function when it is first asked for more than its name.
@@ -143,14 +142,14 @@ impl Modules {
         }))
     }
 
-    fn load_kept(&self, kernel: &QueryKernel) -> Result<Option<(Arc<Module>, Origin)>, CudaError> {
-        let key = self.key(&self.unit_of(kernel));
-        let Some(code) = self.read(&key) else {
-            return Ok(None);
-        };
-        match Module::load(&self.device, &code) {
-            Ok(module) => Ok(Some((self.keep(kernel.text().to_owned(), module), Origin::Folder))),
-            Err(_) => Ok(None), // of_unit says so
+    /// A module from the folder, kept in memory under a name of its own.
+    fn in_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
+        match Module::load(&self.device, &self.read(key)?) {
+            Ok(module) => Some(self.keep(name.to_owned(), module)),
+            Err(e) => {
+                log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}");
+                None
+            }
         }
     }
 
@@ -190,11 +189,8 @@ impl Modules {
         compile: impl Fn(&str) -> Result<Vec<u8>, CudaError>,
     ) -> Result<(Arc<Module>, Origin), CudaError> {
         let key = self.key(unit);
-        if let Some(code) = self.read(&key) {
-            match Module::load(&self.device, &code) {
-                Ok(module) => return Ok((self.keep(name, module), Origin::Folder)),
-                Err(e) => log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}"),
-            }
+        if let Some(module) = self.in_folder(&name, &key) {
+            return Ok((module, Origin::Folder));
         }
         let code = compile(unit)?;
         let module = Module::load(&self.device, &code)?;
