@@ -44,6 +44,9 @@ def main():
     program = ctypes.c_void_p()
     lib.nvrtcCreateProgram(ctypes.byref(program), source, os.path.basename(path).encode(), 0, None, None)
     options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--fmad=false", b"--ptxas-options=-v"]
+    version = [ctypes.c_int(), ctypes.c_int()]
+    lib.nvrtcVersion(*map(ctypes.byref, version))
+    options += [b"--minimal"] if version[0].value >= 13 else []  # as the product does
     options += [option.encode() for option in sys.argv[3:]]
     began = time.process_time()
     result = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
