@@ -54,12 +54,16 @@ GRAMPUS_ENTRY bool has_pages(const PagingDesc& paging, u64 which, NearStripe& ne
             there[i] = load_constant(&fields[0]);
             numbers[i] = load_constant(&fields[3]);
         }
+        u32 pages[TOGETHER], bits[TOGETHER];
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
-            if (there[i] == 0) continue;  // all are
-            u32 page = (u32)(row - in.begin) / (u32)(numbers[i] >> 32);
-            if ((load_constant((const u32*)there[i] + page / 32) >> page % 32 & 1) != 0) continue;
-            ask_for_page(paging, (u32)numbers[i] + page);
+            pages[i] = there[i] == 0 ? 0 : (u32)(row - in.begin) / (u32)(numbers[i] >> 32);
+            bits[i] = there[i] == 0 ? ~0u : load_constant((const u32*)there[i] + pages[i] / 32);  // of one without bits, all are
+        }
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < TOGETHER; i++) {
+            if ((bits[i] >> pages[i] % 32 & 1) != 0) continue;
+            ask_for_page(paging, (u32)numbers[i] + pages[i]);
             missed = true;
         }
     }
