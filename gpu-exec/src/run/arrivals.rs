@@ -7,7 +7,8 @@ use std::time::Duration;
 use grampus_io_stack::cuda::{Args, CudaError, Device, Event, Module, Stream};
 use grampus_io_stack::layout::bytes_of;
 
-use super::push::{Job, Pusher, StoredJob, What};
+use super::job::{Job, StoredJob, What};
+use super::push::Pusher;
 use super::staging::HALVES;
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::compile::{Modules, Origin};

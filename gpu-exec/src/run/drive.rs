@@ -14,11 +14,12 @@ use super::bring::{Bringing, bases};
 use super::calibration::LINK_SECTOR_BYTES;
 use super::faults::Faults;
 use super::gather::Gather;
+use super::job::What;
 use super::launches::{Launch, divide};
 use super::passes::{Gathering, Launched};
 use super::placed::LeftOver;
 use super::prepare::Prepared;
-use super::push::{Pusher, What};
+use super::push::{Pusher, Step};
 use super::ring::Ring;
 use super::scratch::{Scratch, Wanted};
 use super::signals::Signals;
@@ -102,17 +103,23 @@ pub(super) fn drive(
         query.request.cancel,
     );
     let gather = query.gather(machine, &pusher)?;
-    let readers = machine.threads.max(1).min(query.bringing.jobs.len());
-    let began = Instant::now();
+    let threads = machine.threads.max(1);
+    let (began, loaded_ahead) = (Instant::now(), cost.compile);
     let ready = machine.modules.ready(query.kernel)?;
-    let (reads, gathers) = (|| pusher.work(), || gather.iter().for_each(Gather::work));
+    let reads = || pusher.work();
+    let gathers = || gather.iter().for_each(|gather| gather.work(&mut None));
+    let both = || gather.iter().for_each(|gather| push_and_gather(&pusher, gather));
+    let does_both = gather.is_some() && pusher.only_reads();
     let launched = std::thread::scope(|scope| {
         let gathering = Gathering {
             gather: gather.as_ref(),
-            spawn: &|| spawn(scope, machine.threads.max(1), &gathers),
+            spawn: &|| spawn(scope, if does_both { 0 } else { threads }, &gathers),
         };
-        let launched = spawn(scope, readers, &reads)
-            .and_then(|()| query.launch(machine, ready, scratch, (&pusher, &gathering), &mut cost));
+        let begun = match does_both {
+            true => spawn(scope, threads, &both),
+            false => spawn(scope, threads.min(query.bringing.jobs.len()), &reads),
+        };
+        let launched = begun.and_then(|()| query.launch(machine, ready, scratch, (&pusher, &gathering), &mut cost));
         pusher.stop();
         gather.iter().for_each(Gather::stop);
         launched
@@ -135,7 +142,9 @@ pub(super) fn drive(
         StackError::Device(d) if d.reason == Reason::Aborted && query.cancelled() => RunError::Cancelled,
         other => other.into(),
     })?;
-    cost.scan = began.elapsed().saturating_sub(cost.compile);
+    cost.scan = began
+        .elapsed()
+        .saturating_sub(cost.compile.saturating_sub(loaded_ahead));
     if let Some(What::Stored(job)) = left.undecoded.map(|job| &query.bringing.jobs[job].what) {
         return Ok(Attempt::Undecoded {
             stripe: job.stripe,
@@ -172,6 +181,20 @@ pub(super) fn drive(
         aggregates: merged.aggregates,
         cost,
     })))
+}
+
+/// What a thread does where both copies and pages take processors: the link to the device is kept busy first, and pages are read
+/// whenever it has enough to do. Twice as many threads, one half for each, would take turns as the system likes.
+fn push_and_gather(pusher: &Pusher<'_>, gather: &Gather<'_>) {
+    let mut file = None;
+    loop {
+        match pusher.step() {
+            Step::Did => {}
+            Step::NoSlot if gather.step(&mut file) => {}
+            Step::NoSlot => pusher.ring.wait(),
+            Step::Over => return gather.work(&mut file),
+        }
+    }
 }
 
 /// Starts threads that all do this.
@@ -214,7 +237,7 @@ impl Query<'_> {
             None => machine.modules.get(self.kernel)?, // compiled while bytes are on their way
         };
         if loaded.origin != Origin::Memory {
-            cost.compile = loaded.took;
+            cost.compile += loaded.took;
         }
         let entry = loaded.module.kernel(ENTRY)?;
         let blocks = self.blocks(machine.device, &entry, tiles, lanes)?;

@@ -2,7 +2,8 @@
 //! read through it, and drive.rs brings and launches.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::CudaError;
 use grampus_io_stack::stack::Column;
@@ -13,6 +14,7 @@ use super::drive::{Attempt, Machine, Query, Stage, drive};
 use super::prepare::{Prepared, grouping, prepare};
 use super::queued::column as queued_column;
 use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
+use crate::compile::{Modules, Origin};
 use crate::gpu::{Backing, ColumnChoice, Request};
 use crate::input::{Placement, Stripe};
 use crate::output::{Cost, Output, RunError};
@@ -92,16 +94,15 @@ fn attempt(
     live.mappings.begin();
     let began = Instant::now();
     let mapped = map_files(live, request, prepared)?;
-    let cost = Cost {
-        register: began.elapsed(),
-        ..Cost::default()
-    };
+    let register = began.elapsed();
     let backings = prepared.backings();
+    let cold: Vec<bool> = (0..prepared.ids.len()).map(|file| prepared.is_cold(file)).collect();
     let mut means = Means {
         device: &live.device,
         pool: &mut live.pool,
         constants: &mut live.constants,
         file_ids: &prepared.ids,
+        cold: &cold,
         mapped: &mapped,
         backings: &backings,
         tile_rows: TILE_GRAIN_ROWS,
@@ -110,7 +111,13 @@ fn attempt(
         by_cpu: &live.by_cpu,
         threads: live.threads,
     };
-    let result = bring(request, &mut means).and_then(|bringing| {
+    let brought = bring_and_load(&live.modules, request, prepared, way, &mut means);
+    let result = brought.and_then(|(bringing, loading)| {
+        let cost = Cost {
+            register,
+            compile: loading,
+            ..Cost::default()
+        };
         let result = stage_and_drive(live, request, prepared, &bringing, way, slots_log2, cost);
         for piece in &bringing.paging.pieces {
             live.pool
@@ -125,6 +132,43 @@ fn attempt(
     live.pool
         .finish(matches!(result, Ok(Attempt::Done(_) | Attempt::MoreGroups)));
     result
+}
+
+/// Looks where everything is and reserves room, and beside that loads the kernel: both take milliseconds, and copies would hold up the
+/// loading. With the time that the loading took.
+fn bring_and_load(
+    modules: &Modules,
+    request: &Request<'_>,
+    prepared: &Prepared,
+    way: Grouping,
+    means: &mut Means<'_>,
+) -> Result<(Bringing, Duration), RunError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("grampus-loader".to_owned());
+        let load = || load_ahead(modules, request, prepared, way);
+        let loading = prepared.reads_files().then(|| thread.spawn_scoped(scope, load));
+        let bringing = bring(request, means);
+        let loaded = match loading.map(|started| started.map(ScopedJoinHandle::join)) {
+            Some(Ok(Ok(took))) => took,
+            Some(Ok(Err(panic))) => std::panic::resume_unwind(panic),
+            Some(Err(_)) | None => Duration::ZERO, // it is loaded later
+        };
+        Ok((bringing?, loaded))
+    })
+}
+
+/// Loads the kernel that it will most likely be, if that was kept in the folder; how long it took. Whatever goes wrong is found out again
+/// by who needs it.
+fn load_ahead(modules: &Modules, request: &Request<'_>, prepared: &Prepared, way: Grouping) -> Duration {
+    let kernel = QueryKernel::generate(request.program, &chosen_shape(request, prepared, way));
+    match kernel.map(|kernel| modules.ready(&kernel)) {
+        Ok(Ok(Some(loaded))) if loaded.origin != Origin::Memory => loaded.took,
+        Ok(Err(e)) => {
+            log::warn!("a kernel was not loaded ahead: {e}");
+            Duration::ZERO
+        }
+        _ => Duration::ZERO,
+    }
 }
 
 /// Registers the files of mapped columns.
@@ -235,17 +279,21 @@ fn stage_and_drive(
 
 /// The text of the kernel that the choices come to, if everything is brought to where it is chosen to be.
 pub(crate) fn text(request: &Request<'_>, prepared: &Prepared) -> Result<String, RunError> {
-    let shape = Shape {
-        columns: (0..request.program.columns.len())
-            .map(|at| {
-                let choice = &prepared.choices[at];
-                let aligned = choice.backing != Backing::Mapped || lies_aligned(request, at);
-                column_shape(request, prepared, at, aligned, choice.backing == Backing::Paged)
-            })
-            .collect(),
-        grouping: grouping(request),
-    };
+    let shape = chosen_shape(request, prepared, grouping(request));
     Ok(QueryKernel::generate(request.program, &shape)?.text().to_owned())
+}
+
+/// What the kernel would have to know of the columns.
+fn chosen_shape(request: &Request<'_>, prepared: &Prepared, grouping: Grouping) -> Shape {
+    let column = |at: usize| {
+        let backing = prepared.choices[at].backing;
+        let aligned = backing != Backing::Mapped || lies_aligned(request, at);
+        column_shape(request, prepared, at, aligned, backing == Backing::Paged)
+    };
+    Shape {
+        columns: (0..request.program.columns.len()).map(column).collect(),
+        grouping,
+    }
 }
 
 /// Whether all the column's values in files begin at multiples of their size.

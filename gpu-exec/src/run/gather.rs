@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, Stream};
 use grampus_io_stack::layout::bytes_of;
 
-use super::bring::{CHUNK_ROWS, bases, job_of, parts_of, target};
+use super::bring::{CHUNK_ROWS, bases};
+use super::job::{job_of, parts_of, target};
 use super::pages::{Paging, PartlyThere};
 use super::push::Pusher;
 use super::ring::Ring;
@@ -103,7 +104,7 @@ pub(crate) struct Gather<'a> {
 
 /// The file that a thread reads from, opened for itself, with its position in the input: batches are in order of files, and there may be
 /// more files than a process may have open for each of its threads.
-type OpenFile = Option<(usize, File)>;
+pub(crate) type OpenFile = Option<(usize, File)>;
 
 /// What a thread does next.
 enum Work {
@@ -216,36 +217,47 @@ impl<'a> Gather<'a> {
     }
 
     /// What a gathering thread does, until it is stopped.
-    pub(crate) fn work(&self) {
-        let mut file = None;
-        while let Some(work) = self.next() {
-            let began = Instant::now();
-            let done = match work {
-                Work::Taken(pages) => self.divide(pages).map(|()| 0),
-                Work::Pages(pages) => self.pages(&pages, &mut file),
-                Work::Groups(groups) => self.groups(&groups),
-            };
-            let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.done.ns.fetch_add(spent, Ordering::Relaxed);
-            let mut progress = self.progress();
-            match done {
-                Ok(count) => progress.placed += count,
-                Err(e) => {
-                    progress.failed.get_or_insert(e);
-                    progress.stopped = true;
-                }
-            }
-            // While kernels run, nobody waits for this.
-            let awaited = progress.listed.is_some() || progress.stopped;
-            drop(progress);
-            if awaited {
-                self.changed.notify_all();
-            }
+    pub(crate) fn work(&self, file: &mut OpenFile) {
+        while let Some(work) = self.next(true) {
+            self.perform(work, file);
         }
     }
 
-    /// Waits for something to do; `None`: stopped.
-    fn next(&self) -> Option<Work> {
+    /// A step of that, by a thread that has something else to do than to wait. False: there was nothing to be done.
+    pub(crate) fn step(&self, file: &mut OpenFile) -> bool {
+        let work = self.next(false);
+        let some = work.is_some();
+        work.into_iter().for_each(|work| self.perform(work, file));
+        some
+    }
+
+    fn perform(&self, work: Work, file: &mut OpenFile) {
+        let began = Instant::now();
+        let done = match work {
+            Work::Taken(pages) => self.divide(pages).map(|()| 0),
+            Work::Pages(pages) => self.pages(&pages, file),
+            Work::Groups(groups) => self.groups(&groups),
+        };
+        let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.done.ns.fetch_add(spent, Ordering::Relaxed);
+        let mut progress = self.progress();
+        match done {
+            Ok(count) => progress.placed += count,
+            Err(e) => {
+                progress.failed.get_or_insert(e);
+                progress.stopped = true;
+            }
+        }
+        // While kernels run, nobody waits for this.
+        let awaited = progress.listed.is_some() || progress.stopped;
+        drop(progress);
+        if awaited {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Something to do; `None`: stopped, or nothing at hand if it is not to be waited for.
+    fn next(&self, waits: bool) -> Option<Work> {
         let mut progress = self.progress();
         loop {
             if progress.stopped || self.pusher.stopped() {
@@ -278,6 +290,9 @@ impl<'a> Gather<'a> {
                 progress.failed.get_or_insert(RunError::Invalid(what));
                 progress.stopped = true;
                 self.changed.notify_all();
+                return None;
+            }
+            if !waits {
                 return None;
             }
             progress = self.wait(progress);

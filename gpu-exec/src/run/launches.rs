@@ -3,7 +3,7 @@
 
 use crate::params::RowRun;
 
-use super::push::{Job, What};
+use super::job::{Job, What};
 
 /// Bytes that are brought between two launches: long enough that launches do not count, short enough that the last one does not.
 pub(crate) const LAUNCH_BYTES: u64 = 64 << 20;
@@ -82,7 +82,7 @@ pub(crate) fn divide(
 mod tests {
     use super::*;
     use crate::params::row_runs;
-    use crate::run::push::Target;
+    use crate::run::job::Target;
     use grampus_io_stack::cuda::{Device, DeviceBuffer};
     use std::sync::Arc;
 

@@ -28,6 +28,7 @@ mod extents;
 mod faults;
 mod files;
 mod gather;
+mod job;
 mod launches;
 mod mapping;
 mod pages;

@@ -34,6 +34,11 @@ impl Prepared {
         self.choices.iter().map(|c| c.backing).collect()
     }
 
+    /// Something is not on the device yet.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.sources.iter().flatten().any(|source| source.file.is_some())
+    }
+
     pub(crate) fn is_cold(&self, file: usize) -> bool {
         self.sources[file].as_ref().is_some_and(|s| s.direct.is_some())
     }

@@ -1,5 +1,5 @@
-//! Bringing bytes of files, as they are or stored in some coding, and columns decoded by the CPU, to device memory: reader threads fill slots of the pinned ring, the copy
-//! engine empties them, and who launches kernels learns how far they have got. What is brought where is bring.rs's business.
+//! Doing jobs: reader threads fill slots of the pinned ring with bytes of files, as they are or stored in some coding, or with columns decoded
+//! by the CPU; the copy engine empties them, and who launches kernels learns how far they have got.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,79 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::{DeviceBuffer, Part, Slot, Stream};
+use grampus_io_stack::cuda::{Part, Slot, Stream};
 
+use super::job::{Job, StoredJob, Target, What};
 use super::ring::Ring;
 use super::source::Source;
 use super::staging::HALVES;
-use crate::decode::piece::{Addresses, Piece};
-use crate::encoded::{Encoded, Values};
+use crate::decode::piece::Addresses;
+use crate::encoded::Values;
 use crate::input::Decode;
 use crate::output::RunError;
-
-/// Device memory that bytes go to.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) buffer: Arc<DeviceBuffer>,
-    pub(crate) offset: usize,
-}
-
-impl Target {
-    pub(crate) fn address(&self) -> u64 {
-        self.buffer.address() + self.offset as u64
-    }
-}
-
-/// One slotful: consecutive rows of one column.
-#[derive(Debug)]
-pub(crate) struct Job {
-    /// The first row, counted over all stripes. Jobs are in ascending order of these.
-    pub(crate) first_row: u64,
-    /// Jobs of a window may start when the kernels of the last but one have ended.
-    pub(crate) window: usize,
-    pub(crate) to: Target,
-    pub(crate) what: What,
-}
-
-/// Where a job's bytes come from.
-#[derive(Debug)]
-pub(crate) enum What {
-    /// Pieces of a file, to lie one after the other.
-    Read { file: usize, parts: Vec<Range<u64>> },
-    /// Values that the CPU decodes: a column's rows of a stripe.
-    Decode {
-        stripe: usize,
-        column: usize,
-        rows: Range<u64>,
-        width: usize,
-        /// A byte for each row, where the column has them.
-        valid: Option<Target>,
-    },
-    /// Values as they are stored, which the device decodes.
-    Stored(Box<StoredJob>),
-}
-
-/// A column's rows of a stripe, to be decoded on the device to where the job's target is.
-#[derive(Debug)]
-pub(crate) struct StoredJob {
-    pub(crate) file: usize,
-    pub(crate) stripe: usize,
-    pub(crate) column: usize,
-    pub(crate) width: u32,
-    pub(crate) encoded: Arc<Encoded>,
-    pub(crate) piece: Piece,
-    /// A byte for each row, where the column has them.
-    pub(crate) valid: Option<Target>,
-    /// Where the piece goes; staging.rs says.
-    pub(crate) staged: Option<Staged>,
-}
-
-/// A place in the staging memory.
-#[derive(Debug)]
-pub(crate) struct Staged {
-    pub(crate) stage: usize,
-    pub(crate) to: Target,
-}
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -96,6 +33,15 @@ struct Progress {
     windows: usize,
     stages: usize,
     failed: Option<RunError>,
+}
+
+/// What became of a try at a job.
+pub(crate) enum Step {
+    Did,
+    /// All slots are full, or being filled.
+    NoSlot,
+    /// There are no more jobs, or no more are begun.
+    Over,
 }
 
 /// The jobs of one query, and how far they have got.
@@ -194,16 +140,57 @@ impl<'a> Pusher<'a> {
             // In order, so that the first job not done is always in somebody's hands.
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = self.jobs.get(index) else { return };
-            match self.do_job(index, job) {
-                Ok(true) => self.note(index),
-                Ok(false) => return,
-                Err(e) => {
-                    self.progress().failed.get_or_insert(e);
-                    self.stop();
-                    return;
-                }
+            if !self.did(index, self.do_job(index, job)) {
+                return;
             }
         }
+    }
+
+    /// Jobs that are all [read](What::Read) as files have them, in one window: no thread needs to wait for its turn.
+    pub(crate) fn only_reads(&self) -> bool {
+        let read = |job: &Job| matches!(job.what, What::Read { .. }) && job.window == 0;
+        !self.jobs.is_empty() && self.jobs.iter().all(read)
+    }
+
+    /// The next of [such](Self::only_reads) jobs, if a slot is empty.
+    pub(crate) fn step(&self) -> Step {
+        let (slot, index) = match self.ring.try_take() {
+            _ if self.stopped() => return Step::Over,
+            Ok(None) if self.next.load(Ordering::Relaxed) < self.jobs.len() => return Step::NoSlot,
+            Ok(None) => return Step::Over,
+            // The slot first: the first job not done is always in the hands of somebody who can do it.
+            Ok(Some(slot)) => (Ok(slot), self.next.fetch_add(1, Ordering::Relaxed)),
+            Err(e) => (Err(e), 0),
+        };
+        let done = match (slot, self.jobs.get(index)) {
+            (Ok(slot), Some(job)) => match &job.what {
+                What::Read { file, parts } => self.fill(slot, job, *file, parts),
+                _ => Err(RunError::Invalid("a job that is not a read".to_owned())),
+            },
+            (Ok(slot), None) => {
+                self.ring.unused(slot);
+                Ok(false)
+            }
+            (Err(e), _) => Err(e.into()),
+        };
+        match self.did(index, done) {
+            true => Step::Did,
+            false => Step::Over,
+        }
+    }
+
+    /// Notes what became of a job. False: no further one is to be begun.
+    fn did(&self, index: usize, done: Result<bool, RunError>) -> bool {
+        match done {
+            Ok(true) => self.note(index),
+            Ok(false) => return false,
+            Err(e) => {
+                self.progress().failed.get_or_insert(e);
+                self.stop();
+                return false;
+            }
+        }
+        true
     }
 
     fn note(&self, index: usize) {
@@ -266,13 +253,19 @@ impl<'a> Pusher<'a> {
     }
 
     fn read(&self, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
-        let source = self.source(file)?;
-        let Some(mut slot) = self.ring.take(|| self.stopped())? else {
-            return Ok(false);
-        };
+        match self.ring.take(|| self.stopped())? {
+            Some(slot) => self.fill(slot, job, file, parts),
+            None => Ok(false),
+        }
+    }
+
+    fn fill(&self, mut slot: Slot, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
         let mut filled = 0;
         for part in parts {
-            if let Err(e) = source.read(&mut slot, filled, part) {
+            let read = self
+                .source(file)
+                .and_then(|source| source.read(&mut slot, filled, part));
+            if let Err(e) = read {
                 self.ring.unused(slot);
                 return Err(e);
             }

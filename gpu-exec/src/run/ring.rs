@@ -52,11 +52,19 @@ impl Ring {
 
     /// A slot to fill; waits for one if need be, or until `stop` says so: then there is none.
     pub(crate) fn take(&self, stop: impl Fn() -> bool) -> Result<Option<Slot>, CudaError> {
+        while !stop() {
+            match self.try_take()? {
+                None => self.wait(),
+                slot => return Ok(slot),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A slot to fill, if one is empty.
+    pub(crate) fn try_take(&self) -> Result<Option<Slot>, CudaError> {
         let mut state = self.state();
         loop {
-            if stop() {
-                return Ok(None);
-            }
             if let Some(slot) = state.free.pop() {
                 return Ok(Some(slot));
             }
@@ -67,14 +75,16 @@ impl Ring {
                 drop(state);
                 return first.finish().map(Some);
             }
-            if state.made < state.most {
-                state = self.grow(state)?;
-                continue;
+            if state.made == state.most {
+                return Ok(None);
             }
-            // Whoever is done with filling one says so; the copy engine does not.
-            let waited = self.changed.wait_timeout(state, LOOK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.grow(state)?;
         }
+    }
+
+    /// Waits until a slot may be empty: whoever is done with filling one says so; the copy engine does not.
+    pub(crate) fn wait(&self) {
+        drop(self.changed.wait_timeout(self.state(), LOOK));
     }
 
     /// Pins all there will be. That it fails is found out again by who needs a slot.

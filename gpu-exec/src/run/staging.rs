@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
-use super::push::{Job, Staged, Target, What};
+use super::job::{Job, Staged, Target, What};
 
 /// Both halves, as long as nothing else is said.
 pub(crate) const STAGING_BYTES: u64 = 256 << 20;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bring::{Builder, PIECE_BYTES};
 use super::files::FileId;
-use super::push::{Job, StoredJob, Target, What};
+use super::job::{Job, StoredJob, Target, What};
 use crate::decode::piece::{Piece, pieces};
 use crate::encoded::Encoded;
 use crate::input::Placement;
