@@ -16,7 +16,7 @@ use super::faults::Faults;
 use super::gather::Gather;
 use super::job::What;
 use super::launches::{Launch, divide};
-use super::passes::{Gathering, Launched};
+use super::passes::{Crew, Launched};
 use super::placed::LeftOver;
 use super::prepare::Prepared;
 use super::push::{Pusher, Step};
@@ -111,15 +111,15 @@ pub(super) fn drive(
     let both = || gather.iter().for_each(|gather| push_and_gather(&pusher, gather));
     let does_both = gather.is_some() && pusher.only_reads();
     let launched = std::thread::scope(|scope| {
-        let gathering = Gathering {
+        let crew = Crew {
             gather: gather.as_ref(),
-            spawn: &|| spawn(scope, if does_both { 0 } else { threads }, &gathers),
+            start: &|| match does_both {
+                true => spawn(scope, threads, &both),
+                false => spawn(scope, threads.min(query.bringing.jobs.len()), &reads),
+            },
+            start_gathering: &|| spawn(scope, if does_both { 0 } else { threads }, &gathers),
         };
-        let begun = match does_both {
-            true => spawn(scope, threads, &both),
-            false => spawn(scope, threads.min(query.bringing.jobs.len()), &reads),
-        };
-        let launched = begun.and_then(|()| query.launch(machine, ready, scratch, (&pusher, &gathering), &mut cost));
+        let launched = query.launch(machine, ready, scratch, (&pusher, &crew), &mut cost);
         pusher.stop();
         gather.iter().for_each(Gather::stop);
         launched
@@ -222,7 +222,7 @@ impl Query<'_> {
         machine: &Machine<'_>,
         ready: Option<Loaded>,
         scratch: &mut Scratch,
-        (pusher, gathering): (&Pusher<'_>, &Gathering<'_>),
+        (pusher, crew): (&Pusher<'_>, &Crew<'_>),
         cost: &mut Cost,
     ) -> Result<LeftOver, RunError> {
         let lanes = if machine.device.is_host() {
@@ -232,9 +232,13 @@ impl Query<'_> {
         };
         let sizes = self.kernel.sizes(lanes);
         let (runs, tiles) = row_runs(self.at_lines(self.selected()), sizes.tile_rows);
+        let is_ready = ready.is_some();
         let loaded = match ready {
             Some(loaded) => loaded,
-            None => machine.modules.get(self.kernel)?, // compiled while bytes are on their way
+            None => {
+                (crew.start)()?; // compiled while bytes are on their way
+                machine.modules.get(self.kernel)?
+            }
         };
         if loaded.origin != Origin::Memory {
             cost.compile += loaded.took;
@@ -261,7 +265,7 @@ impl Query<'_> {
         let launched = Launched {
             entry: &entry,
             blocks,
-            paging: gathering
+            paging: crew
                 .gather
                 .map(|gather| self.paging_desc(&placed, &given, gather.list())),
             placed: &placed,
@@ -272,11 +276,14 @@ impl Query<'_> {
             tiles,
             undecoded: given.zeroed.address() + placed.undecoded() as u64,
         };
-        if let (Some(gather), Some(desc)) = (gathering.gather, &launched.paging) {
+        if let (Some(gather), Some(desc)) = (crew.gather, &launched.paging) {
             let came = given.zeroed.address() + placed.came as u64;
             gather.launching(loaded.module.clone(), desc.pieces, came);
         }
-        self.passes(&launched, &launches, machine, (pusher, gathering), cost)
+        if is_ready {
+            (crew.start)()?; // last: they take every processor
+        }
+        self.passes(&launched, &launches, machine, (pusher, crew), cost)
     }
 
     /// The rows to look at, counted over all stripes.

@@ -19,10 +19,14 @@ use crate::output::{Cost, RunError};
 use crate::paging::PagingDesc;
 use crate::params::{Sizes, parameter};
 
-/// What brings pages, if any can be missed, and how its threads are started: a query that misses nothing needs none.
-pub(super) struct Gathering<'a> {
+/// Those who bring something, and how they are started.
+pub(super) struct Crew<'a> {
+    /// What brings pages, if any can be missed.
     pub(super) gather: Option<&'a Gather<'a>>,
-    pub(super) spawn: &'a dyn Fn() -> Result<(), RunError>,
+    /// Starts the threads that do the jobs.
+    pub(super) start: &'a dyn Fn() -> Result<(), RunError>,
+    /// Starts those that bring pages, if the others do not: a query that misses nothing needs none.
+    pub(super) start_gathering: &'a dyn Fn() -> Result<(), RunError>,
 }
 
 /// What all launches of a query share.
@@ -93,7 +97,7 @@ impl Query<'_> {
         launched: &Launched<'_>,
         launches: &[Launch],
         machine: &Machine<'_>,
-        (pusher, gathering): (&Pusher<'_>, &Gathering<'_>),
+        (pusher, crew): (&Pusher<'_>, &Crew<'_>),
         cost: &mut Cost,
     ) -> Result<LeftOver, RunError> {
         let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
@@ -117,9 +121,9 @@ impl Query<'_> {
         let mut threads = false;
         let left = loop {
             // While columns are on their way, the pass is for finding misses early; its order of additions is not that of other passes.
-            let looks = cost.passes == 0 && gathering.gather.is_some() && !self.bringing.jobs.is_empty();
+            let looks = cost.passes == 0 && crew.gather.is_some() && !self.bringing.jobs.is_empty();
             if looks {
-                (gathering.spawn)()?;
+                (crew.start_gathering)()?;
                 threads = true;
             }
             let patience = if looks { PATIENT_TILES } else { self.patience() };
@@ -129,10 +133,7 @@ impl Query<'_> {
             self.wait(&ended)?;
             cost.passes += 1;
             let left = self.read_back(launched)?;
-            let Some(gather) = gathering
-                .gather
-                .filter(|_| left.refused == 0 && left.undecoded.is_none())
-            else {
+            let Some(gather) = crew.gather.filter(|_| left.refused == 0 && left.undecoded.is_none()) else {
                 break left;
             };
             if left.missed == 0 && !looks {
@@ -140,7 +141,7 @@ impl Query<'_> {
                 break left;
             }
             if !threads {
-                (gathering.spawn)()?;
+                (crew.start_gathering)()?;
                 threads = true;
             }
             gather.finish_pass(left.missed as usize)?;
