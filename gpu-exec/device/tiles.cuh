@@ -134,7 +134,8 @@ GRAMPUS_DEVICE bool leaves(const QueryHead& head, bool refused) {
     refuse(head, REFUSED_VALUE);
     return true;
 }
-GRAMPUS_DEVICE bool is_refused(const QueryHead& head) { return load_relaxed_gpu(head.refused) != 0; }
+// For all lanes alike, though another warp may refuse between two lanes' looks: they leave together. Collective.
+GRAMPUS_DEVICE bool is_refused(const QueryHead& head) { return any(load_relaxed_gpu(head.refused) != 0); }
 
 // By the whole warp. Collective.
 GRAMPUS_DEVICE void copy_words_together(u64* to, const u64* from, u32 count) {

@@ -64,12 +64,17 @@ impl Target {
         if !self.is_lockstep() {
             return self.modules.get(kernel).unwrap_or_else(|e| panic!("{e}")).module;
         }
+        self.lockstep_module(&kernel.unit(), ENTRY)
+    }
+
+    /// A text's module, for warps of 32 lanes.
+    pub(crate) fn lockstep_module(&self, text: &str, name: &str) -> Arc<Module> {
         let (begin, end) = (
             include_str!("../../../io-stack/tests/cpp/lanes.h"),
             include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
         );
-        let text = format!("{begin}{}{end}", kernel.unit());
-        let compiled = cuda::compile_for(&self.device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
+        let text = format!("{begin}{text}{end}");
+        let compiled = cuda::compile_for(&self.device, &text, name).unwrap_or_else(|e| panic!("{e}"));
         Arc::new(Module::load(&self.device, &compiled.cubin).expect("loads"))
     }
 }
