@@ -277,7 +277,7 @@ impl Query<'_> {
             undecoded: given.zeroed.address() + placed.undecoded() as u64,
         };
         if let (Some(gather), Some(desc)) = (crew.gather, &launched.paging) {
-            let came = given.zeroed.address() + placed.came as u64;
+            let came = given.marks.address() + placed.came as u64;
             gather.launching(loaded.module.clone(), desc.pieces, came);
         }
         if is_ready {

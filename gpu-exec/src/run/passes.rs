@@ -74,8 +74,8 @@ impl Query<'_> {
         }
         placed.first_rows = wanted.bytes(&all_bytes(&bases(stripes)[..stripes.len()]));
         placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
-        placed.wanted = wanted.zeros(paging.bits_bytes());
-        placed.came = wanted.zeros(paging.bits_bytes());
+        placed.wanted = wanted.marks(paging.bits_bytes());
+        placed.came = wanted.marks(paging.bits_bytes());
     }
 
     pub(super) fn paging_desc(&self, placed: &Placed, given: &Given<'_>, list: &PinnedBuffer) -> PagingDesc {
@@ -83,7 +83,7 @@ impl Query<'_> {
         PagingDesc {
             first_rows: written + placed.first_rows as u64,
             pieces: written + placed.pieces as u64,
-            wanted: zeroed + placed.wanted as u64,
+            wanted: given.marks.address() + placed.wanted as u64,
             list: list.address(),
             missed: zeroed + placed.missed as u64,
             capacity: (list.len() / 4) as u32,
@@ -137,7 +137,9 @@ impl Query<'_> {
                 break left;
             };
             if left.missed == 0 && !looks {
+                // Only misses leave any, and what came for them; those of earlier passes were cleared.
                 machine.faults.is_clean();
+                launched.given.are_unmarked();
                 break left;
             }
             if !threads {

@@ -1,16 +1,21 @@
 //! Device memory for what one query needs beside its columns, kept and grown from query to query: allocating costs more than a launch.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, Stream};
 
 /// Everything begins at multiples of this.
 const GRAIN_BYTES: usize = 256;
 
-/// Three buffers: one that the host writes, one that starts as zeros, one that does not care.
+/// Four buffers: one that the host writes, one that starts as zeros, one that does too and is mostly left so, one that does not care.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     device: Device,
     written: Option<DeviceBuffer>,
     zeroed: Option<DeviceBuffer>,
+    marks: Option<DeviceBuffer>,
+    /// All of the marks are zeros.
+    unmarked: AtomicBool,
     other: Option<DeviceBuffer>,
 }
 
@@ -19,6 +24,7 @@ pub(crate) struct Scratch {
 pub(crate) struct Wanted {
     bytes: Vec<u8>,
     zeroed: usize,
+    marks: usize,
     other: usize,
 }
 
@@ -38,6 +44,13 @@ impl Wanted {
         at
     }
 
+    /// Zeros, of which a query that leaves them as zeros [says so](Given::are_unmarked): many, and few queries write any.
+    pub(crate) fn marks(&mut self, len: usize) -> usize {
+        let at = self.marks;
+        self.marks = (at + len.max(1)).next_multiple_of(GRAIN_BYTES);
+        at
+    }
+
     /// Anything.
     pub(crate) fn any(&mut self, len: usize) -> usize {
         let at = self.other;
@@ -51,15 +64,23 @@ impl Wanted {
 pub(crate) struct Given<'a> {
     pub(crate) written: &'a DeviceBuffer,
     pub(crate) zeroed: &'a DeviceBuffer,
+    pub(crate) marks: &'a DeviceBuffer,
     pub(crate) other: &'a DeviceBuffer,
     /// Bytes of the second that are zeros at first.
     zeros: usize,
+    unmarked: &'a AtomicBool,
 }
 
 impl Given<'_> {
     /// Clears again what was zeros at first, before what is put into the stream next.
     pub(crate) fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
+        stream.fill(self.marks, 0, self.marks.len(), 0)?;
         stream.fill(self.zeroed, 0, self.zeros, 0)
+    }
+
+    /// No kernel has written a mark since they were cleared, and none will.
+    pub(crate) fn are_unmarked(&self) {
+        self.unmarked.store(true, Ordering::Relaxed);
     }
 }
 
@@ -69,6 +90,8 @@ impl Scratch {
             device: device.clone(),
             written: None,
             zeroed: None,
+            marks: None,
+            unmarked: AtomicBool::new(false),
             other: None,
         }
     }
@@ -79,14 +102,22 @@ impl Scratch {
         written.write(0, &wanted.bytes)?;
         let zeroed = room(&self.device, &mut self.zeroed, wanted.zeroed)?;
         let other = room(&self.device, &mut self.other, wanted.other)?;
-        let given = Given {
+        let unmarked = self.unmarked.get_mut();
+        *unmarked &= self.marks.as_ref().is_some_and(|marks| marks.len() >= wanted.marks);
+        let marks = room(&self.device, &mut self.marks, wanted.marks)?;
+        if !*unmarked {
+            stream.fill(marks, 0, marks.len(), 0)?;
+        }
+        *unmarked = wanted.marks == 0; // else it is the query's to say
+        stream.fill(zeroed, 0, wanted.zeroed, 0)?;
+        Ok(Given {
             written,
             zeroed,
+            marks,
             other,
             zeros: wanted.zeroed,
-        };
-        given.clear(stream)?;
-        Ok(given)
+            unmarked: &self.unmarked,
+        })
     }
 }
 
@@ -103,4 +134,60 @@ fn room<'a>(device: &Device, buffer: &'a mut Option<DeviceBuffer>, len: usize) -
     buffer
         .as_ref()
         .ok_or_else(|| CudaError::NoDriver("no scratch memory".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marks as a query finds them that asks for so many; it leaves one behind, at the end.
+    fn marks(scratch: &mut Scratch, len: usize, stream: &Stream, says_unmarked: bool) -> Vec<u8> {
+        let mut wanted = Wanted::default();
+        let at = wanted.marks(len);
+        let given = scratch.give(&wanted, stream).unwrap();
+        let found = given.marks.read(at, len).unwrap();
+        given.marks.write(at + len - 1, &[7u8]).unwrap();
+        if says_unmarked {
+            given.are_unmarked();
+        }
+        found
+    }
+
+    #[test]
+    fn marks_are_cleared_unless_the_query_before_said_that_there_are_none() {
+        let device = Device::host(1, 1 << 24);
+        let stream = Stream::new(&device).unwrap();
+        let mut scratch = Scratch::new(&device);
+        assert_eq!(marks(&mut scratch, 1000, &stream, false), [0; 1000]);
+        assert_eq!(marks(&mut scratch, 900, &stream, false), [0; 900]);
+        // One that asks for none in between changes nothing.
+        scratch.give(&Wanted::default(), &stream).unwrap();
+        assert_eq!(marks(&mut scratch, 1000, &stream, true), [0; 1000]);
+        let mut left = [0; 1000];
+        left[999] = 7;
+        assert_eq!(
+            marks(&mut scratch, 1000, &stream, true),
+            left,
+            "it was said to be clear"
+        );
+        assert_eq!(marks(&mut scratch, 5000, &stream, false), [0; 5000], "new memory");
+        scratch.give(&Wanted::default(), &stream).unwrap();
+        assert_eq!(marks(&mut scratch, 5000, &stream, false), [0; 5000]);
+    }
+
+    #[test]
+    fn clearing_again_clears_marks_too() {
+        let device = Device::host(1, 1 << 24);
+        let stream = Stream::new(&device).unwrap();
+        let mut scratch = Scratch::new(&device);
+        let mut wanted = Wanted::default();
+        let (mark, zero) = (wanted.marks(300), wanted.zeros(300));
+        let given = scratch.give(&wanted, &stream).unwrap();
+        given.marks.write(mark, &[1u8; 300]).unwrap();
+        given.zeroed.write(zero, &[1u8; 300]).unwrap();
+        given.clear(&stream).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(given.marks.read::<u8>(mark, 300).unwrap(), [0; 300]);
+        assert_eq!(given.zeroed.read::<u8>(zero, 300).unwrap(), [0; 300]);
+    }
 }
