@@ -154,26 +154,28 @@ impl<'a> Pusher<'a> {
 
     /// The next of [such](Self::only_reads) jobs, if a slot is empty.
     pub(crate) fn step(&self) -> Step {
-        let (slot, index) = match self.ring.try_take() {
-            _ if self.stopped() => return Step::Over,
-            Ok(None) if self.next.load(Ordering::Relaxed) < self.jobs.len() => return Step::NoSlot,
-            Ok(None) => return Step::Over,
-            // The slot first: the first job not done is always in the hands of somebody who can do it.
-            Ok(Some(slot)) => (Ok(slot), self.next.fetch_add(1, Ordering::Relaxed)),
-            Err(e) => (Err(e), 0),
-        };
-        let done = match (slot, self.jobs.get(index)) {
-            (Ok(slot), Some(job)) => match &job.what {
-                What::Read { file, parts } => self.fill(slot, job, *file, parts),
-                _ => Err(RunError::Invalid("a job that is not a read".to_owned())),
-            },
-            (Ok(slot), None) => {
-                self.ring.unused(slot);
-                Ok(false)
+        if self.stopped() || self.next.load(Ordering::Relaxed) >= self.jobs.len() {
+            return Step::Over;
+        }
+        // The slot first: the first job not done is always in the hands of somebody who can do it.
+        let slot = match self.ring.try_take() {
+            Ok(Some(slot)) => slot,
+            Ok(None) => return Step::NoSlot,
+            Err(e) => {
+                self.did(0, Err(e.into()));
+                return Step::Over;
             }
-            (Err(e), _) => Err(e.into()),
         };
-        match self.did(index, done) {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let read = self.jobs.get(index).and_then(|job| match &job.what {
+            What::Read { file, parts } => Some((job, *file, parts)),
+            _ => None,
+        });
+        let Some((job, file, parts)) = read else {
+            self.ring.unused(slot);
+            return Step::Over;
+        };
+        match self.did(index, self.fill(slot, job, file, parts)) {
             true => Step::Did,
             false => Step::Over,
         }
@@ -368,5 +370,61 @@ impl<'a> Pusher<'a> {
         self.ring.pushed(pushed);
         self.done.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grampus_io_stack::cuda::Device;
+
+    use super::*;
+    use crate::input::Decoded;
+
+    #[derive(Debug)]
+    struct NoDecoder;
+
+    impl Decode for NoDecoder {
+        fn decode(
+            &self,
+            _: usize,
+            _: usize,
+            _: Range<u64>,
+        ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>> {
+            Err("nothing is decoded here".into())
+        }
+    }
+
+    /// Steps until it is over, of a query that has been stopped or whose file was not opened; how many slots the ring has afterwards.
+    fn slots_left(stopped: bool) -> usize {
+        let device = Device::host(1, 1 << 24);
+        let (ring, stream) = (Ring::new(&device, 4096, 2), Stream::new(&device).unwrap());
+        let to = Target {
+            buffer: Arc::new(grampus_io_stack::cuda::DeviceBuffer::new(&device, 4096).unwrap()),
+            offset: 0,
+        };
+        let job = |first_row| Job {
+            first_row,
+            window: 0,
+            to: to.clone(),
+            what: What::Read {
+                file: 0,
+                parts: std::iter::once(0..8).collect(),
+            },
+        };
+        let (jobs, cancel) = ([job(0), job(1), job(2)], AtomicBool::new(stopped));
+        // Each is a query of its own, and the ring outlives them.
+        for _ in 0..3 {
+            let pusher = Pusher::new(&ring, &stream, &jobs, &[], &NoDecoder, &cancel);
+            assert!(pusher.only_reads());
+            assert!(matches!(pusher.step(), Step::Over));
+            assert!(pusher.wait_for(1).is_err());
+        }
+        std::iter::from_fn(|| ring.try_take().unwrap()).count()
+    }
+
+    #[test]
+    fn queries_that_are_stopped_or_fail_leave_all_slots_to_the_next() {
+        assert_eq!(slots_left(true), 2, "stopped");
+        assert_eq!(slots_left(false), 2, "failed");
     }
 }
