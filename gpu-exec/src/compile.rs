@@ -106,11 +106,12 @@ impl Modules {
             return Ok(loaded(module, Origin::Memory));
         }
         let own = kernel.text().to_owned();
-        let compile = |unit: &str| match self.device.is_host() {
-            true => Ok(cuda::compile_for(&self.device, unit, ENTRY)?.cubin),
-            false => self.linked(kernel, unit),
+        let units = self.units_of(kernel);
+        let compile = || match self.device.is_host() {
+            true => Ok(cuda::compile_for(&self.device, &units[0], ENTRY)?.cubin),
+            false => self.linked(kernel, &units),
         };
-        let (module, origin) = self.of_unit(own, &self.unit_of(kernel), compile)?;
+        let (module, origin) = self.of_units(own, &units, compile)?;
         Ok(loaded(module, origin))
     }
 
@@ -123,7 +124,7 @@ impl Modules {
         let began = Instant::now();
         let (module, origin) = match self.kept_module(kernel.text()) {
             Some(module) => (module, Origin::Memory),
-            None => match self.in_folder(kernel.text(), &self.key(&self.unit_of(kernel))) {
+            None => match self.in_folder(kernel.text(), &self.key(&self.units_of(kernel))) {
                 Some(module) => (module, Origin::Folder),
                 None => return Ok(None),
             },
@@ -154,10 +155,10 @@ impl Modules {
     }
 
     /// What no query changes takes longer than a kernel: on a GPU it is compiled once, and linked.
-    fn unit_of(&self, kernel: &QueryKernel) -> String {
+    fn units_of(&self, kernel: &QueryKernel) -> Vec<String> {
         match self.device.is_host() {
-            true => kernel.unit(),
-            false => kernel.unit_to_link(),
+            true => vec![kernel.unit()],
+            false => kernel.units_to_link(),
         }
     }
 
@@ -170,8 +171,9 @@ impl Modules {
         let (module, origin) = match self.kept_module(decode::ENTRY) {
             Some(module) => (module, Origin::Memory),
             None => {
-                let compile = |unit: &str| Ok(cuda::compile_for(&self.device, unit, decode::ENTRY)?.cubin);
-                self.of_unit(decode::ENTRY.to_owned(), &decode::unit(), compile)?
+                let unit = decode::unit();
+                let compile = || Ok(cuda::compile_for(&self.device, &unit, decode::ENTRY)?.cubin);
+                self.of_units(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
             }
         };
         Ok(Loaded {
@@ -181,38 +183,44 @@ impl Modules {
         })
     }
 
-    /// A unit's module from the folder, or compiled; kept in memory under a name of its own.
-    fn of_unit(
+    /// The module of these units from the folder, or compiled; kept in memory under a name of its own.
+    fn of_units(
         &self,
         name: String,
-        unit: &str,
-        compile: impl Fn(&str) -> Result<Vec<u8>, CudaError>,
+        units: &[String],
+        compile: impl Fn() -> Result<Vec<u8>, CudaError>,
     ) -> Result<(Arc<Module>, Origin), CudaError> {
-        let key = self.key(unit);
+        let key = self.key(units);
         if let Some(module) = self.in_folder(&name, &key) {
             return Ok((module, Origin::Folder));
         }
-        let code = compile(unit)?;
+        let code = compile()?;
         let module = Module::load(&self.device, &code)?;
         self.write(&key, &code);
         Ok((self.keep(name, module), Origin::Compiler))
     }
 
-    /// Machine code of a unit that needs the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
+    /// Machine code of units that need the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
     /// whole, which only takes longer.
-    fn linked(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
-        // Both at once, where the slow path has to be compiled too.
-        let (slow_path, own) = std::thread::scope(|scope| {
+    fn linked(&self, kernel: &QueryKernel, units: &[String]) -> Result<Vec<u8>, CudaError> {
+        let compile = |unit: &String| cuda::compile_kernels(unit, ENTRY, self.device.compute());
+        // All at once, the slow path too where it has to be compiled. One of the units by this thread.
+        let (slow_path, first, others) = std::thread::scope(|scope| {
             let slow_path = scope.spawn(|| self.slow_path(kernel.is_queued()));
-            let own = cuda::compile_kernels(unit, ENTRY, self.device.compute());
-            (slow_path.join(), own)
+            let others: Vec<_> = units[1..]
+                .iter()
+                .map(|unit| scope.spawn(move || compile(unit)))
+                .collect();
+            let first = compile(&units[0]);
+            let others: Vec<_> = others.into_iter().map(joined).collect();
+            (joined(slow_path), first, others)
         });
-        let slow_path = match slow_path {
-            Ok(slow_path) => slow_path?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        let own = own?.cubin;
-        match cuda::link(&self.device, &[(ENTRY, &own), ("slow path", &slow_path)]) {
+        let slow_path = slow_path?;
+        let own = std::iter::once(first).chain(others);
+        let own = own.map(|unit| Ok(unit?.cubin)).collect::<Result<Vec<_>, CudaError>>()?;
+        let own = own.iter().map(|code| (ENTRY, &code[..]));
+        let all: Vec<_> = own.chain([("slow path", &slow_path[..])]).collect();
+        match cuda::link(&self.device, &all) {
             Ok(code) => Ok(code),
             Err(e) => {
                 log::warn!("a kernel cannot be linked, and is compiled whole: {e}");
@@ -229,7 +237,7 @@ impl Modules {
         }
         // The setting has the version, but while that is being worked on the text changes under it.
         let text = slow_path(queued);
-        let key = self.key(&text);
+        let key = self.key(std::slice::from_ref(&text));
         let code = match self.read(&key) {
             Some(code) => code,
             None => {
@@ -241,9 +249,11 @@ impl Modules {
         Ok(kept.get_or_init(|| Arc::new(code)).clone())
     }
 
-    /// What a text's machine code is known by.
-    fn key(&self, text: &str) -> String {
-        hex(&hash(&[self.setting.as_bytes(), text.as_bytes()]))
+    /// What these units' machine code is known by.
+    fn key(&self, units: &[String]) -> String {
+        let units = units.iter().map(|unit| unit.as_bytes());
+        let parts: Vec<&[u8]> = std::iter::once(self.setting.as_bytes()).chain(units).collect();
+        hex(&hash(&parts))
     }
 
     fn path(&self, key: &str) -> Option<PathBuf> {
@@ -290,6 +300,10 @@ impl Modules {
         kept.modules.insert(text, (module.clone(), now));
         module
     }
+}
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn hash(parts: &[&[u8]]) -> [u8; HASH_BYTES] {

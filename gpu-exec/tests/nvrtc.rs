@@ -14,8 +14,13 @@ use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction
 /// Compiles; returns the report, or `None` where NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
-    // As compile.rs has it: kernels are linked with the slow path.
-    compile_unit(name, &kernel.unit_to_link())
+    // As compile.rs has it: a kernel's units are linked with each other and with the slow path.
+    let mut said = String::new();
+    for (at, unit) in kernel.units_to_link().iter().enumerate() {
+        let part = if at == 0 { "" } else { "_stages" };
+        said += &compile_unit(&format!("{name}{part}"), unit)?;
+    }
+    Some(said)
 }
 
 fn compile_unit(name: &str, unit: &str) -> Option<String> {

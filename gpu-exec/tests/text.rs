@@ -188,3 +188,36 @@ fn names_cannot_leave_their_comments() {
     let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Ungrouped));
     assert!(!text.contains("\n#error") && !text.contains('\\'), "{text}");
 }
+
+#[test]
+fn stages_are_a_unit_of_their_own() {
+    let mut program = taxi(5);
+    program.conjuncts.push(binary(BinaryOp::Gt, col(2), arg(0)));
+    let shape = shape(&program, Access::Queued, true, Grouping::Ungrouped);
+    let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+    let units = kernel.units_to_link();
+    let [tiles, stages] = &units[..] else {
+        panic!("{} units", units.len());
+    };
+    for function in ["send_1", "stage_1", "stage_2", "drain"] {
+        let head = format!("GRAMPUS_ENTRY bool {function}(const QueryParameter& parameter, ");
+        assert_eq!(kernel.text().matches(&head).count(), 1, "{function}");
+        let follows = |unit: &str, end: &str| {
+            let lines = unit.lines().filter(|line| line.starts_with(&head));
+            let ends: Vec<bool> = lines.map(|line| line.ends_with(end)).collect();
+            ends == [true]
+        };
+        assert!(follows(tiles, ");"), "{function} is declared\n{tiles}");
+        assert!(follows(stages, ") {"), "{function} is defined\n{stages}");
+    }
+    let entry = "GRAMPUS_KERNEL(grampus_query,";
+    assert!(tiles.contains(entry) && !stages.contains(entry));
+}
+
+#[test]
+fn a_kernel_without_stages_is_one_unit() {
+    let program = taxi(0);
+    let shape = shape(&program, Access::Plain, true, Grouping::Ungrouped);
+    let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+    assert_eq!(kernel.units_to_link().len(), 1, "{}", kernel.text());
+}

@@ -37,20 +37,19 @@ const HEADERS: &[Header] = headers![
 /// All device headers in one text, followed by the layout asserts; append kernels and compile.
 /// Line numbers of compiler messages are kept per header by `#line`.
 pub fn prelude() -> String {
-    text_of(HEADERS.iter())
+    let asserts = "#line 1 \"grampus/layout_asserts\"\n".to_owned() + &layout::static_asserts();
+    text_of(|_| true) + &asserts
 }
 
-/// The headers without the slow path's bodies and what only these call: kernels behind this text compile in a fifth of the time, as
-/// relocatable code, and are linked with [`slow_path`], compiled once.
+/// The headers without the slow path's bodies and what only these call, and without the layout asserts, which the slow path has: kernels
+/// behind this text compile in a fifth of the time, as relocatable code, and are linked with [`slow_path`], compiled once.
 pub fn kernel_prelude() -> String {
-    let wanted = |h: &&Header| !matches!(h.name, "completion.cuh" | "serve.cuh" | "slow_path.cuh");
-    text_of(HEADERS.iter().filter(wanted))
+    text_of(|name| !matches!(name, "completion.cuh" | "serve.cuh" | "slow_path.cuh"))
 }
 
 /// Types and the machine below the protocol alone, for kernels that read no columns.
 pub fn target_prelude() -> String {
-    let wanted = HEADERS.iter().filter(|h| matches!(h.name, "types.h" | "target.cuh"));
-    flattened(wanted.map(|header| (header.name, header.text)))
+    text_of(|name| matches!(name, "types.h" | "target.cuh"))
 }
 
 /// The slow path as a unit of its own, for the backings that are named without arguments.
@@ -60,11 +59,9 @@ pub fn slow_path() -> String {
 " + include_str!("../device/slow_path.cu")
 }
 
-fn text_of(headers: impl Iterator<Item = &'static Header>) -> String {
-    let mut out = flattened(headers.map(|header| (header.name, header.text)));
-    out.push_str("#line 1 \"grampus/layout_asserts\"\n");
-    out.push_str(&layout::static_asserts());
-    out
+fn text_of(wanted: impl Fn(&str) -> bool) -> String {
+    let headers = HEADERS.iter().filter(|header| wanted(header.name));
+    flattened(headers.map(|header| (header.name, header.text)))
 }
 
 /// Headers, by name and text, one after the other without their includes: each includes only what stands before it.

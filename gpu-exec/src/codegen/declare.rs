@@ -36,7 +36,7 @@ impl Writer<'_> {
                 if shape.aligned { "" } else { ", not aligned" },
             );
         }
-        out.push_str("namespace grampus {\nnamespace {\n\n");
+        out.push_str("namespace grampus {\nnamespace query {\n\n");
         let _ = writeln!(out, "constexpr u32 K = {};  // values of a lane in a tile", plan.k);
         let _ = writeln!(out, "constexpr u32 TILE_ROWS = K * WARP;");
         let _ = writeln!(

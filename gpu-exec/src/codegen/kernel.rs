@@ -3,6 +3,7 @@
 //! decided in plan.rs.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::expr::{Emitter, arguments_of, cpp, stored};
 use super::plan::Plan;
@@ -10,32 +11,65 @@ use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
 use crate::output::RunError;
 use crate::program::{Expr, Program, Type};
 
+/// How functions begin that the loop calls and another unit may have.
+pub(super) const ENTRY_FUNCTION: &str = "GRAMPUS_ENTRY bool ";
 /// Longest comment about one thing.
 const COMMENT_CHARS: usize = 120;
 
-/// Writes the kernel. Functions stand before those that call them.
-pub(super) fn text(program: &Program, shape: &Shape, plan: &Plan) -> Result<String, RunError> {
-    let writer = Writer { program, shape, plan };
-    let mut out = String::new();
-    writer.head(&mut out);
-    writer.words(&mut out);
-    writer.memory(&mut out);
-    for at in (0..plan.stages.len()).rev() {
-        out.push_str(&writer.stage(at)?);
-        out.push_str(&writer.send(at));
+/// A kernel's text, in parts that can be compiled at the same time.
+#[derive(Debug, Clone)]
+pub(super) struct Text {
+    whole: String,
+    /// Where in it stages' functions are.
+    stages: Range<usize>,
+}
+
+/// Ends what `Writer::head` has begun.
+const END: &str = "}  // namespace query\n}  // namespace grampus\n";
+
+impl Text {
+    /// Writes the kernel. Functions stand before those that call them.
+    pub(super) fn new(program: &Program, shape: &Shape, plan: &Plan) -> Result<Self, RunError> {
+        let writer = Writer { program, shape, plan };
+        let mut whole = String::new();
+        writer.head(&mut whole);
+        writer.words(&mut whole);
+        writer.memory(&mut whole);
+        let declared = whole.len();
+        for at in (0..plan.stages.len()).rev() {
+            whole.push_str(&writer.stage(at)?);
+            whole.push_str(&writer.send(at));
+        }
+        if !plan.stages.is_empty() {
+            whole.push_str(&writer.drain());
+        }
+        let stages = declared..whole.len();
+        whole.push_str(&writer.begin());
+        whole.push_str(&writer.end());
+        whole.push_str(&writer.run()?);
+        let _ = writeln!(whole, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
+        whole.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n");
+        whole.push_str(END);
+        Ok(Self { whole, stages })
     }
-    if !plan.stages.is_empty() {
-        out.push_str(&writer.drain());
+
+    pub(super) fn whole(&self) -> &str {
+        &self.whole
     }
-    out.push_str(&writer.begin());
-    out.push_str(&writer.end());
-    out.push_str(&writer.run()?);
-    out.push_str("}  // namespace\n\n");
-    let _ = writeln!(out, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
-    out.push_str(
-        "    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n}  // namespace grampus\n",
-    );
-    Ok(out)
+
+    /// The loop over tiles, and what it calls by address.
+    pub(super) fn parts(&self) -> Vec<String> {
+        let (declared, stages) = (&self.whole[..self.stages.start], &self.whole[self.stages.clone()]);
+        if stages.is_empty() {
+            return vec![self.whole.clone()];
+        }
+        let functions = stages.lines().filter(|line| line.starts_with(ENTRY_FUNCTION));
+        let prototypes: String = functions.map(|line| line.replace(" {", ";\n")).collect();
+        vec![
+            format!("{declared}{prototypes}\n{}", &self.whole[self.stages.end..]),
+            format!("{declared}{stages}{END}"),
+        ]
+    }
 }
 
 pub(super) struct Writer<'a> {

@@ -31,6 +31,7 @@ use crate::output::RunError;
 use crate::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::params::{self, Sizes};
 use crate::program::Program;
+use kernel::Text;
 use plan::Plan;
 
 /// The kernel's `extern "C"` name.
@@ -100,7 +101,7 @@ pub struct Shape {
 pub struct QueryKernel {
     program: Program,
     plan: Plan,
-    text: String,
+    text: Text,
     queued: bool,
     paged: bool,
 }
@@ -113,7 +114,7 @@ impl QueryKernel {
     pub fn generate(program: &Program, shape: &Shape) -> Result<Self, RunError> {
         program.check()?;
         let plan = Plan::new(program, shape)?;
-        let text = kernel::text(program, shape, &plan)?;
+        let text = Text::new(program, shape, &plan)?;
         let some = |access: Access| shape.columns.iter().any(|c| c.access == access);
         Ok(Self {
             program: program.clone(),
@@ -126,7 +127,7 @@ impl QueryKernel {
 
     /// The query's own text, for people.
     pub fn text(&self) -> &str {
-        &self.text
+        self.text.whole()
     }
 
     /// The whole translation unit.
@@ -135,28 +136,27 @@ impl QueryKernel {
         if self.paged {
             more += &page_kernels();
         }
-        self.unit_behind(device::prelude(), &more)
+        more += &layout_asserts(self.paged);
+        self.unit_behind(device::prelude(), &more, self.text())
     }
 
-    /// The translation unit without what no query changes, to be linked with [`slow_path`].
-    pub fn unit_to_link(&self) -> String {
-        self.unit_behind(device::kernel_prelude(), "")
+    /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
+    /// use in compiling at the same time.
+    pub fn units_to_link(&self) -> Vec<String> {
+        let parts = self.text.parts();
+        let unit = |part: &String| self.unit_behind(device::kernel_prelude(), "", part);
+        parts.iter().map(unit).collect()
     }
 
-    fn unit_behind(&self, mut text: String, more: &str) -> String {
+    fn unit_behind(&self, mut text: String, more: &str, own: &str) -> String {
         text.push_str(&nan_sign());
         text.push_str(&device::flattened(HEADERS));
         if self.paged {
             text.push_str(&device::flattened(PAGING_HEADERS));
         }
         text.push_str(more);
-        text.push_str("#line 1 \"grampus/query_layout_asserts\"\n");
-        text.push_str(&params::static_asserts());
-        if self.paged {
-            text.push_str(&paging::static_asserts());
-        }
         text.push_str("#line 1 \"grampus/query\"\n");
-        text + &self.text
+        text + own
     }
 
     /// Some column comes by commands.
@@ -222,7 +222,17 @@ pub fn slow_path(queued: bool) -> String {
         );
     }
     text.push_str(&device::flattened(PAGING_HEADERS));
-    text + &page_kernels()
+    text + &page_kernels() + &layout_asserts(true)
+}
+
+/// Fails the compilation where host and device see a parameter's structs differently: once, where all is one unit or in the unit
+/// that kernels are linked with.
+fn layout_asserts(paged: bool) -> String {
+    let paging = if paged { paging::static_asserts() } else { String::new() };
+    format!(
+        "#line 1 \"grampus/query_layout_asserts\"\n{}{paging}",
+        params::static_asserts()
+    )
 }
 
 /// The sign of the NaN that an invalid operation gives: set on x86, clear elsewhere (Intel SDM vol. 1 §4.8.3.7).

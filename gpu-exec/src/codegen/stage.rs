@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::Access;
 use super::expr::{Emitter, cpp, stored};
-use super::kernel::Writer;
+use super::kernel::{ENTRY_FUNCTION, Writer};
 use super::plan::Stage;
 use crate::output::RunError;
 use crate::program::Type;
@@ -56,7 +56,7 @@ impl Writer<'_> {
             if out.is_empty() {
                 let _ = writeln!(
                     out,
-                    "// Sends for the active lanes' rows.\nGRAMPUS_SLOW bool send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
+                    "// Sends for the active lanes' rows.\n{ENTRY_FUNCTION}send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
                     at + 1
                 );
             }
@@ -74,8 +74,8 @@ impl Writer<'_> {
 
     /// Empties all rings.
     pub(super) fn drain(&self) -> String {
-        let mut out = String::from(
-            "// Goes on with all rows that are held back.\nGRAMPUS_SLOW bool drain(const QueryParameter& parameter, Shared& shared) {\n",
+        let mut out = format!(
+            "// Goes on with all rows that are held back.\n{ENTRY_FUNCTION}drain(const QueryParameter& parameter, Shared& shared) {{\n",
         );
         for n in 1..=self.plan.stages.len() {
             let _ = writeln!(
@@ -93,7 +93,7 @@ impl Writer<'_> {
         let last = at + 1 == self.plan.stages.len();
         let mut out = format!(
             "// Takes rows that were held back: the oldest, as many as there are lanes, or all.\n\
-             GRAMPUS_SLOW bool stage_{n}(const QueryParameter& parameter, Shared& shared) {{\n    \
+             {ENTRY_FUNCTION}stage_{n}(const QueryParameter& parameter, Shared& shared) {{\n    \
              const QueryHead& head = parameter.head;\n"
         );
         let conjuncts = stage.steps.iter().flat_map(|s| &s.conjuncts);
