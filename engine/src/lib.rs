@@ -7,7 +7,7 @@
 //! file      where the bytes come from: memory map, positioned reads, object stores
 //! gpu       filtered aggregates on a GPU: the rule, the operator, what a session keeps for them
 //! taxi      generates trips like New York's; convert turns Parquet, CSV or ORC into ORC laid out for on-demand reading
-//! cooperation  joins give way, so that a query can be cancelled
+//! cooperation  joins give way, so that a query can be cancelled; rules: DataFusion's, asked less
 //! output    where written files go: temporary names, no surprise overwriting
 //! ```
 //!
@@ -21,6 +21,7 @@ pub mod error;
 pub mod file;
 pub mod gpu;
 pub mod output;
+mod rules;
 pub mod scan;
 pub mod session;
 pub mod table;

@@ -20,6 +20,7 @@ use crate::cooperation::CooperativeJoins;
 use crate::file::cache::FileCache;
 use crate::gpu::rule::GpuAggregates;
 use crate::gpu::session::GpuSession;
+use crate::rules::rules;
 use crate::table::OrcTable;
 
 /// How many of the largest consumers an out-of-memory error names.
@@ -45,7 +46,8 @@ pub fn context(config: GrampusConfig) -> Result<SessionContext> {
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_runtime_env(runtime.build_arc()?)
-        .with_default_features();
+        .with_default_features()
+        .with_optimizer_rules(rules());
     let state = register(state, config.options).build();
     Ok(with_tables_by_path(SessionContext::new_with_state(state)))
 }
