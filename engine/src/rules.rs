@@ -53,8 +53,6 @@ fn may_repeat(node: &LogicalPlan) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::SessionContext;
 
