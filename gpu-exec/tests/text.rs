@@ -3,7 +3,7 @@
 mod common;
 
 use common::{aggregate, arg, binary, col, column, count, paged_shape, shape, sum, taxi};
-use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, slow_path};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 fn text(program: &Program, shape: &Shape) -> String {
@@ -220,4 +220,24 @@ fn a_kernel_without_stages_is_one_unit() {
     let shape = shape(&program, Access::Plain, true, Grouping::Ungrouped);
     let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
     assert_eq!(kernel.units_to_link().len(), 1, "{}", kernel.text());
+}
+
+/// Units that are linked with it leave them out.
+#[test]
+fn what_kernels_are_linked_with_has_all_layout_asserts() {
+    let shared = grampus_io_stack::layout::static_asserts();
+    for unit in [slow_path(false), slow_path(true)] {
+        assert!(unit.contains(&shared));
+        for name in [
+            "QueryHead",
+            "RowRun",
+            "PagedPiece",
+            "PagingDesc",
+            "PageBatch",
+            "PagesCame",
+        ] {
+            let size = format!("static_assert(sizeof(grampus::{name}) == ");
+            assert!(unit.contains(&size), "{name}");
+        }
+    }
 }

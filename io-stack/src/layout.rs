@@ -1,7 +1,8 @@
 //! Rust's mirror of the structs that device code and host share (`device/*.h`), and the proof that both sides agree.
 //!
 //! [`static_asserts`] writes size, alignment and field offsets as C++ `static_assert`s; the text goes into every
-//! translation unit, for the GPU and for g++, so a mismatch fails the compile. What the fields mean stands in the headers;
+//! translation unit that holds everything, for the GPU and for g++, and into the unit that all others are linked with
+//! ([`slow_path`](crate::device::slow_path)), so a mismatch fails the compile. What the fields mean stands in the headers;
 //! who writes them when, in docs/PROTOCOL.md. Device pointers are `u64` here.
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/*.h
 
