@@ -18,6 +18,7 @@ use crate::encoded::Encoded;
 use crate::gpu::{Backing, Request};
 use crate::input::{Placement, Stripe};
 use crate::output::RunError;
+use crate::paging::PAGE_BYTES;
 use crate::program::Type;
 
 use grampus_io_stack::cuda::Device;
@@ -155,6 +156,12 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
     };
     let (missing, paged) = builder.locate();
     builder.gathers = !paged.is_empty();
+    // With a bit for each page, and what rounding adds.
+    let room = |m: &Missing| m.bytes() + m.bytes() / (8 * PAGE_BYTES) + 64;
+    builder
+        .means
+        .pool
+        .expect(missing.iter().chain(&paged).map(room).sum())?;
     let places: Vec<_> = missing.iter().map(|m| (m.stripe, m.column)).collect();
     builder.look_how_stored(&places);
     let mut transient = builder.reserve(missing)?;

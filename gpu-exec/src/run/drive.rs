@@ -35,6 +35,9 @@ const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 const MOST_BLOCKS: u32 = 4;
 /// The same where columns are read over PCIe.
 const MOST_BLOCKS_MAPPED: u32 = 1;
+/// Slots in use beside the gathering of pages are as many as threads: what all of them hold together is then about what their second-level
+/// caches do. With fewer than these the link runs dry.
+const FEWEST_SLOTS: usize = 8;
 
 /// Tiles for which rows wait that need values over PCIe, or whose misses are looked for, besides the one they are in.
 pub(super) const PATIENT_TILES: u32 = 0;
@@ -108,7 +111,11 @@ pub(super) fn drive(
     let ready = machine.modules.ready(query.kernel)?;
     let reads = || pusher.work();
     let gathers = || gather.iter().for_each(|gather| gather.work(&mut None));
-    let both = || gather.iter().for_each(|gather| push_and_gather(&pusher, gather));
+    let both = || {
+        gather
+            .iter()
+            .for_each(|gather| push_and_gather(&pusher, gather, threads.max(FEWEST_SLOTS)))
+    };
     let does_both = gather.is_some() && pusher.only_reads();
     let launched = std::thread::scope(|scope| {
         let crew = Crew {
@@ -185,10 +192,10 @@ pub(super) fn drive(
 
 /// What a thread does where both copies and pages take processors: the link to the device is kept busy first, and pages are read
 /// whenever it has enough to do. Twice as many threads, one half for each, would take turns as the system likes.
-fn push_and_gather(pusher: &Pusher<'_>, gather: &Gather<'_>) {
+fn push_and_gather(pusher: &Pusher<'_>, gather: &Gather<'_>, slots: usize) {
     let mut file = None;
     loop {
-        match pusher.step() {
+        match pusher.step(slots) {
             Step::Did => {}
             Step::NoSlot if gather.step(&mut file) => {}
             Step::NoSlot => pusher.ring.wait(),

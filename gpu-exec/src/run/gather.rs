@@ -344,7 +344,8 @@ impl<'a> Gather<'a> {
         }
         let bytes: u64 = raw.iter().map(|(piece, at)| bytes_of_page(piece, *at)).sum();
         self.done.page_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())?;
+        self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())
+            .inspect_err(|_| self.means.slots.lost())?;
         Ok(raw.len())
     }
 
@@ -445,7 +446,8 @@ impl<'a> Gather<'a> {
         let Some(slot) = self.means.slots.take(|| self.pusher.stopped())? else {
             return Ok(0);
         };
-        self.place(slot, 0, &placed, 0)?;
+        self.place(slot, 0, &placed, 0)
+            .inspect_err(|_| self.means.slots.lost())?;
         Ok(placed.len())
     }
 

@@ -255,6 +255,17 @@ impl Pool {
         self.remove(key);
     }
 
+    /// So much will be asked for in pieces: takes it from the driver at once, where that is more than an arena. Each call to it takes
+    /// part of a millisecond, whatever the size.
+    pub(crate) fn expect(&mut self, bytes: u64) -> Result<(), CudaError> {
+        let free = self.arenas.iter().flat_map(|a| a.free.values());
+        let more = bytes.saturating_sub(free.map(|len| *len as u64).sum());
+        if more > ARENA_BYTES {
+            self.grow(more as usize)?;
+        }
+        Ok(())
+    }
+
     /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
     pub(crate) fn piece(&mut self, len: usize) -> Result<Option<Piece>, CudaError> {
         let rounded = rounded(len);
@@ -473,6 +484,27 @@ mod tests {
             .piece((100_000 - 2 * MARGIN_BYTES) / GRAIN_BYTES * GRAIN_BYTES)
             .unwrap();
         assert!(whole.is_some(), "all pieces came back");
+    }
+
+    #[test]
+    fn what_is_expected_is_one_arena_where_it_is_large_and_nothing_where_it_is_there() {
+        // Of addresses: nothing of it is touched.
+        let mut pool = Pool::new(&Device::host(1, 4 << 30), 3 << 30);
+        pool.expect(1 << 30).unwrap();
+        assert!(pool.arenas.is_empty(), "less than an arena is taken when it is needed");
+        pool.expect(5 << 29).unwrap();
+        let taken = (5 << 29) + 2 * MARGIN_BYTES as u64;
+        assert_eq!((pool.arenas.len(), pool.taken), (1, taken));
+        let half = pool.piece(5 << 28).unwrap().unwrap();
+        pool.expect(5 << 28).unwrap();
+        pool.expect(5 << 29).unwrap();
+        assert_eq!(
+            (pool.arenas.len(), pool.taken),
+            (1, taken),
+            "it is there; it is not allowed"
+        );
+        assert!(pool.piece(5 << 28).unwrap().is_some());
+        assert_eq!((pool.arenas.len(), half.arena), (1, 0));
     }
 
     #[test]

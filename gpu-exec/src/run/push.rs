@@ -152,13 +152,13 @@ impl<'a> Pusher<'a> {
         !self.jobs.is_empty() && self.jobs.iter().all(read)
     }
 
-    /// The next of [such](Self::only_reads) jobs, if a slot is empty.
-    pub(crate) fn step(&self) -> Step {
+    /// The next of [such](Self::only_reads) jobs, if a slot is empty and fewer than `slots` are in use.
+    pub(crate) fn step(&self, slots: usize) -> Step {
         if self.stopped() || self.next.load(Ordering::Relaxed) >= self.jobs.len() {
             return Step::Over;
         }
         // The slot first: the first job not done is always in the hands of somebody who can do it.
-        let slot = match self.ring.try_take() {
+        let slot = match self.ring.try_take(slots) {
             Ok(Some(slot)) => slot,
             Ok(None) => return Step::NoSlot,
             Err(e) => {
@@ -366,7 +366,7 @@ impl<'a> Pusher<'a> {
                 to_offset: target.offset,
             });
         }
-        let pushed = slot.push(self.stream, &ranges)?;
+        let pushed = slot.push(self.stream, &ranges).inspect_err(|_| self.ring.lost())?;
         self.ring.pushed(pushed);
         self.done.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(true)
@@ -416,10 +416,10 @@ mod tests {
         for _ in 0..3 {
             let pusher = Pusher::new(&ring, &stream, &jobs, &[], &NoDecoder, &cancel);
             assert!(pusher.only_reads());
-            assert!(matches!(pusher.step(), Step::Over));
+            assert!(matches!(pusher.step(usize::MAX), Step::Over));
             assert!(pusher.wait_for(1).is_err());
         }
-        std::iter::from_fn(|| ring.try_take().unwrap()).count()
+        std::iter::from_fn(|| ring.try_take(usize::MAX).unwrap()).count()
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Ring {
     /// A slot to fill; waits for one if need be, or until `stop` says so: then there is none.
     pub(crate) fn take(&self, stop: impl Fn() -> bool) -> Result<Option<Slot>, CudaError> {
         while !stop() {
-            match self.try_take()? {
+            match self.try_take(usize::MAX)? {
                 None => self.wait(),
                 slot => return Ok(slot),
             }
@@ -61,19 +61,23 @@ impl Ring {
         Ok(None)
     }
 
-    /// A slot to fill, if one is empty.
-    pub(crate) fn try_take(&self) -> Result<Option<Slot>, CudaError> {
+    /// A slot to fill, if one is empty and fewer than `most` are being filled or emptied. One that has just been emptied comes before one
+    /// that was not in use: it is more likely to be in the processors' caches.
+    pub(crate) fn try_take(&self, most: usize) -> Result<Option<Slot>, CudaError> {
         let mut state = self.state();
         loop {
-            if let Some(slot) = state.free.pop() {
-                return Ok(Some(slot));
-            }
             if let Some(first) = state.pushed.front()
                 && first.reached()?
                 && let Some(first) = state.pushed.pop_front()
             {
                 drop(state);
-                return first.finish().map(Some);
+                return first.finish().inspect_err(|_| self.lost()).map(Some);
+            }
+            if state.made - state.free.len() >= most {
+                return Ok(None);
+            }
+            if let Some(slot) = state.free.pop() {
+                return Ok(Some(slot));
             }
             if state.made == state.most {
                 return Ok(None);
@@ -127,9 +131,57 @@ impl Ring {
         self.changed.notify_one();
     }
 
+    /// A slot is gone: its memory was given up with it, and another may take its place.
+    pub(crate) fn lost(&self) {
+        self.state().made -= 1;
+        self.changed.notify_one();
+    }
+
     /// Takes a slot back that was not pushed.
     pub(crate) fn unused(&self, slot: Slot) {
         self.state().free.push(slot);
         self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grampus_io_stack::cuda::Stream;
+
+    use super::*;
+
+    #[test]
+    fn slots_in_use_are_bounded_and_the_last_emptied_comes_first() {
+        let device = Device::host(1, 1 << 24);
+        let (ring, stream) = (Ring::new(&device, 4096, 8), Stream::new(&device).unwrap());
+        let take = |most| ring.try_take(most).unwrap();
+        let (first, second) = (take(2).unwrap(), take(2).unwrap());
+        assert!(take(2).is_none(), "two are being filled");
+        let address = first.address();
+        let pushed = first.push(&stream, &[]).unwrap();
+        stream.synchronize().unwrap();
+        ring.pushed(pushed);
+        let again = take(2).unwrap();
+        assert_eq!(
+            again.address(),
+            address,
+            "the one that was emptied, and not one of those never used"
+        );
+        assert!(take(2).is_none());
+        let third = take(3).unwrap();
+        assert!(third.address() != address && third.address() != second.address());
+        [again, second, third].into_iter().for_each(|slot| ring.unused(slot));
+    }
+
+    #[test]
+    fn a_slot_that_is_lost_is_made_again() {
+        let device = Device::host(1, 1 << 24);
+        let ring = Ring::new(&device, 4096, 2);
+        for _ in 0..5 {
+            drop(ring.try_take(1).unwrap().expect("there is one"));
+            ring.lost();
+        }
+        let all: Vec<Slot> = std::iter::from_fn(|| ring.try_take(usize::MAX).unwrap()).collect();
+        assert_eq!(all.len(), 2);
     }
 }
