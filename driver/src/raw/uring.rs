@@ -3,19 +3,10 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, types};
 
 use super::HostMemory;
-
-/// Where so many reads are with the system, the device has enough to do, and further ones may wait for company: each submission is a
-/// call to the system and, on a virtual disk, a way out of the virtual machine.
-const ENOUGH: usize = 64;
-/// Reads that need not wait for more.
-const COMPANY: usize = 16;
-/// The longest wait for company; a device that has [`ENOUGH`] reads takes longer for each.
-const LINGER: Duration = Duration::from_micros(50);
 
 /// Reads in flight on one thread.
 pub(crate) struct Uring {
@@ -23,9 +14,8 @@ pub(crate) struct Uring {
     /// Memory of the reads in flight by slot; `None` = free.
     slots: Vec<Option<(u64, HostMemory)>>,
     free: Vec<u32>,
-    /// Pushed to the ring, not yet submitted to the kernel; and since when the oldest has been there.
+    /// Pushed to the ring, not yet submitted to the kernel.
     unsubmitted: usize,
-    since: Instant,
 }
 
 impl Uring {
@@ -39,7 +29,6 @@ impl Uring {
             slots: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             unsubmitted: 0,
-            since: Instant::now(),
         })
     }
 
@@ -66,16 +55,13 @@ impl Uring {
             return Err(memory);
         }
         self.slots[slot as usize] = Some((token, memory));
-        if self.unsubmitted == 0 {
-            self.since = Instant::now();
-        }
         self.unsubmitted += 1;
         Ok(())
     }
 
-    /// Submits what was queued, if it is due, and hands out finished reads as (token, memory, bytes read or error number).
+    /// Submits what was queued and hands out finished reads as (token, memory, bytes read or error number).
     pub(crate) fn poll(&mut self, mut done: impl FnMut(u64, HostMemory, Result<usize, i32>)) -> io::Result<()> {
-        if is_due(self.unsubmitted, self.in_flight() - self.unsubmitted, self.since) {
+        if self.unsubmitted > 0 {
             match self.ring.submit() {
                 Ok(n) => self.unsubmitted -= n.min(self.unsubmitted),
                 // The completion queue is full or the kernel is short of memory: reap, and submit at the next poll.
@@ -100,11 +86,6 @@ impl Uring {
     }
 }
 
-/// Whether `queued` reads, the oldest of them since `since`, are to be submitted now.
-fn is_due(queued: usize, submitted: usize, since: Instant) -> bool {
-    queued > 0 && (queued >= COMPANY || submitted < ENOUGH || since.elapsed() >= LINGER)
-}
-
 impl Drop for Uring {
     fn drop(&mut self) {
         // The kernel may still write into the memory of reads in flight: wait for them. Reads of files end by themselves.
@@ -116,23 +97,5 @@ impl Drop for Uring {
             let _ = self.poll(|_, _, _| {});
         }
         log::trace!("ring {} closed", self.ring.as_raw_fd());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_wait_for_company_only_where_the_device_has_enough_and_not_for_long() {
-        let soon = Instant::now() + Duration::from_secs(3600); // has not waited
-        assert!(!is_due(0, 0, soon));
-        assert!(is_due(1, 0, soon) && is_due(1, ENOUGH - 1, soon));
-        assert!(!is_due(1, ENOUGH, soon) && !is_due(COMPANY - 1, 4000, soon));
-        assert!(is_due(COMPANY, 4000, soon));
-        let long_ago = Instant::now()
-            .checked_sub(LINGER)
-            .expect("the clock has run for that long");
-        assert!(is_due(1, 4000, long_ago));
     }
 }
