@@ -16,6 +16,9 @@ use crate::storage::{ReadDone, ReadRequest};
 
 /// Commands taken from one queue before the next one is looked at.
 const BURST: usize = 64;
+/// A storage that copies takes longer for so many bytes than everything else in a round: what was read is passed on before more is
+/// begun, so that the link has work, and a staging buffer that comes back is filled while the processor's caches hold it.
+const LARGE_BYTES: u64 = 256 << 10;
 /// Empty rounds before the thread yields, and before it sleeps between rounds.
 const SPIN_ROUNDS: u32 = 2_000;
 const YIELD_ROUNDS: u32 = 20_000;
@@ -39,6 +42,12 @@ struct Piece {
     target: usize,
     offset_bytes: u64,
     to: PrpSegment,
+}
+
+impl Piece {
+    fn is_large(&self) -> bool {
+        self.to.length_bytes >= LARGE_BYTES
+    }
 }
 
 /// What a token stands for while a read or a push is out.
@@ -228,7 +237,11 @@ impl Worker {
                     .position(|t| t.nsid == entry.nsid && t.channel.is_some());
                 let size = target.map(|t| self.targets[t].size_bytes);
                 match (decode(&entry, size, &*self.bus), target) {
-                    (Ok(Some(transfer)), Some(target)) => self.begin(queue, entry.cid, target, transfer),
+                    (Ok(Some(transfer)), Some(target)) => {
+                        if self.begin(queue, entry.cid, target, transfer) {
+                            self.advance();
+                        }
+                    }
                     (Ok(_), _) => self.post(queue, entry.cid, Status::SUCCESS),
                     (Err(status), _) => self.post(queue, entry.cid, status),
                 }
@@ -237,7 +250,8 @@ impl Worker {
         busy
     }
 
-    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: super::command::Transfer) {
+    /// True: a [large](LARGE_BYTES) read was started.
+    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: super::command::Transfer) -> bool {
         let limit = self.pusher.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
         let command = self.commands.insert(Command {
             queue,
@@ -261,15 +275,16 @@ impl Worker {
         if let Some(c) = self.commands.get_mut(command) {
             c.pieces = todo.len() as u32;
         }
+        let mut large = false;
         for piece in todo {
-            if let Some(piece) = if self.waiting.is_empty() {
-                self.start(piece)
-            } else {
-                Some(piece)
-            } {
+            // Those behind a large one wait for their turn as well.
+            let now = self.waiting.is_empty() && !large;
+            large |= now && piece.is_large();
+            if let Some(piece) = if now { self.start(piece) } else { Some(piece) } {
                 self.waiting.push_back(piece);
             }
         }
+        large
     }
 
     /// Starts a piece's read; gives it back if there is no room now.
@@ -379,11 +394,15 @@ impl Worker {
         self.reads = reads;
         busy |= self.poll_pushes();
         while let Some(piece) = self.waiting.pop_front() {
+            let large = piece.is_large();
             if let Some(piece) = self.start(piece) {
                 self.waiting.push_front(piece);
                 break;
             }
             busy = true;
+            if large {
+                break;
+            }
         }
         busy
     }
