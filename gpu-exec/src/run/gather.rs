@@ -14,6 +14,7 @@ use grampus_io_stack::cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, St
 use grampus_io_stack::layout::bytes_of;
 
 use super::bring::{CHUNK_ROWS, bases};
+use super::faults::Entries;
 use super::job::{job_of, parts_of, target};
 use super::pages::{Paging, PartlyThere};
 use super::push::Pusher;
@@ -24,8 +25,6 @@ use crate::input::Placement;
 use crate::output::RunError;
 use crate::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
 
-/// Numbers taken from the list at once, at most: so many that neighbours, which are missed at about the same time, are read together.
-const TAKEN_PAGES: usize = 16 << 10;
 /// Pages of a batch, which one thread reads: the pass ends when the last of them has been read, and a page takes about a microsecond.
 const BATCH_PAGES: usize = 2 << 10;
 /// While kernels run, fewer are worth waiting for more; row groups take much longer each.
@@ -45,8 +44,6 @@ pub(crate) const SLOT_BYTES: usize = BATCH_PAGES * (PAGE_BYTES as usize + size_o
 /// How far a pass's misses have been dealt with.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Entries of the list that were taken.
-    taken: usize,
     /// All entries of the pass, once its kernels have ended.
     listed: Option<usize>,
     /// Pages whose placing is in the stream.
@@ -56,6 +53,16 @@ struct Progress {
     batches: VecDeque<Vec<u32>>,
     stopped: bool,
     failed: Option<RunError>,
+}
+
+impl Progress {
+    fn at_hand(&mut self) -> Option<Work> {
+        if !self.groups.is_empty() {
+            let count = self.groups.len().min(BATCH_GROUPS);
+            return Some(Work::Groups(self.groups.drain(..count).collect()));
+        }
+        self.batches.pop_front().map(Work::Pages)
+    }
 }
 
 /// What kernels are given, known when the first is launched.
@@ -94,9 +101,9 @@ pub(crate) struct Gather<'a> {
     pusher: &'a Pusher<'a>,
     means: Means<'a>,
     bases: Vec<u64>,
-    /// Entries of the list for which a thread starts while kernels run.
-    few: usize,
     launched: OnceLock<Launched>,
+    /// Not under the lock of what follows: taking thousands takes a while.
+    entries: Entries,
     progress: Mutex<Progress>,
     changed: Condvar,
     pub(crate) done: Gathered,
@@ -116,17 +123,19 @@ enum Work {
 
 impl<'a> Gather<'a> {
     pub(crate) fn new(request: &'a Request<'a>, paging: &'a Paging, pusher: &'a Pusher<'a>, means: Means<'a>) -> Self {
+        let few = match paging.pieces.iter().all(|p| p.pages.raw) {
+            true => FEW_PAGES,
+            false => FEW_GROUPS,
+        };
+        let entries = Entries::new(means.list.clone(), few, means.threads);
         Self {
             bases: bases(&request.input.stripes),
-            few: match paging.pieces.iter().all(|p| p.pages.raw) {
-                true => FEW_PAGES,
-                false => FEW_GROUPS,
-            },
             request,
             paging,
             pusher,
             means,
             launched: OnceLock::new(),
+            entries,
             progress: Mutex::default(),
             changed: Condvar::new(),
             done: Gathered::default(),
@@ -185,8 +194,9 @@ impl<'a> Gather<'a> {
             }
             progress = self.wait(progress);
         }
-        (progress.taken, progress.placed, progress.listed) = (0, 0, None);
+        (progress.placed, progress.listed) = (0, None);
         drop(progress);
+        self.entries.again();
         self.publish()
     }
 
@@ -258,44 +268,39 @@ impl<'a> Gather<'a> {
 
     /// Something to do; `None`: stopped, or nothing at hand if it is not to be waited for.
     fn next(&self, waits: bool) -> Option<Work> {
-        let mut progress = self.progress();
         loop {
+            let mut progress = self.progress();
             if progress.stopped || self.pusher.stopped() {
                 return None;
             }
-            if !progress.groups.is_empty() {
-                let count = progress.groups.len().min(BATCH_GROUPS);
-                return Some(Work::Groups(progress.groups.drain(..count).collect()));
+            if let Some(work) = progress.at_hand() {
+                return Some(work);
             }
-            if let Some(batch) = progress.batches.pop_front() {
-                return Some(Work::Pages(batch));
-            }
-            let list = &self.means.list;
-            let most = match progress.listed {
-                // The kernels have ended: shared out among the threads.
-                Some(all) => {
-                    let left = all.saturating_sub(progress.taken);
-                    left.min(left.div_ceil(self.means.threads).max(64))
-                }
-                None if list.peek_u32(progress.taken + self.few - 1) != 0 => TAKEN_PAGES,
-                None => 0,
-            };
-            let words = list.take_u32s(progress.taken, most.min(TAKEN_PAGES));
-            if !words.is_empty() {
-                progress.taken += words.len();
-                return Some(Work::Taken(words.into_iter().map(|word| word - 1).collect()));
-            }
-            if progress.listed.is_some_and(|all| progress.taken < all) {
-                let what = format!("entry {} of the list of missed pages is empty", progress.taken);
-                progress.failed.get_or_insert(RunError::Invalid(what));
-                progress.stopped = true;
-                self.changed.notify_all();
-                return None;
+            drop(progress);
+            if let Some(pages) = self.take() {
+                return Some(Work::Taken(pages));
             }
             if !waits {
                 return None;
             }
-            progress = self.wait(progress);
+            progress = self.progress();
+            if progress.groups.is_empty() && progress.batches.is_empty() && !progress.stopped {
+                drop(self.wait(progress));
+            }
+        }
+    }
+
+    /// Numbers from the list, unless another thread is taking some.
+    fn take(&self) -> Option<Vec<u32>> {
+        match self.entries.take(|| self.progress().listed) {
+            Ok(pages) => Some(pages).filter(|pages| !pages.is_empty()),
+            Err(e) => {
+                let mut progress = self.progress();
+                progress.failed.get_or_insert(e);
+                progress.stopped = true;
+                self.changed.notify_all();
+                None
+            }
         }
     }
 

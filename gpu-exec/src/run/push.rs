@@ -30,6 +30,8 @@ struct Progress {
     /// Jobs whose copies are in the stream, from the first on without gap; and those beyond.
     prefix: usize,
     beyond: BTreeSet<usize>,
+    /// How many of them somebody waits for, who is woken no sooner.
+    awaited: usize,
     windows: usize,
     stages: usize,
     failed: Option<RunError>,
@@ -121,6 +123,7 @@ impl<'a> Pusher<'a> {
     /// Waits until the copies of the first `jobs` jobs are in the stream.
     pub(crate) fn wait_for(&self, jobs: usize) -> Result<(), RunError> {
         let mut progress = self.progress();
+        progress.awaited = jobs;
         while progress.prefix < jobs {
             if let Some(e) = progress.failed.take() {
                 return Err(e);
@@ -202,8 +205,11 @@ impl<'a> Pusher<'a> {
         while progress.beyond.remove(&progress.prefix) {
             progress.prefix += 1;
         }
+        let reached = progress.prefix >= progress.awaited;
         drop(guard);
-        self.changed.notify_all();
+        if reached {
+            self.changed.notify_all();
+        }
     }
 
     /// False: stopped before.
