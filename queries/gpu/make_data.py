@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Six doubles of taxi trips in uncompressed ORC files written by pyarrow, whose streams begin at any byte.
+"""The trips of files that `grampus taxi generate --columns six` wrote, in uncompressed ORC files written by pyarrow, whose streams begin at
+any byte.
 
-    make_data.py DIR [--rows 200000000] [--files 16]
+    make_data.py DIR FROM [--files N]
 
-Writes DIR/part-NN.orc, and DIR/answers.json with what numpy makes of q0 and q5 at 30 and 20 miles.
+Writes DIR/part-NN.orc for the first N files of FROM (all of them), and DIR/answers.json with what numpy makes of q0 and q5 at 30 and 20 miles.
 Needs numpy and pyarrow.
 """
 
@@ -13,33 +14,11 @@ import multiprocessing
 import os
 
 import numpy as np
-import pyarrow as pa
 from pyarrow import orc
 
 BOUNDS = (30, 20)
 STRIPE_ROWS = 1 << 20
 COLUMNS = ["trip_distance", "total_amount", "extra", "ehail_fee", "tolls_amount", "mta_tax"]
-
-
-def trips(rng, rows):
-    """Distances log-normal, beyond 20 miles exponential at 0.29 a mile: 0.5 % of at least 20, 0.03 % of at least 30."""
-    distance = rng.lognormal(0.604, 0.939, rows)
-    far = distance >= 20
-    distance[far] = 20 + rng.exponential(1 / 0.29, int(far.sum()))
-    distance = np.round(distance, 2)
-    extra = rng.choice([0.0, 0.5, 1.0, 2.5], rows)
-    tolls = np.where(rng.random(rows) < 0.94, 0.0, 5.76)
-    mta_tax = np.full(rows, 0.5)
-    ehail_fee = np.zeros(rows)
-    total = np.round(4.49 + 2.88 * distance + extra + tolls + mta_tax, 2)
-    return {
-        "trip_distance": distance,
-        "total_amount": total,
-        "extra": extra,
-        "ehail_fee": ehail_fee,
-        "tolls_amount": tolls,
-        "mta_tax": mta_tax,
-    }
 
 
 def answers(columns):
@@ -54,18 +33,13 @@ def answers(columns):
 
 
 def write(job):
-    folder, at, rows = job
-    rng = np.random.default_rng(1000 + at)
-    sums = {bound: np.zeros(4) for bound in BOUNDS}
-    path = os.path.join(folder, f"part-{at:02}.orc")
+    """A file's trips, written anew; their counts and sums."""
+    source, path = job
+    table = orc.ORCFile(source).read(columns=COLUMNS)
     with orc.ORCWriter(path, compression="uncompressed", stripe_size=64 << 20) as writer:
-        while rows > 0:
-            columns = trips(rng, min(rows, STRIPE_ROWS))
-            rows -= len(columns["trip_distance"])
-            writer.write(pa.table(columns))
-            for bound, found in answers(columns).items():
-                sums[bound] += found
-    return sums
+        for at in range(0, table.num_rows, STRIPE_ROWS):
+            writer.write(table.slice(at, STRIPE_ROWS))
+    return read(path)
 
 
 def keep(folder, parts):
@@ -83,11 +57,16 @@ def keep(folder, parts):
         json.dump(found, out, indent=1)
 
 
-def make(folder, rows, files):
+def orc_files(folder):
+    return sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(".orc"))
+
+
+def make(folder, source, files=None):
+    """The first `files` files of the folder `source`, written by pyarrow."""
     os.makedirs(folder, exist_ok=True)
-    shares = [rows * (i + 1) // files - rows * i // files for i in range(files)]
-    with multiprocessing.Pool(min(files, os.cpu_count())) as pool:
-        keep(folder, pool.map(write, [(folder, at, rows) for at, rows in enumerate(shares)]))
+    jobs = [(path, os.path.join(folder, f"part-{at:02}.orc")) for at, path in enumerate(orc_files(source)[:files])]
+    with multiprocessing.Pool(min(len(jobs), os.cpu_count())) as pool:
+        keep(folder, pool.map(write, jobs))
 
 
 def read(path):
@@ -104,7 +83,7 @@ def read(path):
 
 def answer(folder):
     """answers.json for files that somebody else wrote."""
-    paths = sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(".orc"))
+    paths = orc_files(folder)
     with multiprocessing.Pool(min(len(paths), os.cpu_count())) as pool:
         keep(folder, pool.map(read, paths))
 
@@ -112,10 +91,10 @@ def answer(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    parser.add_argument("--rows", type=int, default=200_000_000)
-    parser.add_argument("--files", type=int, default=16)
+    parser.add_argument("source", metavar="FROM")
+    parser.add_argument("--files", type=int)
     arguments = parser.parse_args()
-    make(arguments.folder, arguments.rows, arguments.files)
+    make(arguments.folder, arguments.source, arguments.files)
 
 
 if __name__ == "__main__":

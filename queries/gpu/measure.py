@@ -4,7 +4,7 @@
     measure.py GRAMPUS FOLDER [--scan SCAN] [--disk FOLDER] [--rows 200000000] [--files 16] [--runs 7] [--sessions 5]
                [--only STEP,…] [--tables pyarrow,ours] [--set KEY=VALUE] [--out FILE]
 
-FOLDER (a tmpfs) gets two tables of six doubles, one written by pyarrow, whose streams begin at any byte, and one by `grampus taxi generate`;
+FOLDER (a tmpfs) gets a table of six doubles by `grampus taxi generate`, and the same trips written by pyarrow, whose streams begin at any byte;
 those that are there are used again. Every answer is compared with numpy's (1e-9) before its time counts. Steps:
 
     plain    kernels that sum a column's bytes and do nothing else (gpu-exec's example `scan`, given with --scan)
@@ -148,7 +148,8 @@ class Bench:
 
 def make_tables(bench):
     arguments = bench.arguments
-    tables = arguments.tables + ["warm"] + (["cold"] if arguments.disk else [])
+    # The others are written from it.
+    tables = ["ours"] + [table for table in arguments.tables if table != "ours"] + ["warm"] + (["cold"] if arguments.disk else [])
     for table in tables:
         folder = bench.folder(table)
         if os.path.exists(os.path.join(folder, "answers.json")):
@@ -159,8 +160,8 @@ def make_tables(bench):
             subprocess.run([*command, "--out", folder, "--overwrite", "--quiet"], check=True)
             make_data.answer(folder)
         else:
-            share = {"warm": arguments.files, "cold": 4}.get(table, 1)
-            make_data.make(folder, arguments.rows // share, max(1, arguments.files // share))
+            files = {"warm": 1, "cold": max(1, arguments.files // 4)}.get(table)
+            make_data.make(folder, bench.folder("ours"), files)
         print(f"table {table}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
 
 
