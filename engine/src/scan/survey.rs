@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -148,7 +149,10 @@ pub(crate) fn survey(
     let new = work
         .iter()
         .filter(|work| !scan.cache.has_stripe(&scan.files[work.file].file, work.stripe));
-    let threads = (new.count() / STRIPES_PER_THREAD).clamp(1, MOST_THREADS);
+    let most = std::thread::available_parallelism()
+        .map_or(1, NonZeroUsize::get)
+        .min(MOST_THREADS);
+    let threads = (new.count() / STRIPES_PER_THREAD).clamp(1, most);
     let each = |work: &[Work]| survey_stripes(scan, work, columns, &filter, known);
     let shares: Vec<&[Work]> = work.chunks(work.len().div_ceil(threads).max(1)).collect();
     let surveyed = std::thread::scope(|scope| -> Vec<Result<(Vec<SurveyedStripe>, Groups)>> {

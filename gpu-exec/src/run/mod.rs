@@ -311,7 +311,7 @@ impl Live {
             small,
             timeout: tuning.timeout,
         };
-        // A slot holds values, a byte of validity for each, and what whole grains add.
+        // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
         let slot_bytes = PIECE_BYTES as usize + PIECE_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
         let slots = if small { 4 } else { (2 * threads).clamp(16, 64) };
         let ring = Arc::new(Ring::new(&device, slot_bytes, slots));
