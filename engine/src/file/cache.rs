@@ -106,11 +106,6 @@ impl FileCache {
         Ok(handle)
     }
 
-    /// Whether the layout of stripe `stripe` is remembered.
-    pub fn has_stripe(&self, file: &OrcFile, stripe: usize) -> bool {
-        lock(&self.stripes).get(&(file.id, stripe)).is_some()
-    }
-
     /// The layout of stripe `stripe`.
     ///
     /// # Errors

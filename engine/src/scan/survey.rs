@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,10 +30,6 @@ use crate::file::{IoCounters, Place};
 
 /// Entries of a kind remembered at most; then all of that kind are forgotten.
 const REMEMBERED: usize = 1 << 14;
-
-/// Stripes of which nothing is known yet: a thread looks at so many. Each takes some 20 µs, a thread's start as long as two.
-const STRIPES_PER_THREAD: usize = 8;
-const MOST_THREADS: usize = 8;
 
 /// A stripe of which rows may pass.
 #[derive(Debug)]
@@ -140,66 +135,18 @@ pub(crate) fn survey(
     columns: &[usize],
     known: &SurveyCache,
 ) -> Result<(Vec<SurveyedStripe>, Groups)> {
+    let mut stripes = Vec::new();
+    let mut groups = Groups::default();
+    let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
     let filter: Filter = scan
         .conjuncts
         .iter()
         .map(|conjunct| Arc::clone(&conjunct.expr))
         .collect();
-    let work = whole_stripes(work);
-    let new = work
-        .iter()
-        .filter(|work| !scan.cache.has_stripe(&scan.files[work.file].file, work.stripe));
-    let most = std::thread::available_parallelism()
-        .map_or(1, NonZeroUsize::get)
-        .min(MOST_THREADS);
-    let threads = (new.count() / STRIPES_PER_THREAD).clamp(1, most);
-    let each = |work: &[Work]| survey_stripes(scan, work, columns, &filter, known);
-    let shares: Vec<&[Work]> = work.chunks(work.len().div_ceil(threads).max(1)).collect();
-    let surveyed = std::thread::scope(|scope| -> Vec<Result<(Vec<SurveyedStripe>, Groups)>> {
-        let start = |share| {
-            let thread = std::thread::Builder::new().name("grampus-survey".to_owned());
-            (share, thread.spawn_scoped(scope, move || each(share)))
-        };
-        let (first, others) = match shares.split_first() {
-            Some((first, others)) => (*first, others),
-            None => return Vec::new(),
-        };
-        let started: Vec<_> = others.iter().copied().map(start).collect();
-        let first = std::iter::once(each(first));
-        let joined = started
-            .into_iter()
-            .map(|(share, thread)| match thread.map(|thread| thread.join()) {
-                Ok(Ok(surveyed)) => surveyed,
-                Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                Err(_) => each(share), // no thread can be had
-            });
-        first.chain(joined).collect()
-    });
-    let mut all = (Vec::with_capacity(work.len()), Groups::default());
-    for surveyed in surveyed {
-        let (stripes, groups) = surveyed?;
-        all.0.extend(stripes);
-        all.1.total += groups.total;
-        all.1.skipped += groups.skipped;
-    }
-    Ok(all)
-}
-
-/// The stripes of `work`, one after the other.
-fn survey_stripes(
-    scan: &Scan,
-    work: &[Work],
-    columns: &[usize],
-    filter: &Filter,
-    known: &SurveyCache,
-) -> Result<(Vec<SurveyedStripe>, Groups)> {
-    let mut stripes = Vec::with_capacity(work.len());
-    let mut groups = Groups::default();
-    let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
-    for work in work {
+    for work in whole_stripes(work) {
         let file = &scan.files[work.file].file;
         let layout_of = at_once(scan.cache.stripe(file, work.stripe, &metrics.io))?.map_err(layout)?;
-        let keep = surviving(scan, work, &layout_of, filter, known, &metrics)?;
+        let keep = surviving(scan, &work, &layout_of, &filter, known, &metrics)?;
         groups.total += keep.len();
         groups.skipped += keep.iter().filter(|keep| !**keep).count();
         let mut selected = RowSelection::new();

@@ -91,6 +91,8 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     // What lies below a virtual disk may cache what it has read once, so the two take turns over the same bytes in the same order, and
     // the first turn of both is thrown away. Of the others the medians are compared: a shared disk's rate may double from one to the next.
     const TURNS: usize = 6;
+    // Of small reads, where the two differ by less than one turn from the next, twice as many.
+    const SMALL_TURNS: usize = 12;
     // Large reads.
     let large = StackOptions {
         cache: CacheOptions {
@@ -124,7 +126,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     let expected = setup.plain("expected_4k", 0, count, 1)?;
     let bed = setup.bed(storage.clone(), options(4, 32, cache_for(setup.options.bytes)), 0)?;
     let mut turns = Turns::default();
-    for _ in 0..TURNS {
+    for _ in 0..SMALL_TURNS {
         turns.alone(storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?);
         let run = setup.cold(&bed, "queued_4k", setup.blocks, count, 1)?;
         same("disk, 4 KiB", run, expected)?;
