@@ -158,7 +158,7 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
     builder.gathers = !paged.is_empty();
     // With a bit for each page, and what rounding adds; and one more, since what is free now ends with less than one.
     let room = |m: &Missing| m.bytes() + m.bytes() / (8 * PAGE_BYTES) + 64;
-    let all = || missing.iter().chain(&paged).map(room);
+    let all = || missing.iter().filter(|m| m.whole).chain(&paged).map(room);
     let room = all().sum::<u64>() + all().max().unwrap_or(0);
     builder.means.pool.expect(room)?;
     let places: Vec<_> = missing.iter().map(|m| (m.stripe, m.column)).collect();
