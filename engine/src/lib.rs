@@ -21,6 +21,7 @@ pub mod error;
 pub mod file;
 pub mod gpu;
 pub mod output;
+pub mod plans;
 mod rules;
 pub mod scan;
 pub mod session;

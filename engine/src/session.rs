@@ -20,6 +20,7 @@ use crate::cooperation::CooperativeJoins;
 use crate::file::cache::FileCache;
 use crate::gpu::rule::GpuAggregates;
 use crate::gpu::session::GpuSession;
+use crate::plans::Plans;
 use crate::rules::rules;
 use crate::table::OrcTable;
 
@@ -77,6 +78,7 @@ pub(crate) fn register_with(
     let session = builder.config().take().unwrap_or_default();
     let session = session
         .with_extension(Arc::new(FileCache::default()))
+        .with_extension(Arc::new(Plans::default()))
         .with_extension(Arc::clone(&gpu))
         .with_option_extension(options);
     builder

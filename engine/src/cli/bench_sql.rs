@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
+use grampus::plans::plan_sql;
 use grampus::{ScanIo, scan_io};
 use serde::Serialize;
 
@@ -197,9 +198,7 @@ fn measure(
 
 async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionError> {
     let start = Instant::now();
-    let frame = context.sql(&sql).await?;
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await?;
+    let (plan, task) = plan_sql(&context, &sql).await?;
     let batches = collect(Arc::clone(&plan), task).await?;
     let time = start.elapsed();
     let shown = datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan.as_ref());

@@ -11,6 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use futures::StreamExt;
+use grampus::plans::{plan, planned_before};
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
@@ -87,7 +88,7 @@ pub(crate) async fn run<'a>(
         return Ok(Outcome::default());
     };
     let (sender, mut events) = mpsc::channel(QUEUED_BATCHES);
-    let task = threads.spawn(work(context.clone(), statement, sender));
+    let task = threads.spawn(work(context.clone(), piece.text.clone(), statement, sender));
     let mut printing = Printing::new(sink);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {
@@ -117,12 +118,12 @@ pub(crate) async fn run<'a>(
 }
 
 /// The statement's side: everything that takes time.
-async fn work(context: SessionContext, statement: Statement, events: mpsc::Sender<Event>) {
+async fn work(context: SessionContext, text: String, statement: Statement, events: mpsc::Sender<Event>) {
     let result = async {
-        let plan = context.state().statement_to_plan(statement).await?;
-        let frame = context.execute_logical_plan(plan).await?;
-        let task = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
+        let (plan, task) = match planned_before(&context, &text).await? {
+            Some(planned) => planned,
+            None => plan(&context, &text, statement).await?,
+        };
         let schema = plan.schema();
         let mut stream = execute_stream(Arc::clone(&plan), task)?;
         if events.send(Event::Started(schema, plan)).await.is_err() {
