@@ -1,7 +1,7 @@
 //! Plans of texts that a session has seen: who asks the same again need not have it parsed, bound and optimized again, which takes longer
 //! than a short query runs. What is kept is the logical plan as DataFusion's rules left it; a physical one is made each time, so that
-//! tables are looked at as they are. A plan is used again only while everything is the same that went into it: tables, functions and
-//! settings, each compared by identity.
+//! tables are looked at as they are. A plan is used again only while everything is the same that went into it: tables, functions, settings
+//! and rules, each compared by identity.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,12 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{TableType, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{
     AggregateUDF, Expr, LogicalPlan, ScalarUDF, Volatility, WindowFunctionDefinition, WindowUDF,
 };
+use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -44,6 +47,10 @@ struct Kept {
 #[derive(Debug)]
 struct Inputs {
     options: Arc<ConfigOptions>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+    analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>>,
+    rewrites: Vec<Arc<dyn FunctionRewrite + Send + Sync>>,
+    optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
     tables: Vec<(TableReference, Arc<dyn TableProvider>)>,
     scalars: Vec<Arc<ScalarUDF>>,
     aggregates: Vec<Arc<AggregateUDF>>,
@@ -56,7 +63,7 @@ struct Inputs {
 /// As that, and as [`SessionState::create_physical_plan`].
 pub async fn plan_sql(context: &SessionContext, text: &str) -> Result<Planned> {
     if let Some(planned) = planned_before(context, text).await? {
-        return Ok(planned);
+        return Ok(planned); // without parsing
     }
     let state = context.state();
     let dialect = state.config_options().sql_parser.dialect;
@@ -84,12 +91,15 @@ pub async fn planned_before(context: &SessionContext, text: &str) -> Result<Opti
     Ok(Some((plan, state.task_ctx())))
 }
 
-/// Plans `statement`, which is all that `text` says, and keeps the plan if it is one to be used again. What is no query is done at once,
+/// The plan of `statement`, which is all that `text` says: one that was made before, or a new one, which is kept if it may be used again. What is no query is done at once,
 /// as by [`SessionContext::execute_logical_plan`].
 ///
 /// # Errors
 /// As that, and as [`SessionState::create_physical_plan`].
 pub async fn plan(context: &SessionContext, text: &str, statement: Statement) -> Result<Planned> {
+    if let Some(planned) = planned_before(context, text).await? {
+        return Ok(planned);
+    }
     let state = context.state();
     let plans = state.config().get_extension::<Plans>();
     // Before they are bound: of a table that is replaced meanwhile the new one is not taken for the one that was bound.
@@ -146,6 +156,10 @@ fn is_same<T: ?Sized, U: ?Sized>(one: &Arc<T>, other: &Arc<U>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
+fn are_same<T: ?Sized>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| is_same(one, other))
+}
+
 impl Plans {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Kept>>> {
         // Entries are put in whole.
@@ -162,6 +176,10 @@ impl Inputs {
     ) -> Option<Self> {
         let mut inputs = Self {
             options: Arc::clone(state.config_options()),
+            planners: state.expr_planners().to_vec(),
+            analyzer: state.analyzer().rules.clone(),
+            rewrites: state.analyzer().function_rewrites.clone(),
+            optimizer: state.optimizer().rules.clone(),
             tables,
             scalars: Vec::new(),
             aggregates: Vec::new(),
@@ -247,8 +265,17 @@ impl Inputs {
                 .all(|f| windows.get(f.name()).is_some_and(|now| is_same(now, f)))
     }
 
+    fn has_rules_of(&self, state: &SessionState) -> bool {
+        let analyzer = state.analyzer();
+        is_same(&self.options, state.config_options())
+            && are_same(&self.planners, state.expr_planners())
+            && are_same(&self.analyzer, &analyzer.rules)
+            && are_same(&self.rewrites, &analyzer.function_rewrites)
+            && are_same(&self.optimizer, &state.optimizer().rules)
+    }
+
     async fn are_the_same(&self, state: &SessionState) -> bool {
-        if !is_same(&self.options, state.config_options()) || !self.has_functions_of(state) {
+        if !self.has_rules_of(state) || !self.has_functions_of(state) {
             return false;
         }
         for (reference, known) in &self.tables {

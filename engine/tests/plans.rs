@@ -9,6 +9,7 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::GrampusConfig;
@@ -89,7 +90,7 @@ async fn a_table_that_is_replaced_is_another_table() {
 }
 
 #[tokio::test]
-async fn settings_and_functions_that_change_make_another_plan() {
+async fn settings_functions_and_rules_that_change_make_another_plan() {
     let context = context();
     let sql = "SELECT twice(a) FROM (VALUES (1.5)) AS t(a)";
     let register = |factor: f64| {
@@ -121,6 +122,9 @@ async fn settings_and_functions_that_change_make_another_plan() {
     assert!(ask(&context, sql).await.1);
     run(&context, "SET grampus.prune = false").await;
     assert!(!ask(&context, sql).await.1);
+    assert!(ask(&context, sql).await.1);
+    context.add_analyzer_rule(Arc::new(TypeCoercion::new()));
+    assert!(!ask(&context, sql).await.1, "a rule was added");
     assert!(ask(&context, sql).await.1);
 }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use grampus_io_stack::layout::Extent;
 
+use super::arena::Piece;
 use super::constants::Constants;
 use super::files::FileId;
 use super::job::{Job, Target, job_of, target};
 use super::pages::Paging;
-use super::pool::{Key, Piece, Pool, Resident};
+use super::pool::{Key, Pool, Resident};
 use super::staging::Staging;
 use super::stored::ByCpu;
 use crate::encoded::Encoded;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::DeviceBuffer;
 
-use super::pool::Piece as Room;
+use super::arena::Piece as Room;
 use crate::decode::piece::Piece;
 use crate::encoded::Encoded;
 use crate::gpu::Request;

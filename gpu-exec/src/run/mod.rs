@@ -15,6 +15,7 @@
 //! ```
 
 mod ahead;
+mod arena;
 mod arrivals;
 mod bring;
 pub mod calibration;
@@ -31,6 +32,7 @@ mod gather;
 mod job;
 mod launches;
 mod mapping;
+mod page_reads;
 mod pages;
 mod passes;
 mod placed;

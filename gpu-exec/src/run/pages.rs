@@ -3,8 +3,9 @@
 
 use std::sync::atomic::AtomicU32;
 
+use super::arena::Piece;
 use super::bring::{Builder, Missing, Place};
-use super::pool::{Key, PageBits, Piece, Resident};
+use super::pool::{Key, PageBits, Resident};
 use crate::input::{Placement, Stripe};
 use crate::output::RunError;
 use crate::paging::{PAGE_BYTES, PagedPiece};

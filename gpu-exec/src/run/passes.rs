@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel, PinnedBuffer};
 
+use super::arena::Piece;
 use super::arrivals::{self, Arrivals};
 use super::bring::bases;
 use super::drive::{Machine, PATIENT_TILES, Query, flags};
 use super::gather::{Gather, Means};
 use super::launches::Launch;
 use super::placed::{LeftOver, Placed, all_bytes};
-use super::pool::Piece;
 use super::push::Pusher;
 use super::scratch::{Given, Wanted};
 use crate::codegen::BLOCK_THREADS;

@@ -1,18 +1,14 @@
 //! Device memory for columns, taken from the driver in a few large arenas and given out in pieces: to stripes' columns that stay
 //! for later queries, the least recently used of which make room, and to windows that columns stream through.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
+use super::arena::{Arena, MARGIN_BYTES, Piece, rounded};
 use super::files::FileId;
 use crate::program::Type;
 
-/// Pieces begin at multiples of this, so that values of all types are aligned and pieces given out one after the other touch.
-const GRAIN_BYTES: usize = 8;
-/// Kernels load aligned words of 8 bytes around a value: no value ends closer to an arena's end.
-const MARGIN_BYTES: usize = 64;
 /// An arena, if there is room for it and no more is needed at once.
 const ARENA_BYTES: u64 = 2 << 30;
 
@@ -23,32 +19,6 @@ pub(crate) struct Key {
     pub(crate) stripe: usize,
     pub(crate) column: u32,
     pub(crate) ty: Type,
-}
-
-/// A piece of an arena.
-#[derive(Debug, Clone)]
-pub(crate) struct Piece {
-    pub(crate) buffer: Arc<DeviceBuffer>,
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
-    arena: usize,
-}
-
-impl Piece {
-    /// Its address on the device.
-    pub(crate) fn address(&self) -> u64 {
-        self.buffer.address() + self.offset as u64
-    }
-
-    /// Whether another begins where it ends.
-    pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
-        (self.arena, self.offset + rounded(self.len)) == (next.arena, next.offset)
-    }
-}
-
-/// Bytes that a piece of so many takes.
-fn rounded(len: usize) -> usize {
-    len.max(1).next_multiple_of(GRAIN_BYTES)
 }
 
 /// Where a stripe's column is: its values, and a byte for each of them where some may be missing.
@@ -87,38 +57,6 @@ struct Entry {
 impl Entry {
     fn bytes(&self) -> u64 {
         self.resident.bytes() + self.pages.as_ref().map_or(0, |p| p.there.len as u64)
-    }
-}
-
-#[derive(Debug)]
-struct Arena {
-    buffer: Arc<DeviceBuffer>,
-    /// Free pieces: offset to length. Neighbours are merged.
-    free: BTreeMap<usize, usize>,
-}
-
-impl Arena {
-    fn take(&mut self, len: usize) -> Option<usize> {
-        let (&offset, &room) = self.free.iter().find(|(_, room)| **room >= len)?;
-        self.free.remove(&offset);
-        if room > len {
-            self.free.insert(offset + len, room - len);
-        }
-        Some(offset)
-    }
-
-    fn give_back(&mut self, mut offset: usize, mut len: usize) {
-        if let Some(next) = self.free.remove(&(offset + len)) {
-            len += next;
-        }
-        if let Some((&before, &room)) = self.free.range(..offset).next_back()
-            && before + room == offset
-        {
-            self.free.remove(&before);
-            offset = before;
-            len += room;
-        }
-        self.free.insert(offset, len);
     }
 }
 
@@ -258,8 +196,7 @@ impl Pool {
     /// So much will be asked for in pieces: takes it from the driver at once, where that is more than an arena. Each call to it takes
     /// part of a millisecond, whatever the size.
     pub(crate) fn expect(&mut self, bytes: u64) -> Result<(), CudaError> {
-        let free = self.arenas.iter().flat_map(|a| a.free.values());
-        let more = bytes.saturating_sub(free.map(|len| *len as u64).sum());
+        let more = bytes.saturating_sub(self.arenas.iter().map(Arena::free_bytes).sum());
         if more > ARENA_BYTES {
             self.grow(more as usize)?;
         }
@@ -347,9 +284,7 @@ impl Pool {
             match DeviceBuffer::new(&self.device, bytes as usize) {
                 Ok(buffer) => {
                     self.taken += bytes;
-                    let free = BTreeMap::from([(MARGIN_BYTES, bytes as usize - 2 * MARGIN_BYTES)]);
-                    let buffer = Arc::new(buffer);
-                    self.arenas.push(Arena { buffer, free });
+                    self.arenas.push(Arena::new(buffer));
                     return Ok(true);
                 }
                 Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
@@ -382,6 +317,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arena::GRAIN_BYTES;
     use super::*;
     use crate::input::FileVersion;
 
