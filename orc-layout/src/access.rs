@@ -131,15 +131,16 @@ fn direct(
     source: &dyn ByteSource,
     probe_chunks: bool,
 ) -> Result<Option<Direct>> {
-    let name = place_name(tail, stripe, column, "DATA");
     let data = stripe.stream(column, Kind::Data);
-    let place = Place {
+    // Made where it is needed: surveys ask of thousands of columns.
+    let name = || place_name(tail, stripe, column, "DATA");
+    let place = |name| Place {
         file: &tail.file,
         offset: data.map_or(stripe.info.offset, |stream| stream.offset),
-        name: &name,
+        name,
     };
     let Some(data) = data else {
-        return Err(place.corrupt(0, "is missing"));
+        return Err(place(&name()).corrupt(0, "is missing"));
     };
     let rows = stripe.info.rows;
     let needed = rows.checked_mul(u64::from(width));
@@ -151,7 +152,7 @@ fn direct(
         None if present && needed != Some(data.length) => None,
         None if !enough => {
             let reason = format!("{} bytes for {rows} values of {width}", data.length);
-            return Err(place.corrupt(0, reason));
+            return Err(place(&name()).corrupt(0, reason));
         }
         None => {
             let offset = data.offset;
@@ -164,7 +165,7 @@ fn direct(
         }
         // Compression made it smaller, so some chunk is compressed.
         Some(_) if !enough || !probe_chunks => None,
-        Some(_) => original_chunks(place, data, rows, width, present, source)?,
+        Some(_) => original_chunks(place(&name()), data, rows, width, present, source)?,
     };
     Ok(segments.map(|segments| Direct { width, segments }))
 }

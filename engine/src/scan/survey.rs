@@ -26,7 +26,7 @@ use super::column::stored_bytes;
 use super::stripe::surviving_groups;
 use super::work::Work;
 use crate::error::layout;
-use crate::file::{IoCounters, Place};
+use crate::file::{IoCounters, Place, ScanSource};
 
 /// Entries of a kind remembered at most; then all of that kind are forgotten.
 const REMEMBERED: usize = 1 << 14;
@@ -137,6 +137,7 @@ pub(crate) fn survey(
 ) -> Result<(Vec<SurveyedStripe>, Groups)> {
     let mut stripes = Vec::new();
     let mut groups = Groups::default();
+    let mut sources = Sources { scan, last: None };
     let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
     let filter: Filter = scan
         .conjuncts
@@ -158,7 +159,7 @@ pub(crate) fn survey(
         }
         let mut places = Vec::with_capacity(columns.len());
         for &column in columns {
-            places.push(find(scan, work.file, &layout_of, column, known)?);
+            places.push(find(scan, work.file, &layout_of, column, known, &mut sources)?);
         }
         stripes.push(SurveyedStripe {
             file: work.file,
@@ -224,8 +225,38 @@ fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
         .ok_or_else(|| internal_datafusion_err!("a local file was waited for"))
 }
 
-fn find(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize, known: &SurveyCache) -> Result<Found> {
-    let table_file = &scan.files[file];
+/// Files' bytes, for one survey: stripes come file by file, and each time a file is mapped it is asked how long it is.
+struct Sources<'a> {
+    scan: &'a Scan,
+    last: Option<(usize, Arc<ScanSource>)>,
+}
+
+impl Sources<'_> {
+    fn of(&mut self, file: usize) -> Result<Arc<ScanSource>> {
+        if let Some((_, source)) = self.last.as_ref().filter(|(last, _)| *last == file) {
+            return Ok(Arc::clone(source));
+        }
+        let source = open(self.scan, file, IoCounters::default())?;
+        self.last = Some((file, Arc::clone(&source)));
+        Ok(source)
+    }
+}
+
+/// A file's bytes.
+fn open(scan: &Scan, file: usize, io: IoCounters) -> Result<Arc<ScanSource>> {
+    let handle = scan.cache.handle(&scan.files[file].file).map_err(layout)?;
+    handle.source(scan.options.local_io, io).map_err(layout)
+}
+
+fn find(
+    scan: &Scan,
+    number: usize,
+    stripe: &Arc<StripeLayout>,
+    column: usize,
+    known: &SurveyCache,
+    sources: &mut Sources<'_>,
+) -> Result<Found> {
+    let table_file = &scan.files[number];
     let id = match table_file.place_of(column) {
         Ok(id) => id,
         Err(value) => return Ok(Found::Constant(value)),
@@ -241,10 +272,7 @@ fn find(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize, kno
     let direct = match known.direct.get(&key) {
         Some(direct) => direct,
         None => {
-            let handle = scan.cache.handle(file).map_err(layout)?;
-            let source = handle
-                .source(scan.options.local_io, IoCounters::default())
-                .map_err(layout)?;
+            let source = sources.of(number)?;
             let access = Access::of(&file.tail, stripe, id, None, source.as_ref(), true).map_err(layout)?;
             let direct = match access {
                 Access::Direct(direct) => Some(Arc::new(direct)),
@@ -268,12 +296,12 @@ fn find(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize, kno
 /// As the scan's own: names the file and the place.
 pub(crate) fn read(
     scan: &Scan,
-    file: usize,
+    number: usize,
     stripe: &Arc<StripeLayout>,
     column: usize,
     rows: Range<u64>,
 ) -> Result<ArrayRef> {
-    let table_file = &scan.files[file];
+    let table_file = &scan.files[number];
     let file = &table_file.file;
     let id = match table_file.place_of(column) {
         Ok(id) => id,
@@ -284,8 +312,7 @@ pub(crate) fn read(
         let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &io))?.map_err(layout)?;
         indexes.into_iter().next().flatten()
     };
-    let handle = scan.cache.handle(file).map_err(layout)?;
-    let source = handle.source(scan.options.local_io, io).map_err(layout)?;
+    let source = open(scan, number, io)?;
     let access = Access::of(&file.tail, stripe, id, index.as_deref(), source.as_ref(), true).map_err(layout)?;
     let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
     let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
@@ -307,18 +334,15 @@ pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: u
 ///
 /// # Errors
 /// As [`read`]'s.
-pub(crate) fn dictionary(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, column: usize) -> Result<StringArray> {
-    let table_file = &scan.files[file];
+pub(crate) fn dictionary(scan: &Scan, number: usize, stripe: &Arc<StripeLayout>, column: usize) -> Result<StringArray> {
+    let table_file = &scan.files[number];
     let file = &table_file.file;
     let Ok(id) = table_file.place_of(column) else {
         return Err(internal_datafusion_err!(
             "a column without a place in the file has no dictionary"
         ));
     };
-    let handle = scan.cache.handle(file).map_err(layout)?;
-    let source = handle
-        .source(scan.options.local_io, IoCounters::default())
-        .map_err(layout)?;
+    let source = open(scan, number, IoCounters::default())?;
     dictionary_entries(Arc::clone(&file.tail), Arc::clone(stripe), id, source).map_err(layout)
 }
 
