@@ -204,15 +204,25 @@ fn push_and_gather(pusher: &Pusher<'_>, gather: &Gather<'_>, slots: usize) {
     }
 }
 
-/// Starts threads that all do this.
+/// Starts threads that all do this. The first of them starts the others: beside those that are at work already that takes a while, and
+/// the caller has kernels to launch.
 fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,
     work: &'scope (dyn Fn() + Sync),
 ) -> Result<(), RunError> {
-    for _ in 0..count {
-        let thread = std::thread::Builder::new().name("grampus-reader".to_owned());
-        let spawned = thread.spawn_scoped(scope, work);
+    let one = || std::thread::Builder::new().name("grampus-reader".to_owned());
+    let all = move || {
+        for _ in 1..count {
+            if let Err(e) = one().spawn_scoped(scope, work) {
+                log::warn!("fewer threads read than should: {e}");
+                break;
+            }
+        }
+        work();
+    };
+    if count > 0 {
+        let spawned = one().spawn_scoped(scope, all);
         spawned.map_err(|e| RunError::Refused(format!("no thread for reading: {e}")))?;
     }
     Ok(())
