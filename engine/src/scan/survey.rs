@@ -308,12 +308,16 @@ pub(crate) fn read(
         Err(value) => return value.to_array_of_size((rows.end - rows.start) as usize),
     };
     let io = IoCounters::default();
-    let index: Option<Arc<ColumnIndex>> = {
+    let source = open(scan, number, io.clone())?;
+    let access_by = |index: Option<&ColumnIndex>| Access::of(&file.tail, stripe, id, index, source.as_ref(), true);
+    let mut access = access_by(None).map_err(layout)?;
+    // Values that lie raw are found without it.
+    let mut index: Option<Arc<ColumnIndex>> = None;
+    if let Access::Decode { .. } = access {
         let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &io))?.map_err(layout)?;
-        indexes.into_iter().next().flatten()
-    };
-    let source = open(scan, number, io)?;
-    let access = Access::of(&file.tail, stripe, id, index.as_deref(), source.as_ref(), true).map_err(layout)?;
+        index = indexes.into_iter().next().flatten();
+        access = access_by(index.as_deref()).map_err(layout)?;
+    }
     let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
     let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
     reader.read(&RowSelection::range(rows)).map_err(layout)

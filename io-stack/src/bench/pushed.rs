@@ -44,8 +44,9 @@ pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
         (8, 4, 64, 4),
         (8, 4, 64, 8),
         (8, 4, 32, 4),
-        (8, 8, 64, 3),
-        (10, 4, 64, 4),
+        (10, 4, 32, 4),
+        (12, 4, 32, 3),
+        (12, 4, 64, 3),
     ] {
         if setup.options.small && ring != 8 {
             continue; // one is enough
