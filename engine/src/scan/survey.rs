@@ -309,14 +309,16 @@ pub(crate) fn read(
     };
     let io = IoCounters::default();
     let source = open(scan, number, io.clone())?;
-    let access_by = |index: Option<&ColumnIndex>| Access::of(&file.tail, stripe, id, index, source.as_ref(), true);
-    let mut access = access_by(None).map_err(layout)?;
+    let access_by = |index: Option<&ColumnIndex>, probe_chunks| {
+        Access::of(&file.tail, stripe, id, index, source.as_ref(), probe_chunks).map_err(layout)
+    };
+    let mut access = access_by(None, true)?;
     // Values that lie raw are found without it.
     let mut index: Option<Arc<ColumnIndex>> = None;
     if let Access::Decode { .. } = access {
         let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &io))?.map_err(layout)?;
         index = indexes.into_iter().next().flatten();
-        access = access_by(index.as_deref()).map_err(layout)?;
+        access = access_by(index.as_deref(), false)?; // its chunks have been looked at
     }
     let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
     let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;

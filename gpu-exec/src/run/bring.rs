@@ -160,8 +160,8 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
     // With a bit for each page, and what rounding adds; and one more, since what is free now ends with less than one.
     let room = |m: &Missing| m.bytes() + m.bytes() / (8 * PAGE_BYTES) + 64;
     // What is there in part has its room.
-    let has_room = |m: &&Missing| builder.means.pool.page_bits(&builder.key(m.stripe, m.column)).is_none();
-    let new: Vec<_> = paged.iter().filter(has_room).collect();
+    let has_none = |m: &&Missing| builder.means.pool.page_bits(&builder.key(m.stripe, m.column)).is_none();
+    let new: Vec<_> = paged.iter().filter(has_none).collect();
     let all = || missing.iter().filter(|m| m.whole).chain(new.iter().copied()).map(room);
     let room = all().sum::<u64>() + all().max().unwrap_or(0);
     builder.means.pool.expect(room)?;
