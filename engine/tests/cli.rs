@@ -307,6 +307,7 @@ fn help_and_completions_are_there() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_query_exits_with_130() {
+    use rustix::process::{Pid, Signal, kill_process};
     let sql = "SELECT count(*) FROM generate_series(1, 100000) a CROSS JOIN generate_series(1, 1000000) b";
     let mut child = grampus(&["-c", "SELECT 1 AS begun", "-c", sql, "--format", "csv"])
         .stdout(Stdio::piped())
@@ -317,11 +318,7 @@ fn an_interrupted_query_exits_with_130() {
     let mut begun = [0; 8];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
     assert_eq!(text(&begun), "begun\n1\n");
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(
         (text(&output.stderr), output.status.code()),

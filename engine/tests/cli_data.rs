@@ -257,8 +257,9 @@ fn the_demo_answers_and_cleans_up() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_demo_cleans_up_too() {
+    use rustix::process::{Pid, Signal, kill_process};
     let folder = tempfile::tempdir().unwrap();
-    for signal in ["-INT", "-TERM"] {
+    for signal in [Signal::INT, Signal::TERM] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
         command
             .args(["demo", "--rows", "500m"])
@@ -271,11 +272,7 @@ fn an_interrupted_demo_cleans_up_too() {
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(Duration::from_millis(300));
-        let killed = Command::new("kill")
-            .args([signal, &child.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(killed.success());
+        kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{output:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
