@@ -159,7 +159,7 @@ pub(crate) fn survey(
         }
         let mut places = Vec::with_capacity(columns.len());
         for &column in columns {
-            places.push(find(scan, work.file, &layout_of, column, known, &mut sources)?);
+            places.push(find(&mut sources, work.file, &layout_of, column, known)?);
         }
         stripes.push(SurveyedStripe {
             file: work.file,
@@ -249,14 +249,13 @@ fn open(scan: &Scan, file: usize, io: IoCounters) -> Result<Arc<ScanSource>> {
 }
 
 fn find(
-    scan: &Scan,
+    sources: &mut Sources<'_>,
     number: usize,
     stripe: &Arc<StripeLayout>,
     column: usize,
     known: &SurveyCache,
-    sources: &mut Sources<'_>,
 ) -> Result<Found> {
-    let table_file = &scan.files[number];
+    let table_file = &sources.scan.files[number];
     let id = match table_file.place_of(column) {
         Ok(id) => id,
         Err(value) => return Ok(Found::Constant(value)),
