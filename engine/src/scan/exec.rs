@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 use super::Scan;
 use super::accounting::{ScanMetrics, with_amplification};
 use super::plan::Skipped;
+use super::sharing::Executions;
 use super::stream::PartitionScan;
 use super::stripe::Cascade;
 use super::work::Work;
@@ -33,6 +34,7 @@ pub struct OrcScanExec {
     scan: Arc<Scan>,
     /// By partition.
     work: Arc<Vec<Vec<Work>>>,
+    executions: Executions,
     limit: Option<usize>,
     skipped: Skipped,
     statistics: Arc<Statistics>,
@@ -59,6 +61,7 @@ impl OrcScanExec {
         Self {
             scan: Arc::new(scan),
             work: Arc::new(work),
+            executions: Executions::default(),
             limit,
             skipped,
             statistics: Arc::new(statistics),
@@ -90,7 +93,7 @@ impl OrcScanExec {
         Arc::clone(&self.scan)
     }
 
-    /// Row groups to scan, by partition.
+    /// Row groups to scan, by partition: what each begins with.
     pub fn work(&self) -> &[Vec<Work>] {
         &self.work
     }
@@ -106,19 +109,9 @@ impl OrcScanExec {
         (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().map(|conjunct| Arc::clone(&conjunct.expr))))
     }
 
-    /// Rows of the row groups of one partition.
+    /// Rows of the row groups of one partition, before partitions help each other.
     fn partition_rows(&self, partition: usize) -> usize {
-        let rows = |work: &Work| {
-            let tail = &self.scan.files[work.file].file.tail;
-            let stripe = tail.stripes[work.stripe].rows;
-            match tail.row_index_stride.map(u64::from).filter(|&stride| stride > 0) {
-                Some(stride) => {
-                    (work.groups.end as u64 * stride).min(stripe) - (work.groups.start as u64 * stride).min(stripe)
-                }
-                None => stripe,
-            }
-        };
-        self.work[partition].iter().map(rows).sum::<u64>() as usize
+        self.work[partition].iter().map(|work| work.rows).sum::<u64>() as usize
     }
 }
 
@@ -221,9 +214,9 @@ impl ExecutionPlan for OrcScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let Some(work) = self.work.get(partition) else {
+        if partition >= self.work.len() {
             return internal_err!("OrcScanExec has {} partitions, not {partition}", self.work.len());
-        };
+        }
         let metrics = ScanMetrics::new(&self.metrics, partition);
         if partition == 0 {
             metrics.row_groups_total.add(self.skipped.row_groups_total);
@@ -231,10 +224,11 @@ impl ExecutionPlan for OrcScanExec {
             metrics.stripes_skipped.add(self.skipped.stripes);
         }
         let consumer = MemoryConsumer::new(format!("OrcScan[{partition}]"));
-        let partition = PartitionScan {
+        let stream = PartitionScan {
             cascade: Cascade::new(&self.scan),
             scan: Arc::clone(&self.scan),
-            work: work.iter().cloned().collect(),
+            sharing: self.executions.begin(&context, partition, &self.work),
+            partition,
             batch_rows: context.session_config().batch_size().max(1),
             remaining: self.limit,
             metrics,
@@ -243,7 +237,7 @@ impl ExecutionPlan for OrcScanExec {
             ready: None,
         };
         let schema = Arc::clone(&self.scan.projected);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, partition.into_stream())))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -260,10 +254,7 @@ impl ExecutionPlan for OrcScanExec {
             Some(partition) => {
                 let rows = self.partition_rows(partition);
                 let mut part = Statistics::new_unknown(&self.scan.projected);
-                part.num_rows = match self.scan.conjuncts.is_empty() {
-                    true => Precision::Exact(rows),
-                    false => Precision::Inexact(rows),
-                };
+                part.num_rows = Precision::Inexact(rows);
                 part
             }
         };

@@ -12,6 +12,7 @@
 //! survey      where the values of every stripe are, for who reads them in another way
 //! prune       statistics and bloom filters
 //! work        who scans what
+//! sharing     who is done takes over from who is not
 //! accounting  what it cost
 //! ```
 
@@ -23,6 +24,7 @@ pub mod exec;
 mod passing;
 pub mod plan;
 pub mod prune;
+mod sharing;
 mod stream;
 mod stripe;
 pub(crate) mod survey;

@@ -1,6 +1,5 @@
 //! One partition of a scan as a stream of batches: stripe after stripe, tile after tile, on the thread that polls.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -10,13 +9,14 @@ use futures::Stream;
 
 use super::Scan;
 use super::accounting::ScanMetrics;
+use super::sharing::Sharing;
 use super::stripe::{Cascade, StripeScan};
-use super::work::Work;
 
 /// The state of one partition.
 pub(super) struct PartitionScan {
     pub(super) scan: Arc<Scan>,
-    pub(super) work: VecDeque<Work>,
+    pub(super) sharing: Arc<Sharing>,
+    pub(super) partition: usize,
     pub(super) batch_rows: usize,
     /// Rows that may still be emitted.
     pub(super) remaining: Option<usize>,
@@ -26,6 +26,13 @@ pub(super) struct PartitionScan {
     pub(super) stripe: Option<StripeScan>,
     /// Rows read and not yet emitted.
     pub(super) ready: Option<RecordBatch>,
+}
+
+/// Who ends early wants no more rows.
+impl Drop for PartitionScan {
+    fn drop(&mut self) {
+        self.sharing.give_up(self.partition);
+    }
 }
 
 impl PartitionScan {
@@ -69,7 +76,7 @@ impl PartitionScan {
         let timer = self.metrics.baseline.elapsed_compute().clone();
         let _timer = timer.timer();
         let Some(stripe) = &mut self.stripe else {
-            let Some(work) = self.work.pop_front() else {
+            let Some(work) = self.sharing.next(self.partition) else {
                 return Ok(false);
             };
             let tile_rows = match self.scan.conjuncts.is_empty() {

@@ -211,6 +211,7 @@ fn whole_stripes(work: &[Vec<Work>]) -> Vec<Work> {
                 if (last.file, last.stripe, last.groups.end) == (share.file, share.stripe, share.groups.start) =>
             {
                 last.groups.end = share.groups.end;
+                last.rows += share.rows;
             }
             _ => whole.push(share.clone()),
         }
@@ -357,10 +358,12 @@ mod tests {
 
     #[test]
     fn shares_of_a_stripe_are_joined() {
-        let work = |stripe, groups| Work {
+        let work = |stripe, groups: Range<usize>| Work {
             file: 0,
             stripe,
+            rows: groups.len() as u64 * 10_000,
             groups,
+            stride: Some(10_000),
         };
         let dealt = [
             vec![work(0, 0..5)],

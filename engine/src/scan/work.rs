@@ -12,6 +12,27 @@ pub struct Work {
     pub stripe: usize,
     /// Which row groups of the stripe.
     pub groups: Range<usize>,
+    /// Rows in them.
+    pub rows: u64,
+    /// Rows per row group; `None` when the stripe must stay in one piece.
+    pub stride: Option<u64>,
+}
+
+impl Work {
+    /// Both halves, cut between row groups; `None` if one would have fewer than `min_rows`.
+    pub(super) fn halves(&self, min_rows: u64) -> Option<(Self, Self)> {
+        let stride = self.stride?;
+        let middle = self.groups.start + self.groups.len().div_ceil(2);
+        let first_rows = (middle - self.groups.start) as u64 * stride;
+        let second_rows = self.rows.checked_sub(first_rows)?;
+        let half = |groups, rows| Self {
+            groups,
+            rows,
+            ..self.clone()
+        };
+        let (first, second) = (self.groups.start..middle, middle..self.groups.end);
+        (first_rows.min(second_rows) >= min_rows).then(|| (half(first, first_rows), half(second, second_rows)))
+    }
 }
 
 /// A stripe to be shared out.
@@ -53,16 +74,19 @@ pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<Work>> {
                     share.groups.min(group + wanted as usize)
                 }
             };
+            let rows = match share.stride {
+                None => share.rows,
+                Some(stride) => (end as u64 * stride).min(share.rows) - group as u64 * stride,
+            };
             let list = lists.len() - 1;
             lists[list].push(Work {
                 file: share.file,
                 stripe: share.stripe,
                 groups: group..end,
+                rows,
+                stride: share.stride,
             });
-            given += match share.stride {
-                None => share.rows,
-                Some(stride) => (end as u64 * stride).min(share.rows) - group as u64 * stride,
-            };
+            given += rows;
             group = end;
         }
     }
@@ -83,23 +107,20 @@ mod tests {
         }
     }
 
-    fn work(file: usize, groups: Range<usize>) -> Work {
-        Work {
-            file,
-            stripe: 0,
-            groups,
-        }
+    fn places(lists: &[Vec<Work>]) -> Vec<Vec<(usize, Range<usize>, u64)>> {
+        let place = |work: &Work| (work.file, work.groups.clone(), work.rows);
+        lists.iter().map(|list| list.iter().map(place).collect()).collect()
     }
 
     #[test]
     fn stripes_are_cut_between_row_groups() {
         let lists = distribute(&[share(0, 95_000, Some(10_000)), share(1, 30_000, Some(10_000))], 3);
         assert_eq!(
-            lists,
+            places(&lists),
             [
-                vec![work(0, 0..5)],
-                vec![work(0, 5..9)],
-                vec![work(0, 9..10), work(1, 0..3)]
+                vec![(0, 0..5, 50_000)],
+                vec![(0, 5..9, 40_000)],
+                vec![(0, 9..10, 5_000), (1, 0..3, 30_000)]
             ]
         );
     }
@@ -107,9 +128,24 @@ mod tests {
     #[test]
     fn whole_stripes_and_small_tables() {
         let lists = distribute(&[share(0, 50_000, None), share(1, 50_000, None), share(2, 0, None)], 8);
-        assert_eq!(lists, [vec![work(0, 0..1)], vec![work(1, 0..1)]]);
-        assert_eq!(distribute(&[share(0, 100, Some(10))], 8), [vec![work(0, 0..10)]]);
+        assert_eq!(places(&lists), [vec![(0, 0..1, 50_000)], vec![(1, 0..1, 50_000)]]);
+        assert_eq!(
+            places(&distribute(&[share(0, 100, Some(10))], 8)),
+            [vec![(0, 0..10, 100)]]
+        );
         assert_eq!(distribute(&[], 8), [Vec::<Work>::new()]);
+    }
+
+    #[test]
+    fn halves_are_whole_row_groups() {
+        let lists = distribute(&[share(0, 95_000, Some(10_000))], 1);
+        let (first, second) = lists[0][0].halves(40_000).unwrap();
+        assert_eq!(
+            places(&[vec![first, second]]),
+            [[(0, 0..5, 50_000), (0, 5..10, 45_000)]]
+        );
+        assert_eq!(lists[0][0].halves(46_000), None);
+        assert_eq!(distribute(&[share(0, 95_000, None)], 1)[0][0].halves(0), None);
     }
 
     #[test]

@@ -6,3 +6,4 @@ mod explain;
 mod files;
 mod filters;
 mod sample;
+mod sharing;
