@@ -62,6 +62,30 @@ pub struct Skipped {
     pub stripes: usize,
 }
 
+impl Skipped {
+    /// Counts all of a file.
+    fn exclude(&mut self, file: &TableFile) {
+        let stripes = &file.file.tail.stripes;
+        let stride = stride(file);
+        let groups: usize = stripes.iter().map(|stripe| row_groups(stripe.rows, stride)).sum();
+        self.row_groups_total += groups;
+        self.row_groups += groups;
+        self.stripes_total += stripes.len();
+        self.stripes += stripes.len();
+    }
+}
+
+/// Rows per row group of a file that has row indexes.
+fn stride(file: &TableFile) -> Option<u64> {
+    let stride = file.file.tail.row_index_stride.map(u64::from);
+    stride.filter(|&stride| stride > 0)
+}
+
+/// Row groups of a stripe.
+fn row_groups(rows: u64, stride: Option<u64>) -> usize {
+    stride.map_or(usize::from(rows > 0), |stride| rows.div_ceil(stride) as usize)
+}
+
 /// Plans the scan. Reads at most one stripe footer.
 ///
 /// # Errors
@@ -85,26 +109,23 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
     let used = used_columns(&request.projection, &conjuncts);
     let all_rows = if conjuncts.is_empty() { request.limit } else { None };
     let mut planned_rows = 0;
+    let mut held = Vec::with_capacity(request.files.len());
     for file in request.files {
-        let keep = match holds(&file_filters, &file, request.file_columns)? {
-            true => surviving_stripes(&file, &request.table, pruner.as_ref()),
-            false => vec![false; file.file.tail.stripes.len()],
-        };
+        match holds(&file_filters, &file, request.file_columns)? {
+            true => held.push(file),
+            false => skipped.exclude(&file),
+        }
+    }
+    let keep = surviving_stripes(&held, &request.table, pruner.as_ref());
+    for (file, keep) in held.into_iter().zip(keep) {
         let is_whole = used.iter().any(|&column| match file.place_of(column) {
             Ok(id) => is_nested(file.file.tail.schema.column(id).kind),
             Err(_) => false,
         });
-        let stride = file
-            .file
-            .tail
-            .row_index_stride
-            .map(u64::from)
-            .filter(|&stride| stride > 0);
+        let stride = stride(&file);
         let mut is_used = false;
         for (stripe, keep) in file.file.tail.stripes.iter().zip(keep) {
-            let groups = stride.map_or(usize::from(stripe.rows > 0), |stride| {
-                stripe.rows.div_ceil(stride) as usize
-            });
+            let groups = row_groups(stripe.rows, stride);
             skipped.row_groups_total += groups;
             skipped.stripes_total += 1;
             if !keep {
@@ -193,27 +214,61 @@ fn holds(filters: &[Arc<dyn PhysicalExpr>], file: &TableFile, file_columns: usiz
     Ok(true)
 }
 
-/// Which stripes of `file` may hold rows that pass.
-fn surviving_stripes(file: &TableFile, table: &SchemaRef, pruner: Option<&Pruner>) -> Vec<bool> {
-    let tail = &file.file.tail;
+/// Which stripes may hold rows that pass, by file. Files that look alike are asked about at once: what a question costs hardly depends
+/// on how many stripes it is about.
+fn surviving_stripes(files: &[TableFile], table: &SchemaRef, pruner: Option<&Pruner>) -> Vec<Vec<bool>> {
     let Some(pruner) = pruner else {
-        return vec![true; tail.stripes.len()];
+        return files
+            .iter()
+            .map(|file| vec![true; file.file.tail.stripes.len()])
+            .collect();
     };
-    let known = |column| match file.place_of(column) {
-        Ok(id) => Known::Stored {
-            kind: tail.schema.column(id).kind,
-            statistics: (0..tail.stripes.len())
-                .map(|stripe| tail.stripe_statistics.get(stripe)?.get(id as usize))
-                .collect(),
-            bloom_filters: &[],
-        },
-        Err(value) => Known::Constant(value),
+    let mut keep = Vec::with_capacity(files.len());
+    for alike in files.chunk_by(|one, next| pruner.columns().iter().all(|&column| is_alike(one, next, column))) {
+        let columns = pruner.columns().iter().map(|&column| (column, known(alike, column)));
+        let stripes = alike.iter().flat_map(|file| &file.file.tail.stripes);
+        let passes = pruner.may_pass(&Containers {
+            schema: table,
+            rows: stripes.map(|stripe| stripe.rows).collect(),
+            columns: columns.collect(),
+        });
+        let mut passes = passes.into_iter();
+        keep.extend(
+            alike
+                .iter()
+                .map(|file| passes.by_ref().take(file.file.tail.stripes.len()).collect()),
+        );
+    }
+    keep
+}
+
+/// True if both files have the column, as the same type, or one value of it in place of a column.
+fn is_alike(one: &TableFile, other: &TableFile, column: usize) -> bool {
+    let kind = |file: &TableFile, id| file.file.tail.schema.column(id).kind;
+    match (one.place_of(column), other.place_of(column)) {
+        (Ok(here), Ok(there)) => kind(one, here) == kind(other, there),
+        (Err(here), Err(there)) => here == there,
+        _ => false,
+    }
+}
+
+/// What the footers of files that look alike say of a column, by stripe.
+fn known(alike: &[TableFile], column: usize) -> Known<'_> {
+    let first = &alike[0];
+    let id = match first.place_of(column) {
+        Ok(id) => id,
+        Err(value) => return Known::Constant(value),
     };
-    pruner.may_pass(&Containers {
-        schema: table,
-        rows: tail.stripes.iter().map(|stripe| stripe.rows).collect(),
-        columns: pruner.columns().iter().map(|&column| (column, known(column))).collect(),
-    })
+    let statistics = alike.iter().flat_map(|file| {
+        let tail = &file.file.tail;
+        let id = file.place_of(column).ok();
+        (0..tail.stripes.len()).map(move |stripe| tail.stripe_statistics.get(stripe)?.get(id? as usize))
+    });
+    Known::Stored {
+        kind: first.file.tail.schema.column(id).kind,
+        statistics: statistics.collect(),
+        bloom_filters: &[],
+    }
 }
 
 /// Table columns that the scan reads, ascending.

@@ -90,7 +90,7 @@ pub struct ColumnReader {
     /// By row group, whether it has no value at all; empty if that is not known of any.
     empty_groups: Vec<bool>,
     access: Access,
-    /// `None` after an error: what the streams then stand at is unknown.
+    /// `None` for a direct column, and after an error: what the streams then stand at is unknown.
     decoder: Option<Box<dyn Decoder>>,
     /// The row at which the decoder stands.
     row: u64,
@@ -139,7 +139,11 @@ impl ColumnReader {
             return Err(source.corrupt(0, format!("column {column} is not a field of the root struct")));
         };
         let arrow_type = field.data_type().clone();
-        let decoder = tree::open(&source, column, &arrow_type)?;
+        // What is read from where it lies needs none, and a scan opens its columns in every stripe.
+        let decoder = match &access {
+            Access::Direct(_) => None,
+            Access::Decode { .. } => Some(tree::open(&source, column, &arrow_type)?),
+        };
         let positions = match (&access, &index) {
             (Access::Decode { seekable: true }, Some(index)) => {
                 ColumnPositions::of(&source.tail, &source.stripe, column, index)
@@ -158,7 +162,7 @@ impl ColumnReader {
             positions,
             empty_groups,
             access,
-            decoder: Some(decoder),
+            decoder,
             row: 0,
             scratch: direct::Scratch::default(),
         })
