@@ -10,7 +10,8 @@ those that are there are used again. Every answer is compared with numpy's (1e-9
     plain    kernels that sum a column's bytes and do nothing else (gpu-exec's example `scan`, given with --scan)
     cpu      every core
     mapped   files registered
-    first    each query in sessions of its own (after one of its shape over a small table), at its first touch of the files
+    first    each query in sessions of its own (after one of its shape over a small table), at its first touch of the files: by the GPU, and by
+             whichever device the planner chooses
     hot      what was first brought is on the device: auto, and every column resident
     queued   by commands: first touch, then from the cache; and with device memory for 10 % of the bytes
     cold     files on --disk, their pages dropped, against reading past the page cache
@@ -194,6 +195,8 @@ def first(bench):
     for table in bench.arguments.tables:
         for query in FIRST:
             bench.first(table, "first touch, auto", query, [*GPU, "grampus.gpu_backing=auto"])
+            # Whichever of both the planner chooses, every row looked at as above.
+            bench.first(table, "first touch, either device", query, ["grampus.device=auto", "grampus.prune=false"])
 
 
 def hot(bench):
@@ -331,7 +334,8 @@ def aims(bench):
         yield f"{table}: q5_30 amplification mapped", of(table, "mapped", "q5_30", "amplification"), 1.02, True
         yield f"{table}: q5_20 amplification mapped", of(table, "mapped", "q5_20", "amplification"), 1.10, True
         for query, bound in (("q0_30", 1.15), ("q5_30", 1.5), ("q5_20", None)):
-            yield f"{table}: {query} first touch / mapped", ratio(of(table, "first touch, auto", query), of(table, "mapped", query)), bound, True
+            for way in ("first touch, auto", "first touch, either device"):
+                yield f"{table}: {query} {way} / mapped", ratio(of(table, way, query), of(table, "mapped", query)), bound, True
         for query in ("q0_30", "q5_30"):
             for backing in ("resident", "auto"):
                 way = f"hot, {backing}"

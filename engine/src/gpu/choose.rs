@@ -128,6 +128,12 @@ impl Work {
     }
 }
 
+/// True if a column is read only where rows are left.
+pub(crate) fn has_dependents(program: &Program) -> bool {
+    let predicate = first_conjunct_columns(program);
+    !program.conjuncts.is_empty() && (0..program.columns.len()).any(|column| !predicate.contains(&column))
+}
+
 /// Columns that are read at all rows.
 fn first_conjunct_columns(program: &Program) -> Vec<usize> {
     use grampus_gpu_exec::program::Expr;
@@ -383,6 +389,17 @@ mod tests {
         ];
         assert!(work.gpu_time(&rates, &brought) > cpu);
         assert_eq!(work.hot_time(&rates, &brought), work.gpu_time(&rates, &there));
+    }
+
+    #[test]
+    fn dependents_are_columns_that_the_first_conjunct_does_not_read() {
+        let mut program = program();
+        assert!(has_dependents(&program));
+        program.aggregates[0].argument = Some(Expr::Column(0));
+        program.columns.truncate(1);
+        assert!(!has_dependents(&program));
+        program.conjuncts.clear();
+        assert!(!has_dependents(&program));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use grampus_gpu_exec::gpu::{Backing, BackingChoice};
 use grampus_gpu_exec::output::RunError;
 
-use super::choose::{Work, sampled_selectivity, shown};
+use super::choose::{Work, has_dependents, sampled_selectivity, shown};
 use super::exec::{GpuAggregateExec, GpuWork};
 use super::lower::{Lowered, Reason, lower};
 use super::place::{Placed, place};
@@ -183,6 +183,8 @@ impl Pass<'_> {
         let key = FilterKey::of(&lowered.program, &lowered.arguments, &placed.input);
         let selectivity = match self.session.selectivity(key) {
             Some(known) => known,
+            // Nothing depends on it where no column is read only for rows that pass, and where nobody asks what the CPU would take.
+            None if self.options.device == Device::Gpu && !has_dependents(&lowered.program) => 1.0,
             None => {
                 let sampled = sampled_selectivity(&lowered, &placed).map_err(|error| crate::error::message(&error))?;
                 self.session.remember_selectivity(key, sampled);
