@@ -5,8 +5,9 @@
 //! cargo bench -p grampus --bench on_demand -- [--rows N] [--runs N] [--threads 1,16] [--json FILE] [--dir FOLDER]
 //! ```
 //!
-//! Answers are compared before anything is timed. Times are medians, planning included, files in the page cache;
-//! nothing is asserted about them.
+//! Answers are compared before anything is timed. Times are medians, files in the page cache; nothing is asserted about them. "On demand" and
+//! "whole col" plan each time, from SQL text; "again" is on demand as the shell asks again, with the plan that it kept. Queries are timed in
+//! turns, so that a machine whose speed changes meanwhile changes for all of them.
 
 #[path = "on_demand/plain_loop.rs"]
 mod plain_loop;
@@ -172,13 +173,20 @@ fn main() -> Result<()> {
         };
         for &threads in &threads {
             let bench = Bench::open(&files, threads, &arguments)?;
-            for (query, bound, sql) in queries() {
-                if arguments.query.is_empty() || arguments.query.iter().any(|only| query.starts_with(only.as_str())) {
-                    let limit = plain.as_ref().zip(bound);
-                    let measured = bench.measure(name, query, &sql, limit, &arguments)?;
-                    report.measurements.push(measured);
-                }
-            }
+            let wanted = |name: &str| {
+                let only = &arguments.query;
+                only.is_empty() || only.iter().any(|start| name.starts_with(start.as_str()))
+            };
+            let asked: Vec<Asked<'_>> = queries()
+                .into_iter()
+                .filter(|(name, ..)| wanted(name))
+                .map(|(name, bound, sql)| Asked {
+                    name,
+                    sql,
+                    limit: plain.as_ref().zip(bound),
+                })
+                .collect();
+            report.measurements.extend(bench.measure(name, &asked, &arguments)?);
         }
     }
     report.judge();
@@ -220,6 +228,35 @@ fn warm(files: &[PathBuf]) -> Result<u64> {
         bytes += std::io::copy(&mut std::fs::File::open(file)?, &mut std::io::sink())?;
     }
     Ok(bytes)
+}
+
+/// A query, and the plain loop over its predicate column, where that is a limit.
+struct Asked<'a> {
+    name: &'static str,
+    sql: String,
+    limit: Option<(&'a PlainColumn, f64)>,
+}
+
+/// Seconds of each run of a query.
+#[derive(Debug, Clone, Default)]
+struct Times {
+    on_demand: Vec<f64>,
+    again: Vec<f64>,
+    whole_column: Vec<f64>,
+    plain: [Vec<f64>; LOOPS.len()],
+}
+
+impl Times {
+    fn plain_loops(&mut self, limit: Option<(&PlainColumn, f64)>, threads: usize) {
+        let Some((column, bound)) = limit else {
+            return;
+        };
+        for (scan, seconds) in LOOPS.into_iter().zip(&mut self.plain) {
+            let start = Instant::now();
+            std::hint::black_box(column.count_and_sum(scan, std::hint::black_box(bound), threads));
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
 }
 
 /// Both readers of one table on some number of threads.
@@ -271,61 +308,90 @@ impl Bench {
         })
     }
 
-    /// Compares the answers, then times one reader after the other: what one leaves in the processor's caches is not the other's.
-    fn measure(
-        &self,
-        table: &'static str,
-        query: &'static str,
-        sql: &str,
-        limit: Option<(&PlainColumn, f64)>,
-        arguments: &Arguments,
-    ) -> Result<Measurement> {
+    /// Compares the answers, then times round after round: every query by one reader, then by the other, then the plain loops.
+    fn measure(&self, table: &'static str, asked: &[Asked<'_>], arguments: &Arguments) -> Result<Vec<Measurement>> {
         let runs = arguments.runs.max(1);
-        let (rows, io, _) = self.run(&self.on_demand, sql)?;
-        self.whole_column_table.take_moved_bytes();
-        let (expected, _, _) = self.run(&self.whole_column, sql)?;
-        let whole_column_bytes = self.whole_column_table.take_moved_bytes();
-        agree(&expected, &rows).map_err(|words| format!("{table} {query}: {words}"))?;
-        if let Some((column, bound)) = limit {
-            for scan in LOOPS {
-                let plain = column.count_and_sum(scan, bound, self.threads);
-                agree(&expected, &[vec![plain.0.to_string(), plain.1.to_string()]])
-                    .map_err(|words| format!("{table} {query}, plain loop: {words}"))?;
-            }
+        let whole_column_runs = arguments.whole_column_runs.unwrap_or(runs);
+        let mut costs = Vec::with_capacity(asked.len());
+        for query in asked {
+            let cost = self.check(query);
+            costs.push(cost.map_err(|error| format!("{table} {}: {error}", query.name))?);
         }
-        let times = |context: &SessionContext, runs: usize| -> Result<Option<f64>> {
-            self.run(context, sql)?; // warms up
-            let seconds: Result<Vec<f64>> = (0..runs).map(|_| Ok(self.run(context, sql)?.2)).collect();
-            Ok(median(seconds?))
-        };
-        let on_demand_s = times(&self.on_demand, runs)?.unwrap_or(f64::NAN);
-        let whole_column_s = match arguments.whole_column_runs.unwrap_or(runs) {
-            0 => None,
-            runs => times(&self.whole_column, runs)?,
-        };
-        let mut plain_loops: [Vec<f64>; LOOPS.len()] = Default::default();
-        if let Some((column, bound)) = limit {
-            for _ in 0..runs {
-                for (scan, seconds) in LOOPS.into_iter().zip(&mut plain_loops) {
-                    let start = Instant::now();
-                    std::hint::black_box(column.count_and_sum(scan, std::hint::black_box(bound), self.threads));
-                    seconds.push(start.elapsed().as_secs_f64());
+        let mut times = vec![Times::default(); asked.len()];
+        for round in 0..runs.max(whole_column_runs) {
+            if round < runs {
+                self.warm_up(&self.on_demand, asked)?;
+                for (query, times) in asked.iter().zip(&mut times) {
+                    times.on_demand.push(self.run(&self.on_demand, &query.sql)?.2);
+                }
+                // Not right after the same query, whose values would still be in the processor's caches.
+                for (query, times) in asked.iter().zip(&mut times) {
+                    times.again.push(self.again(&query.sql)?);
                 }
             }
+            if round < whole_column_runs {
+                self.warm_up(&self.whole_column, asked)?;
+                for (query, times) in asked.iter().zip(&mut times) {
+                    times.whole_column.push(self.run(&self.whole_column, &query.sql)?.2);
+                }
+            }
+            for (query, times) in asked.iter().zip(&mut times) {
+                times.plain_loops(query.limit, self.threads);
+            }
         }
-        Ok(Measurement {
-            table,
-            threads: self.threads,
-            query,
-            on_demand_s,
-            whole_column_s,
-            plain_loop_s: plain_loops.into_iter().filter_map(median).min_by(f64::total_cmp),
-            needed_bytes: io.needed_bytes,
-            moved_bytes: io.moved_bytes,
-            read_requests: io.read_requests,
-            amplification: io.amplification(),
-            whole_column_bytes,
-            rows_passed: io.rows_passed,
+        let measured = asked.iter().zip(costs).zip(times);
+        Ok(measured
+            .map(|((query, (io, whole_column_bytes)), times)| Measurement {
+                table,
+                threads: self.threads,
+                query: query.name,
+                on_demand_s: median(times.on_demand).unwrap_or(f64::NAN),
+                again_s: median(times.again).unwrap_or(f64::NAN),
+                whole_column_s: median(times.whole_column),
+                plain_loop_s: times.plain.into_iter().filter_map(median).min_by(f64::total_cmp),
+                needed_bytes: io.needed_bytes,
+                moved_bytes: io.moved_bytes,
+                read_requests: io.read_requests,
+                amplification: io.amplification(),
+                whole_column_bytes,
+                rows_passed: io.rows_passed,
+            })
+            .collect())
+    }
+
+    /// Compares the answers of all readers; the on-demand scan's I/O and the bytes that the whole-column reader moved.
+    fn check(&self, query: &Asked<'_>) -> Result<(ScanIo, u64)> {
+        let (rows, io, _) = self.run(&self.on_demand, &query.sql)?;
+        self.again(&query.sql)?; // from now on its plan is kept
+        self.whole_column_table.take_moved_bytes();
+        let (expected, _, _) = self.run(&self.whole_column, &query.sql)?;
+        let whole_column_bytes = self.whole_column_table.take_moved_bytes();
+        agree(&expected, &rows)?;
+        if let Some((column, bound)) = query.limit {
+            for scan in LOOPS {
+                let plain = column.count_and_sum(scan, bound, self.threads);
+                let row = [vec![plain.0.to_string(), plain.1.to_string()]];
+                agree(&expected, &row).map_err(|words| format!("plain loop: {words}"))?;
+            }
+        }
+        Ok((io, whole_column_bytes))
+    }
+
+    /// What the other reader left in the processor's caches is not for the first query alone to pay for.
+    fn warm_up(&self, context: &SessionContext, asked: &[Asked<'_>]) -> Result<()> {
+        if let Some(first) = asked.first() {
+            self.run(context, &first.sql)?;
+        }
+        Ok(())
+    }
+
+    /// Seconds of a text that was asked before: its plan is kept.
+    fn again(&self, sql: &str) -> Result<f64> {
+        self.runtime.block_on(async {
+            let start = Instant::now();
+            let (plan, task) = grampus::plans::plan_sql(&self.on_demand, sql).await?;
+            collect(plan, task).await?;
+            Ok(start.elapsed().as_secs_f64())
         })
     }
 
