@@ -226,7 +226,7 @@ fn agree(some: &Rows, others: &Rows) -> bool {
     some.len() == others.len() && some.iter().zip(others).all(alike)
 }
 
-/// The rows of an answer. Floats keep twelve digits.
+/// The rows of an answer, sorted. Floats keep twelve digits, so that sums taken in another order sort alike.
 fn rows_of(batches: &[RecordBatch]) -> Result<Rows, Failure> {
     let mut rows = Vec::new();
     for batch in batches {

@@ -63,15 +63,22 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Counts all of a file.
-    fn exclude(&mut self, file: &TableFile) {
-        let stripes = &file.file.tail.stripes;
-        let stride = stride(file);
-        let groups: usize = stripes.iter().map(|stripe| row_groups(stripe.rows, stride)).sum();
+    /// Counts a stripe of so many row groups.
+    fn count(&mut self, groups: usize, keep: bool) {
         self.row_groups_total += groups;
-        self.row_groups += groups;
-        self.stripes_total += stripes.len();
-        self.stripes += stripes.len();
+        self.stripes_total += 1;
+        if !keep {
+            self.row_groups += groups;
+            self.stripes += 1;
+        }
+    }
+
+    /// Counts a file of which nothing is read.
+    fn exclude(&mut self, file: &TableFile) {
+        let stride = stride(file);
+        for stripe in &file.file.tail.stripes {
+            self.count(row_groups(stripe.rows, stride), false);
+        }
     }
 }
 
@@ -126,11 +133,8 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
         let mut is_used = false;
         for (stripe, keep) in file.file.tail.stripes.iter().zip(keep) {
             let groups = row_groups(stripe.rows, stride);
-            skipped.row_groups_total += groups;
-            skipped.stripes_total += 1;
+            skipped.count(groups, keep);
             if !keep {
-                skipped.row_groups += groups;
-                skipped.stripes += 1;
                 continue;
             }
             is_used = true;
@@ -252,7 +256,7 @@ fn is_alike(one: &TableFile, other: &TableFile, column: usize) -> bool {
     }
 }
 
-/// What the footers of files that look alike say of a column, by stripe.
+/// What the footers of files that look alike, of which there is at least one, say of a column, by stripe.
 fn known(alike: &[TableFile], column: usize) -> Known<'_> {
     let first = &alike[0];
     let id = match first.place_of(column) {
