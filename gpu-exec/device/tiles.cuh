@@ -1,6 +1,6 @@
 // Which rows a warp looks at, tile after tile, and what it takes along from one launch to the next.
 #pragma once
-#include "column_array.cuh"
+#include "mapped_array.cuh"
 #include "values.cuh"
 
 namespace grampus {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::random::{self, Random};
 use common::{aggregate, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
-use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, slow_path};
+use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// Compiles; returns the report, or `None` where NVRTC is missing.
@@ -16,8 +16,12 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
     // As compile.rs has it: a kernel's units are linked with each other and with the slow path.
     let mut said = String::new();
-    for (at, unit) in kernel.units_to_link().iter().enumerate() {
-        let part = if at == 0 { "" } else { "_stages" };
+    for unit in &kernel.units_to_link() {
+        let part = if unit.contains(&format!("GRAMPUS_KERNEL({ENTRY},")) {
+            ""
+        } else {
+            "_stages"
+        };
         said += &compile_unit(&format!("{name}{part}"), unit)?;
     }
     Some(said)

@@ -222,6 +222,43 @@ fn a_kernel_without_stages_is_one_unit() {
     assert_eq!(kernel.units_to_link().len(), 1, "{}", kernel.text());
 }
 
+/// What is merely read takes the compiler time.
+#[test]
+fn a_unit_has_the_headers_that_its_kernel_needs() {
+    let headers = |program: &Program, access: Access, grouping: Grouping| {
+        let shape = shape(program, access, true, grouping);
+        let kernel = QueryKernel::generate(program, &shape).expect("a valid program");
+        let units = kernel.units_to_link();
+        ["column_array.cuh", "dates.cuh", "groups.cuh"].map(|name| {
+            let has = |unit: &String| unit.contains(&format!("\n#line 1 \"grampus/{name}\"\n"));
+            assert!(units.iter().all(has) || !units.iter().any(has), "{name}");
+            units.iter().all(has)
+        })
+    };
+    let plain = taxi(5);
+    assert_eq!(headers(&plain, Access::Plain, Grouping::Ungrouped), [false; 3]);
+    assert_eq!(
+        headers(&plain, Access::Queued, Grouping::Ungrouped),
+        [true, false, false]
+    );
+    let mut grouped = plain.clone();
+    grouped.keys = vec![col(1)];
+    assert_eq!(
+        headers(&grouped, Access::Plain, Grouping::Private),
+        [false, false, true]
+    );
+    let mut dated = plain.clone();
+    dated.columns[1].ty = Type::Date32;
+    dated.aggregates = vec![sum(Expr::Extract {
+        part: DatePart::Year,
+        value: Box::new(col(1)),
+    })];
+    assert_eq!(
+        headers(&dated, Access::Plain, Grouping::Ungrouped),
+        [false, true, false]
+    );
+}
+
 /// Units that are linked with it leave them out.
 #[test]
 fn what_kernels_are_linked_with_has_all_layout_asserts() {

@@ -1,5 +1,5 @@
 // How missing sectors of pinned lines come: by command (Queued) or by the warp's own copy from a registered mapping
-// (MappedCached). Both leave the line in the same states; Mapped has no cache at all.
+// (MappedCached). Both leave the line in the same states. Mapped (column_layout.cuh) has no cache at all.
 #pragma once
 #include "cache.cuh"
 
@@ -29,11 +29,6 @@ GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key,
     c.target = 0;
     return c;
 }
-
-// Values come by loads from a registered mapping.
-struct Mapped {
-    static constexpr bool CACHED = false;
-};
 
 // Values come from the cache; misses are commands.
 template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>

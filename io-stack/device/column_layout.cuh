@@ -1,7 +1,7 @@
 // How values lie in bytes, words and lines, and what a column array calls when they are not at hand: out of line, taking and
 // returning values, so that the hot path around the call keeps its registers. The calls' bodies are in slow_path.cuh.
 #pragma once
-#include "backing.cuh"
+#include "status.cuh"
 
 namespace grampus {
 
@@ -56,6 +56,56 @@ struct Layout {
     }
 };
 
+// A tile as aligned 8-byte words: value i of a lane is that of row i * WARP + lane, and its word i the one that this value starts in.
+template <class T, bool ALIGNED>
+struct TileWords {
+    typedef Layout<T, ALIGNED> In;
+    static constexpr u32 SIZE = sizeof(T);
+    static constexpr u32 STRIDE = WARP * SIZE;  // from a lane's value to its next
+
+    // The aligned word in which byte `at + i * STRIDE` lies.
+    static GRAMPUS_DEVICE const u64* word_at(const u8* line, u32 at, u32 i) {
+        if (ALIGNED && SIZE == 8) return (const u64*)(line + at) + i * (STRIDE / 8);
+        return (const u64*)(line + (STRIDE % 8 == 0 ? (at & ~7u) + i * STRIDE : (at + i * STRIDE) & ~7u));
+    }
+
+    // Whether this lane loads one more word (`tail`), in which the tile's last value ends: the one after the last row's word.
+    static GRAMPUS_DEVICE bool needs_tail(u32 byte, u32 rows) {
+        return lane_id() == 0 && In::spans_words(byte + (rows - 1) * SIZE);
+    }
+
+    // Values from words. A value that spans two words ends in the one that the next row's value starts in: the next lane's, and for
+    // the last lane the first one's next. WHOLE: there are K * WARP rows.
+    template <u32 K, bool WHOLE>
+    static GRAMPUS_DEVICE void combine(u32 byte, u32 rows, const u64 (&word)[K], u64 tail, T (&value)[K]) {
+        u64 last = ALIGNED || WHOLE ? 0 : shuffle(tail, 0);
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++) {
+            u32 n = i * WARP + lane_id(), at = byte + n * SIZE;
+            u64 high = 0;
+            if (!ALIGNED) {
+                u64 given = lane_id() > 0 ? word[i] : i + 1 < K ? word[i + 1 < K ? i + 1 : i] : tail;
+                high = shuffle(given, (lane_id() + 1) % WARP);
+                if (!WHOLE && n + 1 == rows) high = last;
+                if (!In::spans_words(at)) high = 0;
+            }
+            // Words that were not loaded are zero.
+            value[i] = In::from_bits(WHOLE || (ALIGNED && SIZE == 8) || n < rows ? In::join(word[i], high, at) : 0);
+        }
+    }
+};
+
+// ---- backings ----------------------------------------------------------------------------------------------
+
+// Values come by loads from a registered mapping. The others, which have a cache, are backing.cuh's.
+struct Mapped {
+    static constexpr bool CACHED = false;
+};
+
+// mapped_array.cuh, column_array.cuh. ALIGNED: every extent's values start at a multiple of their size.
+template <class T, class Backing, bool ALIGNED = false>
+class ColumnArray;
+
 // ---- what is out of line -----------------------------------------------------------------------------------
 // It knows a value's size, not its type: one text for all columns of a kernel, which kernels may be linked with.
 
@@ -103,6 +153,16 @@ GRAMPUS_ENTRY bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, 
 // Sends for all lines of `rows` rows from `row` (to the end of its extent at most) in long commands. Collective.
 template <class Backing>
 GRAMPUS_ENTRY bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows, u32 size);
+
+// value[i] = column[row + i * WARP + lane] below row + rows, of any extents. Slow: for the few tiles at an extent's or a run's end.
+template <class Backing, class T, u32 K>
+GRAMPUS_DEVICE bool tile_value_by_value(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, T (&value)[K]) {
+    u64 slow[K];
+    bool good = far_call(&tile_slowly<Backing>)(io, column, row, rows, sizeof(T), K, slow);
+    GRAMPUS_UNROLL
+    for (u32 i = 0; i < K; i++) value[i] = Layout<T, true>::from_bits(slow[i]);
+    return good;
+}
 
 GRAMPUS_SLOW bool out_of_range(const IoStack& io, bool mine, u64 row) {
     if (!mine) return false;

@@ -1,6 +1,7 @@
 // What a column array does when values are not at hand: the entries that column_layout.cuh declares, and what they need. May be a unit of its own:
 // slow_path.cu. Sending and waiting are backing.cuh's.
 #pragma once
+#include "backing.cuh"
 #include "column_layout.cuh"
 
 namespace grampus {

@@ -22,17 +22,21 @@ const HEADERS: &[Header] = headers![
     "column.h",
     "io_stack.h",
     "target.cuh",
-    "copy.cuh",
     "status.cuh",
+    "column_layout.cuh",
+    "mapped_array.cuh",
+    "copy.cuh",
     "queue.cuh",
     "completion.cuh",
     "serve.cuh",
     "cache.cuh",
     "backing.cuh",
-    "column_layout.cuh",
     "column_array.cuh",
     "slow_path.cuh",
 ];
+
+/// Behind it are headers for columns with a cache.
+const LAST_MAPPED: &str = "mapped_array.cuh";
 
 /// All device headers in one text, followed by the layout asserts; append kernels and compile.
 /// Line numbers of compiler messages are kept per header by `#line`.
@@ -45,6 +49,14 @@ pub fn prelude() -> String {
 /// behind this text compile in a fifth of the time, as relocatable code, and are linked with [`slow_path`], compiled once.
 pub fn kernel_prelude() -> String {
     text_of(|name| !matches!(name, "completion.cuh" | "serve.cuh" | "slow_path.cuh"))
+}
+
+/// The part of [`kernel_prelude`] for kernels of which every column is `Mapped`: a third of the text, which the compiler reads for each
+/// of them.
+pub fn mapped_kernel_prelude() -> String {
+    let last = HEADERS.iter().position(|header| header.name == LAST_MAPPED);
+    let headers = HEADERS[..=last.unwrap_or(HEADERS.len() - 1)].iter();
+    flattened(headers.map(|header| (header.name, header.text)))
 }
 
 /// Types and the machine below the protocol alone, for kernels that read no columns.

@@ -30,7 +30,7 @@ pub use finish::{Left, Merged};
 use crate::output::RunError;
 use crate::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::params::{self, Sizes};
-use crate::program::Program;
+use crate::program::{self, Expr, Program, Type};
 use kernel::Text;
 use plan::Plan;
 
@@ -141,22 +141,48 @@ impl QueryKernel {
     }
 
     /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
-    /// use in compiling at the same time.
+    /// use in compiling at the same time, the one first that takes longest.
     pub fn units_to_link(&self) -> Vec<String> {
-        let parts = self.text.parts();
-        let unit = |part: &String| self.unit_behind(device::kernel_prelude(), "", part);
+        let mut parts = self.text.parts();
+        // The loop is unrolled; but looking for groups is more.
+        if self.has_group_table() {
+            parts.reverse();
+        }
+        let before = match self.queued {
+            true => device::kernel_prelude(),
+            false => device::mapped_kernel_prelude(),
+        };
+        let unit = |part: &String| self.unit_behind(before.clone(), "", part);
         parts.iter().map(unit).collect()
     }
 
     fn unit_behind(&self, mut text: String, more: &str, own: &str) -> String {
         text.push_str(&nan_sign());
         text.push_str(&device::flattened(HEADERS));
-        if self.paged {
-            text.push_str(&device::flattened(PAGING_HEADERS));
-        }
+        let further = [
+            (self.has_dates(), DATES),
+            (self.has_group_table(), GROUPS),
+            (self.paged, PAGING_HEADERS[0]),
+            (self.paged, PAGING_HEADERS[1]),
+        ];
+        // A compiler reads what a kernel does not call as slowly as what it does.
+        let wanted = further.into_iter().filter(|(wanted, _)| *wanted);
+        text.push_str(&device::flattened(wanted.map(|(_, header)| header)));
         text.push_str(more);
         text.push_str("#line 1 \"grampus/query\"\n");
         text + own
+    }
+
+    /// Something is a date or a time.
+    fn has_dates(&self) -> bool {
+        let mut open: Vec<&Expr> = self.program.expressions().collect();
+        while let Some(expr) = open.pop() {
+            if matches!(self.program.type_of(expr), Ok(Type::Date32 | Type::Timestamp(_))) {
+                return true;
+            }
+            open.extend(program::operands(expr));
+        }
+        false
     }
 
     /// Some column comes by commands.
@@ -211,7 +237,7 @@ pub fn slow_path(queued: bool) -> String {
     text.push_str(&device::flattened([
         HEADERS[0],
         HEADERS[1],
-        HEADERS[3],
+        HEADERS[2],
         SLOW_HEADERS[0],
     ]));
     if queued {
@@ -258,14 +284,16 @@ const SLOW_HEADERS: [(&str, &str); 2] = [
 ];
 const PAGES_SLOW: (&str, &str) = ("pages_slow.cuh", include_str!("../../device/pages_slow.cuh"));
 /// In dependency order.
-const HEADERS: [(&str, &str); 5] = [
+const HEADERS: [(&str, &str); 4] = [
     ("query.h", include_str!("../../device/query.h")),
     ("values.cuh", include_str!("../../device/values.cuh")),
-    ("dates.cuh", include_str!("../../device/dates.cuh")),
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
-    ("groups.cuh", include_str!("../../device/groups.cuh")),
+    ("aggregates.cuh", include_str!("../../device/aggregates.cuh")),
 ];
-
+/// Behind those, for kernels with expressions of dates and times.
+const DATES: (&str, &str) = ("dates.cuh", include_str!("../../device/dates.cuh"));
+/// Behind those, for kernels that group.
+const GROUPS: (&str, &str) = ("groups.cuh", include_str!("../../device/groups.cuh"));
 /// Behind those, for kernels with paged columns.
 const PAGING_HEADERS: [(&str, &str); 2] = [
     ("pages.h", include_str!("../../device/pages.h")),
