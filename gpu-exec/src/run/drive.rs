@@ -35,6 +35,8 @@ const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 const MOST_BLOCKS: u32 = 4;
 /// The same where columns are read over PCIe.
 const MOST_BLOCKS_MAPPED: u32 = 1;
+/// Multiprocessors for a block where the filter's column is, too: a quarter of them saturates PCIe.
+const MULTIPROCESSORS_A_BLOCK: u32 = 2;
 /// Slots in use beside the gathering of pages are as many as threads: what all of them hold together is then about what their second-level
 /// caches do. With fewer than these the link runs dry.
 const FEWEST_SLOTS: usize = 8;
@@ -358,10 +360,16 @@ impl Query<'_> {
     fn blocks(&self, device: &Device, entry: &Kernel<'_>, tiles: u64, lanes: u32) -> Result<u32, RunError> {
         // Few warps saturate PCIe; more of them only spread what they fetch by row over more pages than the GPU's address
         // translation keeps at hand.
-        let mapped = self.prepared.choices.iter().any(|c| c.backing == Backing::Mapped);
+        let columns = || self.prepared.choices.iter().zip(&self.prepared.dense);
+        let mapped = columns().any(|(c, _)| c.backing == Backing::Mapped);
+        let streams = columns().any(|(c, &dense)| dense && c.backing == Backing::Mapped);
         let most = if mapped { MOST_BLOCKS_MAPPED } else { MOST_BLOCKS };
         let each = entry.blocks_that_fit(BLOCK_THREADS)?.min(most);
-        let most = u64::from(device.multiprocessors().max(1) * each);
+        let most = match streams {
+            true => device.multiprocessors().div_ceil(MULTIPROCESSORS_A_BLOCK),
+            false => device.multiprocessors() * each,
+        };
+        let most = u64::from(most.max(1));
         let mut blocks = tiles.div_ceil(u64::from(BLOCK_WARPS)).clamp(1, most);
         if let Some(stack) = self.stage.stack {
             // A warp holds a line for each lane while it fetches, or a tile's two.
