@@ -211,6 +211,29 @@ fn everything_compiles() {
     }
 }
 
+/// Templates go as deep as there are words of aggregates.
+#[test]
+fn as_many_aggregates_as_there_may_be_compile() {
+    let mut program = taxi(1);
+    program.columns[1].ty = Type::Decimal {
+        precision: 18,
+        scale: 2,
+    };
+    program.aggregates = vec![sum(col(1)); 64];
+    for keys in [vec![], vec![col(0)]] {
+        let grouping = if keys.is_empty() {
+            Grouping::Ungrouped
+        } else {
+            Grouping::Private
+        };
+        program.keys = keys;
+        let shape = shape(&program, Access::Plain, true, grouping);
+        if compile("most_aggregates", &program, &shape).is_none() {
+            return;
+        }
+    }
+}
+
 #[test]
 fn random_programs_compile() {
     for seed in 1..=6 {
