@@ -51,7 +51,7 @@ pub fn kernel_prelude() -> String {
     text_of(|name| !matches!(name, "completion.cuh" | "serve.cuh" | "slow_path.cuh"))
 }
 
-/// The part of [`kernel_prelude`] for kernels of which every column is `Mapped`: a third of the text, which the compiler reads for each
+/// The part of [`kernel_prelude`] for kernels of which every column is `Mapped`: half of the text, which the compiler reads for each
 /// of them.
 pub fn mapped_kernel_prelude() -> String {
     let last = HEADERS.iter().position(|header| header.name == LAST_MAPPED);

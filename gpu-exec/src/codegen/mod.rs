@@ -141,7 +141,7 @@ impl QueryKernel {
     }
 
     /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
-    /// use in compiling at the same time, the one first that takes longest.
+    /// use in compiling at the same time, the one that takes longest first.
     pub fn units_to_link(&self) -> Vec<String> {
         let mut parts = self.text.parts();
         // The loop is unrolled; but looking for groups is more.
