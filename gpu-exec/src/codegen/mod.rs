@@ -30,7 +30,7 @@ pub use finish::{Left, Merged};
 use crate::output::RunError;
 use crate::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::params::{self, Sizes};
-use crate::program::{self, Expr, Program, Type};
+use crate::program::{self, Program, Type};
 use kernel::Text;
 use plan::Plan;
 
@@ -175,14 +175,8 @@ impl QueryKernel {
 
     /// Something is a date or a time.
     fn has_dates(&self) -> bool {
-        let mut open: Vec<&Expr> = self.program.expressions().collect();
-        while let Some(expr) = open.pop() {
-            if matches!(self.program.type_of(expr), Ok(Type::Date32 | Type::Timestamp(_))) {
-                return true;
-            }
-            open.extend(program::operands(expr));
-        }
-        false
+        let mut types = program::nodes(self.program.expressions()).map(|expr| self.program.type_of(expr));
+        types.any(|ty| matches!(ty, Ok(Type::Date32 | Type::Timestamp(_))))
     }
 
     /// Some column comes by commands.

@@ -361,15 +361,11 @@ fn entry_bytes(carried: &[usize], widths: &[(usize, bool)]) -> usize {
 
 /// The columns of an expression.
 fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
-    let mut columns = BTreeSet::new();
-    let mut open: Vec<&Expr> = exprs.into_iter().collect();
-    while let Some(expr) = open.pop() {
-        if let Expr::Column(at) = expr {
-            columns.insert(*at);
-        }
-        open.extend(program::operands(expr));
-    }
-    columns
+    let column = |expr: &Expr| match expr {
+        Expr::Column(at) => Some(*at),
+        _ => None,
+    };
+    program::nodes(exprs).filter_map(column).collect()
 }
 
 /// Tiles and stages while they are being divided.

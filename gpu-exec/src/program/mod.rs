@@ -6,7 +6,7 @@ mod display;
 mod verify;
 
 pub use verify::MOST_COLUMNS;
-pub(crate) use verify::operands;
+pub(crate) use verify::{nodes, operands};
 
 /// Type of a value, and of how its bytes lie in memory (little-endian, no padding).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -292,6 +292,16 @@ pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
+/// The expressions and all their parts, in no order.
+pub(crate) fn nodes<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> impl Iterator<Item = &'a Expr> {
+    let mut open: Vec<&Expr> = exprs.into_iter().collect();
+    std::iter::from_fn(move || {
+        let expr = open.pop()?;
+        open.extend(operands(expr));
+        Some(expr)
+    })
+}
+
 /// Nodes of an expression; `None`: nested deeper than that.
 fn size(expr: &Expr, depth: usize) -> Option<usize> {
     let below = depth.checked_sub(1)?;
