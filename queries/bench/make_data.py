@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trips of `grampus taxi generate --columns six`, in uncompressed ORC files of pyarrow, whose streams begin at any byte.
+"""Trips of `grampus taxi generate --columns six` in uncompressed ORC files of pyarrow: streams begin at any byte.
 
     make_data.py DIR FROM [--files N]
 

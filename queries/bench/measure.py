@@ -371,7 +371,8 @@ def main():
     arguments = parser.parse_args()
     bench = Bench(arguments)
     make_tables(bench)
-    print("| table | way | query | time | kernel | moved | amplification |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print("| table | way | query | time | kernel | moved | amplification |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in arguments.only.split(","):
         try:
             STEPS[name](bench)

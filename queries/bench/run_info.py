@@ -82,4 +82,4 @@ def run_info(arguments, settings, command, checks, program=None):
 
 def add_arguments(parser):
     parser.add_argument("--commit", help="commit that is measured; without it, what git says")
-    parser.add_argument("--machine", metavar="NAME", help="name of the machine in the result file; without it, the GPU's")
+    parser.add_argument("--machine", metavar="NAME", help="machine's name in the result file; default: the GPU's")

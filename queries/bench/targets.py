@@ -27,7 +27,7 @@ TABLES = ("unaligned", "aligned")
 
 @dataclass(frozen=True)
 class Target:
-    """One target. `figure` takes a look-up `of(way, query, name)` over one table's lines and returns the figure or None."""
+    """One target. `figure` takes a look-up `of(way, query, name)` over a table's lines; the result may be None."""
 
     key: str
     text: str
@@ -94,15 +94,17 @@ TARGETS = (
            against_mapped(FIRST_CHOSEN, "q5_30")),
     Target("resident_q0", "q0_30 resident, share of a plain device sum", "%", 0.8, False,
            kernel_share(DEVICE, RESIDENT, "q0_30")),
-    Target("resident_q5", "q5_30 resident, whole columns, share of that sum", "%", 0.8, False,
+    Target("resident_q5", "q5_30 resident, whole columns, share of it", "%", 0.8, False,
            kernel_share(DEVICE, RESIDENT, "q5_30")),
-    Target("pages_q5", "q5_30 resident, pages, share of that sum", "%", 0.8, False,
+    Target("pages_q5", "q5_30 resident, pages, share of a plain sum", "%", 0.8, False,
            kernel_share(DEVICE, PAGES, "q5_30")),
-    Target("resident_q0_above", "q0_30 resident, time above the kernel", "ms", 5, True, above_kernel(RESIDENT, "q0_30")),
-    Target("resident_q5_above", "q5_30 resident, time above the kernel", "ms", 5, True, above_kernel(RESIDENT, "q5_30")),
+    Target("resident_q0_above", "q0_30 resident, time above the kernel", "ms", 5, True,
+           above_kernel(RESIDENT, "q0_30")),
+    Target("resident_q5_above", "q5_30 resident, time above the kernel", "ms", 5, True,
+           above_kernel(RESIDENT, "q5_30")),
     Target("queued_amplification", "q5_30 amplification, queued", "×", 1.12, True,
            amplification(FIRST_QUEUED, "q5_30"), False),
-    Target("page_cache_cold", "q0_30, page cache cold ÷ a direct read of the column", "×", 1.10, True,
+    Target("page_cache_cold", "q0_30, page cache cold ÷ direct read", "×", 1.10, True,
            lambda of: ratio(of(FIRST_GPU, "q0_30", "ms", "cold"), of(DIRECT, "", "ms")), False),
     Target("compile_q0", "q0_30, compiling a new shape", "ms", 150, True, time(NEW_SHAPE, "q0_30"), False),
     Target("compile_q5", "q5_30, compiling a new shape", "ms", 150, True, time(NEW_SHAPE, "q5_30"), False),
