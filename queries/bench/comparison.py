@@ -57,7 +57,7 @@ def text(before, after, show_all=True):
     both = [name for name in old if name in new]
     lines = [f"{before.name} -> {after.name}"]
     if any(run.data["run"].get("transcribed_from") for run in (before, after)):
-        lines.append("A transcribed run does not record which machine it is of: ratios may include a difference of machines.")
+        lines.append("A transcribed run does not identify its machine: ratios may include a difference of machines.")
     elif before.machine["name"] != after.machine["name"]:
         lines.append("Machines differ: ratios include the difference between them.")
     lines.append(f"Noise bound: {FLOOR:.0%}, or the quartiles' distance of a figure's repetitions where that is more.")
