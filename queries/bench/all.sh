@@ -35,7 +35,7 @@ one() {
     timeout "$seconds" "$@" >"$out/$name.txt" 2>&1
     status=$?
     log "$name: status $status; $(grep -E '^test result|panicked|SUMMARY' "$out/$name.txt" | tail -n 3 | tr '\n' ' ')"
-    echo "$name: status $status" >>"$out/checks.txt"
+    { [ $status = 0 ] && echo "$name passed" || echo "$name: status $status"; } >>"$out/checks.txt"
     # Tests pass on a machine without a GPU.
     ! grep -q 'skipped: no GPU' "$out/$name.txt" || { log "$name: no GPU"; return 1; }
     [ $status = 0 ] || { [ $status = 124 ] && ! grep -q -E 'FAILED|panicked|Error' "$out/$name.txt"; }
@@ -140,7 +140,7 @@ collect() {
     done
     [ ${#files[@]} -gt 0 ] || return 0
     [ ! -f "$out/checks.txt" ] || files+=(--checks "$out/checks.txt")
-    python3 "$queries/bench/report.py" collect "${files[@]}" "${named[@]}" --into "$out" \
+    python3 "$queries/bench/report.py" collect "${files[@]}" --here "${named[@]}" --into "$out" \
         --command "queries/bench/all.sh BINARIES WORK OUT${disk:+ DISK} (ROWS=$rows STEPS='$steps')"
 }
 

@@ -7,8 +7,9 @@
     report.py compare A B [--changed]
         Per query: no change, slower or faster. A is the older run. A and B are paths, or parts of names in
         queries/results. --changed leaves out figures without a change.
-    report.py collect FILE… [--into DIR] [--checks FILE] [--command TEXT] [--commit C] [--machine NAME]
-        One result file from the files of measure.py, compare_duckdb.py, on_demand and bench io; prints its path.
+    report.py collect FILE… [--into DIR] [--checks FILE] [--command TEXT] [--here [--commit C] [--machine NAME]]
+        One result file from result files and the files of measure.py, compare_duckdb.py, on_demand and bench io; prints
+        its path. --here: this machine is the one that was measured, for files that do not say so.
 
 A block of a page stands between `<!-- begin: NAME (queries/bench/report.py) -->` and `<!-- end: NAME -->`.
 queries/results/current.json names the runs that pages show. Exit status 1: out of date, or a file that cannot be used.
@@ -106,7 +107,7 @@ def collect(arguments):
     if arguments.checks:
         checks = [line for line in (read(arguments.checks) or "").splitlines() if line]
     block = None
-    if arguments.commit or arguments.machine:
+    if arguments.here:
         block = run_info.run_info(arguments, {}, arguments.command or given, [])
     merged = results.merge(arguments.files, block)
     merged["run"]["checks"] += checks
@@ -134,6 +135,7 @@ def main():
     one.add_argument("--into", default=FOLDER)
     one.add_argument("--checks", metavar="FILE", help="lines that say what was checked")
     one.add_argument("--command", help="the command of the whole run")
+    one.add_argument("--here", action="store_true", help="files without machine and commit are of this machine")
     run_info.add_arguments(one)
     one.set_defaults(function=collect)
     arguments = parser.parse_args()

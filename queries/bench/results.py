@@ -168,7 +168,7 @@ def merge(paths, run=None):
                 merged[section] = part[section]
     merged["run"] = merged["run"] or run
     if merged["run"] is None:
-        raise ResultError(f"{paths[0]}: no file has a block 'run'")
+        raise ResultError(f"{paths[0]}: no file has a block 'run'; on the measured machine, give --here")
     return merged
 
 
