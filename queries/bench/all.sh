@@ -3,7 +3,7 @@
 #
 #   queries/bench/all.sh BINARIES WORK OUT [DISK]
 #
-# BINARIES: a folder with grampus, gpu-exec's example scan, the benchmark on_demand (for the step on_demand), all release,
+# BINARIES: a folder with grampus, the example scan of gpu-exec, the benchmark on_demand (for its step), all release,
 # and gpu-exec's test binaries (`cargo test -p grampus-gpu-exec --no-run` names them). The step answers runs every
 # executable of that folder whose name begins with modules, decode, expressions or kernels, and every executable in
 # BINARIES/tests, whatever its name. WORK: a tmpfs with room for 60 GB. OUT: for logs and result files. DISK: a folder

@@ -43,7 +43,7 @@ def machine_text(machine):
 def run_bullets(results, run, page_folder):
     info = run.data["run"]
     lines = [bullet(f"Machine: {machine_text(info['machine'])}.")]
-    source = f"; figures transcribed from {info['transcribed_from']}" if info.get("transcribed_from") else ""
+    source = "; figures transcribed from an earlier page" if info.get("transcribed_from") else ""
     lines.append(bullet(f"Commit `{info['commit']}`, release profile, {info['date']}; "
                         f"{link(results, run, page_folder)}{source}."))
     lines += [bullet(f"Command: `{command}`") for command in info["commands"]]
