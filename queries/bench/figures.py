@@ -18,14 +18,13 @@ def times(value):
 
 
 def with_unit(value, unit):
-    """A target's figure: shares as percent, ratios with three decimals below two."""
+    """A target's figure: shares as percent; ratios, with "×" or without a unit, have three decimals near one."""
     if value is None:
         return MISSING
     if unit == "%":
         return f"{value * 100:.3g} %"
-    if unit == "×":
-        return f"{svg.ratio(value)} ×"
-    return f"{number(value)} {unit}".rstrip()
+    text = svg.ratio(value) if unit in ("×", "") else number(value)
+    return f"{text} {unit}".rstrip()
 
 
 def table(header, rows):
