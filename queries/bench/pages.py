@@ -171,7 +171,7 @@ def aims_of(part):
                             (", share of the plain loop's speed", " of the plain loop"), (", times Q0's time", " ÷ Q0"),
                             ("uncompressed: ", "")):
             what = what.replace(long, short)
-        key = re.sub(r"\bt[1-4]\b", "least of t1 to t4", what), threads.split(" ")[0]
+        key = re.sub(r"\bt[1-4]\b", "least of t1–t4", what), threads.split(" ")[0]
         if key not in found or aim["measured"] < found[key]["measured"]:
             found[key] = aim
     return found
@@ -184,6 +184,7 @@ def is_reached(aim):
 def cpu_targets(results):
     rows = []
     chosen = {id(part): part for name in ("uncompressed", "snappy") for part in [on_demand(results, name)[1]] if part}
+    counts = sorted({threads for part in chosen.values() for _, threads in aims_of(part)}, key=int)
     for part in chosen.values():
         own = aims_of(part)
         others = [aims_of(report) for run in results.runs for report in run.section("on_demand") or []
@@ -191,7 +192,7 @@ def cpu_targets(results):
         for what in dict.fromkeys(what for what, _ in own):
             mine = {threads: aim for (name, threads), aim in own.items() if name == what}
             seen = {threads: [aims[what, threads] for aims in others if (what, threads) in aims]
-                    for threads in ("1", "16")}
+                    for threads in counts}
             aim = next(iter(mine.values()))
             row = [what, f"{'≥' if aim['at_least'] else '≤'} {aim['aim']:g}"]
             for threads, aims in seen.items():
@@ -199,7 +200,8 @@ def cpu_targets(results):
                 row.append(range_of([aim["measured"] for aim in aims], ""))
             every = [aim for aims in seen.values() for aim in aims]
             rows.append([*row, verdict(all(map(is_reached, mine.values())), sum(map(is_reached, every)), len(every))])
-    header = ["target", "bound", "1 thread", "all runs", "16 threads", "all runs", "met, of all"]
+    columns = [cell for threads in counts for cell in (f"{threads} thread{'s'[threads == '1':]}", "all runs")]
+    header = ["target", "bound", *columns, "met, of all"]
     return table(header, rows) if rows else "No figures."
 
 
