@@ -28,7 +28,9 @@ def bullet(text):
 
 
 def link(results, run, page_folder):
-    path = os.path.relpath(os.path.join(results.folder, f"{run.name}.json"), page_folder)
+    """A link to a run's file from a page of the folder `page_folder` of the repository."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(results.folder)))
+    path = os.path.relpath(os.path.join(results.folder, f"{run.name}.json"), os.path.join(root, page_folder))
     return f"[JSON]({path})"
 
 

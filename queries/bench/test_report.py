@@ -158,6 +158,14 @@ class Markers(Folder):
                                  [1, 0, 0])
 
 
+    def test_links_do_not_depend_on_the_working_directory(self):
+        self.folder = os.path.join(self.folder, "queries", "results")
+        os.makedirs(self.folder)
+        found = self.found(data())
+        self.assertEqual(pages.link(found, found.chosen[0], "queries"), "[JSON](results/run.json)")
+        self.assertEqual(pages.link(found, found.chosen[0], "io-stack"), "[JSON](../queries/results/run.json)")
+
+
 class Figures(Folder):
     def test_missing_figures_leave_gaps_instead_of_errors(self):
         found = self.found(data([line("q0_30", 34.2)]))
