@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The trips of files that `grampus taxi generate --columns six` wrote, in uncompressed ORC files written by pyarrow, whose streams begin at
-any byte.
+"""Trips of `grampus taxi generate --columns six` in uncompressed ORC files of pyarrow: streams begin at any byte.
 
     make_data.py DIR FROM [--files N]
 
-Writes DIR/part-NN.orc for the first N files of FROM (all of them), and DIR/answers.json with what numpy makes of q0 and q5 at 30 and 20 miles.
-Needs numpy and pyarrow.
+Writes DIR/part-NN.orc for the first N files of FROM (all of them), and DIR/answers.json with numpy's answers to q0 and
+q5 at 30 and 20 miles. Needs numpy and pyarrow.
 """
 
 import argparse
@@ -82,7 +81,7 @@ def read(path):
 
 
 def answer(folder):
-    """answers.json for files that somebody else wrote."""
+    """answers.json for files of another writer."""
     paths = orc_files(folder)
     with multiprocessing.Pool(min(len(paths), os.cpu_count())) as pool:
         keep(folder, pool.map(read, paths))
