@@ -27,9 +27,9 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::Parser;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use grampus::taxi::{GenerateOptions, generate};
 use grampus::{Device, GrampusConfig, GrampusOptions, LocalIo, ScanIo, scan_io};
 use grampus_orc_layout::tail::Codec;
+use grampus_tools::taxi::{GenerateOptions, generate};
 use tokio::runtime::Runtime;
 
 use plain_loop::{LOOPS, PlainColumn};
@@ -389,7 +389,7 @@ impl Bench {
     fn again(&self, sql: &str) -> Result<f64> {
         self.runtime.block_on(async {
             let start = Instant::now();
-            let (plan, task) = grampus::plans::plan_sql(&self.on_demand, sql).await?;
+            let (plan, task) = grampus::session::plan_cache::plan_sql(&self.on_demand, sql).await?;
             collect(plan, task).await?;
             Ok(start.elapsed().as_secs_f64())
         })

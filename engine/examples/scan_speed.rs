@@ -14,7 +14,7 @@ use datafusion::error::Result;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::file::IoCounters;
-use grampus::file::cache::FileCache;
+use grampus::file::file_cache::FileCache;
 use grampus::{GrampusConfig, LocalIo, OrcTable, scan_io, session};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::source::ByteSource;

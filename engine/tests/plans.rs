@@ -13,7 +13,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::GrampusConfig;
-use grampus::plans::{plan_sql, planned_before};
+use grampus::session::plan_cache::{plan_sql, planned_before};
 use grampus::session::register_orc;
 use grampus_orc_layout::write::WriterOptions;
 

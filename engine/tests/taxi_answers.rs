@@ -13,9 +13,9 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use grampus::config::GrampusConfig;
-use grampus::convert::{ConvertOptions, convert};
 use grampus::session;
 use grampus_orc_layout::tail::Codec;
+use grampus_tools::convert::{ConvertOptions, convert};
 use serde_json::Value;
 
 /// What floats may differ by, relative: sums are taken in another order.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use grampus::Device;
-use grampus::taxi::ColumnSet;
 use grampus_orc_layout::tail::Codec;
+use grampus_tools::taxi::ColumnSet;
 
 use super::units;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use grampus_gpu_exec::bench::{self, BenchOptions, Figure, sections};
 
 use super::args::BenchIoArgs;
-use super::failure::{Failure, Report, file, output};
+use super::exit_error::{Failure, Report, file, output};
 
 /// The data file is this, times a whole number.
 const MIB: u64 = 1 << 20;

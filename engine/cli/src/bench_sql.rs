@@ -9,15 +9,15 @@ use arrow::array::RecordBatch;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use grampus::plans::plan_sql;
+use grampus::session::plan_cache::plan_sql;
 use grampus::{ScanIo, scan_io};
 use serde::Serialize;
 
 use super::args::BenchSqlArgs;
-use super::explain::{Known, explain};
-use super::failure::{self, Failure, Report, output};
+use super::error_messages::{Known, explain};
+use super::exit_error::{self, Failure, Report, output};
+use super::generate::with_interrupts;
 use super::interrupt::Watch;
-use super::make::with_interrupts;
 use super::runtime::Threads;
 use super::{note, shell, tables, units};
 
@@ -103,7 +103,7 @@ fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, Failure
     let mut statements = Vec::new();
     for path in &arguments.files {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| failure::file("read", &shown, &error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| exit_error::file("read", &shown, &error))?;
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
         statements.push((name.into_owned(), text));
     }
@@ -278,7 +278,7 @@ fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), Failure> {
             .write_all(text.as_bytes())
             .map_err(|error| output(&error));
     }
-    std::fs::write(path, text).map_err(|error| failure::file("write", &shown, &error).into())
+    std::fs::write(path, text).map_err(|error| exit_error::file("write", &shown, &error).into())
 }
 
 #[cfg(test)]

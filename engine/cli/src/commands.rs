@@ -7,7 +7,7 @@ use datafusion::catalog::TableProvider;
 use grampus::OrcTable;
 
 use super::args::{Format, MaxRows, parse_max_rows};
-use super::failure::{Failure, Report};
+use super::exit_error::{Failure, Report};
 use super::shell::Shell;
 use super::table::{Cells, Look};
 use super::{note, tables, units};
@@ -62,7 +62,7 @@ pub(crate) fn run(shell: &mut Shell, line: &str) -> Result<bool, Failure> {
         _ => {
             let names = COMMANDS.iter().map(|(name, _, _)| *name);
             let report = Report::new(format!("no command named {name}"));
-            return Err(match super::explain::nearest(name, names) {
+            return Err(match super::error_messages::nearest(name, names) {
                 Some(near) => report.hint(format!("did you mean {near}? \\? lists the commands")),
                 None => report.hint("\\? lists the commands"),
             }

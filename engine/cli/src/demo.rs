@@ -11,16 +11,16 @@ use console::style;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use grampus::taxi::GenerateOptions;
 use grampus::{ScanIo, scan_io};
 use grampus_orc_layout::proto::stream::Kind;
+use grampus_tools::taxi::GenerateOptions;
 
 use super::args::DemoArgs;
-use super::explain::{Known, explain};
-use super::failure::{self, Failure, Report, output};
+use super::error_messages::{Known, explain};
+use super::exit_error::{self, Failure, Report, output};
+use super::generate::{generate_watched, with_interrupts};
 use super::interrupt::Watch;
 use super::local::LocalFile;
-use super::make::{generate_watched, with_interrupts};
 use super::runtime::Threads;
 use super::table::{Cells, Look};
 use super::{note, shell, units};
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<(), Failure> {
 fn temporary_folder() -> Result<tempfile::TempDir, Failure> {
     let folder = tempfile::Builder::new().prefix("grampus-demo-").tempdir();
     let place = std::env::temp_dir().display().to_string();
-    folder.map_err(|error| failure::file("make a folder in", &place, &error).into())
+    folder.map_err(|error| exit_error::file("make a folder in", &place, &error).into())
 }
 
 fn tour(arguments: &DemoArgs, folder: &Path, watch: &Watch) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use grampus_gpu_exec::report::MachineReport;
 use serde::Serialize;
 
 use super::args::DeviceArgs;
-use super::failure::{Failure, Report, output};
+use super::exit_error::{Failure, Report, output};
 use super::note;
 
 /// Everything that is printed as JSON.

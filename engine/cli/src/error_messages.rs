@@ -8,8 +8,8 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use grampus_orc_layout::LayoutError;
 
-use super::failure::{Report, os_words};
-use super::root::{Root, causes, context, root};
+use super::error_chain::{Root, causes, context, root};
+use super::exit_error::{Report, os_words};
 use super::script::Piece;
 
 /// What is known where the error arose.

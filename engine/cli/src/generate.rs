@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use grampus::convert::{ConvertError, ConvertOptions, ConvertReport, CsvOptions, convert};
-use grampus::taxi::{GenerateOptions, GenerateReport, TaxiError, generate};
+use grampus_tools::convert::{ConvertError, ConvertOptions, ConvertReport, CsvOptions, convert};
+use grampus_tools::taxi::{GenerateOptions, GenerateReport, TaxiError, generate};
 use indicatif::ProgressBar;
 
 use super::args::{ConvertArgs, GenerateArgs};
-use super::failure::{self, Failure, Report};
+use super::exit_error::{self, Failure, Report};
 use super::interrupt::{Catch, Interrupts, Watch};
 use super::{note, progress, units};
 
@@ -133,19 +133,19 @@ impl<'a> Work<'a> {
 /// Runs work that looks at a watch from its own threads.
 pub(crate) fn with_interrupts<T>(work: impl FnOnce(&Watch) -> Result<T, Failure>) -> Result<T, Failure> {
     let interrupts = Interrupts::listen(Catch::InterruptAndTerminate);
-    let interrupts = interrupts.map_err(|error| failure::file("listen for", "Ctrl-C", &error))?;
+    let interrupts = interrupts.map_err(|error| exit_error::file("listen for", "Ctrl-C", &error))?;
     work(&interrupts.watch())
 }
 
-fn output_report(error: &grampus::output::OutputError) -> Report {
-    use grampus::output::OutputError;
+fn output_report(error: &grampus_tools::atomic_output::OutputError) -> Report {
+    use grampus_tools::atomic_output::OutputError;
     match error {
         OutputError::NotEmpty(path) => Report::new(format!("{} is not empty", path.display()))
             .hint("name another folder, or write over its files with --overwrite"),
         OutputError::Exists(path) => {
             Report::new(format!("{} exists", path.display())).hint("name another file, or add --overwrite")
         }
-        OutputError::Io { path, source } => failure::file("write", &path.display().to_string(), source),
+        OutputError::Io { path, source } => exit_error::file("write", &path.display().to_string(), source),
         other => Report::new(other.to_string()),
     }
 }

@@ -8,7 +8,7 @@ use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
 
 use super::completion::{Assistant, is_word_command};
-use super::failure::{Failure, Report};
+use super::exit_error::{Failure, Report};
 use super::shell::Shell;
 use super::{note, tables};
 

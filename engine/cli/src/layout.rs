@@ -7,15 +7,15 @@ use grampus_orc_layout::LayoutError;
 use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 
 use super::args::LayoutArgs;
-use super::explain;
-use super::failure::{Failure, Report, output};
+use super::error_messages;
+use super::exit_error::{Failure, Report, output};
 use super::local::LocalFile;
 use super::units;
 
 /// Prints the report. A file that is damaged in places is an error after the report of the rest.
 pub(crate) fn run(arguments: &LayoutArgs) -> Result<(), Failure> {
     let file = LocalFile::open(&arguments.file)?;
-    let told = |error: LayoutError| Failure::from(explain::layout(&error));
+    let told = |error: LayoutError| Failure::from(error_messages::layout(&error));
     let tail = file.tail().map_err(told)?;
     let options = DescribeOptions {
         chunks: arguments.json || arguments.full,

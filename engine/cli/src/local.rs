@@ -11,7 +11,7 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::{LayoutError, open};
 
-use super::failure::{self, Report, os_words};
+use super::exit_error::{self, Report, os_words};
 
 /// An open file.
 pub(crate) struct LocalFile {
@@ -23,8 +23,10 @@ pub(crate) struct LocalFile {
 impl LocalFile {
     pub(crate) fn open(path: &Path) -> Result<Self, Report> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|error| failure::file("open", &name, &error))?;
-        let metadata = file.metadata().map_err(|error| failure::file("open", &name, &error))?;
+        let file = File::open(path).map_err(|error| exit_error::file("open", &name, &error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| exit_error::file("open", &name, &error))?;
         if metadata.is_dir() {
             return Err(Report::new(format!("{name} is a folder")).hint("name a file in it"));
         }

@@ -1,15 +1,17 @@
 //! The `grampus` command, from its arguments to its exit status.
 //!
 //! ```text
-//! args         what can be asked for                 interactive  the conversation; completion helps typing
-//! shell        one session, its settings             commands     \d, \timing, …
-//! script       input to statements                   query        one statement beside its printing loop
-//! output       rows to table, csv, tsv, json         table        aligned text
-//! explain      DataFusion's errors to words          failure      what ends a command, and its exit status
-//! layout       where everything in a file is         make         taxi generate, convert
-//! demo         the tour                           device       what there is to compute on
-//! bench_sql    statements, timed                  bench_io     what each path to the GPU reaches
+//! args            what can be asked for             interactive  the conversation; completion helps typing
+//! shell           one session, its settings         commands     \d, \timing, …
+//! script          input to statements               query        one statement beside its printing loop
+//! output          rows to table, csv, tsv, json     table        aligned text
+//! error_messages  DataFusion's errors to words      exit_error   what ends a command, and its exit status
+//! layout          where everything in a file is     generate     taxi generate, convert
+//! demo            the tour                          device       what there is to compute on
+//! bench_sql       statements, timed                 bench_io     what each path to the GPU reaches
 //! ```
+//!
+//! Everything that reads ORC is in the library of the same name.
 
 mod args;
 mod bench_io;
@@ -18,17 +20,17 @@ mod commands;
 mod completion;
 mod demo;
 mod device;
-mod explain;
-mod failure;
+mod error_chain;
+mod error_messages;
+mod exit_error;
+mod generate;
 mod interactive;
 mod interrupt;
 mod layout;
 mod local;
-mod make;
 mod output;
 mod progress;
 mod query;
-mod root;
 mod runtime;
 mod script;
 mod shell;
@@ -42,10 +44,14 @@ use std::process::ExitCode;
 
 use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
-use failure::Failure;
+use exit_error::Failure;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs the command line.
-pub(crate) fn main() -> ExitCode {
+fn main() -> ExitCode {
     let (cli, jobs) = args::parse();
     start_log(cli.verbose);
     allow_open_files();
@@ -84,11 +90,11 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
         Some(Command::Layout(arguments)) => layout::run(arguments),
         Some(Command::Taxi {
             command: TaxiCommand::Generate(arguments),
-        }) => make::taxi_generate(arguments),
+        }) => generate::taxi_generate(arguments),
         Some(Command::Bench {
             command: BenchCommand::Sql(arguments),
         }) => bench_sql::run(arguments),
-        Some(Command::Convert(arguments)) => make::convert_files(arguments),
+        Some(Command::Convert(arguments)) => generate::convert_files(arguments),
         Some(Command::Device(arguments)) => device::run(arguments),
         Some(Command::Bench {
             command: BenchCommand::Io(arguments),
@@ -96,7 +102,9 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);
-            io::stdout().write_all(&text).map_err(|error| failure::output(&error))
+            io::stdout()
+                .write_all(&text)
+                .map_err(|error| exit_error::output(&error))
         }
     }
 }

@@ -11,11 +11,11 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use futures::StreamExt;
-use grampus::plans::plan;
+use grampus::session::plan_cache::plan;
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
-use super::failure::Failure;
+use super::exit_error::Failure;
 use super::interrupt::Watch;
 use super::output::Sink;
 use super::progress::Progress;

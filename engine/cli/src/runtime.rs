@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::failure::{self, Failure, Report};
+use super::exit_error::{self, Failure, Report};
 use super::interrupt::Watch;
 
 /// Plans of large queries are deep.
@@ -34,7 +34,7 @@ impl Threads {
                 count,
             })
         };
-        started().map_err(|error| failure::file("start", "the threads", &error).into())
+        started().map_err(|error| exit_error::file("start", "the threads", &error).into())
     }
 
     /// After a cancelled query: if its operators still keep all workers, leaves them behind and starts new ones.

@@ -7,8 +7,8 @@ use datafusion::prelude::SessionContext;
 use grampus::{GrampusConfig, ScanIo};
 
 use super::args::{Cli, Format, Job, MaxRows, Resources};
-use super::explain::{Known, explain};
-use super::failure::{self, Failure, Report};
+use super::error_messages::{Known, explain};
+use super::exit_error::{self, Failure, Report};
 use super::interrupt::{Catch, Interrupts, Watch};
 use super::output::{Sink, writer};
 use super::progress::Progress;
@@ -68,7 +68,7 @@ impl Shell {
     /// Opens the session and the tables of the command line.
     pub(crate) fn open(cli: &Cli, interactive: bool) -> Result<Self, Failure> {
         let interrupts = Interrupts::listen(Catch::Interrupt);
-        let interrupts = interrupts.map_err(|error| failure::file("listen for", "Ctrl-C", &error))?;
+        let interrupts = interrupts.map_err(|error| exit_error::file("listen for", "Ctrl-C", &error))?;
         let mut shell = Self {
             context: session(&cli.resources)?,
             settings: Settings::new(cli, interactive),
@@ -124,7 +124,7 @@ impl Shell {
         if path == "-" {
             return self.run_lines(io::stdin().lock(), "standard input", watch);
         }
-        let file = std::fs::File::open(path).map_err(|error| failure::file("open", path, &error))?;
+        let file = std::fs::File::open(path).map_err(|error| exit_error::file("open", path, &error))?;
         self.run_lines(io::BufReader::new(file), path, watch)
     }
 
@@ -142,7 +142,7 @@ impl Shell {
             line.clear();
             let length = lines
                 .read_until(b'\n', &mut line)
-                .map_err(|error| failure::file("read", name, &error))?;
+                .map_err(|error| exit_error::file("read", name, &error))?;
             if length == 0 {
                 break;
             }
@@ -203,7 +203,7 @@ impl Shell {
             .writer
             .write_all(text.as_bytes())
             .and_then(|()| self.writer.flush());
-        written.map_err(|error| failure::output(&error))
+        written.map_err(|error| exit_error::output(&error))
     }
 
     /// How tables are drawn now.

@@ -6,7 +6,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-use super::failure::{Failure, Report};
+use super::exit_error::{Failure, Report};
 
 /// A table to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ fn missing(path: &str) -> Failure {
         return Failure::Usage(Report::new(format!("no such file: {path}")));
     }
     let report = Report::new(format!("no such file or command: {path}"));
-    Failure::Usage(match super::explain::nearest(path, names.into_iter()) {
+    Failure::Usage(match super::error_messages::nearest(path, names.into_iter()) {
         Some(near) => report.hint(format!("did you mean grampus {near}?")),
         None => report.hint("grampus --help lists the commands"),
     })

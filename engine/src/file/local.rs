@@ -10,7 +10,7 @@ use bytes::Bytes;
 use grampus_orc_layout::Result;
 use grampus_orc_layout::source::ByteSource;
 
-use super::map::Map;
+use super::memory_map::Map;
 use super::{Identity, IoCounters, changed, io_error};
 
 /// Two values this close are read at once: copying a page costs less than a second system call.

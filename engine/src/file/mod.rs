@@ -8,9 +8,9 @@
 //! FileCache          open files and their parsed metadata, shared by the queries of a session
 //! ```
 
-pub mod cache;
+pub mod file_cache;
 pub mod local;
-pub mod map;
+pub mod memory_map;
 pub mod remote;
 
 use std::fmt;
@@ -26,7 +26,7 @@ use object_store::ObjectStore;
 
 use crate::config::LocalIo;
 use local::{LocalFile, ReadSource};
-use map::MapSource;
+use memory_map::MapSource;
 use remote::{FetchedSource, RemoteFile};
 
 /// Where a file is.

@@ -12,10 +12,10 @@ use grampus_gpu_exec::paging::PAGE_BYTES;
 use grampus_gpu_exec::program::Program;
 
 use super::calibration::Rates;
+use super::input_builder::{ColumnBytes, GpuInput as Placed, column_bytes};
 use super::lower::Lowered;
-use super::place::{ColumnBytes, Placed, column_bytes};
 use crate::scan::Scan;
-use crate::scan::survey;
+use crate::scan::column_locations;
 
 /// Places of the table at which a filter is tried.
 const SAMPLES: usize = 16;

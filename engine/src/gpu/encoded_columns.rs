@@ -77,5 +77,5 @@ fn stored(stream: EncodedStream) -> Stored {
 }
 
 #[cfg(test)]
-#[path = "stored_tests.rs"]
+#[path = "encoded_columns_tests.rs"]
 mod tests;

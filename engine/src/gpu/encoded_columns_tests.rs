@@ -28,9 +28,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::gpu::dictionary::Dictionary;
+use crate::gpu::input_builder::decoded;
 use crate::gpu::lower::types::type_of;
-use crate::gpu::place::decoded;
+use crate::gpu::string_dictionary::Dictionary;
 
 /// Host threads as warps of one lane, and of 32 in lockstep.
 struct Machines {

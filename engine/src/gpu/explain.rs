@@ -9,7 +9,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan};
 use grampus_gpu_exec::gpu::{Backing, ColumnChoice};
 
-use super::exec::GpuAggregateExec;
+use super::gpu_aggregate_exec::GpuAggregateExec;
 
 /// Writes the operator's line, or lines.
 pub(super) fn show(exec: &GpuAggregateExec, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -23,20 +23,20 @@ use futures::{StreamExt, TryStreamExt};
 use grampus_gpu_exec::gpu::{BackingChoice, ColumnChoice, Request};
 use grampus_gpu_exec::output::RunError;
 
-use super::device::Runner;
-use super::dictionary::DictionaryFull;
+use super::input_builder::GpuInput;
 use super::lower::Lowered;
 use super::metrics::{record, record_fallback};
-use super::output::batch;
-use super::place::Placed;
+use super::partial_state::batch;
+use super::runner::Runner;
 use super::session::{FilterKey, GpuSession};
-use crate::scan::accounting::with_amplification;
+use super::string_dictionary::DictionaryFull;
+use crate::scan::metrics::with_amplification;
 
 /// What is to be run, and on what.
 #[derive(Debug)]
 pub(crate) struct GpuWork {
     pub(crate) lowered: Lowered,
-    pub(crate) placed: Placed,
+    pub(crate) placed: GpuInput,
     pub(crate) device: Arc<dyn Runner>,
     pub(crate) session: Arc<GpuSession>,
     pub(crate) backing: BackingChoice,
@@ -98,7 +98,7 @@ impl GpuAggregateExec {
 
 impl DisplayAs for GpuAggregateExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::display::show(self, format, f)
+        super::explain::show(self, format, f)
     }
 }
 

@@ -18,21 +18,21 @@ use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Se
 use grampus_gpu_exec::program::Program;
 use grampus_orc_layout::stripe::StripeLayout;
 
-use super::dictionary::{Dictionary, DictionaryFull};
+use super::encoded_columns;
 use super::lower::types::value_of;
 use super::lower::{Lowered, Reason};
-use super::stored;
+use super::string_dictionary::{Dictionary, DictionaryFull};
 use crate::file::Place;
 use crate::scan::Scan;
-use crate::scan::survey::{self, Found, Groups, SurveyCache, SurveyedStripe};
-use crate::table::TableFile;
+use crate::scan::column_locations::{self, ColumnLocation, Groups, StripeLocations, SurveyCache};
+use crate::table::files::TableFile;
 
 /// Numbers above this are [`ColumnNumbers`]' own, those below are ORC column ids.
 const OWN_NUMBERS: u32 = 1 << 31;
 
 /// What is known of a scan before it is run.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct GpuInput {
     /// Where everything is.
     pub(crate) input: Input,
     /// By position in [`Input::stripes`]: the footer.
@@ -72,7 +72,7 @@ pub(crate) fn place(
     dictionary: &Arc<Dictionary>,
     numbers: &ColumnNumbers,
     known: &SurveyCache,
-) -> Result<Placed, Reason> {
+) -> Result<GpuInput, Reason> {
     let scan_exec = lowered.scan().ok_or("there is no ORC scan below")?;
     let (scan, work) = (scan_exec.shared(), scan_exec.work());
     if !survey::is_local(&scan) {
@@ -115,7 +115,7 @@ pub(crate) fn place(
         decoder: Arc::new(decoder),
     };
     let layouts = surveyed.into_iter().map(|stripe| stripe.layout).collect();
-    Ok(Placed { input, layouts, groups })
+    Ok(GpuInput { input, layouts, groups })
 }
 
 fn version(file: &TableFile) -> Result<FileVersion, Reason> {
@@ -134,7 +134,7 @@ fn version(file: &TableFile) -> Result<FileVersion, Reason> {
 
 /// A stripe of `file`, whose places are those of `wanted` columns of the table.
 fn placed_stripe(
-    stripe: &SurveyedStripe,
+    stripe: &StripeLocations,
     file: &TableFile,
     wanted: &[usize],
     dictionary: &Dictionary,
@@ -147,7 +147,7 @@ fn placed_stripe(
     let mut columns = Vec::with_capacity(stripe.columns.len());
     for (found, column) in stripe.columns.iter().zip(wanted) {
         columns.push(match found {
-            Found::Direct(direct) => Placement::Direct(
+            ColumnLocation::Direct(direct) => Placement::Direct(
                 (direct.segments.iter())
                     .map(|segment| Segment {
                         first_row: segment.first_row,
@@ -156,8 +156,8 @@ fn placed_stripe(
                     })
                     .collect(),
             ),
-            Found::Constant(value) => Placement::Constant(value_of(value, dictionary)?),
-            Found::Decoded { stored_bytes } => Placement::Decoded {
+            ColumnLocation::Constant(value) => Placement::Constant(value_of(value, dictionary)?),
+            ColumnLocation::Decoded { stored_bytes } => Placement::Decoded {
                 stored_bytes: *stored_bytes,
                 on_device: on_device(*column),
             },

@@ -16,13 +16,13 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use grampus_gpu_exec::gpu::{Backing, BackingChoice};
 use grampus_gpu_exec::output::RunError;
 
-use super::choose::{Work, has_dependents, sampled_selectivity, shown};
-use super::exec::{GpuAggregateExec, GpuWork};
+use super::device_choice::{Work, has_dependents, sampled_selectivity, shown};
+use super::gpu_aggregate_exec::{GpuAggregateExec, GpuWork};
+use super::input_builder::{GpuInput, place};
 use super::lower::{Lowered, Reason, lower};
-use super::place::{Placed, place};
 use super::session::{FilterKey, GpuSession};
 use crate::config::{Device, GpuBacking, GrampusOptions, LocalIo};
-use crate::scan::exec::OrcScanExec;
+use crate::scan::orc_scan_exec::OrcScanExec;
 
 /// A query that takes the CPU no longer is not worth finding out how long.
 const WORTH_SAMPLING: Duration = Duration::from_millis(5);
@@ -157,7 +157,7 @@ impl Pass<'_> {
         // Absence first: it needs no look at the files.
         let is_open = match self.session.known_device(self.options) {
             Some(device) => device.map(|_| true),
-            None => super::device::present(self.options).map(|()| false),
+            None => super::runner::present(self.options).map(|()| false),
         };
         let is_open = is_open.map_err(Stays::NoDevice)?;
         let session = self.session;
@@ -170,7 +170,7 @@ impl Pass<'_> {
     }
 
     /// Whether the GPU is to do it, and how.
-    fn decide(&self, lowered: Lowered, placed: Placed, is_open: bool) -> Result<GpuWork, Stays> {
+    fn decide(&self, lowered: Lowered, placed: GpuInput, is_open: bool) -> Result<GpuWork, Stays> {
         let may_stay_closed = !is_open && self.options.device == Device::Auto;
         if may_stay_closed {
             // If all rows passed it could take no longer: often that settles it without a sample.

@@ -12,8 +12,8 @@ use datafusion::common::{exec_err, internal_err};
 use datafusion::error::Result;
 use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
 
-use super::dictionary::Dictionary;
 use super::lower::aggregate::StateField;
+use super::string_dictionary::Dictionary;
 
 /// The batch of schema `schema`, whose fields after the keys are the aggregates at `state`.
 ///

@@ -12,12 +12,12 @@ use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::{Program, Value};
 
 use super::calibration::Rates;
-use super::device::{self, Absent, Runner};
-use super::dictionary::Dictionary;
+use super::input_builder::ColumnNumbers;
 use super::lower::Reason;
-use super::place::ColumnNumbers;
+use super::runner::{self, Absent, Runner};
+use super::string_dictionary::Dictionary;
 use crate::config::{GpuTarget, GrampusOptions};
-use crate::scan::survey::SurveyCache;
+use crate::scan::column_locations::SurveyCache;
 
 /// Filters whose selectivity is remembered at most; then all are forgotten.
 const REMEMBERED_FILTERS: usize = 10_000;

@@ -21,10 +21,10 @@ use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
-use super::accounting::ScanMetrics;
-use super::column::stored_bytes;
-use super::stripe::surviving_groups;
-use super::work::Work;
+use super::metrics::ScanMetrics;
+use super::scan_ranges::ScanRange;
+use super::stripe_column::stored_bytes;
+use super::stripe_scan::surviving_groups;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
 
@@ -33,7 +33,7 @@ const REMEMBERED: usize = 1 << 14;
 
 /// A stripe of which rows may pass.
 #[derive(Debug)]
-pub(crate) struct SurveyedStripe {
+pub(crate) struct StripeLocations {
     /// By position in [`Scan::files`].
     pub(crate) file: usize,
     /// Its footer.
@@ -41,12 +41,12 @@ pub(crate) struct SurveyedStripe {
     /// Its rows that may pass: ascending, merged, not empty.
     pub(crate) selected: Vec<Range<u64>>,
     /// By position among the wanted columns.
-    pub(crate) columns: Vec<Found>,
+    pub(crate) columns: Vec<ColumnLocation>,
 }
 
 /// Where a column's values of one stripe are.
 #[derive(Debug, Clone)]
-pub(crate) enum Found {
+pub(crate) enum ColumnLocation {
     /// Raw, in these segments.
     Direct(Arc<Direct>),
     /// All rows have this value.
@@ -131,10 +131,10 @@ pub(crate) fn is_local(scan: &Scan) -> bool {
 /// A footer, an index or a chunk header cannot be read.
 pub(crate) fn survey(
     scan: &Scan,
-    work: &[Vec<Work>],
+    work: &[Vec<ScanRange>],
     columns: &[usize],
     known: &SurveyCache,
-) -> Result<(Vec<SurveyedStripe>, Groups)> {
+) -> Result<(Vec<StripeLocations>, Groups)> {
     let mut stripes = Vec::new();
     let mut groups = Groups::default();
     let mut sources = Sources { scan, last: None };
@@ -161,7 +161,7 @@ pub(crate) fn survey(
         for &column in columns {
             places.push(find(&mut sources, work.file, &layout_of, column, known)?);
         }
-        stripes.push(SurveyedStripe {
+        stripes.push(StripeLocations {
             file: work.file,
             layout: layout_of,
             selected: selected.ranges().to_vec(),
@@ -174,7 +174,7 @@ pub(crate) fn survey(
 /// Which row groups of a stripe may hold rows that pass the filter.
 fn surviving(
     scan: &Scan,
-    work: &Work,
+    work: &ScanRange,
     layout_of: &StripeLayout,
     filter: &Filter,
     known: &SurveyCache,
@@ -203,8 +203,8 @@ fn surviving(
 }
 
 /// The work of all partitions, the shares of one stripe joined again.
-fn whole_stripes(work: &[Vec<Work>]) -> Vec<Work> {
-    let mut whole: Vec<Work> = Vec::new();
+fn whole_stripes(work: &[Vec<ScanRange>]) -> Vec<ScanRange> {
+    let mut whole: Vec<ScanRange> = Vec::new();
     for share in work.iter().flatten() {
         match whole.last_mut() {
             Some(last)
@@ -255,18 +255,18 @@ fn find(
     stripe: &Arc<StripeLayout>,
     column: usize,
     known: &SurveyCache,
-) -> Result<Found> {
+) -> Result<ColumnLocation> {
     let table_file = &sources.scan.files[number];
     let id = match table_file.place_of(column) {
         Ok(id) => id,
-        Err(value) => return Ok(Found::Constant(value)),
+        Err(value) => return Ok(ColumnLocation::Constant(value)),
     };
     let file = &table_file.file;
     let statistics = file.tail.stripe_statistics.get(stripe.info.index);
     let statistics = statistics.and_then(|columns| columns.get(id as usize));
     // As pruning takes them: claims that agree with each other are believed.
     if statistics.is_some_and(|s| s.values == Some(0) && s.has_null != Some(false)) {
-        return Ok(Found::Constant(ScalarValue::Null));
+        return Ok(ColumnLocation::Constant(ScalarValue::Null));
     }
     let key = (file.id, stripe.info.index, id);
     let direct = match known.direct.get(&key) {
@@ -283,8 +283,8 @@ fn find(
         }
     };
     Ok(match direct {
-        Some(direct) => Found::Direct(direct),
-        None => Found::Decoded {
+        Some(direct) => ColumnLocation::Direct(direct),
+        None => ColumnLocation::Decoded {
             stored_bytes: stored_bytes(&file.tail.schema, stripe, id),
         },
     })
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn shares_of_a_stripe_are_joined() {
-        let work = |stripe, groups: Range<usize>| Work {
+        let work = |stripe, groups: Range<usize>| ScanRange {
             file: 0,
             stripe,
             rows: groups.len() as u64 * 10_000,

@@ -10,9 +10,9 @@ use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, CustomMetricValue, ExecutionPlanMetricsSet, Metric, MetricBuilder, MetricValue, MetricsSet,
 };
 
-use super::exec::OrcScanExec;
+use super::orc_scan_exec::OrcScanExec;
 use crate::file::IoCounters;
-use crate::gpu::exec::GpuAggregateExec;
+use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
 
 /// The I/O of one or more scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

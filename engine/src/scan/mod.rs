@@ -1,44 +1,44 @@
 //! The on-demand scan: skip what statistics exclude, filter, fetch the rest for the rows that passed.
 //!
 //! ```text
-//! plan        files, filter and projection -> an OrcScanExec: prune stripes, order conjuncts, share out work
-//! exec        OrcScanExec, the DataFusion operator
-//! stream      one partition: stripe after stripe
-//! stripe      one stripe: tiles through the cascade, then the remaining columns for the survivors
-//! column      one column of a stripe
-//! conjunct    the cascade: conjuncts, costs, order
-//! compare     `column >= literal` where few rows pass
-//! passing     which rows of a tile a conjunct lets through
-//! survey      where the values of every stripe are, for who reads them in another way
-//! prune       statistics and bloom filters
-//! work        who scans what
-//! sharing     who is done takes over from who is not
-//! accounting  what it cost
+//! planner              files, filter and projection -> an OrcScanExec: prune stripes, order conjuncts, distribute ranges
+//! orc_scan_exec        OrcScanExec, the DataFusion operator
+//! partition_stream     one partition: stripe after stripe
+//! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
+//! stripe_column        one column of a stripe
+//! predicate_cascade    conjuncts, costs, order
+//! comparison_kernel    `column >= literal` where few rows pass
+//! row_mask             which rows of a tile a conjunct lets through
+//! column_locations     where the values of every stripe are, for operators that read them in another way
+//! pruning              statistics and bloom filters
+//! scan_ranges          which row groups each partition scans
+//! work_stealing        an idle partition takes over ranges of the busiest one
+//! metrics              needed and moved bytes, skipped and scanned rows
 //! ```
 
-pub mod accounting;
-mod column;
-mod compare;
-pub mod conjunct;
-pub mod exec;
-mod passing;
-pub mod plan;
-pub mod prune;
-mod sharing;
-mod stream;
-mod stripe;
-pub(crate) mod survey;
-pub mod work;
+pub(crate) mod column_locations;
+mod comparison_kernel;
+pub mod metrics;
+pub mod orc_scan_exec;
+mod partition_stream;
+pub mod planner;
+pub mod predicate_cascade;
+pub mod pruning;
+mod row_mask;
+pub mod scan_ranges;
+mod stripe_column;
+mod stripe_scan;
+mod work_stealing;
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
 use crate::config::GrampusOptions;
-use crate::file::cache::FileCache;
-use crate::table::TableFile;
-use conjunct::{ColumnCost, Conjunct};
-use prune::Pruner;
+use crate::file::file_cache::FileCache;
+use crate::table::files::TableFile;
+use predicate_cascade::{ColumnCost, Conjunct};
+use pruning::Pruner;
 
 /// What all partitions of a scan share.
 #[derive(Debug)]

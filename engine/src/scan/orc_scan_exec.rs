@@ -21,19 +21,19 @@ use datafusion::physical_plan::{
 };
 
 use super::Scan;
-use super::accounting::{ScanMetrics, with_amplification};
-use super::plan::Skipped;
-use super::sharing::Executions;
-use super::stream::PartitionScan;
-use super::stripe::Cascade;
-use super::work::Work;
+use super::metrics::{ScanMetrics, with_amplification};
+use super::partition_stream::PartitionScan;
+use super::planner::Skipped;
+use super::scan_ranges::ScanRange;
+use super::stripe_scan::Cascade;
+use super::work_stealing::Executions;
 
 /// Scans ORC files, reading only what the filter and the rows that pass it need.
 #[derive(Debug, Clone)]
 pub struct OrcScanExec {
     scan: Arc<Scan>,
     /// By partition.
-    work: Arc<Vec<Vec<Work>>>,
+    work: Arc<Vec<Vec<ScanRange>>>,
     executions: Executions,
     limit: Option<usize>,
     skipped: Skipped,
@@ -47,7 +47,7 @@ pub struct OrcScanExec {
 impl OrcScanExec {
     pub(super) fn new(
         scan: Scan,
-        work: Vec<Vec<Work>>,
+        work: Vec<Vec<ScanRange>>,
         limit: Option<usize>,
         skipped: Skipped,
         statistics: Statistics,
@@ -94,7 +94,7 @@ impl OrcScanExec {
     }
 
     /// Row groups to scan, by partition: what each begins with.
-    pub fn work(&self) -> &[Vec<Work>] {
+    pub fn work(&self) -> &[Vec<ScanRange>] {
         &self.work
     }
 

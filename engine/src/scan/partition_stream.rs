@@ -8,14 +8,14 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use futures::Stream;
 
 use super::Scan;
-use super::accounting::ScanMetrics;
-use super::sharing::Sharing;
-use super::stripe::{Cascade, StripeScan};
+use super::metrics::ScanMetrics;
+use super::stripe_scan::{Cascade, StripeScan};
+use super::work_stealing::WorkQueues;
 
 /// The state of one partition.
 pub(super) struct PartitionScan {
     pub(super) scan: Arc<Scan>,
-    pub(super) sharing: Arc<Sharing>,
+    pub(super) sharing: Arc<WorkQueues>,
     pub(super) partition: usize,
     pub(super) batch_rows: usize,
     /// Rows that may still be emitted.

@@ -12,17 +12,18 @@ use datafusion::physical_plan::PhysicalExpr;
 use grampus_orc_layout::access::Access;
 
 use super::Scan;
-use super::column::cost;
-use super::conjunct::{ColumnCost, Conjunct, Seen, order};
-use super::exec::OrcScanExec;
-use super::prune::{Containers, Known, Pruner};
-use super::stripe::is_nested;
-use super::work::{Share, distribute};
+use super::orc_scan_exec::OrcScanExec;
+use super::predicate_cascade::{ColumnCost, Conjunct, Seen, order};
+use super::pruning::{Containers, Known, Pruner};
+use super::scan_ranges::{Share, distribute};
+use super::stripe_column::cost;
+use super::stripe_scan::is_nested;
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::IoCounters;
-use crate::file::cache::FileCache;
-use crate::table::{TableFile, statistics};
+use crate::file::file_cache::FileCache;
+use crate::table::files::TableFile;
+use crate::table::statistics;
 
 /// Conditions that must all hold.
 type Filters = Vec<Arc<dyn PhysicalExpr>>;

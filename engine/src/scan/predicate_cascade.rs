@@ -7,7 +7,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::PhysicalExpr;
 
-use super::compare::SparseCompare;
+use super::comparison_kernel::SparseCompare;
 
 /// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
 #[derive(Debug)]

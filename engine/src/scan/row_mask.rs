@@ -10,17 +10,17 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use grampus_orc_layout::selection::RowSelection;
 
-use super::conjunct::Conjunct;
+use super::predicate_cascade::Conjunct;
 
 /// Which of the rows at hand pass a conjunct.
-pub(super) enum Passing {
+pub(super) enum RowMask {
     /// One bit per row.
     Mask(BooleanArray),
     /// Their positions, where they are few.
     Positions(UInt32Array),
 }
 
-impl Passing {
+impl RowMask {
     /// Evaluates `conjunct` over its columns' values.
     pub(super) fn of(conjunct: &Conjunct, columns: Vec<ArrayRef>, rows: usize) -> Result<Self> {
         if let (Some(sparse), [column]) = (&conjunct.sparse, columns.as_slice())

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Row groups of one stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Work {
+pub struct ScanRange {
     /// Which of the scan's files.
     pub file: usize,
     /// Which stripe of it.
@@ -18,7 +18,7 @@ pub struct Work {
     pub stride: Option<u64>,
 }
 
-impl Work {
+impl ScanRange {
     /// Both halves, cut between row groups; `None` if one would have fewer than `min_rows`.
     pub(super) fn halves(&self, min_rows: u64) -> Option<(Self, Self)> {
         let stride = self.stride?;
@@ -54,10 +54,10 @@ pub struct Share {
 const MIN_PARTITION_ROWS: u64 = 16_384;
 
 /// Cuts `shares` into at most `partitions` lists. No rows at all still make one, empty, list.
-pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<Work>> {
+pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<ScanRange>> {
     let total: u64 = shares.iter().map(|share| share.rows).sum();
     let partitions = total.div_ceil(MIN_PARTITION_ROWS).clamp(1, partitions.max(1) as u64);
-    let mut lists: Vec<Vec<Work>> = vec![Vec::new()];
+    let mut lists: Vec<Vec<ScanRange>> = vec![Vec::new()];
     // Rows given out so far, and where the current list should end.
     let mut given = 0;
     let goal = |list: usize| (u128::from(total) * list as u128 / u128::from(partitions)) as u64;
@@ -79,7 +79,7 @@ pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<Work>> {
                 Some(stride) => (end as u64 * stride).min(share.rows) - group as u64 * stride,
             };
             let list = lists.len() - 1;
-            lists[list].push(Work {
+            lists[list].push(ScanRange {
                 file: share.file,
                 stripe: share.stripe,
                 groups: group..end,
@@ -107,8 +107,8 @@ mod tests {
         }
     }
 
-    fn places(lists: &[Vec<Work>]) -> Vec<Vec<(usize, Range<usize>, u64)>> {
-        let place = |work: &Work| (work.file, work.groups.clone(), work.rows);
+    fn places(lists: &[Vec<ScanRange>]) -> Vec<Vec<(usize, Range<usize>, u64)>> {
+        let place = |work: &ScanRange| (work.file, work.groups.clone(), work.rows);
         lists.iter().map(|list| list.iter().map(place).collect()).collect()
     }
 
@@ -133,7 +133,7 @@ mod tests {
             places(&distribute(&[share(0, 100, Some(10))], 8)),
             [vec![(0, 0..10, 100)]]
         );
-        assert_eq!(distribute(&[], 8), [Vec::<Work>::new()]);
+        assert_eq!(distribute(&[], 8), [Vec::<ScanRange>::new()]);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 
-use super::conjunct::ColumnCost;
-use super::stripe::is_nested;
+use super::predicate_cascade::ColumnCost;
+use super::stripe_scan::is_nested;
 use crate::error::layout;
 use crate::file::ScanSource;
 

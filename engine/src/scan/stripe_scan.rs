@@ -15,12 +15,12 @@ use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
-use super::accounting::ScanMetrics;
-use super::column::{StoredColumn, StripeColumn, is_all_null, is_plain};
-use super::conjunct::{ColumnCost, Seen, order};
-use super::passing::Passing;
-use super::prune::{Containers, Known};
-use super::work::Work;
+use super::metrics::ScanMetrics;
+use super::predicate_cascade::{ColumnCost, Seen, order};
+use super::pruning::{Containers, Known};
+use super::row_mask::RowMask;
+use super::scan_ranges::ScanRange;
+use super::stripe_column::{StoredColumn, StripeColumn, is_all_null, is_plain};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
 
@@ -81,7 +81,7 @@ impl StripeScan {
     /// Opens a stripe; `None` if statistics leave nothing of it.
     pub(super) async fn open(
         scan: &Arc<Scan>,
-        work: &Work,
+        work: &ScanRange,
         tile_rows: usize,
         metrics: &ScanMetrics,
         reservation: &Arc<MemoryReservation>,
@@ -196,7 +196,7 @@ impl StripeScan {
                 });
             }
             let total = rows.rows() as usize;
-            let passing = Passing::of(conjunct, arrays, total)?;
+            let passing = RowMask::of(conjunct, arrays, total)?;
             let passed = passing.count();
             cascade.seen[at].rows += total as u64;
             cascade.seen[at].passed += passed as u64;
@@ -338,7 +338,7 @@ impl Drop for StripeScan {
 /// Which of the row groups of `work` may hold rows that pass.
 pub(super) async fn surviving_groups(
     scan: &Scan,
-    work: &Work,
+    work: &ScanRange,
     layout_of: &StripeLayout,
     metrics: &ScanMetrics,
 ) -> Result<Vec<bool>> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use datafusion::execution::TaskContext;
 
-use super::work::Work;
+use super::scan_ranges::ScanRange;
 
 /// A piece that is the last of its partition is taken in halves, as long as these have so many rows: opening a stripe takes as long as
 /// filtering some ten thousand.
@@ -14,20 +14,20 @@ const MIN_HALF_ROWS: u64 = 1 << 17;
 
 /// What the partitions of one execution have not begun.
 #[derive(Debug)]
-pub(super) struct Sharing {
+pub(super) struct WorkQueues {
     /// By partition.
     lists: Mutex<Vec<List>>,
 }
 
 #[derive(Debug)]
 struct List {
-    work: VecDeque<Work>,
+    work: VecDeque<ScanRange>,
     /// Nobody takes from a partition that is not being executed: whoever executes only some of them gets only their rows.
     begun: bool,
 }
 
-impl Sharing {
-    fn new(work: &[Vec<Work>]) -> Self {
+impl WorkQueues {
+    fn new(work: &[Vec<ScanRange>]) -> Self {
         let lists = work.iter().map(|work| List {
             work: work.iter().cloned().collect(),
             begun: false,
@@ -38,7 +38,7 @@ impl Sharing {
     }
 
     /// What `partition` is to scan next: the next of its own pieces, or one of whoever has most left.
-    pub(super) fn next(&self, partition: usize) -> Option<Work> {
+    pub(super) fn next(&self, partition: usize) -> Option<ScanRange> {
         let mut lists = lock(&self.lists);
         if let Some(own) = lists.get_mut(partition)?.work.pop_front() {
             return Some(own);
@@ -72,7 +72,7 @@ impl Sharing {
     }
 }
 
-fn rows_of(work: &VecDeque<Work>) -> u64 {
+fn rows_of(work: &VecDeque<ScanRange>) -> u64 {
     work.iter().map(|work| work.rows).sum()
 }
 
@@ -85,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// execution is known by its task context.
 #[derive(Debug, Default)]
 pub(super) struct Executions {
-    begun: Mutex<Vec<(Weak<TaskContext>, Arc<Sharing>)>>,
+    begun: Mutex<Vec<(Weak<TaskContext>, Arc<WorkQueues>)>>,
 }
 
 /// A copy of an operator has not been executed.
@@ -98,10 +98,15 @@ impl Clone for Executions {
 impl Executions {
     /// Begins `partition` of the execution with `context`, of `work` by partition. DataFusion's own setting for scans of files decides
     /// whether partitions help each other (`datafusion.execution.enable_file_stream_work_stealing`).
-    pub(super) fn begin(&self, context: &Arc<TaskContext>, partition: usize, work: &[Vec<Work>]) -> Arc<Sharing> {
+    pub(super) fn begin(
+        &self,
+        context: &Arc<TaskContext>,
+        partition: usize,
+        work: &[Vec<ScanRange>],
+    ) -> Arc<WorkQueues> {
         let options = context.session_config().options();
         if !options.execution.enable_file_stream_work_stealing {
-            return Arc::new(Sharing::new(work));
+            return Arc::new(WorkQueues::new(work));
         }
         let mut begun = lock(&self.begun);
         begun.retain(|(known, _)| known.strong_count() > 0);
@@ -112,7 +117,7 @@ impl Executions {
         if let Some((_, sharing)) = same {
             return Arc::clone(sharing);
         }
-        let sharing = Arc::new(Sharing::new(work));
+        let sharing = Arc::new(WorkQueues::new(work));
         sharing.begin(partition);
         begun.push((Arc::downgrade(context), Arc::clone(&sharing)));
         sharing
@@ -127,8 +132,8 @@ mod tests {
 
     const STRIDE: u64 = 10_000;
 
-    fn work(stripe: usize, groups: usize) -> Work {
-        Work {
+    fn work(stripe: usize, groups: usize) -> ScanRange {
+        ScanRange {
             file: 0,
             stripe,
             groups: 0..groups,
@@ -137,7 +142,7 @@ mod tests {
         }
     }
 
-    fn stripes(sharing: &Sharing, partition: usize) -> Vec<usize> {
+    fn stripes(sharing: &WorkQueues, partition: usize) -> Vec<usize> {
         std::iter::from_fn(|| sharing.next(partition))
             .map(|work| work.stripe)
             .collect()

@@ -1,6 +1,11 @@
 //! A DataFusion session that knows ORC tables: `CREATE EXTERNAL TABLE … STORED AS ORC LOCATION …`,
 //! the `grampus.*` settings, the memory limit.
 
+mod cooperative_joins;
+mod logical_rules;
+mod path_tables;
+pub mod plan_cache;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -14,15 +19,15 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use crate::by_path::with_tables_by_path;
 use crate::config::{GrampusConfig, GrampusOptions};
-use crate::cooperation::CooperativeJoins;
-use crate::file::cache::FileCache;
-use crate::gpu::rule::GpuAggregates;
+use crate::file::file_cache::FileCache;
+use crate::gpu::offload_rule::GpuAggregates;
 use crate::gpu::session::GpuSession;
-use crate::plans::Plans;
-use crate::rules::rules;
 use crate::table::OrcTable;
+use cooperative_joins::CooperativeJoins;
+use logical_rules::rules;
+use path_tables::with_tables_by_path;
+use plan_cache::Plans;
 
 /// How many of the largest consumers an out-of-memory error names.
 const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();

@@ -1,10 +1,4 @@
-//! A table over ORC files: a file, a folder, a glob, Hive-partitioned folders, local or in an object store.
-//! Which files there are is looked up for every query; scanning them is `scan`'s business.
-
-pub mod listing;
-pub mod partition;
-pub mod schema;
-pub mod statistics;
+//! `OrcTable`: ORC files as a DataFusion table. A query looks up which files there are each time.
 
 use std::sync::Arc;
 
@@ -12,18 +6,19 @@ use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt};
-use grampus_orc_layout::schema::ColumnId;
 
+use super::files::TableFile;
+use super::listing::{FoundFile, find_files};
+use super::{hive_partitions, schema};
 use crate::config::GrampusOptions;
 use crate::error::layout;
-use crate::file::cache::{FileCache, OrcFile};
-use crate::scan::plan::{Request, plan};
-use listing::{FoundFile, find_files};
+use crate::file::file_cache::{FileCache, OrcFile};
+use crate::scan::planner::{Request, plan};
 
 /// Files opened side by side.
 const CONCURRENT_OPENS: usize = 16;
@@ -38,35 +33,6 @@ pub struct OrcTable {
     cache: Arc<FileCache>,
 }
 
-/// A file as part of a table.
-#[derive(Debug, Clone)]
-pub struct TableFile {
-    /// The file.
-    pub file: Arc<OrcFile>,
-    /// By file column of the table: which column of the file; `None`: the file lacks it.
-    pub columns: Vec<Option<ColumnId>>,
-    /// By partition column of the table.
-    pub partition_values: Vec<ScalarValue>,
-}
-
-impl TableFile {
-    /// Which column of the file a table column is, or the value that it has in all rows.
-    ///
-    /// # Errors
-    /// The value is no error, just the other case.
-    pub fn place_of(&self, column: usize) -> Result<ColumnId, ScalarValue> {
-        match self.columns.get(column) {
-            Some(Some(id)) => Ok(*id),
-            Some(None) => Err(ScalarValue::Null),
-            None => Err(self
-                .partition_values
-                .get(column - self.columns.len())
-                .cloned()
-                .unwrap_or(ScalarValue::Null)),
-        }
-    }
-}
-
 impl OrcTable {
     /// Opens the files at `locations` (paths, folders, globs, URLs) as one table and checks that they have one schema.
     ///
@@ -79,7 +45,7 @@ impl OrcTable {
         let cache = state.config().get_extension::<FileCache>().unwrap_or_default();
         let found = find_files(state, locations).await?;
         let files = open_files(&cache, &found).await?;
-        let partitions = partition::infer_columns(&found)?;
+        let partitions = hive_partitions::infer_columns(&found)?;
         Ok(Self {
             locations: locations.to_vec(),
             schema: schema::table_schema(&files, &partitions)?,
@@ -99,7 +65,7 @@ impl OrcTable {
         for (found, file) in found.iter().zip(files) {
             table_files.push(TableFile {
                 columns: schema::map_columns(&file, &self.schema, self.file_columns())?,
-                partition_values: partition::values(found, &self.partitions)?,
+                partition_values: hive_partitions::values(found, &self.partitions)?,
                 file,
             });
         }

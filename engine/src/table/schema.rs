@@ -8,7 +8,7 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use grampus_orc_layout::schema::ColumnId;
 
-use crate::file::cache::OrcFile;
+use crate::file::file_cache::OrcFile;
 
 /// The columns of all `files`, then the partition columns. A column that a file lacks reads as NULL there.
 ///

@@ -5,7 +5,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use grampus_orc_layout::statistics::{ColumnStatistics as Stored, TypedStatistics};
 
-use super::TableFile;
+use super::files::TableFile;
 
 /// Statistics of the table columns `columns` (with their types) over `files`.
 pub fn of_files(files: &[TableFile], columns: &[(usize, DataType)]) -> Statistics {

@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use grampus::gpu::exec::GpuAggregateExec;
+use grampus::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use grampus::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use orc_rust::ArrowReaderBuilder;

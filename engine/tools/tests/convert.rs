@@ -11,9 +11,9 @@ use arrow::array::{
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int32Type, SchemaRef, TimeUnit};
-use grampus::convert::{ConvertError, ConvertOptions, ConvertReport, convert};
-use grampus::output::OutputError;
 use grampus_orc_layout::tail::Codec;
+use grampus_tools::atomic_output::OutputError;
+use grampus_tools::convert::{ConvertError, ConvertOptions, ConvertReport, convert};
 use orc_rust::ArrowReaderBuilder;
 use parquet::arrow::ArrowWriter;
 

@@ -13,8 +13,8 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod expr;
-pub(crate) mod fragment;
 mod function;
+pub(crate) mod plan_fragment;
 pub(crate) mod types;
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use grampus_gpu_exec::program::{Program, Value};
 
 use super::dictionary::Dictionary;
-use crate::scan::exec::OrcScanExec;
+use crate::scan::orc_scan_exec::OrcScanExec;
 use aggregate::StateField;
 
 /// Why something is not computed on the GPU, for people.

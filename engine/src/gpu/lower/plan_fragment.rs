@@ -14,7 +14,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use super::Reason;
-use crate::scan::exec::OrcScanExec;
+use crate::scan::orc_scan_exec::OrcScanExec;
 
 /// Rows of an ORC table on their way into an aggregation.
 pub(crate) struct Source {

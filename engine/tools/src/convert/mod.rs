@@ -22,7 +22,7 @@ use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use crate::output::{OutputError, PendingFile, Sink, chunk_bytes, prepare_dir};
+use crate::atomic_output::{OutputError, PendingFile, Sink, chunk_bytes, prepare_dir};
 use verify::Fingerprints;
 
 /// Rows per stripe where the user names no number: a multiple of the row group's 10,000.

@@ -16,7 +16,7 @@ use super::calendar::RUN_ROWS;
 use super::columns;
 use super::trips::TripMaker;
 use super::{ColumnSet, GenerateOptions, GenerateReport, TaxiError};
-use crate::output::{PendingFile, chunk_bytes, prepare_dir};
+use crate::atomic_output::{PendingFile, chunk_bytes, prepare_dir};
 
 /// Runs per batch.
 const BLOCK_RUNS: u64 = 32;
@@ -232,7 +232,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::output::OutputError;
+    use crate::atomic_output::OutputError;
 
     const ROWS: u64 = 70_000;
 

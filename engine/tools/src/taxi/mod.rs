@@ -27,7 +27,7 @@ use std::str::FromStr;
 
 use grampus_orc_layout::tail::Codec;
 
-use crate::output::OutputError;
+use crate::atomic_output::OutputError;
 
 /// Which columns a generated table has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
