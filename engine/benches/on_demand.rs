@@ -37,7 +37,6 @@ use report::{Measurement, Report};
 use whole_column::WholeColumnTable;
 
 /// As in the program, for all readers alike.
-#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -252,6 +253,45 @@ impl ConfigExtension for GrampusOptions {
     const PREFIX: &'static str = "grampus";
 }
 
+/// The settings that a device is opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GpuSettings {
+    /// What runs kernels.
+    pub(crate) target: GpuTarget,
+    /// Device memory for cached columns; `None`: three quarters of the free memory.
+    pub(crate) cache_bytes: Option<u64>,
+    /// The folder of compiled kernels; `None`: there is no folder to keep them in.
+    pub(crate) kernels: Option<PathBuf>,
+}
+
+impl GpuSettings {
+    pub(crate) fn of(options: &GrampusOptions) -> Self {
+        Self {
+            target: options.gpu_target,
+            cache_bytes: (options.gpu_cache_bytes > 0).then_some(options.gpu_cache_bytes),
+            kernels: cache_folder(options).map(|folder| folder.join("kernels")),
+        }
+    }
+}
+
+/// The folder of compiled kernels and the calibration, which other processes may use too.
+///
+/// The order is: the setting `grampus.cache_folder`, `$XDG_CACHE_HOME/grampus`, `$HOME/.cache/grampus`.
+pub fn cache_folder(options: &GrampusOptions) -> Option<PathBuf> {
+    if !options.cache_folder.is_empty() {
+        return Some(PathBuf::from(&options.cache_folder));
+    }
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = set("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(set("HOME")?.join(".cache")));
+    Some(base?.join("grampus"))
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::common::config::ConfigOptions;
@@ -279,6 +319,19 @@ mod tests {
         assert!(
             error.contains(r#"one of ["auto", "gpu", "prefer", "cpu"], not 'abacus'"#),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn cache_folder_is_as_set() {
+        let options = GrampusOptions {
+            cache_folder: "/somewhere".to_owned(),
+            ..GrampusOptions::default()
+        };
+        assert_eq!(cache_folder(&options), Some(PathBuf::from("/somewhere")));
+        assert_eq!(
+            GpuSettings::of(&options).kernels,
+            Some(PathBuf::from("/somewhere/kernels"))
         );
     }
 }

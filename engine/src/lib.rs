@@ -15,11 +15,14 @@ pub mod config;
 pub mod error;
 pub mod file;
 pub mod gpu;
+mod orc_table;
 pub mod scan;
+mod scan_io;
 pub mod session;
 pub mod table;
 
 pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
-pub use scan::metrics::{ScanIo, scan_io};
+pub use orc_table::OrcTable;
+pub use scan::metrics::ScanIo;
+pub use scan_io::scan_io;
 pub use session::register;
-pub use table::OrcTable;

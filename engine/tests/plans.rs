@@ -13,7 +13,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::GrampusConfig;
-use grampus::session::plan_cache::{plan_sql, planned_before};
+use grampus::session::plan_cache::{cached_plan, plan_sql};
 use grampus::session::register_orc;
 use grampus_orc_layout::write::WriterOptions;
 
@@ -23,7 +23,7 @@ fn context() -> SessionContext {
 
 /// The answer, as a table; and whether the plan was one that was kept.
 async fn ask(context: &SessionContext, sql: &str) -> (String, bool) {
-    let kept = planned_before(context, sql).await.unwrap().is_some();
+    let kept = cached_plan(context, sql).await.unwrap().is_some();
     let (plan, task) = plan_sql(context, sql).await.unwrap();
     let batches = collect(plan, task).await.unwrap();
     (pretty_format_batches(&batches).unwrap().to_string(), kept)
@@ -74,7 +74,7 @@ async fn a_table_that_is_replaced_is_another_table() {
     ask(&context, sql).await;
     assert!(ask(&context, sql).await.1);
     context.deregister_table("t").unwrap();
-    assert!(planned_before(&context, sql).await.unwrap().is_none());
+    assert!(cached_plan(&context, sql).await.unwrap().is_none());
     assert!(plan_sql(&context, sql).await.is_err(), "it is gone");
     let known = table(&[5]);
     context.register_table("u", Arc::clone(&known) as _).unwrap();
@@ -151,7 +151,7 @@ async fn what_may_mean_something_else_the_next_time_is_not_kept() {
         "CREATE TABLE IF NOT EXISTS u AS VALUES (1)",
     ] {
         run(&context, sql).await;
-        assert!(planned_before(&context, sql).await.unwrap().is_none(), "{sql}");
+        assert!(cached_plan(&context, sql).await.unwrap().is_none(), "{sql}");
     }
     // The view's text is what counts, not the table below it.
     run(&context, "CREATE OR REPLACE VIEW v AS SELECT a FROM t WHERE a > 2").await;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use grampus::GrampusOptions;
+use grampus::config::cache_folder;
 use grampus::gpu::calibration::{Rates, calibrate};
-use grampus::gpu::session::cache_folder;
 use grampus_gpu_exec::report::MachineReport;
 use serde::Serialize;
 

@@ -11,7 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use futures::StreamExt;
-use grampus::session::plan_cache::plan;
+use grampus::session::plan_cache::plan_statement;
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
@@ -120,7 +120,7 @@ pub(crate) async fn run<'a>(
 /// The statement's side: everything that takes time.
 async fn work(context: SessionContext, text: String, statement: Statement, events: mpsc::Sender<Event>) {
     let result = async {
-        let (plan, task) = plan(&context, &text, statement).await?;
+        let (plan, task) = plan_statement(&context, &text, statement).await?;
         let schema = plan.schema();
         let mut stream = execute_stream(Arc::clone(&plan), task)?;
         if events.send(Event::Started(schema, plan)).await.is_err() {

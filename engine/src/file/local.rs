@@ -1,8 +1,8 @@
 //! Local files: opening, identity, positioned reads. The memory map itself is made in `map`.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -15,18 +15,6 @@ use super::{Identity, IoCounters, changed, io_error};
 
 /// Two values this close are read at once: copying a page costs less than a second system call.
 const MERGE_GAP_BYTES: u64 = 4096;
-
-impl Identity {
-    /// The identity of a local file.
-    pub fn of_local(metadata: &Metadata) -> Self {
-        Self {
-            length: metadata.len(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-            inode: Some((metadata.dev(), metadata.ino())),
-            etag: None,
-        }
-    }
-}
 
 /// An open local file.
 #[derive(Debug)]

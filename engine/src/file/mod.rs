@@ -14,7 +14,9 @@ pub mod memory_map;
 pub mod remote;
 
 use std::fmt;
+use std::fs::Metadata;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -72,6 +74,18 @@ pub struct Identity {
     pub inode: Option<(u64, u64)>,
     /// Entity tag of an object.
     pub etag: Option<String>,
+}
+
+impl Identity {
+    /// The identity of a local file.
+    pub fn of_local(metadata: &Metadata) -> Self {
+        Self {
+            length: metadata.len(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+            inode: Some((metadata.dev(), metadata.ino())),
+            etag: None,
+        }
+    }
 }
 
 /// Counts what crosses from storage or the page cache. Clones count into the same place.

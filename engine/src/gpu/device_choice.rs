@@ -251,7 +251,7 @@ fn passing(
         let conjunct = &scan.conjuncts[at];
         let mut arrays = Vec::with_capacity(conjunct.columns.len());
         for &column in &conjunct.columns {
-            arrays.push(survey::read(scan, file, layout, column, rows.clone())?);
+            arrays.push(column_locations::read(scan, file, layout, column, rows.clone())?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), arrays, &options)?;

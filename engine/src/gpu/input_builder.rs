@@ -24,7 +24,7 @@ use super::lower::{Lowered, Reason};
 use super::string_dictionary::{Dictionary, DictionaryFull};
 use crate::file::Place;
 use crate::scan::Scan;
-use crate::scan::column_locations::{self, ColumnLocation, Groups, StripeLocations, SurveyCache};
+use crate::scan::column_locations::{self, ColumnLocation, Groups, LocationCache, StripeLocations};
 use crate::table::files::TableFile;
 
 /// Numbers above this are [`ColumnNumbers`]' own, those below are ORC column ids.
@@ -71,18 +71,18 @@ pub(crate) fn place(
     lowered: &mut Lowered,
     dictionary: &Arc<Dictionary>,
     numbers: &ColumnNumbers,
-    known: &SurveyCache,
+    known: &LocationCache,
 ) -> Result<GpuInput, Reason> {
     let scan_exec = lowered.scan().ok_or("there is no ORC scan below")?;
     let (scan, work) = (scan_exec.shared(), scan_exec.work());
-    if !survey::is_local(&scan) {
+    if !column_locations::is_local(&scan) {
         return Err("the files are not local".to_owned());
     }
-    let (surveyed, groups) =
-        survey::survey(&scan, work, &lowered.columns, known).map_err(|error| crate::error::message(&error))?;
+    let (located, groups) = column_locations::locate_columns(&scan, work, &lowered.columns, known)
+        .map_err(|error| crate::error::message(&error))?;
     let files = scan.files.iter().map(version).collect::<Result<Vec<_>, _>>()?;
-    let mut stripes = Vec::with_capacity(surveyed.len());
-    for stripe in &surveyed {
+    let mut stripes = Vec::with_capacity(located.len());
+    for stripe in &located {
         stripes.push(placed_stripe(
             stripe,
             &scan.files[stripe.file],
@@ -99,7 +99,7 @@ pub(crate) fn place(
         .map(|&column| numbers.of(&scan, column))
         .collect();
     let decoder = StripeDecoder {
-        stripes: surveyed
+        stripes: located
             .iter()
             .map(|stripe| (stripe.file, Arc::clone(&stripe.layout)))
             .collect(),
@@ -114,7 +114,7 @@ pub(crate) fn place(
         column_ids,
         decoder: Arc::new(decoder),
     };
-    let layouts = surveyed.into_iter().map(|stripe| stripe.layout).collect();
+    let layouts = located.into_iter().map(|stripe| stripe.layout).collect();
     Ok(GpuInput { input, layouts, groups })
 }
 
@@ -142,7 +142,7 @@ fn placed_stripe(
     let tail = &file.file.tail;
     let on_device = |column: usize| {
         let id = file.place_of(column);
-        id.is_ok_and(|id| stored::on_device(tail, &stripe.layout, id))
+        id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id))
     };
     let mut columns = Vec::with_capacity(stripe.columns.len());
     for (found, column) in stripe.columns.iter().zip(wanted) {
@@ -180,7 +180,7 @@ fn can_be_null(placement: &Placement) -> bool {
     }
 }
 
-/// Decodes columns of the surveyed stripes.
+/// Decodes columns of the located stripes.
 struct StripeDecoder {
     scan: Arc<Scan>,
     /// By position in [`Input::stripes`]: file and footer.
@@ -205,14 +205,14 @@ impl std::fmt::Debug for StripeDecoder {
 impl Decode for StripeDecoder {
     fn decode(&self, stripe: usize, column: usize, rows: Range<u64>) -> Result<Decoded, Box<dyn Error + Send + Sync>> {
         let (file, layout) = &self.stripes[stripe];
-        let array = survey::read(&self.scan, *file, layout, self.columns[column], rows)?;
+        let array = column_locations::read(&self.scan, *file, layout, self.columns[column], rows)?;
         Ok(decoded(&array, &self.dictionary)?)
     }
 
     fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
         let (file, layout) = &self.stripes[stripe];
-        let column = survey::encoded(&self.scan, *file, layout, self.columns[column])?;
-        stored::encoded(column).map(Arc::new)
+        let column = column_locations::encoded(&self.scan, *file, layout, self.columns[column])?;
+        encoded_columns::encoded(column).map(Arc::new)
     }
 
     fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
@@ -221,7 +221,7 @@ impl Decode for StripeDecoder {
             return Ok(Arc::clone(numbers));
         }
         let (file, layout) = &self.stripes[stripe];
-        let entries = survey::dictionary(&self.scan, *file, layout, self.columns[column])?;
+        let entries = column_locations::dictionary(&self.scan, *file, layout, self.columns[column])?;
         let numbers: Arc<[u32]> = self.dictionary.codes(&entries).map_err(full)?.into();
         lock().insert((stripe, column), Arc::clone(&numbers));
         Ok(numbers)

@@ -161,7 +161,7 @@ impl Pass<'_> {
         };
         let is_open = is_open.map_err(Stays::NoDevice)?;
         let session = self.session;
-        let placed = place(&mut lowered, &session.dictionary, &session.numbers, &session.survey)?;
+        let placed = place(&mut lowered, &session.dictionary, &session.numbers, &session.locations)?;
         if placed.input.stripes.is_empty() {
             return Err(Stays::Nothing);
         }

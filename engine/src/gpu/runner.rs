@@ -11,8 +11,7 @@ use grampus_gpu_exec::{CudaError, compiler_version, library};
 
 use super::calibration::Rates;
 use super::lower::Reason;
-use super::session::Settings;
-use crate::config::{GpuTarget, GrampusOptions};
+use crate::config::{GpuSettings, GpuTarget, GrampusOptions};
 
 /// Host threads that run kernels in tests, at most.
 const HOST_THREADS: usize = 4;
@@ -62,7 +61,7 @@ impl Runner for Gpu {
 }
 
 /// Opens the device.
-pub(crate) fn open(settings: &Settings, rates: &Rates) -> Result<Arc<dyn Runner>, Absent> {
+pub(crate) fn open(settings: &GpuSettings, rates: &Rates) -> Result<Arc<dyn Runner>, Absent> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
         GpuTarget::Cuda => Target::Cuda(0),

@@ -61,7 +61,7 @@ pub(crate) enum ColumnLocation {
 /// What a session remembers of surveys. The direct columns of compressed files are found by reading a header per chunk, and a filter
 /// is held against the statistics of each row group: both take longer than a short query.
 #[derive(Debug, Default)]
-pub(crate) struct SurveyCache {
+pub(crate) struct LocationCache {
     /// By file number, stripe and column.
     direct: Bounded<(u64, usize, ColumnId), Option<Arc<Direct>>>,
     /// Which of the row groups may hold rows that pass.
@@ -129,11 +129,11 @@ pub(crate) fn is_local(scan: &Scan) -> bool {
 ///
 /// # Errors
 /// A footer, an index or a chunk header cannot be read.
-pub(crate) fn survey(
+pub(crate) fn locate_columns(
     scan: &Scan,
     work: &[Vec<ScanRange>],
     columns: &[usize],
-    known: &SurveyCache,
+    known: &LocationCache,
 ) -> Result<(Vec<StripeLocations>, Groups)> {
     let mut stripes = Vec::new();
     let mut groups = Groups::default();
@@ -177,7 +177,7 @@ fn surviving(
     work: &ScanRange,
     layout_of: &StripeLayout,
     filter: &Filter,
-    known: &SurveyCache,
+    known: &LocationCache,
     metrics: &ScanMetrics,
 ) -> Result<Arc<[bool]>> {
     if scan.pruner.is_none() {
@@ -254,7 +254,7 @@ fn find(
     number: usize,
     stripe: &Arc<StripeLayout>,
     column: usize,
-    known: &SurveyCache,
+    known: &LocationCache,
 ) -> Result<ColumnLocation> {
     let table_file = &sources.scan.files[number];
     let id = match table_file.place_of(column) {

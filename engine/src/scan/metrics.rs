@@ -1,18 +1,16 @@
-//! What a scan cost: needed bytes, moved bytes and what was skipped. The numbers are DataFusion metrics
-//! of the scan (`EXPLAIN ANALYZE` shows them); [`scan_io`] sums them over an executed plan.
+//! `ScanIo` and `ScanMetrics`: needed bytes, moved bytes, and what a scan skipped.
+//!
+//! The counters are DataFusion metrics of the scan, which `EXPLAIN ANALYZE` shows.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, CustomMetricValue, ExecutionPlanMetricsSet, Metric, MetricBuilder, MetricValue, MetricsSet,
 };
 
-use super::orc_scan_exec::OrcScanExec;
 use crate::file::IoCounters;
-use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
 
 /// The I/O of one or more scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +43,8 @@ impl ScanIo {
         }
     }
 
-    fn add(&mut self, metrics: &MetricsSet) {
+    /// Adds the counters of one operator.
+    pub(crate) fn add(&mut self, metrics: &MetricsSet) {
         let sum = |name| metrics.sum_by_name(name).map_or(0, |value| value.as_usize() as u64);
         self.needed_bytes += sum("needed_bytes");
         self.moved_bytes += sum("moved_bytes");
@@ -55,27 +54,6 @@ impl ScanIo {
         self.stripes_skipped += sum("stripes_skipped");
         self.rows_scanned += sum("rows_scanned");
         self.rows_passed += sum("rows_passed");
-    }
-}
-
-/// The I/O of all ORC scans of an executed plan, together. Zero before execution.
-pub fn scan_io(plan: &Arc<dyn ExecutionPlan>) -> ScanIo {
-    let mut io = ScanIo::default();
-    add_scans(plan.as_ref(), &mut io);
-    io
-}
-
-fn add_scans(plan: &dyn ExecutionPlan, io: &mut ScanIo) {
-    if let Some(metrics) = plan.downcast_ref::<OrcScanExec>().and_then(ExecutionPlan::metrics) {
-        io.add(&metrics);
-    }
-    // Where the GPU gave up, the CPU's plan below it did the work.
-    if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
-        gpu.metrics().iter().for_each(|metrics| io.add(metrics));
-        add_scans(gpu.cpu_plan().as_ref(), io);
-    }
-    for child in plan.children() {
-        add_scans(child.as_ref(), io);
     }
 }
 

@@ -70,4 +70,10 @@ impl Scan {
     fn is_filter_column(&self, column: usize) -> bool {
         self.conjuncts.iter().any(|conjunct| conjunct.columns.contains(&column))
     }
+
+    /// The cost of reading `column`, as seen in the first stripe.
+    fn cost(&self, column: usize) -> ColumnCost {
+        let found = self.costs.iter().find(|(known, _)| *known == column);
+        found.map_or(ColumnCost::Constant, |(_, cost)| *cost)
+    }
 }

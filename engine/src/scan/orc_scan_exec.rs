@@ -23,8 +23,7 @@ use datafusion::physical_plan::{
 use super::Scan;
 use super::metrics::{ScanMetrics, with_amplification};
 use super::partition_stream::PartitionScan;
-use super::planner::Skipped;
-use super::scan_ranges::ScanRange;
+use super::scan_ranges::{ScanRange, Skipped};
 use super::stripe_scan::Cascade;
 use super::work_stealing::Executions;
 

@@ -15,9 +15,8 @@ use super::Scan;
 use super::orc_scan_exec::OrcScanExec;
 use super::predicate_cascade::{ColumnCost, Conjunct, Seen, order};
 use super::pruning::{Containers, Known, Pruner};
-use super::scan_ranges::{Share, distribute};
-use super::stripe_column::cost;
-use super::stripe_scan::is_nested;
+use super::scan_ranges::{Share, Skipped, distribute};
+use super::stripe_column::{cost, is_nested};
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::IoCounters;
@@ -50,39 +49,6 @@ pub struct Request {
     pub cache: Arc<FileCache>,
 }
 
-/// What planning leaves out before anything is read.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Skipped {
-    /// Row groups of all files.
-    pub row_groups_total: usize,
-    /// Row groups of excluded stripes.
-    pub row_groups: usize,
-    /// Stripes of all files.
-    pub stripes_total: usize,
-    /// Excluded stripes.
-    pub stripes: usize,
-}
-
-impl Skipped {
-    /// Counts a stripe of so many row groups.
-    fn count(&mut self, groups: usize, keep: bool) {
-        self.row_groups_total += groups;
-        self.stripes_total += 1;
-        if !keep {
-            self.row_groups += groups;
-            self.stripes += 1;
-        }
-    }
-
-    /// Counts a file of which nothing is read.
-    fn exclude(&mut self, file: &TableFile) {
-        let stride = stride(file);
-        for stripe in &file.file.tail.stripes {
-            self.count(row_groups(stripe.rows, stride), false);
-        }
-    }
-}
-
 /// Rows per row group of a file that has row indexes.
 fn stride(file: &TableFile) -> Option<u64> {
     let stride = file.file.tail.row_index_stride.map(u64::from);
@@ -92,6 +58,14 @@ fn stride(file: &TableFile) -> Option<u64> {
 /// Row groups of a stripe.
 fn row_groups(rows: u64, stride: Option<u64>) -> usize {
     stride.map_or(usize::from(rows > 0), |stride| rows.div_ceil(stride) as usize)
+}
+
+/// Counts a file of which nothing is read.
+fn exclude(file: &TableFile, skipped: &mut Skipped) {
+    let stride = stride(file);
+    for stripe in &file.file.tail.stripes {
+        skipped.count(row_groups(stripe.rows, stride), false);
+    }
 }
 
 /// Plans the scan. Reads at most one stripe footer.
@@ -121,7 +95,7 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
     for file in request.files {
         match holds(&file_filters, &file, request.file_columns)? {
             true => held.push(file),
-            false => skipped.exclude(&file),
+            false => exclude(&file, &mut skipped),
         }
     }
     let keep = surviving_stripes(&held, &request.table, pruner.as_ref());

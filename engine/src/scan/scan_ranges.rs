@@ -50,6 +50,31 @@ pub struct Share {
     pub groups: usize,
 }
 
+/// What planning leaves out before anything is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Skipped {
+    /// Row groups of all files.
+    pub(crate) row_groups_total: usize,
+    /// Row groups of excluded stripes.
+    pub(crate) row_groups: usize,
+    /// Stripes of all files.
+    pub(crate) stripes_total: usize,
+    /// Excluded stripes.
+    pub(crate) stripes: usize,
+}
+
+impl Skipped {
+    /// Counts a stripe with this number of row groups.
+    pub(super) fn count(&mut self, groups: usize, keep: bool) {
+        self.row_groups_total += groups;
+        self.stripes_total += 1;
+        if !keep {
+            self.row_groups += groups;
+            self.stripes += 1;
+        }
+    }
+}
+
 /// Fewer rows than this are not worth a partition of their own.
 const MIN_PARTITION_ROWS: u64 = 16_384;
 

@@ -18,7 +18,6 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 
 use super::predicate_cascade::ColumnCost;
-use super::stripe_scan::is_nested;
 use crate::error::layout;
 use crate::file::ScanSource;
 
@@ -152,6 +151,14 @@ pub(super) fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: Co
         .filter(|stream| !matches!(stream.kind, Kind::RowIndex | Kind::BloomFilter | Kind::BloomFilterUtf8))
         .map(|stream| stream.length)
         .sum()
+}
+
+/// True for types that are decoded whole, from the stripe's start.
+pub(super) fn is_nested(kind: TypeKind) -> bool {
+    matches!(
+        kind,
+        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union
+    )
 }
 
 /// True if the column is surely raw values: its row index is not needed to read it.

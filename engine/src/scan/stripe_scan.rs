@@ -10,17 +10,17 @@ use arrow::compute::concat;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
-use grampus_orc_layout::schema::{ColumnId, TypeKind};
+use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
 use super::metrics::ScanMetrics;
-use super::predicate_cascade::{ColumnCost, Seen, order};
+use super::predicate_cascade::{Seen, order};
 use super::pruning::{Containers, Known};
 use super::row_mask::RowMask;
 use super::scan_ranges::ScanRange;
-use super::stripe_column::{StoredColumn, StripeColumn, is_all_null, is_plain};
+use super::stripe_column::{StoredColumn, StripeColumn, is_all_null, is_nested, is_plain};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
 
@@ -434,22 +434,6 @@ fn truncated(rows: RowSelection, limit: Option<usize>) -> RowSelection {
         }
     }
     first
-}
-
-/// True for types that are decoded whole, from the stripe's start.
-pub(super) fn is_nested(kind: TypeKind) -> bool {
-    matches!(
-        kind,
-        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union
-    )
-}
-
-impl Scan {
-    /// What reading `column` costs, as seen in the first stripe.
-    pub(super) fn cost(&self, column: usize) -> ColumnCost {
-        let found = self.costs.iter().find(|(known, _)| *known == column);
-        found.map_or(ColumnCost::Constant, |(_, cost)| *cost)
-    }
 }
 
 #[cfg(test)]

@@ -9,25 +9,22 @@ pub mod plan_cache;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
-use datafusion::common::{TableReference, plan_err};
+use datafusion::common::TableReference;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::config::{GrampusConfig, GrampusOptions};
 use crate::file::file_cache::FileCache;
 use crate::gpu::offload_rule::GpuAggregates;
 use crate::gpu::session::GpuSession;
-use crate::table::OrcTable;
+use crate::orc_table::{OrcTable, OrcTableFactory};
 use cooperative_joins::CooperativeJoins;
 use logical_rules::rules;
 use path_tables::with_tables_by_path;
-use plan_cache::Plans;
+use plan_cache::PlanCache;
 
 /// How many of the largest consumers an out-of-memory error names.
 const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
@@ -83,7 +80,7 @@ pub(crate) fn register_with(
     let session = builder.config().take().unwrap_or_default();
     let session = session
         .with_extension(Arc::new(FileCache::default()))
-        .with_extension(Arc::new(Plans::default()))
+        .with_extension(Arc::new(PlanCache::default()))
         .with_extension(Arc::clone(&gpu))
         .with_option_extension(options);
     builder
@@ -102,30 +99,4 @@ pub async fn register_orc(context: &SessionContext, name: &str, location: &str) 
     let table = OrcTable::open(&context.state(), &[location.to_owned()]).await?;
     context.register_table(TableReference::bare(name), Arc::new(table))?;
     Ok(())
-}
-
-/// Answers `CREATE EXTERNAL TABLE … STORED AS ORC`.
-#[derive(Debug)]
-pub struct OrcTableFactory;
-
-#[async_trait]
-impl TableProviderFactory for OrcTableFactory {
-    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
-        if !command.schema.fields().is_empty() {
-            return plan_err!("an ORC table has the columns of its files: leave out the column list");
-        }
-        let table = OrcTable::open(state, &command.locations).await?;
-        let found = table.partition_columns();
-        let named = &command.table_partition_cols;
-        if !named.is_empty() && !named.iter().eq(found.iter().map(|field| field.name())) {
-            let found: Vec<&str> = found.iter().map(|field| field.name().as_str()).collect();
-            return plan_err!(
-                "PARTITIONED BY ({}): the folders at {} are partitioned by ({})",
-                named.join(", "),
-                command.locations.join(", "),
-                found.join(", ")
-            );
-        }
-        Ok(Arc::new(table))
-    }
 }

@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 
-use crate::table::OrcTable;
+use crate::orc_table::OrcTable;
 
 /// The session with a catalog that also knows paths.
 pub(crate) fn with_tables_by_path(context: SessionContext) -> SessionContext {

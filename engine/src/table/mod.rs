@@ -12,8 +12,5 @@
 pub mod files;
 pub mod hive_partitions;
 pub mod listing;
-mod provider;
 pub mod schema;
 pub mod statistics;
-
-pub use provider::OrcTable;

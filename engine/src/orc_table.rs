@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt};
 
-use super::files::TableFile;
-use super::listing::{FoundFile, find_files};
-use super::{hive_partitions, schema};
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
 use crate::scan::planner::{Request, plan};
+use crate::table::files::TableFile;
+use crate::table::listing::{FoundFile, find_files};
+use crate::table::{hive_partitions, schema};
 
 /// Files opened side by side.
 const CONCURRENT_OPENS: usize = 16;
@@ -143,6 +143,32 @@ impl TableProvider for OrcTable {
         })
         .await?;
         Ok(Arc::new(scan))
+    }
+}
+
+/// Answers `CREATE EXTERNAL TABLE … STORED AS ORC`.
+#[derive(Debug)]
+pub(crate) struct OrcTableFactory;
+
+#[async_trait]
+impl TableProviderFactory for OrcTableFactory {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        if !command.schema.fields().is_empty() {
+            return plan_err!("an ORC table has the columns of its files: leave out the column list");
+        }
+        let table = OrcTable::open(state, &command.locations).await?;
+        let found = table.partition_columns();
+        let named = &command.table_partition_cols;
+        if !named.is_empty() && !named.iter().eq(found.iter().map(|field| field.name())) {
+            let found: Vec<&str> = found.iter().map(|field| field.name().as_str()).collect();
+            return plan_err!(
+                "PARTITIONED BY ({}): the folders at {} are partitioned by ({})",
+                named.join(", "),
+                command.locations.join(", "),
+                found.join(", ")
+            );
+        }
+        Ok(Arc::new(table))
     }
 }
 
