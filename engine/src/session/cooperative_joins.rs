@@ -1,5 +1,7 @@
-//! Makes joins give way: one batch of input can become millions of output rows, and DataFusion asks only the
-//! leaves of a plan to let other tasks run. Without this a cancelled join would keep its thread until it is done.
+//! `CooperativeJoins`: an optimizer rule that makes joins yield to other tasks.
+//!
+//! A join can turn one input batch into millions of output rows, and DataFusion makes only the leaves of a plan yield.
+//! Without this rule, a cancelled join would occupy its thread until the join ends.
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::SchedulingType;
 
-/// Wraps every operator whose output can be far larger than its input.
+/// Wraps each operator whose output can be far larger than its input.
 #[derive(Debug)]
 pub(crate) struct CooperativeJoins;
 
@@ -45,9 +47,9 @@ mod tests {
 
     use crate::config::GrampusConfig;
 
-    /// One worker, kept by a join of 10¹¹ rows: without the rule the timeout never comes to run.
+    /// A join of 10¹¹ rows occupies the only worker. Without the rule, the timeout never runs.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_join_gives_way() {
+    async fn cancelled_join_frees_its_worker() {
         let context = crate::session::context(GrampusConfig::default()).unwrap();
         let sql = "SELECT count(*) FROM generate_series(1, 100000) a CROSS JOIN generate_series(1, 1000000) b";
         let query = context.sql(sql).await.unwrap();

@@ -1,8 +1,12 @@
-//! A DataFusion session that knows ORC tables: `CREATE EXTERNAL TABLE … STORED AS ORC LOCATION …`,
-//! the `grampus.*` settings, the memory limit.
+//! DataFusion sessions with ORC tables, the `grampus.*` settings and the GPU rule.
+//!
+//! ```text
+//! plan_cache         the optimized logical plan of each statement text
+//! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
+//! cooperative_joins  an optimizer rule that makes joins yield to other tasks
+//! ```
 
 mod cooperative_joins;
-mod logical_rules;
 mod path_tables;
 pub mod plan_cache;
 
@@ -22,11 +26,10 @@ use crate::gpu::offload_rule::GpuAggregates;
 use crate::gpu::session::GpuSession;
 use crate::orc_table::{OrcTable, OrcTableFactory};
 use cooperative_joins::CooperativeJoins;
-use logical_rules::rules;
 use path_tables::with_tables_by_path;
 use plan_cache::PlanCache;
 
-/// How many of the largest consumers an out-of-memory error names.
+/// The number of largest consumers that an out-of-memory error names.
 const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
 /// A session with these settings.
@@ -49,14 +52,13 @@ pub fn context(config: GrampusConfig) -> Result<SessionContext> {
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_runtime_env(runtime.build_arc()?)
-        .with_default_features()
-        .with_optimizer_rules(rules());
+        .with_default_features();
     let state = register(state, config.options).build();
     Ok(with_tables_by_path(SessionContext::new_with_state(state)))
 }
 
-/// Adds ORC tables (`STORED AS ORC`, [`register_orc`]), the `grampus.*` settings and the GPU rule to a session that somebody else sets
-/// up. Of everything else (memory, partitions, catalogs) the session stays its owner's.
+/// Adds Grampus to a session that an embedding program sets up: ORC tables (`STORED AS ORC`, [`register_orc`]), the
+/// `grampus.*` settings and the GPU rule. Memory, partitions and catalogs stay as the program sets them.
 ///
 /// ```
 /// use datafusion::execution::SessionStateBuilder;
@@ -71,7 +73,7 @@ pub fn register(builder: SessionStateBuilder, options: GrampusOptions) -> Sessio
     register_with(builder, options, Arc::default())
 }
 
-/// The same with what is kept for the GPU.
+/// Like [`register`], with the given GPU state.
 pub(crate) fn register_with(
     mut builder: SessionStateBuilder,
     options: GrampusOptions,
@@ -86,12 +88,12 @@ pub(crate) fn register_with(
     builder
         .with_config(session)
         .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
-        // Last: it takes the plan as it will be run.
+        // Last: the rule replaces operators of the plan as it will run.
         .with_physical_optimizer_rule(Arc::new(GpuAggregates::new(gpu)))
         .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
 }
 
-/// Makes the ORC files at `location` (file, folder, glob or URL) known as table `name`.
+/// Registers the ORC files at `location` (file, folder, glob or URL) as table `name`.
 ///
 /// # Errors
 /// As [`OrcTable::open`], and if the name is taken.

@@ -1,5 +1,4 @@
-//! Tables that have no name but a path: `SELECT … FROM 'data/trips.orc'`. How a path becomes a table is left to
-//! [`OrcTable`].
+//! `PathTableFactory`: tables named by a path, as in `SELECT … FROM 'data/trips.orc'`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +11,7 @@ use datafusion::prelude::SessionContext;
 
 use crate::orc_table::OrcTable;
 
-/// The session with a catalog that also knows paths.
+/// The session with a catalog that also resolves paths.
 pub(crate) fn with_tables_by_path(context: SessionContext) -> SessionContext {
     let factory = Arc::new(PathTableFactory::default());
     let named = Arc::clone(context.state_ref().read().catalog_list());
@@ -25,15 +24,15 @@ pub(crate) fn with_tables_by_path(context: SessionContext) -> SessionContext {
     let context = SessionContext::new_with_state(builder.build());
     let session = context.state_weak_ref();
     let state = move || session.upgrade().map(|session| session.read().clone());
-    // The only call: the factory was made above.
+    // The factory is new, so this is the only call and cannot fail.
     let _ = factory.state.set(Box::new(state));
     context
 }
 
-/// Opens what looks like a path and is no table's name.
+/// Opens a table for each unknown name that looks like a path.
 #[derive(Default)]
 struct PathTableFactory {
-    /// The session's state, as long as the session lives. Set once the session is made.
+    /// Returns the session's state while the session lives. Set when the session has been built.
     state: OnceLock<Box<dyn Fn() -> Option<SessionState> + Send + Sync>>,
 }
 
@@ -57,7 +56,7 @@ impl UrlTableFactory for PathTableFactory {
     }
 }
 
-/// Whether the text can only be meant as a path: it has a folder, a pattern or the suffix of an ORC file.
+/// Whether the text can only mean a path: the text has a folder, a pattern or the suffix of an ORC file.
 fn looks_like_a_path(text: &str) -> bool {
     text.contains(['/', '*']) || text.to_ascii_lowercase().ends_with(".orc")
 }
@@ -67,7 +66,7 @@ mod tests {
     use crate::config::GrampusConfig;
 
     #[tokio::test]
-    async fn paths_are_opened_and_names_are_not() {
+    async fn path_tables_open_paths_and_refuse_names() {
         let context = crate::session::context(GrampusConfig::default()).unwrap();
         let error = context.sql("SELECT * FROM trips").await.unwrap_err().to_string();
         assert!(error.contains("table 'datafusion.public.trips' not found"), "{error}");
