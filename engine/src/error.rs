@@ -1,4 +1,4 @@
-//! Errors of the layout crate as DataFusion carries them: one line that names the file and the place.
+//! Errors: those of the layout crate as DataFusion carries them, and `CacheFileError`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use datafusion::error::DataFusionError;
 use grampus_orc_layout::LayoutError;
 
-/// Wraps an error about a file's bytes so that its own message is all that is shown (see [`message`]).
+/// Wraps an error about a file's bytes. [`message`] returns the error's own text, which names the file and the place.
 pub fn layout(error: LayoutError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The words of `error` without DataFusion's wrapping: what a person should read.
+/// The text of `error` for people, without DataFusion's wrapping.
 pub fn message(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::External(inner) => inner.to_string(),

@@ -1,4 +1,4 @@
-//! `OrcTable`: ORC files as a DataFusion table. A query looks up which files there are each time.
+//! `OrcTable`: ORC files as a DataFusion table. Each query lists the table's files anew.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use futures::{StreamExt, TryStreamExt};
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
-use crate::scan::planner::{Request, plan};
+use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::table::files::TableFile;
 use crate::table::listing::{FoundFile, find_files};
 use crate::table::{hive_partitions, schema};
 
-/// Files opened side by side.
+/// Files opened at the same time.
 const CONCURRENT_OPENS: usize = 16;
 
 /// ORC files as a DataFusion table.
@@ -37,7 +37,8 @@ impl OrcTable {
     /// Opens the files at `locations` (paths, folders, globs, URLs) as one table and checks that they have one schema.
     ///
     /// # Errors
-    /// If there is no file, one is no ORC file, or schemas contradict each other: names the file and the column.
+    /// If there is no file, a file is no ORC file, or two schemas contradict each other. The error names the file and
+    /// the column.
     pub async fn open(state: &dyn Session, locations: &[String]) -> Result<Self> {
         if locations.is_empty() {
             return plan_err!("an ORC table needs at least one location");
@@ -72,7 +73,7 @@ impl OrcTable {
         Ok(table_files)
     }
 
-    /// The columns that come from folder names, outermost first; the last columns of the schema.
+    /// The columns that come from folder names, outermost first. They are the last columns of the schema.
     pub fn partition_columns(&self) -> &[Field] {
         &self.partitions
     }
@@ -82,7 +83,7 @@ impl OrcTable {
     }
 }
 
-/// Opens files, several at a time; order is kept.
+/// Opens several files at a time and returns them in the given order.
 async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result<Vec<Arc<OrcFile>>> {
     let opens: Vec<_> = found
         .iter()
@@ -128,7 +129,7 @@ impl TableProvider for OrcTable {
             physical.push(state.create_physical_expr(filter.clone(), &df_schema)?);
         }
         let options = state.config_options().extensions.get::<GrampusOptions>();
-        let scan = plan(Request {
+        let scan = plan_scan(ScanRequest {
             table: Arc::clone(&self.schema),
             file_columns: self.file_columns(),
             files: self.files(state).await?,
@@ -146,7 +147,7 @@ impl TableProvider for OrcTable {
     }
 }
 
-/// Answers `CREATE EXTERNAL TABLE … STORED AS ORC`.
+/// The table factory of `CREATE EXTERNAL TABLE … STORED AS ORC`.
 #[derive(Debug)]
 pub(crate) struct OrcTableFactory;
 
@@ -172,7 +173,7 @@ impl TableProviderFactory for OrcTableFactory {
     }
 }
 
-/// Whether the scan can evaluate `filter` itself: the same answer every time, and nothing but the table's columns.
+/// Whether the scan can evaluate `filter`: the filter is not volatile and refers to nothing but the table's columns.
 fn is_scannable(filter: &Expr) -> bool {
     if filter.is_volatile() {
         return false;

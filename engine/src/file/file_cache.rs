@@ -1,5 +1,7 @@
-//! What a session remembers of files: parsed tails, stripe layouts, indexes, and open handles, per file
-//! identity and bounded. A file that changed has another identity, so nothing stale is ever found.
+//! `FileCache`: open handles, parsed tails, stripe layouts and indexes of a session's files, each with a bound.
+//!
+//! **Invariant:** entries are keyed by file identity. A changed file has another identity, so no lookup finds stale
+//! metadata.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,56 +18,56 @@ use grampus_orc_layout::{LayoutError, Result};
 
 use super::{FileHandle, Identity, IoCounters, Place};
 
-/// Open files (file descriptors and maps) kept at most.
-const OPEN_FILES: usize = 256;
-/// Estimated bytes of parsed metadata kept at most.
-const METADATA_BYTES: usize = 256 << 20;
+/// Maximum open files (file descriptors and maps) in the cache.
+const MAX_OPEN_FILES: usize = 256;
+/// Maximum estimated bytes of parsed metadata in the cache.
+const MAX_METADATA_BYTES: usize = 256 << 20;
 
-/// One version of an ORC file, its tail parsed.
+/// One version of an ORC file, with its parsed tail.
 #[derive(Debug)]
 pub struct OrcFile {
-    /// Number of this file version within the process; keys what is cached of it.
+    /// Number of this file version within the process, the key of its cached data.
     pub id: u64,
     /// Path or URL as the user named it.
     pub name: Arc<str>,
-    /// Where it is.
+    /// The file's place.
     pub place: Place,
-    /// Which version of it.
+    /// The version of the file.
     pub identity: Identity,
-    /// What its tail says.
+    /// The parsed tail.
     pub tail: Arc<FileTail>,
 }
 
-/// File number, stripe, column, and whether bloom filters were read too.
+/// File number, stripe, column, and whether the entry has bloom filters.
 type IndexKey = (u64, usize, ColumnId, bool);
 
-/// Shared by all queries of a session.
+/// The cache that all queries of a session share.
 #[derive(Debug)]
 pub struct FileCache {
-    files: Mutex<Bounded<String, Arc<OrcFile>>>,
-    handles: Mutex<Bounded<u64, Arc<FileHandle>>>,
-    stripes: Mutex<Bounded<(u64, usize), Arc<StripeLayout>>>,
-    indexes: Mutex<Bounded<IndexKey, Arc<ColumnIndex>>>,
+    files: Mutex<LruMap<String, Arc<OrcFile>>>,
+    handles: Mutex<LruMap<u64, Arc<FileHandle>>>,
+    stripes: Mutex<LruMap<(u64, usize), Arc<StripeLayout>>>,
+    indexes: Mutex<LruMap<IndexKey, Arc<ColumnIndex>>>,
 }
 
 impl Default for FileCache {
     fn default() -> Self {
         Self {
-            files: Mutex::new(Bounded::new(METADATA_BYTES / 4)),
-            handles: Mutex::new(Bounded::new(OPEN_FILES)),
-            stripes: Mutex::new(Bounded::new(METADATA_BYTES / 4)),
-            indexes: Mutex::new(Bounded::new(METADATA_BYTES / 2)),
+            files: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 4)),
+            handles: Mutex::new(LruMap::new(MAX_OPEN_FILES)),
+            stripes: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 4)),
+            indexes: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 2)),
         }
     }
 }
 
-/// A poisoned lock holds whole entries all the same: they are inserted in one step.
+/// Locks a cache. A poisoned lock still holds whole entries, because each is inserted in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FileCache {
-    /// The file at `place`, whose identity was just looked up: remembered, or its tail read now.
+    /// The file at `place`, whose identity was just looked up. If the file is not cached, its tail is read now.
     ///
     /// # Errors
     /// As [`FileTail::parse`], and `Io`.
@@ -96,7 +98,7 @@ impl FileCache {
     /// The open handle of `file`.
     ///
     /// # Errors
-    /// `Io` if it cannot be opened again, or is another file by now.
+    /// `Io` if the file cannot be opened again, or another file has taken its place.
     pub fn handle(&self, file: &OrcFile) -> Result<Arc<FileHandle>> {
         if let Some(handle) = lock(&self.handles).get(&file.id) {
             return Ok(handle);
@@ -123,8 +125,8 @@ impl FileCache {
         Ok(layout)
     }
 
-    /// The index of each column, with its bloom filters where asked for; `None` where the stripe has no row index.
-    /// What is not remembered is read in one go.
+    /// The index of each column, with its bloom filters if asked for; `None`: the stripe has no row index for the
+    /// column. All indexes that are not cached are read at once.
     ///
     /// # Errors
     /// As [`ColumnIndex::parse`], and `Io`.
@@ -150,7 +152,7 @@ impl FileCache {
                 let mut indexes = lock(&self.indexes);
                 match ranges.bloom_filter {
                     Some(_) => indexes.get(&key(true)),
-                    // One read with bloom filters serves as well.
+                    // An index with bloom filters contains the one without.
                     None => indexes.get(&key(false)).or_else(|| indexes.get(&key(true))),
                 }
             };
@@ -181,7 +183,7 @@ impl FileCache {
     }
 }
 
-/// Reads the last bytes of the file, and more of them if the tail says so.
+/// Reads the last bytes of the file, and more if the tail is longer.
 async fn read_tail(handle: &FileHandle, name: &Arc<str>, length: u64) -> Result<FileTail> {
     let io = IoCounters::default();
     let mut wanted = FileTail::FIRST_READ_BYTES.min(length);
@@ -208,9 +210,9 @@ async fn read_tail(handle: &FileHandle, name: &Arc<str>, length: u64) -> Result<
     }
 }
 
-/// A map that forgets what was not used for longest when the weights of its entries exceed a bound.
+/// A map that evicts its least recently used entries when their total weight exceeds a bound.
 #[derive(Debug)]
-struct Bounded<K, V> {
+struct LruMap<K, V> {
     entries: HashMap<K, Entry<V>>,
     weight: usize,
     max_weight: usize,
@@ -224,7 +226,7 @@ struct Entry<V> {
     used: u64,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
     fn new(max_weight: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -253,7 +255,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
         }
     }
 
-    /// Drops the least recently used entries until a quarter of the room is free, so that this is rare.
+    /// Evicts the least recently used entries until a quarter of the capacity is free, so that evictions are rare.
     fn shrink(&mut self) {
         let mut ages: Vec<(u64, K)> = self
             .entries
@@ -277,8 +279,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_goes_first() {
-        let mut cache = Bounded::new(8);
+    fn bounded_map_evicts_the_least_recently_used() {
+        let mut cache = LruMap::new(8);
         for key in 0..8 {
             cache.insert(key, key * 10, 1);
         }

@@ -1,4 +1,4 @@
-//! Local files: opening, identity, positioned reads. The memory map itself is made in `map`.
+//! `LocalFile`: an open local file of one identity, with positioned reads.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use bytes::Bytes;
 use grampus_orc_layout::Result;
 use grampus_orc_layout::source::ByteSource;
 
-use super::memory_map::Map;
+use super::memory_map::MemoryMap;
 use super::{Identity, IoCounters, changed, io_error};
 
-/// Two values this close are read at once: copying a page costs less than a second system call.
+/// Two values within this distance are read at once: copying a page costs less than a second system call.
 const MERGE_GAP_BYTES: u64 = 4096;
 
 /// An open local file.
@@ -22,14 +22,14 @@ pub struct LocalFile {
     name: Arc<str>,
     file: File,
     length: u64,
-    map: OnceLock<Arc<Map>>,
+    map: OnceLock<Arc<MemoryMap>>,
 }
 
 impl LocalFile {
     /// Opens `path`, which must be the file of `identity`.
     ///
     /// # Errors
-    /// `Io` if it cannot be opened or is another file by now.
+    /// `Io` if the file cannot be opened, or another file has taken its place.
     pub fn open(name: &Arc<str>, path: &Path, identity: &Identity) -> Result<Self> {
         let whole = 0..identity.length;
         let file = File::open(path).map_err(|error| io_error(name, &whole, error))?;
@@ -50,7 +50,7 @@ impl LocalFile {
         &self.name
     }
 
-    /// The bytes of `range`, read into memory of their own.
+    /// Reads the bytes of `range` into newly allocated memory.
     ///
     /// # Errors
     /// `Io` if the file does not have them.
@@ -70,11 +70,11 @@ impl LocalFile {
         Ok(bytes.into())
     }
 
-    /// The memory map of the whole file, made at the first call.
+    /// The memory map of the whole file. The first call makes the map.
     ///
     /// # Errors
     /// `Io` if the file has shrunk since it was opened, or cannot be mapped.
-    pub fn map(&self) -> Result<Arc<Map>> {
+    pub fn map(&self) -> Result<Arc<MemoryMap>> {
         let whole = 0..self.length;
         let metadata = self
             .file
@@ -86,7 +86,7 @@ impl LocalFile {
         if let Some(map) = self.map.get() {
             return Ok(Arc::clone(map));
         }
-        let map = Map::new(Arc::clone(&self.name), &self.file, self.length)?;
+        let map = MemoryMap::new(Arc::clone(&self.name), &self.file, self.length)?;
         Ok(Arc::clone(self.map.get_or_init(|| Arc::new(map))))
     }
 }

@@ -1,5 +1,4 @@
-//! Memory maps of local files: the one module of this crate that opens `unsafe`. Whether a file is still
-//! the one that was mapped is checked by `local`, before each use.
+//! `MemoryMap`: the memory map of a local file. This module has the only `unsafe` code of the crate.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,22 +10,24 @@ use grampus_orc_layout::source::ByteSource;
 
 use super::{IoCounters, io_error};
 
-/// What one load from memory moves.
+/// Bytes that one load from memory moves.
 const CACHE_LINE_BYTES: u64 = 64;
 
-/// A whole file, mapped read-only. The kernel brings pages in as they are touched.
+/// A whole file, mapped read-only. The operating system loads a page at its first use.
 ///
-/// **Invariant:** nobody touches a byte at or beyond the length that the file had when it was mapped, and
-/// [`LocalFile::map`](super::local::LocalFile::map) refuses a file that has become shorter. A file truncated in the
-/// middle of a query can still end the process (SIGBUS), as with every memory map; whoever must live with
-/// such writers sets `grampus.local_io = 'read'`.
+/// **Invariant:** no byte at or beyond the length that the file had when it was mapped is read.
+/// [`LocalFile::map`](super::local::LocalFile::map) checks the length before each scan and refuses a file that has
+/// become shorter.
+///
+/// If another process truncates the file during a query, the query can end the process (SIGBUS), as with every memory
+/// map. Where writers truncate files, set `grampus.local_io = 'read'`.
 #[derive(Debug)]
-pub struct Map {
+pub struct MemoryMap {
     name: Arc<str>,
     bytes: Bytes,
 }
 
-impl Map {
+impl MemoryMap {
     /// Maps the first `length` bytes of `file`.
     ///
     /// # Errors
@@ -35,9 +36,9 @@ impl Map {
     pub fn new(name: Arc<str>, file: &File, length: u64) -> Result<Self> {
         let whole = 0..length;
         let map_length = usize::try_from(length).map_err(|error| io_error(&name, &whole, error))?;
-        // SAFETY: the mapping is private to this process and read-only, so nothing here changes its bytes; the
-        // caller has checked that the file has `length` bytes. Another process may change or truncate the
-        // file: bytes are only ever copied out or decoded with checks, never trusted to stay the same.
+        // SAFETY: the mapping is private to this process and read-only, so this process never changes its bytes. The
+        // caller has checked that the file has `length` bytes. Another process may change or truncate the file:
+        // readers copy bytes out or decode them with checks, and never rely on bytes staying the same.
         let map = unsafe { memmap2::MmapOptions::new().len(map_length).map(file) };
         let map = map.map_err(|error| io_error(&name, &whole, error))?;
         Ok(Self {
@@ -47,18 +48,18 @@ impl Map {
     }
 }
 
-/// Reads a memory map: ranges without copying, single values by loading just them.
+/// Reads of a memory map. A range is not copied, and a gather loads single values.
 ///
-/// Moved bytes are the cache lines that a read touches: lines are what the memory system moves.
+/// Moved bytes are the cache lines that a read touches, because the memory system moves whole lines.
 #[derive(Debug)]
 pub struct MapSource {
-    map: Arc<Map>,
+    map: Arc<MemoryMap>,
     io: IoCounters,
 }
 
 impl MapSource {
     /// Reads `map`, counting into `io`.
-    pub fn new(map: Arc<Map>, io: IoCounters) -> Self {
+    pub fn new(map: Arc<MemoryMap>, io: IoCounters) -> Self {
         Self { map, io }
     }
 }
@@ -96,9 +97,11 @@ impl ByteSource for MapSource {
     }
 }
 
-/// Appends the `N` bytes at each offset and returns how many cache lines that touched: the loads do not
-/// depend on each other, so the processor keeps many of them in flight. Asking for the lines earlier, while the filter
-/// still streams, made it slower: every value then costs two translations of its address, and that is what it waits for.
+/// Appends the `N` bytes at each offset and returns the number of cache lines touched.
+///
+/// The loads do not depend on each other, so the processor keeps many of them in flight. Prefetching the lines while
+/// the filter still streams is slower: each value then costs two address translations, and translation is the
+/// bottleneck.
 fn load<const N: usize>(bytes: &[u8], offsets: &[u64], out: &mut Vec<u8>) -> u64 {
     let start = out.len();
     out.resize(start + offsets.len() * N, 0);
@@ -124,8 +127,9 @@ fn load_any(bytes: &[u8], offsets: &[u64], width: usize, out: &mut Vec<u8>) -> u
     lines
 }
 
-/// Lines of the value at `offset` that lie at or after `next_line`, which moves past them: offsets ascend,
-/// so a line that several neighbours share counts once.
+/// Counts the lines of the value at `offset` that lie at or after `next_line`, and moves `next_line` past them.
+///
+/// Offsets ascend, so a line that several values share counts once.
 #[inline]
 fn touched(offset: u64, width: u64, next_line: &mut u64) -> u64 {
     let first = (offset / CACHE_LINE_BYTES).max(*next_line);
@@ -143,16 +147,16 @@ mod tests {
     fn source(bytes: &[u8]) -> MapSource {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        let map = Map::new("test".into(), &file, bytes.len() as u64).unwrap();
+        let map = MemoryMap::new("test".into(), &file, bytes.len() as u64).unwrap();
         MapSource::new(Arc::new(map), IoCounters::default())
     }
 
     #[test]
-    fn a_gather_moves_each_line_once() {
+    fn gather_counts_each_line_once() {
         let bytes: Vec<u8> = (0..=255).collect();
         let source = source(&bytes);
         let mut out = Vec::new();
-        // Lines: 0; 0 and 1 (straddling); 1; 3.
+        // The values touch these lines: 0; 0 and 1 (straddling); 1; 3.
         source.gather(&[0, 60, 68, 200], 8, &mut out).unwrap();
         assert_eq!(out[8..16], bytes[60..68]);
         assert_eq!(out[24..32], bytes[200..208]);
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_moves_the_lines_it_covers() {
+    fn read_counts_the_lines_that_it_covers() {
         let source = source(&[7; 300]);
         assert_eq!(source.read(63..65).unwrap().len(), 2);
         assert_eq!(source.io.moved_bytes.value(), 128);

@@ -24,7 +24,7 @@ use super::lower::{Lowered, Reason};
 use super::string_dictionary::{Dictionary, DictionaryFull};
 use crate::file::Place;
 use crate::scan::Scan;
-use crate::scan::column_locations::{self, ColumnLocation, Groups, LocationCache, StripeLocations};
+use crate::scan::column_locations::{self, ColumnLocation, GroupCounts, LocationCache, StripeLocations};
 use crate::table::files::TableFile;
 
 /// Numbers above this are [`ColumnNumbers`]' own, those below are ORC column ids.
@@ -38,7 +38,7 @@ pub(crate) struct GpuInput {
     /// By position in [`Input::stripes`]: the footer.
     pub(crate) layouts: Vec<Arc<StripeLayout>>,
     /// Row groups, of the stripes that statistics of stripes left.
-    pub(crate) groups: Groups,
+    pub(crate) groups: GroupCounts,
 }
 
 /// A number for a column that has different ids in the files of a table. What a device keeps is known by file version and number, so

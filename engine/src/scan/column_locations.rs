@@ -1,5 +1,11 @@
-//! Where the values of every stripe are that a scan would read, without reading them: for plans that fetch in another way than
-//! [`StripeScan`](super::stripe). Skips what statistics exclude, as the scan does. Local files only: there nothing has to be waited for.
+//! `StripeLocations`: the places in the file of a stripe's column values, for operators that fetch the values in
+//! another way than [`StripeScan`](super::stripe_scan::StripeScan).
+//!
+//! 1. The ranges of all partitions are joined to whole stripes.
+//! 2. Row groups that statistics exclude are skipped, as in the scan.
+//! 3. Each column's place is found from the stripe's footer and, in compressed files, from its chunk headers.
+//!
+//! **Invariant:** all files are local, so no step waits.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -28,47 +34,49 @@ use super::stripe_scan::surviving_groups;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
 
-/// Entries of a kind remembered at most; then all of that kind are forgotten.
-const REMEMBERED: usize = 1 << 14;
+/// Maximum entries of a map in the cache. When a map is full, all of its entries are dropped.
+const MAX_CACHED: usize = 1 << 14;
 
-/// A stripe of which rows may pass.
+/// A stripe with rows that may pass the filter, and the places of its columns.
 #[derive(Debug)]
 pub(crate) struct StripeLocations {
-    /// By position in [`Scan::files`].
+    /// The file, by position in [`Scan::files`].
     pub(crate) file: usize,
-    /// Its footer.
+    /// The stripe's footer.
     pub(crate) layout: Arc<StripeLayout>,
-    /// Its rows that may pass: ascending, merged, not empty.
+    /// The stripe's rows that may pass: ascending, merged, not empty.
     pub(crate) selected: Vec<Range<u64>>,
-    /// By position among the wanted columns.
+    /// Places by position among the wanted columns.
     pub(crate) columns: Vec<ColumnLocation>,
 }
 
-/// Where a column's values of one stripe are.
+/// The place of a column's values in one stripe.
 #[derive(Debug, Clone)]
 pub(crate) enum ColumnLocation {
-    /// Raw, in these segments.
+    /// Raw values in these segments.
     Direct(Arc<Direct>),
     /// All rows have this value.
     Constant(ScalarValue),
-    /// To be decoded with [`read`].
+    /// Values that [`read`] decodes.
     Decoded {
-        /// Bytes of all its rows in the file.
+        /// Bytes of all the column's rows in the file.
         stored_bytes: u64,
     },
 }
 
-/// What a session remembers of surveys. The direct columns of compressed files are found by reading a header per chunk, and a filter
-/// is held against the statistics of each row group: both take longer than a short query.
+/// A session's cache of located columns and of surviving row groups.
+///
+/// To locate a direct column in a compressed file, each chunk's header is read. To find surviving row groups, a filter
+/// is compared with the statistics of each one. Both take longer than a short query.
 #[derive(Debug, Default)]
 pub(crate) struct LocationCache {
-    /// By file number, stripe and column.
-    direct: Bounded<(u64, usize, ColumnId), Option<Arc<Direct>>>,
-    /// Which of the row groups may hold rows that pass.
-    groups: Bounded<Filtered, Arc<[bool]>>,
+    /// Direct columns by file number, stripe and column.
+    direct: BoundedMap<(u64, usize, ColumnId), Option<Arc<Direct>>>,
+    /// For each row group of a range, whether it may have rows that pass.
+    groups: BoundedMap<Filtered, Arc<[bool]>>,
 }
 
-/// Row groups of a file, and a filter.
+/// The row groups of a file, and a filter over them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Filtered {
     /// The file's number.
@@ -81,19 +89,19 @@ struct Filtered {
 /// Conditions that must all hold.
 type Filter = Arc<[Arc<dyn PhysicalExpr>]>;
 
-/// A map that forgets everything when it is full.
+/// A map that drops all entries when it is full.
 #[derive(Debug)]
-struct Bounded<K, V>(Mutex<HashMap<K, V>>);
+struct BoundedMap<K, V>(Mutex<HashMap<K, V>>);
 
-impl<K, V> Default for Bounded<K, V> {
+impl<K, V> Default for BoundedMap<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
+impl<K: Hash + Eq, V: Clone> BoundedMap<K, V> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, V>> {
-        // Entries are put in whole.
+        // Entries are inserted whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,19 +111,19 @@ impl<K: Hash + Eq, V: Clone> Bounded<K, V> {
 
     fn insert(&self, key: K, value: V) {
         let mut known = self.lock();
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_CACHED {
             known.clear();
         }
         known.insert(key, value);
     }
 }
 
-/// Row groups that statistics left, and all there are.
+/// Counts of row groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Groups {
-    /// Of the stripes to be scanned.
+pub(crate) struct GroupCounts {
+    /// Row groups of the stripes to scan.
     pub(crate) total: usize,
-    /// Of those, excluded by the statistics of row groups.
+    /// Row groups among them that their statistics exclude.
     pub(crate) skipped: usize,
 }
 
@@ -125,18 +133,18 @@ pub(crate) fn is_local(scan: &Scan) -> bool {
     files.all(|file| matches!(file.file.place, Place::Local(_)))
 }
 
-/// The stripes of `work` with the places of `columns` (of the table).
+/// Locates the table columns `columns` in the stripes of `work`.
 ///
 /// # Errors
-/// A footer, an index or a chunk header cannot be read.
+/// If a footer, an index or a chunk header cannot be read.
 pub(crate) fn locate_columns(
     scan: &Scan,
     work: &[Vec<ScanRange>],
     columns: &[usize],
     known: &LocationCache,
-) -> Result<(Vec<StripeLocations>, Groups)> {
+) -> Result<(Vec<StripeLocations>, GroupCounts)> {
     let mut stripes = Vec::new();
-    let mut groups = Groups::default();
+    let mut groups = GroupCounts::default();
     let mut sources = Sources { scan, last: None };
     let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
     let filter: Filter = scan
@@ -171,7 +179,7 @@ pub(crate) fn locate_columns(
     Ok((stripes, groups))
 }
 
-/// Which row groups of a stripe may hold rows that pass the filter.
+/// For each row group of a stripe, whether it may have rows that pass the filter.
 fn surviving(
     scan: &Scan,
     work: &ScanRange,
@@ -184,7 +192,7 @@ fn surviving(
         return Ok(vec![true; work.groups.len()].into());
     }
     let file = &scan.files[work.file];
-    // What a partition column holds is part of the filter, and no part of the file.
+    // If the table has partition columns, the answer depends on their values too, which are no part of the key.
     let is_file_alone = file.partition_values.is_empty();
     let key = Filtered {
         file: file.file.id,
@@ -202,7 +210,7 @@ fn surviving(
     Ok(keep)
 }
 
-/// The work of all partitions, the shares of one stripe joined again.
+/// The ranges of all partitions, with adjacent ranges of one stripe joined.
 fn whole_stripes(work: &[Vec<ScanRange>]) -> Vec<ScanRange> {
     let mut whole: Vec<ScanRange> = Vec::new();
     for share in work.iter().flatten() {
@@ -226,7 +234,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
         .ok_or_else(|| internal_datafusion_err!("a local file was waited for"))
 }
 
-/// Files' bytes, for one survey: stripes come file by file, and each time a file is mapped it is asked how long it is.
+/// The last opened file. Stripes come file by file, and each opening of a map asks the system for the file's length.
 struct Sources<'a> {
     scan: &'a Scan,
     last: Option<(usize, Arc<ScanSource>)>,
@@ -243,7 +251,7 @@ impl Sources<'_> {
     }
 }
 
-/// A file's bytes.
+/// Opens a file's bytes.
 fn open(scan: &Scan, file: usize, io: IoCounters) -> Result<Arc<ScanSource>> {
     let handle = scan.cache.handle(&scan.files[file].file).map_err(layout)?;
     handle.source(scan.options.local_io, io).map_err(layout)
@@ -264,7 +272,7 @@ fn find(
     let file = &table_file.file;
     let statistics = file.tail.stripe_statistics.get(stripe.info.index);
     let statistics = statistics.and_then(|columns| columns.get(id as usize));
-    // As pruning takes them: claims that agree with each other are believed.
+    // Like pruning, this believes claims that agree with each other.
     if statistics.is_some_and(|s| s.values == Some(0) && s.has_null != Some(false)) {
         return Ok(ColumnLocation::Constant(ScalarValue::Null));
     }
@@ -290,10 +298,10 @@ fn find(
     })
 }
 
-/// The values of `rows` of a table column in one stripe of a local file.
+/// Reads the values of `rows` of a table column in one stripe of a local file.
 ///
 /// # Errors
-/// As the scan's own: names the file and the place.
+/// As in the scan: the error names the file and the place.
 pub(crate) fn read(
     scan: &Scan,
     number: usize,
@@ -313,20 +321,21 @@ pub(crate) fn read(
         Access::of(&file.tail, stripe, id, index, source.as_ref(), probe_chunks).map_err(layout)
     };
     let mut access = access_by(None, true)?;
-    // Values that lie raw are found without it.
+    // Raw values are found without an index.
     let mut index: Option<Arc<ColumnIndex>> = None;
     if let Access::Decode { .. } = access {
         let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &io))?.map_err(layout)?;
         index = indexes.into_iter().next().flatten();
-        access = access_by(index.as_deref(), false)?; // its chunks have been looked at
+        access = access_by(index.as_deref(), false)?; // the first call has probed the chunks
     }
     let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
     let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
     reader.read(&RowSelection::range(rows)).map_err(layout)
 }
 
-/// How a table column is stored in one stripe of a local file; `None` if in another way than [`EncodedColumn`] has it, or if its row
-/// index cannot be read: [`read`] says why.
+/// The encoded form of a table column in one stripe of a local file.
+///
+/// `None`: [`EncodedColumn`] does not support the encoding, or the row index is unreadable. [`read`] returns the error.
 pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
     let table_file = &scan.files[file];
     let file = &table_file.file;
@@ -336,7 +345,7 @@ pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: u
     EncodedColumn::of(&file.tail, stripe, id, index.as_deref())
 }
 
-/// The entries of a table column's dictionary in one stripe of a local file.
+/// Reads the entries of a table column's dictionary in one stripe of a local file.
 ///
 /// # Errors
 /// As [`read`]'s.
@@ -357,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_a_stripe_are_joined() {
+    fn whole_stripes_joins_the_ranges_of_a_stripe() {
         let work = |stripe, groups: Range<usize>| ScanRange {
             file: 0,
             stripe,

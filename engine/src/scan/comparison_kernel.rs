@@ -1,9 +1,12 @@
-//! The first conjunct of a selective query is nearly always `column >= literal`. This module answers that shape by a
-//! loop over the column's values that stops only at hits; every other shape, and every tile where many rows pass, is
-//! left to DataFusion's own expressions, whose answers this one must equal (the tests below compare the two).
+//! `ComparisonKernel`: evaluates `column op literal` by a loop over the column's values that stops only at hits.
 //!
-//! Why it is worth having: arrow's comparison writes a bitmap at about 10 GB/s a core on baseline x86-64, half of what
-//! memory delivers; a loop that finds nothing in most blocks runs at memory speed.
+//! The first conjunct of a selective query nearly always has this shape. DataFusion's expressions evaluate every other
+//! shape, and every tile in which many rows pass.
+//!
+//! **Invariant:** the kernel selects the same rows as DataFusion's expression. The tests compare the two.
+//!
+//! Arrow's comparison writes a bitmap at about 10 GB/s a core on baseline x86-64, half of the memory bandwidth. A loop
+//! that finds nothing in most blocks runs at memory bandwidth.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -18,19 +21,19 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 
-/// Rows looked at before deciding whether any of them can be a hit: eight cache lines of doubles.
+/// Rows of a block, for which the loop decides at once whether any can be a hit: eight cache lines of doubles.
 const BLOCK_ROWS: usize = 64;
-/// Above one hit in this many rows the bitmap kernel is as good, and row lists grow.
-const ROWS_PER_HIT: usize = 16;
+/// Minimum rows per hit. With more hits, the bitmap is as fast, and row lists grow.
+const MIN_ROWS_PER_HIT: usize = 16;
 
-/// `column op literal` over a primitive column.
+/// The comparison `column op literal` over a primitive column.
 #[derive(Debug, Clone)]
-pub(super) struct SparseCompare {
+pub(super) struct ComparisonKernel {
     op: Operator,
     literal: ScalarValue,
 }
 
-impl SparseCompare {
+impl ComparisonKernel {
     /// Recognises `column op literal` and `literal op column` for ordering comparisons and equality with a non-null
     /// literal of the column's own type.
     pub(super) fn recognise(expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
@@ -55,8 +58,9 @@ impl SparseCompare {
         })
     }
 
-    /// Positions of the values that pass, ascending; `None` if the column has nulls or another type than the literal, or
-    /// if so many pass that a bitmap is better.
+    /// Positions of the values that pass, ascending.
+    ///
+    /// `None`: the column has nulls or another type than the literal, or so many values pass that a bitmap is better.
     pub(super) fn positions(&self, column: &ArrayRef) -> Option<Vec<u32>> {
         if column.null_count() > 0 {
             return None;
@@ -76,8 +80,8 @@ impl SparseCompare {
         }
     }
 
-    /// Floats compare as DataFusion does: IEEE total order, but zeros are equal.
-    #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN must get through
+    /// Compares floats as DataFusion does: in IEEE total order, but with equal zeros.
+    #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN must pass the quick test
     fn hits<T: ArrowPrimitiveType>(
         &self,
         column: &ArrayRef,
@@ -88,8 +92,8 @@ impl SparseCompare {
         T::Native: PartialOrd,
     {
         let values = column.as_primitive::<T>().values();
-        // The quick test is one machine comparison and lets everything through that the exact one might: NaN is
-        // neither less nor greater.
+        // The quick test is one machine comparison. Each value that passes the exact test passes the quick one, NaN
+        // included: NaN is neither less nor greater.
         match self.op {
             Operator::Gt => sparse_hits(values, |v| !(v <= literal), |v| order(v, &literal).is_gt()),
             Operator::GtEq => sparse_hits(values, |v| !(v < literal), |v| order(v, &literal).is_ge()),
@@ -112,9 +116,9 @@ fn order_f32(a: &f32, b: &f32) -> Ordering {
     if a == b { Ordering::Equal } else { a.total_cmp(b) }
 }
 
-/// Indices of the values that pass both tests; `None` once more than one in [`ROWS_PER_HIT`] rows has passed the first.
+/// Indices of the values that pass both tests; `None`: more than one in [`MIN_ROWS_PER_HIT`] rows passes the first.
 fn sparse_hits<T: Copy>(values: &[T], quick: impl Fn(T) -> bool, exact: impl Fn(&T) -> bool) -> Option<Vec<u32>> {
-    let budget = values.len() / ROWS_PER_HIT + BLOCK_ROWS;
+    let budget = values.len() / MIN_ROWS_PER_HIT + BLOCK_ROWS;
     let mut candidates = 0;
     let mut hits = Vec::new();
     for (block, rows) in values.chunks(BLOCK_ROWS).enumerate() {
@@ -147,7 +151,7 @@ mod tests {
 
     const OPS: [Operator; 5] = [Operator::Gt, Operator::GtEq, Operator::Lt, Operator::LtEq, Operator::Eq];
 
-    /// What DataFusion's expression selects, against what the loop selects when it does not decline.
+    /// Compares the rows of DataFusion's expression with those of the kernel. True if the kernel does not decline.
     fn check(column: ArrayRef, op: Operator, literal: ScalarValue, swapped: bool) -> bool {
         let schema = Arc::new(Schema::new(vec![Field::new("c", column.data_type().clone(), true)]));
         let (c, l) = (col("c", &schema).unwrap(), lit(literal));
@@ -165,7 +169,7 @@ mod tests {
             .filter(|(_, passes)| *passes)
             .map(|(row, _)| row)
             .collect();
-        let compare = SparseCompare::recognise(&expr).expect("an ordering comparison");
+        let compare = ComparisonKernel::recognise(&expr).expect("an ordering comparison");
         let found = compare.positions(&column);
         if let Some(found) = &found {
             assert_eq!(*found, expected, "{expr}");
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_floats_compare_as_datafusion_compares_them() {
+    fn kernel_compares_odd_floats_as_datafusion_does() {
         let odd = [
             0.0,
             -0.0,
@@ -187,7 +191,7 @@ mod tests {
             f64::MIN_POSITIVE,
         ];
         for literal in odd {
-            // One odd value among many that fail or pass: sparse for at least one side of every comparison.
+            // One odd value is among many that fail or pass: at least one side of each comparison has few hits.
             for value in odd {
                 for filler in [-1e300, 1e300] {
                     let mut values = vec![filler; 1000];
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_dense_hits_and_other_types_are_declined() {
+    fn kernel_declines_nulls_and_dense_hits() {
         let nullable: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
         assert!(!check(nullable, Operator::Eq, ScalarValue::Int32(Some(1)), false));
         let dense: ArrayRef = Arc::new(Int32Array::from(vec![7; 10_000]));
@@ -214,7 +218,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_columns_agree(values in prop::collection::vec(-50i32..50, 0..500), literal in -60i32..60, op in 0usize..5, swapped: bool) {
+        fn kernel_agrees_on_random_columns(
+            values in prop::collection::vec(-50i32..50, 0..500),
+            literal in -60i32..60,
+            op in 0usize..5,
+            swapped: bool,
+        ) {
             check(Arc::new(Int32Array::from(values)), OPS[op], ScalarValue::Int32(Some(literal)), swapped);
         }
     }

@@ -15,12 +15,12 @@ use crate::file::IoCounters;
 /// The I/O of one or more scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScanIo {
-    /// Bytes that the query needed: filter columns of the rows looked at, other columns of the rows that passed.
-    /// A decoded column counts by its stored bytes, in proportion to the rows.
+    /// Bytes that the query needed: filter columns of the scanned rows, other columns of the rows that passed.
+    /// A decoded column counts with its stored bytes, in proportion to the rows.
     pub needed_bytes: u64,
     /// Bytes that crossed from storage or the page cache, indexes and stripe footers included.
     pub moved_bytes: u64,
-    /// Reads that moved them (a gather through a memory map counts as one).
+    /// Reads that moved the bytes. A gather through a memory map counts as one.
     pub read_requests: u64,
     /// Row groups of the table's files.
     pub row_groups_total: u64,
@@ -28,14 +28,14 @@ pub struct ScanIo {
     pub row_groups_skipped: u64,
     /// Stripes that statistics or partition values excluded before any of their bytes was read.
     pub stripes_skipped: u64,
-    /// Rows that the filter looked at.
+    /// Rows that the filter evaluated.
     pub rows_scanned: u64,
     /// Rows that passed the filter.
     pub rows_passed: u64,
 }
 
 impl ScanIo {
-    /// Moved over needed bytes; 1 when nothing was moved.
+    /// Moved bytes divided by needed bytes; 1 if no byte was moved.
     pub fn amplification(&self) -> f64 {
         match (self.moved_bytes, self.needed_bytes) {
             (0, _) => 1.0,
@@ -57,7 +57,7 @@ impl ScanIo {
     }
 }
 
-/// What one partition of a scan counts.
+/// The counters of one partition of a scan.
 #[derive(Debug)]
 pub(super) struct ScanMetrics {
     pub(super) io: IoCounters,
@@ -89,7 +89,7 @@ impl ScanMetrics {
     }
 }
 
-/// The metrics of a scan with the amplification that follows from them.
+/// Adds the I/O amplification to the metrics of a scan.
 pub(crate) fn with_amplification(mut metrics: MetricsSet) -> MetricsSet {
     let mut io = ScanIo::default();
     io.add(&metrics);
@@ -101,7 +101,7 @@ pub(crate) fn with_amplification(mut metrics: MetricsSet) -> MetricsSet {
     metrics
 }
 
-/// A figure computed from other metrics whenever they are asked for.
+/// The I/O amplification as a metric. Computed from other metrics when they are read.
 #[derive(Debug)]
 struct Amplification(f64);
 
@@ -116,7 +116,7 @@ impl CustomMetricValue for Amplification {
         Arc::new(Self(self.0))
     }
 
-    /// There is one per scan, already over all partitions.
+    /// A scan has one amplification, over all partitions.
     fn aggregate(&self, _other: Arc<dyn CustomMetricValue + 'static>) {}
 
     fn as_any(&self) -> &dyn Any {

@@ -1,7 +1,7 @@
-//! The on-demand scan: skip what statistics exclude, filter, fetch the rest for the rows that passed.
+//! The on-demand scan: skip rows that statistics exclude, filter, read the other columns for the rows that passed.
 //!
 //! ```text
-//! planner              files, filter and projection -> an OrcScanExec: prune stripes, order conjuncts, distribute ranges
+//! planner              files, filter, projection -> an OrcScanExec: prune stripes, order conjuncts, distribute ranges
 //! orc_scan_exec        OrcScanExec, the DataFusion operator
 //! partition_stream     one partition: stripe after stripe
 //! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
@@ -9,7 +9,7 @@
 //! predicate_cascade    conjuncts, costs, order
 //! comparison_kernel    `column >= literal` where few rows pass
 //! row_mask             which rows of a tile a conjunct lets through
-//! column_locations     where the values of every stripe are, for operators that read them in another way
+//! column_locations     the places of column values in a file, for operators that read them in another way
 //! pruning              statistics and bloom filters
 //! scan_ranges          which row groups each partition scans
 //! work_stealing        an idle partition takes over ranges of the busiest one
@@ -18,14 +18,14 @@
 
 pub(crate) mod column_locations;
 mod comparison_kernel;
-pub mod metrics;
-pub mod orc_scan_exec;
+pub(crate) mod metrics;
+pub(crate) mod orc_scan_exec;
 mod partition_stream;
-pub mod planner;
-pub mod predicate_cascade;
-pub mod pruning;
+pub(crate) mod planner;
+pub(crate) mod predicate_cascade;
+pub(crate) mod pruning;
 mod row_mask;
-pub mod scan_ranges;
+pub(crate) mod scan_ranges;
 mod stripe_column;
 mod stripe_scan;
 mod work_stealing;
@@ -40,29 +40,29 @@ use crate::table::files::TableFile;
 use predicate_cascade::{ColumnCost, Conjunct};
 use pruning::Pruner;
 
-/// What all partitions of a scan share.
+/// The plan of a scan, which all its partitions share.
 #[derive(Debug)]
-pub struct Scan {
+pub(crate) struct Scan {
     /// The table's columns: those of files, then partition columns.
-    pub table: SchemaRef,
+    pub(crate) table: SchemaRef,
     /// The files that may hold rows.
-    pub files: Vec<TableFile>,
+    pub(crate) files: Vec<TableFile>,
     /// Table columns that are emitted.
-    pub projection: Vec<usize>,
-    /// Their schema.
-    pub projected: SchemaRef,
+    pub(crate) projection: Vec<usize>,
+    /// The schema of the emitted columns.
+    pub(crate) projected: SchemaRef,
     /// The filter.
-    pub conjuncts: Vec<Conjunct>,
-    /// Positions in `conjuncts`, in the order to start with.
-    pub order: Vec<usize>,
-    /// How the columns that are used lie in the first stripe.
-    pub costs: Vec<(usize, ColumnCost)>,
-    /// The filter as statistics see it.
-    pub pruner: Option<Pruner>,
-    /// Settings when the query was planned.
-    pub options: GrampusOptions,
+    pub(crate) conjuncts: Vec<Conjunct>,
+    /// The first evaluation order, as positions in `conjuncts`.
+    pub(crate) order: Vec<usize>,
+    /// Costs of the used columns, from their encodings in the first stripe.
+    pub(crate) costs: Vec<(usize, ColumnCost)>,
+    /// The filter's form for statistics.
+    pub(crate) pruner: Option<Pruner>,
+    /// The settings at the time of planning.
+    pub(crate) options: GrampusOptions,
     /// The session's open files.
-    pub cache: Arc<FileCache>,
+    pub(crate) cache: Arc<FileCache>,
 }
 
 impl Scan {

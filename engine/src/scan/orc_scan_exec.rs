@@ -1,4 +1,4 @@
-//! [`OrcScanExec`]: the on-demand scan as a DataFusion operator. How it scans is the business of its neighbours.
+//! `OrcScanExec`: the on-demand scan as a DataFusion operator.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
-use datafusion::physical_expr::utils::conjunction;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
@@ -22,16 +21,16 @@ use datafusion::physical_plan::{
 
 use super::Scan;
 use super::metrics::{ScanMetrics, with_amplification};
-use super::partition_stream::PartitionScan;
+use super::partition_stream::PartitionStream;
+use super::predicate_cascade::PredicateCascade;
 use super::scan_ranges::{ScanRange, Skipped};
-use super::stripe_scan::Cascade;
 use super::work_stealing::Executions;
 
-/// Scans ORC files, reading only what the filter and the rows that pass it need.
+/// A scan of ORC files. Reads only the bytes that the filter and the passing rows need.
 #[derive(Debug, Clone)]
-pub struct OrcScanExec {
+pub(crate) struct OrcScanExec {
     scan: Arc<Scan>,
-    /// By partition.
+    /// Ranges by partition.
     work: Arc<Vec<Vec<ScanRange>>>,
     executions: Executions,
     limit: Option<usize>,
@@ -39,7 +38,7 @@ pub struct OrcScanExec {
     statistics: Arc<Statistics>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
-    /// Why its rows are not aggregated on the GPU, where that was to be.
+    /// The reason why the GPU does not aggregate the scan's rows, if the session asked for the GPU.
     note: Option<Arc<str>>,
 }
 
@@ -70,45 +69,39 @@ impl OrcScanExec {
         }
     }
 
-    /// The same scan, which says in EXPLAIN why its rows are not aggregated on the GPU.
+    /// The same scan. EXPLAIN shows `note`, the reason why the GPU does not aggregate its rows.
     pub(crate) fn with_note(&self, note: Arc<str>) -> Self {
         let mut noted = self.clone();
         noted.note = Some(note);
         noted
     }
 
-    /// What planning left out.
+    /// Stripes and row groups that planning left out.
     pub(crate) fn skipped(&self) -> Skipped {
         self.skipped
     }
 
-    /// What the scan reads and how.
-    pub fn scan(&self) -> &Scan {
+    /// The plan of the scan.
+    pub(crate) fn scan(&self) -> &Scan {
         &self.scan
     }
 
-    /// The same, to be kept beyond the plan.
+    /// The plan of the scan, for use after the operator is dropped.
     pub(crate) fn shared(&self) -> Arc<Scan> {
         Arc::clone(&self.scan)
     }
 
-    /// Row groups to scan, by partition: what each begins with.
-    pub fn work(&self) -> &[Vec<ScanRange>] {
+    /// The row groups that each partition begins with, before work stealing.
+    pub(crate) fn work(&self) -> &[Vec<ScanRange>] {
         &self.work
     }
 
-    /// No more rows than this are emitted by a partition.
-    pub fn limit(&self) -> Option<usize> {
+    /// Maximum rows that a partition emits.
+    pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// The whole filter as one expression over the table's columns, if there is one.
-    pub fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        let conjuncts = &self.scan.conjuncts;
-        (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().map(|conjunct| Arc::clone(&conjunct.expr))))
-    }
-
-    /// Rows of the row groups of one partition, before partitions help each other.
+    /// Rows of the row groups of one partition, before work stealing.
     fn partition_rows(&self, partition: usize) -> usize {
         self.work[partition].iter().map(|work| work.rows).sum::<u64>() as usize
     }
@@ -124,7 +117,7 @@ impl DisplayAs for OrcScanExec {
             .map(|&at| {
                 let conjunct = &self.scan.conjuncts[at];
                 let words = conjunct.columns.iter().map(|&column| self.scan.cost(column).word());
-                // One word for the conjunct: its dearest column's.
+                // The conjunct has the word of its most expensive column.
                 let word = words.max_by_key(|word| *word != "direct").unwrap_or("constant");
                 format!("{} ({word})", fmt_sql(conjunct.expr.as_ref()))
             })
@@ -223,10 +216,10 @@ impl ExecutionPlan for OrcScanExec {
             metrics.stripes_skipped.add(self.skipped.stripes);
         }
         let consumer = MemoryConsumer::new(format!("OrcScan[{partition}]"));
-        let stream = PartitionScan {
-            cascade: Cascade::new(&self.scan),
+        let stream = PartitionStream {
+            cascade: PredicateCascade::new(&self.scan),
             scan: Arc::clone(&self.scan),
-            sharing: self.executions.begin(&context, partition, &self.work),
+            queues: self.executions.begin(&context, partition, &self.work),
             partition,
             batch_rows: context.session_config().batch_size().max(1),
             remaining: self.limit,

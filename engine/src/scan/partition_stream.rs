@@ -1,4 +1,6 @@
-//! One partition of a scan as a stream of batches: stripe after stripe, tile after tile, on the thread that polls.
+//! `PartitionStream`: one partition of a scan as a stream of batches.
+//!
+//! The polling thread scans stripe after stripe and tile after tile.
 
 use std::sync::Arc;
 
@@ -9,34 +11,35 @@ use futures::Stream;
 
 use super::Scan;
 use super::metrics::ScanMetrics;
-use super::stripe_scan::{Cascade, StripeScan};
+use super::predicate_cascade::PredicateCascade;
+use super::stripe_scan::StripeScan;
 use super::work_stealing::WorkQueues;
 
 /// The state of one partition.
-pub(super) struct PartitionScan {
+pub(super) struct PartitionStream {
     pub(super) scan: Arc<Scan>,
-    pub(super) sharing: Arc<WorkQueues>,
+    pub(super) queues: Arc<WorkQueues>,
     pub(super) partition: usize,
     pub(super) batch_rows: usize,
     /// Rows that may still be emitted.
     pub(super) remaining: Option<usize>,
     pub(super) metrics: ScanMetrics,
     pub(super) reservation: Arc<MemoryReservation>,
-    pub(super) cascade: Cascade,
+    pub(super) cascade: PredicateCascade,
     pub(super) stripe: Option<StripeScan>,
     /// Rows read and not yet emitted.
     pub(super) ready: Option<RecordBatch>,
 }
 
-/// Who ends early wants no more rows.
-impl Drop for PartitionScan {
+/// A dropped stream needs no more rows.
+impl Drop for PartitionStream {
     fn drop(&mut self) {
-        self.sharing.give_up(self.partition);
+        self.queues.close(self.partition);
     }
 }
 
-impl PartitionScan {
-    /// The batches, until there are no more or one fails. Dropping the stream ends the scan.
+impl PartitionStream {
+    /// The batches until the last one or the first error. Dropping the stream ends the scan.
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
         futures::stream::try_unfold(self, |mut partition| async move {
             let batch = partition.next().await?;
@@ -55,12 +58,12 @@ impl PartitionScan {
                 self.metrics.baseline.done();
                 return Ok(None);
             }
-            // A filter that lets nothing pass must not keep the thread: this gives way when others wait.
+            // If no row passes the filter, the loop returns no batch. This call yields to waiting tasks.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    /// The next batch's worth of what has been read.
+    /// The next batch of the rows read.
     fn take_ready(&mut self) -> Option<RecordBatch> {
         let ready = self.ready.take()?;
         let rows = ready.num_rows();
@@ -71,12 +74,12 @@ impl PartitionScan {
         Some(ready.slice(0, self.batch_rows))
     }
 
-    /// Does one step: opens a stripe, filters a tile, or reads what has survived. False when nothing is left.
+    /// Does one step: opens a stripe, filters a tile, or reads the surviving rows. False: there is nothing left.
     async fn advance(&mut self) -> Result<bool> {
         let timer = self.metrics.baseline.elapsed_compute().clone();
         let _timer = timer.timer();
         let Some(stripe) = &mut self.stripe else {
-            let Some(work) = self.sharing.next(self.partition) else {
+            let Some(work) = self.queues.next(self.partition) else {
                 return Ok(false);
             };
             let tile_rows = match self.scan.conjuncts.is_empty() {

@@ -1,5 +1,9 @@
-//! From files, filter and projection to an [`OrcScanExec`]: files are chosen by partition values and stripes by
-//! statistics; conjuncts get their first order; what is left is shared out to partitions.
+//! `ScanRequest` and its planning: from files, filter and projection to an [`OrcScanExec`].
+//!
+//! 1. Partition values exclude files.
+//! 2. Statistics exclude stripes of the other files.
+//! 3. The encodings in the first stripe to scan give the conjuncts their first order.
+//! 4. The row groups of the remaining stripes are distributed over the partitions.
 
 use std::sync::Arc;
 
@@ -14,8 +18,8 @@ use grampus_orc_layout::access::Access;
 use super::Scan;
 use super::orc_scan_exec::OrcScanExec;
 use super::predicate_cascade::{ColumnCost, Conjunct, Seen, order};
-use super::pruning::{Containers, Known, Pruner};
-use super::scan_ranges::{Share, Skipped, distribute};
+use super::pruning::{ContainerStatistics, Containers, Pruner};
+use super::scan_ranges::{PlannedStripe, Skipped, distribute};
 use super::stripe_column::{cost, is_nested};
 use crate::config::GrampusOptions;
 use crate::error::layout;
@@ -27,26 +31,26 @@ use crate::table::statistics;
 /// Conditions that must all hold.
 type Filters = Vec<Arc<dyn PhysicalExpr>>;
 
-/// What is to be scanned.
-pub struct Request {
+/// A scan to plan.
+pub(crate) struct ScanRequest {
     /// The table's columns: those of files, then partition columns.
-    pub table: SchemaRef,
-    /// How many of them are columns of files.
-    pub file_columns: usize,
+    pub(crate) table: SchemaRef,
+    /// The number of columns that come from files.
+    pub(crate) file_columns: usize,
     /// All files of the table.
-    pub files: Vec<TableFile>,
+    pub(crate) files: Vec<TableFile>,
     /// Table columns to emit.
-    pub projection: Vec<usize>,
-    /// Filters over the table's columns; all must hold.
-    pub filters: Filters,
-    /// No more rows than this are wanted.
-    pub limit: Option<usize>,
-    /// Partitions to make, if there is work for so many.
-    pub target_partitions: usize,
+    pub(crate) projection: Vec<usize>,
+    /// Filters over the table's columns, which must all hold.
+    pub(crate) filters: Filters,
+    /// Maximum rows to emit.
+    pub(crate) limit: Option<usize>,
+    /// Maximum partitions. Small scans get fewer.
+    pub(crate) target_partitions: usize,
     /// Settings.
-    pub options: GrampusOptions,
+    pub(crate) options: GrampusOptions,
     /// The session's open files.
-    pub cache: Arc<FileCache>,
+    pub(crate) cache: Arc<FileCache>,
 }
 
 /// Rows per row group of a file that has row indexes.
@@ -60,7 +64,7 @@ fn row_groups(rows: u64, stride: Option<u64>) -> usize {
     stride.map_or(usize::from(rows > 0), |stride| rows.div_ceil(stride) as usize)
 }
 
-/// Counts a file of which nothing is read.
+/// Counts the stripes of a file that is not read.
 fn exclude(file: &TableFile, skipped: &mut Skipped) {
     let stride = stride(file);
     for stripe in &file.file.tail.stripes {
@@ -71,8 +75,8 @@ fn exclude(file: &TableFile, skipped: &mut Skipped) {
 /// Plans the scan. Reads at most one stripe footer.
 ///
 /// # Errors
-/// If that footer is unreadable, or a filter does not fit the table.
-pub async fn plan(request: Request) -> Result<OrcScanExec> {
+/// If the footer is unreadable, or a filter does not fit the table.
+pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
     let (file_filters, row_filters) = split_filters(&request);
     let mut conjuncts = Vec::with_capacity(row_filters.len());
     for filter in row_filters {
@@ -87,7 +91,7 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
     };
     let mut skipped = Skipped::default();
     let mut files = Vec::with_capacity(request.files.len());
-    let mut shares = Vec::new();
+    let mut planned = Vec::new();
     let used = used_columns(&request.projection, &conjuncts);
     let all_rows = if conjuncts.is_empty() { request.limit } else { None };
     let mut planned_rows = 0;
@@ -115,7 +119,7 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
             is_used = true;
             // Without a filter, the first stripes with enough rows answer a LIMIT.
             if all_rows.is_none_or(|limit| planned_rows < limit as u64) {
-                shares.push(Share {
+                planned.push(PlannedStripe {
                     file: files.len(),
                     stripe: stripe.index,
                     rows: stripe.rows,
@@ -129,7 +133,7 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
             files.push(file);
         }
     }
-    let costs = costs(&request.cache, &request.options, &files, shares.first(), &used).await?;
+    let costs = costs(&request.cache, &request.options, &files, planned.first(), &used).await?;
     let cost_of = |column| {
         costs
             .iter()
@@ -150,12 +154,13 @@ pub async fn plan(request: Request) -> Result<OrcScanExec> {
         options: request.options,
         cache: request.cache,
     };
-    let work = distribute(&shares, request.target_partitions);
+    let work = distribute(&planned, request.target_partitions);
     Ok(OrcScanExec::new(scan, work, request.limit, skipped, statistics))
 }
 
-/// Conjuncts over partition columns (or none at all), which hold for whole files, and the others.
-fn split_filters(request: &Request) -> (Filters, Filters) {
+/// Splits the filters into conjuncts over partition columns alone, which are true or false for whole files, and the
+/// others.
+fn split_filters(request: &ScanRequest) -> (Filters, Filters) {
     let conjuncts = request
         .filters
         .iter()
@@ -193,8 +198,10 @@ fn holds(filters: &[Arc<dyn PhysicalExpr>], file: &TableFile, file_columns: usiz
     Ok(true)
 }
 
-/// Which stripes may hold rows that pass, by file. Files that look alike are asked about at once: what a question costs hardly depends
-/// on how many stripes it is about.
+/// For each stripe, by file, whether it may have rows that pass.
+///
+/// Adjacent files with the same column types are pruned by one call. The cost of a call hardly depends on its number of
+/// stripes.
 fn surviving_stripes(files: &[TableFile], table: &SchemaRef, pruner: Option<&Pruner>) -> Vec<Vec<bool>> {
     let Some(pruner) = pruner else {
         return files
@@ -221,7 +228,7 @@ fn surviving_stripes(files: &[TableFile], table: &SchemaRef, pruner: Option<&Pru
     keep
 }
 
-/// True if both files have the column, as the same type, or one value of it in place of a column.
+/// True if both files store the column with the same type, or both have the same value in place of the column.
 fn is_alike(one: &TableFile, other: &TableFile, column: usize) -> bool {
     let kind = |file: &TableFile, id| file.file.tail.schema.column(id).kind;
     match (one.place_of(column), other.place_of(column)) {
@@ -231,19 +238,19 @@ fn is_alike(one: &TableFile, other: &TableFile, column: usize) -> bool {
     }
 }
 
-/// What the footers of files that look alike, of which there is at least one, say of a column, by stripe.
-fn known(alike: &[TableFile], column: usize) -> Known<'_> {
+/// A column's statistics by stripe, from the footers of files with the same column types. There is at least one file.
+fn known(alike: &[TableFile], column: usize) -> ContainerStatistics<'_> {
     let first = &alike[0];
     let id = match first.place_of(column) {
         Ok(id) => id,
-        Err(value) => return Known::Constant(value),
+        Err(value) => return ContainerStatistics::Constant(value),
     };
     let statistics = alike.iter().flat_map(|file| {
         let tail = &file.file.tail;
         let id = file.place_of(column).ok();
         (0..tail.stripes.len()).map(move |stripe| tail.stripe_statistics.get(stripe)?.get(id? as usize))
     });
-    Known::Stored {
+    ContainerStatistics::Stored {
         kind: first.file.tail.schema.column(id).kind,
         statistics: statistics.collect(),
         bloom_filters: &[],
@@ -259,12 +266,12 @@ fn used_columns(projection: &[usize], conjuncts: &[Conjunct]) -> Vec<usize> {
     used
 }
 
-/// How the used columns lie in the first stripe that will be read.
+/// Costs of the used columns, from their encodings in the first stripe to scan.
 async fn costs(
     cache: &FileCache,
     options: &GrampusOptions,
     files: &[TableFile],
-    first: Option<&Share>,
+    first: Option<&PlannedStripe>,
     used: &[usize],
 ) -> Result<Vec<(usize, ColumnCost)>> {
     let Some(first) = first.filter(|_| !used.is_empty()) else {

@@ -1,4 +1,6 @@
-//! The filter as a cascade of conjuncts: which columns each needs, what those cost, and in which order to ask.
+//! `PredicateCascade`: the filter as a list of conjuncts, evaluated one after the other on the rows that are left.
+//!
+//! The order depends on the cost of each conjunct's columns, and on the share of rows that each conjunct has excluded.
 
 use std::sync::Arc;
 
@@ -7,34 +9,61 @@ use datafusion::error::Result;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::PhysicalExpr;
 
-use super::comparison_kernel::SparseCompare;
+use super::Scan;
+use super::comparison_kernel::ComparisonKernel;
+
+/// The order of the conjuncts in one partition, and their counts. The order adapts to the counts.
+#[derive(Debug)]
+pub(super) struct PredicateCascade {
+    pub(super) order: Vec<usize>,
+    pub(super) seen: Vec<Seen>,
+    tiles: usize,
+}
+
+impl PredicateCascade {
+    pub(super) fn new(scan: &Scan) -> Self {
+        Self {
+            order: scan.order.clone(),
+            seen: vec![Seen::default(); scan.conjuncts.len()],
+            tiles: 0,
+        }
+    }
+
+    /// Computes the order again: after two tiles, then after every 16th tile.
+    pub(super) fn adapt(&mut self, scan: &Scan) {
+        self.tiles += 1;
+        if self.order.len() > 1 && (self.tiles == 2 || self.tiles.is_multiple_of(16)) {
+            self.order = order(&scan.conjuncts, &|column| scan.cost(column), &self.seen);
+        }
+    }
+}
 
 /// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
 #[derive(Debug)]
-pub struct Conjunct {
-    /// As pushed down, over the table's columns.
-    pub expr: Arc<dyn PhysicalExpr>,
-    /// The same over `schema`.
-    pub compact: Arc<dyn PhysicalExpr>,
-    /// Its table columns, ascending.
-    pub columns: Vec<usize>,
-    /// Those columns.
-    pub schema: SchemaRef,
-    /// Set if it is a comparison that a loop over the values answers.
-    pub(super) sparse: Option<SparseCompare>,
+pub(crate) struct Conjunct {
+    /// The expression over the table's columns.
+    pub(crate) expr: Arc<dyn PhysicalExpr>,
+    /// The expression over `schema`.
+    pub(crate) compact: Arc<dyn PhysicalExpr>,
+    /// The table columns of the expression, ascending.
+    pub(crate) columns: Vec<usize>,
+    /// The schema of `columns`.
+    pub(crate) schema: SchemaRef,
+    /// The kernel, if the expression has the shape that the kernel supports.
+    pub(super) kernel: Option<ComparisonKernel>,
 }
 
 impl Conjunct {
     /// Prepares `expr`, an expression over `table`.
     ///
     /// # Errors
-    /// If it names a column that the table does not have.
-    pub fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
+    /// If the expression names a column that the table does not have.
+    pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
         let mut columns: Vec<usize> = collect_columns(&expr).iter().map(|column| column.index()).collect();
         columns.sort_unstable();
         let schema = Arc::new(table.project(&columns)?);
         Ok(Self {
-            sparse: SparseCompare::recognise(&expr),
+            kernel: ComparisonKernel::recognise(&expr),
             compact: reassign_expr_columns(Arc::clone(&expr), &schema)?,
             expr,
             columns,
@@ -43,19 +72,19 @@ impl Conjunct {
     }
 }
 
-/// How a column lies in the files, for EXPLAIN and for costs.
+/// A column's form in the files, for EXPLAIN and for costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ColumnCost {
+pub(crate) enum ColumnCost {
     /// Raw values of this many bytes.
     Direct(f64),
-    /// Decoded from about this many stored bytes per row.
+    /// Decoded values of about this many stored bytes per row.
     Decoded(f64),
-    /// One value for the whole file (a partition's, or NULL where the file lacks the column).
+    /// One value for the whole file: a partition's, or NULL if the file lacks the column.
     Constant,
 }
 
 impl ColumnCost {
-    /// The cost of reading one value, in units of loading eight raw bytes. Any decoded column costs more than any
+    /// The cost of reading one value. The unit is the load of eight raw bytes. Each decoded column costs more than each
     /// direct one.
     fn per_row(self) -> f64 {
         match self {
@@ -65,8 +94,8 @@ impl ColumnCost {
         }
     }
 
-    /// The word for it in EXPLAIN.
-    pub fn word(self) -> &'static str {
+    /// The word in EXPLAIN.
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Direct(_) => "direct",
             Self::Decoded(_) => "decoded",
@@ -75,27 +104,27 @@ impl ColumnCost {
     }
 }
 
-/// How many rows a conjunct has seen and let pass.
+/// The row counts of a conjunct.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
-    /// Rows asked about.
-    pub rows: u64,
+pub(crate) struct Seen {
+    /// Rows that the conjunct was evaluated for.
+    pub(crate) rows: u64,
     /// Rows that passed.
-    pub passed: u64,
+    pub(crate) passed: u64,
 }
 
 impl Seen {
-    /// The share of rows that pass, by a guess of one half that weighs as much as `GUESS_ROWS` rows.
+    /// The share of rows that pass. The prior is one half, with the weight of `PRIOR_ROWS` rows.
     fn pass_rate(self) -> f64 {
-        const GUESS_ROWS: f64 = 256.0;
-        (self.passed as f64 + GUESS_ROWS / 2.0) / (self.rows as f64 + GUESS_ROWS)
+        const PRIOR_ROWS: f64 = 256.0;
+        (self.passed as f64 + PRIOR_ROWS / 2.0) / (self.rows as f64 + PRIOR_ROWS)
     }
 }
 
-/// The cheapest order: again and again the conjunct with the least cost per excluded row, where columns that
-/// are already there cost nothing. Ties keep the order of the query.
-pub fn order(conjuncts: &[Conjunct], costs: &dyn Fn(usize) -> ColumnCost, seen: &[Seen]) -> Vec<usize> {
-    /// What evaluating an expression costs, in the same unit.
+/// The cheapest order. Each step takes the conjunct with the least cost per excluded row. Columns of earlier conjuncts
+/// cost nothing, and ties keep the order of the query.
+pub(crate) fn order(conjuncts: &[Conjunct], costs: &dyn Fn(usize) -> ColumnCost, seen: &[Seen]) -> Vec<usize> {
+    /// The cost of evaluating an expression for one row, in the unit of [`ColumnCost::per_row`].
     const EVALUATE: f64 = 0.25;
     let mut order: Vec<usize> = Vec::with_capacity(conjuncts.len());
     let mut read: Vec<usize> = Vec::new();
@@ -130,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_comes_before_decoded_and_what_excludes_more_comes_first() {
+    fn order_puts_direct_before_decoded_and_selective_first() {
         let field = |name| Field::new(name, DataType::Float64, true);
         let schema = Schema::new(vec![field("decoded"), field("wide"), field("narrow")]);
         let conjuncts = [

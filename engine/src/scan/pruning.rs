@@ -1,5 +1,8 @@
-//! Which stripes and row groups cannot hold a row that passes: decided by DataFusion's pruning predicates over
-//! ORC statistics, and by bloom filters for equality. What a statistic does not say for certain counts as unknown.
+//! `Pruner`: excludes stripes and row groups in which no row can pass the filter.
+//!
+//! DataFusion's pruning predicates decide, from ORC statistics and, for equality, from bloom filters.
+//!
+//! **Invariant:** a statistic that is not certain counts as unknown, and an unknown excludes nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,19 +17,19 @@ use grampus_orc_layout::bloom::BloomFilter;
 use grampus_orc_layout::schema::TypeKind;
 use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
 
-/// The pruning form of a filter: one predicate per conjunct that statistics can say something about.
+/// The pruning form of a filter: a predicate for each conjunct that statistics can decide.
 #[derive(Debug)]
-pub struct Pruner {
+pub(crate) struct Pruner {
     predicates: Vec<PruningPredicate>,
-    /// Table columns whose statistics the predicates look at.
+    /// Table columns whose statistics the predicates use.
     columns: Vec<usize>,
-    /// Those of them that are compared with literals for equality: bloom filters can help.
+    /// The columns among them that are compared with literals for equality, which bloom filters can decide.
     equality_columns: Vec<usize>,
 }
 
 impl Pruner {
-    /// The pruner of a conjunction (each conjunct with its table columns); `None` if statistics cannot help.
-    pub fn new<'a>(
+    /// The pruner of a conjunction, given as conjuncts with their table columns; `None`: statistics cannot help.
+    pub(crate) fn new<'a>(
         conjuncts: impl Iterator<Item = (&'a Arc<dyn PhysicalExpr>, &'a [usize])>,
         schema: &SchemaRef,
     ) -> Option<Self> {
@@ -54,18 +57,18 @@ impl Pruner {
         (!pruner.predicates.is_empty()).then_some(pruner)
     }
 
-    /// Table columns whose statistics are looked at, ascending.
-    pub fn columns(&self) -> &[usize] {
+    /// Table columns whose statistics the pruner uses, ascending.
+    pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
     }
 
     /// Whether a bloom filter of this table column can help.
-    pub fn wants_bloom_filter(&self, column: usize) -> bool {
+    pub(crate) fn wants_bloom_filter(&self, column: usize) -> bool {
         self.equality_columns.contains(&column)
     }
 
-    /// For each container, whether rows of it may pass. A predicate that fails to evaluate excludes nothing.
-    pub fn may_pass(&self, containers: &Containers<'_>) -> Vec<bool> {
+    /// For each container, whether its rows may pass. A predicate that fails to evaluate excludes nothing.
+    pub(crate) fn may_pass(&self, containers: &Containers<'_>) -> Vec<bool> {
         let mut keep = vec![true; containers.rows.len()];
         for predicate in &self.predicates {
             if let Ok(passes) = predicate.prune(containers) {
@@ -78,35 +81,35 @@ impl Pruner {
     }
 }
 
-/// What is known of one table column in each container.
+/// The known statistics of one table column, by container.
 #[derive(Debug)]
-pub enum Known<'a> {
-    /// Stored statistics, if any, by container, and the bloom filters (by container, or none at all).
+pub(crate) enum ContainerStatistics<'a> {
+    /// Stored statistics and bloom filters.
     Stored {
         /// The ORC type.
         kind: TypeKind,
-        /// Statistics by container.
+        /// Statistics by container, if the file has them.
         statistics: Vec<Option<&'a ColumnStatistics>>,
         /// Bloom filters by container; empty: none.
         bloom_filters: &'a [BloomFilter],
     },
-    /// One value for all rows: a partition column, or NULL for a column that the file lacks.
+    /// One value for all rows: of a partition column, or NULL for a column that the file lacks.
     Constant(ScalarValue),
 }
 
-/// Stripes of a file or row groups of a stripe, as DataFusion's pruning sees them.
+/// Stripes of files or row groups of a stripe, in the form of DataFusion's pruning.
 #[derive(Debug)]
-pub struct Containers<'a> {
+pub(crate) struct Containers<'a> {
     /// The table's schema.
-    pub schema: &'a Schema,
+    pub(crate) schema: &'a Schema,
     /// Rows by container.
-    pub rows: Vec<u64>,
-    /// What is known, by table column.
-    pub columns: Vec<(usize, Known<'a>)>,
+    pub(crate) rows: Vec<u64>,
+    /// Statistics by table column.
+    pub(crate) columns: Vec<(usize, ContainerStatistics<'a>)>,
 }
 
 impl Containers<'_> {
-    fn known(&self, column: &Column) -> Option<(&DataType, &Known<'_>)> {
+    fn known(&self, column: &Column) -> Option<(&DataType, &ContainerStatistics<'_>)> {
         let at = self.schema.index_of(&column.name).ok()?;
         let (_, known) = self.columns.iter().find(|(k, _)| *k == at)?;
         Some((self.schema.field(at).data_type(), known))
@@ -119,9 +122,9 @@ impl Containers<'_> {
     ) -> Option<ArrayRef> {
         let (data_type, known) = self.known(column)?;
         match known {
-            Known::Constant(value) if value.is_null() => None,
-            Known::Constant(value) => value.to_array_of_size(self.rows.len()).ok(),
-            Known::Stored { statistics, .. } => {
+            ContainerStatistics::Constant(value) if value.is_null() => None,
+            ContainerStatistics::Constant(value) => value.to_array_of_size(self.rows.len()).ok(),
+            ContainerStatistics::Stored { statistics, .. } => {
                 let unknown = ScalarValue::try_from(data_type).ok()?;
                 let values: Vec<ScalarValue> = statistics
                     .iter()
@@ -155,9 +158,9 @@ impl PruningStatistics for Containers<'_> {
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
         let counts: UInt64Array = match self.known(column)?.1 {
-            Known::Constant(value) if value.is_null() => self.rows.clone().into(),
-            Known::Constant(_) => vec![0; self.rows.len()].into(),
-            Known::Stored { statistics, .. } => {
+            ContainerStatistics::Constant(value) if value.is_null() => self.rows.clone().into(),
+            ContainerStatistics::Constant(_) => vec![0; self.rows.len()].into(),
+            ContainerStatistics::Stored { statistics, .. } => {
                 let counts = statistics.iter().zip(&self.rows);
                 counts.map(|(stored, &rows)| null_count((*stored)?, rows)).collect()
             }
@@ -171,7 +174,7 @@ impl PruningStatistics for Containers<'_> {
 
     fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         let (_, known) = self.known(column)?;
-        let Known::Stored {
+        let ContainerStatistics::Stored {
             kind, bloom_filters, ..
         } = known
         else {
@@ -208,7 +211,7 @@ fn lower_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<Scalar
         (TypedStatistics::Integer { min, .. }, _) => integer(*min, data_type),
         (TypedStatistics::Double { min, sum, .. }, _) => {
             let min = trusted_double(*min, *sum)?;
-            // Bounds compare zeros as equal; an order that puts -0.0 first must not be misled.
+            // The stored bound may be either zero. -0.0 is the lower one for an order that distinguishes them.
             let min = if min == 0.0 { -0.0 } else { min };
             match data_type {
                 DataType::Float32 => {
@@ -270,8 +273,10 @@ fn upper_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<Scalar
     }
 }
 
-/// Writers compare with `<` and `>`, so a NaN leaves no trace in the bounds, yet SQL's order puts it above (or
-/// below) everything. It does leave a trace in the sum: bounds without a sum, or with a NaN sum, are worth nothing.
+/// The bound, if the column has no NaN.
+///
+/// Writers compare with `<` and `>`, so a NaN leaves no trace in the bounds. SQL's order puts a NaN above or below all
+/// other values. A NaN makes the sum NaN: bounds without a sum, or with a NaN sum, are not trusted.
 fn trusted_double(bound: f64, sum: Option<f64>) -> Option<f64> {
     (!bound.is_nan() && !sum?.is_nan()).then_some(bound)
 }
@@ -295,8 +300,10 @@ fn timestamp(value: i64, data_type: &DataType) -> Option<ScalarValue> {
     }
 }
 
-/// `Some(false)` if the filter excludes `value` for certain. Only types whose hashing all writers agree on are
-/// looked up; a NULL never equals anything. Zeros are equal and have two hashes, NaNs have many.
+/// `Some(false)`: the filter excludes `value` for certain.
+///
+/// Only types that all writers hash in the same way are looked up. A NULL equals no value. Zeros are equal and have two
+/// hashes, and NaNs have many.
 fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Option<bool> {
     if value.is_null() {
         return Some(false);
@@ -349,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Which of the containers (10 rows each) with these statistics of column `c` are kept by `filter`.
+    /// For each container of 10 rows with these statistics of column `c`, whether `filter` keeps it.
     fn kept(data_type: DataType, kind: TypeKind, statistics: &[ColumnStatistics], filter: Expr) -> Vec<bool> {
         let schema = Arc::new(Schema::new(vec![Field::new("c", data_type, true)]));
         let df_schema = DFSchema::try_from(Arc::clone(&schema)).unwrap();
@@ -361,7 +368,7 @@ mod tests {
         let Some(pruner) = Pruner::new([(&expr, &[0][..])].into_iter(), &schema) else {
             return vec![true; statistics.len()];
         };
-        let known = Known::Stored {
+        let known = ContainerStatistics::Stored {
             kind,
             statistics: statistics.iter().map(Some).collect(),
             bloom_filters: &[],
@@ -374,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_that_bounds_hide_is_not_lost() {
+    fn pruner_keeps_a_nan_that_bounds_hide() {
         let statistics = [
             double(1.0, 5.0, Some(30.0)),
             double(1.0, 5.0, Some(f64::NAN)),
@@ -387,10 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn both_zeros_are_inside_a_zero_bound() {
+    fn zero_bounds_include_both_zeros() {
         let statistics = [double(0.0, 5.0, Some(30.0)), double(-5.0, -0.0, Some(-30.0))];
         let keep = |filter| kept(DataType::Float64, TypeKind::Double, &statistics, filter);
-        // Comparisons take both zeros for equal.
+        // In comparisons, both zeros are equal.
         assert_eq!(keep(col("c").lt(lit(0.0))), [false, true]);
         assert_eq!(keep(col("c").gt(lit(-0.0))), [true, false]);
         assert_eq!(keep(col("c").eq(lit(-0.0))), [true, true]);
@@ -398,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_pruned_within_open_bounds_only() {
+    fn string_bounds_prune_only_on_the_side_that_they_have() {
         let statistics = [
             string(Some("b"), Some("d")),
             string(None, Some("d")),
@@ -412,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_or_contradictory_statistics_exclude_nothing() {
+    fn pruner_ignores_missing_and_contradictory_statistics() {
         let all_null = ColumnStatistics {
             values: Some(0),
             has_null: Some(true),

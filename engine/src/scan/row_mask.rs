@@ -1,5 +1,4 @@
-//! The answer of one conjunct for the rows of a tile: a mask, or the positions of the few that pass. Which conjunct is
-//! asked and when is [`stripe`](super::stripe)'s business.
+//! `RowMask`: the rows of a tile that pass a conjunct, as a bit mask or as a list of positions.
 
 use std::sync::Arc;
 
@@ -12,19 +11,19 @@ use grampus_orc_layout::selection::RowSelection;
 
 use super::predicate_cascade::Conjunct;
 
-/// Which of the rows at hand pass a conjunct.
+/// The evaluated rows that pass a conjunct.
 pub(super) enum RowMask {
     /// One bit per row.
     Mask(BooleanArray),
-    /// Their positions, where they are few.
+    /// Positions of the passing rows, if they are few.
     Positions(UInt32Array),
 }
 
 impl RowMask {
     /// Evaluates `conjunct` over its columns' values.
     pub(super) fn of(conjunct: &Conjunct, columns: Vec<ArrayRef>, rows: usize) -> Result<Self> {
-        if let (Some(sparse), [column]) = (&conjunct.sparse, columns.as_slice())
-            && let Some(positions) = sparse.positions(column)
+        if let (Some(kernel), [column]) = (&conjunct.kernel, columns.as_slice())
+            && let Some(positions) = kernel.positions(column)
         {
             return Ok(Self::Positions(positions.into()));
         }
@@ -33,7 +32,7 @@ impl RowMask {
         Ok(Self::Mask(mask(conjunct.compact.evaluate(&batch)?, rows)?))
     }
 
-    /// How many pass.
+    /// The number of passing rows.
     pub(super) fn count(&self) -> usize {
         match self {
             Self::Mask(mask) => mask.true_count(),
@@ -41,7 +40,7 @@ impl RowMask {
         }
     }
 
-    /// Keeps the values of the rows that pass.
+    /// Reduces each array to the values of the passing rows.
     pub(super) fn cut(&self, loaded: &mut [(usize, ArrayRef)]) -> Result<()> {
         match self {
             Self::Mask(mask) => {
@@ -59,7 +58,7 @@ impl RowMask {
         Ok(())
     }
 
-    /// The rows that pass, of `rows`, the rows that were asked about.
+    /// The passing rows among `rows`, the evaluated rows.
     pub(super) fn refine(&self, rows: &RowSelection) -> RowSelection {
         match self {
             Self::Mask(mask) => rows.refine(mask),
@@ -68,7 +67,7 @@ impl RowMask {
     }
 }
 
-/// The value of a filter as a mask of `rows` bits; NULL is false.
+/// The value of a filter as a mask of `rows` bits. NULL is false.
 fn mask(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
     match value {
         ColumnarValue::Array(array) => match array.as_boolean_opt() {

@@ -1,25 +1,27 @@
-//! Who scans what: surviving stripes cut into as many contiguous shares as there are partitions, equal in rows.
-//! A stripe is cut between row groups, where all columns have entry points.
+//! `ScanRange`: row groups of one stripe, the unit of work of a partition.
+//!
+//! The surviving stripes are cut into one contiguous list of ranges per partition, with equal numbers of rows. A stripe
+//! is cut between row groups, where all columns have entry points.
 
 use std::ops::Range;
 
 /// Row groups of one stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScanRange {
-    /// Which of the scan's files.
-    pub file: usize,
-    /// Which stripe of it.
-    pub stripe: usize,
-    /// Which row groups of the stripe.
-    pub groups: Range<usize>,
-    /// Rows in them.
-    pub rows: u64,
-    /// Rows per row group; `None` when the stripe must stay in one piece.
-    pub stride: Option<u64>,
+pub(crate) struct ScanRange {
+    /// The file, by position in the scan.
+    pub(crate) file: usize,
+    /// The stripe of the file.
+    pub(crate) stripe: usize,
+    /// The row groups of the stripe.
+    pub(crate) groups: Range<usize>,
+    /// Rows in the row groups.
+    pub(crate) rows: u64,
+    /// Rows per row group; `None`: the stripe must stay whole.
+    pub(crate) stride: Option<u64>,
 }
 
 impl ScanRange {
-    /// Both halves, cut between row groups; `None` if one would have fewer than `min_rows`.
+    /// Both halves, cut between row groups; `None`: one of them would have fewer than `min_rows`.
     pub(super) fn halves(&self, min_rows: u64) -> Option<(Self, Self)> {
         let stride = self.stride?;
         let middle = self.groups.start + self.groups.len().div_ceil(2);
@@ -35,22 +37,22 @@ impl ScanRange {
     }
 }
 
-/// A stripe to be shared out.
+/// A stripe to distribute over the partitions.
 #[derive(Debug, Clone)]
-pub struct Share {
-    /// Which of the scan's files.
-    pub file: usize,
-    /// Which stripe of it.
-    pub stripe: usize,
+pub(crate) struct PlannedStripe {
+    /// The file, by position in the scan.
+    pub(crate) file: usize,
+    /// The stripe of the file.
+    pub(crate) stripe: usize,
     /// Rows in the stripe.
-    pub rows: u64,
-    /// Rows per row group; `None` when the stripe must stay in one piece.
-    pub stride: Option<u64>,
+    pub(crate) rows: u64,
+    /// Rows per row group; `None`: the stripe must stay whole.
+    pub(crate) stride: Option<u64>,
     /// Row groups in the stripe.
-    pub groups: usize,
+    pub(crate) groups: usize,
 }
 
-/// What planning leaves out before anything is read.
+/// Counts of the stripes and row groups that planning leaves out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Skipped {
     /// Row groups of all files.
@@ -75,41 +77,41 @@ impl Skipped {
     }
 }
 
-/// Fewer rows than this are not worth a partition of their own.
+/// Minimum rows of a partition. Fewer rows do not pay for a partition.
 const MIN_PARTITION_ROWS: u64 = 16_384;
 
-/// Cuts `shares` into at most `partitions` lists. No rows at all still make one, empty, list.
-pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<ScanRange>> {
-    let total: u64 = shares.iter().map(|share| share.rows).sum();
+/// Cuts `stripes` into at most `partitions` lists. If there are no rows, there is one empty list.
+pub(crate) fn distribute(stripes: &[PlannedStripe], partitions: usize) -> Vec<Vec<ScanRange>> {
+    let total: u64 = stripes.iter().map(|stripe| stripe.rows).sum();
     let partitions = total.div_ceil(MIN_PARTITION_ROWS).clamp(1, partitions.max(1) as u64);
     let mut lists: Vec<Vec<ScanRange>> = vec![Vec::new()];
-    // Rows given out so far, and where the current list should end.
+    // Rows distributed so far, and the row number at which a list should end.
     let mut given = 0;
     let goal = |list: usize| (u128::from(total) * list as u128 / u128::from(partitions)) as u64;
-    for share in shares.iter().filter(|share| share.rows > 0) {
+    for stripe in stripes.iter().filter(|stripe| stripe.rows > 0) {
         let mut group = 0;
-        while group < share.groups {
+        while group < stripe.groups {
             if given >= goal(lists.len()) && (lists.len() as u64) < partitions {
                 lists.push(Vec::new());
             }
-            let end = match share.stride {
-                None => share.groups,
+            let end = match stripe.stride {
+                None => stripe.groups,
                 Some(stride) => {
                     let wanted = goal(lists.len()).saturating_sub(given).div_ceil(stride).max(1);
-                    share.groups.min(group + wanted as usize)
+                    stripe.groups.min(group + wanted as usize)
                 }
             };
-            let rows = match share.stride {
-                None => share.rows,
-                Some(stride) => (end as u64 * stride).min(share.rows) - group as u64 * stride,
+            let rows = match stripe.stride {
+                None => stripe.rows,
+                Some(stride) => (end as u64 * stride).min(stripe.rows) - group as u64 * stride,
             };
             let list = lists.len() - 1;
             lists[list].push(ScanRange {
-                file: share.file,
-                stripe: share.stripe,
+                file: stripe.file,
+                stripe: stripe.stripe,
                 groups: group..end,
                 rows,
-                stride: share.stride,
+                stride: stripe.stride,
             });
             given += rows;
             group = end;
@@ -122,8 +124,8 @@ pub fn distribute(shares: &[Share], partitions: usize) -> Vec<Vec<ScanRange>> {
 mod tests {
     use super::*;
 
-    fn share(file: usize, rows: u64, stride: Option<u64>) -> Share {
-        Share {
+    fn stripe(file: usize, rows: u64, stride: Option<u64>) -> PlannedStripe {
+        PlannedStripe {
             file,
             stripe: 0,
             rows,
@@ -138,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn stripes_are_cut_between_row_groups() {
-        let lists = distribute(&[share(0, 95_000, Some(10_000)), share(1, 30_000, Some(10_000))], 3);
+    fn distribute_cuts_stripes_between_row_groups() {
+        let lists = distribute(&[stripe(0, 95_000, Some(10_000)), stripe(1, 30_000, Some(10_000))], 3);
         assert_eq!(
             places(&lists),
             [
@@ -151,11 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_stripes_and_small_tables() {
-        let lists = distribute(&[share(0, 50_000, None), share(1, 50_000, None), share(2, 0, None)], 8);
+    fn distribute_keeps_whole_stripes_and_small_tables_together() {
+        let lists = distribute(
+            &[stripe(0, 50_000, None), stripe(1, 50_000, None), stripe(2, 0, None)],
+            8,
+        );
         assert_eq!(places(&lists), [vec![(0, 0..1, 50_000)], vec![(1, 0..1, 50_000)]]);
         assert_eq!(
-            places(&distribute(&[share(0, 100, Some(10))], 8)),
+            places(&distribute(&[stripe(0, 100, Some(10))], 8)),
             [vec![(0, 0..10, 100)]]
         );
         assert_eq!(distribute(&[], 8), [Vec::<ScanRange>::new()]);
@@ -163,34 +168,34 @@ mod tests {
 
     #[test]
     fn halves_are_whole_row_groups() {
-        let lists = distribute(&[share(0, 95_000, Some(10_000))], 1);
+        let lists = distribute(&[stripe(0, 95_000, Some(10_000))], 1);
         let (first, second) = lists[0][0].halves(40_000).unwrap();
         assert_eq!(
             places(&[vec![first, second]]),
             [[(0, 0..5, 50_000), (0, 5..10, 45_000)]]
         );
         assert_eq!(lists[0][0].halves(46_000), None);
-        assert_eq!(distribute(&[share(0, 95_000, None)], 1)[0][0].halves(0), None);
+        assert_eq!(distribute(&[stripe(0, 95_000, None)], 1)[0][0].halves(0), None);
     }
 
     #[test]
-    fn every_group_is_given_out_once() {
-        let shares: Vec<Share> = (0..7)
-            .map(|k| share(k, 20_000 + 7_001 * k as u64, Some(1000)))
+    fn distribute_gives_out_every_group_once() {
+        let stripes: Vec<PlannedStripe> = (0..7)
+            .map(|k| stripe(k, 20_000 + 7_001 * k as u64, Some(1000)))
             .collect();
         for partitions in 1..20 {
-            let lists = distribute(&shares, partitions);
+            let lists = distribute(&stripes, partitions);
             assert!(lists.len() <= partitions);
             let mut next = (0, 0);
             for work in lists.iter().flatten() {
                 if work.file != next.0 {
-                    assert_eq!((shares[next.0].groups, next.0 + 1), (next.1, work.file));
+                    assert_eq!((stripes[next.0].groups, next.0 + 1), (next.1, work.file));
                     next = (work.file, 0);
                 }
                 assert_eq!(work.groups.start, next.1);
                 next.1 = work.groups.end;
             }
-            assert_eq!(next, (6, shares[6].groups));
+            assert_eq!(next, (6, stripes[6].groups));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One table column in one stripe: a reader of stored values, or one value for all rows; and what of it is needed.
+//! `StripeColumn`: one table column in one stripe, as a reader of stored values or as one value for all rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use super::predicate_cascade::ColumnCost;
 use crate::error::layout;
 use crate::file::ScanSource;
 
-/// A column of the table in the stripe at hand.
+/// A column of the table in one stripe.
 pub(super) enum StripeColumn {
-    /// The file has it.
+    /// The file stores the column.
     Stored(Box<StoredColumn>),
     /// All rows have this value.
     Constant(ScalarValue, DataType),
 }
 
-/// A column that the file has.
+/// A column that the file stores.
 pub(super) struct StoredColumn {
     reader: ColumnReader,
     column: ColumnId,
@@ -71,7 +71,7 @@ impl StoredColumn {
         })
     }
 
-    /// The bytes that reading `rows` takes.
+    /// The byte ranges to read for `rows`.
     pub(super) fn ranges(&self, rows: &RowSelection) -> Result<Vec<Range<u64>>> {
         let access = self.reader.access();
         byte_ranges(
@@ -92,7 +92,7 @@ impl StoredColumn {
 }
 
 impl StripeColumn {
-    /// The values of `rows`; counts what they need.
+    /// Reads the values of `rows` and counts the bytes that they need.
     pub(super) fn read(&mut self, rows: &RowSelection, needed_bytes: &Count) -> Result<ArrayRef> {
         match self {
             Self::Stored(stored) => {
@@ -126,7 +126,7 @@ impl Need {
         Self { bytes, rows, taken: 0 }
     }
 
-    /// What `rows` more rows need; the shares of all rows add up to the whole.
+    /// Bytes that `rows` more rows need. The shares of all rows add up to the whole.
     fn take(&mut self, rows: u64) -> u64 {
         let share = |taken: u64| u128::from(self.bytes) * u128::from(taken) / u128::from(self.rows.max(1));
         let before = share(self.taken);
@@ -142,7 +142,7 @@ pub(super) fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: Co
     while let Some(&child) = schema.column(last).children.last() {
         last = child;
     }
-    // Ids are in pre-order: a column's descendants follow it.
+    // Column ids are in pre-order, so a column's descendants follow the column.
     let streams = stripe
         .streams
         .iter()
@@ -153,7 +153,7 @@ pub(super) fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: Co
         .sum()
 }
 
-/// True for types that are decoded whole, from the stripe's start.
+/// True for types that are decoded from the start of the stripe.
 pub(super) fn is_nested(kind: TypeKind) -> bool {
     matches!(
         kind,
@@ -161,15 +161,16 @@ pub(super) fn is_nested(kind: TypeKind) -> bool {
     )
 }
 
-/// True if the column is surely raw values: its row index is not needed to read it.
+/// True if the column surely consists of raw values, so that reading it needs no row index.
 pub(super) fn is_plain(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
     tail.compression.is_none()
         && matches!(tail.schema.column(column).kind, TypeKind::Float | TypeKind::Double)
         && stripe.stream(column, Kind::Present).is_none()
 }
 
-/// True if the stripe surely has no value of the column: its statistics count none, and its streams leave room for none.
-/// A column like that (`ehail_fee` in taxi data) needs no byte of its PRESENT stream.
+/// True if the stripe surely has no value of the column: its statistics count no value, and its data streams are empty.
+///
+/// A column without values (`ehail_fee` in taxi data) is read without its PRESENT stream.
 pub(super) fn is_all_null(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
     let statistics = tail.stripe_statistics.get(stripe.info.index);
     let statistics = statistics.and_then(|columns| columns.get(column as usize));
@@ -183,7 +184,7 @@ pub(super) fn is_all_null(tail: &FileTail, stripe: &StripeLayout, column: Column
             .any(holds_value)
 }
 
-/// How a column lies in a stripe, as far as footers tell.
+/// The cost of a column in a stripe, from the footers.
 pub(super) fn cost(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, access: &Access) -> ColumnCost {
     match access {
         Access::Direct(direct) => ColumnCost::Direct(f64::from(direct.width)),
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_to_the_whole() {
+    fn need_shares_add_up_to_the_whole() {
         let mut need = Need {
             bytes: 1000,
             rows: 7,

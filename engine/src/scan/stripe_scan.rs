@@ -1,6 +1,10 @@
-//! Scanning one stripe: row groups that statistics do not exclude, cut into tiles; each tile goes through the
-//! cascade of conjuncts, each of which reads its columns only for the rows that are left; survivors of many tiles
-//! are collected before the remaining columns are read for them.
+//! `StripeScan`: the scan of one stripe.
+//!
+//! 1. The row groups that statistics do not exclude are cut into tiles.
+//! 2. If the file is remote, the first conjunct's columns are fetched for a window of tiles.
+//! 3. Each conjunct reads its columns for the tile's remaining rows, and removes the rows that do not pass.
+//! 4. Surviving rows of many tiles become pending, with their values of projected filter columns.
+//! 5. A flush reads the other projected columns for the pending rows and returns a batch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,69 +20,43 @@ use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
 use super::metrics::ScanMetrics;
-use super::predicate_cascade::{Seen, order};
-use super::pruning::{Containers, Known};
+use super::predicate_cascade::PredicateCascade;
+use super::pruning::{ContainerStatistics, Containers};
 use super::row_mask::RowMask;
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{StoredColumn, StripeColumn, is_all_null, is_nested, is_plain};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
 
-/// Bytes of the first columns to be read that are fetched ahead at a time, where bytes do not come on demand.
+/// Bytes of the first conjunct's columns that one window of a remote file fetches.
 const WINDOW_BYTES: f64 = (16 << 20) as f64;
-/// A round trip per tile is dear: tiles of fetched files are at least this long.
-const FETCHED_TILE_ROWS: usize = 1 << 20;
+/// Minimum rows of a tile of a remote file, because each tile costs a round trip.
+const MIN_FETCHED_TILE_ROWS: usize = 1 << 20;
 
-/// The order of conjuncts of one partition, and what they have seen: adapts as the scan goes on.
-#[derive(Debug)]
-pub(super) struct Cascade {
-    order: Vec<usize>,
-    seen: Vec<Seen>,
-    tiles: usize,
-}
-
-impl Cascade {
-    pub(super) fn new(scan: &Scan) -> Self {
-        Self {
-            order: scan.order.clone(),
-            seen: vec![Seen::default(); scan.conjuncts.len()],
-            tiles: 0,
-        }
-    }
-
-    /// Looks at the order again, soon at first and then now and then.
-    fn adapt(&mut self, scan: &Scan) {
-        self.tiles += 1;
-        if self.order.len() > 1 && (self.tiles == 2 || self.tiles.is_multiple_of(16)) {
-            self.order = order(&scan.conjuncts, &|column| scan.cost(column), &self.seen);
-        }
-    }
-}
-
-/// A stripe that is being scanned.
+/// The state of the scan of one stripe.
 pub(super) struct StripeScan {
     scan: Arc<Scan>,
     file: usize,
     layout: Arc<StripeLayout>,
     handle: Arc<FileHandle>,
     source: Arc<ScanSource>,
-    /// By table column; opened when first needed.
+    /// Columns by table column, opened at their first use.
     columns: Vec<Option<StripeColumn>>,
     tiles: Vec<Range<u64>>,
     next_tile: usize,
-    /// Tiles before this one have their first columns fetched.
+    /// The first tile whose first conjunct's columns are not fetched.
     fetched_tiles: usize,
-    /// Rows that passed and whose other columns are still to be read.
+    /// Rows that passed, and whose other columns are not read yet.
     pending: RowSelection,
     /// Projected columns that the filter does not read.
     dependents: Arc<[usize]>,
-    /// For filter columns that are projected: values of the pending rows.
+    /// Values of the pending rows, for projected filter columns.
     kept: Vec<(usize, Vec<ArrayRef>)>,
     reservation: Arc<MemoryReservation>,
 }
 
 impl StripeScan {
-    /// Opens a stripe; `None` if statistics leave nothing of it.
+    /// Opens a stripe; `None`: statistics exclude all of its row groups.
     pub(super) async fn open(
         scan: &Arc<Scan>,
         work: &ScanRange,
@@ -99,7 +77,7 @@ impl StripeScan {
         let handle = scan.cache.handle(file).map_err(layout)?;
         let tile_rows = match handle.is_on_demand() || scan.conjuncts.is_empty() {
             true => tile_rows,
-            false => tile_rows.max(FETCHED_TILE_ROWS),
+            false => tile_rows.max(MIN_FETCHED_TILE_ROWS),
         };
         let rows = |group| layout_of.row_group_rows(&file.tail, group);
         let surviving = work
@@ -141,13 +119,13 @@ impl StripeScan {
         self.pending.rows() as usize
     }
 
-    /// True when all tiles have been looked at.
+    /// True if all tiles are filtered.
     pub(super) fn is_done(&self) -> bool {
         self.next_tile >= self.tiles.len()
     }
 
     /// Filters the next tile.
-    pub(super) async fn step(&mut self, cascade: &mut Cascade, metrics: &ScanMetrics) -> Result<()> {
+    pub(super) async fn step(&mut self, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
         if !self.handle.is_on_demand() && self.next_tile >= self.fetched_tiles {
             let first = match cascade.order.first() {
@@ -170,11 +148,11 @@ impl StripeScan {
         Ok(())
     }
 
-    /// Sends one tile through the cascade; what survives becomes pending.
-    async fn filter(&mut self, tile: Range<u64>, cascade: &mut Cascade, metrics: &ScanMetrics) -> Result<()> {
+    /// Evaluates the cascade on one tile. The surviving rows become pending.
+    async fn filter(&mut self, tile: Range<u64>, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
         let mut rows = RowSelection::range(tile);
-        // Columns read so far, cut down to `rows`.
+        // Columns read so far, reduced to `rows`.
         let mut loaded: Vec<(usize, ArrayRef)> = Vec::new();
         for (step, &at) in cascade.order.iter().enumerate() {
             let conjunct = &scan.conjuncts[at];
@@ -223,7 +201,7 @@ impl StripeScan {
         Ok(())
     }
 
-    /// Reads the remaining columns of at most `limit` pending rows and returns them all.
+    /// Reads the other columns of at most `limit` pending rows and returns the rows.
     pub(super) async fn flush(&mut self, limit: Option<usize>, metrics: &ScanMetrics) -> Result<Option<RecordBatch>> {
         let scan = Arc::clone(&self.scan);
         let rows = truncated(std::mem::take(&mut self.pending), limit);
@@ -254,7 +232,7 @@ impl StripeScan {
         }
     }
 
-    /// Opens the columns that are not open yet; their row indexes are read in one go.
+    /// Opens the columns that are not open yet. Reads all their row indexes at once.
     async fn open_columns(&mut self, wanted: &[usize], metrics: &ScanMetrics) -> Result<()> {
         if wanted.iter().all(|&column| self.columns[column].is_some()) {
             return Ok(());
@@ -295,7 +273,7 @@ impl StripeScan {
         Ok(())
     }
 
-    /// Brings the bytes of `columns` at `rows`, where they do not come on demand.
+    /// Fetches the bytes of `columns` at `rows`, if the file is remote.
     async fn fetch(&mut self, columns: &[usize], rows: &RowSelection) -> Result<()> {
         if self.handle.is_on_demand() || rows.is_empty() {
             return Ok(());
@@ -310,7 +288,7 @@ impl StripeScan {
         self.reservation.try_resize(self.source.buffered_bytes())
     }
 
-    /// Brings the bytes of `columns` for as many of the next tiles as make a decent request.
+    /// Fetches the bytes of `columns` for the next tiles, up to [`WINDOW_BYTES`].
     async fn fetch_window(&mut self, columns: &[usize], metrics: &ScanMetrics) -> Result<()> {
         self.source.trim();
         self.open_columns(columns, metrics).await?;
@@ -335,7 +313,7 @@ impl Drop for StripeScan {
     }
 }
 
-/// Which of the row groups of `work` may hold rows that pass.
+/// For each row group of `work`, whether it may have rows that pass.
 pub(super) async fn surviving_groups(
     scan: &Scan,
     work: &ScanRange,
@@ -362,10 +340,10 @@ pub(super) async fn surviving_groups(
         .indexes(&table_file.file, layout_of, &asked, &metrics.io)
         .await
         .map_err(layout)?;
-    let mut columns: Vec<(usize, Known<'_>)> = Vec::new();
+    let mut columns: Vec<(usize, ContainerStatistics<'_>)> = Vec::new();
     for (&(column, id), index) in stored.iter().zip(&indexes) {
         let Some(index) = index else { continue };
-        let known = Known::Stored {
+        let known = ContainerStatistics::Stored {
             kind: tail.schema.column(id).kind,
             statistics: work.groups.clone().map(|group| index.statistics.get(group)).collect(),
             bloom_filters: index.bloom_filters.get(work.groups.clone()).unwrap_or(&[]),
@@ -376,7 +354,7 @@ pub(super) async fn surviving_groups(
         pruner
             .columns()
             .iter()
-            .filter_map(|&c| Some((c, Known::Constant(table_file.place_of(c).err()?)))),
+            .filter_map(|&c| Some((c, ContainerStatistics::Constant(table_file.place_of(c).err()?)))),
     );
     let rows = |group| layout_of.row_group_rows(tail, group);
     let containers = Containers {
@@ -392,7 +370,7 @@ pub(super) async fn surviving_groups(
     Ok(pruner.may_pass(&containers))
 }
 
-/// Cuts row ranges, adjacent ones merged, into tiles of at most `tile_rows`.
+/// Merges adjacent row ranges and cuts them into tiles of at most `tile_rows`.
 fn cut(surviving: impl Iterator<Item = Range<u64>>, tile_rows: u64) -> Vec<Range<u64>> {
     let mut rows = RowSelection::new();
     surviving.for_each(|range| rows.push(range));
@@ -449,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_keeps_the_first_rows() {
+    fn truncated_keeps_the_first_rows() {
         let mut rows = RowSelection::range(0..3);
         rows.push(10..20);
         assert_eq!(truncated(rows.clone(), Some(5)).ranges(), [0..3, 10..12]);

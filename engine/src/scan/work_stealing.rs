@@ -1,5 +1,7 @@
-//! Partitions of one execution help each other: who has done its own work takes what another has not begun. Processors are not equally
-//! fast, on a shared machine least of all, and the slowest partition is what a query waits for.
+//! `WorkQueues`: work stealing between the partitions of one execution.
+//!
+//! A partition without work takes a range that the busiest partition has not begun. Cores are not equally fast, least
+//! of all on a shared machine, and a query waits for its slowest partition.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,21 +10,22 @@ use datafusion::execution::TaskContext;
 
 use super::scan_ranges::ScanRange;
 
-/// A piece that is the last of its partition is taken in halves, as long as these have so many rows: opening a stripe takes as long as
-/// filtering some ten thousand.
+/// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size, because opening a
+/// stripe takes as long as filtering some ten thousand rows.
 const MIN_HALF_ROWS: u64 = 1 << 17;
 
-/// What the partitions of one execution have not begun.
+/// The ranges that the partitions of one execution have not begun.
 #[derive(Debug)]
 pub(super) struct WorkQueues {
-    /// By partition.
+    /// Lists by partition.
     lists: Mutex<Vec<List>>,
 }
 
 #[derive(Debug)]
 struct List {
     work: VecDeque<ScanRange>,
-    /// Nobody takes from a partition that is not being executed: whoever executes only some of them gets only their rows.
+    /// Whether the partition is being executed. No range of another partition is stolen: if a caller executes only some
+    /// partitions, it gets only their rows.
     begun: bool,
 }
 
@@ -37,7 +40,7 @@ impl WorkQueues {
         }
     }
 
-    /// What `partition` is to scan next: the next of its own pieces, or one of whoever has most left.
+    /// The next range for `partition`: its own next one, or one of the partition with the most rows left.
     pub(super) fn next(&self, partition: usize) -> Option<ScanRange> {
         let mut lists = lock(&self.lists);
         if let Some(own) = lists.get_mut(partition)?.work.pop_front() {
@@ -57,14 +60,14 @@ impl WorkQueues {
         Some(last)
     }
 
-    /// `partition` wants no more rows: what is left of its work is nobody's.
-    pub(super) fn give_up(&self, partition: usize) {
+    /// Drops the remaining ranges of `partition`, which needs no more rows.
+    pub(super) fn close(&self, partition: usize) {
         if let Some(list) = lock(&self.lists).get_mut(partition) {
             list.work.clear();
         }
     }
 
-    /// True the first time that `partition` begins.
+    /// Begins `partition`. True for its first begin.
     fn begin(&self, partition: usize) -> bool {
         let mut lists = lock(&self.lists);
         let list = lists.get_mut(partition);
@@ -76,19 +79,20 @@ fn rows_of(work: &VecDeque<ScanRange>) -> u64 {
     work.iter().map(|work| work.rows).sum()
 }
 
-/// Nobody panics while they hold it.
+/// Locks a mutex. No holder panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The executions of one operator that have begun. A plan may be executed more than once, and each time all its rows are wanted: an
-/// execution is known by its task context.
+/// The begun executions of one operator, keyed by their task contexts.
+///
+/// A plan may be executed more than once, and each execution returns all rows.
 #[derive(Debug, Default)]
 pub(super) struct Executions {
     begun: Mutex<Vec<(Weak<TaskContext>, Arc<WorkQueues>)>>,
 }
 
-/// A copy of an operator has not been executed.
+/// A copy of an operator has no executions.
 impl Clone for Executions {
     fn clone(&self) -> Self {
         Self::default()
@@ -96,8 +100,10 @@ impl Clone for Executions {
 }
 
 impl Executions {
-    /// Begins `partition` of the execution with `context`, of `work` by partition. DataFusion's own setting for scans of files decides
-    /// whether partitions help each other (`datafusion.execution.enable_file_stream_work_stealing`).
+    /// Begins `partition` of the execution with `context`. `work` has the ranges by partition.
+    ///
+    /// DataFusion's setting for file scans turns work stealing on and off:
+    /// `datafusion.execution.enable_file_stream_work_stealing`.
     pub(super) fn begin(
         &self,
         context: &Arc<TaskContext>,
@@ -113,14 +119,14 @@ impl Executions {
         let same = begun
             .iter()
             .filter(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(context)))
-            .find(|(_, sharing)| sharing.begin(partition));
-        if let Some((_, sharing)) = same {
-            return Arc::clone(sharing);
+            .find(|(_, queues)| queues.begin(partition));
+        if let Some((_, queues)) = same {
+            return Arc::clone(queues);
         }
-        let sharing = Arc::new(WorkQueues::new(work));
-        sharing.begin(partition);
-        begun.push((Arc::downgrade(context), Arc::clone(&sharing)));
-        sharing
+        let queues = Arc::new(WorkQueues::new(work));
+        queues.begin(partition);
+        begun.push((Arc::downgrade(context), Arc::clone(&queues)));
+        queues
     }
 }
 
@@ -142,14 +148,14 @@ mod tests {
         }
     }
 
-    fn stripes(sharing: &WorkQueues, partition: usize) -> Vec<usize> {
-        std::iter::from_fn(|| sharing.next(partition))
+    fn stripes(queues: &WorkQueues, partition: usize) -> Vec<usize> {
+        std::iter::from_fn(|| queues.next(partition))
             .map(|work| work.stripe)
             .collect()
     }
 
     #[test]
-    fn who_is_done_takes_the_last_of_who_has_most() {
+    fn idle_partition_takes_the_last_range_of_the_busiest() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
         let lists = [
@@ -157,16 +163,16 @@ mod tests {
             vec![work(1, 1), work(2, 1)],
             vec![work(3, 1), work(4, 1), work(5, 1)],
         ];
-        let sharing = executions.begin(&context, 0, &lists);
+        let queues = executions.begin(&context, 0, &lists);
         executions.begin(&context, 1, &lists);
         executions.begin(&context, 2, &lists);
-        assert_eq!(sharing.next(1).map(|work| work.stripe), Some(1));
-        assert_eq!(stripes(&sharing, 0), [0, 5, 4, 3, 2]);
-        assert_eq!((stripes(&sharing, 1), stripes(&sharing, 2)), (vec![], vec![]));
+        assert_eq!(queues.next(1).map(|work| work.stripe), Some(1));
+        assert_eq!(stripes(&queues, 0), [0, 5, 4, 3, 2]);
+        assert_eq!((stripes(&queues, 1), stripes(&queues, 2)), (vec![], vec![]));
     }
 
     #[test]
-    fn partitions_that_are_not_executed_keep_their_rows() {
+    fn partition_that_is_not_executed_keeps_its_rows() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
         let lists = [vec![work(0, 1)], vec![work(1, 1), work(2, 1)]];
@@ -177,39 +183,39 @@ mod tests {
     }
 
     #[test]
-    fn every_execution_has_all_rows() {
+    fn execution_has_all_rows_each_time() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
         let lists = [vec![work(0, 1)], vec![work(1, 1)]];
-        // The same context twice, another one, and a copy of the operator.
+        // The same context begins twice, then another context, then a copy of the operator.
         for again in 0..2 {
-            let sharing = executions.begin(&context, 0, &lists);
-            assert!(Arc::ptr_eq(&sharing, &executions.begin(&context, 1, &lists)), "{again}");
-            assert_eq!(stripes(&sharing, 1), [1, 0]);
+            let queues = executions.begin(&context, 0, &lists);
+            assert!(Arc::ptr_eq(&queues, &executions.begin(&context, 1, &lists)), "{again}");
+            assert_eq!(stripes(&queues, 1), [1, 0]);
         }
         let other = executions.begin(&Arc::new(TaskContext::default()), 0, &lists);
         assert_eq!(stripes(&other, 0), [0]);
         let copy = executions.clone().begin(&context, 1, &lists);
         assert_eq!(stripes(&copy, 1), [1]);
-        // What has ended is forgotten.
+        // An execution that has ended is removed.
         drop(context);
         executions.begin(&Arc::new(TaskContext::default()), 0, &lists);
         assert_eq!(lock(&executions.begun).len(), 1);
     }
 
     #[test]
-    fn a_large_last_piece_is_halved_between_row_groups() {
+    fn large_last_range_is_halved_between_row_groups() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
         let lists = [Vec::new(), vec![work(7, 61)]];
-        let sharing = executions.begin(&context, 0, &lists);
+        let queues = executions.begin(&context, 0, &lists);
         executions.begin(&context, 1, &lists);
-        let groups: Vec<_> = std::iter::from_fn(|| sharing.next(0)).map(|work| work.groups).collect();
+        let groups: Vec<_> = std::iter::from_fn(|| queues.next(0)).map(|work| work.groups).collect();
         assert_eq!(groups, [31..61, 16..31, 0..16]);
     }
 
     #[test]
-    fn the_setting_keeps_everybody_to_their_own() {
+    fn setting_turns_work_stealing_off() {
         let executions = Executions::default();
         let mut config = SessionConfig::new();
         config.options_mut().execution.enable_file_stream_work_stealing = false;
@@ -223,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_not_scanned() {
+    fn closed_partition_is_not_scanned() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
         let lists = [vec![work(0, 1)], vec![work(1, 1)]];
-        let sharing = executions.begin(&context, 0, &lists);
+        let queues = executions.begin(&context, 0, &lists);
         executions.begin(&context, 1, &lists);
-        sharing.give_up(1);
-        assert_eq!(stripes(&sharing, 0), [0]);
+        queues.close(1);
+        assert_eq!(stripes(&queues, 0), [0]);
     }
 }

@@ -12,17 +12,17 @@ use crate::file::file_cache::OrcFile;
 pub struct TableFile {
     /// The file.
     pub file: Arc<OrcFile>,
-    /// By file column of the table: which column of the file; `None`: the file lacks it.
+    /// The column of the file, by file column of the table; `None`: the file lacks the column.
     pub columns: Vec<Option<ColumnId>>,
-    /// By partition column of the table.
+    /// Values by partition column of the table.
     pub partition_values: Vec<ScalarValue>,
 }
 
 impl TableFile {
-    /// Which column of the file a table column is, or the value that it has in all rows.
+    /// The column of the file that stores a table column.
     ///
     /// # Errors
-    /// The value is no error, just the other case.
+    /// If the file does not store the column: the value that all of its rows have. This case is not a failure.
     pub fn place_of(&self, column: usize) -> std::result::Result<ColumnId, ScalarValue> {
         match self.columns.get(column) {
             Some(Some(id)) => Ok(*id),

@@ -1,4 +1,4 @@
-//! Hive partitions: folders named `key=value` are columns of the files below them.
+//! Hive partitions: the columns that folders named `key=value` give to the files below them.
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{ScalarValue, plan_err};
@@ -6,10 +6,10 @@ use datafusion::error::Result;
 
 use super::listing::FoundFile;
 
-/// How Hive writes NULL.
+/// The folder value that Hive writes for NULL.
 const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The keys and decoded values of a file's partition folders, outermost first; `None` stands for NULL.
+/// The keys and decoded values of a file's partition folders, outermost first. `None` is NULL.
 fn parse(file: &FoundFile) -> Vec<(&str, Option<String>)> {
     let pairs = file.folders.iter().filter_map(|folder| folder.split_once('='));
     pairs
@@ -21,7 +21,7 @@ fn parse(file: &FoundFile) -> Vec<(&str, Option<String>)> {
 ///
 /// # Errors
 /// If the files' folders have different keys.
-pub fn infer_columns(files: &[FoundFile]) -> Result<Vec<Field>> {
+pub(crate) fn infer_columns(files: &[FoundFile]) -> Result<Vec<Field>> {
     let Some(first) = files.first() else {
         return Ok(Vec::new());
     };
@@ -53,8 +53,8 @@ pub fn infer_columns(files: &[FoundFile]) -> Result<Vec<Field>> {
 /// The values of the partition columns for `file`.
 ///
 /// # Errors
-/// If its folders are not the ones that `columns` came from.
-pub fn values(file: &FoundFile, columns: &[Field]) -> Result<Vec<ScalarValue>> {
+/// If the keys of the file's folders are not those of `columns`.
+pub(crate) fn values(file: &FoundFile, columns: &[Field]) -> Result<Vec<ScalarValue>> {
     let found = parse(file);
     if !found
         .iter()
@@ -85,7 +85,7 @@ pub fn values(file: &FoundFile, columns: &[Field]) -> Result<Vec<ScalarValue>> {
     Ok(values)
 }
 
-/// Decodes `%3A` and the like; what is no escape stays.
+/// Decodes escapes such as `%3A`. Other text stays as it is.
 fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_inferred_from_all_values() {
+    fn partition_types_follow_from_all_values() {
         let files = [
             file(&["year=2019", "plain", "zone=JFK%2FQueens"]),
             file(&["year=__HIVE_DEFAULT_PARTITION__", "zone=7"]),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn different_keys_are_an_error_that_names_the_file() {
+    fn infer_columns_names_the_file_with_different_keys() {
         let error = infer_columns(&[file(&["a=1"]), file(&["b=1"])])
             .unwrap_err()
             .to_string();

@@ -1,16 +1,15 @@
-//! Tables over ORC files: a file, a folder, a glob, Hive-partitioned folders, local or in an object store.
+//! The files of a table and their common properties. `orc_table.rs` makes a DataFusion table of them.
 //!
 //! ```text
-//! provider         OrcTable, the DataFusion table; looks its files up for every query
-//! listing          locations -> the files that are there
-//! files            TableFile: a file, and what it gives to the table
+//! listing          locations (file, folder, glob, URL) -> the files that are there
+//! files            TableFile: a file with its columns and partition values
 //! schema           the one schema of all files
 //! hive_partitions  columns from folder names
 //! statistics       the files' statistics as DataFusion's
 //! ```
 
-pub mod files;
-pub mod hive_partitions;
-pub mod listing;
-pub mod schema;
-pub mod statistics;
+pub(crate) mod files;
+pub(crate) mod hive_partitions;
+pub(crate) mod listing;
+pub(crate) mod schema;
+pub(crate) mod statistics;
