@@ -1,4 +1,4 @@
-//! Partitions that help each other: every row is read once, by whichever partition, in every execution of a plan.
+//! Work stealing between partitions: each execution of a plan reads every row once, in one partition or another.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::common::{context_with, register, write_orc};
 const FILES: i64 = 6;
 const ROWS: i64 = 20_000;
 
-/// Every number once, in files of 20,000.
+/// Files of 20,000 rows that hold each number once.
 fn files() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in 0..FILES {
@@ -30,7 +30,7 @@ fn files() -> TempDir {
     folder
 }
 
-/// A scan of all rows in two partitions, and what it is executed with.
+/// A scan of all rows in two partitions, and the task context to execute it with.
 async fn scan(folder: &TempDir, settings: &[(&str, &str)]) -> (Arc<dyn ExecutionPlan>, Arc<TaskContext>) {
     let context = context_with(2, settings).await;
     register(&context, "t", folder.path()).await;
@@ -47,7 +47,7 @@ fn values(batches: &[RecordBatch]) -> Vec<i64> {
     values
 }
 
-/// The values of both partitions, the first of which is asked only when the second has ended.
+/// The values of both partitions. The first partition is polled only after the second has ended.
 async fn second_first(plan: &Arc<dyn ExecutionPlan>, task: &Arc<TaskContext>) -> [Vec<i64>; 2] {
     let first = plan.execute(0, Arc::clone(task)).unwrap();
     let second = plan.execute(1, Arc::clone(task)).unwrap();
@@ -57,7 +57,7 @@ async fn second_first(plan: &Arc<dyn ExecutionPlan>, task: &Arc<TaskContext>) ->
 }
 
 #[tokio::test]
-async fn a_partition_that_waits_is_helped() {
+async fn idle_partition_takes_ranges_of_a_waiting_one() {
     let folder = files();
     let (plan, task) = scan(&folder, &[]).await;
     let [first, second] = second_first(&plan, &task).await;
@@ -65,7 +65,7 @@ async fn a_partition_that_waits_is_helped() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_to_help_reads_their_own() {
+async fn setting_turns_work_stealing_off() {
     let folder = files();
     let setting = ("datafusion.execution.enable_file_stream_work_stealing", "false");
     let (plan, task) = scan(&folder, &[setting]).await;
@@ -77,7 +77,7 @@ async fn whoever_is_not_to_help_reads_their_own() {
 }
 
 #[tokio::test]
-async fn a_partition_that_is_not_wanted_any_more_is_not_read() {
+async fn dropped_partition_is_not_read() {
     let folder = files();
     let (plan, task) = scan(&folder, &[]).await;
     drop(plan.execute(0, Arc::clone(&task)).unwrap());
@@ -86,14 +86,14 @@ async fn a_partition_that_is_not_wanted_any_more_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_plan_answers_each_time() {
+async fn plan_returns_all_rows_each_time() {
     let folder = files();
     let (plan, task) = scan(&folder, &[]).await;
     for _ in 0..3 {
         let batches = collect(Arc::clone(&plan), Arc::clone(&task)).await.unwrap();
         assert_eq!(values(&batches), (0..FILES * ROWS).collect::<Vec<_>>());
     }
-    // At the same time, with contexts of their own.
+    // Two executions run at the same time, with two contexts.
     let other = Arc::new(TaskContext::default());
     let both = futures::future::join(collect(Arc::clone(&plan), task), collect(Arc::clone(&plan), other)).await;
     for batches in [both.0, both.1] {

@@ -1,4 +1,4 @@
-//! Plans that are kept: used again where nothing has changed, and never where something has.
+//! The plan cache: a plan is reused if nothing has changed, and never if something has.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn context() -> SessionContext {
     grampus::session::context(GrampusConfig::default()).unwrap()
 }
 
-/// The answer, as a table; and whether the plan was one that was kept.
+/// The answer as a table, and whether the plan came from the cache.
 async fn ask(context: &SessionContext, sql: &str) -> (String, bool) {
     let kept = cached_plan(context, sql).await.unwrap().is_some();
     let (plan, task) = plan_sql(context, sql).await.unwrap();
@@ -44,7 +44,7 @@ fn orc(path: &Path, values: &[i64]) {
 }
 
 #[tokio::test]
-async fn a_text_asked_again_is_not_planned_again_and_sees_files_as_they_are() {
+async fn plan_cache_reuses_plans_and_sees_files_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     orc(&folder.path().join("1.orc"), &[1, 2, 3]);
     let context = context();
@@ -63,7 +63,7 @@ async fn a_text_asked_again_is_not_planned_again_and_sees_files_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_replaced_is_another_table() {
+async fn plan_cache_drops_plans_of_replaced_tables() {
     let context = context();
     let table = |values: &[i64]| {
         let batch = numbers(values);
@@ -90,7 +90,7 @@ async fn a_table_that_is_replaced_is_another_table() {
 }
 
 #[tokio::test]
-async fn settings_functions_and_rules_that_change_make_another_plan() {
+async fn plan_cache_drops_plans_when_settings_functions_or_rules_change() {
     let context = context();
     let sql = "SELECT twice(a) FROM (VALUES (1.5)) AS t(a)";
     let register = |factor: f64| {
@@ -129,7 +129,7 @@ async fn settings_functions_and_rules_that_change_make_another_plan() {
 }
 
 #[tokio::test]
-async fn what_may_mean_something_else_the_next_time_is_not_kept() {
+async fn plan_cache_skips_views_volatile_functions_and_statements() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("1.orc");
     orc(&file, &[1, 2, 3]);
@@ -153,14 +153,14 @@ async fn what_may_mean_something_else_the_next_time_is_not_kept() {
         run(&context, sql).await;
         assert!(cached_plan(&context, sql).await.unwrap().is_none(), "{sql}");
     }
-    // The view's text is what counts, not the table below it.
+    // A view's plan depends on the view's text. The table below the view does not tell whether the text has changed.
     run(&context, "CREATE OR REPLACE VIEW v AS SELECT a FROM t WHERE a > 2").await;
     let (answer, _) = ask(&context, "SELECT a FROM v").await;
     assert!(answer.contains("| 3 |") && !answer.contains("| 2 |"), "{answer}");
 }
 
 #[tokio::test]
-async fn a_session_of_somebody_else_plans_each_time() {
+async fn session_without_a_plan_cache_plans_each_time() {
     let context = SessionContext::new();
     let sql = "SELECT 1 AS one";
     for _ in 0..2 {

@@ -11,7 +11,8 @@ use object_store::memory::InMemory;
 
 use super::common::{context_with, measured, register, write_orc};
 
-/// 40,000 rows: `x` is the row number, `y` and `z` follow from it, `n` is the row number modulo 1000 (decoded).
+/// 40,000 rows: `x` is the row number, `y` and `z` follow from the row number, and `n` is the row number modulo 1000
+/// (decoded).
 fn table() -> RecordBatch {
     let column = |scale: f64| -> ArrayRef {
         Arc::new(Float64Array::from_iter_values(
@@ -32,20 +33,21 @@ fn options() -> WriterOptions {
 }
 
 #[tokio::test]
-async fn a_filter_needs_its_column_and_the_rows_that_pass() {
+async fn filter_needs_its_column_and_the_passing_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, &[table()], options());
     let context = context_with(1, &[("grampus.prune", "false")]).await;
     register(&context, "t", &path).await;
 
-    // Once to have footers and indexes read.
+    // The first run reads footers and indexes.
     let sql = "SELECT sum(y), sum(z) FROM t WHERE x % 1000 = 17";
     measured(&context, sql).await;
     let (_, _, io) = measured(&context, sql).await;
     assert_eq!((io.rows_scanned, io.rows_passed), (40_000, 40));
     assert_eq!(io.needed_bytes, 40_000 * 8 + 2 * 40 * 8);
-    // The predicate column in whole lines, one line per dependent value: 8000 bytes apart, aligned to 8.
+    // The predicate column moves in whole lines. Dependent values take a line each: they are 8000 bytes apart and
+    // aligned to 8.
     assert_eq!(io.moved_bytes, 40_000 * 8 + 2 * 40 * 64);
     assert_eq!(
         (io.row_groups_total, io.row_groups_skipped, io.stripes_skipped),
@@ -62,11 +64,11 @@ async fn a_filter_needs_its_column_and_the_rows_that_pass() {
 }
 
 #[tokio::test]
-async fn a_column_without_a_value_moves_no_byte() {
+async fn column_without_values_moves_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     let fee: ArrayRef = Arc::new(Float64Array::new_null(40_000));
-    // A value in the second stripe only.
+    // Only the second stripe has a value.
     let rare: ArrayRef = Arc::new(Float64Array::from_iter(
         (0..40_000).map(|row| (row == 30_000).then_some(1.0)),
     ));
@@ -77,7 +79,7 @@ async fn a_column_without_a_value_moves_no_byte() {
     register(&context, "t", &path).await;
 
     let filter = "FROM t WHERE x % 1000 = 0";
-    // Once to have footers read.
+    // The first run reads footers.
     measured(&context, &format!("SELECT count(*) {filter}")).await;
     let (_, _, without) = measured(&context, &format!("SELECT count(*), sum(x) {filter}")).await;
     let (answer, _, io) = measured(&context, &format!("SELECT count(fee), sum(coalesce(fee, x)) {filter}")).await;
@@ -120,10 +122,10 @@ async fn statistics_skip_stripes_and_row_groups() {
 }
 
 #[tokio::test]
-async fn bloom_filters_skip_what_bounds_cannot() {
+async fn bloom_filters_skip_row_groups_that_bounds_keep() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
-    // Scattered over the whole range in every row group: bounds exclude nothing.
+    // Values are scattered over the whole range in every row group, so bounds exclude nothing.
     let key: ArrayRef = Arc::new(Int32Array::from_iter_values(
         (0..40_000).map(|row| row * 7919 % 40_000 * 2),
     ));
@@ -144,7 +146,7 @@ async fn bloom_filters_skip_what_bounds_cannot() {
 }
 
 #[tokio::test]
-async fn later_conjuncts_read_only_what_is_left() {
+async fn later_conjuncts_read_only_the_remaining_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, &[table()], options());
@@ -154,7 +156,7 @@ async fn later_conjuncts_read_only_what_is_left() {
     measured(&context, sql).await;
     let (_, _, io) = measured(&context, sql).await;
     assert_eq!((io.rows_scanned, io.rows_passed), (40_000, 1));
-    // All of x; of y only each hundredth value.
+    // The scan needs all values of x, and each hundredth value of y.
     assert_eq!(io.needed_bytes, 40_000 * 8 + 400 * 8);
 }
 
@@ -168,14 +170,14 @@ async fn counting_rows_reads_nothing() {
     let (answer, _, io) = measured(&context, "SELECT count(*) FROM t").await;
     assert!(answer.contains("40000"), "{answer}");
     assert_eq!((io.moved_bytes, io.needed_bytes), (0, 0));
-    // Not answered from statistics: the rows are counted, without a column.
+    // Statistics do not give the answer: the scan counts the rows without reading a column.
     let (answer, _, io) = measured(&context, "SELECT count(*) FROM (SELECT 1 FROM t LIMIT 12345)").await;
     assert!(answer.contains("12345"), "{answer}");
     assert_eq!(io.needed_bytes, 0);
 }
 
 #[tokio::test]
-async fn a_dropped_stream_stops_reading() {
+async fn dropped_stream_stops_reading() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, &[table()], options());
@@ -191,7 +193,7 @@ async fn a_dropped_stream_stops_reading() {
 }
 
 #[tokio::test]
-async fn what_is_fetched_ahead_counts_against_the_memory_limit() {
+async fn fetched_bytes_count_against_the_memory_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, &[table()], options());
@@ -225,7 +227,7 @@ async fn what_is_fetched_ahead_counts_against_the_memory_limit() {
 }
 
 #[tokio::test]
-async fn a_limit_stops_the_scan() {
+async fn limit_stops_the_scan() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, &[table()], options());
