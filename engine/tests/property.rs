@@ -1,5 +1,6 @@
-//! Random tables in random layouts of our writer: random filters and projections give the same rows as over the table
-//! in memory, under every setting, and the scan's counters are consistent.
+//! Random tables in random layouts of our writer, under every setting.
+//!
+//! Random filters and projections give the same rows as over the table in memory. The scan's counters are consistent.
 //!
 //! A failure prints its seed, and `GRAMPUS_TEST_SEED=<seed>` replays it. `GRAMPUS_TEST_CASES` sets the number of cases.
 //! `GRAMPUS_TEST_FILE` is the path at which a failing ORC file is kept.

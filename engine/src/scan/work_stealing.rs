@@ -10,8 +10,8 @@ use datafusion::execution::TaskContext;
 
 use super::scan_ranges::ScanRange;
 
-/// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size, because opening a
-/// stripe takes as long as filtering some ten thousand rows.
+/// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size. Opening a stripe takes
+/// as long as filtering some ten thousand rows.
 const MIN_HALF_ROWS: u64 = 1 << 17;
 
 /// The ranges that the partitions of one execution have not begun.

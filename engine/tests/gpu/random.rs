@@ -221,8 +221,8 @@ async fn frame(
     for (at, (function, value)) in query.aggregates.iter().enumerate() {
         let at_column = usable[value.column % usable.len()];
         let (value, data_type) = value.expression(rows, &usable)?;
-        // If a group has a NaN, DataFusion's MIN and MAX of floats depend on the order of rows (min_max.rs: a
-        // comparison without an answer takes the new value). Such queries have no single right answer.
+        // If a group has a NaN, DataFusion's MIN and MAX of floats depend on the order of rows: in min_max.rs, a
+        // comparison without an answer takes the new value. Such queries have no single right answer.
         let is_wild = at_column > 0 && table.columns[at_column - 1].is_wild();
         let has_answer = keys.is_empty() || !data_type.is_floating() || !is_wild;
         let mut expr = aggregate(if has_answer { *function } else { 1 }, value, &data_type);

@@ -1,5 +1,6 @@
-//! Common parts of the whole-crate tests: sessions under several settings, ORC files of our writer, and the full reader
-//! (orc-rust) that on-demand answers are compared with.
+//! Common parts of the whole-crate tests: sessions under several settings, ORC files of our writer, and a full reader.
+//!
+//! Tests compare on-demand answers with those of the full reader, orc-rust.
 #![allow(dead_code)] // each test binary uses a part of it
 
 use std::fs::File;
