@@ -1,13 +1,18 @@
-//! What reading on demand is worth: the taxi queries on a generated `core` table, uncompressed and under snappy, with
-//! one thread and with all, next to a whole-column reader under the same plans and next to the fastest plain loop.
+//! The on-demand scan against a whole-column reader under the same plans, and against the fastest plain loop.
+//!
+//! The queries are the taxi queries on a generated `core` table, uncompressed and in snappy, with one thread and with
+//! all.
 //!
 //! ```text
 //! cargo bench -p grampus --bench on_demand -- [--rows N] [--runs N] [--threads 1,16] [--json FILE] [--dir FOLDER]
 //! ```
 //!
-//! Answers are compared before anything is timed. Times are medians, files in the page cache; nothing is asserted about them. "On demand" and
-//! "whole col" plan each time, from SQL text; "again" is on demand as the shell asks again, with the plan that it kept. Queries are timed in
-//! turns, so that a machine whose speed changes meanwhile changes for all of them.
+//! 1. The answers of all readers are compared.
+//! 2. Rounds are timed: every query by one reader, then by the other, then the plain loops. Readers are interleaved, so
+//!    that a change of the machine's speed affects all of them.
+//! 3. Times are medians with files in the page cache. No time is asserted.
+//!
+//! "On demand" and "whole col" plan each run from SQL text. "Again" is on demand with the cached plan of the text.
 
 #[path = "on_demand/plain_loop.rs"]
 mod plain_loop;
@@ -27,17 +32,16 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::Parser;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use grampus::taxi::{GenerateOptions, generate};
 use grampus::{Device, GrampusConfig, GrampusOptions, LocalIo, ScanIo, scan_io};
 use grampus_orc_layout::tail::Codec;
+use grampus_tools::taxi::{GenerateOptions, generate};
 use tokio::runtime::Runtime;
 
 use plain_loop::{LOOPS, PlainColumn};
 use report::{Measurement, Report};
 use whole_column::WholeColumnTable;
 
-/// As in the program, for all readers alike.
-#[cfg(feature = "mimalloc")]
+/// The program's allocator, for all readers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -72,7 +76,7 @@ struct Arguments {
     /// Keep the tables in this folder and use those that are there; default: a temporary folder
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// What `cargo bench` adds
+    /// Ignored: the argument that `cargo bench` adds
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -81,7 +85,7 @@ const TABLES: [(&str, Option<Codec>); 2] = [("uncompressed", None), ("snappy", S
 
 const AMOUNT: &str = "total_amount - extra - coalesce(ehail_fee, 0) - tolls_amount - mta_tax";
 
-/// Name, bound of the plain loop that limits it, SQL.
+/// A query's name, the bound of its plain loop, and its SQL.
 fn queries() -> Vec<(&'static str, Option<f64>, String)> {
     let mut queries = Vec::new();
     for (bound, q0, q1, q5) in [(30.0, "q0_30", "q1_30", "q5_30"), (20.0, "q0_20", "q1_20", "q5_20")] {
@@ -128,7 +132,8 @@ fn queries() -> Vec<(&'static str, Option<f64>, String)> {
         "t4",
         None,
         format!(
-            "SELECT passenger_count, {year}, cast(floor(trip_distance) AS int) AS distance, count(*) AS trips FROM trips \
+            "SELECT passenger_count, {year}, cast(floor(trip_distance) AS int) AS distance, count(*) AS trips \
+             FROM trips \
              GROUP BY passenger_count, pickup_year, distance \
              ORDER BY pickup_year, trips DESC, distance, passenger_count LIMIT 50"
         ),
@@ -197,7 +202,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The table's files; generated if the folder has none.
+/// The table's files. If the folder has none, they are generated.
 fn table(folder: &Path, codec: Option<Codec>, rows: u64) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     if folder.is_dir() {
@@ -230,7 +235,7 @@ fn warm(files: &[PathBuf]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// A query, and the plain loop over its predicate column, where that is a limit.
+/// A query, and the plain loop over its predicate column, if that loop is a limit.
 struct Asked<'a> {
     name: &'static str,
     sql: String,
@@ -280,7 +285,7 @@ impl Bench {
         };
         let mut options = GrampusOptions::default();
         options.local_io = arguments.local_io;
-        // What is compared is the CPU's path, whatever the machine has.
+        // The benchmark compares CPU paths, with or without a GPU in the machine.
         options.device = Device::Cpu;
         let config = GrampusConfig {
             target_partitions: Some(threads),
@@ -308,7 +313,7 @@ impl Bench {
         })
     }
 
-    /// Compares the answers, then times round after round: every query by one reader, then by the other, then the plain loops.
+    /// Compares the answers, then times the rounds.
     fn measure(&self, table: &'static str, asked: &[Asked<'_>], arguments: &Arguments) -> Result<Vec<Measurement>> {
         let runs = arguments.runs.max(1);
         let whole_column_runs = arguments.whole_column_runs.unwrap_or(runs);
@@ -324,7 +329,7 @@ impl Bench {
                 for (query, times) in asked.iter().zip(&mut times) {
                     times.on_demand.push(self.run(&self.on_demand, &query.sql)?.2);
                 }
-                // Not right after the same query, whose values would still be in the processor's caches.
+                // The same query does not run twice in a row: its values would still be in the CPU's caches.
                 for (query, times) in asked.iter().zip(&mut times) {
                     times.again.push(self.again(&query.sql)?);
                 }
@@ -362,7 +367,7 @@ impl Bench {
     /// Compares the answers of all readers; the on-demand scan's I/O and the bytes that the whole-column reader moved.
     fn check(&self, query: &Asked<'_>) -> Result<(ScanIo, u64)> {
         let (rows, io, _) = self.run(&self.on_demand, &query.sql)?;
-        self.again(&query.sql)?; // from now on its plan is kept
+        self.again(&query.sql)?; // caches the plan
         self.whole_column_table.take_moved_bytes();
         let (expected, _, _) = self.run(&self.whole_column, &query.sql)?;
         let whole_column_bytes = self.whole_column_table.take_moved_bytes();
@@ -377,7 +382,7 @@ impl Bench {
         Ok((io, whole_column_bytes))
     }
 
-    /// What the other reader left in the processor's caches is not for the first query alone to pay for.
+    /// Runs before a reader's round. The first query would otherwise pay for the other reader's CPU caches.
     fn warm_up(&self, context: &SessionContext, asked: &[Asked<'_>]) -> Result<()> {
         if let Some(first) = asked.first() {
             self.run(context, &first.sql)?;
@@ -385,17 +390,17 @@ impl Bench {
         Ok(())
     }
 
-    /// Seconds of a text that was asked before: its plan is kept.
+    /// Seconds of a text whose plan is cached.
     fn again(&self, sql: &str) -> Result<f64> {
         self.runtime.block_on(async {
             let start = Instant::now();
-            let (plan, task) = grampus::plans::plan_sql(&self.on_demand, sql).await?;
+            let (plan, task) = grampus::session::plan_cache::plan_sql(&self.on_demand, sql).await?;
             collect(plan, task).await?;
             Ok(start.elapsed().as_secs_f64())
         })
     }
 
-    /// The answer, the scan's I/O and the seconds it took from SQL text to last batch.
+    /// The answer, the scan's I/O, and the seconds from SQL text to the last batch.
     fn run(&self, context: &SessionContext, sql: &str) -> Result<(Vec<Vec<String>>, ScanIo, f64)> {
         self.runtime.block_on(async {
             let start = Instant::now();
@@ -428,7 +433,8 @@ fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>> {
     Ok(rows)
 }
 
-/// Equal text, or numbers within 1e-9 of each other: sums in another order differ in their last digits.
+/// Whether two texts are equal, or numbers within 1e-9 of each other. Sums in another order differ in their last
+/// digits.
 fn agree(expected: &[Vec<String>], got: &[Vec<String>]) -> Result<(), String> {
     let near = |a: &str, b: &str| match (a.parse::<f64>(), b.parse::<f64>()) {
         (Ok(a), Ok(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),

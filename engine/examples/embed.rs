@@ -1,4 +1,4 @@
-//! ORC tables and the GPU in somebody else's DataFusion session: `cargo run --example embed -- trips.orc`.
+//! Grampus in a program's own DataFusion session: `cargo run -p grampus --example embed -- trips.orc`.
 
 use std::process::ExitCode;
 
@@ -26,12 +26,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run(location: &str, sql: &str) -> Result<()> {
-    // The session as its owner sets it up.
+    // The program's own session.
     let builder = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(4))
         .with_default_features();
 
-    // What Grampus adds: ORC tables, settings, and the rule that moves filtered aggregates to the GPU.
+    // Grampus adds ORC tables, settings, and the rule that moves filtered aggregates to the GPU.
     let mut options = GrampusOptions::default();
     options.device = Device::Auto;
     let context = SessionContext::new_with_state(grampus::register(builder, options).build());

@@ -1,11 +1,11 @@
-//! How near the on-demand scan comes to a plain loop over the memory-mapped predicate column, which is the limit.
+//! The speed of the on-demand scan, next to its limit: a plain loop over the memory-mapped predicate column.
 //!
 //! ```text
 //! grampus taxi generate --rows 20000000 --out /tmp/core
-//! cargo run --release --example scan_speed -- /tmp/core [partitions] [setting=value …]
+//! cargo run --release -p grampus --example scan_speed -- /tmp/core [partitions] [setting=value …]
 //! ```
 //!
-//! Prints the best wall-clock and processor time of several runs.
+//! Prints the best wall-clock time and CPU time of several runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use datafusion::error::Result;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::file::IoCounters;
-use grampus::file::cache::FileCache;
+use grampus::file::file_cache::FileCache;
 use grampus::{GrampusConfig, LocalIo, OrcTable, scan_io, session};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::source::ByteSource;
@@ -22,7 +22,7 @@ use grampus_orc_layout::source::ByteSource;
 const RUNS: usize = 9;
 const EXPENSES: &str = "total_amount - extra - coalesce(ehail_fee, 0) - tolls_amount - mta_tax";
 
-/// Time that the threads of this process (those still alive) have spent on processors.
+/// CPU time of the live threads of this process.
 fn processor_time() -> Duration {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return Duration::ZERO;
@@ -55,7 +55,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The bytes of every stripe's trip_distance, mapped.
+/// The mapped bytes of trip_distance in each stripe.
 async fn predicate_column(context: &SessionContext, folder: &str) -> Result<Vec<bytes::Bytes>> {
     let state = context.state();
     let table = OrcTable::open(&state, &[folder.to_owned()]).await?;
@@ -85,7 +85,7 @@ async fn predicate_column(context: &SessionContext, folder: &str) -> Result<Vec<
     Ok(columns)
 }
 
-/// Counts and sums what is at least 30, on so many threads.
+/// Counts and sums the values that are at least 30, on `threads` threads.
 fn plain_loop(columns: &[bytes::Bytes], threads: usize) -> (u64, f64) {
     let pieces: Vec<&[u8]> = columns.iter().flat_map(|column| column.chunks(1 << 20)).collect();
     if threads == 1 {

@@ -1,18 +1,19 @@
-//! Settings: those a session starts with ([`GrampusConfig`]) and those that SQL can change
-//! (`SET grampus.local_io = 'read'`, [`GrampusOptions`]).
+//! The settings: [`GrampusConfig`], which a session starts with, and [`GrampusOptions`], which SQL can change
+//! (`SET grampus.local_io = 'read'`).
 
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::{DataFusionError, Result};
 
-/// What a session starts with. `None` leaves DataFusion's default.
+/// The configuration that a session starts with. `None` leaves DataFusion's default.
 #[derive(Debug, Clone, Default)]
 pub struct GrampusConfig {
-    /// How many partitions a query runs on; `None`: one per core.
+    /// Partitions of a query; `None`: one per core.
     pub target_partitions: Option<usize>,
     /// Memory that queries may use for sorting, grouping, joining and fetched data, in bytes; `None`: no limit.
     pub memory_limit_bytes: Option<usize>,
@@ -22,9 +23,10 @@ pub struct GrampusConfig {
     pub options: GrampusOptions,
 }
 
-/// How local files are read. On 20 million rows in the page cache, one thread, a scan of the predicate column took
-/// 9 ms of processor time through a map and 35 ms through positioned reads (which copy); six columns at 0.47 % of the
-/// rows took 30 and 165 ms.
+/// The way local files are read.
+///
+/// Measured on 20 million rows in the page cache with one thread, in CPU time: a scan of the predicate column took 9 ms
+/// through a map, and 35 ms through positioned reads, which copy. Six columns at 0.47 % of the rows took 30 and 165 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LocalIo {
     /// Through a memory map: values are loaded from the page cache where they lie.
@@ -55,47 +57,47 @@ impl fmt::Display for LocalIo {
     }
 }
 
-/// Where filtered aggregates are computed.
+/// The device that computes filtered aggregates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// Where it is estimated to take less time.
+    /// The device with the lower estimated time.
     #[default]
     Auto,
-    /// On the GPU; a query that reads ORC files and cannot run there is an error.
+    /// The GPU. If a query reads ORC files and cannot run there, the query fails.
     Gpu,
-    /// On the GPU wherever it can be, whatever the estimate; on the CPU elsewhere.
+    /// The GPU for every query that can run there, whatever the estimate. The CPU for the others.
     Prefer,
-    /// On the CPU.
+    /// The CPU.
     Cpu,
 }
 
-/// What runs kernels.
+/// The processor that runs kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuTarget {
     /// An NVIDIA GPU.
     #[default]
     Cuda,
-    /// Threads of this machine, through the host's C++ compiler: for tests, not for speed.
+    /// Threads of this machine. The host's C++ compiler compiles the kernels. Meant for tests, not for speed.
     Host,
 }
 
-/// How a column's bytes come to the GPU.
+/// The way a column's bytes reach the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuBacking {
-    /// By column, from what is known of the machine and the filter.
+    /// Chosen for each column, from the machine's rates and the filter.
     #[default]
     Auto,
     /// Loaded from a registered mapping of the file.
     Mapped,
     /// By NVMe commands of the kernel, into a cache in device memory.
     Queued,
-    /// Whole stripes, kept in device memory.
+    /// Whole stripes, cached in device memory.
     Resident,
-    /// Pages as they are missed, kept in device memory.
+    /// Pages that a kernel misses, cached in device memory.
     Paged,
 }
 
-/// Words and the values that they stand for.
+/// Parses and prints the words of a setting's values.
 macro_rules! words {
     ($type:ident, $setting:literal: $($word:literal => $value:ident),+) => {
         impl FromStr for $type {
@@ -121,27 +123,30 @@ macro_rules! words {
 
 words!(Device, "device": "auto" => Auto, "gpu" => Gpu, "prefer" => Prefer, "cpu" => Cpu);
 words!(GpuTarget, "gpu_target": "cuda" => Cuda, "host" => Host);
-words!(GpuBacking, "gpu_backing": "auto" => Auto, "mapped" => Mapped, "queued" => Queued, "resident" => Resident, "paged" => Paged);
+words!(
+    GpuBacking, "gpu_backing":
+    "auto" => Auto, "mapped" => Mapped, "queued" => Queued, "resident" => Resident, "paged" => Paged
+);
 
 /// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrampusOptions {
-    /// How local files are read.
+    /// The way local files are read.
     pub local_io: LocalIo,
-    /// Most rows that a filter looks at in one step.
+    /// Maximum rows that a filter evaluates in one step.
     pub tile_rows: usize,
-    /// Whether stripes and row groups are skipped whose statistics or bloom filters exclude the filter.
+    /// Whether the scan skips stripes and row groups that statistics or bloom filters exclude.
     pub prune: bool,
-    /// Where filtered aggregates are computed.
+    /// The device that computes filtered aggregates.
     pub device: Device,
-    /// How columns' bytes come to the GPU.
+    /// The way columns' bytes reach the GPU.
     pub gpu_backing: GpuBacking,
-    /// Most device memory for what is kept between queries, in bytes; 0: three quarters of what is free.
+    /// Maximum device memory for data cached between queries, in bytes; 0: three quarters of the free memory.
     pub gpu_cache_bytes: u64,
-    /// What runs kernels.
+    /// The processor that runs kernels.
     pub gpu_target: GpuTarget,
-    /// Where compiled kernels and the calibration are kept; empty: the user's cache folder.
+    /// The folder of compiled kernels and the calibration; empty: the user's cache folder.
     pub cache_folder: String,
 }
 
@@ -222,12 +227,14 @@ impl ExtensionOptions for GrampusOptions {
             entry(
                 "device",
                 self.device.to_string(),
-                "Where filtered aggregates are computed: 'auto' (by estimated time), 'gpu' (or an error), 'prefer' (the GPU wherever it can), 'cpu'",
+                "Where filtered aggregates are computed: 'auto' (by estimated time), 'gpu' (or an error), 'prefer' \
+                 (the GPU wherever it can), 'cpu'",
             ),
             entry(
                 "gpu_backing",
                 self.gpu_backing.to_string(),
-                "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' (loads from the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)",
+                "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' \
+                 (loads from the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)",
             ),
             entry(
                 "gpu_cache_bytes",
@@ -252,6 +259,45 @@ impl ConfigExtension for GrampusOptions {
     const PREFIX: &'static str = "grampus";
 }
 
+/// The settings that a device is opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GpuSettings {
+    /// The processor that runs kernels.
+    pub(crate) target: GpuTarget,
+    /// Device memory for cached columns; `None`: three quarters of the free memory.
+    pub(crate) cache_bytes: Option<u64>,
+    /// The folder of compiled kernels; `None`: there is no folder to keep them in.
+    pub(crate) kernels: Option<PathBuf>,
+}
+
+impl GpuSettings {
+    pub(crate) fn of(options: &GrampusOptions) -> Self {
+        Self {
+            target: options.gpu_target,
+            cache_bytes: (options.gpu_cache_bytes > 0).then_some(options.gpu_cache_bytes),
+            kernels: cache_folder(options).map(|folder| folder.join("kernels")),
+        }
+    }
+}
+
+/// The folder of compiled kernels and the calibration, which other processes may use too.
+///
+/// The order is: the setting `grampus.cache_folder`, `$XDG_CACHE_HOME/grampus`, `$HOME/.cache/grampus`.
+pub fn cache_folder(options: &GrampusOptions) -> Option<PathBuf> {
+    if !options.cache_folder.is_empty() {
+        return Some(PathBuf::from(&options.cache_folder));
+    }
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = set("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(set("HOME")?.join(".cache")));
+    Some(base?.join("grampus"))
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::common::config::ConfigOptions;
@@ -259,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_set_by_name_and_wrong_values_say_what_is_right() {
+    fn settings_are_set_by_name_and_refuse_wrong_values() {
         let mut options = ConfigOptions::default();
         options.extensions.insert(GrampusOptions::default());
         options.set("grampus.local_io", "READ").unwrap();
@@ -279,6 +325,19 @@ mod tests {
         assert!(
             error.contains(r#"one of ["auto", "gpu", "prefer", "cpu"], not 'abacus'"#),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn cache_folder_is_as_set() {
+        let options = GrampusOptions {
+            cache_folder: "/somewhere".to_owned(),
+            ..GrampusOptions::default()
+        };
+        assert_eq!(cache_folder(&options), Some(PathBuf::from("/somewhere")));
+        assert_eq!(
+            GpuSettings::of(&options).kernels,
+            Some(PathBuf::from("/somewhere/kernels"))
         );
     }
 }

@@ -1,34 +1,42 @@
-//! Grampus: SQL over ORC files that reads only the bytes a query turns out to need.
+//! Grampus: SQL over ORC files that reads only the bytes that a query needs.
+//!
+//! A program that embeds Grampus uses these items:
+//!
+//! - [`register`] adds ORC tables, settings and the GPU rule to the program's DataFusion session.
+//!   [`session::context`] makes a session with nothing else.
+//! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs.
+//! - [`GrampusOptions`] has the initial values of the `grampus.*` settings.
+//! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
+//! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
+//! - [`error::message`] returns the text of an error for people.
+//!
+//! The modules, each of which uses only those above it:
 //!
 //! ```text
-//! session   a DataFusion session that knows ORC tables and the `grampus.*` settings
-//! table     which files a table is, their one schema, their partition values, their statistics
-//! scan      the on-demand scan: prune, filter, fetch the rest for the rows that passed; and its accounting
-//! file      where the bytes come from: memory map, positioned reads, object stores
-//! gpu       filtered aggregates on a GPU: the rule, the operator, what a session keeps for them
-//! taxi      generates trips like New York's; convert turns Parquet, CSV or ORC into ORC laid out for on-demand reading
-//! cooperation  joins give way, so that a query can be cancelled; rules: DataFusion's, asked less
-//! output    where written files go: temporary names, no surprise overwriting
+//! error, config   errors; the settings
+//! file            local files and objects as sources of bytes, and the cache of their metadata
+//! table           the files of a table: listing, schema, partition values, statistics
+//! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
+//! orc_table       OrcTable: `table` and `scan` as a DataFusion table
+//! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
+//! scan_io         the I/O of a plan, over `scan` and `gpu`
+//! session         a DataFusion session with all of them; the plan cache
 //! ```
 //!
-//! What the bytes mean is the business of the crate `grampus-orc-layout`.
+//! The crate `grampus-orc-layout` interprets the bytes of the files.
 
-mod by_path;
 pub mod config;
-pub mod convert;
-mod cooperation;
 pub mod error;
 pub mod file;
 pub mod gpu;
-pub mod output;
-pub mod plans;
-mod rules;
-pub mod scan;
+mod orc_table;
+mod scan;
+mod scan_io;
 pub mod session;
-pub mod table;
-pub mod taxi;
+mod table;
 
 pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
-pub use scan::accounting::{ScanIo, scan_io};
+pub use orc_table::OrcTable;
+pub use scan::metrics::ScanIo;
+pub use scan_io::scan_io;
 pub use session::register;
-pub use table::OrcTable;

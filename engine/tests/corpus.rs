@@ -1,7 +1,10 @@
-//! Every file of the shared corpus (Apache ORC's and orc-rust's own examples). Readable ones read as two other readers
-//! read them; broken ones are refused with the file and the place; none panics, hangs or takes a gibibyte.
+//! The files of the shared corpus: the examples of Apache ORC and orc-rust.
 //!
-//! Each file is read in a process of its own, so that its memory can be measured and a hang ended.
+//! - A readable file has the values that two other readers read.
+//! - A broken file is refused with the file and the place.
+//! - No file panics, hangs or takes a gibibyte of memory.
+//!
+//! Each file is read in its own process, so that the test can measure the memory and end a hang.
 
 mod support;
 
@@ -18,17 +21,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Names the file (relative to the corpus) that a child process is to read.
+/// The variable with the file that a child process reads, relative to the corpus.
 const FILE: &str = "GRAMPUS_CORPUS_FILE";
-/// No file takes longer, not even in an unoptimised build on a slow machine.
+/// Maximum time for a file, in an unoptimised build on a slow machine too.
 const LIMIT: Duration = Duration::from_secs(240);
-/// No file takes more memory than this, in KiB.
+/// Maximum memory for a file, in KiB.
 const LIMIT_KIB: u64 = 1 << 20;
 
 #[test]
-fn every_file_reads_right_or_is_refused() {
+fn corpus_files_read_right_or_are_refused() {
     let Some(corpus) = corpus() else {
-        return support::ignored("every_file_reads_right_or_is_refused", "no data");
+        return support::ignored("corpus_files_read_right_or_are_refused", "no data");
     };
     let wanted = std::env::var("GRAMPUS_CORPUS").unwrap_or_default();
     let files = Manifest::read(&corpus).files();
@@ -61,7 +64,7 @@ fn every_file_reads_right_or_is_refused() {
     );
 }
 
-/// Runs [`one_file_in_a_child`] in a new process; its words if it fails.
+/// Runs [`one_file_in_a_child`] in a new process. Returns the output of the process if it fails.
 fn run_child(file: &str) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().map_err(|error| error.to_string())?)
         .args(["one_file_in_a_child", "--exact", "--nocapture"])
@@ -92,7 +95,7 @@ fn run_child(file: &str) -> Result<(), String> {
     }
 }
 
-/// Reads the file that the environment names; does nothing when run as a test like others.
+/// Reads the file that the environment names. Does nothing if the environment names none.
 #[test]
 fn one_file_in_a_child() {
     let (Some(corpus), Ok(file)) = (corpus(), std::env::var(FILE)) else {
@@ -125,7 +128,7 @@ fn one_file_in_a_child() {
     check_refusal(manifest.class(&file), &file, &error);
 }
 
-/// A refusal is right for this class of file, and says which file, and where.
+/// Checks that this class of file may be refused, and that the error names the file and the place.
 fn check_refusal(class: &str, file: &str, error: &str) {
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     assert!(
@@ -147,7 +150,7 @@ fn check_refusal(class: &str, file: &str, error: &str) {
     );
 }
 
-/// Most memory that this process has had at once.
+/// The peak memory of this process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -161,7 +164,7 @@ fn corpus() -> Option<PathBuf> {
         .filter(|corpus| corpus.join("manifest.tsv").is_file())
 }
 
-/// What is known about the files.
+/// The known properties of the files.
 struct Manifest {
     classes: HashMap<String, String>,
     hashes: Value,

@@ -1,6 +1,8 @@
-//! Queries over corrupt files end in rows or in an error that names the file; no panic (release builds abort on one), no hang.
-//! `GRAMPUS_TEST_SEED=<seed>` replays a failure, `GRAMPUS_TEST_CASES` sets how many files are tried.
-#![allow(unreachable_pub)] // the module is public where it lives
+//! Queries over corrupt files: each ends in rows or in an error that names the file. No query panics (release builds
+//! abort on a panic) or hangs.
+//!
+//! `GRAMPUS_TEST_SEED=<seed>` replays a failure. `GRAMPUS_TEST_CASES` sets the number of files.
+#![allow(unreachable_pub)] // the included module is public in its own crate
 
 mod support;
 
@@ -20,7 +22,7 @@ use support::{SETTINGS, Setting};
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Queries that take every way to the bytes: all columns, pruned and direct filters, bloom filters, statistics alone.
+/// Queries that use each way to the bytes: all columns, pruned and direct filters, bloom filters, statistics alone.
 const FLAT_QUERIES: [&str; 5] = [
     "SELECT * FROM t",
     "SELECT double, text, decimal FROM t WHERE int > 50 AND double < 20",
@@ -84,7 +86,7 @@ async fn ask(path: &Path, setting: &Setting, queries: &[&str]) -> Result<()> {
     grampus::session::register_orc(&context, "t", &path.display().to_string()).await?;
     let mut first = Ok(());
     for query in queries {
-        // A mutation may have renamed a column or changed its type: then there is nothing to run.
+        // A mutation may have renamed a column or changed its type. If so, the query has no plan.
         let Ok(frame) = context.sql(query).await else { continue };
         let Ok(plan) = frame.create_physical_plan().await else {
             continue;

@@ -1,8 +1,9 @@
-//! Random tables, stored in random layouts by our writer, answer random filters and projections exactly as the
-//! same rows in memory do, under every setting; and the scan's accounting adds up.
+//! Random tables in random layouts of our writer, under every setting.
 //!
-//! A failure prints its seed; `GRAMPUS_TEST_SEED=<seed>` replays it, `GRAMPUS_TEST_CASES` sets how many cases run,
-//! `GRAMPUS_TEST_FILE` names where the failing ORC file is kept.
+//! Random filters and projections give the same rows as over the table in memory. The scan's counters are consistent.
+//!
+//! A failure prints its seed, and `GRAMPUS_TEST_SEED=<seed>` replays it. `GRAMPUS_TEST_CASES` sets the number of cases.
+//! `GRAMPUS_TEST_FILE` is the path at which a failing ORC file is kept.
 
 mod support;
 
@@ -39,7 +40,7 @@ fn scans_on_demand_equal_full_reads() {
         let path = folder.path().join("table.orc");
         let answer = runtime.block_on(compare(&path, table, queries));
         let answer = answer.unwrap_or_else(|error| Err(TestCaseError::fail(error.to_string())));
-        // The last one kept is the smallest.
+        // The last failing file is the smallest, because cases shrink.
         if let (Err(_), Some(kept)) = (&answer, std::env::var_os("GRAMPUS_TEST_FILE")) {
             std::fs::copy(&path, kept).map_err(|error| TestCaseError::fail(error.to_string()))?;
         }
@@ -47,7 +48,7 @@ fn scans_on_demand_equal_full_reads() {
     });
 }
 
-/// Runs a property on random cases from a seed that a failure names.
+/// Runs a property on random cases. A failure names the seed.
 fn check<S: Strategy>(strategy: &S, property: impl Fn(&S::Value) -> Result<(), TestCaseError>) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let now = || {
@@ -70,7 +71,7 @@ fn check<S: Strategy>(strategy: &S, property: impl Fn(&S::Value) -> Result<(), T
     }
 }
 
-/// Which columns a query asks for, by index modulo their number; none asks for a count only.
+/// The columns of a query, by index modulo their number. Without columns, the query asks for a count only.
 fn projections() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0..8_usize, 0..5)
 }
@@ -83,7 +84,7 @@ async fn compare(
     let rows = table.rows();
     write_orc(path, rows.schema(), &table.batches(&rows), table.options());
 
-    // What we wrote is what another reader sees.
+    // Another reader sees the rows that were written.
     match full_read(path) {
         Ok(full) => {
             if let Some(words) = difference(&rows, &full) {
@@ -129,7 +130,7 @@ async fn open(setting: &Setting, path: &Path, rows: &RecordBatch) -> Result<Sess
     Ok(context)
 }
 
-/// The same answer from the file as from the rows, ordered by row number; and sane numbers of its scan.
+/// Checks that file and rows give the same answer, ordered by row number, and that the scan's counters are consistent.
 async fn compare_query(
     context: &SessionContext,
     rows: &RecordBatch,
@@ -164,7 +165,7 @@ async fn compare_query(
     Ok(difference(&answers[0], &answers[1]))
 }
 
-/// No column at all is read but the filter's.
+/// Checks that a count reads no column but the filter's.
 async fn compare_count(context: &SessionContext, filter: &Expr) -> Result<Option<String>> {
     let mut counts = Vec::new();
     for table in ["rows", "t"] {
@@ -173,7 +174,7 @@ async fn compare_count(context: &SessionContext, filter: &Expr) -> Result<Option
     Ok((counts[0] != counts[1]).then(|| format!("count {} instead of {}", counts[1], counts[0])))
 }
 
-/// Counts, minima and maxima, which may be answered from statistics alone.
+/// Checks counts, minima and maxima, which may be answered from statistics alone.
 async fn compare_statistics(context: &SessionContext) -> Result<Option<String>> {
     let schema = context.table("rows").await?.schema().as_arrow().clone();
     let mut parts = vec!["count(*)".to_owned()];
@@ -190,7 +191,7 @@ async fn compare_statistics(context: &SessionContext) -> Result<Option<String>> 
             .await?;
         let schema = Arc::new(frame.schema().as_arrow().clone());
         let batch = one_batch(&schema, &frame.collect().await?);
-        // Only the values matter: both tables give their columns other names.
+        // Only the values are compared, because the tables give their columns different names.
         let names = (0..batch.num_columns()).map(|index| format!("{index}"));
         answers.push(RecordBatch::try_from_iter_with_nullable(
             names
@@ -201,7 +202,7 @@ async fn compare_statistics(context: &SessionContext) -> Result<Option<String>> 
     Ok(difference(&answers[0], &answers[1]).map(|words| format!("{}: {words}", parts.join(", "))))
 }
 
-/// What cannot be true of a scan of `table_rows` rows that `rows_out` left.
+/// An inconsistency in the counters of a scan of `table_rows` rows, of which `rows_out` passed.
 fn complaint(io: &ScanIo, table_rows: usize, rows_out: usize) -> Option<&'static str> {
     if io.rows_passed > io.rows_scanned {
         Some("more rows passed than were looked at")

@@ -1,5 +1,6 @@
 //! SQL behaviour over ORC tables: every `slt/*.slt` file, under settings that must not change any answer.
-//! The tables that the files name are made in `slt/fixtures.rs`.
+//!
+//! `slt/fixtures.rs` writes the tables of the files.
 
 mod support;
 
@@ -19,7 +20,7 @@ use sqllogictest::{AsyncDB, ColumnType, DBOutput, Runner, strict_column_validato
 
 use support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler};
 
-/// Of the files' queries, so many at least have a part that kernels compute.
+/// Minimum number of queries in the files of which kernels compute a part.
 const KERNEL_QUERIES: usize = 40;
 
 #[test]
@@ -27,7 +28,7 @@ fn sql_behaves_the_same_under_every_setting() {
     check(&SETTINGS);
 }
 
-/// The same through generated kernels, where a query has a part that they compute.
+/// Runs the files with generated kernels, for the queries of which kernels compute a part.
 #[test]
 fn sql_behaves_the_same_on_the_gpu_path() {
     if has_compiler("sql_behaves_the_same_on_the_gpu_path") {
@@ -37,7 +38,7 @@ fn sql_behaves_the_same_on_the_gpu_path() {
     }
 }
 
-/// Runs all files under all settings. How many aggregations the GPU computed, and gave back.
+/// Runs all files under all settings. Returns the numbers of aggregations that the GPU computed, and that fell back.
 fn check(settings: &[Setting]) -> (usize, usize) {
     let (computed, given_back) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -64,7 +65,7 @@ fn check(settings: &[Setting]) -> (usize, usize) {
     (computed.load(Ordering::Relaxed), given_back.load(Ordering::Relaxed))
 }
 
-/// All files, or those whose name contains `$GRAMPUS_SLT`.
+/// The files whose name contains `$GRAMPUS_SLT`, or all.
 fn files() -> Vec<PathBuf> {
     let wanted = std::env::var("GRAMPUS_SLT").unwrap_or_default();
     let mut files: Vec<_> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt"))
@@ -102,7 +103,7 @@ async fn run(
 /// One session with the fixtures' tables.
 struct Database {
     context: SessionContext,
-    /// Aggregations by kernels, and those given back to the CPU.
+    /// Aggregations that kernels computed, and aggregations that fell back to the CPU.
     computed: Arc<AtomicUsize>,
     given_back: Arc<AtomicUsize>,
 }
@@ -145,7 +146,7 @@ impl Database {
     }
 }
 
-/// NULL as `NULL`, the empty string as `(empty)`, everything else as Arrow prints it.
+/// Prints NULL as `NULL`, the empty string as `(empty)`, and everything else as Arrow does.
 fn add_rows(batch: &RecordBatch, rows: &mut Vec<Vec<String>>) -> datafusion::error::Result<()> {
     let options = FormatOptions::new().with_null("NULL");
     let columns = batch
@@ -163,7 +164,7 @@ fn add_rows(batch: &RecordBatch, rows: &mut Vec<Vec<String>>) -> datafusion::err
     Ok(())
 }
 
-/// An error in the words that a person reads.
+/// An error with the text for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(String);

@@ -1,8 +1,10 @@
-//! The queries of `queries/` on a sample of real trips give the answers that another engine gave: on ORC files as other writers made
-//! them, and on Parquet that we converted, in every codec and over several numbers of partitions.
+//! The queries of `queries/` on a sample of real trips give the answers of another engine.
 //!
-//! The sample is not part of the project: `shared/data/taxi` beside the workspace, or under `GRAMPUS_SHARED`. Without it the tests
-//! say "ignored: no data".
+//! The tables are ORC files of other writers, and Parquet files converted by `grampus-tools`, in every codec and with
+//! several numbers of partitions.
+//!
+//! The sample is not part of the project. The tests look in `shared/data/taxi` beside the workspace, or under
+//! `GRAMPUS_SHARED`. Without the sample, the tests print "ignored: no data".
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +15,12 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use grampus::config::GrampusConfig;
-use grampus::convert::{ConvertOptions, convert};
 use grampus::session;
 use grampus_orc_layout::tail::Codec;
+use grampus_tools::convert::{ConvertOptions, convert};
 use serde_json::Value;
 
-/// What floats may differ by, relative: sums are taken in another order.
+/// Maximum relative difference of floats, because the order of additions differs.
 const TOLERANCE: f64 = 1e-9;
 
 /// The folder of the sample, if it is there.
@@ -35,7 +37,7 @@ fn data() -> Option<PathBuf> {
     None
 }
 
-/// Questions by name, and the answers of one data set by question.
+/// The queries by name, and the answers of one data set by query.
 struct Answers {
     sql: BTreeMap<String, String>,
     answers: Value,
@@ -50,7 +52,7 @@ fn answers(folder: &Path, set: &str) -> Answers {
     }
 }
 
-/// Asks all questions of the table at `location` and compares.
+/// Runs all queries on the table at `location` and compares the answers.
 async fn check(location: &Path, answers: &Answers, target_partitions: usize) {
     let context = session::context(GrampusConfig {
         target_partitions: Some(target_partitions),
@@ -140,7 +142,7 @@ async fn converted_parquet_gives_the_stored_answers() {
     let Some(folder) = data() else { return };
     let answers = answers(&folder, "yellow_2018_2020");
     let out = tempfile::tempdir().unwrap();
-    // One file with several stripes, several files, original chunks in a compressed file: each with another codec.
+    // One file with several stripes, several files, and original chunks in a compressed file. Each has another codec.
     let amounts = &["total_amount", "extra", "tolls_amount", "mta_tax"][..];
     let cases = [
         ("none", None, None, &[][..], 7),
@@ -165,7 +167,7 @@ async fn converted_parquet_gives_the_stored_answers() {
     }
 }
 
-/// Words of a query without comments and line ends.
+/// The words of a query, without comments and line ends.
 fn words(sql: &str) -> String {
     let lines = sql.lines().map(|line| line.split("--").next().unwrap_or_default());
     let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
@@ -173,7 +175,7 @@ fn words(sql: &str) -> String {
 }
 
 #[test]
-fn the_query_files_ask_what_was_answered() {
+fn query_files_have_the_answered_questions() {
     let Some(folder) = data() else { return };
     let asked = answers(&folder, "yellow_90k").sql;
     let queries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../queries");

@@ -1,5 +1,7 @@
-//! The limit: plain loops over the bytes of the predicate column in a memory map, which sum and count what passes. Which
-//! of them is fastest depends on how many values pass, so all are timed and the fastest counts.
+//! `PlainColumn`: plain loops over the bytes of the predicate column in a memory map, the limit of a scan.
+//!
+//! A loop counts and sums the values that pass. The fastest loop depends on the number of such values, so the benchmark
+//! times all loops and takes the fastest.
 
 use std::fs::File;
 use std::ops::Range;
@@ -15,7 +17,7 @@ use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 use memmap2::Mmap;
 
-/// Where the values of one direct DOUBLE column lie in memory.
+/// The values of one direct DOUBLE column in memory.
 pub(crate) struct PlainColumn {
     maps: Vec<Mmap>,
     /// Map and byte range of every run of values.
@@ -26,7 +28,7 @@ pub(crate) struct PlainColumn {
 const SEGMENT_BYTES: usize = 8 << 20;
 
 impl PlainColumn {
-    /// Finds `column` in `files`; `None` if it is not direct everywhere.
+    /// Finds `column` in `files`; `None`: the column is not direct in every stripe.
     pub(crate) fn find(files: &[PathBuf], column: &str) -> Result<Option<Self>> {
         let mut found = Self {
             maps: Vec::new(),
@@ -55,15 +57,15 @@ impl PlainColumn {
                         .extend(cuts.map(|cut| (map, cut..(cut + SEGMENT_BYTES).min(end))));
                 }
             }
-            // SAFETY: the benchmark wrote the file into a folder of its own and changes it no more, so the map's
-            // bytes neither change nor vanish while it is mapped.
+            // SAFETY: the benchmark has written the file into its own folder and does not change the file, so the map's
+            // bytes neither change nor vanish.
             let map = unsafe { Mmap::map(&source.file) }.map_err(|error| source.error(0..0, &error))?;
             found.maps.push(map);
         }
         Ok(Some(found))
     }
 
-    /// How many values are at least `bound`, and their sum; on `threads` threads.
+    /// The number and the sum of the values that are at least `bound`, computed on `threads` threads.
     pub(crate) fn count_and_sum(&self, scan: Loop, bound: f64, threads: usize) -> (u64, f64) {
         if threads == 1 {
             return self.part(scan, bound, 0, 1);
@@ -89,13 +91,13 @@ impl PlainColumn {
 /// Counts and sums the values in some bytes that are at least a bound.
 pub(crate) type Loop = fn(&[u8], f64) -> (u64, f64);
 
-/// The fastest of eleven that were tried, at 0.03 % and at 0.7 % of rows (queries/RESULTS.md has the figures).
+/// The fastest of eleven loops, at 0.03 % and at 0.7 % of rows (figures: docs/experiments).
 pub(crate) const LOOPS: [Loop; 2] = [by_blocks, by_values];
 
-/// Values looked at before deciding whether any of them passes: eight cache lines.
+/// Values of a block, for which the loop decides at once whether any passes: eight cache lines.
 const BLOCK_BYTES: usize = 64 * size_of::<f64>();
 
-/// Comparisons that the compiler makes vectors of, and a second look only at a block with something in it.
+/// A loop that the compiler vectorizes for each block. Only blocks with hits are looked at again.
 fn by_blocks(bytes: &[u8], bound: f64) -> (u64, f64) {
     let mut total = (0, 0.0);
     for block in bytes.chunks(BLOCK_BYTES) {
@@ -107,8 +109,8 @@ fn by_blocks(bytes: &[u8], bound: f64) -> (u64, f64) {
     total
 }
 
-/// One branch a value, told that it is hardly ever taken: otherwise the compiler adds a zero for every value that fails,
-/// and each addition waits for the one before.
+/// A loop with one branch per value, marked as unlikely. Without the mark, the compiler adds a zero for each value that
+/// fails, and each addition waits for the one before.
 fn by_values(bytes: &[u8], bound: f64) -> (u64, f64) {
     let mut total = (0, 0.0);
     for value in values(bytes) {

@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for programs, and what of the aims was reached.
+//! `Report`: the measurements as a table and as JSON, and the targets that they meet.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ pub(crate) struct Measurement {
     pub(crate) query: &'static str,
     /// Median seconds of the on-demand scan.
     pub(crate) on_demand_s: f64,
-    /// The same with a plan that was kept.
+    /// Median seconds of the on-demand scan with a cached plan.
     pub(crate) again_s: f64,
     /// Median seconds of the whole-column reader, if it was timed.
     pub(crate) whole_column_s: Option<f64>,
-    /// Median seconds of the fastest plain loop over the predicate column, where it is a limit.
+    /// Median seconds of the fastest plain loop over the predicate column, if the loop is a limit.
     pub(crate) plain_loop_s: Option<f64>,
     pub(crate) needed_bytes: u64,
     pub(crate) moved_bytes: u64,
@@ -25,13 +25,13 @@ pub(crate) struct Measurement {
     pub(crate) rows_passed: u64,
 }
 
-/// An aim and how near the measurement came.
+/// A target, and the measured value.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Aim {
     pub(crate) what: String,
     pub(crate) measured: f64,
     pub(crate) aim: f64,
-    /// Whether more is better.
+    /// Whether a higher value is better.
     pub(crate) at_least: bool,
 }
 
@@ -45,7 +45,7 @@ impl Aim {
     }
 }
 
-/// Everything of one run.
+/// All measurements of one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) rows: u64,

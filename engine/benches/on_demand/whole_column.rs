@@ -1,5 +1,6 @@
-//! The reader to compare with: orc-rust reads the columns of a query whole, stripes in parallel, and DataFusion
-//! filters the rows. The same table, the same SQL, the same plan above the scan.
+//! `WholeColumnTable`: orc-rust reads whole columns of a query, stripes in parallel, and DataFusion filters the rows.
+//!
+//! The table, the SQL and the plan above the scan are the same as with the on-demand scan.
 
 use std::fmt;
 use std::fs::File;
@@ -26,12 +27,12 @@ use orc_rust::ArrowReaderBuilder;
 use orc_rust::projection::ProjectionMask;
 use orc_rust::reader::ChunkReader;
 
-/// A folder of ORC files, read column by column, whole.
+/// A folder of ORC files, read by whole columns.
 #[derive(Debug)]
 pub(crate) struct WholeColumnTable {
     files: Vec<PathBuf>,
     schema: SchemaRef,
-    /// File and offset of every stripe.
+    /// File and offset of each stripe.
     stripes: Vec<(usize, u64)>,
     moved_bytes: Arc<AtomicU64>,
 }
@@ -109,7 +110,7 @@ impl TableProvider for WholeColumnTable {
     }
 }
 
-/// Reads the projected columns of its stripes, partition by partition.
+/// The operator that reads the projected columns of each partition's stripes.
 #[derive(Debug)]
 struct WholeColumnExec {
     files: Vec<PathBuf>,
@@ -210,7 +211,7 @@ fn external(error: orc_rust::error::OrcError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Positioned reads; orc-rust's own reader for files shares one cursor.
+/// Positioned reads. orc-rust's own file reader shares one cursor between readers.
 struct PositionedFile {
     file: Arc<File>,
     length: u64,
@@ -251,7 +252,7 @@ impl ChunkReader for PositionedFile {
     }
 }
 
-/// A reader at a place of its own.
+/// A reader with its own position.
 struct PositionedRead {
     file: Arc<File>,
     offset: u64,

@@ -1,8 +1,8 @@
-//! Local files: opening, identity, positioned reads. The memory map itself is made in `map`.
+//! `LocalFile`: an open local file of one identity, with positioned reads.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -10,23 +10,11 @@ use bytes::Bytes;
 use grampus_orc_layout::Result;
 use grampus_orc_layout::source::ByteSource;
 
-use super::map::Map;
+use super::memory_map::MemoryMap;
 use super::{Identity, IoCounters, changed, io_error};
 
-/// Two values this close are read at once: copying a page costs less than a second system call.
+/// Two values within this distance are read at once: copying a page costs less than a second system call.
 const MERGE_GAP_BYTES: u64 = 4096;
-
-impl Identity {
-    /// The identity of a local file.
-    pub fn of_local(metadata: &Metadata) -> Self {
-        Self {
-            length: metadata.len(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-            inode: Some((metadata.dev(), metadata.ino())),
-            etag: None,
-        }
-    }
-}
 
 /// An open local file.
 #[derive(Debug)]
@@ -34,14 +22,14 @@ pub struct LocalFile {
     name: Arc<str>,
     file: File,
     length: u64,
-    map: OnceLock<Arc<Map>>,
+    map: OnceLock<Arc<MemoryMap>>,
 }
 
 impl LocalFile {
     /// Opens `path`, which must be the file of `identity`.
     ///
     /// # Errors
-    /// `Io` if it cannot be opened or is another file by now.
+    /// `Io` if the file cannot be opened, or another file has taken its place.
     pub fn open(name: &Arc<str>, path: &Path, identity: &Identity) -> Result<Self> {
         let whole = 0..identity.length;
         let file = File::open(path).map_err(|error| io_error(name, &whole, error))?;
@@ -62,7 +50,7 @@ impl LocalFile {
         &self.name
     }
 
-    /// The bytes of `range`, read into memory of their own.
+    /// Reads the bytes of `range` into newly allocated memory.
     ///
     /// # Errors
     /// `Io` if the file does not have them.
@@ -82,11 +70,11 @@ impl LocalFile {
         Ok(bytes.into())
     }
 
-    /// The memory map of the whole file, made at the first call.
+    /// The memory map of the whole file. The first call makes the map.
     ///
     /// # Errors
     /// `Io` if the file has shrunk since it was opened, or cannot be mapped.
-    pub fn map(&self) -> Result<Arc<Map>> {
+    pub fn map(&self) -> Result<Arc<MemoryMap>> {
         let whole = 0..self.length;
         let metadata = self
             .file
@@ -98,7 +86,7 @@ impl LocalFile {
         if let Some(map) = self.map.get() {
             return Ok(Arc::clone(map));
         }
-        let map = Map::new(Arc::clone(&self.name), &self.file, self.length)?;
+        let map = MemoryMap::new(Arc::clone(&self.name), &self.file, self.length)?;
         Ok(Arc::clone(self.map.get_or_init(|| Arc::new(map))))
     }
 }

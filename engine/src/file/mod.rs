@@ -1,20 +1,23 @@
-//! Where bytes come from: local files through a memory map or positioned reads, anything else through an
-//! object store. What the bytes mean is `grampus-orc-layout`'s business; which of them to read is the scan's.
+//! Files as sources of bytes. `grampus-orc-layout` interprets the bytes.
 //!
 //! ```text
-//! Place + Identity   where a file is, and which version of it
-//! FileHandle         an open file: reads metadata, makes sources
-//! ScanSource         what one scan partition reads a file through; counts what it moves
-//! FileCache          open files and their parsed metadata, shared by the queries of a session
+//! Place, Identity     a file's place, and the version of the file there
+//! FileHandle          an open file: reads metadata, opens sources
+//! ScanSource          a scan partition's access to one file; counts moved bytes
+//! file_cache          FileCache: open files and their parsed metadata, shared by the queries of a session
+//! local, memory_map   local files: positioned reads, memory maps
+//! remote              objects of object stores: planned ranges in large requests
 //! ```
 
-pub mod cache;
-pub mod local;
-pub mod map;
-pub mod remote;
+pub mod file_cache;
+mod local;
+mod memory_map;
+mod remote;
 
 use std::fmt;
+use std::fs::Metadata;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,10 +29,10 @@ use object_store::ObjectStore;
 
 use crate::config::LocalIo;
 use local::{LocalFile, ReadSource};
-use map::MapSource;
+use memory_map::MapSource;
 use remote::{FetchedSource, RemoteFile};
 
-/// Where a file is.
+/// The place of a file.
 #[derive(Clone)]
 pub enum Place {
     /// In the file system.
@@ -38,7 +41,7 @@ pub enum Place {
     Remote {
         /// The store, as the session's registry knows it.
         store: Arc<dyn ObjectStore>,
-        /// The store's URL: tells equal paths of different stores apart.
+        /// The store's URL, which distinguishes equal paths of different stores.
         url: Arc<str>,
         /// The object.
         path: object_store::path::Path,
@@ -46,7 +49,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Tells this place from every other one.
+    /// A key that is different for each place.
     pub fn key(&self) -> String {
         match self {
             Self::Local(path) => path.to_string_lossy().into_owned(),
@@ -61,7 +64,9 @@ impl fmt::Debug for Place {
     }
 }
 
-/// Which version of the file at a place: what was read under one identity is never mixed with another's bytes.
+/// The version of the file at a place.
+///
+/// **Invariant:** data read under one identity is never combined with bytes of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Length in bytes.
@@ -74,7 +79,19 @@ pub struct Identity {
     pub etag: Option<String>,
 }
 
-/// Counts what crosses from storage or the page cache. Clones count into the same place.
+impl Identity {
+    /// The identity of a local file.
+    pub fn of_local(metadata: &Metadata) -> Self {
+        Self {
+            length: metadata.len(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+            inode: Some((metadata.dev(), metadata.ino())),
+            etag: None,
+        }
+    }
+}
+
+/// Counters of the bytes that cross from storage or the page cache. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct IoCounters {
     /// Bytes moved.
@@ -100,10 +117,10 @@ pub enum FileHandle {
 }
 
 impl FileHandle {
-    /// Opens the file at `place` and makes sure that it is still the one of `identity`.
+    /// Opens the file at `place` and checks that its identity is `identity`.
     ///
     /// # Errors
-    /// `Io` if it cannot be opened or has changed.
+    /// `Io` if the file cannot be opened or has changed.
     pub fn open(name: &Arc<str>, place: &Place, identity: &Identity) -> Result<Self> {
         Ok(match place {
             Place::Local(path) => Self::Local(Arc::new(LocalFile::open(name, path, identity)?)),
@@ -116,15 +133,15 @@ impl FileHandle {
         })
     }
 
-    /// True if bytes are there when asked for: nothing needs to be fetched ahead.
+    /// True if reads need no fetch before them.
     pub fn is_on_demand(&self) -> bool {
         matches!(self, Self::Local(_))
     }
 
-    /// Reads metadata: the bytes of each range, in the order asked for.
+    /// Reads metadata: the bytes of each range, in the given order.
     ///
     /// # Errors
-    /// `Io` if they cannot be had.
+    /// `Io` if the bytes cannot be read.
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
         match self {
             Self::Local(file) => ranges.iter().map(|range| file.read(range.clone(), io)).collect(),
@@ -132,7 +149,7 @@ impl FileHandle {
         }
     }
 
-    /// What a scan partition reads this file through.
+    /// Opens a scan partition's access to this file.
     ///
     /// # Errors
     /// `Io` if the file has shrunk since it was opened, or cannot be mapped.
@@ -145,22 +162,22 @@ impl FileHandle {
     }
 }
 
-/// Random access to one file for one scan partition.
+/// Random access to one file, for one scan partition.
 #[derive(Debug)]
 pub enum ScanSource {
     /// Loads from a memory map.
     Map(MapSource),
     /// Positioned reads.
     Read(ReadSource),
-    /// Serves what was fetched ahead.
+    /// Reads of ranges that were fetched before.
     Fetched(FetchedSource),
 }
 
 impl ScanSource {
-    /// Makes `ranges` available to the reads that follow. Nothing to do where bytes come on demand.
+    /// Fetches `ranges` for the reads that follow. Local sources need no fetch.
     ///
     /// # Errors
-    /// `Io` if they cannot be had.
+    /// `Io` if the bytes cannot be fetched.
     pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
         match self {
             Self::Map(_) | Self::Read(_) => Ok(()),
@@ -168,14 +185,14 @@ impl ScanSource {
         }
     }
 
-    /// Forgets what was fetched if it has become much: nothing of it may be needed any more.
+    /// Drops fetched bytes if they are many. The caller needs none of them any more.
     pub fn trim(&self) {
         if let Self::Fetched(source) = self {
             source.trim();
         }
     }
 
-    /// Bytes held for reads to come.
+    /// Fetched bytes in memory.
     pub fn buffered_bytes(&self) -> usize {
         match self {
             Self::Map(_) | Self::Read(_) => 0,
@@ -220,7 +237,7 @@ fn io_error(file: &Arc<str>, range: &Range<u64>, reason: impl fmt::Display) -> L
     }
 }
 
-/// The error of a file that is no longer the one whose metadata was read.
+/// The error of a file that has changed since its metadata was read.
 fn changed(file: &Arc<str>, what: &str) -> LayoutError {
     LayoutError::Io {
         file: Arc::clone(file),

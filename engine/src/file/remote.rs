@@ -1,5 +1,6 @@
-//! Files in object stores: planned ranges are fetched in few, large, concurrent requests, and reads are
-//! served from what was fetched.
+//! `RemoteFile` and `FetchedSource`: an object of an object store, and reads of its fetched ranges.
+//!
+//! A fetch makes few, large, concurrent requests. Reads are served from the fetched bytes.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,14 +14,14 @@ use object_store::{GetOptions, GetRange, ObjectStore};
 
 use super::{Identity, IoCounters, io_error};
 
-/// Ranges this close are one request: a round trip costs more than the bytes between.
+/// Ranges within this distance are one request: a round trip costs more than the bytes between them.
 const MERGE_GAP_BYTES: u64 = 1 << 20;
-/// Longer requests are split so that they travel side by side.
-const REQUEST_BYTES: u64 = 16 << 20;
+/// Maximum length of a request. Longer ones are split, so that the parts run concurrently.
+const MAX_REQUEST_BYTES: u64 = 16 << 20;
 /// Requests in flight per fetch.
 const CONCURRENT_REQUESTS: usize = 8;
-/// [`FetchedSource::trim`] keeps this much: dictionaries, and what short stripes read again.
-const KEPT_BYTES: usize = 64 << 20;
+/// [`FetchedSource::trim`] keeps up to this many bytes: dictionaries, and ranges that short stripes read again.
+const MAX_TRIMMED_BYTES: usize = 64 << 20;
 
 /// An object, as listed.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// The object at `path` of `store`; nothing is read.
+    /// The object at `path` of `store`. Reads nothing.
     pub fn new(name: Arc<str>, store: Arc<dyn ObjectStore>, path: Path, identity: Identity) -> Self {
         Self {
             name,
@@ -42,16 +43,16 @@ impl RemoteFile {
         }
     }
 
-    /// The bytes of each range, in the order asked for; near ones are read together.
+    /// The bytes of each range, in the given order. Ranges near each other are read in one request.
     ///
     /// # Errors
-    /// `Io` if they cannot be had, or the object has changed since it was listed.
+    /// `Io` if the bytes cannot be read, or the object has changed since the listing.
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
         let fetched = self.request(merge(ranges), io).await?;
         ranges.iter().map(|range| find(&self.name, &fetched, range)).collect()
     }
 
-    /// Reads `ranges` side by side. A changed object fails by its entity tag.
+    /// Reads `ranges` concurrently. If the object has changed, the store refuses the entity tag.
     async fn request(&self, ranges: Vec<Range<u64>>, io: &IoCounters) -> Result<Vec<Segment>> {
         let requests: Vec<_> = ranges.into_iter().map(|range| self.request_one(range, io)).collect();
         let mut segments: Vec<Segment> = futures::stream::iter(requests)
@@ -103,7 +104,7 @@ impl Segment {
     }
 }
 
-/// Requests that cover `ranges`: sorted, near ones merged, long ones split.
+/// Requests that cover `ranges`: sorted, merged if near each other, split if long.
 fn merge(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
     sorted.sort_by_key(|range| range.start);
@@ -115,13 +116,13 @@ fn merge(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         }
     }
     let split = |range: Range<u64>| {
-        let starts = (range.start..range.end).step_by(REQUEST_BYTES as usize);
-        starts.map(move |start| start..(start + REQUEST_BYTES).min(range.end))
+        let starts = (range.start..range.end).step_by(MAX_REQUEST_BYTES as usize);
+        starts.map(move |start| start..(start + MAX_REQUEST_BYTES).min(range.end))
     };
     merged.into_iter().flat_map(split).collect()
 }
 
-/// The bytes of `range` out of ascending, disjoint segments; copies only across a seam.
+/// The bytes of `range` from ascending, disjoint segments. Copies only if the range spans several segments.
 fn find(name: &Arc<str>, segments: &[Segment], range: &Range<u64>) -> Result<Bytes> {
     if range.start >= range.end {
         return Ok(Bytes::new());
@@ -149,17 +150,17 @@ fn find(name: &Arc<str>, segments: &[Segment], range: &Range<u64>) -> Result<Byt
     Ok(whole.freeze())
 }
 
-/// Serves reads from what [`fetch`](Self::fetch) has brought.
+/// Reads of the bytes that [`fetch`](Self::fetch) has loaded.
 #[derive(Debug)]
 pub struct FetchedSource {
     file: Arc<RemoteFile>,
     io: IoCounters,
-    /// Ascending and disjoint. Only the scan partition that owns the source fetches and reads.
+    /// Ascending and disjoint. Only the scan partition that owns the source fetches and reads them.
     segments: Mutex<Vec<Segment>>,
 }
 
 impl FetchedSource {
-    /// A source that holds nothing yet.
+    /// A source without fetched bytes.
     pub fn new(file: Arc<RemoteFile>, io: IoCounters) -> Self {
         Self {
             file,
@@ -168,10 +169,10 @@ impl FetchedSource {
         }
     }
 
-    /// Brings what is missing of `ranges`.
+    /// Fetches the missing parts of `ranges`.
     ///
     /// # Errors
-    /// `Io` if they cannot be had, or the object has changed since it was listed.
+    /// `Io` if the bytes cannot be read, or the object has changed since the listing.
     pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
         let missing: Vec<_> = {
             let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,14 +189,14 @@ impl FetchedSource {
         Ok(())
     }
 
-    /// Drops everything if it is much.
+    /// Drops all fetched bytes if they exceed a bound.
     pub fn trim(&self) {
-        if self.buffered_bytes() > KEPT_BYTES {
+        if self.buffered_bytes() > MAX_TRIMMED_BYTES {
             self.segments.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
-    /// Bytes held.
+    /// Fetched bytes in memory.
     pub fn buffered_bytes(&self) -> usize {
         let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         segments.iter().map(|segment| segment.bytes.len()).sum()
@@ -219,7 +220,7 @@ fn uncovered(segments: &[Segment], range: &Range<u64>) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Adds what is new of `segment`: merged requests may overlap what is held.
+/// Adds the new parts of `segment`. A merged request may overlap fetched segments.
 fn insert(segments: &mut Vec<Segment>, segment: Segment) {
     for gap in uncovered(segments, &(segment.start..segment.end())) {
         let from = (gap.start - segment.start) as usize;
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn near_ranges_are_one_request_and_nothing_is_fetched_twice() {
+    async fn fetch_merges_near_ranges_and_requests_no_byte_twice() {
         let (bytes, file) = remote(5 << 20).await;
         let source = FetchedSource::new(file, IoCounters::default());
         source
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_ranges_are_split_and_read_back_whole() {
+    async fn read_splits_long_ranges_and_returns_them_whole() {
         let (bytes, file) = remote(20 << 20).await;
         let io = IoCounters::default();
         let read = file.read(&[5..19 << 20, 0..4], &io).await.unwrap();
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_that_changed_is_an_error() {
+    async fn read_refuses_a_changed_object() {
         let (_, file) = remote(100).await;
         file.store.put(&file.path, vec![1; 100].into()).await.unwrap();
         assert!(file.read(&[0..4], &IoCounters::default()).await.is_err());

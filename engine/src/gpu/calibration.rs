@@ -12,7 +12,7 @@ use grampus_gpu_exec::bench::{self, BenchError, BenchOptions, Figure};
 use grampus_gpu_exec::paging::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
-use crate::output::OutputError;
+use crate::error::CacheFileError;
 
 /// The file's name in the cache folder.
 const FILE: &str = "calibration.json";
@@ -124,9 +124,9 @@ impl Rates {
     ///
     /// # Errors
     /// If the folder cannot be made or written to.
-    pub fn save(&self, folder: &Path) -> Result<PathBuf, OutputError> {
+    pub fn save(&self, folder: &Path) -> Result<PathBuf, CacheFileError> {
         let path = folder.join(FILE);
-        let failed = |error| OutputError::new(&path, error);
+        let failed = |error| CacheFileError::new(&path, error);
         fs::create_dir_all(folder).map_err(failed)?;
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;

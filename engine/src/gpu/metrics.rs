@@ -5,7 +5,7 @@ use std::time::Duration;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use grampus_gpu_exec::output::Cost;
 
-use super::exec::GpuWork;
+use super::gpu_aggregate_exec::GpuWork;
 
 /// Records a run.
 pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuWork) {

@@ -12,12 +12,12 @@ use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::{Program, Value};
 
 use super::calibration::Rates;
-use super::device::{self, Absent, Runner};
-use super::dictionary::Dictionary;
+use super::input_builder::ColumnNumbers;
 use super::lower::Reason;
-use super::place::ColumnNumbers;
-use crate::config::{GpuTarget, GrampusOptions};
-use crate::scan::survey::SurveyCache;
+use super::runner::{self, Absent, Runner};
+use super::string_dictionary::Dictionary;
+use crate::config::{GpuSettings, GrampusOptions, cache_folder};
+use crate::scan::column_locations::LocationCache;
 
 /// Filters whose selectivity is remembered at most; then all are forgotten.
 const REMEMBERED_FILTERS: usize = 10_000;
@@ -27,7 +27,7 @@ const REMEMBERED_FILTERS: usize = 10_000;
 pub struct GpuSession {
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) numbers: ColumnNumbers,
-    pub(crate) survey: SurveyCache,
+    pub(crate) locations: LocationCache,
     opened: Mutex<Option<Opened>>,
     rates: Mutex<Option<(PathBuf, Rates)>>,
     selectivity: Mutex<HashMap<u64, f64>>,
@@ -40,43 +40,8 @@ pub struct GpuSession {
 /// A device, or why there is none, for these settings.
 #[derive(Debug)]
 struct Opened {
-    settings: Settings,
+    settings: GpuSettings,
     device: Result<Arc<dyn Runner>, Reason>,
-}
-
-/// What a device is opened with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) target: GpuTarget,
-    pub(crate) cache_bytes: Option<u64>,
-    /// Compiled kernels; `None`: nowhere to keep them.
-    pub(crate) kernels: Option<PathBuf>,
-}
-
-impl Settings {
-    pub(crate) fn of(options: &GrampusOptions) -> Self {
-        Self {
-            target: options.gpu_target,
-            cache_bytes: (options.gpu_cache_bytes > 0).then_some(options.gpu_cache_bytes),
-            kernels: cache_folder(options).map(|folder| folder.join("kernels")),
-        }
-    }
-}
-
-/// Where the session keeps what other processes may use too.
-pub fn cache_folder(options: &GrampusOptions) -> Option<PathBuf> {
-    if !options.cache_folder.is_empty() {
-        return Some(PathBuf::from(&options.cache_folder));
-    }
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let base = set("XDG_CACHE_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(set("HOME")?.join(".cache")));
-    Some(base?.join("grampus"))
 }
 
 /// A lock over values that are put in whole: a panic elsewhere leaves nothing half done.
@@ -90,14 +55,14 @@ impl GpuSession {
     /// # Errors
     /// Why there is none.
     pub(crate) fn device(&self, options: &GrampusOptions) -> Result<Arc<dyn Runner>, Reason> {
-        let settings = Settings::of(options);
+        let settings = GpuSettings::of(options);
         let mut opened = lock(&self.opened);
         if let Some(opened) = opened.as_ref().filter(|opened| opened.settings == settings) {
             return opened.device.clone();
         }
         // The old one first: two would share the device's memory.
         *opened = None;
-        match device::open(&settings, &self.rates(options)) {
+        match runner::open(&settings, &self.rates(options)) {
             Ok(device) => {
                 let device = Ok(device);
                 *opened = Some(Opened {
@@ -121,7 +86,7 @@ impl GpuSession {
 
     /// The device, if it is open or known to be absent.
     pub(crate) fn known_device(&self, options: &GrampusOptions) -> Option<Result<Arc<dyn Runner>, Reason>> {
-        let settings = Settings::of(options);
+        let settings = GpuSettings::of(options);
         let opened = lock(&self.opened);
         let opened = opened.as_ref().filter(|opened| opened.settings == settings);
         opened.map(|opened| opened.device.clone())
@@ -131,7 +96,7 @@ impl GpuSession {
     #[cfg(test)]
     pub(crate) fn preset(&self, options: &GrampusOptions, device: Arc<dyn Runner>) {
         *lock(&self.opened) = Some(Opened {
-            settings: Settings::of(options),
+            settings: GpuSettings::of(options),
             device: Ok(device),
         });
     }
@@ -212,19 +177,6 @@ impl FilterKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_cache_folder_is_as_set() {
-        let options = GrampusOptions {
-            cache_folder: "/somewhere".to_owned(),
-            ..GrampusOptions::default()
-        };
-        assert_eq!(cache_folder(&options), Some(PathBuf::from("/somewhere")));
-        assert_eq!(
-            Settings::of(&options).kernels,
-            Some(PathBuf::from("/somewhere/kernels"))
-        );
-    }
 
     /// Where there is no GPU that is said, again and again, without looking for it each time.
     #[test]

@@ -15,7 +15,7 @@ use grampus_gpu_exec::output::{Output, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
 use super::calibration::Rates;
-use super::device::Runner;
+use super::runner::Runner;
 use super::session::GpuSession;
 use crate::config::{Device, GrampusOptions};
 

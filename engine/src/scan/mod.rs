@@ -1,73 +1,79 @@
-//! The on-demand scan: skip what statistics exclude, filter, fetch the rest for the rows that passed.
+//! The on-demand scan: skip rows that statistics exclude, filter, read the other columns for the rows that passed.
 //!
 //! ```text
-//! plan        files, filter and projection -> an OrcScanExec: prune stripes, order conjuncts, share out work
-//! exec        OrcScanExec, the DataFusion operator
-//! stream      one partition: stripe after stripe
-//! stripe      one stripe: tiles through the cascade, then the remaining columns for the survivors
-//! column      one column of a stripe
-//! conjunct    the cascade: conjuncts, costs, order
-//! compare     `column >= literal` where few rows pass
-//! passing     which rows of a tile a conjunct lets through
-//! survey      where the values of every stripe are, for who reads them in another way
-//! prune       statistics and bloom filters
-//! work        who scans what
-//! sharing     who is done takes over from who is not
-//! accounting  what it cost
+//! planner              files, filter, projection -> an OrcScanExec: prune stripes, order conjuncts, distribute ranges
+//! orc_scan_exec        OrcScanExec, the DataFusion operator
+//! partition_stream     one partition: stripe after stripe
+//! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
+//! stripe_column        one column of a stripe
+//! predicate_cascade    conjuncts, costs, order
+//! comparison_kernel    `column >= literal` where few rows pass
+//! row_mask             which rows of a tile a conjunct lets through
+//! column_locations     the places of column values in a file, for operators that read them in another way
+//! pruning              statistics and bloom filters
+//! scan_ranges          which row groups each partition scans
+//! work_stealing        an idle partition takes over ranges of the busiest one
+//! metrics              needed and moved bytes, skipped and scanned rows
 //! ```
 
-pub mod accounting;
-mod column;
-mod compare;
-pub mod conjunct;
-pub mod exec;
-mod passing;
-pub mod plan;
-pub mod prune;
-mod sharing;
-mod stream;
-mod stripe;
-pub(crate) mod survey;
-pub mod work;
+pub(crate) mod column_locations;
+mod comparison_kernel;
+pub(crate) mod metrics;
+pub(crate) mod orc_scan_exec;
+mod partition_stream;
+pub(crate) mod planner;
+pub(crate) mod predicate_cascade;
+pub(crate) mod pruning;
+mod row_mask;
+pub(crate) mod scan_ranges;
+mod stripe_column;
+mod stripe_scan;
+mod work_stealing;
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 
 use crate::config::GrampusOptions;
-use crate::file::cache::FileCache;
-use crate::table::TableFile;
-use conjunct::{ColumnCost, Conjunct};
-use prune::Pruner;
+use crate::file::file_cache::FileCache;
+use crate::table::files::TableFile;
+use predicate_cascade::{ColumnCost, Conjunct};
+use pruning::Pruner;
 
-/// What all partitions of a scan share.
+/// The plan of a scan, which all its partitions share.
 #[derive(Debug)]
-pub struct Scan {
+pub(crate) struct Scan {
     /// The table's columns: those of files, then partition columns.
-    pub table: SchemaRef,
+    pub(crate) table: SchemaRef,
     /// The files that may hold rows.
-    pub files: Vec<TableFile>,
+    pub(crate) files: Vec<TableFile>,
     /// Table columns that are emitted.
-    pub projection: Vec<usize>,
-    /// Their schema.
-    pub projected: SchemaRef,
+    pub(crate) projection: Vec<usize>,
+    /// The schema of the emitted columns.
+    pub(crate) projected: SchemaRef,
     /// The filter.
-    pub conjuncts: Vec<Conjunct>,
-    /// Positions in `conjuncts`, in the order to start with.
-    pub order: Vec<usize>,
-    /// How the columns that are used lie in the first stripe.
-    pub costs: Vec<(usize, ColumnCost)>,
-    /// The filter as statistics see it.
-    pub pruner: Option<Pruner>,
-    /// Settings when the query was planned.
-    pub options: GrampusOptions,
+    pub(crate) conjuncts: Vec<Conjunct>,
+    /// The first evaluation order, as positions in `conjuncts`.
+    pub(crate) order: Vec<usize>,
+    /// Costs of the used columns, from their encodings in the first stripe.
+    pub(crate) costs: Vec<(usize, ColumnCost)>,
+    /// The filter's form for statistics.
+    pub(crate) pruner: Option<Pruner>,
+    /// The settings at the time of planning.
+    pub(crate) options: GrampusOptions,
     /// The session's open files.
-    pub cache: Arc<FileCache>,
+    pub(crate) cache: Arc<FileCache>,
 }
 
 impl Scan {
     /// True if the filter reads this table column.
     fn is_filter_column(&self, column: usize) -> bool {
         self.conjuncts.iter().any(|conjunct| conjunct.columns.contains(&column))
+    }
+
+    /// The cost of reading `column`, as seen in the first stripe.
+    fn cost(&self, column: usize) -> ColumnCost {
+        let found = self.costs.iter().find(|(known, _)| *known == column);
+        found.map_or(ColumnCost::Constant, |(_, cost)| *cost)
     }
 }

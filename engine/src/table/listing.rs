@@ -1,5 +1,4 @@
-//! From locations as people write them (paths, folders, globs, URLs) to the files there. Which folders are
-//! partitions is `partition`'s business.
+//! `FoundFile` and the search for a table's files: paths, folders, globs and URLs are expanded to the files there.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,27 +14,27 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 
 use crate::file::{Identity, Place};
 
-/// Folders nested deeper than this are taken for a loop of links.
+/// Maximum depth of nested folders. Deeper nesting counts as a loop of links.
 const MAX_DEPTH: usize = 32;
 
 /// A file that belongs to a table.
 #[derive(Debug, Clone)]
-pub struct FoundFile {
-    /// As the user would name it.
-    pub name: Arc<str>,
-    /// Where it is.
-    pub place: Place,
-    /// Which version of it is there now.
-    pub identity: Identity,
+pub(crate) struct FoundFile {
+    /// The name in error messages: path or URL.
+    pub(crate) name: Arc<str>,
+    /// The file's place.
+    pub(crate) place: Place,
+    /// The version of the file at the time of the search.
+    pub(crate) identity: Identity,
     /// The folders between the location and the file, outermost first.
-    pub folders: Vec<String>,
+    pub(crate) folders: Vec<String>,
 }
 
-/// The files at `locations`, by name; hidden ones (`_`, `.`) and checksums (`.crc`) in folders left out.
+/// The files at `locations`, sorted by name. Hidden files (`_`, `.`) and checksums (`.crc`) in folders are left out.
 ///
 /// # Errors
 /// If a location does not exist or holds no file, or a file is empty.
-pub async fn find_files(state: &dyn Session, locations: &[String]) -> Result<Vec<FoundFile>> {
+pub(crate) async fn find_files(state: &dyn Session, locations: &[String]) -> Result<Vec<FoundFile>> {
     let mut files = Vec::new();
     for location in locations {
         let mut found = match local_path(location) {
@@ -59,7 +58,7 @@ pub async fn find_files(state: &dyn Session, locations: &[String]) -> Result<Vec
     Ok(files)
 }
 
-/// The path that a location without a scheme, or with `file://`, means.
+/// The local path of a location: without a scheme, or with `file://`.
 fn local_path(location: &str) -> Option<PathBuf> {
     match location.split_once("://") {
         None => Some(PathBuf::from(location)),
@@ -84,7 +83,7 @@ fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
     Ok(prefer_orc(files))
 }
 
-/// Files and folders that a glob matches. Fixed folders before the first wildcard are the location.
+/// Finds the files and folders that a glob matches. The folders before the first wildcard are the location.
 fn expand(pattern: &str, files: &mut Vec<FoundFile>) -> Result<()> {
     let paths = glob::glob(pattern).map_err(|error| DataFusionError::Plan(format!("{pattern}: {error}")))?;
     let wild = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
@@ -146,7 +145,7 @@ fn is_hidden(path: &Path) -> bool {
     is_hidden_name(&name_of(path))
 }
 
-/// What writers leave beside data: `_SUCCESS`, `.part.crc`, temporary files.
+/// Whether a name belongs to a file that writers leave beside data: `_SUCCESS`, `.part.crc`, temporary files.
 fn is_hidden_name(name: &str) -> bool {
     (name.starts_with('_') && !name.contains('=')) || name.starts_with('.') || name.ends_with(".crc")
 }
@@ -160,8 +159,8 @@ fn local_file(path: &Path, metadata: &fs::Metadata, folders: Vec<String>) -> Fou
     }
 }
 
-/// If there are files named `*.orc`, the others are something else (a README, say); if there are none (Hive
-/// writes `000000_0`), all are taken.
+/// Keeps only files named `*.orc`, if there are any: the others are something else, such as a README. If there are
+/// none, keeps all files: Hive writes names like `000000_0`.
 fn prefer_orc(mut files: Vec<FoundFile>) -> Vec<FoundFile> {
     let is_orc = |file: &FoundFile| file.name.to_ascii_lowercase().ends_with(".orc");
     if files.len() > 1 && files.iter().any(is_orc) {
@@ -184,7 +183,7 @@ async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFil
     } else {
         match store.head(url.prefix()).await {
             Ok(object) => vec![object],
-            // A folder named without its slash.
+            // The location is a folder named without its slash.
             Err(object_store::Error::NotFound { .. }) => {
                 store.list(Some(url.prefix())).try_collect().await.map_err(failed)?
             }

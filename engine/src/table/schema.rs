@@ -1,4 +1,4 @@
-//! One schema for all files of a table: columns by name, in the order of the first file that has them.
+//! The schema of a table: the columns of all its files by name, in the order of the first file that has them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +8,17 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use grampus_orc_layout::schema::ColumnId;
 
-use crate::file::cache::OrcFile;
+use crate::file::file_cache::OrcFile;
 
-/// The columns of all `files`, then the partition columns. A column that a file lacks reads as NULL there.
+/// The columns of all `files`, then the partition columns. If a file lacks a column, its rows read as NULL there.
 ///
 /// # Errors
-/// If two files give a column different types, a file has no column in common with those before it, or a
-/// name stands for two columns: names file and column.
-pub fn table_schema(files: &[Arc<OrcFile>], partitions: &[Field]) -> Result<SchemaRef> {
+/// - Two files give a column different types.
+/// - A file has no column in common with the files before it.
+/// - A name stands for two columns.
+///
+/// The error names the file and the column.
+pub(crate) fn table_schema(files: &[Arc<OrcFile>], partitions: &[Field]) -> Result<SchemaRef> {
     let mut fields: Vec<FieldRef> = Vec::new();
     let mut by_name: HashMap<String, (usize, &Arc<str>)> = HashMap::new();
     for file in files {
@@ -69,15 +72,15 @@ fn check_type(file: &OrcFile, field: &Field, known: &Field, from: &str) -> Resul
     )
 }
 
-/// For each of the first `columns` fields of the table, which column of `file` it is; `None` where the file lacks it.
+/// The column of `file` for each of the first `columns` fields of the table; `None`: the file lacks the column.
 ///
 /// # Errors
-/// If the file (changed, or new since the table was made) does not fit the table.
-pub fn map_columns(file: &OrcFile, table: &Schema, columns: usize) -> Result<Vec<Option<ColumnId>>> {
+/// If the file does not fit the table, because the file is new or has changed.
+pub(crate) fn map_columns(file: &OrcFile, table: &Schema, columns: usize) -> Result<Vec<Option<ColumnId>>> {
     let mut map = vec![None; columns];
     let table_fields = &table.fields()[..columns];
     for (k, field) in file.tail.schema.arrow.fields().iter().enumerate() {
-        // Most files have the table's own order.
+        // Most files have their columns in the table's order.
         let same = table_fields.get(k).is_some_and(|known| known.name() == field.name());
         let at = match same {
             true => Some(k),

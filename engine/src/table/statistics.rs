@@ -1,14 +1,14 @@
-//! What tails say about a whole table: exact row counts, and bounds where they can be trusted.
+//! Statistics of a table from its files' tails: exact row counts, and bounds that can be trusted.
 
 use arrow::datatypes::DataType;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use grampus_orc_layout::statistics::{ColumnStatistics as Stored, TypedStatistics};
 
-use super::TableFile;
+use super::files::TableFile;
 
 /// Statistics of the table columns `columns` (with their types) over `files`.
-pub fn of_files(files: &[TableFile], columns: &[(usize, DataType)]) -> Statistics {
+pub(crate) fn of_files(files: &[TableFile], columns: &[(usize, DataType)]) -> Statistics {
     let rows: u64 = files.iter().map(|file| file.file.tail.rows).sum();
     Statistics {
         num_rows: Precision::Exact(rows as usize),
@@ -29,7 +29,7 @@ fn of_column(files: &[TableFile], column: usize, data_type: &DataType) -> Column
                 Some(stored) => of_stored(stored, rows, data_type),
                 None => return ColumnStatistics::new_unknown(),
             },
-            // Partition columns, and columns that the file lacks: left unknown.
+            // Partition columns and columns that the file lacks stay unknown.
             _ => return ColumnStatistics::new_unknown(),
         };
         whole = Some(match whole {
@@ -45,15 +45,15 @@ fn of_column(files: &[TableFile], column: usize, data_type: &DataType) -> Column
     whole.unwrap_or_else(ColumnStatistics::new_unknown)
 }
 
-/// DataFusion may answer `min`, `max` and `count` from exact values without reading, so only what is beyond doubt
-/// is exact: not widened timestamps, cut-off strings, or a floating-point zero, whose sign is unknown.
+/// DataFusion may answer `min`, `max` and `count` from exact values without reading. Therefore only certain values are
+/// exact: no widened timestamp, no truncated string, and no floating-point zero, whose sign is unknown.
 fn of_stored(stored: &Stored, rows: u64, data_type: &DataType) -> ColumnStatistics {
     let mut statistics = ColumnStatistics::new_unknown();
     match (stored.values, stored.has_null) {
         (Some(values), has_null) if values <= rows && (values < rows) == has_null.unwrap_or(values < rows) => {
             statistics.null_count = Precision::Exact((rows - values) as usize);
         }
-        // The writer contradicts itself: believe nothing.
+        // The writer's claims contradict each other: use none of them.
         (Some(_), _) => return statistics,
         (None, _) => {}
     }

@@ -1,7 +1,15 @@
-//! The recipe of `column_hashes.json`: SHA-256 over one line per value, as another reader (Apache ORC's C++ library
-//! through pyarrow) saw it. NULL is `\N`; integers, days and nanoseconds are decimal; booleans 0 or 1; text and bytes
-//! lower-case hexadecimal; floats the hexadecimal of their little-endian bytes; decimals as Python prints them; lists, structs, maps
-//! and unions JSON.
+//! The hashes of `column_hashes.json`: SHA-256 over one line per value, from another reader (Apache ORC's C++ library
+//! through pyarrow).
+//!
+//! ```text
+//! NULL                              \N
+//! integers, days, nanoseconds       decimal
+//! booleans                          0 or 1
+//! text, bytes                       lower-case hexadecimal
+//! floats                            hexadecimal of their little-endian bytes
+//! decimals                          as Python prints them
+//! lists, structs, maps, unions      JSON
+//! ```
 
 use std::fmt::Write;
 
@@ -27,7 +35,7 @@ pub(crate) fn column_hash(column: &dyn Array) -> String {
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// One value as a line of the recipe.
+/// One value as a line of the hashed text.
 pub(crate) fn write_value(out: &mut String, column: &dyn Array, row: usize) {
     if is_null(column, row) {
         out.push_str("\\N");
@@ -54,7 +62,7 @@ pub(crate) fn write_value(out: &mut String, column: &dyn Array, row: usize) {
     }
 }
 
-/// NULL, also where a union's selected child is.
+/// Whether a value is NULL. A union is NULL too if its selected child is.
 fn is_null(column: &dyn Array, row: usize) -> bool {
     match column.data_type() {
         DataType::Union(..) => {
@@ -75,7 +83,7 @@ fn write_hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Python's `str(Decimal)`: exponent notation when the first digit stands more than six places behind the point.
+/// Python's `str(Decimal)`: exponent notation if the first digit is more than six places behind the point.
 fn write_decimal(out: &mut String, unscaled: i128, scale: i32) {
     let digits = unscaled.unsigned_abs().to_string();
     if unscaled < 0 {

@@ -1,4 +1,4 @@
-//! What is asked of one file of the corpus, in a process of its own.
+//! The checks of one file of the corpus, in a process of its own.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::hashes::{column_hash, write_value};
 use crate::support::{Setting, difference, full_read, one_batch, register_rows};
 
-/// Files with more rows than this are filtered by two columns only, and not compared row by row when the order is open.
+/// Maximum rows for all checks. Larger files are filtered by two columns only. If the order of their rows is open, the
+/// rows are not compared one by one.
 const MANY_ROWS: usize = 100_000;
 
 const ORDERED: Setting = Setting {
@@ -49,7 +50,7 @@ async fn open(path: &Path, setting: Setting) -> Result<SessionContext> {
     Ok(context)
 }
 
-/// What is wrong with the rows that were read; `hashes` is this file's part of `column_hashes.json`.
+/// An error in the rows that were read. `hashes` is this file's part of `column_hashes.json`.
 pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&Value>) -> Vec<String> {
     let mut complaints = Vec::new();
     if let Some(hashes) = hashes.and_then(Value::as_object) {
@@ -63,7 +64,7 @@ pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&
         Err(words) if hashes.is_none() => complaints.push(format!("no oracle: orc-rust says {words}")),
         Err(words) => println!("orc-rust cannot read it: {words}"),
     }
-    // The rows are right: now filtered scans are compared with filters over them.
+    // The rows are right. From here on, filtered scans are compared with filters over the rows.
     if complaints.is_empty() {
         for column in filter_columns(rows) {
             match filtered(path, rows, column).await {
@@ -80,7 +81,7 @@ pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&
     complaints
 }
 
-/// California's summers after 2100 are missing from orc-rust's time zone tables; pyarrow knows them, and so must we.
+/// California's summers after 2100 are missing from orc-rust's time zone tables. Both pyarrow and the scan have them.
 fn orc_rust_errs(path: &Path) -> bool {
     path.ends_with("TestOrcFile.testDate2038.orc")
 }
@@ -119,7 +120,7 @@ fn filter_columns(rows: &RecordBatch) -> Vec<usize> {
     columns.take(most).collect()
 }
 
-/// A filter on `column` that about 1 % of its values pass: those between two quantiles.
+/// A filter on `column` for the values between two quantiles, about 1 % of all.
 fn one_percent(rows: &RecordBatch, column: usize) -> Result<Option<Expr>> {
     let values = rows.column(column);
     let options = SortOptions {
@@ -138,7 +139,7 @@ fn one_percent(rows: &RecordBatch, column: usize) -> Result<Option<Expr>> {
     Ok(Some(name.between(lit(bound(low)?), lit(bound(high)?))))
 }
 
-/// The filtered scan equals the filter over all rows, with all columns and with only the last one.
+/// Checks that the filtered scan equals the filter over all rows, with all columns and with only the last one.
 async fn filtered(path: &Path, rows: &RecordBatch, column: usize) -> Result<Option<String>> {
     let Some(filter) = one_percent(rows, column)? else {
         return Ok(None);
@@ -170,7 +171,7 @@ async fn filtered(path: &Path, rows: &RecordBatch, column: usize) -> Result<Opti
     Ok(None)
 }
 
-/// Read in parallel and in small batches, the rows are the same, in whatever order.
+/// Checks that a parallel read in small batches gives the same rows in any order.
 async fn parallel(path: &Path, rows: &RecordBatch) -> Result<Option<String>> {
     let context = open(path, PARALLEL).await?;
     let batches = context.table("t").await?.collect().await?;

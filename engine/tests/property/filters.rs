@@ -1,4 +1,4 @@
-//! Random filters over a random table. Literals come from the table's own rows, so that they hit.
+//! Random filters over a random table. Literals come from the table's rows, so that the filters hit.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::DataType;
@@ -7,7 +7,7 @@ use datafusion::logical_expr::Operator;
 use datafusion::prelude::{Expr, binary_expr, col, lit, not};
 use proptest::prelude::*;
 
-/// A filter; columns and rows are taken modulo what the table has.
+/// A filter. Columns and rows are taken modulo the numbers of the table.
 #[derive(Debug, Clone)]
 pub(crate) enum FilterSpec {
     Compare {
@@ -76,7 +76,7 @@ pub(crate) fn filters() -> impl Strategy<Value = FilterSpec> {
 }
 
 impl FilterSpec {
-    /// As a DataFusion expression over `rows`, whose columns `usable` (by index) can be compared.
+    /// The DataFusion expression over `rows`, whose columns `usable` (by index) can be compared.
     pub(crate) fn expression(&self, rows: &RecordBatch, usable: &[usize]) -> Expr {
         let index = |column: usize| usable[column % usable.len()];
         let name = |column: usize| col(rows.schema().field(index(column)).name());

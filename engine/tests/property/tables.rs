@@ -1,4 +1,4 @@
-//! Random tables and random ways to store them, as small descriptions that shrink well; the values follow from a seed.
+//! Random tables and random layouts, as small descriptions that shrink well. The values follow from a seed.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ pub(crate) enum Kind {
     Struct,
 }
 
-/// How values follow each other.
+/// The distribution of values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
-    /// Anything the type holds, its limits often.
+    /// All values of the type, with its limits often.
     Wild,
     /// A few values over and over.
     Few,
@@ -46,7 +46,7 @@ pub(crate) enum Shape {
     Runs,
 }
 
-/// Where NULLs are.
+/// The places of NULLs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Nulls {
     None,
@@ -65,11 +65,11 @@ pub(crate) struct ColumnSpec {
     seed: u64,
 }
 
-/// A table and how it is stored.
+/// A table and its layout.
 #[derive(Debug, Clone)]
 pub(crate) struct TableSpec {
     rows: usize,
-    /// After a first column `row` that numbers the rows.
+    /// The columns after the first one, `row`, which numbers the rows.
     pub(crate) columns: Vec<ColumnSpec>,
     /// Rows per batch handed to the writer.
     batch_rows: usize,
@@ -169,7 +169,7 @@ impl TableSpec {
         RecordBatch::try_from_iter_with_nullable(columns).expect("columns of equal length")
     }
 
-    /// The rows cut into batches, as a writer may get them.
+    /// The rows in batches, as a writer may get them.
     pub(crate) fn batches(&self, rows: &RecordBatch) -> Vec<RecordBatch> {
         let starts = (0..rows.num_rows()).step_by(self.batch_rows);
         starts
@@ -211,13 +211,13 @@ fn can_bloom(kind: Kind) -> bool {
 }
 
 impl ColumnSpec {
-    /// Whether its floats are NaN or infinite now and then. Asked by the tests of GPU aggregates only.
+    /// Whether some of the column's floats are NaN or infinite. Used by the tests of GPU aggregates only.
     #[allow(dead_code)]
     pub(crate) fn is_wild(&self) -> bool {
         matches!(self.shape, Shape::Wild)
     }
 
-    /// Whether a filter can compare its values.
+    /// Whether a filter can compare the column's values.
     pub(crate) fn is_comparable(&self) -> bool {
         !matches!(self.kind, Kind::List | Kind::Struct)
     }
@@ -239,8 +239,8 @@ impl ColumnSpec {
             _ => number as f64 / 4.0,
         };
         let map = |value: &dyn Fn(i64) -> i64| numbers.iter().map(|number| number.map(value)).collect::<Vec<_>>();
-        // Timestamps stay where 64-bit nanoseconds and the writer's seconds both hold them, and out of the last second
-        // before 1970, where readers of ORC disagree and our writer refuses.
+        // Timestamps stay in the range of both 64-bit nanoseconds and the writer's seconds. They avoid the last second
+        // before 1970: readers of ORC disagree about it, and our writer refuses it.
         let nanoseconds = |number: i64| {
             let value = match self.shape {
                 Shape::Wild => number / 4,

@@ -1,4 +1,4 @@
-//! Sessions, small ORC files and comparisons for these tests.
+//! Sessions, small ORC files and comparisons for the tests of the scan.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use datafusion::prelude::SessionContext;
 use grampus::{GrampusConfig, ScanIo, scan_io, session};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-/// A session with so many partitions.
+/// A session with this number of partitions.
 pub(crate) fn context(partitions: usize) -> SessionContext {
     session::context(GrampusConfig {
         target_partitions: Some(partitions),
@@ -20,7 +20,7 @@ pub(crate) fn context(partitions: usize) -> SessionContext {
     .unwrap()
 }
 
-/// A session with so many partitions and these settings.
+/// A session with this number of partitions and these settings.
 pub(crate) async fn context_with(partitions: usize, settings: &[(&str, &str)]) -> SessionContext {
     let context = context(partitions);
     for (name, value) in settings {
@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &SessionContext, sql: &str) -> Vec<RecordBatch>
     frame.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// Runs `sql` and returns its answer as text, the plan, and what the scans cost.
+/// Runs `sql` and returns the answer as text, the plan, and the I/O of its scans.
 pub(crate) async fn measured(context: &SessionContext, sql: &str) -> (String, Arc<dyn ExecutionPlan>, ScanIo) {
     let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
     let batches = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
@@ -43,7 +43,7 @@ pub(crate) async fn measured(context: &SessionContext, sql: &str) -> (String, Ar
     (text(&batches), plan, io)
 }
 
-/// The error of `sql`, as a person sees it.
+/// The error of `sql`, with the text for people.
 pub(crate) async fn failure(context: &SessionContext, sql: &str) -> String {
     let outcome = async { context.sql(sql).await?.collect().await };
     let error = outcome.await.expect_err(sql);
@@ -74,7 +74,7 @@ pub(crate) fn write_orc(path: &Path, batches: &[RecordBatch], options: WriterOpt
     writer.finish().unwrap();
 }
 
-/// Makes `path` table `name`.
+/// Registers `path` as table `name`.
 pub(crate) async fn register(context: &SessionContext, name: &str, path: &Path) {
     session::register_orc(context, name, path.to_str().unwrap())
         .await

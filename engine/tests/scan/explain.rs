@@ -1,4 +1,4 @@
-//! What EXPLAIN says of a scan is part of the interface.
+//! The scan in EXPLAIN. Its text is part of the interface.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn options() -> WriterOptions {
 }
 
 #[tokio::test]
-async fn a_scan_says_what_it_reads_and_in_which_order() {
+async fn scan_shows_its_columns_and_the_order_of_its_filter() {
     let folder = tempfile::tempdir().unwrap();
     write_orc(&folder.path().join("a/year=2019/t.orc"), &[table()], options());
     write_orc(&folder.path().join("a/year=2020/t.orc"), &[table()], options());
@@ -77,7 +77,7 @@ async fn analyze_shows_the_accounting() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_pushed_down_stays_above() {
+async fn volatile_filters_stay_above_the_scan() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, &[table()], options());

@@ -1,4 +1,4 @@
-//! Tables of many files: folders, globs, partitions, schemas that differ, files that change.
+//! Tables of many files: folders, globs, partitions, different schemas, changed files.
 
 use std::fs;
 use std::path::Path;
@@ -164,7 +164,7 @@ async fn columns_are_found_by_name_and_missing_ones_are_null() {
 }
 
 #[tokio::test]
-async fn schemas_that_contradict_name_file_and_column() {
+async fn contradicting_schemas_name_file_and_column() {
     let folder = tempfile::tempdir().unwrap();
     write(
         &folder.path().join("1.orc"),
@@ -190,7 +190,7 @@ async fn schemas_that_contradict_name_file_and_column() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_between_queries_is_read_again() {
+async fn changed_file_is_read_again_by_the_next_query() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     for mode in ["mmap", "read"] {
@@ -199,12 +199,12 @@ async fn a_file_that_changes_between_queries_is_read_again() {
         register(&context, "t", &path).await;
         let sql = "SELECT sum(a) FROM t WHERE a > 0";
         assert_eq!(value(&context, sql).await, "499500.0");
-        // Another file in its place.
+        // Another file takes the place.
         let new = folder.path().join("new");
         write(&new, &batch(vec![("a", doubles(0..100))]));
         fs::rename(&new, &path).unwrap();
         assert_eq!(value(&context, sql).await, "4950.0");
-        // The same file, longer, then cut short.
+        // The same file becomes longer, then shorter.
         write(&path, &batch(vec![("a", doubles(0..2000))]));
         assert_eq!(value(&context, sql).await, "1999000.0");
         let length = fs::metadata(&path).unwrap().len();
@@ -216,11 +216,11 @@ async fn a_file_that_changes_between_queries_is_read_again() {
             .unwrap();
         let error = failure(&context, sql).await;
         assert!(error.contains("t.orc"), "{error}");
-        // A new schema does not fit the table that was made.
+        // A new schema does not fit the registered table.
         write(&path, &batch(vec![("a", ints(0..10))]));
         let error = failure(&context, sql).await;
         assert!(error.contains("column a is Int32, but Float64"), "{error}");
-        // New files are seen, vanished ones are an error.
+        // A query over a removed file fails.
         fs::remove_file(&path).unwrap();
         let error = failure(&context, sql).await;
         assert!(error.contains("no such file or folder"), "{error}");

@@ -1,4 +1,4 @@
-//! Random filters and projections over a random table: the scan equals DataFusion over the same rows in memory.
+//! Random filters and projections over a random table: the scan gives the same rows as DataFusion over memory.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::common::{context_with, register, text, write_orc};
 
-/// A table in which every column has its traps: NaN, both zeros, NULL runs, clustered values.
+/// A table whose columns have special values: NaN, both zeros, runs of NULL, clustered values.
 fn table(seed: u64, rows: usize) -> RecordBatch {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut column = |make: &mut dyn FnMut(&mut ChaCha8Rng, usize) -> ArrayRef| make(&mut random, rows);
@@ -70,7 +70,7 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
         (0..rows).map(|row| row as i32 / 20 - 100),
     ));
     let time = column(&mut |random, rows| {
-        // None in the last second before 1970, which ORC cannot store.
+        // No value is in the last second before 1970, which ORC cannot store.
         Arc::new(TimestampNanosecondArray::from_iter_values((0..rows as i64).map(
             |row| (row - 500 - i64::from(row < 500)) * 1_000_000_000 + random.random_range(0..1_000_000_000),
         )))
@@ -98,7 +98,7 @@ fn table(seed: u64, rows: usize) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// Conditions of all kinds, with `{}` for a number drawn at random.
+/// Conditions of all kinds. `{}` stands for a random number.
 const CONDITIONS: [&str; 34] = [
     "direct >= {}",
     "direct < {}",

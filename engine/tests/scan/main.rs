@@ -1,9 +1,9 @@
-//! The on-demand scan against full reads: same answers from every byte source, partitioning and tile size.
+//! The on-demand scan against full reads: the same answers with every byte source, partitioning and tile size.
 
-mod accounting;
 mod common;
 mod explain;
 mod files;
 mod filters;
+mod metrics;
 mod sample;
-mod sharing;
+mod work_stealing;

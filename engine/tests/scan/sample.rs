@@ -1,4 +1,4 @@
-//! The real sample in every codec: filters and projections equal those of DataFusion over a full read.
+//! The sample of real trips in every codec: the scan gives the same rows as DataFusion over a full read.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use orc_rust::ArrowReaderBuilder;
 
 use super::common::{context_with, register, shared_data, text};
 
-/// Filters that a full read and an on-demand scan must agree on.
+/// Queries for which a full read and an on-demand scan must agree.
 const QUERIES: [&str; 14] = [
     "SELECT count(*), sum(trip_distance) FROM t WHERE trip_distance >= 30",
     "SELECT trip_distance, total_amount, extra, ehail_fee, tolls_amount, mta_tax FROM t WHERE trip_distance >= 20 \
@@ -18,7 +18,8 @@ const QUERIES: [&str; 14] = [
     "SELECT count(*) FROM t WHERE ehail_fee IS NOT NULL",
     "SELECT payment_type, count(*), min(tip_amount), max(tip_amount) FROM t WHERE trip_distance > 10 AND \
      fare_amount BETWEEN 20 AND 60 AND store_and_fwd_flag = 'N' GROUP BY 1 ORDER BY 1",
-    "SELECT count(*), count(congestion_surcharge) FROM t WHERE congestion_surcharge IS NULL OR congestion_surcharge > 0",
+    "SELECT count(*), count(congestion_surcharge) FROM t \
+     WHERE congestion_surcharge IS NULL OR congestion_surcharge > 0",
     "SELECT min(pickup_datetime), max(dropoff_datetime), count(*) FROM t WHERE pickup_datetime >= \
      TIMESTAMP '2019-06-01' AND pickup_datetime < TIMESTAMP '2019-12-01'",
     "SELECT vendor_id, store_and_fwd_flag, count(*) FROM t GROUP BY 1, 2 ORDER BY 1, 2",
@@ -32,7 +33,7 @@ const QUERIES: [&str; 14] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_codec_answers_like_a_full_read() {
+async fn scan_answers_like_a_full_read_in_every_codec() {
     let Some(data) = shared_data() else { return };
     for codec in ["uncompressed", "snappy", "zlib", "zstd", "lz4"] {
         let path = data.join(format!("taxi/yellow_90k_{codec}.orc"));
@@ -65,7 +66,7 @@ async fn every_codec_answers_like_a_full_read() {
     }
 }
 
-/// Numbers with decimals rounded to 9 significant digits, blanks and lines of the table frame dropped.
+/// The text with decimals rounded to 9 significant digits, and without blanks and the lines of the table's frame.
 fn rounded(table: &str) -> Vec<String> {
     let cells = table
         .split(['|', '\n'])

@@ -1,4 +1,4 @@
-//! The tables of the `.slt` files, written by our writer. Values stand where a rule of SQL or of a type bends.
+//! The tables of the `.slt` files, written by our writer. Their values are the special cases of SQL and of each type.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use grampus_orc_layout::write::WriterOptions;
 
 use crate::support::write_orc;
 
-/// Registered tables: name and place below the folder of fixtures.
+/// Registered tables: name, and path below the folder of fixtures.
 pub(crate) const TABLES: [(&str, &str); 10] = [
     ("edge", "edge.orc"),
     ("many", "many.orc"),
@@ -27,7 +27,7 @@ pub(crate) const TABLES: [(&str, &str); 10] = [
     ("files", "files"),
 ];
 
-/// Writes all of them below `folder`.
+/// Writes all tables below `folder`.
 pub(crate) fn write(folder: &Path) {
     let default = WriterOptions::default;
     let one = |name: &str, rows: &RecordBatch, options| write_rows(&folder.join(name), rows, options);
@@ -326,7 +326,7 @@ fn edge() -> RecordBatch {
     ])
 }
 
-/// Rows whose aggregates can be worked out: `key` counts, the others repeat.
+/// Rows with aggregates that can be worked out: `key` counts, and the other columns repeat.
 fn many(keys: std::ops::Range<i64>) -> RecordBatch {
     let words = ["amber", "blue", "cyan", "dark", "ebony"];
     let column = |value: &dyn Fn(i64) -> Option<i64>| keys.clone().map(value).collect::<Vec<_>>();

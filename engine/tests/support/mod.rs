@@ -1,5 +1,6 @@
-//! What the whole-crate tests share: sessions under several settings, ORC files written by our own writer, and the
-//! full reader (orc-rust) that on-demand answers are compared with.
+//! Common parts of the whole-crate tests: sessions under several settings, ORC files of our writer, and a full reader.
+//!
+//! Tests compare on-demand answers with those of the full reader, orc-rust.
 #![allow(dead_code)] // each test binary uses a part of it
 
 use std::fs::File;
@@ -14,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use grampus::gpu::exec::GpuAggregateExec;
+use grampus::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use grampus::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use orc_rust::ArrowReaderBuilder;
@@ -24,19 +25,19 @@ use orc_rust::ArrowReaderBuilder;
 pub(crate) struct Setting {
     /// Partitions that a query runs on.
     pub(crate) partitions: usize,
-    /// How files are read.
+    /// The way files are read.
     pub(crate) local_io: LocalIo,
     /// Rows per batch.
     pub(crate) batch_rows: usize,
-    /// Rows that a filter looks at in one step.
+    /// Rows that a filter evaluates in one step.
     pub(crate) tile_rows: usize,
     /// Whether statistics and bloom filters may skip rows.
     pub(crate) prune: bool,
-    /// Aggregates by kernels on host threads wherever they can be, fetching like this; `None`: by the CPU.
+    /// Backing for kernels on host threads, which compute each aggregate that they can; `None`: the CPU computes all.
     pub(crate) gpu: Option<GpuBacking>,
 }
 
-/// As a person has it; everything small; more partitions than stripes; no pruning and odd sizes.
+/// The defaults with one partition; small sizes; more partitions than stripes; no pruning and odd sizes.
 pub(crate) const SETTINGS: [Setting; 4] = [
     Setting {
         partitions: 1,
@@ -72,7 +73,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
     },
 ];
 
-/// The GPU path: columns on the device, fetched by command, and by page.
+/// The GPU path: resident columns, the NVMe command path, and paged columns.
 pub(crate) const GPU_SETTINGS: [Setting; 3] = [
     Setting {
         partitions: 4,
@@ -100,12 +101,12 @@ pub(crate) const GPU_SETTINGS: [Setting; 3] = [
     },
 ];
 
-/// Where compiled kernels stay from test to test, and from run to run: they are known by their text.
+/// The folder of compiled kernels. Kernels are keyed by their source, so tests and runs share them.
 pub(crate) fn kernel_folder() -> String {
     format!("{}/gpu-cache", env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// How many aggregations of an executed plan the GPU computed, and how many it gave back to the CPU.
+/// The numbers of aggregations of an executed plan that the GPU computed, and that fell back to the CPU.
 pub(crate) fn gpu_runs(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
     let mut runs = plan
         .children()
@@ -121,7 +122,7 @@ pub(crate) fn gpu_runs(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
     runs
 }
 
-/// Whether kernels can be compiled for host threads; says so if not.
+/// Whether kernels can be compiled for host threads. If not, prints that `test` is skipped.
 pub(crate) fn has_compiler(test: &str) -> bool {
     let found = grampus_gpu_exec::host_compiler().is_ok();
     if !found {
@@ -165,7 +166,7 @@ pub(crate) fn write_orc(path: &Path, schema: SchemaRef, batches: &[RecordBatch],
     writer.finish().expect("room on the disk");
 }
 
-/// All rows of a file by orc-rust's full read, in file order; its own words if it cannot read it (it may panic).
+/// All rows of a file by orc-rust's full read, in file order. If orc-rust fails or panics, its error.
 pub(crate) fn full_read(path: &Path) -> Result<RecordBatch, String> {
     let bytes = bytes::Bytes::from(std::fs::read(path).map_err(|error| error.to_string())?);
     catch_unwind(AssertUnwindSafe(|| {
@@ -180,7 +181,7 @@ pub(crate) fn full_read(path: &Path) -> Result<RecordBatch, String> {
     .unwrap_or_else(|_| Err("panicked".to_owned()))
 }
 
-/// Registers `rows` as the in-memory table `name`: what DataFusion answers over it is right by definition.
+/// Registers `rows` as the in-memory table `name`. DataFusion's answers over this table are right by definition.
 pub(crate) fn register_rows(context: &SessionContext, name: &str, rows: &RecordBatch) {
     let table = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]]).expect("one schema");
     context.register_table(name, Arc::new(table)).expect("a new name");
@@ -191,7 +192,7 @@ pub(crate) fn one_batch(schema: &SchemaRef, batches: &[RecordBatch]) -> RecordBa
     concat_batches(schema, batches).expect("batches of one schema")
 }
 
-/// `None` if the columns hold the same values in the same order (floats bit by bit); otherwise where they differ.
+/// The first difference; `None`: the columns hold the same values in the same order, floats compared bit by bit.
 pub(crate) fn difference(expected: &RecordBatch, actual: &RecordBatch) -> Option<String> {
     if expected.num_columns() != actual.num_columns() || expected.num_rows() != actual.num_rows() {
         return Some(format!(
@@ -239,7 +240,7 @@ pub(crate) fn shared() -> Option<PathBuf> {
     folder.join("data").is_dir().then_some(folder)
 }
 
-/// Says on the real standard error (which the test harness does not capture) what was not tested.
+/// Prints the reason why a test is ignored to the real standard error, which the test harness does not capture.
 pub(crate) fn ignored(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "test {test} ... ignored: {why}");
 }

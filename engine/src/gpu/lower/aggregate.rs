@@ -10,7 +10,7 @@ use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
 
 use super::Reason;
 use super::expr::{Builder, is_number};
-use super::fragment::Source;
+use super::plan_fragment::Source;
 
 /// Where a field of the partial aggregation's schema comes from: by position in the program's aggregates.
 pub(crate) type StateField = usize;

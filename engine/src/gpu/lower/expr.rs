@@ -16,7 +16,7 @@ use grampus_gpu_exec::program::{BinaryOp, Column, Expr, Type, Value};
 
 use super::types::{refused, type_of, value_of};
 use super::{Reason, function};
-use crate::gpu::dictionary::Dictionary;
+use crate::gpu::string_dictionary::Dictionary;
 
 /// Expressions nested deeper than this are left to the CPU: kernels of them compile slowly.
 const MAX_DEPTH: usize = 100;

@@ -13,8 +13,8 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod expr;
-pub(crate) mod fragment;
 mod function;
+pub(crate) mod plan_fragment;
 pub(crate) mod types;
 
 #[cfg(test)]
@@ -26,8 +26,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use grampus_gpu_exec::program::{Program, Value};
 
-use super::dictionary::Dictionary;
-use crate::scan::exec::OrcScanExec;
+use super::string_dictionary::Dictionary;
+use crate::scan::orc_scan_exec::OrcScanExec;
 use aggregate::StateField;
 
 /// Why something is not computed on the GPU, for people.
@@ -60,7 +60,7 @@ impl Lowered {
 /// # Errors
 /// Why there is none.
 pub(crate) fn lower(aggregation: &AggregateExec, dictionary: &Dictionary) -> Result<Lowered, Reason> {
-    let source = fragment::source(aggregation.input())?;
+    let source = plan_fragment::source(aggregation.input())?;
     let scan: &OrcScanExec = source.scan.downcast_ref().ok_or("there is no ORC scan below")?;
     let mut builder = expr::Builder::new(Arc::clone(&scan.scan().table), dictionary);
     let mut conjuncts = Vec::new();

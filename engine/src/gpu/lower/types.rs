@@ -5,7 +5,7 @@ use datafusion::common::ScalarValue;
 use grampus_gpu_exec::program::{TimeUnit, Type, Value};
 
 use super::Reason;
-use crate::gpu::dictionary::Dictionary;
+use crate::gpu::string_dictionary::Dictionary;
 
 /// Most digits of a decimal that fits eight bytes.
 const DECIMAL_DIGITS: u8 = 18;

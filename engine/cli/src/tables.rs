@@ -1,0 +1,160 @@
+//! Which tables there are: those of the command line, and what a session knows of each.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::prelude::SessionContext;
+use futures::FutureExt;
+
+use super::exit_error::{Failure, Report};
+
+/// A table to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spec {
+    pub(crate) name: String,
+    pub(crate) location: String,
+}
+
+/// The tables that plain paths and `--table` ask for.
+pub(crate) fn specs(paths: &[String], tables: &[String]) -> Result<Vec<Spec>, Failure> {
+    let mut specs = Vec::with_capacity(paths.len() + tables.len());
+    for path in paths {
+        let exists = path.contains(['*', '?', '[']) || path.contains("://") || std::path::Path::new(path).exists();
+        if !exists {
+            return Err(missing(path));
+        }
+        specs.push(Spec {
+            name: name_of(path)?,
+            location: path.clone(),
+        });
+    }
+    for table in tables {
+        let (name, location) = match table.split_once('=') {
+            Some((name, location)) if !name.contains(['/', '*']) => (name.to_owned(), location.to_owned()),
+            _ => (name_of(table)?, table.clone()),
+        };
+        if name.is_empty() || location.is_empty() {
+            let report = Report::new(format!("--table {table} names no table or no path"));
+            return Err(Failure::Usage(report.hint("write --table name=PATH")));
+        }
+        specs.push(Spec { name, location });
+    }
+    for (place, spec) in specs.iter().enumerate() {
+        if specs[..place].iter().any(|other| other.name == spec.name) {
+            let report = Report::new(format!("two tables would be called {}", spec.name));
+            return Err(Failure::Usage(report.hint("name them: --table name=PATH")));
+        }
+    }
+    Ok(specs)
+}
+
+fn missing(path: &str) -> Failure {
+    let commands = <super::args::Cli as clap::CommandFactory>::command();
+    let names: Vec<&str> = commands.get_subcommands().map(|command| command.get_name()).collect();
+    if path.contains(['.', '/']) {
+        return Failure::Usage(Report::new(format!("no such file: {path}")));
+    }
+    let report = Report::new(format!("no such file or command: {path}"));
+    Failure::Usage(match super::error_messages::nearest(path, names.into_iter()) {
+        Some(near) => report.hint(format!("did you mean grampus {near}?")),
+        None => report.hint("grampus --help lists the commands"),
+    })
+}
+
+/// A table name made of a path: `data/Trips-2019.orc` is `trips_2019`.
+fn name_of(path: &str) -> Result<String, Failure> {
+    let trimmed = path.trim_end_matches('/');
+    let named = trimmed
+        .rsplit('/')
+        .find(|part| !part.is_empty() && !part.contains(['*', '?', '[', '=', ':']));
+    let stem = named
+        .map(|part| part.split('.').find(|part| !part.is_empty()).unwrap_or(part))
+        .unwrap_or("");
+    let mut name: String = stem
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    if name.chars().all(|c| c == '_') {
+        let report = Report::new(format!("{path} gives no name for the table"));
+        return Err(Failure::Usage(report.hint(format!("name it: --table name='{path}'"))));
+    }
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert_str(0, "t_");
+    }
+    Ok(name)
+}
+
+/// The names of all tables, those of the information schema left out; sorted.
+pub(crate) fn names(context: &SessionContext) -> Vec<String> {
+    let mut names = Vec::new();
+    for catalog_name in context.catalog_names() {
+        let Some(catalog) = context.catalog(&catalog_name) else {
+            continue;
+        };
+        for schema_name in catalog.schema_names() {
+            let Some(schema) = catalog.schema(&schema_name) else {
+                continue;
+            };
+            if schema_name == "information_schema" {
+                continue;
+            }
+            let is_default = catalog_name == "datafusion" && schema_name == "public";
+            names.extend(schema.table_names().into_iter().map(|table| match is_default {
+                true => table,
+                false => format!("{catalog_name}.{schema_name}.{table}"),
+            }));
+        }
+    }
+    names.sort();
+    names
+}
+
+/// The table, if it exists and its catalog answers at once, as those of a session do.
+pub(crate) fn provider(context: &SessionContext, name: &str) -> Option<Arc<dyn TableProvider>> {
+    context.table_provider(name).now_or_never()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_paths() {
+        for (path, name) in [
+            ("trips.orc", "trips"),
+            ("data/Trips-2019.zstd.orc", "trips_2019"),
+            ("data/trips/", "trips"),
+            ("data/trips/*.orc", "trips"),
+            ("data/trips/year=2019/*.orc", "trips"),
+            ("s3://bucket/2019.orc", "t_2019"),
+        ] {
+            assert_eq!(name_of(path).unwrap(), name, "{path}");
+        }
+        assert!(name_of("*.orc").is_err());
+        assert!(name_of("..").is_err());
+    }
+
+    #[test]
+    fn specs_split_at_the_first_equals_sign() {
+        let specs = specs(&[], &["t=a/year=2019/*.orc".into(), "b/zones.orc".into()]).unwrap();
+        assert_eq!(
+            (specs[0].name.as_str(), specs[0].location.as_str()),
+            ("t", "a/year=2019/*.orc")
+        );
+        assert_eq!(
+            (specs[1].name.as_str(), specs[1].location.as_str()),
+            ("zones", "b/zones.orc")
+        );
+    }
+
+    #[test]
+    fn two_tables_of_one_name_are_refused() {
+        assert!(specs(&[], &["t=a.orc".into(), "t=b.orc".into()]).is_err());
+    }
+}

@@ -1,0 +1,299 @@
+//! `FileCache`: open handles, parsed tails, stripe layouts and indexes of a session's files, each with a bound.
+//!
+//! **Invariant:** entries are keyed by file identity. A changed file has another identity, so no lookup finds stale
+//! metadata.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use grampus_orc_layout::index::{ColumnIndex, IndexRanges};
+use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::stripe::StripeLayout;
+use grampus_orc_layout::tail::{FileTail, TailParse};
+use grampus_orc_layout::{LayoutError, Result};
+
+use super::{FileHandle, Identity, IoCounters, Place};
+
+/// Maximum open files (file descriptors and maps) in the cache.
+const MAX_OPEN_FILES: usize = 256;
+/// Maximum estimated bytes of parsed metadata in the cache.
+const MAX_METADATA_BYTES: usize = 256 << 20;
+
+/// One version of an ORC file, with its parsed tail.
+#[derive(Debug)]
+pub struct OrcFile {
+    /// Number of this file version within the process, the key of its cached data.
+    pub id: u64,
+    /// Path or URL as the user named it.
+    pub name: Arc<str>,
+    /// The file's place.
+    pub place: Place,
+    /// The version of the file.
+    pub identity: Identity,
+    /// The parsed tail.
+    pub tail: Arc<FileTail>,
+}
+
+/// File number, stripe, column, and whether the entry has bloom filters.
+type IndexKey = (u64, usize, ColumnId, bool);
+
+/// The cache that all queries of a session share.
+#[derive(Debug)]
+pub struct FileCache {
+    files: Mutex<LruMap<String, Arc<OrcFile>>>,
+    handles: Mutex<LruMap<u64, Arc<FileHandle>>>,
+    stripes: Mutex<LruMap<(u64, usize), Arc<StripeLayout>>>,
+    indexes: Mutex<LruMap<IndexKey, Arc<ColumnIndex>>>,
+}
+
+impl Default for FileCache {
+    fn default() -> Self {
+        Self {
+            files: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 4)),
+            handles: Mutex::new(LruMap::new(MAX_OPEN_FILES)),
+            stripes: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 4)),
+            indexes: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 2)),
+        }
+    }
+}
+
+/// Locks a cache. A poisoned lock still holds whole entries, because each is inserted in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FileCache {
+    /// The file at `place`, whose identity was just looked up. If the file is not cached, its tail is read now.
+    ///
+    /// # Errors
+    /// As [`FileTail::parse`], and `Io`.
+    pub async fn file(&self, name: &Arc<str>, place: &Place, identity: &Identity) -> Result<Arc<OrcFile>> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let key = place.key();
+        if let Some(file) = lock(&self.files).get(&key)
+            && file.identity == *identity
+            && file.name == *name
+        {
+            return Ok(file);
+        }
+        let handle = FileHandle::open(name, place, identity)?;
+        let tail = read_tail(&handle, name, identity.length).await?;
+        let weight = 1024 + tail.tail_length as usize * 8;
+        let file = Arc::new(OrcFile {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name: Arc::clone(name),
+            place: place.clone(),
+            identity: identity.clone(),
+            tail: Arc::new(tail),
+        });
+        lock(&self.handles).insert(file.id, Arc::new(handle), 1);
+        lock(&self.files).insert(key, Arc::clone(&file), weight);
+        Ok(file)
+    }
+
+    /// The open handle of `file`.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be opened again, or another file has taken its place.
+    pub fn handle(&self, file: &OrcFile) -> Result<Arc<FileHandle>> {
+        if let Some(handle) = lock(&self.handles).get(&file.id) {
+            return Ok(handle);
+        }
+        let handle = Arc::new(FileHandle::open(&file.name, &file.place, &file.identity)?);
+        lock(&self.handles).insert(file.id, Arc::clone(&handle), 1);
+        Ok(handle)
+    }
+
+    /// The layout of stripe `stripe`.
+    ///
+    /// # Errors
+    /// As [`StripeLayout::parse`], and `Io`.
+    pub async fn stripe(&self, file: &OrcFile, stripe: usize, io: &IoCounters) -> Result<Arc<StripeLayout>> {
+        let key = (file.id, stripe);
+        if let Some(layout) = lock(&self.stripes).get(&key) {
+            return Ok(layout);
+        }
+        let handle = self.handle(file)?;
+        let footer = handle.read(&[file.tail.stripes[stripe].footer_range()], io).await?;
+        let layout = Arc::new(StripeLayout::parse(&file.tail, stripe, &footer[0])?);
+        let weight = 256 + layout.streams.len() * size_of_val(&layout.streams[..1]) * 2;
+        lock(&self.stripes).insert(key, Arc::clone(&layout), weight);
+        Ok(layout)
+    }
+
+    /// The index of each column, with its bloom filters if asked for; `None`: the stripe has no row index for the
+    /// column. All indexes that are not cached are read at once.
+    ///
+    /// # Errors
+    /// As [`ColumnIndex::parse`], and `Io`.
+    pub async fn indexes(
+        &self,
+        file: &OrcFile,
+        layout: &StripeLayout,
+        columns: &[(ColumnId, bool)],
+        io: &IoCounters,
+    ) -> Result<Vec<Option<Arc<ColumnIndex>>>> {
+        let mut found = vec![None; columns.len()];
+        let mut wanted: Vec<(usize, ColumnId, IndexRanges)> = Vec::new();
+        for (k, &(column, bloom)) in columns.iter().enumerate() {
+            let mut ranges = IndexRanges::of(&file.tail, layout, column);
+            if !bloom {
+                ranges.bloom_filter = None;
+            }
+            if file.tail.row_index_stride.is_none() || ranges.row_index.is_none() {
+                continue;
+            }
+            let key = |bloom| (file.id, layout.info.index, column, bloom);
+            found[k] = {
+                let mut indexes = lock(&self.indexes);
+                match ranges.bloom_filter {
+                    Some(_) => indexes.get(&key(true)),
+                    // An index with bloom filters contains the one without.
+                    None => indexes.get(&key(false)).or_else(|| indexes.get(&key(true))),
+                }
+            };
+            if found[k].is_none() {
+                wanted.push((k, column, ranges));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        let flat: Vec<Range<u64>> = wanted
+            .iter()
+            .flat_map(|(_, _, ranges)| [&ranges.row_index, &ranges.bloom_filter].into_iter().flatten().cloned())
+            .collect();
+        let mut bytes = self.handle(file)?.read(&flat, io).await?.into_iter();
+        for (k, column, ranges) in wanted {
+            let row_index = ranges.row_index.as_ref().and_then(|_| bytes.next());
+            let bloom = ranges.bloom_filter.as_ref().and_then(|_| bytes.next());
+            let index = ColumnIndex::parse(&file.tail, layout, column, row_index.as_ref(), bloom.as_ref())?;
+            let index = Arc::new(index);
+            let stored = row_index.as_ref().map_or(0, Bytes::len) + bloom.as_ref().map_or(0, Bytes::len);
+            let weight = 256 + stored * 4 + index.statistics.len() * 192;
+            let key = (file.id, layout.info.index, column, ranges.bloom_filter.is_some());
+            lock(&self.indexes).insert(key, Arc::clone(&index), weight);
+            found[k] = Some(index);
+        }
+        Ok(found)
+    }
+}
+
+/// Reads the last bytes of the file, and more if the tail is longer.
+async fn read_tail(handle: &FileHandle, name: &Arc<str>, length: u64) -> Result<FileTail> {
+    let io = IoCounters::default();
+    let mut wanted = FileTail::FIRST_READ_BYTES.min(length);
+    loop {
+        let last = match wanted {
+            0 => Bytes::new(),
+            _ => handle
+                .read(std::slice::from_ref(&(length - wanted..length)), &io)
+                .await?
+                .remove(0),
+        };
+        match FileTail::parse(name, length, &last)? {
+            TailParse::Complete(tail) => return Ok(*tail),
+            TailParse::NeedBytes(more) if more > wanted && more <= length => wanted = more,
+            TailParse::NeedBytes(more) => {
+                return Err(LayoutError::Corrupt {
+                    file: Arc::clone(name),
+                    offset: length,
+                    place: "tail".to_owned(),
+                    reason: format!("it claims {more} bytes of a file of {length}"),
+                });
+            }
+        }
+    }
+}
+
+/// A map that evicts its least recently used entries when their total weight exceeds a bound.
+#[derive(Debug)]
+struct LruMap<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    weight: usize,
+    max_weight: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    value: V,
+    weight: usize,
+    used: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
+    fn new(max_weight: usize) -> Self {
+        Self {
+            entries: HashMap::new(),
+            weight: 0,
+            max_weight,
+            clock: 0,
+        }
+    }
+
+    fn get(&mut self, key: &K) -> Option<V> {
+        self.clock += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.used = self.clock;
+        Some(entry.value.clone())
+    }
+
+    fn insert(&mut self, key: K, value: V, weight: usize) {
+        self.clock += 1;
+        let used = self.clock;
+        self.weight += weight;
+        if let Some(old) = self.entries.insert(key, Entry { value, weight, used }) {
+            self.weight -= old.weight;
+        }
+        if self.weight > self.max_weight {
+            self.shrink();
+        }
+    }
+
+    /// Evicts the least recently used entries until a quarter of the capacity is free, so that evictions are rare.
+    fn shrink(&mut self) {
+        let mut ages: Vec<(u64, K)> = self
+            .entries
+            .iter()
+            .map(|(key, entry)| (entry.used, key.clone()))
+            .collect();
+        ages.sort_unstable_by_key(|(used, _)| *used);
+        for (_, key) in ages {
+            if self.weight <= self.max_weight / 4 * 3 {
+                break;
+            }
+            if let Some(entry) = self.entries.remove(&key) {
+                self.weight -= entry.weight;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounded_map_evicts_the_least_recently_used() {
+        let mut cache = LruMap::new(8);
+        for key in 0..8 {
+            cache.insert(key, key * 10, 1);
+        }
+        assert_eq!(cache.get(&0), Some(0));
+        cache.insert(8, 80, 1);
+        assert_eq!(cache.weight, 6);
+        assert_eq!(cache.get(&0), Some(0));
+        assert_eq!(cache.get(&1), None);
+        assert_eq!(cache.get(&8), Some(80));
+        cache.insert(8, 81, 5);
+        assert_eq!(
+            cache.weight,
+            cache.entries.values().map(|entry| entry.weight).sum::<usize>()
+        );
+    }
+}

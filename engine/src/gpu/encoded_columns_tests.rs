@@ -1,0 +1,401 @@
+//! What the decoding kernel makes of files is what orc-layout's decoder makes of them: files that we write, example files of Apache ORC and
+//! orc-rust (`shared/data/orc` beside the workspace; without them the test says "ignored: no data"), and files with damaged bytes.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
+    RecordBatch, StringArray, TimestampNanosecondArray,
+};
+use bytes::Bytes;
+use grampus_gpu_exec::compile::Modules;
+use grampus_gpu_exec::decode::alone::{Rows, decode};
+use grampus_gpu_exec::decode::{ENTRY, unit};
+use grampus_gpu_exec::encoded::{Encoded, Runs, Values};
+use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::program::Type;
+use grampus_io_stack::cuda::{self, Device, Module};
+use grampus_orc_layout::access::Access;
+use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
+use grampus_orc_layout::index::ColumnIndex;
+use grampus_orc_layout::open::{read_index, read_stripe, read_tail};
+use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::gpu::input_builder::decoded;
+use crate::gpu::lower::types::type_of;
+use crate::gpu::string_dictionary::Dictionary;
+
+/// Host threads as warps of one lane, and of 32 in lockstep.
+struct Machines {
+    device: Device,
+    modules: [Arc<Module>; 2],
+}
+
+fn machines() -> Option<Machines> {
+    if let Err(e) = cuda::host_compiler() {
+        println!("skipped: no C++ compiler ({e})");
+        return None;
+    }
+    let device = Device::host(2, 1 << 30);
+    let modules = Modules::new(&device, None).unwrap();
+    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/tests/cpp");
+    let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
+    let lockstep = text("lanes.h") + &unit() + &text("lanes_end.h");
+    let lockstep = cuda::compile_for(&device, &lockstep, ENTRY).unwrap();
+    Some(Machines {
+        modules: [
+            modules.decoding().unwrap().module,
+            Arc::new(Module::load(&device, &lockstep.cubin).unwrap()),
+        ],
+        device,
+    })
+}
+
+#[derive(Debug)]
+struct InMemory(Bytes);
+
+impl ByteSource for InMemory {
+    fn read(&self, range: Range<u64>) -> grampus_orc_layout::Result<Bytes> {
+        let end = (range.end as usize).min(self.0.len());
+        Ok(self.0.slice((range.start as usize).min(end)..end))
+    }
+}
+
+/// A column of a stripe, both ways.
+struct Column {
+    file: Arc<InMemory>,
+    tail: Arc<FileTail>,
+    stripe: Arc<StripeLayout>,
+    index: Option<Arc<ColumnIndex>>,
+    id: ColumnId,
+    ty: Type,
+    encoded: Encoded,
+    dictionary: Dictionary,
+}
+
+/// How many comparisons came to what.
+#[derive(Debug, Default)]
+struct Tally {
+    equal: usize,
+    /// The device has none, and the decoder has.
+    left_to_cpu: usize,
+    errors: usize,
+}
+
+impl Column {
+    fn by_cpu(&self, rows: Range<u64>) -> Result<Decoded, String> {
+        let source: Arc<dyn ByteSource> = self.file.clone();
+        let words = |e: grampus_orc_layout::LayoutError| e.to_string();
+        let access = Access::of(&self.tail, &self.stripe, self.id, self.index.as_deref(), &*source, true);
+        let mut reader = ColumnReader::new(
+            self.tail.clone(),
+            self.stripe.clone(),
+            self.id,
+            self.index.clone(),
+            access.map_err(words)?,
+            source,
+        )
+        .map_err(words)?;
+        let array = reader.read(&RowSelection::range(rows)).map_err(words)?;
+        decoded(&array, &self.dictionary).map_err(|e| e.to_string())
+    }
+
+    fn on_device(&self, device: &Device, module: &Module, rows: Range<u64>) -> Option<Decoded> {
+        let numbers = match self.encoded.values {
+            Values::Codes(..) => {
+                let (tail, stripe) = (self.tail.clone(), self.stripe.clone());
+                let entries = dictionary_entries(tail, stripe, self.id, self.file.clone()).ok()?;
+                self.dictionary.codes(&entries).unwrap()
+            }
+            _ => Vec::new(),
+        };
+        let what = Rows {
+            encoded: &self.encoded,
+            ty: self.ty,
+            rows,
+            numbers: &numbers,
+            nullable: true,
+            piece_bytes: 1 << 22,
+        };
+        decode(device, module, &what, &self.file.0).unwrap()
+    }
+
+    /// Where the device has values they are the decoder's.
+    fn compare(&self, machines: &Machines, rows: Range<u64>, what: &str, tally: &mut Tally) {
+        let wanted = self.by_cpu(rows.clone());
+        for (k, module) in machines.modules.iter().enumerate() {
+            let found = self.on_device(&machines.device, module, rows.clone());
+            match (&wanted, found) {
+                (Ok(wanted), Some(found)) => {
+                    let valid = wanted
+                        .valid
+                        .clone()
+                        .unwrap_or_else(|| vec![1; found.valid.as_ref().unwrap().len()]);
+                    let same = found.values == wanted.values && found.valid.as_ref() == Some(&valid);
+                    assert!(
+                        same,
+                        "{what}, rows {rows:?}, width {k}: other values than the decoder's"
+                    );
+                    tally.equal += 1;
+                }
+                (Err(words), Some(_)) => {
+                    panic!("{what}, rows {rows:?}, width {k}: values, where the decoder says: {words}")
+                }
+                (Ok(_), None) => tally.left_to_cpu += 1,
+                (Err(_), None) => tally.errors += 1,
+            }
+        }
+    }
+}
+
+/// The columns of a file that a device may decode. Nothing of a file that cannot be read.
+fn columns(file: Bytes) -> Vec<Column> {
+    let file = Arc::new(InMemory(file));
+    let Ok(tail) = read_tail(&"file".into(), file.0.len() as u64, &*file) else {
+        return Vec::new();
+    };
+    let tail = Arc::new(tail);
+    let mut columns = Vec::new();
+    for stripe in 0..tail.stripes.len() {
+        let Ok(stripe) = read_stripe(&tail, &*file, stripe).map(Arc::new) else {
+            continue;
+        };
+        for (field, &id) in tail.schema.arrow.fields().iter().zip(tail.schema.fields()) {
+            let Some(ty) = type_of(field.data_type()) else { continue };
+            let Ok(index) = read_index(&tail, &stripe, &*file, id) else {
+                continue;
+            };
+            let has_index = !index.positions.is_empty();
+            let index = has_index.then(|| Arc::new(index));
+            let column = EncodedColumn::of(&tail, &stripe, id, index.as_deref());
+            let Some(encoded) = column.and_then(encoded) else {
+                continue;
+            };
+            if !encoded.fits(ty, stripe.info.rows, file.0.len() as u64) {
+                continue;
+            }
+            columns.push(Column {
+                file: file.clone(),
+                tail: tail.clone(),
+                stripe: stripe.clone(),
+                index,
+                id,
+                ty,
+                encoded,
+                dictionary: Dictionary::default(),
+            });
+        }
+    }
+    columns
+}
+
+fn compare_all(machines: &Machines, file: Bytes, random: &mut ChaCha8Rng, ranges: usize, name: &str) -> (usize, Tally) {
+    let (columns, mut tally) = (columns(file), Tally::default());
+    for column in &columns {
+        let rows = column.stripe.info.rows;
+        let what = format!(
+            "{name}, stripe {}, column {}: {:?}",
+            column.stripe.info.index,
+            column.tail.schema.path(column.id),
+            column.encoded.values
+        );
+        column.compare(machines, 0..rows, &what, &mut tally);
+        for _ in 0..ranges {
+            let (a, b) = (random.random_range(0..=rows), random.random_range(0..=rows));
+            column.compare(machines, a.min(b)..a.max(b), &what, &mut tally);
+        }
+    }
+    (columns.len(), tally)
+}
+
+/// A table of every kind of column, with runs of all sorts and NULLs in half of them.
+fn rows(random: &mut ChaCha8Rng, count: usize) -> RecordBatch {
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    for with_nulls in [false, true] {
+        // Stretches of one manner each, so that all kinds of runs are chosen.
+        let mut numbers = |bits: u32| {
+            let mut out: Vec<Option<i64>> = Vec::new();
+            while out.len() < count {
+                let length = random.random_range(1..700);
+                let base = random.random::<i64>() >> (64 - bits) >> 1;
+                let (manner, step) = (random.random_range(0..6), random.random_range(-3..4));
+                for k in 0..length {
+                    let value = match manner {
+                        0 => base,
+                        1 => (base / 2).saturating_add(k * step),
+                        2 => base / 2 + (random.random::<i64>() >> (65 - bits / 2)),
+                        3 => random.random::<i64>() >> (64 - bits),
+                        4 if random.random_ratio(1, 40) => random.random::<i64>() >> (64 - bits),
+                        _ => random.random_range(0..50),
+                    };
+                    let limit = i64::MAX >> (64 - bits);
+                    let value = value.clamp(-limit - 1, limit);
+                    let missing = with_nulls && (manner == 5 || random.random_ratio(1, 9));
+                    out.push((!missing).then_some(value));
+                }
+            }
+            out.truncate(count);
+            out
+        };
+        let name = |kind: &str| format!("{kind}{}", if with_nulls { "_null" } else { "" });
+        let narrow = |values: Vec<Option<i64>>| values.into_iter().map(|v| v.map(|v| v as i32));
+        let bytes = numbers(8).into_iter().map(|v| v.map(|v| v as i8));
+        columns.push((name("byte"), Arc::new(Int8Array::from_iter(bytes))));
+        let shorts = numbers(16).into_iter().map(|v| v.map(|v| v as i16));
+        columns.push((name("short"), Arc::new(Int16Array::from_iter(shorts))));
+        columns.push((name("int"), Arc::new(Int32Array::from_iter(narrow(numbers(32))))));
+        columns.push((name("date"), Arc::new(Date32Array::from_iter(narrow(numbers(32))))));
+        columns.push((name("long"), Arc::new(Int64Array::from_iter(numbers(64)))));
+        let times = numbers(62)
+            .into_iter()
+            .map(|v| v.map(|v| if v % 3 == 0 { v / 1_000_000 * 1_000_000 } else { v }));
+        columns.push((name("time"), Arc::new(TimestampNanosecondArray::from_iter(times))));
+        let booleans = numbers(16).into_iter().map(|v| v.map(|v| v % 2 == 0));
+        columns.push((name("boolean"), Arc::new(BooleanArray::from_iter(booleans))));
+        let floats = numbers(32).into_iter().map(|v| v.map(|v| v as f32 / 8.0));
+        columns.push((name("float"), Arc::new(Float32Array::from_iter(floats))));
+        let doubles = numbers(60).into_iter().map(|v| v.map(|v| v as f64 / 8.0));
+        columns.push((name("double"), Arc::new(Float64Array::from_iter(doubles))));
+        let words = numbers(16).into_iter().map(|v| v.map(|v| format!("word {}", v % 37)));
+        columns.push((name("word"), Arc::new(StringArray::from_iter(words))));
+    }
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true))).unwrap()
+}
+
+fn write(rows: &RecordBatch, stride: u32, stripe_rows: usize) -> Bytes {
+    let options = WriterOptions {
+        row_index_stride: stride,
+        stripe_rows,
+        ..WriterOptions::default()
+    };
+    let mut writer = OrcWriter::new(Vec::new(), rows.schema(), options).unwrap();
+    writer.write(rows).unwrap();
+    writer.finish().unwrap().into()
+}
+
+#[test]
+fn files_of_our_writer_decode_as_the_decoder_has_them() {
+    let Some(machines) = machines() else { return };
+    for (seed, (stride, stripe_rows)) in [(500, 3000), (1000, 2500), (100, 1500), (0, 2000), (7, 500)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut random = ChaCha8Rng::seed_from_u64(seed as u64);
+        let rows = rows(&mut random, 3000);
+        let (count, tally) = compare_all(&machines, write(&rows, stride, stripe_rows), &mut random, 2, "ours");
+        println!("stride {stride}: {count} columns of stripes, {tally:?}");
+        // Doubles and floats without NULLs lie raw; they are decoded all the same.
+        assert!(
+            count >= 20 && tally.left_to_cpu == 0 && tally.errors == 0,
+            "stride {stride}: {tally:?}"
+        );
+    }
+}
+
+fn orc_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            orc_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "orc") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn files_of_other_writers_decode_as_the_decoder_has_them() {
+    let Some(machines) = machines() else { return };
+    let shared = match std::env::var_os("GRAMPUS_SHARED") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"),
+    };
+    let folder = shared.join("data/orc");
+    if !folder.exists() {
+        println!("ignored: no data ({} is not there)", folder.display());
+        return;
+    }
+    let mut files = Vec::new();
+    orc_files(&folder, &mut files);
+    files.sort();
+    let (mut all, mut total, mut version_1) = (0, Tally::default(), 0);
+    for path in files {
+        let mut random = ChaCha8Rng::seed_from_u64(path.as_os_str().len() as u64);
+        let bytes = Bytes::from(std::fs::read(&path).unwrap());
+        version_1 += columns(bytes.clone())
+            .iter()
+            .filter(|c| is_version_1(&c.encoded))
+            .count();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let (count, tally) = compare_all(&machines, bytes, &mut random, 3, &name);
+        if count > 0 {
+            println!("{name}: {count} columns of stripes, {tally:?}");
+        }
+        all += count;
+        total.equal += tally.equal;
+        total.left_to_cpu += tally.left_to_cpu;
+        total.errors += tally.errors;
+    }
+    println!("{all} columns of stripes, {version_1} with runs of version 1: {total:?}");
+    assert!(all > 100 && version_1 > 0, "{all}, {version_1}");
+    assert!(total.left_to_cpu * 20 < total.equal, "{total:?}");
+}
+
+fn is_version_1(encoded: &Encoded) -> bool {
+    matches!(
+        encoded.values,
+        Values::Integers(Runs::V1) | Values::Codes(Runs::V1, _) | Values::Timestamps(Runs::V1, _)
+    )
+}
+
+/// Whatever is done to the bytes of streams: where the device has values they are the decoder's.
+#[test]
+fn damaged_files_decode_as_the_decoder_has_them_or_not_at_all() {
+    let Some(machines) = machines() else { return };
+    let mut random = ChaCha8Rng::seed_from_u64(99);
+    let rows = rows(&mut random, 900);
+    let whole = write(&rows, 300, 900);
+    let data: Vec<Range<usize>> = columns(whole.clone())
+        .iter()
+        .flat_map(|c| {
+            [
+                Some(&c.encoded.data),
+                c.encoded.present.as_ref(),
+                c.encoded.fraction.as_ref(),
+            ]
+        })
+        .flatten()
+        .map(|s| s.offset as usize..(s.offset + s.bytes) as usize)
+        .collect();
+    let mut total = Tally::default();
+    for _ in 0..60 {
+        let mut bytes = whole.to_vec();
+        for stream in &data {
+            for _ in 0..random.random_range(0..40) {
+                bytes[random.random_range(stream.clone())] = random.random();
+            }
+        }
+        let mut tally = Tally::default();
+        for column in columns(bytes.into()) {
+            // Where a run has another length than it had, rows after it depend on where reading begins: the decoder goes on from one row
+            // group to the next, the device begins at each.
+            let group = random.random_range(0..3) * 300;
+            let (first, last) = (random.random_range(0..300), random.random_range(0..300));
+            let rows = group + first.min(last)..group + first.max(last) + 1;
+            let what = format!("damaged column {}", column.tail.schema.path(column.id));
+            column.compare(&machines, rows, &what, &mut tally);
+        }
+        total.equal += tally.equal;
+        total.left_to_cpu += tally.left_to_cpu;
+        total.errors += tally.errors;
+    }
+    println!("{total:?}");
+    assert!(total.equal > 200 && total.errors > 200, "{total:?}");
+}

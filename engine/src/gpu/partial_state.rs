@@ -1,0 +1,224 @@
+//! From a program's [`Output`] to the batch that DataFusion's partial aggregation would have given: keys, then state fields.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Decimal128Array, LargeStringArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    StringArray, StringViewArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimeUnit};
+use datafusion::common::{exec_err, internal_err};
+use datafusion::error::Result;
+use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
+
+use super::lower::aggregate::StateField;
+use super::string_dictionary::Dictionary;
+
+/// The batch of schema `schema`, whose fields after the keys are the aggregates at `state`.
+///
+/// # Errors
+/// If the output is not what the schema promises: a bug.
+pub(crate) fn batch(
+    output: &Output,
+    state: &[StateField],
+    schema: &SchemaRef,
+    dictionary: &Dictionary,
+) -> Result<RecordBatch> {
+    let states = state.iter().map(|&at| output.aggregates.get(at));
+    let columns: Option<Vec<&ResultColumn>> = output.keys.iter().map(Some).chain(states).collect();
+    let Some(columns) = columns.filter(|columns| columns.len() == schema.fields().len()) else {
+        return internal_err!(
+            "the GPU gave {} keys and {} aggregates",
+            output.keys.len(),
+            output.aggregates.len()
+        );
+    };
+    let mut arrays = Vec::with_capacity(columns.len());
+    for (column, field) in columns.into_iter().zip(schema.fields()) {
+        arrays.push(array(column, field.data_type(), dictionary)?);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(output.groups));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)?)
+}
+
+/// The values as an array of `data_type`.
+fn array(column: &ResultColumn, data_type: &DataType, dictionary: &Dictionary) -> Result<ArrayRef> {
+    match (&column.values, data_type) {
+        (ResultValues::Int(codes), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => {
+            strings(codes, column.valid.as_deref(), data_type, dictionary)
+        }
+        (ResultValues::Int(values), DataType::Boolean) => {
+            let values = values.iter().map(|value| *value != 0);
+            Ok(Arc::new(BooleanArray::from_iter(masked(
+                values,
+                column.valid.as_deref(),
+            ))))
+        }
+        (ResultValues::Int(values), DataType::Decimal128(precision, scale)) => {
+            let values = values.iter().map(|&value| i128::from(value));
+            decimals(values, column.valid.as_deref(), *precision, *scale)
+        }
+        (ResultValues::Decimal(values), DataType::Decimal128(precision, scale)) => {
+            decimals(values.iter().copied(), column.valid.as_deref(), *precision, *scale)
+        }
+        (ResultValues::Int(values), _) => {
+            let values = masked(values.iter().copied(), column.valid.as_deref());
+            integers(PrimitiveArray::<Int64Type>::from_iter(values), data_type)
+        }
+        (ResultValues::Float(values), DataType::Float64 | DataType::Float32) => {
+            let values = masked(values.iter().copied(), column.valid.as_deref());
+            let array: ArrayRef = Arc::new(PrimitiveArray::<Float64Type>::from_iter(values));
+            Ok(cast(&array, data_type)?)
+        }
+        (_, other) => internal_err!("the GPU gave values of type {:?} for {other}", column.ty),
+    }
+}
+
+/// The values with NULL where they are not valid.
+fn masked<T>(values: impl Iterator<Item = T>, valid: Option<&[bool]>) -> impl Iterator<Item = Option<T>> {
+    values.enumerate().map(move |(row, value)| {
+        valid
+            .is_none_or(|valid| valid.get(row).copied().unwrap_or(false))
+            .then_some(value)
+    })
+}
+
+/// Sixty-four bits as a smaller integer, or as what is stored as one.
+fn integers(array: PrimitiveArray<Int64Type>, data_type: &DataType) -> Result<ArrayRef> {
+    let stored = match data_type {
+        DataType::Date32 => DataType::Int32,
+        DataType::Timestamp(
+            TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond,
+            _,
+        )
+        | DataType::Int64 => DataType::Int64,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt64 => data_type.clone(),
+        other => return internal_err!("the GPU gave integers for {other}"),
+    };
+    let options = arrow::compute::CastOptions {
+        safe: false,
+        ..Default::default()
+    };
+    let array: ArrayRef = Arc::new(array);
+    Ok(cast(
+        &arrow::compute::cast_with_options(&array, &stored, &options)?,
+        data_type,
+    )?)
+}
+
+fn decimals(values: impl Iterator<Item = i128>, valid: Option<&[bool]>, precision: u8, scale: i8) -> Result<ArrayRef> {
+    let array = Decimal128Array::from_iter(masked(values, valid));
+    Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
+}
+
+fn strings(codes: &[i64], valid: Option<&[bool]>, data_type: &DataType, dictionary: &Dictionary) -> Result<ArrayRef> {
+    let there: Vec<i64> = masked(codes.iter().copied(), valid).flatten().collect();
+    let Some(found) = dictionary.strings(&there) else {
+        return exec_err!("the GPU gave a string's number that was never given out");
+    };
+    let mut found = found.into_iter();
+    let texts = masked(codes.iter(), valid).map(|code| code.and_then(|_| found.next()));
+    Ok(match data_type {
+        DataType::LargeUtf8 => Arc::new(LargeStringArray::from_iter(texts)),
+        DataType::Utf8View => Arc::new(StringViewArray::from_iter(texts)),
+        _ => Arc::new(StringArray::from_iter(texts)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Array;
+    use arrow::datatypes::{Field, Schema};
+    use arrow::util::pretty::pretty_format_batches;
+    use grampus_gpu_exec::output::Cost;
+    use grampus_gpu_exec::program::{TimeUnit as Unit, Type};
+
+    use super::*;
+
+    fn column(ty: Type, values: ResultValues, valid: Option<Vec<bool>>) -> ResultColumn {
+        ResultColumn { ty, values, valid }
+    }
+
+    #[test]
+    fn every_type_finds_its_array() {
+        let dictionary = Dictionary::default();
+        let code = i64::from(dictionary.code("green").unwrap());
+        let some = Some(vec![true, false]);
+        let int = |ty, value| column(ty, ResultValues::Int(vec![value, 0]), some.clone());
+        let decimal = Type::Decimal {
+            precision: 38,
+            scale: 2,
+        };
+        let nanoseconds = Type::Timestamp(Unit::Nanosecond);
+        let keys = vec![
+            (int(Type::Code, code), DataType::Utf8),
+            (int(Type::Bool, 1), DataType::Boolean),
+            (int(Type::Int8, -128), DataType::Int8),
+            (int(Type::Date32, 18_000), DataType::Date32),
+            (
+                int(nanoseconds, 1),
+                DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+            ),
+            (
+                column(Type::Float32, ResultValues::Float(vec![0.5, 0.0]), some.clone()),
+                DataType::Float32,
+            ),
+            (
+                column(decimal, ResultValues::Decimal(vec![1 << 70, 0]), some),
+                DataType::Decimal128(38, 2),
+            ),
+            (
+                column(Type::Int64, ResultValues::Int(vec![7, 0]), None),
+                DataType::UInt64,
+            ),
+        ];
+        let fields: Vec<Field> = keys
+            .iter()
+            .map(|(_, t)| Field::new("c", t.clone(), *t != DataType::UInt64))
+            .collect();
+        let output = Output {
+            groups: 2,
+            keys: keys.into_iter().map(|(key, _)| key).collect(),
+            aggregates: Vec::new(),
+            cost: Cost::default(),
+        };
+        let batch = batch(&output, &[], &Arc::new(Schema::new(fields)), &dictionary).unwrap();
+        let shown = pretty_format_batches(std::slice::from_ref(&batch)).unwrap().to_string();
+        for wanted in [
+            "green",
+            "true",
+            "-128",
+            "2019-04-14",
+            "00.000000001Z",
+            "0.5",
+            "11805916207174113034.24",
+            " 7 ",
+        ] {
+            assert!(shown.contains(wanted), "{wanted} in\n{shown}");
+        }
+        assert!(
+            batch.columns()[..7]
+                .iter()
+                .all(|array| array.is_null(1) && array.is_valid(0))
+        );
+    }
+
+    #[test]
+    fn one_result_serves_several_fields_and_none_needs_columns() {
+        let dictionary = Dictionary::default();
+        let count = column(Type::Int64, ResultValues::Int(vec![3]), None);
+        let output = Output {
+            groups: 1,
+            keys: Vec::new(),
+            aggregates: vec![count],
+            cost: Cost::default(),
+        };
+        let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int64, false));
+        let both = batch(&output, &[0, 0], &Arc::new(Schema::new(fields.to_vec())), &dictionary).unwrap();
+        assert_eq!(both.column(0), both.column(1));
+        assert!(batch(&output, &[1], &Arc::new(Schema::new(fields[..1].to_vec())), &dictionary).is_err());
+        let none = batch(&output, &[], &Arc::new(Schema::empty()), &dictionary).unwrap();
+        assert_eq!(none.num_rows(), 1);
+    }
+}

@@ -1,0 +1,384 @@
+//! `StripeLocations`: the places in the file of a stripe's column values, for operators that fetch the values in
+//! another way than [`StripeScan`](super::stripe_scan::StripeScan).
+//!
+//! 1. The ranges of all partitions are joined to whole stripes.
+//! 2. Row groups that statistics exclude are skipped, as in the scan.
+//! 3. Each column's place is found from the stripe's footer and, in compressed files, from its chunk headers.
+//!
+//! **Invariant:** all files are local, so no step waits.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::{ArrayRef, StringArray};
+use datafusion::common::{ScalarValue, internal_datafusion_err};
+use datafusion::error::Result;
+use datafusion::physical_plan::PhysicalExpr;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::FutureExt;
+use grampus_orc_layout::access::{Access, Direct};
+use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
+use grampus_orc_layout::encoded::EncodedColumn;
+use grampus_orc_layout::index::ColumnIndex;
+use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::stripe::StripeLayout;
+
+use super::Scan;
+use super::metrics::ScanMetrics;
+use super::scan_ranges::ScanRange;
+use super::stripe_column::stored_bytes;
+use super::stripe_scan::surviving_groups;
+use crate::error::layout;
+use crate::file::{IoCounters, Place, ScanSource};
+
+/// Maximum entries of a map in the cache. When a map is full, all of its entries are dropped.
+const MAX_CACHED: usize = 1 << 14;
+
+/// A stripe with rows that may pass the filter, and the places of its columns.
+#[derive(Debug)]
+pub(crate) struct StripeLocations {
+    /// The file, by position in [`Scan::files`].
+    pub(crate) file: usize,
+    /// The stripe's footer.
+    pub(crate) layout: Arc<StripeLayout>,
+    /// The stripe's rows that may pass: ascending, merged, not empty.
+    pub(crate) selected: Vec<Range<u64>>,
+    /// Places by position among the wanted columns.
+    pub(crate) columns: Vec<ColumnLocation>,
+}
+
+/// The place of a column's values in one stripe.
+#[derive(Debug, Clone)]
+pub(crate) enum ColumnLocation {
+    /// Raw values in these segments.
+    Direct(Arc<Direct>),
+    /// All rows have this value.
+    Constant(ScalarValue),
+    /// Values that [`read`] decodes.
+    Decoded {
+        /// Bytes of all the column's rows in the file.
+        stored_bytes: u64,
+    },
+}
+
+/// A session's cache of located columns and of surviving row groups.
+///
+/// To locate a direct column in a compressed file, each chunk's header is read. To find surviving row groups, a filter
+/// is compared with the statistics of each one. Both take longer than a short query.
+#[derive(Debug, Default)]
+pub(crate) struct LocationCache {
+    /// Direct columns by file number, stripe and column.
+    direct: BoundedMap<(u64, usize, ColumnId), Option<Arc<Direct>>>,
+    /// For each row group of a range, whether it may have rows that pass.
+    groups: BoundedMap<Filtered, Arc<[bool]>>,
+}
+
+/// The row groups of a file, and a filter over them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Filtered {
+    /// The file's number.
+    file: u64,
+    stripe: usize,
+    groups: Range<usize>,
+    filter: Filter,
+}
+
+/// Conditions that must all hold.
+type Filter = Arc<[Arc<dyn PhysicalExpr>]>;
+
+/// A map that drops all entries when it is full.
+#[derive(Debug)]
+struct BoundedMap<K, V>(Mutex<HashMap<K, V>>);
+
+impl<K, V> Default for BoundedMap<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> BoundedMap<K, V> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, V>> {
+        // Entries are inserted whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        self.lock().get(key).cloned()
+    }
+
+    fn insert(&self, key: K, value: V) {
+        let mut known = self.lock();
+        if known.len() >= MAX_CACHED {
+            known.clear();
+        }
+        known.insert(key, value);
+    }
+}
+
+/// Counts of row groups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct GroupCounts {
+    /// Row groups of the stripes to scan.
+    pub(crate) total: usize,
+    /// Row groups among them that their statistics exclude.
+    pub(crate) skipped: usize,
+}
+
+/// Whether all files of the scan are local.
+pub(crate) fn is_local(scan: &Scan) -> bool {
+    let mut files = scan.files.iter();
+    files.all(|file| matches!(file.file.place, Place::Local(_)))
+}
+
+/// Locates the table columns `columns` in the stripes of `work`.
+///
+/// # Errors
+/// If a footer, an index or a chunk header cannot be read.
+pub(crate) fn locate_columns(
+    scan: &Scan,
+    work: &[Vec<ScanRange>],
+    columns: &[usize],
+    known: &LocationCache,
+) -> Result<(Vec<StripeLocations>, GroupCounts)> {
+    let mut stripes = Vec::new();
+    let mut groups = GroupCounts::default();
+    let mut sources = Sources { scan, last: None };
+    let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+    let filter: Filter = scan
+        .conjuncts
+        .iter()
+        .map(|conjunct| Arc::clone(&conjunct.expr))
+        .collect();
+    for work in whole_stripes(work) {
+        let file = &scan.files[work.file].file;
+        let layout_of = at_once(scan.cache.stripe(file, work.stripe, &metrics.io))?.map_err(layout)?;
+        let keep = surviving(scan, &work, &layout_of, &filter, known, &metrics)?;
+        groups.total += keep.len();
+        groups.skipped += keep.iter().filter(|keep| !**keep).count();
+        let mut selected = RowSelection::new();
+        for (group, _) in work.groups.clone().zip(&*keep).filter(|(_, keep)| **keep) {
+            selected.push(layout_of.row_group_rows(&file.tail, group));
+        }
+        if selected.is_empty() {
+            continue;
+        }
+        let mut places = Vec::with_capacity(columns.len());
+        for &column in columns {
+            places.push(find(&mut sources, work.file, &layout_of, column, known)?);
+        }
+        stripes.push(StripeLocations {
+            file: work.file,
+            layout: layout_of,
+            selected: selected.ranges().to_vec(),
+            columns: places,
+        });
+    }
+    Ok((stripes, groups))
+}
+
+/// For each row group of a stripe, whether it may have rows that pass the filter.
+fn surviving(
+    scan: &Scan,
+    work: &ScanRange,
+    layout_of: &StripeLayout,
+    filter: &Filter,
+    known: &LocationCache,
+    metrics: &ScanMetrics,
+) -> Result<Arc<[bool]>> {
+    if scan.pruner.is_none() {
+        return Ok(vec![true; work.groups.len()].into());
+    }
+    let file = &scan.files[work.file];
+    // If the table has partition columns, the answer depends on their values too, which are no part of the key.
+    let is_file_alone = file.partition_values.is_empty();
+    let key = Filtered {
+        file: file.file.id,
+        stripe: work.stripe,
+        groups: work.groups.clone(),
+        filter: Arc::clone(filter),
+    };
+    if let Some(keep) = known.groups.get(&key).filter(|_| is_file_alone) {
+        return Ok(keep);
+    }
+    let keep: Arc<[bool]> = at_once(surviving_groups(scan, work, layout_of, metrics))??.into();
+    if is_file_alone {
+        known.groups.insert(key, Arc::clone(&keep));
+    }
+    Ok(keep)
+}
+
+/// The ranges of all partitions, with adjacent ranges of one stripe joined.
+fn whole_stripes(work: &[Vec<ScanRange>]) -> Vec<ScanRange> {
+    let mut whole: Vec<ScanRange> = Vec::new();
+    for share in work.iter().flatten() {
+        match whole.last_mut() {
+            Some(last)
+                if (last.file, last.stripe, last.groups.end) == (share.file, share.stripe, share.groups.start) =>
+            {
+                last.groups.end = share.groups.end;
+                last.rows += share.rows;
+            }
+            _ => whole.push(share.clone()),
+        }
+    }
+    whole
+}
+
+/// The answer of a future over local files, which never waits.
+fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
+    future
+        .now_or_never()
+        .ok_or_else(|| internal_datafusion_err!("a local file was waited for"))
+}
+
+/// The last opened file. Stripes come file by file, and each opening of a map asks the system for the file's length.
+struct Sources<'a> {
+    scan: &'a Scan,
+    last: Option<(usize, Arc<ScanSource>)>,
+}
+
+impl Sources<'_> {
+    fn of(&mut self, file: usize) -> Result<Arc<ScanSource>> {
+        if let Some((_, source)) = self.last.as_ref().filter(|(last, _)| *last == file) {
+            return Ok(Arc::clone(source));
+        }
+        let source = open(self.scan, file, IoCounters::default())?;
+        self.last = Some((file, Arc::clone(&source)));
+        Ok(source)
+    }
+}
+
+/// Opens a file's bytes.
+fn open(scan: &Scan, file: usize, io: IoCounters) -> Result<Arc<ScanSource>> {
+    let handle = scan.cache.handle(&scan.files[file].file).map_err(layout)?;
+    handle.source(scan.options.local_io, io).map_err(layout)
+}
+
+fn find(
+    sources: &mut Sources<'_>,
+    number: usize,
+    stripe: &Arc<StripeLayout>,
+    column: usize,
+    known: &LocationCache,
+) -> Result<ColumnLocation> {
+    let table_file = &sources.scan.files[number];
+    let id = match table_file.place_of(column) {
+        Ok(id) => id,
+        Err(value) => return Ok(ColumnLocation::Constant(value)),
+    };
+    let file = &table_file.file;
+    let statistics = file.tail.stripe_statistics.get(stripe.info.index);
+    let statistics = statistics.and_then(|columns| columns.get(id as usize));
+    // Like pruning, this believes claims that agree with each other.
+    if statistics.is_some_and(|s| s.values == Some(0) && s.has_null != Some(false)) {
+        return Ok(ColumnLocation::Constant(ScalarValue::Null));
+    }
+    let key = (file.id, stripe.info.index, id);
+    let direct = match known.direct.get(&key) {
+        Some(direct) => direct,
+        None => {
+            let source = sources.of(number)?;
+            let access = Access::of(&file.tail, stripe, id, None, source.as_ref(), true).map_err(layout)?;
+            let direct = match access {
+                Access::Direct(direct) => Some(Arc::new(direct)),
+                Access::Decode { .. } => None,
+            };
+            known.direct.insert(key, direct.clone());
+            direct
+        }
+    };
+    Ok(match direct {
+        Some(direct) => ColumnLocation::Direct(direct),
+        None => ColumnLocation::Decoded {
+            stored_bytes: stored_bytes(&file.tail.schema, stripe, id),
+        },
+    })
+}
+
+/// Reads the values of `rows` of a table column in one stripe of a local file.
+///
+/// # Errors
+/// As in the scan: the error names the file and the place.
+pub(crate) fn read(
+    scan: &Scan,
+    number: usize,
+    stripe: &Arc<StripeLayout>,
+    column: usize,
+    rows: Range<u64>,
+) -> Result<ArrayRef> {
+    let table_file = &scan.files[number];
+    let file = &table_file.file;
+    let id = match table_file.place_of(column) {
+        Ok(id) => id,
+        Err(value) => return value.to_array_of_size((rows.end - rows.start) as usize),
+    };
+    let io = IoCounters::default();
+    let source = open(scan, number, io.clone())?;
+    let access_by = |index: Option<&ColumnIndex>, probe_chunks| {
+        Access::of(&file.tail, stripe, id, index, source.as_ref(), probe_chunks).map_err(layout)
+    };
+    let mut access = access_by(None, true)?;
+    // Raw values are found without an index.
+    let mut index: Option<Arc<ColumnIndex>> = None;
+    if let Access::Decode { .. } = access {
+        let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &io))?.map_err(layout)?;
+        index = indexes.into_iter().next().flatten();
+        access = access_by(index.as_deref(), false)?; // the first call has probed the chunks
+    }
+    let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
+    let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
+    reader.read(&RowSelection::range(rows)).map_err(layout)
+}
+
+/// The encoded form of a table column in one stripe of a local file.
+///
+/// `None`: [`EncodedColumn`] does not support the encoding, or the row index is unreadable. [`read`] returns the error.
+pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
+    let table_file = &scan.files[file];
+    let file = &table_file.file;
+    let id = table_file.place_of(column).ok()?;
+    let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &IoCounters::default()));
+    let index = indexes.ok()?.ok()?.into_iter().next().flatten();
+    EncodedColumn::of(&file.tail, stripe, id, index.as_deref())
+}
+
+/// Reads the entries of a table column's dictionary in one stripe of a local file.
+///
+/// # Errors
+/// As [`read`]'s.
+pub(crate) fn dictionary(scan: &Scan, number: usize, stripe: &Arc<StripeLayout>, column: usize) -> Result<StringArray> {
+    let table_file = &scan.files[number];
+    let file = &table_file.file;
+    let Ok(id) = table_file.place_of(column) else {
+        return Err(internal_datafusion_err!(
+            "a column without a place in the file has no dictionary"
+        ));
+    };
+    let source = open(scan, number, IoCounters::default())?;
+    dictionary_entries(Arc::clone(&file.tail), Arc::clone(stripe), id, source).map_err(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_stripes_joins_the_ranges_of_a_stripe() {
+        let work = |stripe, groups: Range<usize>| ScanRange {
+            file: 0,
+            stripe,
+            rows: groups.len() as u64 * 10_000,
+            groups,
+            stride: Some(10_000),
+        };
+        let dealt = [
+            vec![work(0, 0..5)],
+            vec![work(0, 5..9), work(1, 0..2)],
+            vec![work(1, 2..3), work(3, 0..1)],
+        ];
+        assert_eq!(whole_stripes(&dealt), [work(0, 0..9), work(1, 0..3), work(3, 0..1)]);
+    }
+}

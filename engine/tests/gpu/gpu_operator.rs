@@ -1,0 +1,347 @@
+//! The GPU operator: EXPLAIN and metrics, decoding and paging, errors, and changed files.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+};
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use grampus::{scan_io, session};
+use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::write::WriterOptions;
+
+use crate::common::{failure, open, ran, rows, set, text, write};
+use crate::support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
+
+/// Names and values of all metrics of an executed plan.
+fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<(String, usize)> {
+    let own = plan.metrics().into_iter().flat_map(|set| {
+        let metrics: Vec<_> = set
+            .iter()
+            .map(|m| (m.value().name().to_owned(), m.value().as_usize()))
+            .collect();
+        metrics
+    });
+    let below = plan.children().into_iter().flat_map(metrics_of);
+    own.chain(below).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_shows_the_plan_and_analyze_the_run() {
+    if !has_compiler("explain_shows_the_plan_and_analyze_the_run") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
+    let sql = "SELECT sum(x) FROM t WHERE x >= 1500 AND word = 'a'";
+    let plan = text(&context, &format!("EXPLAIN {sql}")).await;
+    for words in [
+        "GpuAggregateExec: device=",
+        "aggr=[sum(t.x)]",
+        "files=1, stripes=2",
+        "columns=[x (resident, ",
+        "word (resident, ",
+        "filter=[x >= 1500, word = a]",
+        "estimated=",
+        "because grampus.device = 'prefer'",
+    ] {
+        assert!(plan.contains(words), "{words} in\n{plan}");
+    }
+    let verbose = text(&context, &format!("EXPLAIN VERBOSE {sql}")).await;
+    assert!(
+        verbose.contains("grampus_query") && verbose.contains("x, float64"),
+        "{verbose}"
+    );
+    let analyzed = text(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+    for words in [
+        "compile_time=",
+        "scan_time=",
+        "kernel_time=",
+        "decode_time=",
+        "pushed_bytes=",
+        "rows_passed=375",
+        "io_amplification=",
+    ] {
+        assert!(analyzed.contains(words), "{words} in\n{analyzed}");
+    }
+    let (plan, _) = ran(&context, sql).await;
+    let io = scan_io(&plan);
+    assert_eq!(
+        (io.rows_scanned, io.rows_passed, io.stripes_skipped),
+        (1500, 375, 1),
+        "{io:?}"
+    );
+    assert!(io.needed_bytes > 0, "{io:?}");
+}
+
+/// 40,000 rows of columns that are stored in runs. Half of `maybe` is NULL.
+fn stored_rows() -> RecordBatch {
+    let count = 40_000i64;
+    let words = (0..count).map(|row| ["green", "yellow", "purple"].get((row * row) as usize % 5).copied());
+    let columns: [(&str, ArrayRef); 5] = [
+        (
+            "id",
+            Arc::new(Int64Array::from_iter_values((0..count).map(|row| row * row))),
+        ),
+        (
+            "maybe",
+            Arc::new(Float64Array::from_iter(
+                (0..count).map(|row| (row % 2 == 0).then_some(row as f64)),
+            )),
+        ),
+        ("word", Arc::new(StringArray::from_iter(words))),
+        (
+            "time",
+            Arc::new(TimestampNanosecondArray::from_iter_values(
+                (0..count).map(|row| (row - 20_000) * 86_399_123_456_789),
+            )),
+        ),
+        (
+            "flag",
+            Arc::new(BooleanArray::from_iter(
+                (0..count).map(|row| (row % 7 > 0).then_some(row % 3 == 0)),
+            )),
+        ),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+}
+
+/// The device decodes columns in runs from their encoded form. In compressed files, the CPU decodes them.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_in_runs_are_decoded_by_the_gpu() {
+    if !has_compiler("columns_in_runs_are_decoded_by_the_gpu") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rows = stored_rows();
+    let sql = "SELECT word, flag, count(*), sum(id), sum(maybe), min(time), max(time) FROM s \
+               WHERE extract(year FROM time) >= 1960 GROUP BY word, flag ORDER BY word, flag";
+    let mut answers = Vec::new();
+    for (name, codec, decoder) in [
+        ("plain", None, "decoded by the GPU"),
+        ("packed", Some(Codec::Zstd), "decoded by the CPU"),
+    ] {
+        let path = folder.path().join(format!("{name}.orc"));
+        let options = WriterOptions {
+            codec,
+            row_index_stride: 1000,
+            stripe_rows: 16_000,
+            ..WriterOptions::default()
+        };
+        write_orc(&path, rows.schema(), std::slice::from_ref(&rows), options);
+        let context = GPU_SETTINGS[0].context();
+        let location = path.display().to_string();
+        session::register_orc(&context, "s", &location).await.unwrap();
+        let plan = text(&context, &format!("EXPLAIN {sql}")).await;
+        assert_eq!(plan.matches(decoder).count(), 5, "{plan}");
+        let (plan, answer) = ran(&context, sql).await;
+        assert_eq!(gpu_runs(&plan), (1, 0));
+        let metrics = metrics_of(&plan);
+        let number = |name: &str| {
+            metrics
+                .iter()
+                .filter(|(n, _)| n == name)
+                .map(|(_, v)| *v)
+                .sum::<usize>()
+        };
+        // A time of zero is reported as one nanosecond.
+        assert_eq!(number("decode_time") > 1, codec.is_some(), "{metrics:?}");
+        assert_eq!(number("device_decode_time") > 1, codec.is_none(), "{metrics:?}");
+        if codec.is_none() {
+            // 40,000 values of 8 + 8 + 4 + 8 + 1 bytes, with their validity, take 1.36 MB. The file has less than half.
+            let file = std::fs::metadata(&path).unwrap().len() as usize;
+            let pushed = number("pushed_bytes");
+            assert!(pushed > 0 && pushed < file, "{pushed} of {file}");
+        }
+        answers.push(answer);
+        let by_cpu = SETTINGS[0].context();
+        session::register_orc(&by_cpu, "s", &location).await.unwrap();
+        answers.push(text(&by_cpu, sql).await);
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+}
+
+/// For damaged bytes, the error is that of the CPU's plan, and the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_runs_give_the_decoders_error() {
+    if !has_compiler("damaged_runs_give_the_decoders_error") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.orc");
+    let rows = stored_rows();
+    write_orc(
+        &path,
+        rows.schema(),
+        std::slice::from_ref(&rows),
+        WriterOptions::default(),
+    );
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The first fifth of the file has row indexes and the runs of `id`. Neither has patches or gaps of more than 64
+    // bits.
+    let tenth = bytes.len() / 10;
+    bytes[tenth..tenth + 4000].fill(0xBF);
+    std::fs::write(&path, bytes).unwrap();
+    let mut failures = Vec::new();
+    for setting in [GPU_SETTINGS[0], SETTINGS[0]] {
+        let context = setting.context();
+        session::register_orc(&context, "s", &path.display().to_string())
+            .await
+            .unwrap();
+        failures.push(failure(&context, "SELECT sum(id), max(time) FROM s").await);
+        failures.push(failure(&context, "SELECT sum(id), max(time) FROM s").await);
+    }
+    assert!(
+        failures
+            .iter()
+            .all(|words| *words == failures[0] && words.contains("s.orc")),
+        "{failures:#?}"
+    );
+}
+
+/// Paged columns. The size of a page depends on the encoding of the column.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_names_pages_and_analyze_counts_them() {
+    if !has_compiler("explain_names_pages_and_analyze_counts_them") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let context = open(folder.path(), &GPU_SETTINGS[2]).await;
+    let sql = "SELECT sum(x), count(word) FROM t WHERE i = 3";
+    let plan = text(&context, &format!("EXPLAIN {sql}")).await;
+    for words in [
+        "i (resident, ",
+        "x (paged, 64 B at a time",
+        "word (paged, 2.0 KiB at a time",
+    ] {
+        assert!(plan.contains(words), "{words} in\n{plan}");
+    }
+    let verbose = text(&context, &format!("EXPLAIN VERBOSE {sql}")).await;
+    assert!(verbose.contains("by loads from pages"), "{verbose}");
+    let analyzed = text(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+    for words in ["page_bytes=", "pages=", "passes=", "gather_time=", "rows_passed=429"] {
+        assert!(analyzed.contains(words), "{words} in\n{analyzed}");
+    }
+    let analyzed = text(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+    for words in ["passes=1,", "pages=0,", "page_bytes=0,"] {
+        assert!(analyzed.contains(words), "{words} in\n{analyzed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gpu_errors_are_those_of_the_cpu() {
+    if !has_compiler("gpu_errors_are_those_of_the_cpu") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let gpu = open(folder.path(), &GPU_SETTINGS[0]).await;
+    let cpu = open(
+        folder.path(),
+        &Setting {
+            gpu: None,
+            ..GPU_SETTINGS[0]
+        },
+    )
+    .await;
+    for sql in [
+        "SELECT sum(10 / i) FROM t",
+        "SELECT sum(CAST(x * 1e30 AS INT)) FROM t",
+        "SELECT i % (i - 2), count(*) FROM t GROUP BY 1",
+    ] {
+        let (wanted, found) = (failure(&cpu, sql).await, failure(&gpu, sql).await);
+        assert_eq!(wanted, found, "{sql}");
+    }
+    // If the divisor is never zero in the passing rows, the query has an answer.
+    let sql = "SELECT sum(10 / i) FROM t WHERE i > 0";
+    let (plan, answer) = ran(&gpu, sql).await;
+    assert_eq!(gpu_runs(&plan), (1, 0));
+    assert_eq!(answer, text(&cpu, sql).await);
+}
+
+/// A file changes after planning. The device notices the change, the CPU still has the old file open, and the next
+/// query sees the new file.
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_file_is_noticed() {
+    if !has_compiler("changed_file_is_noticed") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
+    let sql = "SELECT count(*), sum(x) FROM t WHERE x >= 0";
+    assert!(text(&context, sql).await.contains("| 3000     | 4498500.0 |"));
+    let plan = async || context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    let lenient = plan().await;
+    set(&context, "grampus.device", "gpu").await;
+    let strict = plan().await;
+    let fewer = rows().slice(0, 1000);
+    let other = folder.path().join("other.orc");
+    write(&other, &fewer);
+    std::fs::rename(&other, folder.path().join("t.orc")).unwrap();
+    let error = collect(strict, context.task_ctx())
+        .await
+        .expect_err("the file is another");
+    assert!(error.to_string().contains("t.orc"), "{error}");
+    let old = collect(Arc::clone(&lenient), context.task_ctx()).await.unwrap();
+    assert!(pretty_format_batches(&old).unwrap().to_string().contains("| 3000 "));
+    assert_eq!(gpu_runs(&lenient), (0, 1));
+    let (plan, answer) = ran(&context, sql).await;
+    assert_eq!(gpu_runs(&plan), (1, 0));
+    assert!(answer.contains("| 1000     | 499500.0 "), "{answer}");
+}
+
+/// Two files of one table number their columns differently. The cached columns of one file are not used for the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_columns_are_distinct_across_files() {
+    if !has_compiler("cached_columns_are_distinct_across_files") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let both = folder.path().join("both");
+    std::fs::create_dir(&both).unwrap();
+    let column = |from: i64| Arc::new(Int64Array::from_iter_values(from..from + 10)) as ArrayRef;
+    let table = |names: [&str; 2]| {
+        let columns = [(names[0], column(0)), (names[1], column(1000))];
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+    };
+    write(&both.join("1.orc"), &table(["a", "b"]));
+    write(&both.join("2.orc"), &table(["b", "a"]));
+    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
+    session::register_orc(&context, "both", &both.display().to_string())
+        .await
+        .unwrap();
+    let second = both.join("2.orc").display().to_string();
+    session::register_orc(&context, "second", &second).await.unwrap();
+    for (table, sums) in [
+        ("both", "| 10090 | 10090 |"),
+        ("second", "| 10045 | 45 "),
+        ("both", "| 10090 | 10090 |"),
+    ] {
+        let answer = text(&context, &format!("SELECT sum(a) AS a, sum(b) AS b FROM {table}")).await;
+        assert!(answer.contains(sums), "{table}: {answer}");
+    }
+}
+
+/// Strings keep their dictionary codes from query to query, in any order of literals.
+#[tokio::test(flavor = "multi_thread")]
+async fn strings_are_found_by_equality() {
+    if !has_compiler("strings_are_found_by_equality") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
+    for (word, count) in [("never there", "0  "), ("c", "750"), ("a", "750")] {
+        let answer = text(&context, &format!("SELECT count(*) AS n FROM t WHERE word = '{word}'")).await;
+        assert!(
+            answer.contains(&format!("| {count} |").replace("0   |", "0 |")),
+            "{word}: {answer}"
+        );
+    }
+    let (plan, answer) = ran(
+        &context,
+        "SELECT coalesce(word, 'none') AS w, count(*) FROM t GROUP BY w ORDER BY w",
+    )
+    .await;
+    assert_eq!(gpu_runs(&plan), (1, 0));
+    assert!(answer.contains("none") && answer.contains("| a    | 750"), "{answer}");
+}

@@ -1,0 +1,326 @@
+//! `convert`: what goes in comes out, whatever the format, the codec and the cutting into files.
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch,
+    RecordBatchReader, StringArray, TimestampMicrosecondArray, UInt64Array,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Int32Type, SchemaRef, TimeUnit};
+use grampus_orc_layout::tail::Codec;
+use grampus_tools::atomic_output::OutputError;
+use grampus_tools::convert::{ConvertError, ConvertOptions, ConvertReport, convert};
+use orc_rust::ArrowReaderBuilder;
+use parquet::arrow::ArrowWriter;
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn run(options: &ConvertOptions) -> Result<ConvertReport, ConvertError> {
+    convert(options, &go_on)
+}
+
+/// Some rows of every type that Parquet has, with NULLs.
+fn sample(rows: i64) -> RecordBatch {
+    let values = || (0..rows).map(|i| (i % 11 != 3).then_some(i));
+    let dictionary: DictionaryArray<Int32Type> = values().map(|v| v.map(|v| ["N", "Y", "?"][v as usize % 3])).collect();
+    let lists = values().map(|v| v.map(|v| (0..v % 4).map(|i| Some(i as i32)).collect::<Vec<_>>()));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i", Arc::new(values().collect::<Int64Array>())),
+        (
+            "u",
+            Arc::new(
+                values()
+                    .map(|v| v.map(|v| u64::MAX - v as u64))
+                    .collect::<UInt64Array>(),
+            ),
+        ),
+        (
+            "f",
+            Arc::new((0..rows).map(|i| Some(i as f64 / 8.0)).collect::<Float64Array>()),
+        ),
+        (
+            "b",
+            Arc::new(values().map(|v| v.map(|v| v % 2 == 0)).collect::<BooleanArray>()),
+        ),
+        (
+            "s",
+            Arc::new(values().map(|v| v.map(|v| format!("row {v}"))).collect::<StringArray>()),
+        ),
+        ("d", Arc::new(dictionary)),
+        (
+            "t",
+            Arc::new(
+                values()
+                    .map(|v| v.map(|v| v * 1_000_003 + 7))
+                    .collect::<TimestampMicrosecondArray>(),
+            ),
+        ),
+        (
+            "m",
+            Arc::new(
+                values()
+                    .map(|v| v.map(i128::from))
+                    .collect::<Decimal128Array>()
+                    .with_precision_and_scale(12, 2)
+                    .unwrap(),
+            ),
+        ),
+        ("l", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
+}
+
+fn write_parquet(path: &Path, batch: &RecordBatch) {
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// All rows of some ORC files as another reader sees them.
+fn read(files: &[PathBuf]) -> RecordBatch {
+    let mut batches = Vec::new();
+    let mut schema: Option<SchemaRef> = None;
+    for file in files {
+        let reader = ArrowReaderBuilder::try_new(File::open(file).unwrap()).unwrap().build();
+        schema = Some(reader.schema());
+        batches.extend(reader.map(|b| b.unwrap()));
+    }
+    concat_batches(&schema.unwrap(), &batches).unwrap()
+}
+
+fn text(array: &ArrayRef) -> Vec<Option<String>> {
+    let formatter = arrow::util::display::ArrayFormatter::try_new(array, &Default::default()).unwrap();
+    (0..array.len())
+        .map(|i| array.is_valid(i).then(|| formatter.value(i).to_string()))
+        .collect()
+}
+
+#[test]
+fn parquet_arrives_whole_in_every_codec_and_cut_into_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in.parquet");
+    let rows = 12_000;
+    let batch = sample(rows);
+    write_parquet(&input, &batch);
+    for (i, codec) in [
+        None,
+        Some(Codec::Zlib),
+        Some(Codec::Snappy),
+        Some(Codec::Lz4),
+        Some(Codec::Zstd),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let report = run(&ConvertOptions {
+            inputs: vec![input.clone()],
+            out: dir.path().join(format!("out{i}")),
+            codec,
+            direct_columns: vec!["f".to_owned()],
+            stripe_rows: Some(8_000),
+            rows_per_file: (i % 2 == 1).then_some(5_001),
+            verify: true,
+            ..ConvertOptions::default()
+        })
+        .unwrap();
+        assert_eq!(
+            (report.rows, report.files.len()),
+            (rows as u64, if i % 2 == 1 { 3 } else { 1 })
+        );
+        let bytes: u64 = report.files.iter().map(|f| fs::metadata(f).unwrap().len()).sum();
+        assert_eq!(report.bytes, bytes);
+        let back = read(&report.files);
+        let schema = back.schema();
+        assert_eq!(schema.field(1).data_type(), &DataType::Decimal128(20, 0));
+        assert_eq!(
+            schema.field(6).data_type(),
+            &DataType::Timestamp(TimeUnit::Nanosecond, None)
+        );
+        for (column, field) in schema.fields().iter().enumerate() {
+            assert!(
+                text(back.column(column)) == text(batch.column(column)),
+                "{codec:?} {}",
+                field.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn columns_are_chosen_and_ordered_and_orc_goes_in_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, first, second) = (
+        dir.path().join("in.parquet"),
+        dir.path().join("a.orc"),
+        dir.path().join("b.orc"),
+    );
+    let batch = sample(1000);
+    write_parquet(&input, &batch);
+    let step = |from: &Path, to: &Path, columns: &[&str]| {
+        run(&ConvertOptions {
+            inputs: vec![from.to_owned()],
+            out: to.to_owned(),
+            columns: Some(columns.iter().map(|c| (*c).to_owned()).collect()),
+            codec: Some(Codec::Zstd),
+            verify: true,
+            ..ConvertOptions::default()
+        })
+    };
+    step(&input, &first, &["t", "s", "u", "f", "l"]).unwrap();
+    step(&first, &second, &["f", "l", "t"]).unwrap();
+    let back = read(std::slice::from_ref(&second));
+    let names: Vec<_> = back.schema().fields().iter().map(|f| f.name().clone()).collect();
+    assert_eq!(names, ["f", "l", "t"]);
+    for name in names {
+        assert!(
+            text(back.column_by_name(&name).unwrap()) == text(batch.column_by_name(&name).unwrap()),
+            "{name}"
+        );
+    }
+    let error = step(&input, &second, &["f"]).unwrap_err();
+    assert!(matches!(error, ConvertError::Output(OutputError::Exists(_))), "{error}");
+    let error = step(&input, &dir.path().join("c.orc"), &["fare"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no column 'fare'") && error.contains("i, u, f"),
+        "{error}"
+    );
+    assert!(!dir.path().join("c.orc").exists());
+}
+
+#[test]
+fn csv_types_come_from_the_rows_and_contradictions_say_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("trips.csv");
+    fs::write(
+        &input,
+        "id,miles,when,flag,note\n1,2.5,2019-01-01 10:20:30,true,\"a, b\"\n2,,2019-01-02 00:00:00.5,false,\n-3,1e3,,true,n/a\n",
+    )
+    .unwrap();
+    let mut options = ConvertOptions {
+        inputs: vec![input.clone()],
+        out: dir.path().join("out"),
+        verify: true,
+        ..ConvertOptions::default()
+    };
+    options.csv.null_text = Some("n/a".to_owned());
+    let report = run(&options).unwrap();
+    let back = read(&report.files);
+    let types: Vec<_> = back.schema().fields().iter().map(|f| f.data_type().clone()).collect();
+    let timestamp = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    assert_eq!(
+        types,
+        [
+            DataType::Int64,
+            DataType::Float64,
+            timestamp,
+            DataType::Boolean,
+            DataType::Utf8
+        ]
+    );
+    assert_eq!(
+        text(back.column(1)),
+        [Some("2.5".to_owned()), None, Some("1000.0".to_owned())]
+    );
+    assert_eq!(text(back.column(4)), [Some("a, b".to_owned()), None, None]);
+    assert_eq!(text(back.column(2))[1].as_deref(), Some("2019-01-02T00:00:00.500"));
+
+    fs::write(&input, "id\n1\n2\nthree\n").unwrap();
+    options.csv.infer_rows = 2;
+    options.overwrite = true;
+    let error = run(&options).unwrap_err().to_string();
+    assert!(error.contains("three") && error.contains("look at more"), "{error}");
+    assert_eq!(
+        fs::read_dir(dir.path().join("out")).unwrap().count(),
+        1,
+        "the unfinished file is gone"
+    );
+}
+
+#[test]
+fn folders_are_taken_whole_and_clashing_names_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("in");
+    fs::create_dir(&folder).unwrap();
+    write_parquet(&folder.join("b.parquet"), &sample(10));
+    write_parquet(&folder.join("a.parquet"), &sample(20));
+    fs::write(folder.join("readme.txt"), "not data").unwrap();
+    let mut options = ConvertOptions {
+        inputs: vec![folder.clone()],
+        out: dir.path().join("out"),
+        ..ConvertOptions::default()
+    };
+    let report = run(&options).unwrap();
+    let names: Vec<_> = report.files.iter().map(|f| f.file_name().unwrap().to_owned()).collect();
+    assert_eq!((names, report.rows), (vec!["a.orc".into(), "b.orc".into()], 30));
+    let error = run(&options).unwrap_err();
+    assert!(
+        matches!(error, ConvertError::Output(OutputError::NotEmpty(_))),
+        "{error}"
+    );
+    options.inputs.push(folder.join("a.parquet"));
+    options.overwrite = true;
+    let error = run(&options).unwrap_err().to_string();
+    assert!(error.contains("both become a.orc"), "{error}");
+    options.inputs = vec![dir.path().join("nothing.parquet")];
+    let error = run(&options).unwrap_err().to_string();
+    assert!(error.contains("nothing.parquet"), "{error}");
+}
+
+#[test]
+fn inputs_that_are_converted_together_become_the_files_that_they_become_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs: Vec<PathBuf> = (0..9).map(|k| folder.path().join(format!("in/{k}.parquet"))).collect();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    for (k, input) in (1..).zip(&inputs) {
+        write_parquet(input, &sample(k * 700));
+    }
+    let options = |inputs: &[PathBuf], out: &str| ConvertOptions {
+        codec: Some(Codec::Snappy),
+        rows_per_file: Some(1000),
+        inputs: inputs.to_vec(),
+        out: folder.path().join(out),
+        ..ConvertOptions::default()
+    };
+    let together = run(&options(&inputs, "together")).unwrap();
+    let mut alone = Vec::new();
+    for input in &inputs {
+        let report = run(&options(std::slice::from_ref(input), &format!("alone/{}", alone.len()))).unwrap();
+        alone.extend(report.files);
+    }
+    assert_eq!(together.rows, (1..=9).map(|k| k * 700).sum::<u64>());
+    assert_eq!(together.files.len(), alone.len());
+    for (one, other) in together.files.iter().zip(&alone) {
+        assert_eq!(one.file_name(), other.file_name());
+        assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{}", one.display());
+    }
+
+    fs::write(&inputs[5], "PAR1, and nothing that follows from it. PAR1").unwrap();
+    let error = run(&options(&inputs, "broken")).unwrap_err();
+    assert!(
+        matches!(&error, ConvertError::Input { path, .. } if *path == inputs[5]),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_input_without_rows_becomes_a_file_without_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("none.parquet");
+    write_parquet(&input, &sample(0));
+    let report = run(&ConvertOptions {
+        inputs: vec![input],
+        out: dir.path().join("none.orc"),
+        verify: true,
+        ..ConvertOptions::default()
+    })
+    .unwrap();
+    assert_eq!((report.rows, report.files.len()), (0, 1));
+}
