@@ -2,11 +2,11 @@
 //! on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure, `GRAMPUS_TEST_CASES` sets how many mutations run.
 #![allow(unreachable_pub)] // the modules are public where they live
 
-#[path = "../../fuzz/src/read_file.rs"]
+#[path = "../fuzz/src/read_file.rs"]
 mod read_file;
-#[path = "../../fuzz/src/rle.rs"]
+#[path = "../fuzz/src/rle.rs"]
 mod rle;
-#[path = "../../fuzz/src/seeds.rs"]
+#[path = "../fuzz/src/seeds.rs"]
 mod seeds;
 
 use std::io::Write;
