@@ -13,7 +13,7 @@ use arrow::array::{
     RecordBatch, StringArray, TimestampSecondArray,
 };
 use arrow::datatypes::Int8Type;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
 #[path = "../tests/support/mod.rs"]

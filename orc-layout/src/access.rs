@@ -106,7 +106,7 @@ fn positions(
     index: &ColumnIndex,
 ) -> Result<Option<ColumnPositions>> {
     let row_index = stripe.stream(column, Kind::RowIndex);
-    ColumnPositions::of(tail, stripe, column, index).map_err(|reason| {
+    ColumnPositions::of(tail, stripe, column, &index.positions).map_err(|reason| {
         let name = place_name(tail, stripe, column, "ROW_INDEX");
         let place = Place {
             file: &tail.file,

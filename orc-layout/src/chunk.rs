@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::codec;
+use crate::codec::{self, Codec, Compression};
 use crate::error::{LayoutError, Result};
-use crate::tail::{Codec, Compression};
 
 /// Bytes of a chunk header.
 pub const HEADER_BYTES: usize = 3;

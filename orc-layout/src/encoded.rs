@@ -114,7 +114,7 @@ impl EncodedColumn {
             _ => EncodedValues::Integers(runs),
         };
         let positions = match index {
-            Some(index) => ColumnPositions::of(tail, stripe, column, index).ok()?,
+            Some(index) => ColumnPositions::of(tail, stripe, column, &index.positions).ok()?,
             None => None,
         };
         let stream = |kind: Kind| {

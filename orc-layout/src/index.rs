@@ -126,7 +126,7 @@ impl ColumnIndex {
                 let reason = format!("{} entries for {groups} row groups", index.positions.len());
                 return Err(place.corrupt(0, reason));
             }
-            ColumnPositions::of(tail, stripe, column, &index).map_err(|reason| place.corrupt(0, reason))?;
+            ColumnPositions::of(tail, stripe, column, &index.positions).map_err(|reason| place.corrupt(0, reason))?;
         }
         if let Some(bytes) = bloom_filter {
             let offset = ranges.bloom_filter.map_or(stripe.info.offset, |range| range.start);

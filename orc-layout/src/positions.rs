@@ -23,10 +23,10 @@
 
 use std::ops::Range;
 
-use crate::index::ColumnIndex;
 use crate::proto::column_encoding;
 use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
+use crate::statistics::ColumnStatistics;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
@@ -166,9 +166,9 @@ impl ColumnPositions {
         tail: &FileTail,
         stripe: &StripeLayout,
         column: ColumnId,
-        index: &ColumnIndex,
+        stored: &[Vec<u64>],
     ) -> Result<Option<Self>, String> {
-        if index.positions.is_empty() {
+        if stored.is_empty() {
             return Ok(None);
         }
         let compressed = tail.compression.is_some();
@@ -185,7 +185,7 @@ impl ColumnPositions {
         };
         // The first group starts where the streams start, whatever its entry says: when a Java writer gives up a dictionary
         // halfway, that entry is left without numbers.
-        let later = &index.positions[1..];
+        let later = &stored[1..];
         let skip = match later.first().map_or(expected, Vec::len) {
             length if length == expected => 0,
             length if length == expected + stale => stale,
@@ -295,8 +295,8 @@ impl ColumnPositions {
 
     /// Whether a row group has no value: its statistics count none, and in every stream of values the next group starts
     /// where it does. Nothing of such a group needs to be read, its PRESENT stream included.
-    pub fn is_empty_group(&self, index: &ColumnIndex, group: usize) -> bool {
-        let counted = index.statistics.get(group).and_then(|statistics| statistics.values);
+    pub fn is_empty_group(&self, statistics: &[ColumnStatistics], group: usize) -> bool {
+        let counted = statistics.get(group).and_then(|group| group.values);
         let mut values = self.streams.iter().filter(|(kind, ..)| *kind != Kind::Present);
         let stays = |(_, _, at): &(Kind, Coding, Vec<StreamPosition>)| at.get(group + 1) == at.get(group);
         counted == Some(0)

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::chunk::Place;
+use crate::codec::{Codec, Compression};
 use crate::error::{LayoutError, Result};
 use crate::proto;
-use crate::tail::{Codec, Compression};
 use crate::wire;
 
 const MAGIC: &[u8] = b"ORC";

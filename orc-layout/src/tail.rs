@@ -6,40 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::chunk::{self, Place};
-use crate::codec;
+use crate::codec::Compression;
 use crate::error::{LayoutError, Result};
 use crate::postscript::{TailEnd, not_orc, unsupported};
 use crate::proto;
 use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef, SchemaError};
 use crate::statistics::{ColumnStatistics, Level, Trust, writer};
 use crate::wire;
-
-/// Compression of every stream and footer of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compression {
-    /// The codec.
-    pub codec: Codec,
-    /// No chunk decompresses to more than this many bytes.
-    pub block_size_bytes: u64,
-}
-
-impl Compression {
-    /// [`block_size_bytes`](Self::block_size_bytes) as far as it can be believed: what decompression of one chunk may produce.
-    pub fn block_size(&self) -> usize {
-        usize::try_from(self.block_size_bytes).map_or(codec::MAX_BLOCK_BYTES, |bytes| bytes.min(codec::MAX_BLOCK_BYTES))
-    }
-}
-
-/// Chunk codecs (ORC v1, "Compression").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // the specification's own names
-pub enum Codec {
-    Zlib,
-    Snappy,
-    Lzo,
-    Lz4,
-    Zstd,
-}
 
 /// Where a stripe lies and how many rows it has.
 #[derive(Debug, Clone, PartialEq, Eq)]

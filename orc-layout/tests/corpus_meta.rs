@@ -35,7 +35,7 @@ fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
         let stripe = open::read_stripe(&tail, &source, i)?;
         for column in 0..tail.schema.types.len() as u32 {
             let index = open::read_index(&tail, &stripe, &source, column)?;
-            let positions = ColumnPositions::of(&tail, &stripe, column, &index);
+            let positions = ColumnPositions::of(&tail, &stripe, column, &index.positions);
             plan(&tail, &stripe, column, &index, &source)?;
             entries += index.positions.len();
             filters += index.bloom_filters.len();

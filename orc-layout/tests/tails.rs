@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::proto;
-use grampus_orc_layout::tail::{Codec, FileTail, TailParse};
+use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 use prost::Message;
 

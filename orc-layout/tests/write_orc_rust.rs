@@ -3,7 +3,7 @@
 mod support;
 
 use arrow::array::RecordBatch;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 use support::{Nulls, assert_same, every_type, read_with_orc_rust, write};
 

@@ -10,9 +10,9 @@ use common::agree::check_statistics;
 use common::plans::{Plans, check_plans};
 use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::describe::FileReport;
 use grampus_orc_layout::open;
-use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::WriterOptions;
 use support::{Nulls, every_type, write};
 

@@ -10,8 +10,6 @@ use std::io::Cursor;
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::tail::Codec;
-
 /// A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed form would not fit the same field:
 /// what a file claims beyond this is not believed.
 pub const MAX_BLOCK_BYTES: usize = (1 << 23) - 1;
@@ -20,6 +18,33 @@ pub const MAX_BLOCK_BYTES: usize = (1 << 23) - 1;
 const ZLIB_LEVEL: u32 = 6;
 /// Level of Zstandard: the default of the reference implementation.
 const ZSTD_LEVEL: i32 = 3;
+
+/// Compression of every stream and footer of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// The codec.
+    pub codec: Codec,
+    /// No chunk decompresses to more than this many bytes.
+    pub block_size_bytes: u64,
+}
+
+impl Compression {
+    /// [`block_size_bytes`](Self::block_size_bytes) as far as it can be believed: what decompression of one chunk may produce.
+    pub fn block_size(&self) -> usize {
+        usize::try_from(self.block_size_bytes).map_or(MAX_BLOCK_BYTES, |bytes| bytes.min(MAX_BLOCK_BYTES))
+    }
+}
+
+/// Chunk codecs (ORC v1, "Compression").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // the specification's own names
+pub enum Codec {
+    Zlib,
+    Snappy,
+    Lzo,
+    Lz4,
+    Zstd,
+}
 
 thread_local! {
     static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(false));

@@ -9,13 +9,14 @@ use super::EntryPoint;
 use super::steps::{Step, is_sparse};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::codec;
+use crate::codec::Compression;
 use crate::error::{LayoutError, Result};
 use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
-use crate::tail::{Compression, FileTail};
+use crate::tail::FileTail;
 
 /// Largest piece of an uncompressed stream asked for at once.
 const WINDOW_BYTES: u64 = 256 * 1024;

@@ -146,7 +146,7 @@ impl ColumnReader {
         };
         let positions = match (&access, &index) {
             (Access::Decode { seekable: true }, Some(index)) => {
-                ColumnPositions::of(&source.tail, &source.stripe, column, index)
+                ColumnPositions::of(&source.tail, &source.stripe, column, &index.positions)
                     .map_err(|reason| source.corrupt(column, reason))?
             }
             _ => None,
@@ -317,7 +317,9 @@ impl ColumnReader {
 
 fn empty_groups(positions: &ColumnPositions, index: &ColumnIndex) -> Vec<bool> {
     let groups = 0..positions.row_groups();
-    let empty: Vec<bool> = groups.map(|group| positions.is_empty_group(index, group)).collect();
+    let empty: Vec<bool> = groups
+        .map(|group| positions.is_empty_group(&index.statistics, group))
+        .collect();
     if empty.contains(&true) { empty } else { Vec::new() }
 }
 

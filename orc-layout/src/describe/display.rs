@@ -11,55 +11,75 @@ const SOME_GROUPS: usize = 40;
 /// Characters of a bound.
 const SOME_TEXT: usize = 30;
 
-impl fmt::Display for FileReport {
+/// Tables of a report: `{}` is the summary, `{:#}` the full text.
+pub(super) struct ReportText<'a> {
+    pub(super) report: &'a FileReport,
+}
+
+impl fmt::Display for ReportText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.head(f)?;
         writeln!(f)?;
         write!(f, "{}", self.column_table())?;
         writeln!(f)?;
         let full = f.alternate();
-        let shown = if full { self.stripes.len() } else { SOME_STRIPES };
-        write!(f, "{}", stripe_table(&self.stripes[..shown.min(self.stripes.len())]))?;
-        if let Some(hidden) = self.stripes.len().checked_sub(shown).filter(|&hidden| hidden > 0) {
+        let shown = if full { self.report.stripes.len() } else { SOME_STRIPES };
+        write!(
+            f,
+            "{}",
+            stripe_table(&self.report.stripes[..shown.min(self.report.stripes.len())])
+        )?;
+        if let Some(hidden) = self
+            .report
+            .stripes
+            .len()
+            .checked_sub(shown)
+            .filter(|&hidden| hidden > 0)
+        {
             writeln!(f, "… and {hidden} more stripes")?;
         }
         if full {
-            for stripe in &self.stripes {
+            for stripe in &self.report.stripes {
                 list_stripe(f, stripe)?;
             }
         }
-        for entry in &self.user_metadata {
+        for entry in &self.report.user_metadata {
             let text = entry
                 .text
                 .as_deref()
                 .map_or_else(|| format!("{} bytes", entry.length), shorten);
             writeln!(f, "metadata {}: {text}", entry.name)?;
         }
-        for problem in &self.problems {
+        for problem in &self.report.problems {
             writeln!(f, "problem: {problem}")?;
         }
         Ok(())
     }
 }
 
-impl FileReport {
+impl ReportText<'_> {
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = grouped(self.rows);
-        let stripes = match self.stripes.len() {
+        let rows = grouped(self.report.rows);
+        let stripes = match self.report.stripes.len() {
             1 => "1 stripe".into(),
             count => format!("{count} stripes"),
         };
-        writeln!(f, "{}: {}, {rows} rows, {stripes}", self.file, size(self.file_length))?;
+        writeln!(
+            f,
+            "{}: {}, {rows} rows, {stripes}",
+            self.report.file,
+            size(self.report.file_length)
+        )?;
         write!(
             f,
             "ORC {} by {} (version {})",
-            self.format_version, self.writer, self.writer_version
+            self.report.format_version, self.report.writer, self.report.writer_version
         )?;
-        match &self.compression {
+        match &self.report.compression {
             Some(c) => write!(f, ", {} in chunks of up to {}", c.codec, size(c.block_size_bytes))?,
             None => write!(f, ", not compressed")?,
         }
-        match self.row_index_stride {
+        match self.report.row_index_stride {
             Some(stride) => writeln!(f, ", row groups of {} rows", grouped(stride.into())),
             None => writeln!(f, ", no row index"),
         }
@@ -69,7 +89,7 @@ impl FileReport {
         let mut table = Table::new(&[
             "#>", "column", "type", "bytes>", "encoding", "read", "values>", "min", "max",
         ]);
-        for column in self.columns.iter().filter(|column| column.id != 0) {
+        for column in self.report.columns.iter().filter(|column| column.id != 0) {
             let statistics = column.statistics.clone().unwrap_or_default();
             table.row([
                 column.id.to_string(),
@@ -91,8 +111,8 @@ impl FileReport {
         match column.direct_stripes {
             _ if column.encrypted => "encrypted".into(),
             0 => "decode".into(),
-            all if all == self.stripes.len() => "direct".into(),
-            some => format!("direct in {some} of {} stripes", self.stripes.len()),
+            all if all == self.report.stripes.len() => "direct".into(),
+            some => format!("direct in {some} of {} stripes", self.report.stripes.len()),
         }
     }
 }

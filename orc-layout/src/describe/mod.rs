@@ -5,6 +5,8 @@ mod chunks;
 mod display;
 mod values;
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::access::Access;
@@ -19,6 +21,7 @@ use crate::stripe::{Stream, StripeLayout};
 use crate::tail::FileTail;
 
 pub use chunks::ChunkReport;
+use display::ReportText;
 pub use values::{StatisticsReport, ValueReport};
 
 /// How much to read for a report. The default is everything.
@@ -207,6 +210,12 @@ pub struct BloomReport {
     pub hash_functions: u32,
     /// Bits of one filter.
     pub bits: usize,
+}
+
+impl fmt::Display for FileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ReportText { report: self }.fmt(f)
+    }
 }
 
 impl FileReport {
@@ -414,7 +423,9 @@ impl Builder<'_> {
 }
 
 fn row_groups(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: &ColumnIndex) -> Vec<RowGroupReport> {
-    let positions = ColumnPositions::of(tail, stripe, column, index).ok().flatten();
+    let positions = ColumnPositions::of(tail, stripe, column, &index.positions)
+        .ok()
+        .flatten();
     let kind = tail.schema.column(column).kind;
     let streams: Vec<&Stream> = stripe.streams.iter().filter(|stream| stream.column == column).collect();
     let entry_points = |group: usize| -> Vec<EntryPoint> {

@@ -7,7 +7,7 @@ use arrow::buffer::NullBuffer;
 use super::bloom::BloomFilters;
 use super::byte_rle::{Bits, ByteEncoder};
 use super::options::WriterOptions;
-use super::statistics::{Statistics, Typed};
+use super::statistics::Statistics;
 use super::stream::{OutStream, Storage};
 use super::types::Node;
 use super::values::Values;
@@ -251,17 +251,5 @@ impl Column {
     pub(super) fn buffered_bytes(&self) -> usize {
         let children: usize = self.children.iter().map(Self::buffered_bytes).sum();
         self.present.buffered_bytes() + self.values.buffered_bytes() + children
-    }
-}
-
-impl Statistics {
-    /// Takes in how many elements each row has.
-    pub(super) fn collections(&mut self, lengths: &[i64]) {
-        if let Typed::Collection { bounds, total } = &mut self.typed
-            && let Some((min, max)) = super::statistics::bounds_of(lengths)
-        {
-            super::statistics::widen(bounds, min.unsigned_abs(), max.unsigned_abs());
-            *total += lengths.iter().sum::<i64>().unsigned_abs();
-        }
     }
 }

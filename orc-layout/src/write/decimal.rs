@@ -4,11 +4,11 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type};
 
+use super::arrow_input::gather;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
 use super::stream::{OutStream, Storage};
 use super::types::Node;
-use super::values::gather;
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
 

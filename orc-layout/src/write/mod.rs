@@ -9,18 +9,21 @@
 //! Every run ends where a row group ends, so a row group's bytes begin at its positions and nothing of it has to be skipped
 //! (save bits of a shared byte): reading one row group costs no byte of its neighbours, as far as chunks allow.
 
+mod arrow_input;
 mod bits;
 mod bloom;
 mod byte_rle;
 mod column;
 mod decimal;
 mod dictionary;
+mod double_statistics;
 mod nested;
 mod options;
 mod rle_v2;
 mod runs;
 mod statistics;
 mod stream;
+mod string_bound;
 mod strings;
 mod stripe;
 mod tail;

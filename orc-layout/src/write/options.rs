@@ -3,9 +3,9 @@
 
 use arrow::datatypes::{DataType, Schema};
 
+use crate::codec::Codec;
 use crate::codec::MAX_BLOCK_BYTES;
 use crate::error::{LayoutError, Result};
-use crate::tail::Codec;
 
 /// How a file is laid out.
 #[derive(Debug, Clone)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::write::string_bound::MAX_BOUND_BYTES;
 
 #[test]
 fn a_nan_leaves_no_bounds_and_infinities_do() {

@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 
 use crate::chunk::{self, HEADER_BYTES};
+use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
-use crate::tail::Codec;
 
 /// How the streams of a column are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

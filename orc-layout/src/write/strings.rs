@@ -6,11 +6,11 @@ use arrow::array::{AnyDictionaryArray, Array, ArrayAccessor, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
+use super::arrow_input::unexpected;
 use super::dictionary::Dictionary;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
 use super::stream::{OutStream, Storage};
-use super::values::unexpected;
 use crate::bloom::BloomFilter;
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;

@@ -4,9 +4,9 @@ use prost::Message;
 
 use super::options::WriterOptions;
 use super::stream::{Storage, encode_section};
+use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, CalendarKind, CompressionKind};
-use crate::tail::Codec;
 
 /// First bytes of every file, and the last words of the postscript.
 pub(super) const MAGIC: &str = "ORC";

@@ -7,10 +7,10 @@ use arrow::datatypes::{
     TimestampSecondType,
 };
 
+use super::arrow_input::{gather, unexpected};
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
 use super::stream::{OutStream, Storage};
-use super::values::{gather, unexpected};
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
 

@@ -8,12 +8,12 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use proptest::prelude::*;
 
 use super::{Builder, plain};
+use crate::codec::Codec;
 use crate::decode::int::IntReader;
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::TypeKind;
 use crate::selection::RowSelection;
-use crate::tail::Codec;
 
 fn all(rows: u64) -> RowSelection {
     RowSelection::range(0..rows)

@@ -15,6 +15,7 @@ use super::ColumnReader;
 use super::cursor::{StreamCursor, StreamSource};
 use crate::access::Access;
 use crate::chunk::append_chunk;
+use crate::codec::{Codec, Compression};
 use crate::error::Result;
 use crate::index::ColumnIndex;
 use crate::proto::column_encoding::Kind as EncodingKind;
@@ -22,7 +23,7 @@ use crate::proto::stream::Kind;
 use crate::schema::{OrcSchema, OrcType, TypeKind};
 use crate::source::ByteSource;
 use crate::stripe::{Encoding, Stream, StripeLayout};
-use crate::tail::{Codec, Compression, FileTail, StripeInfo};
+use crate::tail::{FileTail, StripeInfo};
 
 /// Bytes in memory that remember what was asked for.
 pub(super) struct Memory {

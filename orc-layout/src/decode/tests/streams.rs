@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{cursor, plain};
+use crate::codec::Codec;
 use crate::decode::bits::BitBuilder;
 use crate::decode::boolean::BitReader;
 use crate::decode::byte_rle::ByteRle;
@@ -10,7 +11,6 @@ use crate::decode::int::IntReader;
 use crate::decode::unpack::closest_width;
 use crate::decode::unpack::tests::pack;
 use crate::proto::column_encoding::Kind as Encoding;
-use crate::tail::Codec;
 
 fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
