@@ -38,7 +38,7 @@ impl BloomFilter {
     }
 
     /// How many bits each value sets.
-    pub fn hash_functions(&self) -> u32 {
+    pub(crate) fn hash_functions(&self) -> u32 {
         self.hash_functions
     }
 
@@ -68,17 +68,17 @@ impl BloomFilter {
     }
 
     /// Adds an integer or a date.
-    pub fn insert_long(&mut self, value: i64) {
+    pub(crate) fn insert_long(&mut self, value: i64) {
         self.insert(hash_long(value));
     }
 
     /// Adds a float or double.
-    pub fn insert_double(&mut self, value: f64) {
+    pub(crate) fn insert_double(&mut self, value: f64) {
         self.insert(hash_double(value));
     }
 
     /// Adds a string or a decimal's text.
-    pub fn insert_bytes(&mut self, value: &[u8]) {
+    pub(crate) fn insert_bytes(&mut self, value: &[u8]) {
         self.insert(hash_bytes(value));
     }
 

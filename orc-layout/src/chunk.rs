@@ -5,28 +5,26 @@
 //! little-endian 24 bits: (length << 1) | original      then `length` bytes, compressed or as they are
 //! ```
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::codec::{self, Codec, Compression};
-use crate::error::{LayoutError, Result};
+use crate::error::{Result, Section};
 
 /// Bytes of a chunk header.
-pub const HEADER_BYTES: usize = 3;
+pub(crate) const HEADER_BYTES: usize = 3;
 
 /// What precedes every chunk of a compressed file (ORC v1, "Compression").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChunkHeader {
+pub(crate) struct ChunkHeader {
     /// Bytes of the chunk as stored, without this header; at most [`codec::MAX_BLOCK_BYTES`].
-    pub length: u32,
+    pub(crate) length: u32,
     /// Stored as it is, because compression did not make it smaller (or the writer wanted its values in place).
-    pub original: bool,
+    pub(crate) original: bool,
 }
 
 impl ChunkHeader {
     /// Takes a header apart. Every three bytes are one.
-    pub fn parse(bytes: [u8; HEADER_BYTES]) -> Self {
+    pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Self {
         let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
         Self {
             length: value >> 1,
@@ -35,12 +33,12 @@ impl ChunkHeader {
     }
 
     /// The header at the start of `bytes`, if there are three.
-    pub fn first_of(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn first_of(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().map(|&header| Self::parse(header))
     }
 
     /// The header as stored.
-    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let [a, b, c, _] = ((self.length << 1) | u32::from(self.original)).to_le_bytes();
         [a, b, c]
     }
@@ -75,36 +73,13 @@ pub fn append_chunk(codec: Option<Codec>, input: &[u8], out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Where a section stands in its file, for errors.
-#[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// Path or URL of the file.
-    pub file: &'a Arc<str>,
-    /// Absolute offset of the section's first byte.
-    pub offset: u64,
-    /// Its name: "footer", "stripe 3 footer", …
-    pub name: &'a str,
-}
-
-impl Place<'_> {
-    /// A `Corrupt` error `at` bytes into the section.
-    pub fn corrupt(&self, at: u64, reason: impl Into<String>) -> LayoutError {
-        LayoutError::Corrupt {
-            file: self.file.clone(),
-            offset: self.offset.saturating_add(at),
-            place: self.name.to_owned(),
-            reason: reason.into(),
-        }
-    }
-}
-
 /// The uncompressed bytes of a whole section. Costs no copy when the file is not compressed or the section is a single
 /// original chunk.
 ///
 /// # Errors
 /// `Corrupt` when chunks overrun the section or do not decompress, or when there would be more than `limit_bytes`.
-pub fn decompress_all(
-    place: Place<'_>,
+pub(crate) fn decompress_all(
+    place: Section<'_>,
     compression: Option<Compression>,
     bytes: &Bytes,
     limit_bytes: usize,
@@ -143,9 +118,10 @@ pub fn decompress_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
-    fn place(file: &Arc<str>) -> Place<'_> {
-        Place {
+    fn place(file: &Arc<str>) -> Section<'_> {
+        Section {
             file,
             offset: 100,
             name: "footer",

@@ -65,3 +65,54 @@ pub enum LayoutError {
     #[error("cannot write ORC: {0}")]
     Write(String),
 }
+
+impl LayoutError {
+    /// Not an ORC file, and why.
+    pub(crate) fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> Self {
+        Self::NotOrc {
+            file: file.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    /// A valid feature that this reader does not support.
+    pub(crate) fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> Self {
+        Self::Unsupported {
+            file: file.clone(),
+            feature: feature.into(),
+            advice: advice.into(),
+        }
+    }
+}
+
+/// Where a section stands in its file, for errors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section<'a> {
+    /// Path or URL of the file.
+    pub(crate) file: &'a Arc<str>,
+    /// Absolute offset of the section's first byte.
+    pub(crate) offset: u64,
+    /// Its name: "footer", "stripe 3 footer", …
+    pub(crate) name: &'a str,
+}
+
+impl Section<'_> {
+    /// A `Corrupt` error `at` bytes into the section.
+    pub(crate) fn corrupt(&self, at: u64, reason: impl Into<String>) -> LayoutError {
+        LayoutError::Corrupt {
+            file: self.file.clone(),
+            offset: self.offset.saturating_add(at),
+            place: self.name.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Why the footer's types make no schema.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SchemaError {
+    /// They contradict the specification.
+    Corrupt(String),
+    /// They are valid, but there is no way to show them: what, and what can be done about it.
+    Unsupported(&'static str, &'static str),
+}

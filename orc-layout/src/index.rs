@@ -5,8 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::bloom::BloomFilter;
-use crate::chunk::{self, Place};
-use crate::error::Result;
+use crate::chunk;
+use crate::error::{Result, Section};
 use crate::positions::ColumnPositions;
 use crate::proto;
 use crate::proto::stream::Kind;
@@ -110,7 +110,7 @@ impl ColumnIndex {
             stripe.info.index,
             tail.schema.path(column)
         );
-        let place = Place {
+        let place = Section {
             file: &tail.file,
             offset: ranges.row_index.map_or(stripe.info.offset, |range| range.start),
             name: &name,
@@ -131,7 +131,7 @@ impl ColumnIndex {
         if let Some(bytes) = bloom_filter {
             let offset = ranges.bloom_filter.map_or(stripe.info.offset, |range| range.start);
             let name = name.replace("ROW_INDEX", "BLOOM_FILTER");
-            let place = Place {
+            let place = Section {
                 file: &tail.file,
                 offset,
                 name: &name,

@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::chunk::Place;
-use crate::error::Result;
+use crate::error::{Result, Section};
 use crate::index::{ColumnIndex, IndexRanges};
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
@@ -26,7 +25,7 @@ pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Resul
             TailParse::NeedBytes(bytes) => wanted = bytes,
         }
     }
-    let place = Place {
+    let place = Section {
         file,
         offset: length.saturating_sub(wanted),
         name: "tail",

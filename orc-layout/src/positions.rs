@@ -32,7 +32,7 @@ use crate::tail::FileTail;
 
 /// How a stream is coded, as far as positions go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
+pub(crate) enum Coding {
     /// Raw bytes or values: nothing follows the offset.
     Bytes,
     /// Byte run-length encoding: values to skip.
@@ -76,24 +76,24 @@ impl Coding {
 
 /// Where a row group starts in one stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamPosition {
+pub(crate) struct StreamPosition {
     /// Bytes from the start of the stream: to a chunk's header in a compressed file, to a byte otherwise.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Bytes into that chunk once decompressed; may equal its size, and is then the next chunk's start. 0 without compression.
-    pub byte_in_chunk: u64,
+    pub(crate) byte_in_chunk: u64,
     /// Values of the run that starts there which belong to the group before (bytes of eight, for bits).
-    pub values_to_skip: u64,
+    pub(crate) values_to_skip: u64,
     /// Bits of the next byte which belong to the group before.
-    pub bits_to_skip: u32,
+    pub(crate) bits_to_skip: u32,
 }
 
 /// Where the bytes of a row group end in one stream, from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupEnd {
+pub(crate) struct GroupEnd {
     /// Where the next group's position points.
-    pub next: u64,
+    pub(crate) next: u64,
     /// Where the run or chunk that the two share must end.
-    pub last: u64,
+    pub(crate) last: u64,
 }
 
 /// Positions of one column's streams by row group.
@@ -108,7 +108,7 @@ pub struct ColumnPositions {
 ///
 /// `present` says whether the column has a PRESENT stream in this stripe; `decimal_scales` whether a decimal
 /// column's scales are a stream of their own (false for "decimal64" of files before ORC 2.0).
-pub fn positioned_streams(
+pub(crate) fn positioned_streams(
     kind: TypeKind,
     encoding: column_encoding::Kind,
     present: bool,
@@ -238,12 +238,12 @@ impl ColumnPositions {
     }
 
     /// Number of row groups.
-    pub fn row_groups(&self) -> usize {
+    pub(crate) fn row_groups(&self) -> usize {
         self.streams.first().map_or(0, |(_, _, positions)| positions.len())
     }
 
     /// How a stream is coded; `None` for streams without positions.
-    pub fn coding(&self, kind: Kind) -> Option<Coding> {
+    pub(crate) fn coding(&self, kind: Kind) -> Option<Coding> {
         self.streams
             .iter()
             .find(|(k, ..)| *k == kind)
@@ -251,7 +251,7 @@ impl ColumnPositions {
     }
 
     /// Where a row group starts in a stream; `None` for streams without positions.
-    pub fn at(&self, group: usize, kind: Kind) -> Option<StreamPosition> {
+    pub(crate) fn at(&self, group: usize, kind: Kind) -> Option<StreamPosition> {
         self.streams.iter().find(|(k, ..)| *k == kind)?.2.get(group).copied()
     }
 
@@ -261,7 +261,7 @@ impl ColumnPositions {
     ///
     /// A plan, not a promise: writers that cut chunks short of the block size may need a little more, so a decoder goes
     /// on reading where this ends.
-    pub fn byte_range(
+    pub(crate) fn byte_range(
         &self,
         stripe: &StripeLayout,
         column: ColumnId,
@@ -284,7 +284,7 @@ impl ColumnPositions {
     }
 
     /// Where what precedes row group `group` ends in a stream; `None` beyond the last, and for streams without positions.
-    pub fn end_before_group(&self, group: usize, kind: Kind) -> Option<GroupEnd> {
+    pub(crate) fn end_before_group(&self, group: usize, kind: Kind) -> Option<GroupEnd> {
         let (_, coding, positions) = self.streams.iter().find(|(k, ..)| *k == kind)?;
         let next = positions.get(group)?;
         Some(GroupEnd {
@@ -295,7 +295,7 @@ impl ColumnPositions {
 
     /// Whether a row group has no value: its statistics count none, and in every stream of values the next group starts
     /// where it does. Nothing of such a group needs to be read, its PRESENT stream included.
-    pub fn is_empty_group(&self, statistics: &[ColumnStatistics], group: usize) -> bool {
+    pub(crate) fn is_empty_group(&self, statistics: &[ColumnStatistics], group: usize) -> bool {
         let counted = statistics.get(group).and_then(|group| group.values);
         let mut values = self.streams.iter().filter(|(kind, ..)| *kind != Kind::Present);
         let stays = |(_, _, at): &(Kind, Coding, Vec<StreamPosition>)| at.get(group + 1) == at.get(group);

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::chunk::Place;
 use crate::codec::{Codec, Compression};
-use crate::error::{LayoutError, Result};
+use crate::error::{LayoutError, Result, Section};
 use crate::proto;
 use crate::wire;
 
@@ -21,7 +20,7 @@ const DEFAULT_BLOCK_BYTES: u64 = 256 * 1024;
 /// … stripes | [encrypted statistics] | metadata | footer | postscript | 1 byte: postscript length
 ///                                    |<------------- tail_length ------------------------------>|
 /// ```
-pub(crate) struct TailEnd {
+pub(crate) struct Postscript {
     pub(crate) compression: Option<Compression>,
     pub(crate) footer_length: u64,
     pub(crate) metadata_length: u64,
@@ -35,20 +34,20 @@ pub(crate) struct TailEnd {
     pub(crate) magic: bool,
 }
 
-impl TailEnd {
+impl Postscript {
     /// Takes the last bytes of a file apart, as far as the postscript goes.
     pub(crate) fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<Self> {
         let Some((&length, before)) = last.split_last() else {
-            return Err(not_orc(file, format!("it has {file_length} bytes")));
+            return Err(LayoutError::not_orc(file, format!("it has {file_length} bytes")));
         };
         // The head is at hand when the file is small: then a cut-off file can be told from something else.
         let head = (last.len() as u64 == file_length).then(|| last.starts_with(MAGIC));
         let no_postscript = || match head {
-            Some(true) => not_orc(
+            Some(true) => LayoutError::not_orc(
                 file,
                 "it starts like one, but its end is missing: cut off while written or copied?",
             ),
-            _ => not_orc(file, "it does not end with an ORC postscript"),
+            _ => LayoutError::not_orc(file, "it does not end with an ORC postscript"),
         };
         let start = before.len().checked_sub(usize::from(length)).filter(|_| length > 0);
         let postscript = start.map(|start| &before[start..]).ok_or_else(no_postscript)?;
@@ -62,7 +61,7 @@ impl TailEnd {
             (None, None) => false,
             _ => return Err(no_postscript()),
         };
-        let place = Place {
+        let place = Section {
             file,
             offset: file_length.saturating_sub(1 + u64::from(length)),
             name: "postscript",
@@ -99,7 +98,7 @@ impl TailEnd {
 }
 
 fn dwrf(file: &Arc<str>) -> LayoutError {
-    unsupported(
+    LayoutError::unsupported(
         file,
         "DWRF, a relative of ORC,",
         "rewrite the file as ORC, with Presto or Velox say",
@@ -118,7 +117,7 @@ fn compression(file: &Arc<str>, postscript: &proto::PostScript) -> Result<Option
         Ok(CompressionKind::Zstd) => Codec::Zstd,
         Err(_) => {
             let feature = format!("compression codec {number}");
-            return Err(unsupported(
+            return Err(LayoutError::unsupported(
                 file,
                 feature,
                 "rewrite the file with zlib, snappy, lz4 or zstd",
@@ -133,21 +132,4 @@ fn compression(file: &Arc<str>, postscript: &proto::PostScript) -> Result<Option
         codec,
         block_size_bytes,
     }))
-}
-
-/// Not an ORC file, and why.
-pub(crate) fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> LayoutError {
-    LayoutError::NotOrc {
-        file: file.clone(),
-        reason: reason.into(),
-    }
-}
-
-/// Something that this reader does not do.
-pub(crate) fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> LayoutError {
-    LayoutError::Unsupported {
-        file: file.clone(),
-        feature: feature.into(),
-        advice: advice.into(),
-    }
 }

@@ -45,7 +45,7 @@ impl RowSelection {
     }
 
     /// Appends the rows of `filter` that are true (NULL counts as false); bit 0 is row `first_row`.
-    pub fn push_filter(&mut self, first_row: u64, filter: &BooleanArray) {
+    pub(crate) fn push_filter(&mut self, first_row: u64, filter: &BooleanArray) {
         let bits = match filter.nulls() {
             Some(nulls) => filter.values() & nulls.inner(),
             None => filter.values().clone(),

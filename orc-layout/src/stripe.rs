@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::chunk::{self, Place};
-use crate::error::Result;
+use crate::chunk;
+use crate::error::{Result, Section};
 use crate::proto;
 use crate::schema::{ColumnId, TypeKind};
 use crate::tail::{FileTail, StripeInfo};
@@ -60,7 +60,7 @@ impl StripeLayout {
     /// `Corrupt` when streams leave the stripe, encodings are missing or unknown, the zone is unknown, …
     pub fn parse(tail: &FileTail, stripe: usize, footer: &Bytes) -> Result<Self> {
         let Some(info) = tail.stripes.get(stripe) else {
-            let place = Place {
+            let place = Section {
                 file: &tail.file,
                 offset: 0,
                 name: "footer",
@@ -68,7 +68,7 @@ impl StripeLayout {
             return Err(place.corrupt(0, format!("there is no stripe {stripe}")));
         };
         let name = format!("stripe {stripe} footer");
-        let place = Place {
+        let place = Section {
             file: &tail.file,
             offset: info.footer_range().start,
             name: &name,

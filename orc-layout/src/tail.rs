@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::chunk::{self, Place};
+use crate::chunk;
 use crate::codec::Compression;
-use crate::error::{LayoutError, Result};
-use crate::postscript::{TailEnd, not_orc, unsupported};
+use crate::error::{LayoutError, Result, SchemaError, Section};
+use crate::postscript::Postscript;
 use crate::proto;
-use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef, SchemaError};
+use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef};
 use crate::statistics::{ColumnStatistics, Level, Trust, writer};
 use crate::wire;
 
@@ -104,7 +104,7 @@ impl FileTail {
         {
             return Ok(TailParse::NeedBytes(file_length.min(u64::from(postscript) + 1)));
         }
-        let end = TailEnd::parse(file, file_length, last)?;
+        let end = Postscript::parse(file, file_length, last)?;
         if (last.len() as u64) < end.tail_length {
             return Ok(TailParse::NeedBytes(end.tail_length));
         }
@@ -112,9 +112,11 @@ impl FileTail {
         let parsed = assemble(file, file_length, &end, &tail);
         match parsed {
             // Without its magic, this was only a guess.
-            Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(not_orc(file, reason)),
+            Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(LayoutError::not_orc(file, reason)),
             // Two bytes that happen to stand at the end of anything can be read as an empty footer's postscript.
-            Ok(tail) if !end.magic && tail.schema.fields().is_empty() => Err(not_orc(file, "no magic and no column")),
+            Ok(tail) if !end.magic && tail.schema.fields().is_empty() => {
+                Err(LayoutError::not_orc(file, "no magic and no column"))
+            }
             parsed => parsed.map(|tail| TailParse::Complete(Box::new(tail))),
         }
     }
@@ -146,16 +148,16 @@ mod number {
 }
 
 /// The tail's sections, once all bytes are there.
-fn assemble(file: &Arc<str>, file_length: u64, end: &TailEnd, tail: &Bytes) -> Result<FileTail> {
+fn assemble(file: &Arc<str>, file_length: u64, end: &Postscript, tail: &Bytes) -> Result<FileTail> {
     let footer_end = tail.len() - end.postscript_length as usize;
     let footer_start = footer_end - end.footer_length as usize;
     let tail_start = file_length - end.tail_length;
-    let metadata_place = Place {
+    let metadata_place = Section {
         file,
         offset: tail_start,
         name: "metadata",
     };
-    let footer_place = Place {
+    let footer_place = Section {
         file,
         offset: tail_start + end.metadata_length,
         name: "footer",
@@ -238,7 +240,7 @@ struct Footer {
 }
 
 impl Footer {
-    fn parse(place: Place<'_>, end: &TailEnd, bytes: &Bytes) -> Result<Self> {
+    fn parse(place: Section<'_>, end: &Postscript, bytes: &Bytes) -> Result<Self> {
         let bytes = chunk::decompress_all(place, end.compression, bytes, MAX_FOOTER_BYTES)?;
         let corrupt = |reason| place.corrupt(0, reason);
         let (mut types, mut stripes, mut statistics) = (vec![], vec![], vec![]);
@@ -258,7 +260,7 @@ impl Footer {
         .map_err(corrupt)?;
         let schema = OrcSchema::from_proto(&types).map_err(|error| match error {
             SchemaError::Corrupt(reason) => corrupt(reason),
-            SchemaError::Unsupported(feature, advice) => unsupported(place.file, feature, advice),
+            SchemaError::Unsupported(feature, advice) => LayoutError::unsupported(place.file, feature, advice),
         })?;
         statistics.truncate(schema.types.len());
         Ok(Self {
@@ -271,7 +273,7 @@ impl Footer {
 }
 
 /// The stripes with rows counted up and every bound checked: each lies before `content_end`.
-fn stripes(place: Place<'_>, footer: &Footer, content_end: u64) -> Result<Vec<StripeInfo>> {
+fn stripes(place: Section<'_>, footer: &Footer, content_end: u64) -> Result<Vec<StripeInfo>> {
     let mut first_row = 0u64;
     let mut stripes = Vec::with_capacity(footer.stripes.len());
     for (index, stored) in footer.stripes.iter().enumerate() {
@@ -352,7 +354,7 @@ impl StatisticsContext<'_> {
 
 /// Statistics by stripe; empty if there are not as many as stripes, or too many.
 fn stripe_statistics(
-    place: Place<'_>,
+    place: Section<'_>,
     context: &StatisticsContext<'_>,
     metadata: &[u8],
     stripes: &[StripeInfo],

@@ -18,7 +18,7 @@ use grampus_orc_layout::access::{Access, byte_ranges};
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::{LayoutError, Result, open};
+use grampus_orc_layout::{LayoutError, Result, metadata_reader};
 use sha2::{Digest, Sha256};
 
 /// A file in memory that remembers which of its bytes were asked for.
@@ -87,13 +87,13 @@ fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
         bytes,
         asked: Mutex::default(),
     });
-    let tail = Arc::new(open::read_tail(&file.into(), length, &*source)?);
+    let tail = Arc::new(metadata_reader::read_tail(&file.into(), length, &*source)?);
     let mut stripes = vec![];
     for i in 0..tail.stripes.len() {
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, i)?);
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, i)?);
         let mut columns = vec![];
         for &column in tail.schema.fields() {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column)?);
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column)?);
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true)?;
             let reader = || {
                 let (index, access) = (Some(index.clone()), access.clone());
@@ -315,13 +315,13 @@ fn read_what_is_there(bytes: Bytes) -> Result<()> {
         bytes,
         asked: Mutex::default(),
     });
-    let tail = Arc::new(open::read_tail(&"mutant".into(), length, &*source)?);
+    let tail = Arc::new(metadata_reader::read_tail(&"mutant".into(), length, &*source)?);
     for i in 0..tail.stripes.len() {
-        let Ok(stripe) = open::read_stripe(&tail, &*source, i).map(Arc::new) else {
+        let Ok(stripe) = metadata_reader::read_stripe(&tail, &*source, i).map(Arc::new) else {
             continue;
         };
         for &column in tail.schema.fields() {
-            let index = open::read_index(&tail, &stripe, &*source, column).unwrap_or_default();
+            let index = metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap_or_default();
             let Ok(access) = Access::of(&tail, &stripe, column, Some(&index), &*source, true) else {
                 continue;
             };

@@ -8,13 +8,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use common::{Memory, Random, corpus, manifest};
 use grampus_orc_layout::access::{Access, byte_ranges};
-use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::positions::ColumnPositions;
+use grampus_orc_layout::report::{FileReport, ReportOptions};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 
 /// What a walk over all metadata of a file found.
 struct Walk {
@@ -29,12 +29,12 @@ struct Walk {
 fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
     let length = bytes.len() as u64;
     let source = Memory(bytes);
-    let tail = open::read_tail(&file.into(), length, &source)?;
+    let tail = metadata_reader::read_tail(&file.into(), length, &source)?;
     let (mut entries, mut unusable, mut filters) = (0, 0, 0);
     for i in 0..tail.stripes.len() {
-        let stripe = open::read_stripe(&tail, &source, i)?;
+        let stripe = metadata_reader::read_stripe(&tail, &source, i)?;
         for column in 0..tail.schema.types.len() as u32 {
-            let index = open::read_index(&tail, &stripe, &source, column)?;
+            let index = metadata_reader::read_index(&tail, &stripe, &source, column)?;
             let positions = ColumnPositions::of(&tail, &stripe, column, &index.positions);
             plan(&tail, &stripe, column, &index, &source)?;
             entries += index.positions.len();
@@ -44,7 +44,7 @@ fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
             }
         }
     }
-    let report = FileReport::build(&tail, &source, &DescribeOptions::default())?;
+    let report = FileReport::build(&tail, &source, &ReportOptions::default())?;
     assert!(format!("{report:#}").len() > format!("{report}").len() || tail.stripes.is_empty());
     Ok(Walk {
         tail,

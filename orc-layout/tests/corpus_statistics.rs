@@ -13,7 +13,7 @@ use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 use orc_rust::ArrowReaderBuilder;
 
 /// Full reads in a debug build are slow: these many rows of a file are enough.
@@ -25,7 +25,7 @@ fn ours(tail: &Arc<FileTail>, source: &Arc<Memory>) -> Result<Vec<ArrayRef>> {
     for &column in tail.schema.fields() {
         let mut parts = vec![];
         for info in &tail.stripes {
-            let stripe = Arc::new(open::read_stripe(tail, &**source, info.index)?);
+            let stripe = Arc::new(metadata_reader::read_stripe(tail, &**source, info.index)?);
             let access = Access::Decode { seekable: false };
             let mut reader = ColumnReader::new(tail.clone(), stripe, column, None, access, source.clone())?;
             parts.push(reader.read(&RowSelection::range(0..info.rows))?);
@@ -59,7 +59,7 @@ fn statistics_and_filters_agree_with_the_values() {
         let columns = oracle(&bytes);
         let length = bytes.len() as u64;
         let source = Arc::new(Memory(bytes));
-        let tail = Arc::new(open::read_tail(&file, length, &*source).unwrap());
+        let tail = Arc::new(metadata_reader::read_tail(&file, length, &*source).unwrap());
         let columns = match columns {
             Some(columns) => columns,
             None if row["class"].contains("timestamp range") => continue,

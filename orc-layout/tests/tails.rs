@@ -10,7 +10,7 @@ use grampus_orc_layout::{LayoutError, Result};
 use prost::Message;
 
 /// A file of 1,000 bytes of stripes and a tail.
-struct Made {
+struct TestTail {
     postscript: proto::PostScript,
     footer: proto::Footer,
     metadata: Vec<u8>,
@@ -20,7 +20,7 @@ struct Made {
 
 const CONTENT: u64 = 1000;
 
-fn made() -> Made {
+fn test_tail() -> TestTail {
     let root = proto::Type {
         kind: Some(proto::r#type::Kind::Struct as i32),
         subtypes: vec![1],
@@ -39,7 +39,7 @@ fn made() -> Made {
         number_of_rows: Some(5),
         ..Default::default()
     };
-    Made {
+    TestTail {
         postscript: proto::PostScript {
             version: vec![0, 12],
             writer_version: Some(9),
@@ -58,7 +58,7 @@ fn made() -> Made {
     }
 }
 
-impl Made {
+impl TestTail {
     fn bytes(&self) -> Bytes {
         let mut bytes = b"ORC".to_vec();
         bytes.resize(CONTENT as usize, 0);
@@ -94,7 +94,7 @@ fn whole(bytes: &Bytes) -> Result<FileTail> {
 
 #[test]
 fn a_sound_tail_is_understood() {
-    let tail = made().parse().unwrap();
+    let tail = test_tail().parse().unwrap();
     assert_eq!(
         (tail.rows, tail.stripes.len(), tail.row_index_stride),
         (5, 1, Some(10_000))
@@ -108,7 +108,7 @@ fn a_sound_tail_is_understood() {
 
 #[test]
 fn a_short_read_is_told_how_much_is_needed() {
-    let bytes = made().bytes();
+    let bytes = test_tail().bytes();
     let file: Arc<str> = "f.orc".into();
     let length = bytes.len() as u64;
     let needed = |from_end: usize| match FileTail::parse(&file, length, &bytes.slice(bytes.len() - from_end..)) {
@@ -132,7 +132,7 @@ fn what_is_no_orc_file_is_told_from_one_that_was_cut_off() {
     let parquet = Bytes::from([b"PAR1", &[0; 100][..], b"PAR1"].concat());
     assert!(matches!(whole(&parquet), Err(LayoutError::NotOrc { .. })));
     assert!(matches!(whole(&Bytes::new()), Err(LayoutError::NotOrc { .. })));
-    let cut = made().bytes().slice(..700);
+    let cut = test_tail().bytes().slice(..700);
     let error = whole(&cut).unwrap_err();
     assert!(error.to_string().contains("its end is missing"), "{error}");
 }
@@ -144,19 +144,19 @@ fn lengths_that_do_not_fit_are_refused_without_overflow() {
         (Some(5000), None),
         (None, Some(1 << 63)),
     ] {
-        let mut made = made();
+        let mut made = test_tail();
         made.postscript.footer_length = footer;
         made.postscript.metadata_length = metadata;
         assert!(made.refused().contains("(postscript)"), "{}", made.refused());
     }
     for (offset, data) in [(3, 2000), (u64::MAX - 10, 800), (3, u64::MAX - 5), (904, 800)] {
-        let mut made = made();
+        let mut made = test_tail();
         made.footer.stripes[0].offset = Some(offset);
         made.footer.stripes[0].data_length = Some(data);
         assert!(made.refused().contains("leaves the file"), "{}", made.refused());
     }
     for rows in [4, u64::MAX] {
-        let mut made = made();
+        let mut made = test_tail();
         made.footer.stripes[0].number_of_rows = Some(rows);
         assert!(made.refused().contains("rows"), "{}", made.refused());
     }
@@ -164,10 +164,10 @@ fn lengths_that_do_not_fit_are_refused_without_overflow() {
 
 #[test]
 fn valid_files_that_cannot_be_read_say_what_they_use() {
-    let mut brotli = made();
+    let mut brotli = test_tail();
     brotli.postscript.compression = Some(6);
     assert!(brotli.refused().contains("compression codec 6 is not supported"));
-    let mut dwrf = made();
+    let mut dwrf = test_tail();
     dwrf.postscript.magic = None;
     dwrf.postscript.version = vec![1];
     assert!(dwrf.refused().contains("DWRF"));
@@ -175,7 +175,7 @@ fn valid_files_that_cannot_be_read_say_what_they_use() {
 
 #[test]
 fn encrypted_columns_are_named_and_their_statistics_left_out() {
-    let mut made = made();
+    let mut made = test_tail();
     made.footer.statistics = vec![statistics(5), statistics(5)];
     assert_eq!(made.parse().unwrap().file_statistics[1].values, Some(5));
     made.footer.encryption = Some(proto::Encryption {
@@ -205,7 +205,7 @@ fn stripe_statistics_count_only_if_there_are_as_many_as_stripes() {
         col_stats: vec![statistics(values); 2],
     };
     let parse = |stripe_stats| {
-        let mut made = made();
+        let mut made = test_tail();
         made.metadata = proto::Metadata { stripe_stats }.encode_to_vec();
         made.parse().unwrap().stripe_statistics
     };
@@ -217,7 +217,7 @@ fn stripe_statistics_count_only_if_there_are_as_many_as_stripes() {
 
 #[test]
 fn statistics_that_are_not_utf8_cost_themselves_only() {
-    let mut made = made();
+    let mut made = test_tail();
     made.footer.statistics = vec![statistics(5)];
     // String statistics with a minimum of two bad bytes.
     made.more_footer = vec![0x3a, 6, 0x22, 4, 0x0a, 2, 0xff, 0xfe];
@@ -229,7 +229,7 @@ fn statistics_that_are_not_utf8_cost_themselves_only() {
 #[test]
 fn a_footer_of_nothing_but_empty_entries_is_refused() {
     // Two bytes make a stripe, which costs a hundred in memory: more of them than any file has.
-    let mut made = made();
+    let mut made = test_tail();
     made.more_footer = [0x1a, 0].repeat((1 << 20) + 1);
     assert!(made.refused().contains("more than"), "{}", made.refused());
 }
@@ -240,7 +240,7 @@ fn a_footer_that_explodes_is_refused() {
     let mut chunk = vec![];
     grampus_orc_layout::chunk::append_chunk(Some(Codec::Zstd), &vec![0; 8_000_000], &mut chunk).unwrap();
     let chunks = chunk.repeat(10);
-    let mut made = made();
+    let mut made = test_tail();
     made.postscript.compression = Some(proto::CompressionKind::Zstd as i32);
     made.postscript.compression_block_size = Some(8_000_000);
     made.postscript.footer_length = Some(chunks.len() as u64);

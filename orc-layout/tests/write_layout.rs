@@ -20,13 +20,13 @@ use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{CHUNK_ALIGNMENT_BYTES, OrcWriter, WriterOptions};
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 use support::{Nulls, every_type, write};
 
 const DIRECT: [&str; 3] = ["float", "double", "wild"];
 
 fn tail_of(file: &Bytes) -> FileTail {
-    open::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).unwrap()
+    metadata_reader::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).unwrap()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn direct_streams_are_aligned_in_every_stripe() {
         let tail = tail_of(&file);
         assert_eq!(tail.stripes.len(), 5);
         for info in &tail.stripes {
-            let stripe = open::read_stripe(&tail, &Memory(file.clone()), info.index).unwrap();
+            let stripe = metadata_reader::read_stripe(&tail, &Memory(file.clone()), info.index).unwrap();
             for name in DIRECT {
                 let column = tail.schema.fields()[batch.schema().index_of(name).unwrap()];
                 assert!(stripe.stream(column, Kind::Present).is_none());
@@ -94,7 +94,7 @@ fn every_row_group_can_be_entered_without_skipping_values() {
     };
     let file = write(std::slice::from_ref(&batch), options);
     let (tail, source) = (tail_of(&file), Memory(file.clone()));
-    let stripe = open::read_stripe(&tail, &source, 0).unwrap();
+    let stripe = metadata_reader::read_stripe(&tail, &source, 0).unwrap();
     // PRESENT: byte, bytes to skip, bits; then for each integer stream: byte, values to skip.
     for (name, arity, skips) in [
         ("int", 5, &[1, 4][..]),
@@ -103,7 +103,7 @@ fn every_row_group_can_be_entered_without_skipping_values() {
         ("text", 6, &[1, 5]),
     ] {
         let column = tail.schema.fields()[batch.schema().index_of(name).unwrap()];
-        let index = open::read_index(&tail, &stripe, &source, column).unwrap();
+        let index = metadata_reader::read_index(&tail, &stripe, &source, column).unwrap();
         assert_eq!(index.positions.len(), 5);
         for positions in &index.positions {
             assert_eq!(positions.len(), arity, "{name}");
@@ -126,7 +126,7 @@ fn a_file_that_was_not_finished_is_none() {
     drop(writer);
     let file = Bytes::from(bytes);
     assert!(file.len() > 100_000);
-    assert!(open::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).is_err());
+    assert!(metadata_reader::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).is_err());
 }
 
 /// Most row groups of a column like `ehail_fee` have no value: nothing of them is read, and they are null all the same.
@@ -152,9 +152,9 @@ fn row_groups_without_a_value_are_not_read() {
         let file = write(std::slice::from_ref(&batch), options);
         let source = Arc::new(Counted(Memory(file.clone()), AtomicU64::new(0)));
         let tail = Arc::new(tail_of(&file));
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, 0).unwrap());
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, 0).unwrap());
         for (&column, expected) in tail.schema.fields().iter().zip(batch.columns()) {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
             let (tail, stripe, counted) = (tail.clone(), stripe.clone(), source.clone());
             let mut reader = ColumnReader::new(tail, stripe, column, Some(index), access, counted).unwrap();

@@ -13,7 +13,7 @@ use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::ColumnReader;
-use grampus_orc_layout::open;
+use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use proptest::prelude::*;
@@ -22,12 +22,12 @@ use support::{Nulls, assert_same, every_type, read_with_orc_rust};
 /// Reads a whole file with our decoder.
 fn read_with_ours(file: Bytes, expected: &RecordBatch) -> RecordBatch {
     let source = Arc::new(Memory(file.clone()));
-    let tail = Arc::new(open::read_tail(&"written".into(), file.len() as u64, &*source).unwrap());
+    let tail = Arc::new(metadata_reader::read_tail(&"written".into(), file.len() as u64, &*source).unwrap());
     let mut parts: Vec<Vec<ArrayRef>> = vec![vec![]; expected.num_columns()];
     for info in &tail.stripes {
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, info.index).unwrap());
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, info.index).unwrap());
         for (part, &column) in parts.iter_mut().zip(tail.schema.fields()) {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
             let mut reader = ColumnReader::new(
                 tail.clone(),

@@ -11,8 +11,8 @@ use common::plans::{Plans, check_plans};
 use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::describe::FileReport;
-use grampus_orc_layout::open;
+use grampus_orc_layout::metadata_reader;
+use grampus_orc_layout::report::FileReport;
 use grampus_orc_layout::write::WriterOptions;
 use support::{Nulls, every_type, write};
 
@@ -46,7 +46,7 @@ const CODECS: [Option<Codec>; 5] = [
 
 fn check(batch: &RecordBatch, file: Bytes, random: &mut Random, found: &mut Plans) {
     let source = Memory(file.clone());
-    let tail = open::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
+    let tail = metadata_reader::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
     assert_eq!(tail.rows, batch.num_rows() as u64);
     assert_eq!(tail.writer, concat!("grampus ", env!("CARGO_PKG_VERSION")));
     let (statistics, filters) = check_statistics(&tail, &source, batch.columns());
@@ -100,8 +100,8 @@ fn direct_columns_lie_where_the_access_says() {
         };
         let file = write(std::slice::from_ref(&batch), options);
         let source = Memory(file.clone());
-        let tail = open::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
-        let stripe = open::read_stripe(&tail, &source, 0).unwrap();
+        let tail = metadata_reader::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
+        let stripe = metadata_reader::read_stripe(&tail, &source, 0).unwrap();
         let field = batch.schema().index_of("double").unwrap();
         let column = tail.schema.fields()[field];
         let Access::Direct(direct) = Access::of(&tail, &stripe, column, None, &source, true).unwrap() else {

@@ -12,7 +12,7 @@ use arrow::compute::take;
 use bytes::Bytes;
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;
-use grampus_orc_layout::open::{read_stripe, read_tail};
+use grampus_orc_layout::metadata_reader::{read_stripe, read_tail};
 use grampus_orc_layout::proto::column_encoding::Kind as Encoding;
 use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::selection::RowSelection;

@@ -30,7 +30,7 @@ pub struct Compression {
 
 impl Compression {
     /// [`block_size_bytes`](Self::block_size_bytes) as far as it can be believed: what decompression of one chunk may produce.
-    pub fn block_size(&self) -> usize {
+    pub(crate) fn block_size(&self) -> usize {
         usize::try_from(self.block_size_bytes).map_or(MAX_BLOCK_BYTES, |bytes| bytes.min(MAX_BLOCK_BYTES))
     }
 }
@@ -61,7 +61,12 @@ thread_local! {
 ///
 /// # Errors
 /// What is wrong with the chunk, for the caller to add file and place.
-pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn decompress_chunk(
+    codec: Codec,
+    block_size: usize,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let limit = block_size.min(MAX_BLOCK_BYTES);
     let base = out.len();
     let result = match codec {
@@ -86,7 +91,12 @@ pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out:
 ///
 /// # Errors
 /// As for [`decompress_chunk`].
-pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn decompress_over(
+    codec: Codec,
+    block_size: usize,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let limit = block_size.min(MAX_BLOCK_BYTES);
     match codec {
         Codec::Snappy => unsnappy(limit, compressed, 0, out),
@@ -99,7 +109,7 @@ pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: 
 }
 
 /// Bytes at the start of a compressed chunk that [`stated_length`] wants to see; 0 for codecs that do not say.
-pub fn stated_length_bytes(codec: Codec) -> usize {
+pub(crate) fn stated_length_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Snappy => 5,
         Codec::Zstd => 18,
@@ -109,7 +119,7 @@ pub fn stated_length_bytes(codec: Codec) -> usize {
 
 /// How many bytes a compressed chunk will decompress to, as its first bytes state; `None` if they do not. A chunk that
 /// states it wrongly does not decompress.
-pub fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
+pub(crate) fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
     match codec {
         Codec::Snappy if !start.is_empty() => snap::raw::decompress_len(start).ok().map(|length| length as u64),
         Codec::Zstd => zstd::zstd_safe::get_frame_content_size(start).ok().flatten(),
@@ -122,7 +132,7 @@ pub fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// LZO, which is only read; and what a codec's library reports.
-pub fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     match codec {
         Codec::Zlib => deflate(input, out),
         Codec::Snappy => SNAPPY.with_borrow_mut(|encoder| {

@@ -64,7 +64,7 @@ fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
 /// A zone's offset from UTC at any instant, remembered by stretches of time in which it does not change.
 pub(super) struct WallClock {
     zone: Tz,
-    /// By the low bits of a stretch's number: the number and the offset.
+    /// By the low bits of a span's number: the number and the offset.
     known: Vec<(i64, i64)>,
 }
 
@@ -82,9 +82,9 @@ fn alike(year: i32) -> i32 {
     years.find(|&year| calendar(year) == wanted).unwrap_or(LAST_TABLE_YEAR)
 }
 
-/// A stretch is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
-const STRETCH_BITS: u32 = 14;
-const STRETCHES: usize = 4096;
+/// A span is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
+const SPAN_BITS: u32 = 14;
+const SPANS: usize = 4096;
 
 impl WallClock {
     pub(super) fn new(zone: Tz) -> Self {
@@ -109,24 +109,24 @@ impl WallClock {
 
     /// Seconds to add to an instant for what the clock shows.
     pub(super) fn offset(&mut self, seconds: i64) -> Option<i64> {
-        let stretch = seconds >> STRETCH_BITS;
+        let span = seconds >> SPAN_BITS;
         if self.known.is_empty() {
-            self.known = vec![(i64::MIN, 0); STRETCHES];
+            self.known = vec![(i64::MIN, 0); SPANS];
         }
-        let slot = stretch as usize % STRETCHES;
-        if self.known[slot].0 == stretch {
+        let slot = span as usize % SPANS;
+        if self.known[slot].0 == span {
             return Some(self.known[slot].1);
         }
         let exact = self.offset_at(seconds)?;
-        let start = stretch << STRETCH_BITS;
-        let end = start + (1 << STRETCH_BITS) - 1;
+        let start = span << SPAN_BITS;
+        let end = start + (1 << SPAN_BITS) - 1;
         if self.offset_at(start) == Some(exact) && self.offset_at(end) == Some(exact) {
-            self.known[slot] = (stretch, exact);
+            self.known[slot] = (span, exact);
         }
         Some(exact)
     }
 
-    /// All changes: a stretch at whose ends the clock differs has one.
+    /// All changes: a span at whose ends the clock differs has one.
     fn changes(&self) -> Vec<ClockChange> {
         let offset = |seconds: i64| self.offset_at(seconds).unwrap_or(0);
         let mut last = ClockChange {
@@ -136,7 +136,7 @@ impl WallClock {
         let mut changes = vec![last];
         let mut before = CHANGES_FROM;
         while before < CHANGES_TO {
-            let after = CHANGES_TO.min(before + (1 << STRETCH_BITS));
+            let after = CHANGES_TO.min(before + (1 << SPAN_BITS));
             let changed = offset(after);
             if changed != last.offset {
                 let (mut low, mut high) = (before, after);

@@ -11,8 +11,10 @@
 mod bits;
 mod boolean;
 mod byte_rle;
+mod clock;
 mod cursor;
 mod decimal;
+mod decoder_tree;
 mod dictionary;
 mod direct;
 mod int;
@@ -24,9 +26,7 @@ mod rle_v2;
 mod steps;
 mod string;
 mod timestamp;
-mod tree;
 mod unpack;
-mod zone;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ use arrow::compute::take;
 use arrow::datatypes::DataType;
 
 use crate::access::Access;
-use crate::error::{LayoutError, Result};
+use crate::error::Result;
 use crate::index::ColumnIndex;
 use crate::positions::{ColumnPositions, GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
@@ -49,9 +49,9 @@ use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
+pub use clock::{Clock, ClockChange};
 use cursor::StreamSource;
 use steps::{Step, Steps};
-pub use zone::{Clock, ClockChange};
 
 /// A stream that can be entered where the row index says.
 trait EntryPoint {
@@ -112,7 +112,7 @@ pub fn dictionary_entries(
 }
 
 /// What is done in one go: a seek, perhaps, and the steps from there.
-struct Stretch {
+struct ReadStep {
     seek: Option<u64>,
     steps: Steps,
     end: u64,
@@ -142,7 +142,7 @@ impl ColumnReader {
         // What is read from where it lies needs none, and a scan opens its columns in every stripe.
         let decoder = match &access {
             Access::Direct(_) => None,
-            Access::Decode { .. } => Some(tree::open(&source, column, &arrow_type)?),
+            Access::Decode { .. } => Some(decoder_tree::open(&source, column, &arrow_type)?),
         };
         let positions = match (&access, &index) {
             (Access::Decode { seekable: true }, Some(index)) => {
@@ -231,7 +231,7 @@ impl ColumnReader {
             Some(decoder) => decoder,
             None => {
                 self.row = 0;
-                tree::open(&self.source, self.column, &self.arrow_type)?
+                decoder_tree::open(&self.source, self.column, &self.arrow_type)?
             }
         };
         for stretch in self.plan(rows) {
@@ -248,9 +248,9 @@ impl ColumnReader {
 
     /// Where to seek and what to skip and read from there. Rows ahead in the same row group are skipped to, others
     /// sought if the row index leads there.
-    fn plan(&self, rows: &RowSelection) -> Vec<Stretch> {
+    fn plan(&self, rows: &RowSelection) -> Vec<ReadStep> {
         let mut row = self.row;
-        let stretch = |seek, at| Stretch {
+        let stretch = |seek, at| ReadStep {
             seek,
             steps: Steps::default(),
             end: at,
@@ -272,7 +272,7 @@ impl ColumnReader {
         stretches
     }
 
-    fn go(&mut self, decoder: &mut dyn Decoder, stretch: &Stretch) -> Result<()> {
+    fn go(&mut self, decoder: &mut dyn Decoder, stretch: &ReadStep) -> Result<()> {
         if stretch.steps.as_slice().is_empty() {
             return Ok(());
         }
@@ -321,13 +321,4 @@ fn empty_groups(positions: &ColumnPositions, index: &ColumnIndex) -> Vec<bool> {
         .map(|group| positions.is_empty_group(&index.statistics, group))
         .collect();
     if empty.contains(&true) { empty } else { Vec::new() }
-}
-
-/// The error for what a valid file may hold and this reader does not decode.
-fn unsupported(source: &StreamSource, feature: impl Into<String>, advice: &str) -> LayoutError {
-    LayoutError::Unsupported {
-        file: source.tail.file.clone(),
-        feature: feature.into(),
-        advice: advice.into(),
-    }
 }

@@ -82,7 +82,7 @@ fn mismatch(source: &StreamSource, column: ColumnId, error: &ArrowError) -> crat
 }
 
 /// What LIST and MAP share: how many parts each row has.
-struct Parts {
+struct NestedParts {
     presence: Presence,
     lengths: Lengths,
     steps: Steps,
@@ -90,7 +90,7 @@ struct Parts {
     column: ColumnId,
 }
 
-impl Parts {
+impl NestedParts {
     fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
         Self {
             presence: Presence::open(source, column),
@@ -119,7 +119,7 @@ impl Parts {
 
 /// LIST.
 pub(super) struct ListDecoder {
-    parts: Parts,
+    parts: NestedParts,
     item: Box<dyn Decoder>,
     field: FieldRef,
 }
@@ -132,7 +132,7 @@ impl ListDecoder {
         field: FieldRef,
         item: Box<dyn Decoder>,
     ) -> Self {
-        let parts = Parts::open(source, column, encoding);
+        let parts = NestedParts::open(source, column, encoding);
         Self { parts, item, field }
     }
 }
@@ -152,14 +152,14 @@ impl Decoder for ListDecoder {
         let offsets = self.parts.lengths.finish(nulls.as_ref());
         let items = self.item.finish(None)?;
         let array = ListArray::try_new(self.field.clone(), offsets, items, nulls);
-        let Parts { source, column, .. } = &self.parts;
+        let NestedParts { source, column, .. } = &self.parts;
         Ok(Arc::new(array.map_err(|error| mismatch(source, *column, &error))?))
     }
 }
 
 /// MAP.
 pub(super) struct MapDecoder {
-    parts: Parts,
+    parts: NestedParts,
     children: [Box<dyn Decoder>; 2],
     entries: FieldRef,
     fields: Fields,
@@ -174,7 +174,7 @@ impl MapDecoder {
         children: [Box<dyn Decoder>; 2],
     ) -> Self {
         Self {
-            parts: Parts::open(source, column, encoding),
+            parts: NestedParts::open(source, column, encoding),
             children,
             entries,
             fields,
@@ -200,7 +200,7 @@ impl Decoder for MapDecoder {
         let children = vec![keys.finish(None)?, values.finish(None)?];
         let array = StructArray::try_new(self.fields.clone(), children, None)
             .and_then(|entries| MapArray::try_new(self.entries.clone(), offsets, entries, nulls, false));
-        let Parts { source, column, .. } = &self.parts;
+        let NestedParts { source, column, .. } = &self.parts;
         Ok(Arc::new(array.map_err(|error| mismatch(source, *column, &error))?))
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, TimestampNanosecondArray};
 use arrow::buffer::NullBuffer;
 
+use super::clock::{EPOCH_SECONDS, WallClock};
 use super::cursor::StreamSource;
 use super::int::IntReader;
 use super::presence::{Presence, with_nulls};
 use super::steps::Step;
-use super::zone::{EPOCH_SECONDS, WallClock};
 use super::{Decoder, EntryPoint};
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;

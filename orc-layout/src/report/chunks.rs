@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::chunk::{ChunkHeader, HEADER_BYTES, Place};
-use crate::error::Result;
+use crate::chunk::{ChunkHeader, HEADER_BYTES};
+use crate::error::{Result, Section};
 use crate::source::ByteSource;
 use crate::stripe::{Stream, StripeLayout};
 use crate::tail::FileTail;
@@ -33,7 +33,7 @@ pub(super) fn walk(
         stream.column,
         stream.kind.as_str_name()
     );
-    let place = Place {
+    let place = Section {
         file: &tail.file,
         offset: stream.offset,
         name: &name,

@@ -2,7 +2,7 @@
 //! (`{}` short and `{:#}` in full). Reads no values, only metadata and chunk headers.
 
 mod chunks;
-mod display;
+mod text;
 mod values;
 
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::access::Access;
 use crate::error::{LayoutError, Result};
 use crate::index::ColumnIndex;
-use crate::open;
+use crate::metadata_reader;
 use crate::positions::ColumnPositions;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
@@ -21,19 +21,19 @@ use crate::stripe::{Stream, StripeLayout};
 use crate::tail::FileTail;
 
 pub use chunks::ChunkReport;
-use display::ReportText;
+use text::ReportText;
 pub use values::{StatisticsReport, ValueReport};
 
 /// How much to read for a report. The default is everything.
 #[derive(Debug, Clone)]
-pub struct DescribeOptions {
+pub struct ReportOptions {
     /// Read row indexes: entry points, statistics by row group, bloom filters.
     pub row_groups: bool,
     /// Walk the chunk headers of compressed streams: one small read for each chunk.
     pub chunks: bool,
 }
 
-impl Default for DescribeOptions {
+impl Default for ReportOptions {
     fn default() -> Self {
         Self {
             row_groups: true,
@@ -223,7 +223,7 @@ impl FileReport {
     ///
     /// # Errors
     /// `Io` from the source.
-    pub fn build(tail: &FileTail, source: &dyn ByteSource, options: &DescribeOptions) -> Result<Self> {
+    pub fn build(tail: &FileTail, source: &dyn ByteSource, options: &ReportOptions) -> Result<Self> {
         let mut builder = Builder {
             tail,
             source,
@@ -297,7 +297,7 @@ fn is_index(kind: &str) -> bool {
 struct Builder<'a> {
     tail: &'a FileTail,
     source: &'a dyn ByteSource,
-    options: &'a DescribeOptions,
+    options: &'a ReportOptions,
     problems: Vec<String>,
     /// Dotted names by column id.
     names: Vec<String>,
@@ -340,7 +340,7 @@ impl Builder<'_> {
 
     fn stripe(&mut self, index: usize) -> Result<StripeReport> {
         let info = &self.tail.stripes[index];
-        let layout = open::read_stripe(self.tail, self.source, index);
+        let layout = metadata_reader::read_stripe(self.tail, self.source, index);
         let layout = self.noted(layout)?;
         let mut columns = Vec::new();
         if let Some(layout) = &layout {
@@ -368,7 +368,7 @@ impl Builder<'_> {
         let kind = tail.schema.column(column).kind;
         let index = match self.options.row_groups {
             true => {
-                let index = open::read_index(tail, stripe, self.source, column);
+                let index = metadata_reader::read_index(tail, stripe, self.source, column);
                 self.noted(index)?
             }
             false => None,

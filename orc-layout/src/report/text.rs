@@ -5,11 +5,11 @@ use std::fmt::{self, Write as _};
 use super::{AccessReport, ColumnReport, FileReport, StatisticsReport, StripeColumnReport, StripeReport, is_index};
 
 /// Stripes of the summary.
-const SOME_STRIPES: usize = 12;
+const MAX_STRIPES_SHOWN: usize = 12;
 /// Row groups by column and stripe, even in full: the rest is in JSON.
-const SOME_GROUPS: usize = 40;
+const MAX_GROUPS_SHOWN: usize = 40;
 /// Characters of a bound.
-const SOME_TEXT: usize = 30;
+const MAX_TEXT_CHARS: usize = 30;
 
 /// Tables of a report: `{}` is the summary, `{:#}` the full text.
 pub(super) struct ReportText<'a> {
@@ -23,7 +23,11 @@ impl fmt::Display for ReportText<'_> {
         write!(f, "{}", self.column_table())?;
         writeln!(f)?;
         let full = f.alternate();
-        let shown = if full { self.report.stripes.len() } else { SOME_STRIPES };
+        let shown = if full {
+            self.report.stripes.len()
+        } else {
+            MAX_STRIPES_SHOWN
+        };
         write!(
             f,
             "{}",
@@ -224,7 +228,7 @@ fn list_row_groups(f: &mut fmt::Formatter<'_>, column: &StripeColumnReport) -> f
         });
     writeln!(f, "\nrow groups of column {} {}{bloom}", column.id, column.name)?;
     let mut table = Table::new(&["group>", "first row>", "rows>", "values>", "min", "max", "entry points"]);
-    for (k, group) in column.row_groups.iter().take(SOME_GROUPS).enumerate() {
+    for (k, group) in column.row_groups.iter().take(MAX_GROUPS_SHOWN).enumerate() {
         let mut points = String::new();
         for point in &group.entry_points {
             let _ = write!(points, "{}@{}", point.stream, point.offset);
@@ -251,7 +255,7 @@ fn list_row_groups(f: &mut fmt::Formatter<'_>, column: &StripeColumnReport) -> f
         ]);
     }
     write!(f, "{table}")?;
-    match column.row_groups.len().checked_sub(SOME_GROUPS) {
+    match column.row_groups.len().checked_sub(MAX_GROUPS_SHOWN) {
         Some(hidden @ 1..) => writeln!(f, "… and {hidden} more"),
         _ => Ok(()),
     }
@@ -263,14 +267,14 @@ fn bound(value: &Option<super::ValueReport>) -> String {
         .map_or(String::new(), |value| shorten(&value.to_string()))
 }
 
-/// One line of at most [`SOME_TEXT`] characters.
+/// One line of at most [`MAX_TEXT_CHARS`] characters.
 fn shorten(text: &str) -> String {
     let mut line: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .take(SOME_TEXT)
+        .take(MAX_TEXT_CHARS)
         .collect();
-    if text.chars().nth(SOME_TEXT).is_some() {
+    if text.chars().nth(MAX_TEXT_CHARS).is_some() {
         line.pop();
         line.push('…');
     }
@@ -361,6 +365,6 @@ mod tests {
         assert_eq!([9_999, 10_240, 5 << 20].map(size), ["9,999 B", "10.0 KiB", "5.0 MiB"]);
         assert_eq!(size(u64::MAX), "16.0 EiB");
         assert_eq!(shorten("two\nlines"), "two lines");
-        assert_eq!(shorten(&"x".repeat(50)).chars().count(), SOME_TEXT);
+        assert_eq!(shorten(&"x".repeat(50)).chars().count(), MAX_TEXT_CHARS);
     }
 }

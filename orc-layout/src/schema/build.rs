@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, UnionFields, UnionMode};
 
-use super::{ColumnId, OrcSchema, OrcType, SchemaError, TypeKind};
+use super::{ColumnId, OrcSchema, OrcType, TypeKind};
+use crate::error::SchemaError;
 use crate::proto;
 
 /// Deeper trees are not believed: whoever walks or drops an Arrow type does so recursively.

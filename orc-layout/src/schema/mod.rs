@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
+use crate::error::SchemaError;
 use crate::proto;
 
 /// Index into [`OrcSchema::types`]: the ORC column id. 0 is the root struct.
@@ -82,12 +83,12 @@ impl OrcSchema {
 
     /// True for the root and its fields: columns of which every row has one value, or null. Below a list, a map, a union
     /// or a struct with nulls that need not be so.
-    pub fn has_row_per_value(&self, id: ColumnId) -> bool {
+    pub(crate) fn has_row_per_value(&self, id: ColumnId) -> bool {
         id == 0 || self.fields().binary_search(&id).is_ok() // children ascend
     }
 
     /// The type with this id and every type below it, in pre-order.
-    pub fn subtree(&self, id: ColumnId) -> Vec<ColumnId> {
+    pub(crate) fn subtree(&self, id: ColumnId) -> Vec<ColumnId> {
         let mut found = Vec::new();
         let mut open = vec![id];
         while let Some(id) = open.pop() {
@@ -132,7 +133,7 @@ impl OrcSchema {
     }
 
     /// The type of a column as Hive writes it: `struct<a:int,b:array<string>>`.
-    pub fn type_text(&self, id: ColumnId) -> String {
+    pub(crate) fn type_text(&self, id: ColumnId) -> String {
         let column = self.column(id);
         let children = || column.children.iter().map(|&child| self.type_text(child)); // depth is bounded
         match column.kind {
@@ -161,21 +162,12 @@ impl OrcSchema {
     }
 }
 
-/// Why the footer's types make no schema.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SchemaError {
-    /// They contradict the specification.
-    Corrupt(String),
-    /// They are valid, but there is no way to show them: what, and what can be done about it.
-    Unsupported(&'static str, &'static str),
-}
-
 /// Shared handle, as passed around by readers.
 pub type OrcSchemaRef = Arc<OrcSchema>;
 
 impl TypeKind {
     /// STRING, CHAR or VARCHAR.
-    pub fn is_string(self) -> bool {
+    pub(crate) fn is_string(self) -> bool {
         matches!(self, Self::String | Self::Char { .. } | Self::Varchar { .. })
     }
 
@@ -186,7 +178,7 @@ impl TypeKind {
 
     /// The Arrow type of a primitive kind, `None` for struct, list, map and union. The mapping is
     /// orc-rust's default one: strings are `Utf8`, timestamps nanoseconds, instants in "UTC".
-    pub fn primitive_arrow_type(self) -> Option<DataType> {
+    pub(crate) fn primitive_arrow_type(self) -> Option<DataType> {
         use arrow::datatypes::TimeUnit;
         Some(match self {
             Self::Boolean => DataType::Boolean,

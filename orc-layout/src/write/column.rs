@@ -39,7 +39,7 @@ pub(super) struct Column {
 
 /// A stream of a finished stripe.
 #[derive(Debug)]
-pub(super) struct Finished<'a> {
+pub(super) struct FinishedStream<'a> {
     pub(super) column: u32,
     pub(super) kind: Kind,
     pub(super) stream: &'a OutStream,
@@ -163,10 +163,10 @@ impl Column {
     }
 
     /// The stripe's streams of this column and its children, without the index.
-    pub(super) fn streams<'a>(&'a self, stripe_rows: usize, out: &mut Vec<Finished<'a>>) {
+    pub(super) fn streams<'a>(&'a self, stripe_rows: usize, out: &mut Vec<FinishedStream<'a>>) {
         let has_nulls = !self.present.all_true();
         let mut push = |kind, stream, direct| {
-            out.push(Finished {
+            out.push(FinishedStream {
                 column: self.id,
                 kind,
                 stream,

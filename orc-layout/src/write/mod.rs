@@ -39,7 +39,7 @@ use arrow::datatypes::SchemaRef;
 use self::column::Column;
 pub use self::options::{CHUNK_ALIGNMENT_BYTES, WriterOptions};
 use self::stream::Storage;
-use self::tail::{Contents, MAGIC};
+use self::tail::{FileContents, MAGIC};
 use crate::error::{LayoutError, Result};
 use crate::proto;
 
@@ -55,7 +55,7 @@ pub struct OrcWriter<W: Write> {
     storage: Storage,
     root: Column,
     types: Vec<proto::Type>,
-    contents: Contents,
+    contents: FileContents,
     /// Rows of the stripe being collected.
     stripe_rows: usize,
     /// Rows of its current row group.
@@ -100,7 +100,7 @@ impl<W: Write> OrcWriter<W> {
             storage,
             root,
             types,
-            contents: Contents {
+            contents: FileContents {
                 length: MAGIC.len() as u64,
                 ..Default::default()
             },

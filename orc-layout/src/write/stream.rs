@@ -21,9 +21,9 @@ pub(super) enum Storage {
     },
 }
 
-/// Encoded bytes are kept in pieces of this size, so that a growing stream is never copied and a reused one brings
+/// Encoded bytes are kept in buffers of this size, so that a growing stream is never copied and a reused one brings
 /// its memory along.
-const PIECE_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Bytes of a stream that is being written.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub(super) struct OutStream {
     storage: Storage,
     /// The beginning of a chunk that is not full yet; empty for raw streams.
     pending: Vec<u8>,
-    /// Finished bytes; the pieces from `used` on are empty and wait to be used again.
-    pieces: Vec<Vec<u8>>,
+    /// Finished bytes; the buffers from `used` on are empty and wait to be used again.
+    buffers: Vec<Vec<u8>>,
     used: usize,
     length: u64,
     scratch: Vec<u8>,
@@ -43,7 +43,7 @@ impl OutStream {
         Self {
             storage,
             pending: Vec::new(),
-            pieces: Vec::new(),
+            buffers: Vec::new(),
             used: 0,
             length: 0,
             scratch: Vec::new(),
@@ -111,14 +111,14 @@ impl OutStream {
     /// Hands the stored bytes to `sink`.
     pub(super) fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
         debug_assert!(self.pending.is_empty());
-        self.pieces[..self.used]
+        self.buffers[..self.used]
             .iter()
-            .try_for_each(|piece| sink.write_all(piece))
+            .try_for_each(|buffer| sink.write_all(buffer))
     }
 
     /// Empties the stream; its memory stays for the next stripe.
     pub(super) fn clear(&mut self) {
-        self.pieces[..self.used].iter_mut().for_each(Vec::clear);
+        self.buffers[..self.used].iter_mut().for_each(Vec::clear);
         self.used = 0;
         self.length = 0;
         self.pending.clear();
@@ -149,19 +149,19 @@ impl OutStream {
     fn append(&mut self, mut bytes: &[u8]) {
         self.length += bytes.len() as u64;
         while !bytes.is_empty() {
-            if self.used == 0 || self.pieces[self.used - 1].len() >= PIECE_BYTES {
-                if self.used == self.pieces.len() {
-                    self.pieces.push(Vec::new());
+            if self.used == 0 || self.buffers[self.used - 1].len() >= BUFFER_BYTES {
+                if self.used == self.buffers.len() {
+                    self.buffers.push(Vec::new());
                 }
                 self.used += 1;
-                // A stream that has filled a piece will fill the next one: no growing by doubling.
+                // A stream that has filled a buffer will fill the next one: no growing by doubling.
                 if self.used > 1 {
-                    self.pieces[self.used - 1].reserve_exact(PIECE_BYTES);
+                    self.buffers[self.used - 1].reserve_exact(BUFFER_BYTES);
                 }
             }
-            let piece = &mut self.pieces[self.used - 1];
-            let taken = bytes.len().min(PIECE_BYTES - piece.len());
-            piece.extend_from_slice(&bytes[..taken]);
+            let buffer = &mut self.buffers[self.used - 1];
+            let taken = bytes.len().min(BUFFER_BYTES - buffer.len());
+            buffer.extend_from_slice(&bytes[..taken]);
             bytes = &bytes[taken..];
         }
     }
@@ -210,16 +210,16 @@ mod tests {
         let mut stream = OutStream::new(Storage::Raw);
         for round in 0..2u8 {
             for value in 0..5u8 {
-                stream.write(&vec![value + round; PIECE_BYTES / 2 + 3]).unwrap();
+                stream.write(&vec![value + round; BUFFER_BYTES / 2 + 3]).unwrap();
             }
             let mut bytes = vec![];
             stream.write_to(&mut bytes).unwrap();
-            assert_eq!(bytes.len(), 5 * (PIECE_BYTES / 2 + 3));
+            assert_eq!(bytes.len(), 5 * (BUFFER_BYTES / 2 + 3));
             assert!(
                 bytes
                     .iter()
                     .enumerate()
-                    .all(|(i, &b)| b == (i / (PIECE_BYTES / 2 + 3)) as u8 + round)
+                    .all(|(i, &b)| b == (i / (BUFFER_BYTES / 2 + 3)) as u8 + round)
             );
             stream.clear();
         }

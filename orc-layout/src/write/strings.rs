@@ -24,13 +24,13 @@ const MAX_DICTIONARY_BYTES: usize = 32 << 20;
 
 /// Streams of byte sequences: all bytes, and the length of each.
 #[derive(Debug)]
-struct Sequences {
+struct ByteSequences {
     data: OutStream,
     lengths: IntEncoder,
     scratch: Vec<i64>,
 }
 
-impl Sequences {
+impl ByteSequences {
     fn new(storage: Storage) -> Self {
         Self {
             data: OutStream::new(storage),
@@ -75,13 +75,13 @@ impl Sequences {
 /// Encoders of a binary column.
 #[derive(Debug)]
 pub(super) struct BinaryValues {
-    sequences: Sequences,
+    sequences: ByteSequences,
 }
 
 impl BinaryValues {
     pub(super) fn new(storage: Storage) -> Self {
         Self {
-            sequences: Sequences::new(storage),
+            sequences: ByteSequences::new(storage),
         }
     }
 
@@ -154,7 +154,7 @@ where
 pub(super) struct StringValues {
     threshold: f64,
     /// DATA and LENGTH of a direct column; with a dictionary its bytes and lengths.
-    sequences: Sequences,
+    sequences: ByteSequences,
     /// DATA of a dictionary column.
     numbers: IntEncoder,
     dictionary: Dictionary,
@@ -168,7 +168,7 @@ pub(super) struct StringValues {
     replayed: Vec<Vec<u64>>,
     /// Bounds of the slice being written.
     group: GroupBounds,
-    mapped: Option<Mapped>,
+    mapped: Option<DictionaryMapping>,
 }
 
 /// Smallest and largest string of a slice of a row group.
@@ -223,7 +223,7 @@ impl GroupBounds {
 
 /// Our numbers of an Arrow dictionary's entries, kept from batch to batch while the dictionary is the same.
 #[derive(Debug)]
-struct Mapped {
+struct DictionaryMapping {
     entries: ArrayRef,
     numbers: Vec<u32>,
 }
@@ -235,7 +235,7 @@ impl StringValues {
     pub(super) fn new(storage: Storage, threshold: f64) -> Self {
         Self {
             threshold,
-            sequences: Sequences::new(storage),
+            sequences: ByteSequences::new(storage),
             numbers: IntEncoder::new(OutStream::new(storage), false),
             dictionary: Dictionary::default(),
             direct: threshold <= 0.0,
@@ -297,8 +297,8 @@ impl StringValues {
         mut bloom: Option<&mut BloomFilter>,
     ) {
         let entries = array.values();
-        let same = |mapped: &Mapped| mapped.entries.to_data().ptr_eq(&entries.to_data());
-        let mut mapped = self.mapped.take().filter(same).unwrap_or_else(|| Mapped {
+        let same = |mapped: &DictionaryMapping| mapped.entries.to_data().ptr_eq(&entries.to_data());
+        let mut mapped = self.mapped.take().filter(same).unwrap_or_else(|| DictionaryMapping {
             entries: entries.clone(),
             numbers: vec![UNMAPPED; entries.len()],
         });

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 
-use super::column::{Column, Finished};
+use super::column::{Column, FinishedStream};
 use super::options::CHUNK_ALIGNMENT_BYTES;
 use super::stream::{Storage, encode_section};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
@@ -26,7 +26,7 @@ use crate::proto::{self, stream::Kind};
 const WRITER_TIMEZONE: &str = "GMT";
 
 /// The bytes around the streams of a stripe, ready to be written.
-pub(super) struct Layout {
+pub(super) struct FinishedStripe {
     /// Where the stripe starts, after padding.
     pub(super) information: proto::StripeInformation,
     /// Zero bytes in front of the stripe.
@@ -44,10 +44,10 @@ pub(super) fn lay_out(
     rows: u64,
     index: Vec<(u32, Kind, Vec<u8>)>,
     encodings: Vec<proto::ColumnEncoding>,
-    streams: &mut [Finished<'_>],
+    streams: &mut [FinishedStream<'_>],
     storage: Storage,
     alignment: u64,
-) -> Result<Layout> {
+) -> Result<FinishedStripe> {
     let mut column_bytes = vec![0; encodings.len()];
     let mut entries = Vec::with_capacity(index.len() + streams.len());
     let mut index_bytes = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn lay_out(
         encryption: vec![],
     };
     let footer = encode_section(storage, &footer.encode_to_vec())?;
-    Ok(Layout {
+    Ok(FinishedStripe {
         information: proto::StripeInformation {
             offset: Some(start),
             index_length: Some(index_length),
@@ -106,9 +106,9 @@ pub(super) fn lay_out(
     })
 }
 
-impl Layout {
+impl FinishedStripe {
     /// Writes padding and stripe; returns the bytes written.
-    pub(super) fn write_to(&self, streams: &[Finished<'_>], sink: &mut impl Write) -> io::Result<u64> {
+    pub(super) fn write_to(&self, streams: &[FinishedStream<'_>], sink: &mut impl Write) -> io::Result<u64> {
         write_zeros(sink, self.lead)?;
         sink.write_all(&self.index)?;
         for (stream, padding) in streams.iter().zip(&self.padding) {

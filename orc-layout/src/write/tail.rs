@@ -22,7 +22,7 @@ const WRITER_UNKNOWN: u32 = i32::MAX as u32;
 
 /// What the tail says about the stripes.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct FileContents {
     pub(super) stripes: Vec<proto::StripeInformation>,
     pub(super) stripe_statistics: Vec<proto::StripeStatistics>,
     pub(super) rows: u64,
@@ -34,7 +34,7 @@ pub(super) struct Contents {
 pub(super) fn encode(
     options: &WriterOptions,
     storage: Storage,
-    contents: Contents,
+    contents: FileContents,
     types: Vec<proto::Type>,
     statistics: Vec<proto::ColumnStatistics>,
 ) -> Result<Vec<u8>> {

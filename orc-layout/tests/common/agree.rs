@@ -7,7 +7,7 @@ use arrow::datatypes::{
     TimestampNanosecondType,
 };
 use grampus_orc_layout::bloom::BloomFilter;
-use grampus_orc_layout::open;
+use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
@@ -27,8 +27,8 @@ pub(crate) fn check_statistics(tail: &FileTail, source: &dyn ByteSource, columns
             if let Some(statistics) = tail.stripe_statistics.get(info.index) {
                 checked += check(&place, &values, &statistics[column as usize], None);
             }
-            let stripe = open::read_stripe(tail, source, info.index).unwrap();
-            let index = open::read_index(tail, &stripe, source, column).unwrap();
+            let stripe = metadata_reader::read_stripe(tail, source, info.index).unwrap();
+            let index = metadata_reader::read_index(tail, &stripe, source, column).unwrap();
             for (group, statistics) in index.statistics.iter().enumerate() {
                 let rows = stripe.row_group_rows(tail, group);
                 let values = values.slice(rows.start as usize, (rows.end - rows.start) as usize);

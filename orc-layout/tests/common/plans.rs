@@ -10,7 +10,7 @@ use grampus_orc_layout::access::{Access, byte_ranges};
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 
 use super::{Memory, Random};
 
@@ -61,11 +61,11 @@ pub(crate) fn check_plans(file: &str, bytes: Bytes, random: &mut Random, found: 
         memory: Memory(bytes),
         read: Mutex::default(),
     });
-    let tail = Arc::new(open::read_tail(&file.into(), length, &*source).unwrap());
+    let tail = Arc::new(metadata_reader::read_tail(&file.into(), length, &*source).unwrap());
     for info in tail.stripes.iter().filter(|info| info.rows > 0).take(3) {
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, info.index).unwrap());
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, info.index).unwrap());
         for &column in tail.schema.fields() {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
             let open = || {
                 let (tail, stripe, index) = (tail.clone(), stripe.clone(), index.clone());
