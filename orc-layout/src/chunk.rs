@@ -1,5 +1,5 @@
-//! Streams of compression chunks: the 3-byte header, and whole sections (footers, indexes) at once. Decoders that
-//! walk a stream chunk by chunk build on the same pieces.
+//! Compression chunks: the 3-byte [`ChunkHeader`], and whole sections (footers, indexes) at once. Stream decoders walk
+//! chunks themselves and use the same header.
 //!
 //! ```text
 //! little-endian 24 bits: (length << 1) | original      then `length` bytes, compressed or as they are
@@ -13,12 +13,12 @@ use crate::error::{Result, Section};
 /// Bytes of a chunk header.
 pub(crate) const HEADER_BYTES: usize = 3;
 
-/// What precedes every chunk of a compressed file (ORC v1, "Compression").
+/// Header of every chunk of a compressed file (ORC v1, "Compression").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkHeader {
     /// Bytes of the chunk as stored, without this header; at most [`codec::MAX_BLOCK_BYTES`].
     pub(crate) length: u32,
-    /// Stored as it is, because compression did not make it smaller (or the writer wanted its values in place).
+    /// Stored uncompressed: compression did not make the chunk smaller, or the writer wanted its values in place.
     pub(crate) original: bool,
 }
 
@@ -44,11 +44,11 @@ impl ChunkHeader {
     }
 }
 
-/// Appends `input` (at most [`codec::MAX_BLOCK_BYTES`]) to `out` as one chunk with its header; as original bytes if
-/// `codec` is `None` or compression does not make it smaller. Nothing is appended for an empty input.
+/// Appends `input` (at most [`codec::MAX_BLOCK_BYTES`]) to `out` as one chunk with its header. The chunk holds original
+/// bytes if `codec` is `None` or compression does not make it smaller. An empty input appends nothing.
 ///
 /// # Errors
-/// The codec's words.
+/// The codec's message.
 pub fn append_chunk(codec: Option<Codec>, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     debug_assert!(input.len() <= codec::MAX_BLOCK_BYTES);
     if input.is_empty() {
@@ -73,11 +73,11 @@ pub fn append_chunk(codec: Option<Codec>, input: &[u8], out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// The uncompressed bytes of a whole section. Costs no copy when the file is not compressed or the section is a single
-/// original chunk.
+/// The uncompressed bytes of a whole section. Nothing is copied if the file is not compressed or the section is a
+/// single original chunk.
 ///
 /// # Errors
-/// `Corrupt` when chunks overrun the section or do not decompress, or when there would be more than `limit_bytes`.
+/// `Corrupt` if chunks overrun the section, do not decompress, or decompress to more than `limit_bytes`.
 pub(crate) fn decompress_all(
     place: Section<'_>,
     compression: Option<Compression>,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_overruns_or_explodes_names_its_place() {
+    fn sections_that_overrun_or_explode_name_their_place() {
         let file: Arc<str> = "f".into();
         let mut stored = vec![];
         for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! How a column of a stripe is stored, for a device that decodes it: uncompressed streams, and by row group where to enter them. What
-//! [`ColumnReader`](crate::decode::ColumnReader) makes of a column is what that device must come to.
+//! [`EncodedColumn`], a column of a stripe as stored, for a device that decodes it: uncompressed streams, and each row
+//! group's entry points. The device's values must equal those of [`ColumnReader`](crate::decode::ColumnReader).
 
 use crate::decode::Clock;
 use crate::index::ColumnIndex;
@@ -13,9 +13,9 @@ use crate::tail::FileTail;
 /// A column of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedColumn {
-    /// What its values are made of.
+    /// Type and coding of the values.
     pub values: EncodedValues,
-    /// Rows of a row group; the last one has what is left. All rows, where there are no entry points.
+    /// Rows of a row group; the last group has the rest. All rows of the stripe if there are no entry points.
     pub group_rows: u64,
     /// PRESENT; `None`: every row has a value.
     pub present: Option<EncodedStream>,
@@ -25,7 +25,7 @@ pub struct EncodedColumn {
     pub secondary: Option<EncodedStream>,
 }
 
-/// What values are made of.
+/// Type and coding of a column's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EncodedValues {
     /// FLOAT, DOUBLE: raw.
@@ -36,7 +36,7 @@ pub enum EncodedValues {
     Bytes,
     /// SHORT, INT, LONG, DATE: signed integer runs.
     Integers(RunLength),
-    /// Strings by dictionary: unsigned integer runs of indexes into so many entries.
+    /// Strings by dictionary: unsigned integer runs of indexes. The number is the dictionary's entries.
     Dictionary(RunLength, u32),
     /// TIMESTAMP, TIMESTAMP_INSTANT: signed runs of seconds, unsigned ones of scaled nanoseconds.
     Timestamps(RunLength, Clock),
@@ -94,7 +94,8 @@ pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) 
 }
 
 impl EncodedColumn {
-    /// Of `column`; `None` where it is stored in another way. Without a row index that leads into its streams, all rows are one group.
+    /// The encoded form of `column`, or `None` if the column is stored in another way. Without a row index that leads
+    /// into its streams, all rows are one group.
     pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: Option<&ColumnIndex>) -> Option<Self> {
         if !may_be_encoded(tail, stripe, column) || stripe.info.rows == 0 {
             return None;

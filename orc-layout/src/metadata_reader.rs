@@ -1,6 +1,11 @@
-//! Reading metadata through a [`ByteSource`] in as few requests as it takes: the tail in one or two, a stripe's footer in
-//! one, a column's index in one or two. The parsing itself is in [`tail`](crate::tail), [`stripe`](crate::stripe) and
-//! [`index`](crate::index), for callers that fetch bytes in their own way.
+//! Metadata reads through a [`ByteSource`], in few requests:
+//!
+//! - the tail in one or two,
+//! - a stripe's footer in one,
+//! - a column's index in one or two.
+//!
+//! Callers that fetch bytes in their own way use the parsers in [`tail`](crate::tail), [`stripe`](crate::stripe) and
+//! [`index`](crate::index).
 
 use std::sync::Arc;
 
@@ -17,7 +22,7 @@ use crate::tail::{FileTail, TailParse};
 /// Those of [`FileTail::parse`], and `Io` from the source.
 pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Result<FileTail> {
     let mut wanted = FileTail::FIRST_READ_BYTES;
-    // The first read holds the postscript, which says how much there is: the second answer is complete.
+    // The first read holds the postscript, which states the tail's length: the second answer is complete.
     for _ in 0..2 {
         let last = source.read(length.saturating_sub(wanted)..length)?;
         match FileTail::parse(file, length, &last)? {

@@ -1,5 +1,4 @@
-//! The last bytes of the file: whether it is ORC at all, how it is compressed, and how long the tail is. The sections
-//! that the postscript describes are parsed in [`tail`](crate::tail).
+//! [`Postscript`], the last bytes of the file: whether the file is ORC, its compression, and the tail's length.
 
 use std::sync::Arc;
 
@@ -11,10 +10,10 @@ use crate::proto;
 use crate::wire;
 
 const MAGIC: &[u8] = b"ORC";
-/// What the Java reader assumes when a compressed file does not say.
+/// Block size of a compressed file without one; the Java reader assumes the same.
 const DEFAULT_BLOCK_BYTES: u64 = 256 * 1024;
 
-/// The postscript, and what follows from it.
+/// The postscript and the lengths that follow from it.
 ///
 /// ```text
 /// … stripes | [encrypted statistics] | metadata | footer | postscript | 1 byte: postscript length
@@ -40,7 +39,7 @@ impl Postscript {
         let Some((&length, before)) = last.split_last() else {
             return Err(LayoutError::not_orc(file, format!("it has {file_length} bytes")));
         };
-        // The head is at hand when the file is small: then a cut-off file can be told from something else.
+        // The last bytes of a small file include its head: a truncated ORC file can then be told from another format.
         let head = (last.len() as u64 == file_length).then(|| last.starts_with(MAGIC));
         let no_postscript = || match head {
             Some(true) => LayoutError::not_orc(
@@ -55,7 +54,8 @@ impl Postscript {
         let magic = match (&postscript.magic, head) {
             (Some(magic), _) if magic.as_bytes() == MAGIC => true,
             (Some(magic), _) if magic == "DWRF" => return Err(dwrf(file)),
-            // The oldest writers put their magic at the start of the file only. So does DWRF, whose fourth field is one number.
+            // The oldest writers put their magic at the start of the file only. DWRF does the same; its fourth field is
+            // one number.
             (None, _) if postscript.version.len() == 1 => return Err(dwrf(file)),
             (None, Some(true)) => true,
             (None, None) => false,

@@ -1,4 +1,4 @@
-//! One stripe's footer: every stream with its absolute place, every column's encoding, the writer's time zone.
+//! [`StripeLayout`], one stripe's footer: streams with absolute offsets, encodings, and the writer's time zone.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::wire;
 pub struct Stream {
     /// The column it belongs to.
     pub column: ColumnId,
-    /// What it holds.
+    /// Kind of the stream.
     pub kind: proto::stream::Kind,
     /// Absolute file offset of its first byte.
     pub offset: u64,
@@ -109,11 +109,11 @@ impl StripeLayout {
     }
 }
 
-/// Stripe footers larger than this are not believed.
+/// Limit of a stripe footer's uncompressed bytes.
 const MAX_FOOTER_BYTES: usize = 32 << 20;
 
-/// Streams follow each other from the stripe's start, in the footer's order. Kinds that this reader does not know take
-/// their place but are not listed.
+/// The streams with absolute offsets. Streams follow each other from the stripe's start, in the footer's order. A
+/// stream of an unknown kind takes up its bytes but is not listed.
 fn streams(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -> Result<Vec<Stream>, String> {
     let end = info.footer_range().start;
     let columns = tail.schema.types.len();
@@ -191,7 +191,8 @@ fn timezone(tail: &FileTail, stored: &proto::StripeFooter) -> Result<Option<chro
     }
 }
 
-/// Java's custom zone ids with whole hours ("GMT+08:00") as the zones of the database, whose sign is the other way round.
+/// The database's zone for one of Java's custom zone ids with whole hours ("GMT+08:00"). The database's sign is
+/// inverted.
 fn whole_hours(name: &str) -> Option<chrono_tz::Tz> {
     let offset = name
         .strip_prefix("GMT")

@@ -1,4 +1,4 @@
-//! The end of the file: postscript, footer and metadata, parsed from bytes the caller has read.
+//! [`FileTail`], the end of the file: postscript, footer and metadata, parsed from bytes that the caller has read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef};
 use crate::statistics::{ColumnStatistics, Level, Trust, writer};
 use crate::wire;
 
-/// Where a stripe lies and how many rows it has.
+/// Position and rows of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StripeInfo {
     /// Position in the file, from 0.
@@ -66,13 +66,15 @@ pub struct FileTail {
     pub user_metadata: Vec<(String, Vec<u8>)>,
     /// "0.12" and the like.
     pub format_version: String,
-    /// Name of the writer implementation ("ORC Java", "ORC C++", "Presto", "unknown (7)", …) and its software version, if stated.
+    /// Name of the writer implementation ("ORC Java", "ORC C++", "Presto", "unknown (7)", …) and its software version,
+    /// if stated.
     pub writer: String,
     /// The writer's own version number: which known bugs its statistics, bloom filters or timestamps have.
     pub writer_version: u32,
     /// Bytes of postscript, footer and metadata together: what reading the tail costs.
     pub tail_length: u64,
-    /// Columns stored encrypted, ascending. Their unencrypted streams hold masked values; [`Access::of`](crate::access::Access::of) refuses them.
+    /// Columns stored encrypted, ascending. Their unencrypted streams hold masked values;
+    /// [`Access::of`](crate::access::Access::of) refuses them.
     pub encrypted_columns: Vec<ColumnId>,
     /// Code of the writer implementation in the footer: 0 is Java, 1 C++, 2 Presto, 3 Go, 4 Trino.
     pub(crate) writer_code: u32,
@@ -96,7 +98,8 @@ impl FileTail {
     /// Parses the tail of a file of `file_length` bytes whose last bytes are `last`.
     ///
     /// # Errors
-    /// `NotOrc` for anything else than ORC (0 bytes, no magic), `Corrupt` with the place, `Unsupported` for encrypted columns and DWRF.
+    /// `NotOrc` for anything else than ORC (0 bytes, no magic), `Corrupt` with the place, `Unsupported` for encrypted
+    /// columns and DWRF.
     pub fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<TailParse> {
         if let Some(&postscript) = last.last()
             && last.len() <= usize::from(postscript)
@@ -113,7 +116,7 @@ impl FileTail {
         match parsed {
             // Without its magic, this was only a guess.
             Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(LayoutError::not_orc(file, reason)),
-            // Two bytes that happen to stand at the end of anything can be read as an empty footer's postscript.
+            // Two bytes at the end of an arbitrary file can be read as the postscript of an empty footer.
             Ok(tail) if !end.magic && tail.schema.fields().is_empty() => {
                 Err(LayoutError::not_orc(file, "no magic and no column"))
             }
@@ -121,21 +124,21 @@ impl FileTail {
         }
     }
 
-    /// What statistics and bloom filters of this file's writer are worth.
+    /// Trust in the statistics and bloom filters of this file's writer.
     pub(crate) fn trust(&self) -> Trust {
         Trust::new(self.writer_code, self.writer_version)
     }
 }
 
-/// Footers larger than this are not believed (a file of ten thousand columns and stripes has a few megabytes).
+/// Limit of a footer's uncompressed bytes. A file of ten thousand columns and stripes has a few megabytes.
 const MAX_FOOTER_BYTES: usize = 64 << 20;
 /// Stripe statistics are decoded one by one, so they may be larger.
 const MAX_METADATA_BYTES: usize = 256 << 20;
-/// More types than this are not believed.
+/// Limit of a file's types.
 const MAX_COLUMNS: usize = 1 << 18;
-/// More stripes than this are not believed.
+/// Limit of a file's stripes.
 const MAX_STRIPES: usize = 1 << 20;
-/// Column statistics over all stripes (about half a gigabyte of them): a file with more is read without.
+/// Limit of column statistics over all stripes (about half a gigabyte). A file with more is read without them.
 const MAX_STRIPE_STATISTICS: usize = 1 << 22;
 
 /// Field numbers of repeated messages that are decoded one by one.
@@ -327,7 +330,7 @@ fn encrypted_columns(footer: &Footer) -> Vec<ColumnId> {
     columns
 }
 
-/// What turns stored statistics into trusted ones.
+/// Inputs of the conversion from stored statistics to trusted ones.
 struct StatisticsContext<'a> {
     schema: &'a OrcSchema,
     encrypted: &'a [ColumnId],

@@ -1,4 +1,4 @@
-//! Raw fixed-width values in place.
+//! [`Direct`], a column whose raw fixed-width values are read in place.
 
 use std::ops::Range;
 
@@ -17,11 +17,12 @@ use crate::tail::FileTail;
 pub struct Direct {
     /// Bytes per value: 4 (FLOAT) or 8 (DOUBLE).
     pub width: u32,
-    /// Ascending by row, contiguous in rows. One in an uncompressed file; one per original chunk in a compressed file.
+    /// Segments, ascending by row and contiguous in rows: one in an uncompressed file, one per original chunk in a
+    /// compressed file.
     pub segments: Vec<DirectSegment>,
 }
 
-/// A run of consecutive rows whose values are consecutive bytes.
+/// Consecutive rows whose values are consecutive bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectSegment {
     /// Stripe-relative first row.
@@ -68,7 +69,7 @@ impl Direct {
     }
 }
 
-/// Bytes of a value whose stream holds raw values.
+/// Width of a value, for kinds whose stream holds raw values.
 pub(super) fn fixed_width(kind: TypeKind) -> Option<u32> {
     match kind {
         TypeKind::Float => Some(4),
@@ -121,10 +122,10 @@ pub(super) fn direct(
     Ok(segments.map(|segments| Direct { width, segments }))
 }
 
-/// The chunks of a stream, if all of them are original and hold whole values; `None` at the first that does not.
+/// The segments of a stream whose chunks are all original and hold whole values; `None` at the first chunk that is not.
 ///
-/// Most writers make chunks of one size, so the next headers are fetched together where that size puts them: one more
-/// each time the guess was right.
+/// Most writers make chunks of one size. The next headers are therefore fetched together at the offsets that this size
+/// predicts; each right prediction doubles their number.
 fn original_chunks(
     place: Section<'_>,
     data: &Stream,
@@ -179,7 +180,7 @@ fn original_chunks(
                 break;
             }
             if guess != step {
-                batch = 1; // the offsets after this one were guessed wrongly
+                batch = 1; // the later offsets were predicted wrongly
                 break;
             }
         }
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn original_chunks_are_found_and_anything_else_is_decoded() {
+    fn original_chunks_are_direct_and_others_are_decoded() {
         let mut chunks = vec![(80, true); 100];
         chunks.push((24, true));
         let segments = probe(&chunks, 1003).0.unwrap().unwrap();
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_bytes_are_exactly_those_of_the_rows() {
+    fn direct_byte_ranges_cover_exactly_the_rows() {
         let direct = Direct {
             width: 8,
             segments: vec![

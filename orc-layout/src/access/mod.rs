@@ -1,4 +1,6 @@
-//! How a column of a stripe can be read, and which bytes a given set of rows costs.
+//! [`Access`], the way to read a column of a stripe, and the bytes that a selection of rows costs.
+//!
+//! - `direct`: columns whose values are read in place
 
 mod direct;
 
@@ -20,8 +22,8 @@ use direct::{direct, fixed_width};
 /// How the values of a column lie in a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Fixed-width values without nulls, stored raw: each row's place is arithmetic. The stripe has no
-    /// PRESENT stream of the column.
+    /// Fixed-width values without nulls, stored raw: a row's offset is arithmetic. The column has no PRESENT stream in
+    /// the stripe.
     Direct(Direct),
     /// Anything else: decode from an entry point (row group) on.
     Decode {
@@ -31,11 +33,12 @@ pub enum Access {
 }
 
 impl Access {
-    /// Finds out how `column` lies. In a compressed file this reads the column's chunk headers through `source`
-    /// when `probe_chunks` is set (a few bytes per chunk); otherwise such columns are `Decode`.
+    /// Determines how `column` is stored. In a compressed file, `probe_chunks` allows reading the column's chunk
+    /// headers through `source` (a few bytes per chunk). Without `probe_chunks` such a column is `Decode`.
     ///
     /// # Errors
-    /// `Corrupt` when a stream is too short for the rows, or chunk headers do not add up; `Unsupported` for encrypted columns.
+    /// `Corrupt` if a stream is too short for the rows, or chunk headers do not add up; `Unsupported` for encrypted
+    /// columns.
     pub fn of(
         tail: &FileTail,
         stripe: &StripeLayout,
@@ -97,12 +100,13 @@ fn stream_name(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, stream:
     format!("stripe {} column {column} ({path}) {stream} stream", stripe.info.index)
 }
 
-/// The byte ranges that must be read to decode `rows` of a top-level column (with its children), ascending and merged:
-/// exact for direct columns; by entry point for decoded ones (from the row group's positions to where the next
-/// one's last run or chunk may end).
+/// The byte ranges that decoding `rows` of a top-level column reads (with its children), ascending and merged.
+///
+/// Ranges of a direct column are exact. Ranges of a decoded column go by entry point: from the row group's position to
+/// the latest end of the next group's shared run or chunk.
 ///
 /// # Errors
-/// `Corrupt` when positions leave their streams.
+/// `Corrupt` if positions leave their streams.
 pub fn byte_ranges(
     tail: &FileTail,
     stripe: &StripeLayout,
@@ -189,7 +193,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn ranges_that_touch_become_one() {
+    fn touching_ranges_are_merged() {
         assert_eq!(merge(vec![5..9, 1..3, 3..4, 7..8, 9..9]), [1..4, 5..9]);
     }
 

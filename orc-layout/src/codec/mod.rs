@@ -1,7 +1,8 @@
-//! One compression chunk's bytes to and from their uncompressed form, for each codec of the specification
-//! (ORC v1, "Compression"). Chunk headers and whole streams are [`chunk`](crate::chunk)'s.
+//! [`Compression`] codecs: one chunk's bytes to and from their uncompressed form, for each [`Codec`] of the
+//! specification (ORC v1, "Compression").
 //!
-//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output.
+//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output. `lzo` has the one codec
+//! without a suitable library.
 
 mod lzo;
 
@@ -10,8 +11,8 @@ use std::io::Cursor;
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed form would not fit the same field:
-/// what a file claims beyond this is not believed.
+/// Limit of a chunk's uncompressed bytes. A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed
+/// form would not fit the same field. Larger claims of a file are cut to this limit.
 pub const MAX_BLOCK_BYTES: usize = (1 << 23) - 1;
 
 /// Level of deflate: zlib's own default.
@@ -29,7 +30,7 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// [`block_size_bytes`](Self::block_size_bytes) as far as it can be believed: what decompression of one chunk may produce.
+    /// [`block_size_bytes`](Self::block_size_bytes), at most [`MAX_BLOCK_BYTES`]: the limit of one decompressed chunk.
     pub(crate) fn block_size(&self) -> usize {
         usize::try_from(self.block_size_bytes).map_or(MAX_BLOCK_BYTES, |bytes| bytes.min(MAX_BLOCK_BYTES))
     }
@@ -56,11 +57,11 @@ thread_local! {
 
 /// Appends the uncompressed form of one compressed chunk (without its header) to `out`.
 ///
-/// At most `block_size` bytes are appended (never more than [`MAX_BLOCK_BYTES`]); on error `out` is as it was. What is
-/// allocated follows what the input can justify, not what it claims.
+/// At most `block_size` bytes are appended (never more than [`MAX_BLOCK_BYTES`]). On error, `out` is unchanged. The
+/// allocation follows what the input can justify, not what it claims.
 ///
 /// # Errors
-/// What is wrong with the chunk, for the caller to add file and place.
+/// The fault of the chunk, for the caller to add file and place.
 pub(crate) fn decompress_chunk(
     codec: Codec,
     block_size: usize,
@@ -86,8 +87,8 @@ pub(crate) fn decompress_chunk(
     result
 }
 
-/// As [`decompress_chunk`], but what `out` held is overwritten instead of kept: a buffer that serves chunk after chunk
-/// of one size is not cleared in between. After an error `out` holds anything.
+/// As [`decompress_chunk`], but overwrites `out`. A buffer that is reused for chunks of one size is not cleared in
+/// between. After an error the content of `out` is unspecified.
 ///
 /// # Errors
 /// As for [`decompress_chunk`].
@@ -108,7 +109,7 @@ pub(crate) fn decompress_over(
     }
 }
 
-/// Bytes at the start of a compressed chunk that [`stated_length`] wants to see; 0 for codecs that do not say.
+/// Bytes at the start of a compressed chunk that [`stated_length`] needs; 0 for codecs that do not state a length.
 pub(crate) fn stated_length_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Snappy => 5,
@@ -117,8 +118,8 @@ pub(crate) fn stated_length_bytes(codec: Codec) -> usize {
     }
 }
 
-/// How many bytes a compressed chunk will decompress to, as its first bytes state; `None` if they do not. A chunk that
-/// states it wrongly does not decompress.
+/// Uncompressed length of a chunk, as its first bytes state it; `None` if they do not. A chunk that states a wrong
+/// length does not decompress.
 pub(crate) fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
     match codec {
         Codec::Snappy if !start.is_empty() => snap::raw::decompress_len(start).ok().map(|length| length as u64),
@@ -127,8 +128,7 @@ pub(crate) fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
     }
 }
 
-/// Appends the compressed form of one chunk (without a header) to `out`. Whether it is smaller than `input` is
-/// the caller's question.
+/// Appends the compressed form of one chunk (without a header) to `out`. The result may be larger than `input`.
 ///
 /// # Errors
 /// LZO, which is only read; and what a codec's library reports.

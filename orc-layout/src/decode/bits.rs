@@ -1,4 +1,4 @@
-//! Bitmaps under construction, and values spread over the rows that a bitmap says have one.
+//! [`BitBuilder`], a bitmap under construction, and values spread over the set bits of a bitmap.
 
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 
@@ -48,7 +48,8 @@ fn words(bits: &BooleanBuffer) -> impl Iterator<Item = (u64, usize)> + '_ {
         .chain((rest > 0).then_some((remainder, rest)))
 }
 
-/// `values` holds one value for each true bit of `valid`; the result one for each bit, `T::default()` where it is false.
+/// One item for each bit of `valid`: the next of `values` where the bit is true, `T::default()` where it is false.
+/// `values` holds one value for each true bit.
 pub(super) fn spread<T: Copy + Default>(mut values: Vec<T>, valid: &BooleanBuffer) -> Vec<T> {
     // A value to load where the last row has none.
     values.push(T::default());
@@ -73,7 +74,8 @@ pub(super) fn spread<T: Copy + Default>(mut values: Vec<T>, valid: &BooleanBuffe
     out
 }
 
-/// `bits` holds one bit for each true bit of `valid`; the result one for each, false where `valid` is.
+/// One bit for each bit of `valid`: the next of `bits` where `valid` is true, false elsewhere. `bits` holds one bit for
+/// each true bit.
 pub(super) fn spread_bits(bits: &BooleanBuffer, valid: &BooleanBuffer) -> BooleanBuffer {
     let mut out = BitBuilder::default();
     let mut next = 0;
@@ -104,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spreading_puts_values_where_bits_are_set(
+        fn spread_puts_values_at_set_bits(
             runs in proptest::collection::vec((any::<bool>(), 0usize..128), 0..12),
             offset in 0usize..9,
         ) {

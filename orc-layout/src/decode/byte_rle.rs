@@ -1,4 +1,5 @@
-//! Byte run-length encoding (ORC v1, "Byte Run Length Encoding"): BYTE columns, union tags, and the bytes below booleans.
+//! [`ByteRle`], a reader of byte run-length encoding (ORC v1, "Byte Run Length Encoding"): BYTE columns, union tags,
+//! and the bytes below booleans.
 //!
 //! ```text
 //! 0..=127   one byte follows, repeated 3 + control times
@@ -18,10 +19,10 @@ enum Run {
     Literals { left: usize },
 }
 
-/// What is at hand of a byte stream.
+/// Available bytes of a byte stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bytes<'a> {
-    /// So many times the same byte.
+    /// One byte and the number of its repetitions.
     Repeat(u8, usize),
     /// These bytes.
     Literals(&'a [u8]),

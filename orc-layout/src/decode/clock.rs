@@ -1,5 +1,5 @@
-//! Wall clocks of time zones: what a writer's TIMESTAMP values are counted by. Offsets at any instant, and all changes of a clock for who
-//! has to know them beforehand.
+//! Time zones of writers: [`Clock`], all changes of a zone in advance, and [`WallClock`], a zone's offset at any
+//! instant. TIMESTAMP values count seconds by the wall clock of the writer's zone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,12 @@ pub(super) const EPOCH_SECONDS: i64 = 1_420_070_400;
 const CHANGES_FROM: i64 = -2_208_988_800;
 const CHANGES_TO: i64 = 4_102_444_800;
 
-/// What seconds of a TIMESTAMP column are counted by.
+/// Time zone of a TIMESTAMP column's seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clock {
     /// Seconds from 1970 to the zero of the stored ones.
     pub epoch: i64,
-    /// Changes of the clock from 1900 to 2100, ascending; the last only says where that ends. `None`: the clock is UTC's.
+    /// Changes of the offset from 1900 to 2100, ascending; the last entry only marks the end. `None`: UTC.
     pub changes: Option<Arc<[ClockChange]>>,
 }
 
@@ -30,7 +30,7 @@ pub struct Clock {
 pub struct ClockChange {
     /// From this second since 1970 on …
     pub from: i64,
-    /// … it is so many seconds ahead of UTC.
+    /// Seconds by which the zone is ahead of UTC from that instant on.
     pub offset: i64,
 }
 
@@ -50,7 +50,8 @@ impl Clock {
     }
 }
 
-/// All changes of a zone's clock; found once in a process, since hundreds of thousands of instants are looked at.
+/// All changes of a zone's offset. Found once per process, because the search looks at hundreds of thousands of
+/// instants.
 fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
     static KNOWN: Mutex<Option<HashMap<Tz, Arc<[ClockChange]>>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +62,7 @@ fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
         .clone()
 }
 
-/// A zone's offset from UTC at any instant, remembered by stretches of time in which it does not change.
+/// A zone's offset from UTC at any instant, cached by spans of time in which it does not change.
 pub(super) struct WallClock {
     zone: Tz,
     /// By the low bits of a span's number: the number and the offset.
@@ -71,7 +72,7 @@ pub(super) struct WallClock {
 /// The zone tables end with 2100 and know no summer after that, though the rules go on.
 const LAST_TABLE_YEAR: i32 = 2087;
 
-/// The year up to then whose days fall on the same weekdays: there is one in any 28 years.
+/// The latest year up to [`LAST_TABLE_YEAR`] whose days fall on the same weekdays: any 28 years contain one.
 fn alike(year: i32) -> i32 {
     let calendar = |year: i32| {
         let first = chrono::NaiveDate::from_ymd_opt(year, 1, 1);
@@ -126,7 +127,7 @@ impl WallClock {
         Some(exact)
     }
 
-    /// All changes: a span at whose ends the clock differs has one.
+    /// All changes: a span whose ends have different offsets contains one.
     fn changes(&self) -> Vec<ClockChange> {
         let offset = |seconds: i64| self.offset_at(seconds).unwrap_or(0);
         let mut last = ClockChange {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn summers_go_on_after_the_zone_table_ends() {
+    fn summer_times_continue_after_the_zone_table_ends() {
         let clock = WallClock::new(Tz::US__Pacific);
         let at = |year, month, day| {
             let noon = chrono::NaiveDate::from_ymd_opt(year, month, day)

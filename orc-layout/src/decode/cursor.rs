@@ -1,5 +1,5 @@
-//! A position in one stream: fetches through the [`ByteSource`], decompresses one chunk at a time and hands out plain
-//! bytes. What the bytes mean is for the codecs above ([`rle_v2`](super::rle_v2), [`byte_rle`](super::byte_rle), …).
+//! [`StreamCursor`], a position in one stream. The cursor fetches through the [`ByteSource`], decompresses one chunk at
+//! a time and returns uncompressed bytes to the decoders above.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::tail::FileTail;
 /// Largest piece of an uncompressed stream asked for at once.
 const WINDOW_BYTES: u64 = 256 * 1024;
 
-/// Piece of an uncompressed stream asked for beyond the row groups that are wanted: the run that straddles their end.
+/// Bytes of an uncompressed stream read beyond the wanted row groups: the run that straddles their end.
 const OVERRUN_BYTES: u64 = 512;
 
-/// What every stream of a column reader shares.
+/// Shared context of all streams of a column reader.
 #[derive(Clone)]
 pub(super) struct StreamSource {
     pub(super) tail: Arc<FileTail>,
@@ -33,7 +33,7 @@ pub(super) struct StreamSource {
 }
 
 impl StreamSource {
-    /// A cursor at the start of a stream; one that ends at once if the stripe has no such stream.
+    /// A cursor at the start of a stream. Without such a stream in the stripe, the cursor is at its end.
     pub(super) fn open(&self, column: ColumnId, kind: Kind) -> StreamCursor {
         let (start, end, missing) = match self.stripe.stream(column, kind) {
             Some(stream) => (stream.offset, stream.offset.saturating_add(stream.length), false),
@@ -92,8 +92,8 @@ impl StreamSource {
 
 /// A read position in one stream, in uncompressed bytes.
 ///
-/// The *block* is what is at hand: a window of an uncompressed stream, or one chunk of a compressed one. Uncompressed
-/// bytes and original chunks are the source's own (`shared`); chunks that had to be decompressed share one buffer.
+/// The *block* holds the available bytes: a window of an uncompressed stream, or one chunk of a compressed one.
+/// Uncompressed bytes and original chunks are the source's own (`shared`). Decompressed chunks share one buffer.
 pub(super) struct StreamCursor {
     stream: StreamSource,
     column: ColumnId,
@@ -118,8 +118,8 @@ pub(super) struct StreamCursor {
     peeked: Option<(u64, ChunkHeader)>,
     /// Absolute offset that windows do not cross without need.
     limit: u64,
-    /// Absolute offset at which what straddles `limit` must end: no window reaches beyond it before everything up to it
-    /// has been read.
+    /// Absolute offset of the latest end of the run or chunk that straddles `limit`. No window reaches beyond it before
+    /// everything up to it has been read.
     last: u64,
 }
 
@@ -148,8 +148,8 @@ impl StreamCursor {
         self.at += count;
     }
 
-    /// Makes [`rest`](Self::rest) non-empty if the stream has more bytes; false at its end. About `wanted` bytes
-    /// will be needed.
+    /// Makes [`rest`](Self::rest) non-empty if the stream has more bytes; false at its end. `wanted` is the approximate
+    /// number of bytes that will be needed.
     pub(super) fn fill(&mut self, wanted: usize) -> Result<bool> {
         while self.rest().is_empty() {
             if self.next >= self.end {
@@ -193,7 +193,7 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// The next chunk's header, and what was read: the header and up to `more` bytes of the body.
+    /// The next chunk's header, and the bytes read: the header and up to `more` bytes of the body.
     fn chunk_header(&self, more: usize) -> Result<(ChunkHeader, Bytes)> {
         let body = self.next + HEADER_BYTES as u64;
         if body > self.end {
@@ -230,7 +230,8 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// Moves forward by `count` bytes. Uncompressed bytes are not fetched, nor chunks that say how long they are.
+    /// Moves forward by `count` bytes. Skipped bytes of an uncompressed stream are not fetched, nor skipped chunks that
+    /// state their length.
     pub(super) fn skip(&mut self, mut count: u64) -> Result<()> {
         loop {
             let at_hand = self.rest().len() as u64;
@@ -266,7 +267,7 @@ impl StreamCursor {
         }
     }
 
-    /// How many bytes the next chunk holds, if that is known without decompressing it, and where it ends.
+    /// Length and end of the next chunk, if the length is known without decompressing the chunk.
     fn next_chunk_length(&mut self) -> Result<Option<(u64, u64)>> {
         let Some(compression) = self.compression.filter(|_| self.next < self.end) else {
             return Ok(None);
@@ -284,7 +285,7 @@ impl StreamCursor {
         Ok(length.map(|length| (length, end)))
     }
 
-    /// Forgets the block and goes to `skip` bytes into the block that starts at the absolute offset `target`.
+    /// Drops the block and goes to `skip` bytes into the block that starts at the absolute offset `target`.
     fn jump(&mut self, target: u64, skip: usize) {
         self.shared = Bytes::new();
         self.is_unpacked = false;
@@ -352,8 +353,8 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// The next `count` bytes (not more than a run has) in one piece: as bounds in the block for
-    /// [`part`](Self::part) if they lie there, otherwise copied to `scratch`.
+    /// The next `count` bytes (at most a run's) without a gap: as bounds in the block for [`part`](Self::part) if they
+    /// lie in the block, otherwise copied to `scratch`.
     #[inline]
     pub(super) fn contiguous(&mut self, count: usize, scratch: &mut Vec<u8>) -> Result<Option<(usize, usize)>> {
         let start = self.at;
@@ -366,8 +367,8 @@ impl StreamCursor {
         Ok(None)
     }
 
-    /// Appends the bytes that `spans` select. Of an uncompressed stream that is selected sparsely, only those are
-    /// fetched.
+    /// Appends the bytes that `spans` select. If an uncompressed stream is selected sparsely, only the selected bytes
+    /// are fetched.
     pub(super) fn read_spans(&mut self, spans: &[Step], out: &mut Vec<u8>) -> Result<()> {
         let sparse = self.compression.is_none() && is_sparse(spans);
         let limit = self.limit;

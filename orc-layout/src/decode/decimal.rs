@@ -1,4 +1,4 @@
-//! DECIMAL: unbounded zigzag varints, and for each the scale it was written with.
+//! Decoders of DECIMAL: unbounded zigzag varints, and each value's own scale.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// DECIMAL as files of the unstable version before ORC 2.0 store up to 18 digits: integers at the column's scale.
+/// DECIMAL of up to 18 digits in files of the unstable version before ORC 2.0: integers at the column's scale.
 pub(super) struct Decimal64Decoder {
     presence: Presence,
     data: IntReader,
@@ -147,7 +147,7 @@ fn out_of_range(source: &StreamSource, column: ColumnId) -> LayoutError {
     source.out_of_range(column, "a decimal needs more than 38 digits at the column's scale")
 }
 
-/// The value written with one scale at another; digits that no longer fit behind the point are cut off.
+/// A value at another scale; digits below the new scale are cut off.
 fn rescale(value: i128, from: i64, to: i64) -> Option<i128> {
     let factor = |digits: i64| u32::try_from(digits).ok().and_then(|digits| 10i128.checked_pow(digits));
     match to.checked_sub(from)? {

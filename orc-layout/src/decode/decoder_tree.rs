@@ -1,4 +1,4 @@
-//! Which decoder reads which column: by ORC type, encoding and Arrow type, once per column reader.
+//! Choice of each column's decoder by ORC type, encoding and Arrow type, once per column reader.
 
 use arrow::datatypes::{
     ArrowPrimitiveType, BinaryType, DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,

@@ -1,5 +1,5 @@
-//! Direct columns: fixed-width values without nulls where they lie in the file. A selected stretch is one read, without
-//! a copy if it comes back aligned; scattered rows are gathered one by one.
+//! Reads of direct columns: fixed-width values without nulls, in place. A contiguous range is one read, without a copy
+//! if the bytes come back aligned. Scattered rows are gathered one by one.
 
 use std::ops::Range;
 use std::sync::Arc;

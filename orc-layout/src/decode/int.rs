@@ -1,4 +1,4 @@
-//! Integer streams of either run-length encoding: which one a column uses is settled here, once per stream.
+//! [`IntReader`], an integer stream of either run-length encoding. The encoding is chosen once per stream.
 
 use super::EntryPoint;
 use super::cursor::StreamCursor;
@@ -59,7 +59,7 @@ impl IntReader {
             self.skip(step.skip)?;
             let mut left = step.read;
             while left > 0 {
-                // A corrupt count must not become an allocation before the stream has shown that it holds so many.
+                // A corrupt count must not cause an allocation before the stream has shown that many values.
                 let part = left.min(1 << 16) as usize;
                 let start = out.len();
                 out.resize(start + part, 0);
@@ -95,7 +95,7 @@ impl IntReader {
     /// # Errors
     /// `Corrupt` for negative lengths and sums beyond 64 bits.
     pub(super) fn add_lengths(&self, sum: u64, block: &[i64]) -> Result<u64> {
-        // 1,024 lengths below 2^53 cannot overflow, and longer ones are nobody's.
+        // 1,024 lengths below 2^53 cannot overflow, and no valid file has longer ones.
         let seen = block.iter().fold(0, |seen, &length| seen | length as u64);
         if seen >> 53 != 0 {
             return Err(self.cursor().corrupt("a length is negative or absurdly large"));

@@ -1,12 +1,13 @@
-//! Streams to values: reads exactly the selected rows of one top-level column of one stripe. Which bytes that takes is
-//! found out here; how they are fetched is the [`ByteSource`]'s affair.
+//! [`ColumnReader`], streams to values: exactly the selected rows of one top-level column of one stripe.
 //!
-//! ```text
-//! ColumnReader   rows -> seeks to row groups, and steps (skip, read) from there
-//! Decoder        one per column of the tree: steps over rows -> steps over values -> arrays
-//! presence, int, byte_rle, boolean   steps over one stream's values
-//! cursor         one stream's bytes, chunk by chunk
-//! ```
+//! 1. `plan` turns the rows into seeks to row groups, and steps (skip, read) from there.
+//! 2. One [`Decoder`] per column of the tree turns steps over rows into steps over values (`steps`, `decoder_tree`).
+//! 3. `presence`, `int`, `byte_rle` and `boolean` apply the steps to one stream's values.
+//! 4. `cursor` fetches one stream's bytes through the [`ByteSource`], chunk by chunk.
+//! 5. `finish` builds the arrays.
+//!
+//! Encodings: `rle_v1`, `rle_v2` and `unpack` (integers), `byte_rle`, `boolean`, `bits` (bitmaps). Types: `numeric`,
+//! `decimal`, `timestamp` with `clock`, `string`, `dictionary`, `nested`. `direct` reads values in place.
 
 mod bits;
 mod boolean;
@@ -55,10 +56,10 @@ use steps::{Step, Steps};
 
 /// A stream that can be entered where the row index says.
 trait EntryPoint {
-    /// Which of its column's streams it is.
+    /// Kind of the stream.
     fn kind(&self) -> Kind;
 
-    /// Goes there. Reads no more than it takes to pass over the values before it in its run.
+    /// Goes to a position. Reads no more than the values before that position in its run need.
     fn seek(&mut self, at: StreamPosition) -> Result<()>;
 
     /// Nothing is wanted beyond `end` (the stream's end if `None`) but the run and the chunk that straddle it.
@@ -67,17 +68,17 @@ trait EntryPoint {
 
 /// One column of the tree, in the middle of its streams.
 trait Decoder: Send {
-    /// Shows every stream that row-index positions speak of to `visit`; children's after their parent's.
+    /// Visits every stream that has row-index positions; children's after their parent's.
     fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()>;
 
     /// Goes through `rows`: rows of the top-level column, values of the parent for its children.
     fn select(&mut self, rows: &[Step]) -> Result<()>;
 
-    /// The array of everything read since the last call. Where `parent` is null there is a null and no value.
+    /// The array of everything read since the last call. Rows where `parent` is null become nulls, without a value.
     fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef>;
 }
 
-/// Reads one top-level column of one stripe. Cheap to make: nothing is read before [`read`](Self::read).
+/// Reader of one top-level column of one stripe. A new reader is cheap: nothing is read before [`read`](Self::read).
 ///
 /// Calls with ascending rows reuse the open run and chunk; a call that goes back seeks. Columns without entry points
 /// (no row index, nested types) are decoded from the stripe's start, once for ascending calls.
@@ -87,7 +88,7 @@ pub struct ColumnReader {
     arrow_type: DataType,
     /// Entry points by row group, if the column is to be entered by them.
     positions: Option<ColumnPositions>,
-    /// By row group, whether it has no value at all; empty if that is not known of any.
+    /// Row groups without any value; empty if no such group is known.
     empty_groups: Vec<bool>,
     access: Access,
     /// `None` for a direct column, and after an error: what the streams then stand at is unknown.
@@ -97,10 +98,10 @@ pub struct ColumnReader {
     scratch: direct::Scratch,
 }
 
-/// The entries of a column's dictionary in a stripe, in the order of the indexes that stand for them.
+/// The entries of a column's dictionary in a stripe, in the order of their indexes.
 ///
 /// # Errors
-/// `Corrupt` for streams that do not hold them, `Io` from the source.
+/// `Corrupt` for streams that do not hold the entries, `Io` from the source.
 pub fn dictionary_entries(
     tail: Arc<FileTail>,
     stripe: Arc<StripeLayout>,
@@ -111,7 +112,7 @@ pub fn dictionary_entries(
     dictionary::entries(&source, column)
 }
 
-/// What is done in one go: a seek, perhaps, and the steps from there.
+/// One step of a plan: an optional seek, and the steps from there.
 struct ReadStep {
     seek: Option<u64>,
     steps: Steps,
@@ -139,7 +140,7 @@ impl ColumnReader {
             return Err(source.corrupt(0, format!("column {column} is not a field of the root struct")));
         };
         let arrow_type = field.data_type().clone();
-        // What is read from where it lies needs none, and a scan opens its columns in every stripe.
+        // A direct column needs no decoder, and a scan opens its columns in every stripe.
         let decoder = match &access {
             Access::Direct(_) => None,
             Access::Decode { .. } => Some(decoder_tree::open(&source, column, &arrow_type)?),
@@ -173,9 +174,10 @@ impl ColumnReader {
         &self.access
     }
 
-    /// The values of the selected rows (stripe-relative), in order: an array of `rows.rows()` values of the column's Arrow type.
+    /// The values of the selected rows (stripe-relative), in order: an array of `rows.rows()` values of the column's
+    /// Arrow type.
     ///
-    /// A contiguous range of an aligned direct column is returned without copying when the source's bytes allow it.
+    /// A contiguous range of an aligned direct column is returned without copying if the source's bytes allow it.
     ///
     /// # Errors
     /// `Corrupt` with stream and offset, `Io` from the source, `OutOfRange` for values that Arrow's type cannot hold.
@@ -200,7 +202,8 @@ impl ColumnReader {
         self.decode(rows)
     }
 
-    /// If most of `rows` lie in row groups without a value: the others, and for each of `rows` its place among those.
+    /// If most of `rows` lie in row groups without a value: the other rows, and the position of each of `rows` among
+    /// them.
     fn without_empty_groups(&self, rows: &RowSelection) -> Option<(RowSelection, UInt64Array)> {
         if self.empty_groups.is_empty() {
             return None;
@@ -246,8 +249,8 @@ impl ColumnReader {
         Ok(array)
     }
 
-    /// Where to seek and what to skip and read from there. Rows ahead in the same row group are skipped to, others
-    /// sought if the row index leads there.
+    /// The seeks, and the rows to skip and read after each. Later rows of the same row group are skipped to; other rows
+    /// are sought if the row index has their position.
     fn plan(&self, rows: &RowSelection) -> Vec<ReadStep> {
         let mut row = self.row;
         let stretch = |seek, at| ReadStep {

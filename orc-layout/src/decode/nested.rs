@@ -1,5 +1,5 @@
-//! STRUCT, LIST, MAP and UNION: a selection of rows becomes a selection of each child's values, and the children's
-//! arrays become one.
+//! Decoders of STRUCT, LIST, MAP and UNION: a selection of rows becomes a selection of each child's values, and the
+//! children's arrays become one.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ fn mismatch(source: &StreamSource, column: ColumnId, error: &ArrowError) -> crat
     source.corrupt(column, error.to_string())
 }
 
-/// What LIST and MAP share: how many parts each row has.
+/// Shared state of LIST and MAP: the number of parts of each row.
 struct NestedParts {
     presence: Presence,
     lengths: Lengths,
@@ -205,7 +205,7 @@ impl Decoder for MapDecoder {
     }
 }
 
-/// UNION, to Arrow's sparse unions. These have no nulls of their own: a null row is a null of the first variant.
+/// UNION, as Arrow's sparse unions. Arrow unions have no nulls of their own: a null row is a null of the first variant.
 pub(super) struct UnionDecoder {
     presence: Presence,
     tags: ByteRle,

@@ -1,5 +1,5 @@
-//! Integer run-length encoding, version 1 (ORC v1, "Run Length Encoding version 1"): files of Hive 0.11, and
-//! columns of encoding DIRECT or DICTIONARY in any file.
+//! [`RleV1`], a reader of integer run-length encoding, version 1 (ORC v1, "Run Length Encoding version 1"): files of
+//! Hive 0.11, and columns of encoding DIRECT or DICTIONARY in any file.
 //!
 //! ```text
 //! 0..=127   signed byte delta, varint base: 3 + control values, each delta more than the one before

@@ -1,5 +1,5 @@
-//! Integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"). A run is taken apart into where
-//! its values lie; they are unpacked only as far as they are wanted.
+//! [`RleV2`], a reader of integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"). A run is
+//! parsed into the location of its packed values; values are unpacked only as far as they are wanted.
 //!
 //! ```text
 //! 00 WWW CCC                       short repeat: W+1 bytes big-endian, C+3 times
@@ -16,7 +16,7 @@ use crate::error::Result;
 /// Most values in a run.
 const MAX_RUN: usize = 512;
 
-/// Packed values of a run: in the cursor's block, or in the scratch buffer if they straddle blocks.
+/// Packed values of a run: in the cursor's block, or in the scratch buffer if the run straddles blocks.
 type Body = Option<(usize, usize)>;
 
 #[derive(Debug, Clone, Copy)]

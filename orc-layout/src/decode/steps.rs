@@ -1,5 +1,5 @@
-//! What to do with a sequence of rows, values or bytes: skip some, read some, and so on. The one language in which a
-//! selection travels from rows through PRESENT and LENGTH streams to the values of every child.
+//! [`Steps`] over a sequence of rows, values or bytes: skip some, read some, and so on. A selection travels in this
+//! form from rows through PRESENT and LENGTH streams to the values of every child.
 
 /// Skip `skip` items, then read `read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,7 +48,7 @@ impl Steps {
     }
 }
 
-/// How many items the steps read.
+/// Number of items that the steps read.
 pub(super) fn read_count(steps: &[Step]) -> u64 {
     steps.iter().fold(0, |sum, step| sum.saturating_add(step.read))
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_merge() {
+    fn adjacent_steps_merge() {
         let mut steps = Steps::default();
         for (skip, read) in [(0, 2), (0, 3), (4, 0), (1, 1), (0, 0), (0, 1)] {
             steps.skip(skip);

@@ -1,5 +1,4 @@
-//! STRING, CHAR, VARCHAR and BINARY in direct encoding: bytes and lengths. Dictionaries are
-//! [`dictionary`](super::dictionary)'s.
+//! [`DirectBytesDecoder`] of STRING, CHAR, VARCHAR and BINARY in direct encoding: bytes and lengths.
 
 use std::sync::Arc;
 
@@ -34,13 +33,13 @@ impl Lengths {
         }
     }
 
-    /// The stream, for whoever visits entry points.
+    /// The stream, for visitors of entry points.
     pub(super) fn stream(&mut self) -> &mut dyn EntryPoint {
         &mut self.reader
     }
 
-    /// Turns steps over items into steps over what they are made of. `None` if what is read since the last array
-    /// has more than 2^31 - 1 parts.
+    /// Turns steps over items into steps over their parts. `None` if the items read since the last array have more than
+    /// 2^31 - 1 parts.
     pub(super) fn select(&mut self, items: &[Step], parts: &mut Steps) -> Result<Option<()>> {
         for step in items {
             let skip = self.each_block(step.skip, |_, _| Some(()))?;
@@ -53,7 +52,7 @@ impl Lengths {
         Ok(Some(()))
     }
 
-    /// Sum of the next `count` lengths, each block of which is shown to `each`. `None` as soon as that says so.
+    /// Sum of the next `count` lengths; `each` sees every block of them. `None` as soon as `each` returns `None`.
     fn each_block(
         &mut self,
         mut count: u64,

@@ -1,5 +1,5 @@
-//! Bit-packed integers, most significant bit first, to `i64`: eight values at a time with the width known at compile
-//! time, single ones by their bit offset.
+//! Unpacking of bit-packed integers, most significant bit first, to `i64`: eight values at a time with a width known at
+//! compile time, single ones by their bit offset.
 
 /// Undoes the zigzag encoding of signed integers.
 #[inline]
