@@ -1,4 +1,4 @@
-//! Counts the compression chunks of a stream from their headers.
+//! [`ChunkReport`], the number of a stream's compression chunks, from their headers.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::tail::FileTail;
 #[allow(missing_docs)]
 pub struct ChunkReport {
     pub count: u64,
-    /// How many of them are stored as they are.
+    /// Number of original chunks.
     pub original: u64,
     pub smallest_bytes: u32,
     pub largest_bytes: u32,

@@ -1,5 +1,9 @@
-//! A report of everything that a file's metadata says: for programs as a serializable tree, for people as tables
-//! (`{}` short and `{:#}` in full). Reads no values, only metadata and chunk headers.
+//! [`FileReport`], all metadata of a file: a serializable tree for programs, tables for people (`{}` short and `{:#}`
+//! in full). Reads no values, only metadata and chunk headers.
+//!
+//! - `chunks`: compression chunks of a stream
+//! - `values`: statistics as numbers and text
+//! - `text`: the tables
 
 mod chunks;
 mod text;
@@ -62,7 +66,7 @@ pub struct FileReport {
     /// By column id.
     pub columns: Vec<ColumnReport>,
     pub stripes: Vec<StripeReport>,
-    /// What could not be read, with its place: the rest of the report stands.
+    /// Structures that could not be read, with their places: the rest of the report is valid.
     pub problems: Vec<String>,
 }
 
@@ -102,7 +106,7 @@ pub struct ColumnReport {
     pub index_bytes: u64,
     /// Encodings that its stripes use.
     pub encodings: Vec<String>,
-    /// In how many stripes it is direct.
+    /// Number of stripes in which the column is direct.
     pub direct_stripes: usize,
     pub statistics: Option<StatisticsReport>,
 }
@@ -219,7 +223,8 @@ impl fmt::Display for FileReport {
 }
 
 impl FileReport {
-    /// Reads what `options` asks for and reports it. What is corrupt becomes one of [`problems`](Self::problems).
+    /// Reads and reports the metadata that `options` selects. A corrupt structure becomes one of
+    /// [`problems`](Self::problems).
     ///
     /// # Errors
     /// `Io` from the source.

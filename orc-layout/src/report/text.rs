@@ -1,4 +1,4 @@
-//! The report as tables for people: `{}` is a summary, `{:#}` lists every stream, chunk count and entry point.
+//! [`ReportText`], a report as tables: `{}` is a summary, `{:#}` lists every stream, chunk count and entry point.
 
 use std::fmt::{self, Write as _};
 
@@ -309,7 +309,8 @@ fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Columns as wide as their widest cell; a heading that ends in ">" is for numbers, which stand to the right.
+/// A table with columns as wide as their widest cell. A heading that ends in ">" marks a column of numbers, aligned
+/// right.
 struct Table {
     heads: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
@@ -357,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_texts_are_short() {
+    fn table_cells_are_short() {
         assert_eq!(
             [0, 999, 1000, 1_234_567].map(grouped),
             ["0", "999", "1,000", "1,234,567"]

@@ -1,5 +1,4 @@
-//! The bloom filters of a column, one per row group (ORC v1, "Bloom Filter Index"). Hashes and bits are
-//! [`bloom`](crate::bloom)'s.
+//! [`BloomFilters`] of a column, one per row group (ORC v1, "Bloom Filter Index").
 
 use crate::bloom::BloomFilter;
 use crate::proto;
@@ -24,7 +23,7 @@ impl BloomFilters {
         }
     }
 
-    /// The current row group's.
+    /// The filter of the current row group.
     pub(super) fn current(&mut self) -> &mut BloomFilter {
         &mut self.current
     }

@@ -1,5 +1,5 @@
-//! One column of the stripe being written: nulls, statistics and row-index positions, common to all types. The values
-//! themselves are encoded by [`values`](super::values).
+//! [`Column`], one column of the stripe being written: nulls, statistics and row-index positions, common to all types.
+//! [`values`](super::values) encodes the values.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
@@ -154,7 +154,7 @@ impl Column {
             present = self.present.encode(&self.group_starts, &mut self.present_stream)?;
             self.present_stream.stream.flush()?;
         }
-        // The order in which readers take positions: PRESENT, if the stripe has it, and then the type's own.
+        // Readers take positions in this order: PRESENT, if the stripe has it, and then the type's own.
         for (present, own) in present.iter_mut().zip(self.values.finish(&mut self.positions)?) {
             present.extend(own);
         }
@@ -229,7 +229,8 @@ impl Column {
         self.bloom.as_mut().map(BloomFilters::take)
     }
 
-    /// The statistics of the stripe, which are also taken into the file's. `bytes` are the column's streams' on disk.
+    /// The statistics of the stripe, which are also merged into the file's. `bytes` is the size of the column's streams
+    /// on disk.
     pub(super) fn end_stripe(&mut self, bytes: u64) -> proto::ColumnStatistics {
         let mut stripe = self.group.empty();
         self.groups.iter().for_each(|group| stripe.merge(group));

@@ -1,4 +1,4 @@
-//! Decimals: unscaled values as varints, and a scale per value (ORC v1, "Decimal Columns").
+//! [`DecimalValues`]: unscaled values as varints, and a scale per value (ORC v1, "Decimal Columns").
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;

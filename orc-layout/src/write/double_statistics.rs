@@ -1,4 +1,4 @@
-//! Bounds and sum of floats, gathered in several lanes.
+//! [`DoubleStatistics`], bounds and sum of floats.
 
 use crate::proto;
 
@@ -64,8 +64,8 @@ impl DoubleStatistics {
         self.count += other.count;
     }
 
-    /// A column with NaN has no bounds, and a NaN sum tells the readers of the Apache project so. A zero bound takes
-    /// the sign that also bounds the other zero, for readers that tell them apart.
+    /// Statistics as stored. A column with NaN has no bounds; its NaN sum tells this to the readers of the Apache
+    /// project. A zero bound takes the sign that also bounds the other zero, for readers that distinguish them.
     pub(super) fn to_proto(self) -> proto::DoubleStatistics {
         if self.nan {
             return proto::DoubleStatistics {

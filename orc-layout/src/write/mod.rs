@@ -1,13 +1,18 @@
-//! Arrow batches to an ORC file laid out for on-demand reading: aligned direct streams, row index with positions and
-//! statistics, stripe and file statistics, raw chunks for columns that queries fetch by value.
+//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading: aligned direct streams, row index with
+//! positions and statistics, raw chunks for columns that queries fetch by value.
 //!
 //! ```text
-//! RecordBatch ─► Column (types, column: nulls, statistics, positions) ─► values, strings, timestamp, decimal, nested
-//!                  ─► rle_v2, byte_rle, runs, bits (encodings) ─► stream (chunks) ─► stripe (order, padding) ─► tail
+//! RecordBatch ─► types (schema) ─► column (nulls, statistics, positions)
+//!   ─► values (by type): strings with dictionary, timestamp, decimal, nested; arrow_input (without nulls)
+//!   ─► encodings: rle_v2, byte_rle, runs, bits
+//!   ─► stream (chunks) ─► stripe (order, padding) ─► tail
+//!
+//! beside them: options; statistics with double_statistics and string_bound; bloom
 //! ```
 //!
-//! Every run ends where a row group ends, so a row group's bytes begin at its positions and nothing of it has to be skipped
-//! (save bits of a shared byte): reading one row group costs no byte of its neighbours, as far as chunks allow.
+//! **Invariant:** every run ends where a row group ends. A row group's bytes therefore begin at its positions, and
+//! nothing is skipped but bits of a shared byte. Reading one row group costs no byte of its neighbours, as far as
+//! chunks allow.
 
 mod arrow_input;
 mod bits;
@@ -187,7 +192,7 @@ impl<W: Write> OrcWriter<W> {
         Ok(())
     }
 
-    /// Takes rows up to the end of the row group, the stripe or the batch; returns how many.
+    /// Takes rows up to the end of the row group, the stripe or the batch; returns their number.
     fn write_portion(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
         let group = match self.options.row_index_stride {
             0 => usize::MAX,

@@ -1,4 +1,4 @@
-//! Structs, lists and maps: a null parent has no row in its children, and elements are written as rows of the child column.
+//! Structs, lists and maps: a null parent has no row in its children, and elements are rows of the child column.
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, OffsetSizeTrait};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};

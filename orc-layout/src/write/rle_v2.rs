@@ -1,5 +1,5 @@
-//! Integer run length encoding, version 2 (ORC v1, "Run Length Encoding version 2"): which of the four kinds of run
-//! costs least for the next values, and its bytes. Bit packing itself is in [`bits`](super::bits).
+//! [`IntRuns`], integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"): the cheapest of the
+//! four kinds of run for the next values, and its bytes.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::runs::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 
-/// Longest run of any kind, as its nine-bit length allows. Values are looked at this many at a time.
+/// Longest run of any kind, as its nine-bit length allows. The encoder looks at this many values at a time.
 const MAX_RUN: usize = 512;
 /// Longest patch list, as its five-bit length allows.
 const MAX_PATCHES: usize = 31;
@@ -39,7 +39,7 @@ impl Runs for IntRuns {
 pub(super) type IntEncoder = RunEncoder<IntRuns>;
 
 impl IntEncoder {
-    /// For a signed stream, or for one whose values are never negative.
+    /// An encoder of a signed stream, or of one whose values are never negative.
     pub(super) fn new(stream: OutStream, signed: bool) -> Self {
         let mut encoder = Self::over(stream, IntRuns { signed });
         encoder.pending.reserve(MAX_RUN);
@@ -73,7 +73,7 @@ impl IntEncoder {
     }
 }
 
-/// What one pass over some values tells about each kind of run.
+/// Costs of each kind of run, from one pass over some values.
 #[derive(Debug, Clone, Copy)]
 struct Profile {
     min: i64,
@@ -112,7 +112,8 @@ impl Profile {
     }
 }
 
-/// Bits of the largest step after the first one; `None` if the values do not all go one way. Differences must not overflow.
+/// Bits of the largest step after the first one; `None` if the values do not all go one way. Differences must not
+/// overflow.
 fn delta_bits(values: &[i64]) -> Option<u32> {
     let first = values.get(1)? - values[0];
     let (mut up, mut down) = (first >= 0, first <= 0);
@@ -129,7 +130,8 @@ fn delta_bits(values: &[i64]) -> Option<u32> {
     Some(width_of(steps))
 }
 
-/// Appends the runs for up to [`MAX_RUN`] values: constant and evenly spaced stretches by themselves where that pays, the rest as literals.
+/// Appends the runs for up to [`MAX_RUN`] values. Constant and evenly spaced stretches become runs of their own where
+/// that is shorter; the rest becomes literals.
 fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     if values.is_empty() {
         return;
@@ -161,8 +163,8 @@ fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     encode_literals(signed, &values[literals_from..], whole, out);
 }
 
-/// Which values stand as far from their neighbour as that one from its own: bit k is value k + 2's. Random values have
-/// hardly any, so that looking for evenly spaced stretches costs next to nothing.
+/// Values that continue an even spacing: bit k is set if the step to value k + 2 equals the step before it. Random
+/// values have hardly any, so the search for evenly spaced stretches costs next to nothing.
 struct SameSteps([u64; MAX_RUN / 64]);
 
 impl SameSteps {
@@ -241,8 +243,8 @@ fn encode_literals(signed: bool, values: &[i64], profile: Option<Profile>, out: 
     encode_direct(signed, values, direct_width, out);
 }
 
-/// A DELTA run, after the values at the start that are equal and go by themselves: the sign of the first step is every step's,
-/// and readers differ on a first step of 0 (orc-rust 0.9 takes it as downward, all others as upward).
+/// A DELTA run. The sign of the first step is every step's. Readers differ on a first step of 0 (orc-rust 0.9 takes it
+/// as downward, all others as upward), so equal values at the start become a run of their own.
 #[derive(Debug)]
 struct DeltaPlan {
     /// Equal values before the run.
@@ -257,7 +259,8 @@ impl DeltaPlan {
         let equal = values.windows(2).take_while(|pair| pair[0] == pair[1]).count();
         let head = if equal + 1 == values.len() { 0 } else { equal };
         let rest = &values[head..];
-        // Width 0 means that every step is the first one, and its code is that of one bit, which is stored as two.
+        // Width 0 means that every step equals the first one. The code of width 1 is the same, so one bit is stored as
+        // two.
         let fixed = rest.len() == 2 || bits == 0 && rest[0] == rest[1];
         let width = if fixed { 0 } else { fixed_width(bits).max(2) };
         let value_bytes = varint_length(stored(signed, values[0]));
@@ -292,7 +295,7 @@ fn encode_direct(signed: bool, values: &[i64], width: u32, out: &mut Vec<u8>) {
 
 /// A PATCHED_BASE run: differences to the smallest value in few bits, and the upper bits of the few that need more.
 ///
-/// With no outlier it is the way to store values far from zero and close to each other; its patch list then holds one
+/// Without an outlier, this kind stores values far from zero and close to each other. Its patch list then holds one
 /// patch that changes nothing, because readers refuse an empty list.
 #[derive(Debug)]
 struct Patched {

@@ -1,5 +1,5 @@
-//! Statistics of row groups, stripes and the file, gathered while values are written (ORC v1, "Column Statistics").
-//! A row group's are merged into its stripe's and those into the file's.
+//! [`Statistics`] of row groups, stripes and the file, gathered while values are written (ORC v1, "Column Statistics").
+//! A row group's are merged into its stripe's, and a stripe's into the file's.
 
 use super::double_statistics::DoubleStatistics;
 use super::string_bound::{Bound, merge_strings, string_proto};
@@ -7,7 +7,7 @@ use crate::proto;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// What is known of one column in one place.
+/// Statistics of one column in a row group, a stripe or the file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Statistics {
     /// Values that are not null.
@@ -96,7 +96,7 @@ impl Statistics {
         }
     }
 
-    /// Takes in how many elements each row has.
+    /// Takes in the number of elements of each row.
     pub(super) fn collections(&mut self, lengths: &[i64]) {
         if let Typed::Collection { bounds, total } = &mut self.typed
             && let Some((min, max)) = bounds_of(lengths)
@@ -241,7 +241,8 @@ impl Statistics {
     }
 }
 
-/// Whole milliseconds, rounded down, in the UTC fields; what is below a millisecond apart, plus one, because 0 means that it is not stated.
+/// Whole milliseconds, rounded down, in the UTC fields. The rest below a millisecond has fields of its own, plus one,
+/// because 0 means that it is not stated.
 fn timestamp_proto(bounds: Option<((i64, u32), (i64, u32))>) -> proto::TimestampStatistics {
     let mut out = proto::TimestampStatistics::default();
     let millis = |(seconds, nanos): (i64, u32)| {

@@ -1,5 +1,5 @@
-//! One stream's bytes as they will lie in the file: raw, or cut into compression chunks (ORC v1, "Compression"). What
-//! the bytes mean is the encoders' business; where the stream goes is [`stripe`](super::stripe)'s.
+//! [`OutStream`], one stream's bytes as stored in the file: raw, or cut into compression chunks (ORC v1,
+//! "Compression").
 
 use std::io::{self, Write};
 
@@ -21,8 +21,7 @@ pub(super) enum Storage {
     },
 }
 
-/// Encoded bytes are kept in buffers of this size, so that a growing stream is never copied and a reused one brings
-/// its memory along.
+/// Size of the buffers that keep encoded bytes. A growing stream is never copied, and a reused stream keeps its memory.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Bytes of a stream that is being written.
@@ -73,7 +72,7 @@ impl OutStream {
         Ok(())
     }
 
-    /// Where the next byte will be, as row-index positions count it: the byte, or the chunk and the byte in it.
+    /// Appends the position of the next byte, as the row index counts it: the byte, or the chunk and the byte in it.
     pub(super) fn position(&self, positions: &mut Vec<u64>) {
         positions.push(self.length);
         if self.storage != Storage::Raw {
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_name_the_chunk_and_the_byte_in_it() {
+    fn stream_positions_name_the_chunk_and_the_byte_in_it() {
         let mut stream = OutStream::new(Storage::Chunks {
             codec: None,
             size_bytes: 64,
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn long_streams_span_pieces_and_start_again_after_clear() {
+    fn long_streams_span_buffers_and_restart_after_clear() {
         let mut stream = OutStream::new(Storage::Raw);
         for round in 0..2u8 {
             for value in 0..5u8 {

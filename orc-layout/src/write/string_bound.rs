@@ -1,15 +1,15 @@
-//! Bounds of string columns: values, or a cut prefix that bounds them.
+//! [`Bound`] of a string column: a value, or a cut prefix.
 
 use crate::proto;
 
-/// Longest string bound that is written; a longer one is cut and becomes a bound that is no value.
+/// Longest string bound that is written. A longer one is cut and is then a bound but no value.
 pub(super) const MAX_BOUND_BYTES: usize = 1024;
 
 /// A string bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) text: String,
-    /// It is a value of the column, not only a bound.
+    /// The bound is a value of the column.
     exact: bool,
 }
 
@@ -28,7 +28,7 @@ impl Bound {
         }
     }
 
-    /// `text`, or its first characters with the last one that can be raised raised; `text` as it is if none can.
+    /// `text`, or its first characters with the last raisable one raised; `text` unchanged if none can be raised.
     pub(super) fn upper(text: &str) -> Self {
         if text.len() <= MAX_BOUND_BYTES {
             return Self::lower(text);
@@ -93,7 +93,7 @@ pub(super) fn string_proto(bounds: Option<&(Bound, Bound)>, total: u64) -> proto
     out
 }
 
-/// Of two equal bounds the one that is a value wins: the cut one says that something lies beyond it.
+/// Of two equal bounds the exact one wins: values may lie beyond the cut one.
 pub(super) fn merge_strings(bounds: &mut Option<(Bound, Bound)>, other: &Option<(Bound, Bound)>) {
     let Some((min, max)) = other else { return };
     match bounds {

@@ -1,6 +1,7 @@
-//! Strings and binary: bytes and lengths, or (strings) a sorted dictionary and the values' numbers in it (ORC v1, "String, Char, and VarChar Columns").
+//! [`StringValues`] and [`BinaryValues`]: bytes and lengths, or (strings) a sorted dictionary and the values' numbers
+//! in it (ORC v1, "String, Char, and VarChar Columns").
 //!
-//! A stripe's strings are collected as a dictionary until it is plain that too many differ, or until the stripe ends.
+//! A stripe's strings are collected as a dictionary until too many differ, or until the stripe ends.
 
 use arrow::array::{AnyDictionaryArray, Array, ArrayAccessor, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
@@ -221,7 +222,7 @@ impl GroupBounds {
     }
 }
 
-/// Our numbers of an Arrow dictionary's entries, kept from batch to batch while the dictionary is the same.
+/// Our numbers of an Arrow dictionary's entries, reused from batch to batch while the dictionary is the same.
 #[derive(Debug)]
 struct DictionaryMapping {
     entries: ArrayRef,
@@ -328,7 +329,7 @@ impl StringValues {
         self.dictionary.entries() as f64 > self.threshold * count as f64
     }
 
-    /// Writes the values collected so far as direct ones, with the positions their row groups would have had.
+    /// Writes the values collected so far as direct ones, with the positions that their row groups would have had.
     fn give_up(&mut self) -> Result<()> {
         let values = std::mem::take(&mut self.dictionary);
         let mut starts = std::mem::take(&mut self.starts).into_iter().peekable();

@@ -1,14 +1,13 @@
-//! One finished stripe: index, data and footer, in this order, with the direct columns' values where they can be fetched
-//! one by one.
+//! [`FinishedStripe`]: index, data and footer, in this order. Single values of the direct columns can be fetched.
 //!
 //! Readers find a stream by adding up the lengths of the streams before it, so padding must belong to something:
-//! - in front of the stripe, whose offset is stated: so the first direct stream starts aligned;
+//! - in front of the stripe, whose offset is stated: the first direct stream then starts aligned;
 //! - at the end of a direct stream, for the next one: raw zero bytes, or in a compressed file an original chunk of
 //!   zeros. Readers count values and never look beyond the last one.
 //!
-//! So the direct streams come first in the data section, one after the other, and all others follow unpadded.
-//! pyarrow and pyorc (both ORC C++) and orc-rust read such files: `tests/peers.rs`, `tests/write_orc_rust.rs`. Chunks of
-//! no bytes between those with values would keep every chunk aligned, but ORC C++ then reads wrong values.
+//! The direct streams therefore come first in the data section, one after the other, and all others follow unpadded.
+//! pyarrow and pyorc (both ORC C++) and orc-rust read such files: `tests/peers.rs`, `tests/write_orc_rust.rs`. Empty
+//! chunks between those with values would keep every chunk aligned, but ORC C++ then reads wrong values.
 
 use std::io::{self, Write};
 
@@ -21,8 +20,8 @@ use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::error::Result;
 use crate::proto::{self, stream::Kind};
 
-/// Written to every stripe footer: timestamps are stored as they are. Readers of ORC C++ take this name for their own zone
-/// and convert nothing.
+/// Time zone of every stripe footer: timestamps are stored as they are. Readers of ORC C++ take this name for their own
+/// zone and convert nothing.
 const WRITER_TIMEZONE: &str = "GMT";
 
 /// The bytes around the streams of a stripe, ready to be written.
@@ -153,7 +152,7 @@ fn missing(storage: Storage, alignment: u64, at: u64) -> u64 {
     }
 }
 
-/// What to append to a direct stream that ends at `end`, so that the next one starts aligned.
+/// Padding after a direct stream that ends at `end`, so that the next one starts aligned.
 fn pad(storage: Storage, alignment: u64, end: u64) -> Vec<u8> {
     let mut missing = missing(storage, alignment, end) as usize;
     if missing == 0 || storage == Storage::Raw {

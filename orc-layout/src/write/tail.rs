@@ -1,4 +1,4 @@
-//! The end of the file: metadata (stripe statistics), footer and postscript. The reader's side is [`tail`](crate::tail).
+//! The end of the file: metadata (stripe statistics), footer and postscript, from [`FileContents`].
 
 use prost::Message;
 
@@ -14,13 +14,14 @@ pub(super) const MAGIC: &str = "ORC";
 /// The file format that is written: 0.12.
 const FORMAT_VERSION: [u32; 2] = [0, 12];
 
-/// The first version of a writer that is not the Java one. Readers conclude from it that timestamp statistics are in UTC.
+/// The first version of a writer other than the Java one. Readers conclude from it that timestamp statistics are in
+/// UTC.
 const WRITER_VERSION: u32 = 6;
 
 /// Code for a writer that is not registered with the Apache project.
 const WRITER_UNKNOWN: u32 = i32::MAX as u32;
 
-/// What the tail says about the stripes.
+/// Stripes and statistics for the tail.
 #[derive(Debug, Default)]
 pub(super) struct FileContents {
     pub(super) stripes: Vec<proto::StripeInformation>,

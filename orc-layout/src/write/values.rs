@@ -1,5 +1,5 @@
-//! The values of a column by type: which streams they become and in which order the row index names those.
-//! Integers, floats and booleans are here; strings, timestamps, decimals and nested types in their own files.
+//! [`Values`], a column's values by type: their streams, and the order in which the row index names those. Integers,
+//! floats and booleans are encoded here.
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
 use arrow::buffer::NullBuffer;
@@ -225,7 +225,7 @@ impl Values {
         Ok(std::mem::take(positions))
     }
 
-    /// The streams in the order in which they are stored, and whether they are fixed-width values as they are.
+    /// Calls `push` for each stream in the stored order, with whether it holds unencoded fixed-width values.
     pub(super) fn streams<'a>(&'a self, push: &mut impl FnMut(Kind, &'a OutStream, bool)) {
         match self {
             Self::Boolean { encoder, .. } | Self::Byte(encoder) => push(Kind::Data, &encoder.stream, false),

@@ -1,4 +1,4 @@
-//! Decoders on streams made by hand: the specification's examples, naive encoders, chunks cut anywhere, hostile bytes.
+//! Decoders on hand-made streams: the specification's examples, naive encoders, chunks cut anywhere, hostile bytes.
 
 mod columns;
 mod streams;

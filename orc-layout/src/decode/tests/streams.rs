@@ -1,4 +1,4 @@
-//! Single streams: runs of every kind, wherever chunks end.
+//! Tests of single streams: runs of every kind, with chunks cut anywhere.
 
 use proptest::prelude::*;
 
@@ -279,7 +279,10 @@ proptest! {
 
     #[test]
     fn bits_read_skip_and_count(
-        runs in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 1..=128), 3usize..=130), 1..6),
+        runs in proptest::collection::vec(
+            (any::<bool>(), proptest::collection::vec(any::<u8>(), 1..=128), 3usize..=130),
+            1..6,
+        ),
         codec in codecs(),
         chunks in proptest::collection::vec(1usize..100, 1..4),
         steps in proptest::collection::vec((0usize..900, prop_oneof![Just(1), 0usize..900]), 1..40),
@@ -312,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_an_error_or_values_but_never_a_panic(
+    fn decoders_return_an_error_or_values_for_noise(
         noise in proptest::collection::vec(any::<u8>(), 0..300),
         codec in codecs(),
         signed: bool,
