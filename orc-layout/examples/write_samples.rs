@@ -1,6 +1,7 @@
-//! Writes one file per combination of shape, codec and options into a folder, for other readers to check
-//! (`tests/peers/check_writer.py`). Next to each ORC file lies `NAME.jsonl` with the expected rows, one JSON array each;
-//! floats are their bits in hexadecimal, times are nanoseconds, decimals are text.
+//! Sample files for other readers (`tests/peers/check_writer.py`), one per combination of shape, codec and options.
+//!
+//! Next to each ORC file lies `NAME.jsonl` with the expected rows, one JSON array each. Floats are their bits in
+//! hexadecimal, times are nanoseconds, decimals are text.
 //!
 //! ```text
 //! cargo run -p grampus-orc-layout --example write_samples -- FOLDER

@@ -1,4 +1,4 @@
-//! How fast the writer is on one core: six doubles, and a mixed table of twenty columns, uncompressed and compressed.
+//! Speed of the writer on one core: six doubles, and a mixed table of twenty columns, uncompressed and compressed.
 //!
 //! ```text
 //! cargo run --release -p grampus-orc-layout --example write_speed
@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// Time on the processor where the system tells, so that a busy machine does not count; else time on the clock.
+/// CPU time if the system reports it, so that a busy machine does not count; else wall-clock time.
 fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let clock = START.elapsed();

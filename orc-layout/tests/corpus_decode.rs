@@ -1,5 +1,5 @@
-//! Values of real files: every column of every readable file equals what orc-rust's full read gives and what the corpus
-//! states (rows, nulls, SHA-256), read at once, by row groups, and by scattered rows; every corrupt file is an error.
+//! Values of real files. Every column of every readable file equals orc-rust's full read and the corpus's statements
+//! (rows, nulls, SHA-256): read at once, by row groups, and by scattered rows. Every corrupt file is an error.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -213,7 +213,7 @@ fn decimal(unscaled: i128, scale: i8) -> Option<String> {
 }
 
 #[test]
-fn every_readable_file_equals_the_oracles() {
+fn readable_files_equal_the_oracles() {
     let Some(corpus) = corpus() else { return };
     let hashes = std::fs::read_to_string(corpus.join("column_hashes.json")).unwrap();
     let hashes: serde_json::Value = serde_json::from_str(&hashes).unwrap();
@@ -344,7 +344,7 @@ fn read_what_is_there(bytes: Bytes) -> Result<()> {
 }
 
 #[test]
-fn no_mutant_of_a_real_file_is_a_panic() {
+fn mutants_of_real_files_cause_no_panic() {
     let Some(corpus) = corpus() else { return };
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = |below: usize| {

@@ -1,5 +1,5 @@
-//! Metadata of real files: what the manifest of the corpus says about each, and that no mutation of them makes the
-//! parsers panic, hang or allocate wildly.
+//! Metadata of real files: each file is as the corpus's manifest states, and no mutation makes the parsers panic, hang
+//! or allocate wildly.
 
 mod common;
 
@@ -16,7 +16,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::{Result, metadata_reader};
 
-/// What a walk over all metadata of a file found.
+/// Findings of a walk over all metadata of a file.
 struct Walk {
     tail: FileTail,
     report: FileReport,
@@ -81,7 +81,7 @@ fn codec_name(tail: &FileTail) -> String {
 }
 
 #[test]
-fn every_readable_file_is_what_the_manifest_says() {
+fn readable_files_have_the_manifests_metadata() {
     let Some(corpus) = corpus() else { return };
     let (mut files, mut entries) = (0, 0);
     for row in manifest(&corpus) {
@@ -123,9 +123,9 @@ fn every_readable_file_is_what_the_manifest_says() {
 }
 
 #[test]
-fn every_other_file_is_refused_with_its_name_and_the_place() {
+fn other_files_are_refused_with_name_and_place() {
     let Some(corpus) = corpus() else { return };
-    // What is wrong with the others of these lies in their data: the decoders' tests have them.
+    // The other corrupt files have their fault in the data: the decoders' tests cover them.
     let refused = [
         ("examples/zero.orc", "not an ORC file: it has 0 bytes"),
         (
@@ -191,7 +191,7 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn no_mutation_makes_the_parsers_panic_or_hang() {
+fn mutations_cause_no_panic_or_hang() {
     let Some(corpus) = corpus() else { return };
     let mut random = Random(7);
     let mut survived = 0;

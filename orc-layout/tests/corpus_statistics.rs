@@ -1,5 +1,5 @@
-//! Statistics and bloom filters of real files against the values that a full read by orc-rust finds: no bound excludes
-//! a value, no filter denies one, at file, stripe and row-group level.
+//! Statistics and bloom filters of real files against the values of a full read by orc-rust: no bound excludes a value,
+//! and no filter denies one, at file, stripe and row-group level.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! Corrupt files and streams end in errors, never in a panic, a hang or an array that breaks Arrow's rules: what the fuzz targets do,
-//! on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure, `GRAMPUS_TEST_CASES` sets how many mutations run.
-#![allow(unreachable_pub)] // the modules are public where they live
+//! Corrupt files and streams end in errors, never in a panic, a hang or an array that breaks Arrow's rules. The tests
+//! run the code of the fuzz targets on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure;
+//! `GRAMPUS_TEST_CASES` sets the number of mutations.
+#![allow(unreachable_pub)] // the modules are public in the fuzz crate
 
 #[path = "../fuzz/src/read_file.rs"]
 mod read_file;
@@ -28,7 +29,7 @@ fn seeds_read_without_error() {
 }
 
 #[test]
-fn every_prefix_is_refused() {
+fn prefixes_of_a_file_are_refused() {
     for (name, bytes) in seeds::seeds() {
         for length in (0..bytes.len()).step_by(7) {
             assert!(

@@ -1,4 +1,4 @@
-//! Tails made by hand: each thing that can be wrong with one, and what the reader says.
+//! Hand-made tails: each possible fault of a tail, and the reader's error.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ fn whole(bytes: &Bytes) -> Result<FileTail> {
 }
 
 #[test]
-fn a_sound_tail_is_understood() {
+fn valid_tail_is_parsed() {
     let tail = test_tail().parse().unwrap();
     assert_eq!(
         (tail.rows, tail.stripes.len(), tail.row_index_stride),
@@ -107,7 +107,7 @@ fn a_sound_tail_is_understood() {
 }
 
 #[test]
-fn a_short_read_is_told_how_much_is_needed() {
+fn short_read_returns_the_needed_bytes() {
     let bytes = test_tail().bytes();
     let file: Arc<str> = "f.orc".into();
     let length = bytes.len() as u64;
@@ -126,7 +126,7 @@ fn a_short_read_is_told_how_much_is_needed() {
 }
 
 #[test]
-fn what_is_no_orc_file_is_told_from_one_that_was_cut_off() {
+fn other_formats_are_distinguished_from_truncated_files() {
     let text = Bytes::from("a,b,c\n".repeat(500));
     assert!(matches!(whole(&text), Err(LayoutError::NotOrc { .. })));
     let parquet = Bytes::from([b"PAR1", &[0; 100][..], b"PAR1"].concat());
@@ -163,7 +163,7 @@ fn lengths_that_do_not_fit_are_refused_without_overflow() {
 }
 
 #[test]
-fn valid_files_that_cannot_be_read_say_what_they_use() {
+fn unsupported_files_name_the_feature() {
     let mut brotli = test_tail();
     brotli.postscript.compression = Some(6);
     assert!(brotli.refused().contains("compression codec 6 is not supported"));
@@ -200,7 +200,7 @@ fn statistics(values: u64) -> proto::ColumnStatistics {
 }
 
 #[test]
-fn stripe_statistics_count_only_if_there_are_as_many_as_stripes() {
+fn stripe_statistics_need_one_entry_per_stripe() {
     let stripe = |values| proto::StripeStatistics {
         col_stats: vec![statistics(values); 2],
     };
@@ -216,7 +216,7 @@ fn stripe_statistics_count_only_if_there_are_as_many_as_stripes() {
 }
 
 #[test]
-fn statistics_that_are_not_utf8_cost_themselves_only() {
+fn statistics_without_valid_utf8_are_dropped_alone() {
     let mut made = test_tail();
     made.footer.statistics = vec![statistics(5)];
     // String statistics with a minimum of two bad bytes.
@@ -227,15 +227,15 @@ fn statistics_that_are_not_utf8_cost_themselves_only() {
 }
 
 #[test]
-fn a_footer_of_nothing_but_empty_entries_is_refused() {
-    // Two bytes make a stripe, which costs a hundred in memory: more of them than any file has.
+fn footer_of_empty_entries_is_refused() {
+    // An entry of two bytes makes a stripe, which takes a hundred in memory: the footer has more stripes than any file.
     let mut made = test_tail();
     made.more_footer = [0x1a, 0].repeat((1 << 20) + 1);
     assert!(made.refused().contains("more than"), "{}", made.refused());
 }
 
 #[test]
-fn a_footer_that_explodes_is_refused() {
+fn exploding_footer_is_refused() {
     // A few hundred bytes each that become eight megabytes.
     let mut chunk = vec![];
     grampus_orc_layout::chunk::append_chunk(Some(Codec::Zstd), &vec![0; 8_000_000], &mut chunk).unwrap();

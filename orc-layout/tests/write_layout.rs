@@ -1,5 +1,5 @@
-//! Where the writer puts things: direct streams at aligned places, no PRESENT stream without nulls, runs that end with
-//! their row group, and nothing valid before the end.
+//! Layout of written files: direct streams at aligned offsets, no PRESENT stream without nulls, runs that end with
+//! their row group, and no valid file before the end.
 
 mod common;
 mod support;
@@ -70,7 +70,7 @@ fn direct_streams_are_aligned_in_every_stripe() {
 }
 
 #[test]
-fn without_alignment_there_is_no_padding() {
+fn padding_is_absent_without_alignment() {
     let batch = every_type(3000, Nulls::None, 2);
     let options = WriterOptions {
         alignment_bytes: 1,
@@ -86,7 +86,7 @@ fn without_alignment_there_is_no_padding() {
 }
 
 #[test]
-fn every_row_group_can_be_entered_without_skipping_values() {
+fn row_groups_are_entered_without_skipping_values() {
     let batch = every_type(3000, Nulls::Some, 3);
     let options = WriterOptions {
         row_index_stride: 700,
@@ -113,7 +113,7 @@ fn every_row_group_can_be_entered_without_skipping_values() {
 }
 
 #[test]
-fn a_file_that_was_not_finished_is_none() {
+fn unfinished_file_is_refused() {
     let batch = every_type(3000, Nulls::None, 4);
     let mut bytes = Vec::new();
     let options = WriterOptions {
@@ -129,7 +129,7 @@ fn a_file_that_was_not_finished_is_none() {
     assert!(metadata_reader::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).is_err());
 }
 
-/// Most row groups of a column like `ehail_fee` have no value: nothing of them is read, and they are null all the same.
+/// Most row groups of a column like `ehail_fee` have no value: nothing of them is read, and their rows are null.
 #[test]
 fn row_groups_without_a_value_are_not_read() {
     let rows = 10_000;

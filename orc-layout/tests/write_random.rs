@@ -111,10 +111,14 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 48 } else { 1000 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(debug_assertions) { 48 } else { 1000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn every_layout_comes_back(case in cases()) {
+    fn random_layouts_round_trip(case in cases()) {
         let stride = case.options.row_index_stride;
         let table = every_type(case.rows, case.nulls, case.seed);
         let mut writer = OrcWriter::new(Vec::new(), table.schema(), case.options).unwrap();
@@ -124,8 +128,8 @@ proptest! {
         let file = Bytes::from(writer.finish().unwrap());
         assert_same(&table, &read_with_orc_rust(file.clone(), table.schema()));
         assert_same(&table, &read_with_ours(file.clone(), &table));
-        // A row group that ends within a byte of PRESENT needs the run that begins there, of which a plan cannot know
-        // the length.
+        // A row group that ends within a byte of PRESENT needs the run that begins there. A plan cannot know that run's
+        // length.
         if stride.is_multiple_of(8) {
             check_plans("written", file, &mut Random(case.seed), &mut Plans::default());
         }

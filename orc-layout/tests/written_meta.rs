@@ -1,5 +1,5 @@
-//! The metadata of files that our writer makes: every statistic and filter agrees with the values, the planned ranges
-//! hold, and the columns that were asked to be direct are.
+//! Metadata of written files: every statistic and filter agrees with the values, the planned ranges hold, and the
+//! requested columns are direct.
 
 mod common;
 mod support;
@@ -16,10 +16,10 @@ use grampus_orc_layout::report::FileReport;
 use grampus_orc_layout::write::WriterOptions;
 use support::{Nulls, every_type, write};
 
-/// Row groups that start in the middle of a byte of PRESENT share that byte's run: the plan knows how long a run is, and
-/// the decoder once read 512 bytes instead.
+/// Row groups that start in the middle of a byte of PRESENT share that byte's run. The plan knows the length of a run;
+/// a decoder that reads 512 bytes instead fails.
 #[test]
-fn row_groups_of_no_whole_bytes_stay_inside_the_plan() {
+fn row_groups_of_partial_bytes_stay_inside_the_plan() {
     let batch = every_type(20_000, Nulls::Some, 3);
     let mut random = Random(5);
     for row_index_stride in [1001, 1500, 2047] {
@@ -83,13 +83,13 @@ fn statistics_filters_and_plans_hold() {
             );
         }
     }
-    // Without nulls and codec, all three columns of floats are direct; with a codec, those that were asked to be.
+    // Without nulls and codec, all three columns of floats are direct; with a codec, only the requested ones.
     println!("{found:?}");
     assert_eq!(found.direct_columns, 2 * (3 + 4 * 2));
 }
 
 #[test]
-fn direct_columns_lie_where_the_access_says() {
+fn direct_columns_lie_at_the_offsets_of_their_access() {
     for codec in CODECS {
         let batch = every_type(3000, Nulls::None, 1);
         let options = WriterOptions {

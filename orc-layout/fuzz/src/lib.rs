@@ -1,5 +1,5 @@
-//! What the fuzz targets run. The same text runs in `orc-layout/tests/mutated_files.rs` on a small,
-//! seeded set of mutations, so that a plain `cargo test` meets corrupt files too.
+//! Bodies of the fuzz targets. `orc-layout/tests/mutated_files.rs` runs the same code on a small, seeded set of
+//! mutations: a plain `cargo test` covers corrupt files too.
 
 pub mod read_file;
 pub mod rle;

@@ -1,5 +1,5 @@
-//! Reads bytes as an ORC file the way the engine does: tail, stripe footers, indexes, then rows of every column
-//! through `ColumnReader`. Checks what must hold of any answer; whether values are right is for other tests.
+//! Fuzzing of the whole reader: bytes as an ORC file, read the way the engine does. Tail, stripe footers, indexes, then
+//! rows of every column through `ColumnReader`. Checks the invariants of any answer; other tests check values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,14 +45,14 @@ impl ByteSource for Memory {
     }
 }
 
-/// Reads everything that the bounds allow and returns how many values came out. An error in one column or
-/// stripe does not keep the others from being read; the first one is returned.
+/// Reads everything within the bounds and returns the number of values. An error in one column or stripe does not end
+/// the read of the others; the first error is returned.
 ///
 /// # Errors
-/// Whatever orc-layout says about the bytes.
+/// The first error of orc-layout.
 ///
 /// # Panics
-/// If orc-layout panics, or an answer is not what it promised.
+/// If orc-layout panics, or an answer breaks an invariant.
 pub fn read_file(data: &[u8]) -> Result<u64> {
     let file: Arc<str> = "fuzz.orc".into();
     let bytes = Bytes::copy_from_slice(data);

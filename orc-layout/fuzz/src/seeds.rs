@@ -1,4 +1,5 @@
-//! Small valid files that mutations start from: every type, encoding and codec that the writer has, in a few kilobytes each.
+//! Seeds of the fuzz targets: small valid files with every type, encoding and codec of the writer, in a few kilobytes
+//! each.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whether statistics and bloom filters agree with values: no bound excludes one, no filter denies one, at file, stripe
+//! Agreement of statistics and bloom filters with values: no bound excludes one, no filter denies one, at file, stripe
 //! and row-group level.
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -13,7 +13,7 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
 use grampus_orc_layout::tail::FileTail;
 
-/// Checks all statistics of a file against its top-level columns; how many there were, and how many bloom filters.
+/// Checks all statistics of a file against its top-level columns; returns the numbers of statistics and bloom filters.
 pub(crate) fn check_statistics(tail: &FileTail, source: &dyn ByteSource, columns: &[ArrayRef]) -> (usize, usize) {
     let file = &tail.file;
     let (mut checked, mut filters) = (0, 0);

@@ -1,4 +1,4 @@
-//! The corpus of real files, files in memory, and what holds for all of them.
+//! The corpus of real files, files in memory, and checks that hold for all files.
 #![allow(dead_code)] // each test uses some of it
 
 pub(crate) mod agree;

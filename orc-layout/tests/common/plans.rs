@@ -1,4 +1,4 @@
-//! The planned byte ranges against what the decoder reads.
+//! Planned byte ranges against the decoder's reads.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -42,10 +42,10 @@ fn some_rows(rows: u64, random: &mut Random) -> RowSelection {
     selection
 }
 
-/// What a file's plans were like.
+/// Findings about a file's plans.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    /// How many there were.
+    /// Number of plans.
     pub(crate) plans: usize,
     /// Of less than half of a stripe's data.
     pub(crate) partial: usize,
@@ -53,8 +53,8 @@ pub(crate) struct Plans {
     pub(crate) seekable_columns: usize,
 }
 
-/// For some rows of every column of the first stripes: nothing is read outside the plan, and the values are those of a
-/// full read.
+/// Checks some rows of every column of the first stripes: nothing is read outside the plan, and the values are those of
+/// a full read.
 pub(crate) fn check_plans(file: &str, bytes: Bytes, random: &mut Random, found: &mut Plans) {
     let length = bytes.len() as u64;
     let source = Arc::new(Watched {

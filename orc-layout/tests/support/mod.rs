@@ -23,7 +23,8 @@ pub(crate) fn write(batches: &[RecordBatch], options: WriterOptions) -> Bytes {
     Bytes::from(writer.finish().expect("memory takes everything"))
 }
 
-/// Reads a whole file with orc-rust, as `schema` (its own calls columns without nulls not nullable, stripe by stripe).
+/// Reads a whole file with orc-rust, as `schema`. By itself, orc-rust calls columns without nulls not nullable, stripe
+/// by stripe.
 pub(crate) fn read_with_orc_rust(file: Bytes, schema: SchemaRef) -> RecordBatch {
     let reader = orc_rust::ArrowReaderBuilder::try_new(file)
         .expect("a readable tail")
