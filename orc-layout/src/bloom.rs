@@ -14,7 +14,7 @@ pub struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// From the stored parts; `None` if they make no filter.
+    /// A filter of stored parts; `None` if they are invalid.
     pub fn from_parts(hash_functions: u32, bits: Vec<u64>) -> Option<Self> {
         let usable = (1..=MAX_HASH_FUNCTIONS).contains(&hash_functions)
             && !bits.is_empty()
@@ -51,7 +51,7 @@ impl BloomFilter {
         self.may_contain(hash_long(value))
     }
 
-    /// Whether a float or double may be there.
+    /// Whether a float or double may be in the set.
     pub fn may_contain_double(&self, value: f64) -> bool {
         // Zero has two bit patterns that compare equal, NaN has many.
         if value == 0.0 {
@@ -61,7 +61,7 @@ impl BloomFilter {
         }
     }
 
-    /// Whether a string (UTF-8) or a decimal's text may be there.
+    /// Whether a string (UTF-8) or a decimal's text may be in the set.
     pub fn may_contain_bytes(&self, value: &[u8]) -> bool {
         self.may_contain(hash_bytes(value))
     }
@@ -176,7 +176,7 @@ mod tests {
         assert!(wrong.count() < 200);
     }
 
-    /// The values' bytes as the C++ writer of ORC 2.x (pyarrow 26) stores them: equal to the bit.
+    /// The expected words are those of the C++ writer of ORC 2.x (pyarrow 26) for the same values.
     #[test]
     fn filters_equal_those_of_another_writer() {
         let filter = |words, insert: &dyn Fn(&mut BloomFilter)| {

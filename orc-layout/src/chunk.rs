@@ -1,4 +1,4 @@
-//! Compression chunks: the 3-byte [`ChunkHeader`], and whole sections (footers, indexes) at once. Stream decoders walk
+//! Compression chunks: the 3-byte `ChunkHeader`, and whole sections (footers, indexes) at once. Stream decoders walk
 //! chunks themselves and use the same header.
 //!
 //! ```text

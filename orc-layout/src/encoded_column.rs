@@ -56,24 +56,24 @@ pub enum RunLength {
 pub struct EncodedStream {
     /// Absolute offset of its first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// By row group.
+    /// Entry points by row group.
     pub entries: Vec<EncodedEntry>,
 }
 
-/// Where a row group is in a stream, from the stream's start.
+/// Position of a row group in a stream, from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedEntry {
     /// A run begins there (raw values: the first one).
     pub at: u64,
-    /// Values of that run (bits, bytes) which belong to the group before.
+    /// Values (bits, bytes) of that run which belong to the previous group.
     pub skip: u32,
-    /// Everything of the group ends before it.
+    /// Offset at or beyond the end of everything in the group.
     pub end: u64,
 }
 
-/// Whether `column` is stored so, as far as the footer tells.
+/// Whether `column` may have an encoded form, as far as the footer tells.
 pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
     let Some(encoding) = stripe.encodings.get(column as usize) else {
         return false;
@@ -153,7 +153,7 @@ fn encoded(stream: &Stream, positions: Option<&ColumnPositions>) -> EncodedStrea
                 let end = end.map_or(stream.length, |end| end.last.min(stream.length));
                 EncodedEntry {
                     at: start.offset,
-                    // Of bits, whole bytes and then some: at most 130 and 8, as ColumnPositions has seen to.
+                    // For bits: whole bytes and then single bits. `ColumnPositions` limits them to 130 and 8.
                     skip: match positions.coding(stream.kind) {
                         Some(Coding::BitRuns) => start.values_to_skip as u32 * 8 + start.bits_to_skip,
                         _ => start.values_to_skip as u32,

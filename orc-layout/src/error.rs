@@ -21,7 +21,7 @@ pub enum LayoutError {
         /// The fault of the structure.
         reason: String,
     },
-    /// A valid file that uses something this reader does not support (encryption, DWRF, …).
+    /// A valid file with a feature that this reader does not support (encryption, DWRF, …).
     #[error("{file}: {feature} is not supported: {advice}")]
     Unsupported {
         /// Path or URL as the user named it.

@@ -26,7 +26,7 @@ pub struct ColumnIndex {
     /// A stream's numbers are `[chunk offset, byte in chunk, …]` in a compressed file and `[byte offset, …]` otherwise.
     /// Then follow the values to skip in the run (and bits, for booleans).
     pub positions: Vec<Vec<u64>>,
-    /// Bloom filters by row group; empty if the column has none that can be trusted.
+    /// Bloom filters by row group; empty if the column has no trusted ones.
     pub bloom_filters: Vec<BloomFilter>,
 }
 
@@ -35,7 +35,7 @@ pub struct ColumnIndex {
 pub struct IndexRanges {
     /// ROW_INDEX.
     pub row_index: Option<Range<u64>>,
-    /// BLOOM_FILTER_UTF8 (or BLOOM_FILTER where that is usable).
+    /// BLOOM_FILTER_UTF8, or BLOOM_FILTER if usable.
     pub bloom_filter: Option<Range<u64>>,
 }
 
@@ -144,7 +144,7 @@ impl ColumnIndex {
         Ok(index)
     }
 
-    /// Takes a `RowIndex` message apart; statistics that cannot be decoded are unknown.
+    /// Parses a `RowIndex` message entry by entry; statistics that cannot be decoded are unknown.
     fn entries(
         &mut self,
         tail: &FileTail,
@@ -188,7 +188,7 @@ impl ColumnIndex {
     }
 }
 
-/// Four streams of four numbers would be the most that any column has.
+/// Limit of an entry's numbers. No column has more than four streams of four numbers.
 const MAX_POSITIONS: usize = 64;
 
 /// The filters of all row groups; none if their number is wrong or one of them is invalid.

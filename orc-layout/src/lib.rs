@@ -15,7 +15,8 @@
 //! report           all metadata of a file, as a tree and as tables                 -> FileReport
 //! write            arrow arrays -> an ORC file laid out for on-demand reading
 //!
-//! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, wire (protobuf fields), error
+//! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, wire (protobuf fields),
+//!             error
 //! ```
 //!
 //! **Invariant:** no input, however corrupt, makes this crate panic or loop for ever; it returns a [`LayoutError`] with

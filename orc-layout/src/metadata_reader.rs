@@ -19,7 +19,7 @@ use crate::tail::{FileTail, TailParse};
 /// Reads the tail of a file of `length` bytes.
 ///
 /// # Errors
-/// Those of [`FileTail::parse`], and `Io` from the source.
+/// As for [`FileTail::parse`], and `Io` from the source.
 pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Result<FileTail> {
     let mut wanted = FileTail::FIRST_READ_BYTES;
     // The first read holds the postscript, which states the tail's length: the second answer is complete.
@@ -41,7 +41,7 @@ pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Resul
 /// Reads and parses the footer of a stripe.
 ///
 /// # Errors
-/// Those of [`StripeLayout::parse`], and `Io` from the source.
+/// As for [`StripeLayout::parse`], and `Io` from the source.
 pub fn read_stripe(tail: &FileTail, source: &dyn ByteSource, stripe: usize) -> Result<StripeLayout> {
     let range = tail.stripes.get(stripe).map_or(0..0, |info| info.footer_range());
     let footer = source.read(range)?;
@@ -51,7 +51,7 @@ pub fn read_stripe(tail: &FileTail, source: &dyn ByteSource, stripe: usize) -> R
 /// Reads and parses the row index and the bloom filters of a column. Empty if the stripe has none.
 ///
 /// # Errors
-/// Those of [`ColumnIndex::parse`], and `Io` from the source.
+/// As for [`ColumnIndex::parse`], and `Io` from the source.
 pub fn read_index(
     tail: &FileTail,
     stripe: &StripeLayout,

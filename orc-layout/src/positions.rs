@@ -30,7 +30,7 @@ use crate::statistics::ColumnStatistics;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
-/// How a stream is coded, as far as positions go.
+/// Coding of a stream, as far as positions need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     /// Raw bytes or values: nothing follows the offset.
@@ -53,7 +53,7 @@ impl Coding {
         }
     }
 
-    /// Values of one run at most: what a position may skip.
+    /// Longest run in values: the limit of a position's skip.
     fn longest_run(self) -> u64 {
         match self {
             Self::Bytes => 0,
@@ -74,7 +74,7 @@ impl Coding {
     }
 }
 
-/// Where a row group starts in one stream.
+/// Start of a row group in one stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StreamPosition {
     /// Bytes from the start of the stream: to a chunk's header in a compressed file, to a byte otherwise.
@@ -88,12 +88,12 @@ pub(crate) struct StreamPosition {
     pub(crate) bits_to_skip: u32,
 }
 
-/// Where the bytes of a row group end in one stream, from the stream's start.
+/// End of a row group in one stream, in bytes from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupEnd {
-    /// Where the next group's position points.
+    /// Position of the next group.
     pub(crate) next: u64,
-    /// Where the run or chunk that the two share must end.
+    /// Latest end of the run or chunk that the two groups share.
     pub(crate) last: u64,
 }
 
@@ -244,7 +244,7 @@ impl ColumnPositions {
         self.streams.first().map_or(0, |(_, _, positions)| positions.len())
     }
 
-    /// How a stream is coded; `None` for streams without positions.
+    /// Coding of a stream; `None` for streams without positions.
     pub(crate) fn coding(&self, kind: Kind) -> Option<Coding> {
         self.streams
             .iter()
@@ -252,7 +252,7 @@ impl ColumnPositions {
             .map(|(_, coding, _)| *coding)
     }
 
-    /// Where a row group starts in a stream; `None` for streams without positions.
+    /// Start of a row group in a stream; `None` for streams without positions.
     pub(crate) fn at(&self, group: usize, kind: Kind) -> Option<StreamPosition> {
         self.streams.iter().find(|(k, ..)| *k == kind)?.2.get(group).copied()
     }
@@ -308,7 +308,7 @@ impl ColumnPositions {
             && values.all(stays)
     }
 
-    /// Where what precedes `next` must end, from the start of the stream.
+    /// Latest end of everything before `next`, from the start of the stream.
     fn end_before(&self, next: &StreamPosition, coding: Coding, later: &[StreamPosition]) -> u64 {
         let run = if next.values_to_skip + u64::from(next.bits_to_skip) > 0 {
             coding.longest_run_bytes()
@@ -321,7 +321,7 @@ impl ColumnPositions {
         if next.byte_in_chunk + run == 0 {
             return next.offset;
         }
-        // The chunk at `next` is needed, and the following one if the run may reach into it: only the last chunk of a
+        // The chunk at `next` is needed, and the following one if the run may reach into it. Only the last chunk of a
         // stream holds less than a block. Every chunk ends at the latest where a later position names another chunk.
         let chunk = crate::chunk::HEADER_BYTES as u64 + self.block_size;
         let end_of_chunk = |start: u64| {
@@ -412,7 +412,7 @@ mod tests {
             &[(0, 0, 0), (0, 800, 0), (60, 0, 0), (60, 700, 0), (90, 10, 0)],
         );
         assert_eq!(ends(&shared), [60, 60, 90, 90 + 1003]);
-        // … and one more if a run may reach into it.
+        // If the run may reach into the following chunk, that chunk is needed too.
         let run = positions(Coding::ByteRuns, 1000, &[(0, 0, 0), (0, 950, 7), (60, 100, 1)]);
         assert_eq!(ends(&run), [60 + 1003, 60 + 1003]);
     }

@@ -10,7 +10,7 @@ use crate::wire;
 pub struct ColumnStatistics {
     /// Number of non-null values, if stated.
     pub values: Option<u64>,
-    /// Whether there are nulls; `None` when the writer did not say (old writers).
+    /// Whether the column has nulls; `None` if the (old) writer did not state it.
     pub has_null: Option<bool>,
     /// Type-specific part; `None` when absent or not to be trusted.
     pub typed: Option<TypedStatistics>,
@@ -24,7 +24,7 @@ pub enum TypedStatistics {
     Integer { min: i64, max: i64, sum: Option<i64> },
     /// FLOAT, DOUBLE. Absent (`typed == None`) when a bound is NaN; a column with NaN values has no usable bounds.
     Double { min: f64, max: f64, sum: Option<f64> },
-    /// STRING, CHAR, VARCHAR. `None` = unbounded on that side.
+    /// STRING, CHAR, VARCHAR. `None`: no bound on that side.
     String {
         min: Option<String>,
         max: Option<String>,
@@ -100,8 +100,8 @@ impl ColumnStatistics {
     /// Statistics from the stored message. A message that cannot be decoded is unknown, not an error: statistics only
     /// save work.
     ///
-    /// `rows` is the number of rows, for top-level columns. Statistics that contradict it are unknown as well: Java
-    /// writers without a row index counted nothing, and wrote that there are no values and no nulls.
+    /// `rows` is the number of rows, for top-level columns. Statistics that contradict it are unknown as well: without
+    /// a row index, Java writers counted nothing, and wrote that there are no values and no nulls.
     pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level, rows: Option<u64>) -> Self {
         let statistics = match wire::decode::<proto::ColumnStatistics>(bytes) {
             Ok(stored) => Self::from_proto(&stored, kind, trust, level),

@@ -85,7 +85,7 @@ pub struct FileTail {
 /// Result of looking at the last bytes of a file.
 #[derive(Debug)]
 pub enum TailParse {
-    /// Everything was there.
+    /// The tail is longer than `last`: call again with at least this many bytes from the end of the file.
     Complete(Box<FileTail>),
     /// The tail is longer: call again with at least this many bytes from the end of the file.
     NeedBytes(u64),

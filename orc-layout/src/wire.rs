@@ -1,6 +1,7 @@
 //! Fields of protobuf messages, undecoded, for large repeated messages that are taken apart one by one.
 //!
-//! A whole `Footer` or `Metadata` decoded at once costs hundreds of bytes for each two-byte statistics entry, and one
+//! A whole `Footer` or `Metadata` decoded at once costs hundreds of bytes for each two-byte statistics entry. One bad
+//! string in any entry fails the whole message. Taken apart, each entry is decoded, converted and dropped.
 //! bad string in any entry fails the whole message. Taken apart, each entry is decoded, converted and dropped.
 
 use prost::Message;

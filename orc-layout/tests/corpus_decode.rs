@@ -1,5 +1,6 @@
 //! Values of real files. Every column of every readable file equals orc-rust's full read and the corpus's statements
-//! (rows, nulls, SHA-256): read at once, by row groups, and by scattered rows. Every corrupt file is an error.
+//! (rows, nulls, SHA-256). Columns are read at once, by row groups, and by scattered rows. Every corrupt file is an
+//! error.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,7 +22,7 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{LayoutError, Result, metadata_reader};
 use sha2::{Digest, Sha256};
 
-/// A file in memory that remembers which of its bytes were asked for.
+/// A file in memory that records the bytes of every read.
 struct Memory {
     bytes: Bytes,
     asked: Mutex<Vec<Range<u64>>>,
@@ -43,7 +44,7 @@ impl ByteSource for Memory {
     }
 }
 
-/// The corpus lies beside the workspace; without it these tests have nothing to say.
+/// The corpus lies beside the workspace; without the corpus these tests pass without a check.
 fn corpus() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
@@ -80,7 +81,7 @@ fn scattered(rows: u64, seed: u64) -> RowSelection {
     }
 }
 
-/// Reads every column of every stripe in three ways that must agree; the columns, by stripe.
+/// Reads every column of every stripe in three ways that must agree. Returns the columns by stripe.
 fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
     let length = bytes.len() as u64;
     let source = Arc::new(Memory {
@@ -116,7 +117,7 @@ fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
                     "{place}, group {group}"
                 );
             }
-            // Backwards, so that every group is entered by its positions.
+            // The order is backwards, so that every group is entered by its positions.
             for group in (0..stripe.row_groups(&tail)).rev().take(20) {
                 let rows = stripe.row_group_rows(&tail, group);
                 let part = whole.slice(rows.start as usize, (rows.end - rows.start) as usize);
@@ -147,7 +148,7 @@ fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
     Ok(stripes)
 }
 
-/// orc-rust's full read, one batch per stripe; its words if it cannot.
+/// orc-rust's full read, one batch per stripe; its message if it cannot read the file.
 fn oracle(bytes: Bytes) -> std::result::Result<Vec<Vec<ArrayRef>>, String> {
     let read = std::panic::catch_unwind(|| {
         let builder = orc_rust::ArrowReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
@@ -201,7 +202,7 @@ fn column_hash(column: &dyn Array) -> Option<String> {
     Some(hex(&hash.finalize()))
 }
 
-/// Python's way to print a decimal; `None` where that is in exponent notation.
+/// Python's form of a decimal; `None` for exponent notation.
 fn decimal(unscaled: i128, scale: i8) -> Option<String> {
     let scale = scale as usize;
     let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
@@ -308,8 +309,8 @@ fn readable_files_equal_the_oracles() {
     assert!(compared > 300 && hashed > 200, "{compared} {hashed}");
 }
 
-/// Reads what can be read of a file that may be anything.
-fn read_what_is_there(bytes: Bytes) -> Result<()> {
+/// Reads as much as possible of an arbitrary file.
+fn read_as_far_as_possible(bytes: Bytes) -> Result<()> {
     let length = bytes.len() as u64;
     let source = Arc::new(Memory {
         bytes,
@@ -358,7 +359,7 @@ fn mutants_of_real_files_cause_no_panic() {
         if bytes.is_empty() || bytes.len() > 50_000 {
             continue;
         }
-        // Where streams are stored as they are, mutations reach the decoders.
+        // In uncompressed files, mutations reach the decoders.
         let mutants = if row["compression"] == "none" { 60 } else { 15 };
         for _ in 0..mutants {
             let mut mutant = bytes.clone();
@@ -370,7 +371,7 @@ fn mutants_of_real_files_cause_no_panic() {
                     mutant[at] ^ 1 << random(8)
                 };
             }
-            let _ = read_what_is_there(mutant.into());
+            let _ = read_as_far_as_possible(mutant.into());
         }
     }
 }

@@ -20,7 +20,7 @@ use grampus_orc_layout::{Result, metadata_reader};
 struct Walk {
     tail: FileTail,
     report: FileReport,
-    /// Row groups with positions, and those whose positions do not have the expected numbers.
+    /// Row groups with positions, and row groups whose positions do not have the expected numbers.
     entries: usize,
     unusable: usize,
     filters: usize,

@@ -1,4 +1,4 @@
-//! Planned byte ranges against the decoder's reads, for any rows of any column of any real file: nothing is read
+//! Planned byte ranges against the decoder's reads, for any rows of any column of any real file. Nothing is read
 //! outside the plan, and the values are those of a full read.
 
 mod common;

@@ -1,4 +1,4 @@
-//! Statistics and bloom filters of real files against the values of a full read by orc-rust: no bound excludes a value,
+//! Statistics and bloom filters of real files against the values of a full read by orc-rust. No bound excludes a value,
 //! and no filter denies one, at file, stripe and row-group level.
 
 mod common;
@@ -19,7 +19,7 @@ use orc_rust::ArrowReaderBuilder;
 /// Full reads in a debug build are slow: these many rows of a file are enough.
 const MAX_ROWS: u64 = 75_000;
 
-/// The top-level columns as our own decoder reads them: for the files that orc-rust cannot read.
+/// The top-level columns as read by our own decoder, for files that orc-rust cannot read.
 fn ours(tail: &Arc<FileTail>, source: &Arc<Memory>) -> Result<Vec<ArrayRef>> {
     let mut columns = vec![];
     for &column in tail.schema.fields() {

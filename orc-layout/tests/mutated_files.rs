@@ -45,7 +45,7 @@ fn mutations_end_in_values_or_errors() {
     check_mutations(&seeds::seeds(), 1_500);
 }
 
-/// Files of other writers have encodings, versions and oddities that ours never has.
+/// Files of other writers have encodings, versions and oddities that our files never have.
 #[test]
 fn mutations_of_other_writers_files_end_in_values_or_errors() {
     let files = small_corpus_files();
@@ -154,7 +154,7 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Xorshift: the same numbers everywhere, which is all that is asked of it.
+/// Xorshift: the same numbers on every machine.
 struct Random(u64);
 
 impl Random {

@@ -79,7 +79,7 @@ impl TestTail {
         whole(&self.bytes())
     }
 
-    /// The words of the error that parsing ends in.
+    /// The message of the error from parsing.
     fn refused(&self) -> String {
         self.parse().unwrap_err().to_string()
     }
@@ -236,7 +236,7 @@ fn footer_of_empty_entries_is_refused() {
 
 #[test]
 fn exploding_footer_is_refused() {
-    // A few hundred bytes each that become eight megabytes.
+    // Chunks of a few hundred bytes that decompress to eight megabytes each.
     let mut chunk = vec![];
     grampus_orc_layout::chunk::append_chunk(Some(Codec::Zstd), &vec![0; 8_000_000], &mut chunk).unwrap();
     let chunks = chunk.repeat(10);

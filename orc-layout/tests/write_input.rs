@@ -347,7 +347,7 @@ fn timestamps_that_readers_would_change_are_refused() {
     assert!(write_error(Arc::new(wide)).contains("more than 4 digits"));
     let far = write_error(Arc::new(Date64Array::from(vec![i64::MAX])));
     assert!(far.contains("32 bits"), "{far}");
-    // Within the first millisecond of that second nothing is rounded.
+    // Within the first millisecond of that second, nothing is rounded.
     let array: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![
         -999_000_001,
         -1_000_000_000,

@@ -1,5 +1,5 @@
 //! Layout of written files: direct streams at aligned offsets, no PRESENT stream without nulls, runs that end with
-//! their row group, and no valid file before the end.
+//! their row group. A file is invalid until it is finished.
 
 mod common;
 mod support;
@@ -175,7 +175,7 @@ fn row_groups_without_a_value_are_not_read() {
     }
 }
 
-/// Counts the bytes that are read.
+/// A source that counts the bytes of every read.
 struct Counted(Memory, AtomicU64);
 
 impl ByteSource for Counted {

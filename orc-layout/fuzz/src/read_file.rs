@@ -70,7 +70,7 @@ pub fn read_file(data: &[u8]) -> Result<u64> {
 
 fn parse_tail(file: &Arc<str>, bytes: &Bytes) -> Result<FileTail> {
     let length = bytes.len() as u64;
-    // Starts small so that the way back to the caller for more bytes is taken, too.
+    // The first read is small, so that the request for more bytes is tested too.
     let mut wanted = length.min(64);
     loop {
         match FileTail::parse(file, length, &bytes.slice((length - wanted) as usize..))? {
@@ -129,7 +129,7 @@ fn read_column(
             source.clone(),
         )?;
         *values += check(&reader.read(&rows)?, rows.rows());
-        // Again, piece by piece, with a step back at the end.
+        // The rows are read again, range by range, with a step back at the end.
         let Some(last) = rows.ranges().last().cloned() else {
             continue;
         };

@@ -23,12 +23,12 @@ use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use grampus_orc_layout::{LayoutError, Result};
 
-/// Bytes before the streams: column, flags, rows (two), bytes of PRESENT, bytes of the second stream (64ths of the
-/// rest), and the rows to skip and to read alternately.
+/// Bytes before the streams: column, flags, rows (two), bytes of PRESENT, bytes of the second stream, rows to skip,
+/// rows to read. The streams' bytes are 64ths of the rest; skips and reads alternate.
 pub const HEAD_BYTES: usize = 8;
-/// Flags: integers in version 1; there is a PRESENT stream.
+/// Flag: integers are in version 1.
 pub const VERSION_1: u8 = 1;
-/// See [`VERSION_1`].
+/// Flag: the column has a PRESENT stream.
 pub const PRESENT: u8 = 2;
 /// Rows per input at most.
 const MAX_ROWS: u64 = 4096;

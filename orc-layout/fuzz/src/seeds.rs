@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Int32Type};
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-/// Every codec, with the name that its seed carries.
+/// Every codec, with the name of its seeds.
 pub const CODECS: [(&str, Option<Codec>); 5] = [
     ("none", None),
     ("zlib", Some(Codec::Zlib)),

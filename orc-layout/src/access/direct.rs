@@ -59,7 +59,7 @@ impl Direct {
         found
     }
 
-    /// Where the value of a stripe-relative row lies.
+    /// Absolute offset of the value of a stripe-relative row.
     pub fn offset_of(&self, row: u64) -> Option<u64> {
         let at = self
             .segments
@@ -78,7 +78,7 @@ pub(super) fn fixed_width(kind: TypeKind) -> Option<u32> {
     }
 }
 
-/// Where the values of a column without nulls lie, if they lie raw.
+/// The location of a column's values, if the stream holds them raw. The column has no nulls.
 pub(super) fn direct(
     tail: &FileTail,
     stripe: &StripeLayout,
@@ -88,7 +88,7 @@ pub(super) fn direct(
     probe_chunks: bool,
 ) -> Result<Option<Direct>> {
     let data = stripe.stream(column, Kind::Data);
-    // Made where it is needed: surveys ask of thousands of columns.
+    // The name is built only for an error: scans ask for thousands of columns.
     let name = || stream_name(tail, stripe, column, "DATA");
     let place = |name| Section {
         file: &tail.file,
@@ -115,7 +115,7 @@ pub(super) fn direct(
                 offset,
             }])
         }
-        // Compression made it smaller, so some chunk is compressed.
+        // The stream is shorter than its values, so some chunk is compressed.
         Some(_) if !enough || !probe_chunks => None,
         Some(_) => original_chunks(place(&name()), data, rows, width, source)?,
     };

@@ -19,7 +19,7 @@ use crate::tail::FileTail;
 pub use direct::{Direct, DirectSegment};
 use direct::{direct, fixed_width};
 
-/// How the values of a column lie in a stripe.
+/// Storage of a column's values in a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Fixed-width values without nulls, stored raw: a row's offset is arithmetic. The column has no PRESENT stream in
@@ -102,8 +102,8 @@ fn stream_name(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, stream:
 
 /// The byte ranges that decoding `rows` of a top-level column reads (with its children), ascending and merged.
 ///
-/// Ranges of a direct column are exact. Ranges of a decoded column go by entry point: from the row group's position to
-/// the latest end of the next group's shared run or chunk.
+/// Ranges of a direct column are exact. Ranges of a decoded column start at the row group's position. They end with the
+/// last run or chunk that the next group can share.
 ///
 /// # Errors
 /// `Corrupt` if positions leave their streams.

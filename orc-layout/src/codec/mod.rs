@@ -58,7 +58,7 @@ thread_local! {
 /// Appends the uncompressed form of one compressed chunk (without its header) to `out`.
 ///
 /// At most `block_size` bytes are appended (never more than [`MAX_BLOCK_BYTES`]). On error, `out` is unchanged. The
-/// allocation follows what the input can justify, not what it claims.
+/// allocation follows the size of the input, not the claims in it.
 ///
 /// # Errors
 /// The fault of the chunk, for the caller to add file and place.
@@ -131,7 +131,7 @@ pub(crate) fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
 /// Appends the compressed form of one chunk (without a header) to `out`. The result may be larger than `input`.
 ///
 /// # Errors
-/// LZO, which is only read; and what a codec's library reports.
+/// LZO, which this crate only reads; and errors of a codec's library.
 pub(crate) fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     match codec {
         Codec::Zlib => deflate(input, out),
@@ -218,7 +218,7 @@ fn deflate(input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     })
 }
 
-/// Replaces what `out` holds from `base` on.
+/// Replaces the bytes of `out` from `base` on.
 fn unsnappy(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let length = snap::raw::decompress_len(compressed).map_err(|error| format!("snappy: {error}"))?;
     if length > limit {
@@ -236,7 +236,7 @@ fn unsnappy(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// Replaces what `out` holds from `base` on.
+/// Replaces the bytes of `out` from `base` on.
 fn unlz4(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
     // One byte of a length stands for at most 255 bytes.
     out.resize(base + limit.min(compressed.len().saturating_mul(255)), 0);

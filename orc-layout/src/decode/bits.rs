@@ -10,7 +10,7 @@ pub(super) struct BitBuilder {
 }
 
 impl BitBuilder {
-    /// Appends the `count` (at most 64) low bits of `bits`; those above must be zero.
+    /// Appends the `count` (at most 64) low bits of `bits`; the higher bits must be zero.
     #[inline]
     pub(super) fn push(&mut self, bits: u64, count: usize) {
         debug_assert!(count <= 64 && (count == 64 || bits >> count == 0));

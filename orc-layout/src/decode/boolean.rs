@@ -36,7 +36,7 @@ impl BitReader {
         self.walk(count, |_, _| {})
     }
 
-    /// Goes over `count` bits, up to 64 at a time, and counts those set.
+    /// Visits `count` bits, up to 64 at a time, and counts the set ones.
     #[inline]
     fn walk(&mut self, mut count: u64, mut each: impl FnMut(u64, usize)) -> Result<u64> {
         let mut ones = self.take_partial(&mut count, &mut each);

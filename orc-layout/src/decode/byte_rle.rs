@@ -24,7 +24,7 @@ enum Run {
 pub(super) enum Bytes<'a> {
     /// One byte and the number of its repetitions.
     Repeat(u8, usize),
-    /// These bytes.
+    /// Literal bytes.
     Literals(&'a [u8]),
 }
 

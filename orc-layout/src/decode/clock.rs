@@ -12,7 +12,7 @@ use crate::stripe::StripeLayout;
 /// 2015-01-01 00:00:00 UTC in seconds since 1970.
 pub(super) const EPOCH_SECONDS: i64 = 1_420_070_400;
 
-/// From here to there all changes of a clock are found: 1900-01-01 to 2100-01-01.
+/// Start of the time in which all changes of a zone are found: 1900-01-01. The end is 2100-01-01.
 const CHANGES_FROM: i64 = -2_208_988_800;
 const CHANGES_TO: i64 = 4_102_444_800;
 
@@ -28,14 +28,14 @@ pub struct Clock {
 /// A change of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockChange {
-    /// From this second since 1970 on …
+    /// Second since 1970 of the change.
     pub from: i64,
-    /// Seconds by which the zone is ahead of UTC from that instant on.
+    /// Seconds by which the zone is ahead of UTC from the change on.
     pub offset: i64,
 }
 
 impl Clock {
-    /// Of a stripe's TIMESTAMP columns, or those of TIMESTAMP_INSTANT.
+    /// The clock of a stripe's TIMESTAMP columns, or (`instant`) of its TIMESTAMP_INSTANT columns.
     pub fn of(stripe: &StripeLayout, instant: bool) -> Self {
         match stripe.writer_timezone.filter(|_| !instant).map(WallClock::new) {
             None => Self {
@@ -65,15 +65,16 @@ fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
 /// A zone's offset from UTC at any instant, cached by spans of time in which it does not change.
 pub(super) struct WallClock {
     zone: Tz,
-    /// By the low bits of a span's number: the number and the offset.
+    /// Cache slots by the low bits of a span's number: the span's number and its offset.
     known: Vec<(i64, i64)>,
 }
 
-/// The zone tables end with 2100 and know no summer after that, though the rules go on.
+/// Last year for which the zone tables are used. They end with 2100 and have no summer time after this year, although
+/// the rules go on.
 const LAST_TABLE_YEAR: i32 = 2087;
 
 /// The latest year up to [`LAST_TABLE_YEAR`] whose days fall on the same weekdays: any 28 years contain one.
-fn alike(year: i32) -> i32 {
+fn equivalent_year(year: i32) -> i32 {
     let calendar = |year: i32| {
         let first = chrono::NaiveDate::from_ymd_opt(year, 1, 1);
         first.map(|first| (first.weekday(), first.leap_year()))
@@ -108,7 +109,7 @@ impl WallClock {
         }
     }
 
-    /// Seconds to add to an instant for what the clock shows.
+    /// Seconds to add to an instant for its wall-clock time.
     pub(super) fn offset(&mut self, seconds: i64) -> Option<i64> {
         let span = seconds >> SPAN_BITS;
         if self.known.is_empty() {
@@ -167,7 +168,7 @@ impl WallClock {
     fn offset_at(&self, seconds: i64) -> Option<i64> {
         let mut instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
         if instant.year() > LAST_TABLE_YEAR {
-            instant = instant.with_year(alike(instant.year()))?;
+            instant = instant.with_year(equivalent_year(instant.year()))?;
         }
         Some(i64::from(
             self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),

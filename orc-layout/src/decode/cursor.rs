@@ -60,7 +60,7 @@ impl StreamSource {
         }
     }
 
-    /// Whether the stripe has this stream, and not an empty one.
+    /// Whether the stripe has a non-empty stream of this kind.
     pub(super) fn has(&self, column: ColumnId, kind: Kind) -> bool {
         self.stripe.stream(column, kind).is_some_and(|stream| stream.length > 0)
     }
@@ -110,11 +110,11 @@ pub(super) struct StreamCursor {
     at: usize,
     /// Absolute offset of the block: of its chunk header, if the stream is compressed.
     block_start: u64,
-    /// Absolute offset of what follows the block.
+    /// Absolute offset of the first byte after the block.
     next: u64,
     /// Bytes to skip in the next block, once it is loaded: a seek reads nothing.
     pending: usize,
-    /// The header of the chunk at this offset, if it has been read before its body.
+    /// The header of the chunk at this offset, if it was read before the chunk's body.
     peeked: Option<(u64, ChunkHeader)>,
     /// Absolute offset that windows do not cross without need.
     limit: u64,
@@ -135,7 +135,7 @@ impl StreamCursor {
         if self.is_unpacked { &self.unpacked } else { &self.shared }
     }
 
-    /// A part of the block at hand that [`contiguous`](Self::contiguous) named; valid until the cursor moves on.
+    /// The part of the block that [`contiguous`](Self::contiguous) named; valid until the cursor moves on.
     #[inline]
     pub(super) fn part(&self, start: usize, end: usize) -> &[u8] {
         self.block().get(start..end).unwrap_or(&[])
@@ -353,8 +353,8 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// The next `count` bytes (at most a run's) without a gap: as bounds in the block for [`part`](Self::part) if they
-    /// lie in the block, otherwise copied to `scratch`.
+    /// The next `count` bytes (at most a run's) without a gap. Bytes that lie in the block are returned as bounds for
+    /// [`part`](Self::part); others are copied to `scratch`.
     #[inline]
     pub(super) fn contiguous(&mut self, count: usize, scratch: &mut Vec<u8>) -> Result<Option<(usize, usize)>> {
         let start = self.at;
@@ -388,7 +388,7 @@ impl StreamCursor {
         result
     }
 
-    /// Whether bytes lie in the file as they are, at [`position`](Self::position).
+    /// Whether the bytes at [`position`](Self::position) are stored uncompressed in the file.
     pub(super) fn is_raw(&self) -> bool {
         self.compression.is_none()
     }

@@ -169,7 +169,7 @@ fn read_varints(data: &mut StreamCursor, count: u64, out: &mut Vec<i128>) -> Res
         }
         let rest = data.rest();
         let mut at = 0;
-        // As long as the longest varint must end within the block, nothing is checked but its length.
+        // While the longest varint ends within the block, only its length is checked.
         while left > 0
             && let Some(bytes) = rest.get(at..at + MAX_VARINT_BYTES)
         {

@@ -31,7 +31,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// `None` if they are not UTF-8.
+    /// The entries; `None` if the bytes are not UTF-8.
     fn new(offsets: OffsetBuffer<i32>, bytes: Vec<u8>) -> Option<Self> {
         let ascii = bytes.is_ascii().then(|| [&bytes[..], &[0; COPY_BYTES]].concat());
         let longest = offsets.windows(2).map(|at| (at[1] - at[0]) as usize).max().unwrap_or(0);

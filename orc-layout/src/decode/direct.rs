@@ -19,10 +19,10 @@ use crate::selection::RowSelection;
 /// A stretch of rows at least this long is read as a whole; shorter ones are gathered.
 const READ_ROWS: u64 = 16;
 
-/// Buffers that serve one read after another: many selections are of a handful of rows.
+/// Buffers reused by every read: many selections have only a few rows.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Of single values to fetch before anything else is appended.
+    /// Offsets of single values, fetched before anything else is appended.
     offsets: Vec<u64>,
     bytes: Vec<u8>,
 }

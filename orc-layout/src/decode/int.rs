@@ -10,7 +10,7 @@ use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 
-/// Values decoded at a time before they are narrowed or summed: they stay in the first-level cache.
+/// Values decoded at a time before they are narrowed or summed. A block of them fits the first-level cache.
 pub(super) const BLOCK: usize = 1024;
 
 /// Reader of an integer stream.
@@ -20,7 +20,7 @@ pub(super) enum IntReader {
 }
 
 impl IntReader {
-    /// For a stream of a column with this encoding.
+    /// A reader of a stream of a column with this encoding.
     pub(super) fn new(cursor: StreamCursor, encoding: Encoding, signed: bool) -> Self {
         match encoding {
             Encoding::Direct | Encoding::Dictionary => Self::V1(RleV1::new(cursor, signed)),

@@ -1,7 +1,7 @@
 //! [`ColumnReader`], streams to values: exactly the selected rows of one top-level column of one stripe.
 //!
 //! 1. `plan` turns the rows into seeks to row groups, and steps (skip, read) from there.
-//! 2. One [`Decoder`] per column of the tree turns steps over rows into steps over values (`steps`, `decoder_tree`).
+//! 2. One `Decoder` per column of the tree turns steps over rows into steps over values (`steps`, `decoder_tree`).
 //! 3. `presence`, `int`, `byte_rle` and `boolean` apply the steps to one stream's values.
 //! 4. `cursor` fetches one stream's bytes through the [`ByteSource`], chunk by chunk.
 //! 5. `finish` builds the arrays.
@@ -54,7 +54,7 @@ pub use clock::{Clock, ClockChange};
 use cursor::StreamSource;
 use steps::{Step, Steps};
 
-/// A stream that can be entered where the row index says.
+/// A stream that can be entered at row-index positions.
 trait EntryPoint {
     /// Kind of the stream.
     fn kind(&self) -> Kind;
@@ -66,7 +66,7 @@ trait EntryPoint {
     fn limit(&mut self, end: Option<GroupEnd>);
 }
 
-/// One column of the tree, in the middle of its streams.
+/// Decoder of one column of the tree, in the middle of its streams.
 trait Decoder: Send {
     /// Visits every stream that has row-index positions; children's after their parent's.
     fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()>;
@@ -86,14 +86,14 @@ pub struct ColumnReader {
     source: StreamSource,
     column: ColumnId,
     arrow_type: DataType,
-    /// Entry points by row group, if the column is to be entered by them.
+    /// Entry points by row group, if the column is entered by row group.
     positions: Option<ColumnPositions>,
     /// Row groups without any value; empty if no such group is known.
     empty_groups: Vec<bool>,
     access: Access,
-    /// `None` for a direct column, and after an error: what the streams then stand at is unknown.
+    /// `None` for a direct column, and after an error, which leaves the streams at an unknown position.
     decoder: Option<Box<dyn Decoder>>,
-    /// The row at which the decoder stands.
+    /// The row after the last decoded one.
     row: u64,
     scratch: direct::Scratch,
 }
@@ -169,7 +169,7 @@ impl ColumnReader {
         })
     }
 
-    /// How this column is read.
+    /// The column's access.
     pub fn access(&self) -> &Access {
         &self.access
     }
@@ -305,12 +305,12 @@ impl ColumnReader {
         row / self.stride()
     }
 
-    /// Where a row group starts in a stream; `None` for the first, and beyond the last.
+    /// Start of a row group in a stream; `None` for the first group and beyond the last.
     fn position(&self, group: u64, kind: Kind) -> Option<StreamPosition> {
         self.positions.as_ref()?.at(usize::try_from(group).ok()?, kind)
     }
 
-    /// Where what precedes a row group ends in a stream; `None` beyond the last.
+    /// End of everything before a row group in a stream; `None` beyond the last group.
     fn end_before(&self, group: u64, kind: Kind) -> Option<GroupEnd> {
         self.positions
             .as_ref()?

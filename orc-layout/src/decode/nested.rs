@@ -76,7 +76,7 @@ impl Decoder for StructDecoder {
     }
 }
 
-/// Children that do not make an array together: a null map key, say.
+/// The error for children that make no array together: a null map key, for example.
 fn mismatch(source: &StreamSource, column: ColumnId, error: &ArrowError) -> crate::LayoutError {
     source.corrupt(column, error.to_string())
 }
@@ -238,7 +238,7 @@ impl UnionDecoder {
     }
 }
 
-/// Tags looked at together when they are skipped.
+/// Tags examined at a time in a skip.
 const TAGS: u64 = 4096;
 
 impl Decoder for UnionDecoder {

@@ -21,9 +21,9 @@ use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// An integer type that 64-bit values of a stream are narrowed to.
+/// An integer type to which a stream's 64-bit values are narrowed.
 pub(super) trait Narrow: Copy + Default + Send {
-    /// Appends `block` to `out`; false if a value does not fit (what was appended is then meaningless).
+    /// Appends `block` to `out`; false if a value does not fit (the appended values are then meaningless).
     fn narrow(block: &[i64], out: &mut Vec<Self>) -> bool;
 }
 
@@ -268,7 +268,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Floats<T> {
         }
     }
 
-    /// Reads consecutive values, straight from the blocks they lie in.
+    /// Reads consecutive values, straight from the cursor's blocks.
     fn read(data: &mut StreamCursor, scratch: &mut Vec<u8>, count: u64, values: &mut Vec<T::Native>) -> Result<()> {
         let mut left = count as usize;
         while left > 0 {
@@ -291,7 +291,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Floats<T> {
         Ok(())
     }
 
-    /// Fetches single values of an uncompressed stream from where they lie.
+    /// Fetches single values of an uncompressed stream in place.
     fn gather(
         data: &mut StreamCursor,
         scratch: &mut Vec<u8>,

@@ -62,7 +62,7 @@ impl Presence {
     }
 }
 
-/// One value for every row: the dense `values` where there are nulls between them.
+/// One value for every row: the dense `values`, with gaps where rows are null.
 pub(super) fn with_nulls<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
     match nulls {
         Some(nulls) => spread(values, nulls.inner()),

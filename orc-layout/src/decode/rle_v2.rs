@@ -23,7 +23,7 @@ type Body = Option<(usize, usize)>;
 enum Run {
     /// Value k is `base + k * delta`.
     Sequence { base: i64, delta: i64 },
-    /// Packed as they are.
+    /// Packed values without a base.
     Direct { width: u32, body: Body },
     /// All but the first two as packed distances from the one before.
     Delta {
@@ -281,7 +281,7 @@ fn decode_delta(base: i64, delta: i64, width: u32, packed: &[u8], out: &mut [i64
     let mut value = base.wrapping_add(delta);
     *second = value;
     unpack(packed, width, false, 0, rest);
-    // The first delta gives the direction of all of them.
+    // The first delta's sign is the sign of all deltas.
     if delta < 0 {
         for distance in rest {
             value = value.wrapping_sub(*distance);
@@ -300,7 +300,7 @@ impl Patches {
         closest_width(self.patch_width + self.gap_width)
     }
 
-    /// Puts the patches above the `width` low bits of the values they belong to.
+    /// Puts the patches above the `width` low bits of their values.
     fn apply(&self, list: &[u8], width: u32, out: &mut [i64]) -> Result<(), &'static str> {
         let mut at = 0;
         for k in 0..self.count {

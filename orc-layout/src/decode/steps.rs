@@ -8,7 +8,7 @@ pub(super) struct Step {
     pub(super) read: u64,
 }
 
-/// A list of steps under construction; neighbours that can be one step are.
+/// A list of steps under construction; adjacent steps are merged where possible.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     steps: Vec<Step>,
@@ -53,7 +53,7 @@ pub(super) fn read_count(steps: &[Step]) -> u64 {
     steps.iter().fold(0, |sum, step| sum.saturating_add(step.read))
 }
 
-/// Whether so little of a stretch is selected that the gaps are not worth fetching.
+/// Whether so little of a range is selected that its gaps are not worth fetching.
 pub(super) fn is_sparse(spans: &[Step]) -> bool {
     let (skipped, wanted) = spans.iter().fold((0u64, 0u64), |(skip, read), span| {
         (skip.saturating_add(span.skip), read.saturating_add(span.read))

@@ -53,7 +53,7 @@ impl TimestampDecoder {
         }
     }
 
-    /// Nanoseconds since 1970 from a value's two parts, `None` if 64 bits do not hold them.
+    /// Nanoseconds since 1970 from a value's two parts; `None` if the result does not fit 64 bits.
     fn nanoseconds(&mut self, stored: i64, nanos: i64) -> Option<i64> {
         let mut seconds = stored.checked_add(self.epoch)?;
         let nanos = unscale(nanos)?;

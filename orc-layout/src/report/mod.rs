@@ -28,7 +28,7 @@ pub use chunks::ChunkReport;
 use text::ReportText;
 pub use values::{StatisticsReport, ValueReport};
 
-/// How much to read for a report. The default is everything.
+/// Extent of a report. The default is everything.
 #[derive(Debug, Clone)]
 pub struct ReportOptions {
     /// Read row indexes: entry points, statistics by row group, bloom filters.
@@ -56,14 +56,14 @@ pub struct FileReport {
     pub format_version: String,
     pub writer: String,
     pub writer_version: u32,
-    /// `None` when streams are stored as they are.
+    /// `None` if streams are not compressed.
     pub compression: Option<CompressionReport>,
     pub row_index_stride: Option<u32>,
     pub tail_length: u64,
-    /// The whole type as Hive writes it.
+    /// The schema in Hive's notation.
     pub schema: String,
     pub user_metadata: Vec<UserMetadataReport>,
-    /// By column id.
+    /// Columns by column id.
     pub columns: Vec<ColumnReport>,
     pub stripes: Vec<StripeReport>,
     /// Structures that could not be read, with their places: the rest of the report is valid.
@@ -84,7 +84,7 @@ pub struct CompressionReport {
 pub struct UserMetadataReport {
     pub name: String,
     pub length: u64,
-    /// `None` if it is not UTF-8.
+    /// The value as text; `None` if it is not UTF-8.
     pub text: Option<String>,
 }
 
@@ -104,7 +104,7 @@ pub struct ColumnReport {
     pub data_bytes: u64,
     /// Bytes of its index streams.
     pub index_bytes: u64,
-    /// Encodings that its stripes use.
+    /// Encodings of the column in its stripes.
     pub encodings: Vec<String>,
     /// Number of stripes in which the column is direct.
     pub direct_stripes: usize,
@@ -124,7 +124,7 @@ pub struct StripeReport {
     pub rows: u64,
     pub row_groups: usize,
     pub writer_timezone: String,
-    /// By column id; empty if the footer could not be read.
+    /// Columns by column id; empty if the footer could not be read.
     pub columns: Vec<StripeColumnReport>,
 }
 
@@ -145,7 +145,7 @@ pub struct StripeColumnReport {
     pub bloom_filters: Option<BloomReport>,
 }
 
-/// How the column is read.
+/// Access to the column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AccessReport {
@@ -160,13 +160,13 @@ pub enum AccessReport {
         /// Largest power of two, up to 4096, that divides every segment's offset.
         alignment: u64,
     },
-    /// From the start of a row group.
+    /// Decoded from the start of a row group.
     DecodeFromRowGroup,
-    /// From the start of the stripe.
+    /// Decoded from the start of the stripe.
     DecodeFromStripe,
     /// Encrypted: not at all.
     Encrypted,
-    /// Its metadata is corrupt: see the problems.
+    /// The column's metadata is corrupt: see the problems.
     Unreadable,
 }
 
@@ -188,17 +188,17 @@ pub struct RowGroupReport {
     /// Stripe-relative.
     pub first_row: u64,
     pub rows: u64,
-    /// One per stream with positions.
+    /// Entry points, one per stream with positions.
     pub entry_points: Vec<EntryPoint>,
     pub statistics: StatisticsReport,
 }
 
-/// Where a row group starts in a stream.
+/// Start of a row group in a stream.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)] // as in `StreamPosition`
 pub struct EntryPoint {
     pub stream: String,
-    /// Of the chunk's header in a compressed file, of a byte otherwise.
+    /// Offset of the chunk's header in a compressed file, of a byte otherwise.
     pub offset: u64,
     pub byte_in_chunk: u64,
     pub values_to_skip: u64,
@@ -209,7 +209,7 @@ pub struct EntryPoint {
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct BloomReport {
-    /// Filters that can be used, one per row group; 0 if the stored ones cannot be trusted.
+    /// Number of usable filters, one per row group; 0 if the stored ones cannot be trusted.
     pub usable: usize,
     pub hash_functions: u32,
     /// Bits of one filter.
@@ -309,7 +309,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `None` and a problem for what is corrupt; an error for what could not be fetched.
+    /// The value; `None` and a problem for a corrupt structure; an error for failed reads.
     fn noted<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),

@@ -110,7 +110,7 @@ impl ReportText<'_> {
         table
     }
 
-    /// "direct" or "decode", as all its stripes have it.
+    /// Access in all stripes: "direct", "decode", or the number of direct stripes.
     fn read_as(&self, column: &ColumnReport) -> String {
         match column.direct_stripes {
             _ if column.encrypted => "encrypted".into(),
@@ -191,7 +191,7 @@ fn encoding(column: &StripeColumnReport) -> String {
     }
 }
 
-/// How the column is read, told once: beside its DATA stream.
+/// Access to the column, shown once: beside its DATA stream.
 fn access(column: &StripeColumnReport, stream: &str) -> String {
     match &column.access {
         _ if stream != "DATA" => String::new(),

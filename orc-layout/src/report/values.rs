@@ -13,7 +13,7 @@ use crate::statistics::{ColumnStatistics, TypedStatistics};
 pub struct StatisticsReport {
     /// Number of values that are not null.
     pub values: Option<u64>,
-    /// Whether there are nulls.
+    /// Whether the column has nulls.
     pub has_null: Option<bool>,
     /// No value is smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ impl fmt::Display for ValueReport {
 }
 
 impl StatisticsReport {
-    /// In the terms of the column's type.
+    /// Statistics in the terms of the column's type.
     pub fn new(statistics: &ColumnStatistics, kind: TypeKind) -> Self {
         let (min, max, sum) = statistics
             .typed

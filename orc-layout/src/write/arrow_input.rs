@@ -10,7 +10,7 @@ use crate::error::{LayoutError, Result};
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
 
-/// Appends the values that are not null, converted.
+/// Appends the converted values, without nulls.
 pub(super) fn gather<T: Copy, U>(values: &[T], nulls: Option<&NullBuffer>, out: &mut Vec<U>, convert: impl Fn(T) -> U) {
     match nulls {
         None => out.extend(values.iter().map(|&value| convert(value))),
@@ -57,7 +57,7 @@ pub(super) fn gather_integers(
     Ok(())
 }
 
-/// The schema was checked, so that this is said only if the check and the encoders disagree.
+/// The error for a type that the schema check accepts and the encoders do not know: a contradiction between the two.
 pub(super) fn unexpected(name: &str, data_type: &DataType) -> LayoutError {
     LayoutError::Write(format!("column {name}: {data_type} was not expected here"))
 }

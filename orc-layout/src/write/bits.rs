@@ -36,7 +36,7 @@ pub(super) fn width_code(width: u32) -> u8 {
     }
 }
 
-/// Signed to unsigned so that small magnitudes stay small.
+/// Maps signed to unsigned values; small magnitudes stay small.
 pub(super) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }

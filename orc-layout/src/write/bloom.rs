@@ -7,13 +7,13 @@ use crate::proto;
 #[derive(Debug)]
 pub(super) struct BloomFilters {
     empty: BloomFilter,
-    /// Of the current row group.
+    /// The filter of the current row group.
     current: BloomFilter,
     finished: Vec<proto::BloomFilter>,
 }
 
 impl BloomFilters {
-    /// For row groups of `rows` rows, and a share `fpp` of absent values that may pass.
+    /// Filters for row groups of `rows` rows, with a false-positive probability of `fpp`.
     pub(super) fn new(rows: u32, fpp: f64) -> Self {
         let empty = BloomFilter::with_capacity(rows as usize, fpp);
         Self {

@@ -13,7 +13,7 @@ const MAX_REPEAT: usize = 130;
 const MIN_REPEAT: usize = 3;
 /// Longest run of literal bytes.
 const MAX_LITERALS: usize = 128;
-/// Bytes that wait for more of their kind.
+/// Bytes that are collected before runs are chosen for them.
 const PENDING_BYTES: usize = 4096;
 
 /// Runs of bytes.

@@ -24,15 +24,15 @@ pub(super) struct Column {
     /// One bit per row: true if there is a value.
     present: Bits,
     present_stream: ByteEncoder,
-    /// Where each row group begins, in rows of this column (elements, below lists).
+    /// First row of each row group, in rows of this column (elements, below lists).
     group_starts: Vec<usize>,
     /// Positions of the streams other than PRESENT, by row group.
     positions: Vec<Vec<u64>>,
-    /// Of the current row group.
+    /// Statistics of the current row group.
     group: Statistics,
     groups: Vec<Statistics>,
     bloom: Option<BloomFilters>,
-    /// Of the file's finished stripes.
+    /// Statistics of the file's finished stripes.
     pub(super) file: Statistics,
     pub(super) file_bytes: u64,
 }
@@ -87,7 +87,7 @@ impl Column {
         }
     }
 
-    /// Makes bloom filters only of what other readers look up in them.
+    /// True if a bloom filter is requested for a type whose filters other readers do not use.
     pub(super) fn bloom_filter_refused(&self) -> bool {
         self.bloom.is_some() && !self.values.bloom_filter_supported()
     }
@@ -145,7 +145,7 @@ impl Column {
         self.group.count(rows - null_count, null_count);
     }
 
-    /// Encodes what waited for the end of the stripe; afterwards [`streams`](Self::streams) are complete.
+    /// Encodes everything that waited for the end of the stripe; afterwards [`streams`](Self::streams) are complete.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.end_group();
         let has_nulls = !self.present.all_true();
@@ -192,7 +192,7 @@ impl Column {
         }
     }
 
-    /// The same, to change them.
+    /// Visits the columns in the order of their ids, to change them.
     pub(super) fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Self)) {
         visit(self);
         for child in &mut self.children {

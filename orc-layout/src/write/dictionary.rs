@@ -12,7 +12,7 @@ pub(super) struct Dictionary {
     table: HashTable<u32>,
     /// All entries, one after the other.
     bytes: Vec<u8>,
-    /// Where each entry ends.
+    /// End of each entry.
     ends: Vec<usize>,
     /// The number of each value.
     values: Vec<u32>,
@@ -35,7 +35,7 @@ impl Dictionary {
         self.values.extend(numbers);
     }
 
-    /// The number of a string, which becomes an entry if it is none yet.
+    /// The number of a string. A new string becomes an entry.
     pub(super) fn number(&mut self, value: &[u8]) -> u32 {
         let Self {
             hasher,

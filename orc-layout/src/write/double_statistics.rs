@@ -25,7 +25,7 @@ impl Default for DoubleStatistics {
 }
 
 impl DoubleStatistics {
-    /// Takes values in; several accumulators, so that the loop is not bound by an addition's latency.
+    /// Adds values, with several accumulators: the loop is then not bound by an addition's latency.
     pub(super) fn update<T: Copy + Into<f64>>(&mut self, values: &[T]) {
         const LANES: usize = 8;
         let mut min = [f64::INFINITY; LANES];

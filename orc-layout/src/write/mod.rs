@@ -1,5 +1,5 @@
-//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading: aligned direct streams, row index with
-//! positions and statistics, raw chunks for columns that queries fetch by value.
+//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading. Direct streams are aligned, the row index
+//! has positions and statistics, and columns that queries fetch by value are raw chunks.
 //!
 //! ```text
 //! RecordBatch ─► types (schema) ─► column (nulls, statistics, positions)
@@ -48,7 +48,7 @@ use self::tail::{FileContents, MAGIC};
 use crate::error::{LayoutError, Result};
 use crate::proto;
 
-/// Without a row index rows are taken in portions of this size.
+/// Rows taken at a time if there is no row index.
 const PORTION_ROWS: usize = 10_000;
 
 /// Writes one ORC file. Nothing is valid until [`finish`](Self::finish) returns.
@@ -65,15 +65,17 @@ pub struct OrcWriter<W: Write> {
     stripe_rows: usize,
     /// Rows of its current row group.
     group_rows: usize,
-    /// A write failed: what was collected is incomplete.
+    /// A write failed: the collected rows are incomplete.
     failed: bool,
 }
 
 impl<W: Write> OrcWriter<W> {
-    /// Starts a file with this schema (primitive types, decimals, timestamps, strings, binary; list, struct and map too).
+    /// Starts a file with this schema (primitive types, decimals, timestamps, strings, binary; list, struct and map
+    /// too).
     ///
     /// # Errors
-    /// `Write` for types ORC cannot store (unsigned 64-bit, intervals, …) and for options that contradict each other.
+    /// `Write` for types that ORC cannot store (unsigned 64-bit, intervals, …) and for options that contradict each
+    /// other.
     pub fn new(mut sink: W, schema: SchemaRef, options: WriterOptions) -> Result<Self> {
         options.check(&schema)?;
         let (node, types) = types::root(&schema)?;
@@ -218,7 +220,7 @@ impl<W: Write> OrcWriter<W> {
         Ok(rows)
     }
 
-    /// Encodes what is left of the stripe and hands it to the sink.
+    /// Encodes the rest of the stripe and writes it to the sink.
     fn end_stripe(&mut self) -> Result<()> {
         if self.stripe_rows == 0 {
             return Ok(());
@@ -263,7 +265,7 @@ impl<W: Write> OrcWriter<W> {
     }
 }
 
-/// The cause in the system's words, and what to do about the common one.
+/// The system's message, with advice for the common cause.
 fn sink_error(error: &io::Error) -> LayoutError {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space or write elsewhere",

@@ -1,5 +1,5 @@
-//! [`IntRuns`], integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"): the cheapest of the
-//! four kinds of run for the next values, and its bytes.
+//! [`IntRuns`], integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"). The encoder chooses
+//! the cheapest of the four kinds of run for the next values.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ const MAX_RUN: usize = 512;
 const MAX_PATCHES: usize = 31;
 /// Longest short-repeat run.
 const MAX_SHORT_REPEAT: usize = 10;
-/// Shorter literals than this are not worth the search for outliers.
+/// Fewest values that are worth the search for outliers.
 const MIN_PATCHED: usize = 32;
-/// Neither are values this narrow.
+/// Smallest width of values that is worth the search for outliers.
 const MIN_PATCHED_WIDTH: u32 = 5;
-/// Largest base of a patched run is below 2^this, so that sign and magnitude fit seven bytes.
+/// Bits of the largest base of a patched run: sign and magnitude then fit seven bytes.
 const MAX_BASE_BITS: u32 = 54;
 
 /// Runs of integers.
@@ -78,7 +78,7 @@ impl IntEncoder {
 struct Profile {
     min: i64,
     max: i64,
-    /// Bits of the largest value as a direct run stores it.
+    /// Bits of the largest value in a direct run.
     direct_bits: u32,
     /// Bits of the largest step after the first, if a delta run can hold the values.
     delta_bits: Option<u32>,
@@ -106,7 +106,7 @@ impl Profile {
         }
     }
 
-    /// Bits that one more value costs, at best.
+    /// Bits of one more value, at best.
     fn bits_per_value(&self) -> u32 {
         self.delta_bits.unwrap_or(64).min(self.direct_bits).max(1)
     }
@@ -138,7 +138,7 @@ fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     }
     let profile = Profile::of(signed, values);
     let bits = profile.bits_per_value() as usize;
-    // A stretch by itself costs its own bytes and the header of the literals that follow it.
+    // A run of its own costs its bytes and the header of the literals after it.
     let value_bytes = profile.direct_bits.div_ceil(8) as usize;
     let min_repeat = (8 * (3 + value_bytes)).div_ceil(bits).max(3);
     let min_even = (8 * (6 + value_bytes)).div_ceil(bits).max(4);
@@ -184,7 +184,7 @@ impl SameSteps {
         Some(start..end + 2)
     }
 
-    /// The first bit from `from` on that is set after all are flipped as in `flip`.
+    /// The first set bit from `from` on, after all bits are xored with `flip`.
     fn find(&self, from: usize, flip: u64) -> Option<usize> {
         let mut mask = u64::MAX << (from % 64);
         for (word, bits) in self.0.iter().enumerate().skip(from / 64) {
@@ -198,7 +198,7 @@ impl SameSteps {
     }
 }
 
-/// Whether the steps are the same although differences may overflow.
+/// Whether all steps are equal, although differences may overflow.
 fn evenly_spaced(values: &[i64]) -> bool {
     let step = values[1].checked_sub(values[0]);
     step.is_some() && values[1..].windows(2).all(|pair| pair[1].checked_sub(pair[0]) == step)
@@ -243,8 +243,8 @@ fn encode_literals(signed: bool, values: &[i64], profile: Option<Profile>, out: 
     encode_direct(signed, values, direct_width, out);
 }
 
-/// A DELTA run. The sign of the first step is every step's. Readers differ on a first step of 0 (orc-rust 0.9 takes it
-/// as downward, all others as upward), so equal values at the start become a run of their own.
+/// A DELTA run. The sign of the first step is every step's. Readers differ on a first step of 0: orc-rust 0.9 takes it
+/// as downward, all others as upward. Equal values at the start therefore become a run of their own.
 #[derive(Debug)]
 struct DeltaPlan {
     /// Equal values before the run.
@@ -354,7 +354,7 @@ impl Patched {
         best.map(|(_, width)| width)
     }
 
-    /// The patch list and its widest gap; `None` if it is too long.
+    /// The patch list and its widest gap; `None` if the list is too long.
     fn patches(values: &[i64], base: i64, width: u32) -> Option<(Vec<(u64, u64)>, u64)> {
         let mut patches = Vec::new();
         let mut previous = 0;

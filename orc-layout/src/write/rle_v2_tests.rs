@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 fn encode(signed: bool, values: &[i64]) -> Vec<u8> {
     let mut encoder = IntEncoder::new(OutStream::new(Storage::Raw), signed);
-    // In uneven portions, as batches come.
+    // Values come in uneven portions, as in batches.
     for portion in values.chunks(700) {
         encoder.write(portion).unwrap();
     }
@@ -185,7 +185,7 @@ fn extremes_round_trip() {
     }
 }
 
-/// Stretches of different character, so that all kinds of runs meet.
+/// Stretches of different character, for runs of all kinds next to each other.
 fn stretches() -> impl Strategy<Value = Vec<i64>> {
     let magnitude = (0u32..64).prop_flat_map(|bits| -(1i64 << bits.min(62))..=(1i64 << bits.min(62)));
     let stretch = prop_oneof![

@@ -20,7 +20,7 @@ pub(super) struct RunEncoder<R: Runs> {
     pub(super) runs: R,
     /// Values whose run is not yet chosen.
     pub(super) pending: Vec<R::Value>,
-    /// Runs that the stream does not have yet; empty between calls.
+    /// Runs not yet written to the stream; empty between calls.
     pub(super) scratch: Vec<u8>,
 }
 

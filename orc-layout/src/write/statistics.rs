@@ -16,7 +16,7 @@ pub(super) struct Statistics {
     pub(super) typed: Typed,
 }
 
-/// The part that depends on the type. Bounds are `None` while there is no value.
+/// The type-specific part. Bounds are `None` while there is no value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Typed {
     /// Struct: nothing but counts.
@@ -57,13 +57,13 @@ pub(super) enum Typed {
 }
 
 impl Statistics {
-    /// Takes in the counts of a slice.
+    /// Adds the counts of a slice.
     pub(super) fn count(&mut self, values: usize, nulls: usize) {
         self.values += values as u64;
         self.has_null |= nulls > 0;
     }
 
-    /// Takes integers in.
+    /// Adds integers.
     pub(super) fn integers(&mut self, slice: &[i64]) {
         let Some((min, max)) = bounds_of(slice) else { return };
         match &mut self.typed {
@@ -96,7 +96,7 @@ impl Statistics {
         }
     }
 
-    /// Takes in the number of elements of each row.
+    /// Adds the number of elements of each row.
     pub(super) fn collections(&mut self, lengths: &[i64]) {
         if let Typed::Collection { bounds, total } = &mut self.typed
             && let Some((min, max)) = bounds_of(lengths)
@@ -106,7 +106,7 @@ impl Statistics {
         }
     }
 
-    /// The statistics of a larger place take in those of a smaller one of the same column.
+    /// Merges the statistics of a smaller unit (row group, stripe) of the same column.
     pub(super) fn merge(&mut self, other: &Self) {
         self.values += other.values;
         self.has_null |= other.has_null;
@@ -162,7 +162,7 @@ impl Statistics {
         }
     }
 
-    /// The same kind of statistics with nothing in it.
+    /// Empty statistics of the same type.
     pub(super) fn empty(&self) -> Self {
         let typed = match &self.typed {
             Typed::None => Typed::None,
@@ -187,7 +187,7 @@ impl Statistics {
         }
     }
 
-    /// As stored. A sum that 64 bits cannot hold is left out.
+    /// The stored message. A sum that does not fit 64 bits is left out.
     pub(super) fn to_proto(&self) -> proto::ColumnStatistics {
         let mut out = proto::ColumnStatistics {
             number_of_values: Some(self.values),
@@ -281,7 +281,7 @@ pub(super) fn bounds_of<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
     )
 }
 
-/// The sum of values between `min` and `max`, in 64 bits where those suffice.
+/// The sum of values between `min` and `max`, computed in 64 bits if the sum fits.
 fn sum_of(values: &[i64], min: i64, max: i64) -> i128 {
     let largest = min.unsigned_abs().max(max.unsigned_abs());
     if largest

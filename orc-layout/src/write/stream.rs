@@ -7,14 +7,14 @@ use crate::chunk::{self, HEADER_BYTES};
 use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
 
-/// How the streams of a column are stored.
+/// Storage of a column's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// As they are: the file is not compressed.
+    /// Unchanged bytes: the file is not compressed.
     Raw,
-    /// As chunks of `size_bytes` uncompressed bytes; original chunks if there is no codec.
+    /// Chunks of `size_bytes` uncompressed bytes; original chunks if there is no codec.
     Chunks {
-        /// Compresses each chunk; a chunk that does not shrink is stored as original.
+        /// Codec of each chunk; a chunk that does not shrink is stored as original.
         codec: Option<Codec>,
         /// Uncompressed bytes of every chunk but the last.
         size_bytes: usize,
@@ -28,7 +28,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct OutStream {
     storage: Storage,
-    /// The beginning of a chunk that is not full yet; empty for raw streams.
+    /// The beginning of an incomplete chunk; empty for raw streams.
     pending: Vec<u8>,
     /// Finished bytes; the buffers from `used` on are empty and wait to be used again.
     buffers: Vec<Vec<u8>>,
@@ -92,7 +92,7 @@ impl OutStream {
         result
     }
 
-    /// Bytes as stored, without a chunk that is not finished.
+    /// Stored bytes, without an incomplete chunk.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
@@ -102,7 +102,7 @@ impl OutStream {
         self.length as usize + self.pending.len()
     }
 
-    /// How the bytes are stored.
+    /// Storage of the bytes.
     pub(super) fn storage(&self) -> Storage {
         self.storage
     }
@@ -153,7 +153,8 @@ impl OutStream {
                     self.buffers.push(Vec::new());
                 }
                 self.used += 1;
-                // A stream that has filled a buffer will fill the next one: no growing by doubling.
+                // A stream that has filled a buffer will probably fill the next one, which is therefore allocated
+                // whole.
                 if self.used > 1 {
                     self.buffers[self.used - 1].reserve_exact(BUFFER_BYTES);
                 }
@@ -166,7 +167,7 @@ impl OutStream {
     }
 }
 
-/// A whole section (footer, metadata, index) as it is stored.
+/// A whole section (footer, metadata, index) in its stored form.
 pub(super) fn encode_section(storage: Storage, bytes: &[u8]) -> Result<Vec<u8>> {
     let Storage::Chunks { codec, size_bytes } = storage else {
         return Ok(bytes.to_vec());

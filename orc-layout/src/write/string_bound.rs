@@ -56,7 +56,7 @@ impl Bound {
     }
 }
 
-/// Where to cut a text that is too long: before the character that crosses the limit.
+/// Length of a cut text: up to the character that crosses the limit.
 fn cut(text: &str) -> usize {
     let mut at = MAX_BOUND_BYTES;
     while !text.is_char_boundary(at) {

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 
-/// After this many values a dictionary that is too large is given up before the stripe ends.
+/// Number of values after which a dictionary that is too large is abandoned before the stripe ends.
 const DECIDE_AFTER_VALUES: usize = 100_000;
 
 /// A dictionary is never larger than this.
@@ -136,7 +136,7 @@ impl BinaryValues {
     }
 }
 
-/// Calls `push` with each value that is there.
+/// Calls `push` with each non-null value.
 fn each<A>(array: A, nulls: Option<&NullBuffer>, push: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()>
 where
     A: ArrayAccessor,
@@ -163,9 +163,9 @@ pub(super) struct StringValues {
     direct: bool,
     /// Entries of the finished stripe's dictionary.
     entries: Option<u32>,
-    /// Where row groups begin among the dictionary's values.
+    /// Starts of row groups among the dictionary's values.
     starts: Vec<usize>,
-    /// Positions of the row groups that began before the dictionary was given up.
+    /// Positions of the row groups that began before the dictionary was abandoned.
     replayed: Vec<Vec<u64>>,
     /// Bounds of the slice being written.
     group: GroupBounds,
@@ -179,12 +179,12 @@ struct GroupBounds {
     max: Vec<u8>,
     bytes: u64,
     any: bool,
-    /// Dictionary entries that were taken in already.
+    /// Dictionary entries that the bounds already include.
     seen: Vec<bool>,
 }
 
 impl GroupBounds {
-    /// Whether a dictionary entry was not taken in yet.
+    /// True at the first call for a dictionary entry.
     fn first_sight(&mut self, number: u32) -> bool {
         let number = number as usize;
         if number >= self.seen.len() {
@@ -207,7 +207,7 @@ impl GroupBounds {
         }
     }
 
-    /// Hands what was found to the row group's statistics.
+    /// Adds the bounds to the row group's statistics.
     fn settle(&mut self, statistics: &mut Statistics) {
         // The values are UTF-8, because Arrow's string arrays are.
         if self.any
@@ -229,7 +229,7 @@ struct DictionaryMapping {
     numbers: Vec<u32>,
 }
 
-/// An entry that has no number yet.
+/// Marks an entry that has no number yet.
 const UNMAPPED: u32 = u32::MAX;
 
 impl StringValues {
@@ -285,12 +285,12 @@ impl StringValues {
         if !self.direct
             && (count >= DECIDE_AFTER_VALUES && self.too_many(count) || self.dictionary.bytes() > MAX_DICTIONARY_BYTES)
         {
-            self.give_up()?;
+            self.write_direct_instead()?;
         }
         Ok(())
     }
 
-    /// Each entry of an Arrow dictionary is looked at once, however many rows have it.
+    /// Writes values of an Arrow dictionary. Each entry is examined once, independent of the number of its rows.
     fn write_dictionary(
         &mut self,
         array: &dyn AnyDictionaryArray,
@@ -330,7 +330,7 @@ impl StringValues {
     }
 
     /// Writes the values collected so far as direct ones, with the positions that their row groups would have had.
-    fn give_up(&mut self) -> Result<()> {
+    fn write_direct_instead(&mut self) -> Result<()> {
         let values = std::mem::take(&mut self.dictionary);
         let mut starts = std::mem::take(&mut self.starts).into_iter().peekable();
         self.replayed.clear();
@@ -368,7 +368,7 @@ impl StringValues {
     pub(super) fn finish(&mut self, mut positions: Vec<Vec<u64>>) -> Result<Vec<Vec<u64>>> {
         let count = self.dictionary.values().len();
         if !self.direct && (count == 0 || self.too_many(count)) {
-            self.give_up()?;
+            self.write_direct_instead()?;
         }
         if self.direct {
             for (position, replayed) in positions.iter_mut().zip(self.replayed.drain(..)) {

@@ -26,7 +26,7 @@ const WRITER_TIMEZONE: &str = "GMT";
 
 /// The bytes around the streams of a stripe, ready to be written.
 pub(super) struct FinishedStripe {
-    /// Where the stripe starts, after padding.
+    /// The stripe's position after padding, and its lengths.
     pub(super) information: proto::StripeInformation,
     /// Zero bytes in front of the stripe.
     pub(super) lead: u64,
@@ -37,7 +37,7 @@ pub(super) struct FinishedStripe {
     footer: Vec<u8>,
 }
 
-/// Puts a finished stripe together. `streams` are put in the order in which they will be written.
+/// Assembles a finished stripe. `streams` are sorted into the order of writing.
 pub(super) fn lay_out(
     offset: u64,
     rows: u64,

@@ -11,7 +11,7 @@ use crate::proto::{self, CalendarKind, CompressionKind};
 /// First bytes of every file, and the last words of the postscript.
 pub(super) const MAGIC: &str = "ORC";
 
-/// The file format that is written: 0.12.
+/// Version of the file format: 0.12.
 const FORMAT_VERSION: [u32; 2] = [0, 12];
 
 /// The first version of a writer other than the Java one. Readers conclude from it that timestamp statistics are in

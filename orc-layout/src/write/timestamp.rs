@@ -17,8 +17,8 @@ use crate::proto::stream::Kind;
 /// 2015-01-01 00:00:00 UTC in seconds since 1970.
 const ORC_EPOCH_SECONDS: i64 = 1_420_070_400;
 
-/// Largest number of nanoseconds with which readers leave a time before 1970 as it is. Above, they subtract a second:
-/// the writers of the Apache project round those seconds towards zero.
+/// Largest number of nanoseconds with which readers leave a time before 1970 unchanged. Above, readers subtract a
+/// second, because the writers of the Apache project round such seconds towards zero.
 const ROUNDED_ABOVE_NANOS: i64 = 999_999;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;

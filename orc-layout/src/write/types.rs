@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, r#type::Kind};
 
-/// Deepest nesting that is written; readers recurse.
+/// Deepest nesting that is written: readers recurse.
 const MAX_DEPTH: usize = 64;
 
 /// One node of the type tree, in the specification's pre-order numbering.
@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub(super) name: String,
     /// Kind of the column.
     pub(super) kind: Kind,
-    /// The Arrow type that is given.
+    /// The Arrow type of the column.
     pub(super) data_type: DataType,
     /// Children, in order.
     pub(super) children: Vec<Node>,

@@ -41,7 +41,7 @@ pub(super) enum Values {
         scratch: Vec<i64>,
         date: bool,
     },
-    /// DATA: values as they are.
+    /// DATA: unencoded values.
     Float {
         stream: OutStream,
         scratch: Vec<u8>,
@@ -91,7 +91,7 @@ impl Values {
         }
     }
 
-    /// Statistics of this type with nothing in them.
+    /// Empty statistics of this type.
     pub(super) fn statistics(&self) -> Typed {
         match self {
             Self::Boolean { .. } => Typed::Boolean { true_count: 0 },
@@ -116,7 +116,7 @@ impl Values {
         matches!(self, Byte(_) | Integer { .. } | Float { .. } | String(_) | Binary(_))
     }
 
-    /// Appends the values that are not null (`nulls` is `None` if all are there).
+    /// Appends the values that are not null. `nulls` is `None` if there are none.
     pub(super) fn write(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl Values {
         }
     }
 
-    /// Ends every run and appends the positions that are known already.
+    /// Ends every run and appends the positions known so far.
     pub(super) fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
         match self {
             Self::Boolean { bits, starts, .. } => {

@@ -54,7 +54,7 @@ fn top_and_below(tail: &FileTail, columns: &[ArrayRef]) -> Vec<(ColumnId, ArrayR
     all
 }
 
-/// Non-null values as what statistics bound: integers, doubles or text.
+/// Non-null values in the form of their bounds: integers, doubles or text.
 fn check(place: &str, values: &dyn Array, statistics: &ColumnStatistics, filter: Option<&BloomFilter>) -> usize {
     if matches!(values.data_type(), DataType::Union(..)) {
         return 0; // Arrow's unions have no nulls of their own

@@ -14,7 +14,7 @@ use grampus_orc_layout::{Result, metadata_reader};
 
 use super::{Memory, Random};
 
-/// Remembers what was read.
+/// A source that records every read.
 struct Watched {
     memory: Memory,
     read: Mutex<Vec<Range<u64>>>,
@@ -47,7 +47,7 @@ fn some_rows(rows: u64, random: &mut Random) -> RowSelection {
 pub(crate) struct Plans {
     /// Number of plans.
     pub(crate) plans: usize,
-    /// Of less than half of a stripe's data.
+    /// Number of plans for less than half of a stripe's data.
     pub(crate) partial: usize,
     pub(crate) direct_columns: usize,
     pub(crate) seekable_columns: usize,

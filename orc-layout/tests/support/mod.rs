@@ -73,7 +73,7 @@ impl Random {
     }
 }
 
-/// How a column's nulls lie.
+/// Distribution of a column's nulls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Nulls {
     None,
@@ -81,7 +81,7 @@ pub(crate) enum Nulls {
     All,
 }
 
-/// A table of every type that can be stored, `rows` long; nulls, extremes and runs in it.
+/// A table of every type that can be stored, with `rows` rows, nulls, extremes and runs.
 pub(crate) fn every_type(rows: usize, nulls: Nulls, seed: u64) -> RecordBatch {
     let mut r = Random(seed);
     let mut columns: Vec<(String, ArrayRef)> = vec![];
@@ -227,7 +227,7 @@ fn offsets(r: &mut Random, rows: usize) -> OffsetBuffer<i32> {
 fn row_nulls(r: &mut Random, rows: usize, nulls: Nulls) -> Option<NullBuffer> {
     match nulls {
         Nulls::None => None,
-        // Rows that are null have elements all the same.
+        // Null rows have elements too.
         Nulls::Some => Some((0..rows).map(|_| r.below(4) > 0).collect()),
         Nulls::All => Some(NullBuffer::new_null(rows)),
     }

@@ -77,7 +77,7 @@ fn nulls_stand_between_values() {
         Some(5),
     ];
     assert_eq!(read.as_primitive::<Int64Type>(), &Int64Array::from(expected.to_vec()));
-    // Back to the start, since there is no index.
+    // Without an index, a step back goes to the start.
     let some = selection(10, &[(1, 2), (4, 1)]);
     assert_eq!(&reader.read(&some).unwrap(), &picked(&read, &some));
 }
@@ -224,7 +224,7 @@ fn entry_points_lead_into_runs_and_chunks() {
     }
 }
 
-/// A few doubles far apart in small chunks: the chunks between them are stepped over.
+/// A few doubles far apart in small chunks: the chunks between them are skipped.
 #[test]
 fn chunks_that_state_their_length_are_skipped_unread() {
     let rows = 10_000u64;

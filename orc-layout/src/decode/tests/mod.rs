@@ -25,7 +25,7 @@ use crate::source::ByteSource;
 use crate::stripe::{Encoding, Stream, StripeLayout};
 use crate::tail::{FileTail, StripeInfo};
 
-/// Bytes in memory that remember what was asked for.
+/// Bytes in memory that record every read.
 pub(super) struct Memory {
     bytes: Bytes,
     pub(super) moved: AtomicU64,
@@ -40,7 +40,7 @@ impl ByteSource for Memory {
     }
 }
 
-/// By column and stream kind, where each uncompressed byte went: (chunk offset, byte in the chunk).
+/// By column and stream kind, the place of each uncompressed byte: (chunk offset, byte in the chunk).
 pub(super) type Places = BTreeMap<(u32, i32), Vec<(u64, u64)>>;
 
 /// One stripe under construction: a tree of columns and their streams.

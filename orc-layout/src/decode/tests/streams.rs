@@ -74,7 +74,7 @@ fn examples_of_bytes_and_bits() {
     );
 }
 
-/// One run of RLE v2 and the values it stands for.
+/// One run of RLE v2 and its values.
 #[derive(Debug, Clone)]
 enum Run {
     Short(i64, usize),
