@@ -100,7 +100,7 @@ impl ColumnStatistics {
     /// Statistics from the stored message. A message that cannot be decoded is unknown, not an error: statistics only
     /// save work.
     ///
-    /// `rows` is the number of rows, for top-level columns. Statistics that contradict it are unknown as well: without
+    /// `rows` is the number of rows, for top-level columns. Statistics that contradict it are unknown as well. Without
     /// a row index, Java writers counted nothing, and wrote that there are no values and no nulls.
     pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level, rows: Option<u64>) -> Self {
         let statistics = match wire::decode::<proto::ColumnStatistics>(bytes) {

@@ -1,5 +1,5 @@
-//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading. Direct streams are aligned, the row index
-//! has positions and statistics, and columns that queries fetch by value are raw chunks.
+//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading. Direct streams are aligned, the row
+//! index has positions and statistics, and columns that queries fetch by value are raw chunks.
 //!
 //! ```text
 //! RecordBatch ─► types (schema) ─► column (nulls, statistics, positions)
