@@ -18,9 +18,9 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use serde_json::{Value, json};
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-use support::{Nulls, every_type};
+#[path = "../tests/tables/mod.rs"]
+mod tables;
+use tables::{Nulls, every_type};
 
 const CODECS: [(&str, Option<Codec>); 5] = [
     ("none", None),

@@ -16,9 +16,9 @@ use arrow::datatypes::Int8Type;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-use support::Random;
+#[path = "../tests/tables/mod.rs"]
+mod tables;
+use tables::Random;
 
 const BATCH_ROWS: usize = 65_536;
 const BATCHES: usize = 64;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::plans::{Plans, check_plans};
+use common::plan_check::{Plans, check_plans};
 use common::{Random, corpus, manifest};
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatchReader};
 use bytes::Bytes;
-use common::agree::check_statistics;
+use common::statistics_check::check_statistics;
 use common::{Memory, corpus, manifest};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;

@@ -1,7 +1,7 @@
 //! Input of the writer, accepted and refused: Arrow types beyond those of a reader, sliced arrays, options, failing
 //! sinks.
 
-mod support;
+mod tables;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use arrow::compute::cast;
 use arrow::datatypes::*;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
-use support::{Nulls, assert_same, every_type, one_column, read_with_orc_rust, write};
+use tables::{Nulls, assert_same, every_type, one_column, read_with_orc_rust, write};
 
 /// Writes one column, whole and without its first rows, and reads it back as `expected`'s type.
 fn check(array: ArrayRef, expected: ArrayRef) {

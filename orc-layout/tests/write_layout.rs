@@ -2,7 +2,7 @@
 //! their row group. A file is invalid until it is finished.
 
 mod common;
-mod support;
+mod tables;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{CHUNK_ALIGNMENT_BYTES, OrcWriter, WriterOptions};
 use grampus_orc_layout::{Result, metadata_reader};
-use support::{Nulls, every_type, write};
+use tables::{Nulls, every_type, write};
 
 const DIRECT: [&str; 3] = ["float", "double", "wild"];
 

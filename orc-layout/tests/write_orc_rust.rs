@@ -1,11 +1,11 @@
 //! Written files, read by orc-rust as a whole: all types, codecs and shapes return the written values.
 
-mod support;
+mod tables;
 
 use arrow::array::RecordBatch;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
-use support::{Nulls, assert_same, every_type, read_with_orc_rust, write};
+use tables::{Nulls, assert_same, every_type, read_with_orc_rust, write};
 
 const CODECS: [Option<Codec>; 5] = [
     None,

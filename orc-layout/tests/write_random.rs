@@ -1,14 +1,14 @@
 //! Random tables in random layouts, read back by orc-rust (whole) and by our own decoder (whole and by scattered rows).
 
 mod common;
-mod support;
+mod tables;
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat;
 use bytes::Bytes;
-use common::plans::{Plans, check_plans};
+use common::plan_check::{Plans, check_plans};
 use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::codec::Codec;
@@ -17,7 +17,7 @@ use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use proptest::prelude::*;
-use support::{Nulls, assert_same, every_type, read_with_orc_rust};
+use tables::{Nulls, assert_same, every_type, read_with_orc_rust};
 
 /// Reads a whole file with our decoder.
 fn read_with_ours(file: Bytes, expected: &RecordBatch) -> RecordBatch {

@@ -2,19 +2,19 @@
 //! requested columns are direct.
 
 mod common;
-mod support;
+mod tables;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use common::agree::check_statistics;
-use common::plans::{Plans, check_plans};
+use common::plan_check::{Plans, check_plans};
+use common::statistics_check::check_statistics;
 use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::report::FileReport;
 use grampus_orc_layout::write::WriterOptions;
-use support::{Nulls, every_type, write};
+use tables::{Nulls, every_type, write};
 
 /// Row groups that start in the middle of a byte of PRESENT share that byte's run. The plan knows the length of a run;
 /// a decoder that reads 512 bytes instead fails.

@@ -289,7 +289,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn every_codec_returns_what_it_was_given(input in compressible()) {
+        fn codecs_return_the_compressed_input(input in compressible()) {
             for codec in WRITTEN {
                 let (mut packed, mut back) = (b"before".to_vec(), b"kept".to_vec());
                 compress_chunk(codec, &input, &mut packed).unwrap();
@@ -310,7 +310,7 @@ mod tests {
         }
 
         #[test]
-        fn a_chunk_larger_than_the_block_is_an_error(input in compressible()) {
+        fn chunk_larger_than_the_block_is_an_error(input in compressible()) {
             prop_assume!(!input.is_empty());
             for codec in WRITTEN {
                 let (mut packed, mut back) = (vec![], vec![1]);
@@ -323,7 +323,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_is_never_a_panic(
+        fn codecs_do_not_panic_on_noise(
             input in compressible(),
             noise in proptest::collection::vec(any::<u8>(), 0..200),
             flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

@@ -151,7 +151,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn every_width_and_part_unpacks(
+        fn unpack_returns_every_part_at_every_width(
             words in proptest::collection::vec(any::<u64>(), 1..80),
             encoded in 0u8..32,
             part in any::<(prop::sample::Index, prop::sample::Index)>(),
@@ -174,7 +174,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn zigzag_and_widths() {
+    fn widths_and_zigzag_follow_the_specification() {
         let pairs = [(0, 0), (1, -1), (2, 1), (u64::MAX, i64::MIN), (u64::MAX - 1, i64::MAX)];
         assert!(pairs.iter().all(|&(stored, value)| unzigzag(stored) == value));
         assert_eq!(

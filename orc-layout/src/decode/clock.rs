@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn all_changes_of_a_clock_are_found() {
+    fn clock_finds_all_changes() {
         for zone in [Tz::US__Pacific, Tz::Australia__Lord_Howe, Tz::Etc__GMTMinus8] {
             let (clock, changes) = (WallClock::new(zone), changes_of(zone));
             assert!(changes.windows(2).all(|pair| pair[0].from < pair[1].from));

@@ -8,8 +8,7 @@ use bytes::Bytes;
 use super::EntryPoint;
 use super::steps::{Step, is_sparse};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
-use crate::codec;
-use crate::codec::Compression;
+use crate::codec::{self, Compression};
 use crate::error::{LayoutError, Result};
 use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
@@ -18,7 +17,7 @@ use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
-/// Largest piece of an uncompressed stream asked for at once.
+/// Largest read of an uncompressed stream.
 const WINDOW_BYTES: u64 = 256 * 1024;
 
 /// Bytes of an uncompressed stream read beyond the wanted row groups: the run that straddles their end.
@@ -124,7 +123,7 @@ pub(super) struct StreamCursor {
 }
 
 impl StreamCursor {
-    /// The bytes at hand; empty does not mean the end, see [`fill`](Self::fill).
+    /// The available bytes; empty does not mean the end, see [`fill`](Self::fill).
     #[inline]
     pub(super) fn rest(&self) -> &[u8] {
         self.block().get(self.at..).unwrap_or(&[])

@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_of_any_length(value: i128, shift in 0u32..128) {
+        fn varints_of_any_length_are_read(value: i128, shift in 0u32..128) {
             let value = value >> shift;
             let mut bytes = encode(value);
             let length = bytes.len();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn varint_and_rescale_respect_their_limits() {
         assert_eq!(varint(&encode(i128::MIN)), Some((i128::MIN, 19)));
         assert_eq!(varint(&[0xff; 30]), None);
         assert_eq!(rescale(-123, 2, 4), Some(-12300));

@@ -6,9 +6,10 @@
 //! 4. `cursor` fetches one stream's bytes through the [`ByteSource`], chunk by chunk.
 //! 5. `finish` builds the arrays.
 //!
-//! Encodings: `rle_v1`, `rle_v2` and `unpack` (integers), `byte_rle`, `boolean`, `bits` (bitmaps). Types: `numeric`,
+//! Encodings: `rle_v1`, `rle_v2` and `bit_unpacking` (integers), `byte_rle`, `boolean`, `bits` (bitmaps). Types: `numeric`,
 //! `decimal`, `timestamp` with `clock`, `string`, `dictionary`, `nested`. `direct` reads values in place.
 
+mod bit_unpacking;
 mod bits;
 mod boolean;
 mod byte_rle;
@@ -27,7 +28,6 @@ mod rle_v2;
 mod steps;
 mod string;
 mod timestamp;
-mod unpack;
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@
 //! -128..=-1 -control varints
 //! ```
 
+use super::bit_unpacking::unzigzag;
 use super::cursor::StreamCursor;
-use super::unpack::unzigzag;
 use crate::error::Result;
 
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,8 @@
 //! 11 wwwww L  LLLLLLLL             delta: varint base, signed varint delta, L-1 more deltas of w bits
 //! ```
 
+use super::bit_unpacking::{closest_width, decode_width, get, packed_bytes, unpack, unzigzag};
 use super::cursor::StreamCursor;
-use super::unpack::{closest_width, decode_width, get, packed_bytes, unpack, unzigzag};
 use crate::error::Result;
 
 /// Most values in a run.

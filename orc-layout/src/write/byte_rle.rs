@@ -3,7 +3,7 @@
 
 use arrow::array::BooleanBufferBuilder;
 
-use super::runs::{RunEncoder, Runs};
+use super::run_encoder::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 

@@ -4,7 +4,7 @@
 //! ```text
 //! RecordBatch ─► types (schema) ─► column (nulls, statistics, positions)
 //!   ─► values (by type): strings with dictionary, timestamp, decimal, nested; arrow_input (without nulls)
-//!   ─► encodings: rle_v2, byte_rle, runs, bits
+//!   ─► encodings: rle_v2, byte_rle, run_encoder, bits
 //!   ─► stream (chunks) ─► stripe (order, padding) ─► tail
 //!
 //! beside them: options; statistics with double_statistics and string_bound; bloom
@@ -25,7 +25,7 @@ mod double_statistics;
 mod nested;
 mod options;
 mod rle_v2;
-mod runs;
+mod run_encoder;
 mod statistics;
 mod stream;
 mod string_bound;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::bits::{fixed_width, pack, push_varint, varint_length, width_code, width_of, zigzag};
-use super::runs::{RunEncoder, Runs};
+use super::run_encoder::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 

@@ -1,8 +1,8 @@
 //! The corpus of real files, files in memory, and checks that hold for all files.
 #![allow(dead_code)] // each test uses some of it
 
-pub(crate) mod agree;
-pub(crate) mod plans;
+pub(crate) mod plan_check;
+pub(crate) mod statistics_check;
 
 use std::collections::HashMap;
 use std::ops::Range;

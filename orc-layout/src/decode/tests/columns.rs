@@ -83,7 +83,7 @@ fn nulls_stand_between_values() {
 }
 
 #[test]
-fn an_all_null_column_needs_no_data() {
+fn column_of_nulls_needs_no_data() {
     for kind in [
         TypeKind::Long,
         TypeKind::Double,
