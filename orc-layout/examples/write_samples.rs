@@ -87,7 +87,7 @@ pub(crate) fn write_all(folder: &Path) -> Result<(), Box<dyn Error>> {
 fn save(folder: &Path, name: &str, batch: &RecordBatch, options: WriterOptions) -> Result<(), Box<dyn Error>> {
     let file = BufWriter::new(File::create(folder.join(format!("{name}.orc")))?);
     let mut writer = OrcWriter::new(file, batch.schema(), options)?;
-    // Batches that end where no row group does.
+    // Batches end between row groups' ends.
     for start in (0..batch.num_rows()).step_by(737) {
         writer.write(&batch.slice(start, 737.min(batch.num_rows() - start)))?;
     }

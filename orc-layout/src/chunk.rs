@@ -23,7 +23,7 @@ pub(crate) struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// Takes a header apart. Every three bytes are one.
+    /// Parses a header. Every three bytes are a valid one.
     pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Self {
         let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
         Self {
@@ -32,7 +32,7 @@ impl ChunkHeader {
         }
     }
 
-    /// The header at the start of `bytes`, if there are three.
+    /// The header at the start of `bytes`, if there are three bytes.
     pub(crate) fn first_of(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().map(|&header| Self::parse(header))
     }

@@ -65,7 +65,7 @@ pub struct EncodedStream {
 /// Position of a row group in a stream, from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedEntry {
-    /// A run begins there (raw values: the first one).
+    /// Start of a run (raw values: of the first value).
     pub at: u64,
     /// Values (bits, bytes) of that run which belong to the previous group.
     pub skip: u32,

@@ -67,7 +67,7 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
-    /// Not an ORC file, and why.
+    /// The error for a file that is not ORC.
     pub(crate) fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> Self {
         Self::NotOrc {
             file: file.clone(),
@@ -75,7 +75,7 @@ impl LayoutError {
         }
     }
 
-    /// A valid feature that this reader does not support.
+    /// The error for a valid feature that this reader does not support.
     pub(crate) fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> Self {
         Self::Unsupported {
             file: file.clone(),
@@ -108,7 +108,7 @@ impl Section<'_> {
     }
 }
 
-/// Why the footer's types make no schema.
+/// Fault of the footer's types.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SchemaError {
     /// The types contradict the specification.

@@ -34,7 +34,7 @@ pub(crate) struct Postscript {
 }
 
 impl Postscript {
-    /// Takes the last bytes of a file apart, as far as the postscript goes.
+    /// Parses the postscript at the end of a file's last bytes.
     pub(crate) fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<Self> {
         let Some((&length, before)) = last.split_last() else {
             return Err(LayoutError::not_orc(file, format!("it has {file_length} bytes")));

@@ -162,7 +162,7 @@ fn typed(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust) -> Opti
     }
 }
 
-/// Bounds that cross bound nothing.
+/// Crossed bounds bound nothing.
 fn ascending<T: PartialOrd>(min: T, max: T) -> Option<(T, T)> {
     (min <= max).then_some((min, max))
 }

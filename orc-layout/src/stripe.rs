@@ -14,13 +14,13 @@ use crate::wire;
 /// One stream of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// The column it belongs to.
+    /// Column of the stream.
     pub column: ColumnId,
     /// Kind of the stream.
     pub kind: proto::stream::Kind,
     /// Absolute file offset of its first byte.
     pub offset: u64,
-    /// Its bytes, as stored (compressed).
+    /// Stored (compressed) bytes.
     pub length: u64,
 }
 
@@ -31,7 +31,7 @@ impl Stream {
     }
 }
 
-/// How a column of a stripe is encoded.
+/// Encoding of a column in a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoding {
     /// DIRECT, DIRECT_V2, DICTIONARY, DICTIONARY_V2.
@@ -40,7 +40,7 @@ pub struct Encoding {
     pub dictionary_size: u32,
 }
 
-/// Where everything in one stripe is.
+/// Layout of one stripe.
 #[derive(Debug, Clone)]
 pub struct StripeLayout {
     /// The stripe's place in the file.

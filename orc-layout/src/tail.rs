@@ -41,14 +41,14 @@ impl StripeInfo {
     }
 }
 
-/// Everything the tail of an ORC file says.
+/// Contents of the tail of an ORC file.
 #[derive(Debug, Clone)]
 pub struct FileTail {
     /// Path or URL as the user named it; every error carries it.
     pub file: Arc<str>,
     /// Length of the whole file in bytes.
     pub file_length: u64,
-    /// `None` when streams are stored as they are.
+    /// `None` if streams are not compressed.
     pub compression: Option<Compression>,
     /// Column tree and Arrow schema.
     pub schema: OrcSchemaRef,
@@ -82,7 +82,7 @@ pub struct FileTail {
     pub(crate) software_version: Option<String>,
 }
 
-/// Result of looking at the last bytes of a file.
+/// Result of parsing the last bytes of a file.
 #[derive(Debug)]
 pub enum TailParse {
     /// The tail is longer than `last`: call again with at least this many bytes from the end of the file.
@@ -92,7 +92,7 @@ pub enum TailParse {
 }
 
 impl FileTail {
-    /// How much of the end of a file to read before anything is known about it.
+    /// Bytes of the first read from the end of a file.
     pub const FIRST_READ_BYTES: u64 = 16 * 1024;
 
     /// Parses the tail of a file of `file_length` bytes whose last bytes are `last`.
@@ -114,7 +114,7 @@ impl FileTail {
         let tail = last.slice(last.len() - end.tail_length as usize..);
         let parsed = assemble(file, file_length, &end, &tail);
         match parsed {
-            // Without its magic, this was only a guess.
+            // Without the magic, the format was only a guess.
             Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(LayoutError::not_orc(file, reason)),
             // Two bytes at the end of an arbitrary file can be read as the postscript of an empty footer.
             Ok(tail) if !end.magic && tail.schema.fields().is_empty() => {
@@ -150,7 +150,7 @@ mod number {
     pub(super) const STRIPE_COLUMN: u64 = 1;
 }
 
-/// The tail's sections, once all bytes are there.
+/// The tail's sections, from all bytes of the tail.
 fn assemble(file: &Arc<str>, file_length: u64, end: &Postscript, tail: &Bytes) -> Result<FileTail> {
     let footer_end = tail.len() - end.postscript_length as usize;
     let footer_start = footer_end - end.footer_length as usize;
@@ -338,7 +338,7 @@ struct StatisticsContext<'a> {
 }
 
 impl StatisticsContext<'_> {
-    /// One column's statistics after another, in column order; surplus ones are ignored.
+    /// Decodes one column's statistics after another, in column order; surplus ones are ignored.
     fn columns<'b>(&self, rows: u64, stored: impl Iterator<Item = &'b [u8]>) -> Vec<ColumnStatistics> {
         self.schema
             .types

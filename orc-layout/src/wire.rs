@@ -1,8 +1,7 @@
-//! Fields of protobuf messages, undecoded, for large repeated messages that are taken apart one by one.
+//! Fields of protobuf messages, undecoded, for large repeated messages that are split into their entries.
 //!
 //! A whole `Footer` or `Metadata` decoded at once costs hundreds of bytes for each two-byte statistics entry. One bad
-//! string in any entry fails the whole message. Taken apart, each entry is decoded, converted and dropped.
-//! bad string in any entry fails the whole message. Taken apart, each entry is decoded, converted and dropped.
+//! string in any entry fails the whole message. Split, each entry is decoded, converted and dropped.
 
 use prost::Message;
 

@@ -64,7 +64,7 @@ fn manifest(corpus: &Path) -> Vec<HashMap<String, String>> {
     lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
 }
 
-/// About one row of a hundred, alone or with a few neighbours; the same ones every time.
+/// About one row of a hundred, alone or with a few neighbours; the same rows in every run.
 fn scattered(rows: u64, seed: u64) -> RowSelection {
     let mut selection = RowSelection::new();
     let (mut at, mut state) = (0, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -163,7 +163,8 @@ fn oracle(bytes: Bytes) -> std::result::Result<Vec<Vec<ArrayRef>>, String> {
     read.unwrap_or_else(|_| Err("panic".into()))
 }
 
-/// Timestamps of California after 2100: orc-rust's zone tables know no summer time then. The stated hashes do.
+/// The columns hold timestamps of California after 2100. orc-rust's zone tables have no summer time then; the stated
+/// hashes have.
 fn ends_summers(file: &str, field: usize) -> bool {
     file.ends_with("TestOrcFile.testDate2038.orc") && field == 0
 }

@@ -108,7 +108,7 @@ fn readable_files_have_the_manifests_metadata() {
         if row["rows"].is_empty() {
             continue; // the manifest's own reader knew no LZO
         }
-        // Hive 0.11 knew no precision.
+        // Hive 0.11 stated no precision.
         let schema = row["schema"].replace("decimal(0,0)", "decimal(38,6)");
         assert_eq!(walk.report.schema, schema, "{file}");
         let tail = &walk.tail;

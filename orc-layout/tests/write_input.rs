@@ -32,7 +32,7 @@ fn check(array: ArrayRef, expected: ArrayRef) {
     }
 }
 
-/// The same values as another type.
+/// Writes the same values as another type.
 fn check_as(array: ArrayRef, given: &DataType) {
     check(cast(&array, given).unwrap(), array);
 }
@@ -365,7 +365,7 @@ fn batch_of_another_schema_is_refused() {
     let other = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
     let error = writer.write(&other).unwrap_err().to_string();
     assert!(error.contains("Int64") && error.contains("Int32"), "{error}");
-    // Nothing was taken, so the file can go on.
+    // Nothing was written, so the file can go on.
     let right = RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]).unwrap();
     writer.write(&right).unwrap();
     assert_eq!(writer.rows(), 1);

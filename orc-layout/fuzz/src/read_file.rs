@@ -16,7 +16,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 
-/// Work per input is bounded: this many stripes, columns and rows of each.
+/// Limits of the work per input: stripes, columns, and rows of each.
 const MAX_STRIPES: usize = 4;
 const MAX_COLUMNS: usize = 40;
 const MAX_ROWS: u64 = 2_000;

@@ -146,7 +146,7 @@ pub fn rle(data: &[u8]) -> bool {
     true
 }
 
-/// Skips and reads by turns.
+/// Skips and reads alternately.
 fn steps(rows: u64, skip: u8, read: u8) -> RowSelection {
     let mut selection = RowSelection::new();
     let mut at = u64::from(skip % 32);

@@ -53,7 +53,7 @@ pub(super) fn get(packed: &[u8], width: u32, index: usize) -> u64 {
 
 /// Unpacks values `first..first + out.len()` of `packed`; zigzag-decodes them if `signed`. `packed` holds all of them.
 pub(super) fn unpack(packed: &[u8], width: u32, signed: bool, first: usize, out: &mut [i64]) {
-    // Only every eighth value is sure to begin a byte.
+    // Only every eighth value surely begins at a byte.
     let head = (first.next_multiple_of(8) - first).min(out.len());
     let (head, body) = out.split_at_mut(head);
     for (i, value) in head.iter_mut().enumerate() {

@@ -51,7 +51,7 @@ fn words(bits: &BooleanBuffer) -> impl Iterator<Item = (u64, usize)> + '_ {
 /// One item for each bit of `valid`: the next of `values` where the bit is true, `T::default()` where it is false.
 /// `values` holds one value for each true bit.
 pub(super) fn spread<T: Copy + Default>(mut values: Vec<T>, valid: &BooleanBuffer) -> Vec<T> {
-    // A value to load where the last row has none.
+    // Read when the last row has no value.
     values.push(T::default());
     let mut out = Vec::with_capacity(valid.len());
     let mut next = 0;
@@ -93,7 +93,7 @@ pub(super) fn spread_bits(bits: &BooleanBuffer, valid: &BooleanBuffer) -> Boolea
     out.finish()
 }
 
-/// A null buffer, unless there are no nulls.
+/// A null buffer; `None` without nulls.
 pub(super) fn nulls(valid: BooleanBuffer) -> Option<NullBuffer> {
     let nulls = NullBuffer::new(valid);
     (nulls.null_count() > 0).then_some(nulls)

@@ -44,7 +44,7 @@ impl ByteRle {
         &self.cursor
     }
 
-    /// At least one byte, without moving: as much of the run as is at hand.
+    /// At least one byte, without moving: the available part of the run.
     pub(super) fn peek(&mut self) -> Result<Bytes<'_>> {
         if let Run::Literals { left: 0 } | Run::Repeat { left: 0, .. } = self.run {
             let control = self.cursor.read_u8()?;
@@ -94,7 +94,7 @@ impl ByteRle {
         Ok(())
     }
 
-    /// Appends `count` bytes to `out`, as signed ones.
+    /// Appends `count` signed bytes to `out`.
     pub(super) fn read(&mut self, mut count: usize, out: &mut Vec<i8>) -> Result<()> {
         while count > 0 {
             let step = match self.peek()? {

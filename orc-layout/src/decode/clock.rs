@@ -19,13 +19,13 @@ const CHANGES_TO: i64 = 4_102_444_800;
 /// Time zone of a TIMESTAMP column's seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clock {
-    /// Seconds from 1970 to the zero of the stored ones.
+    /// Zero of the stored seconds, in seconds since 1970.
     pub epoch: i64,
     /// Changes of the offset from 1900 to 2100, ascending; the last entry only marks the end. `None`: UTC.
     pub changes: Option<Arc<[ClockChange]>>,
 }
 
-/// A change of a clock.
+/// A change of a zone's offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockChange {
     /// Second since 1970 of the change.
@@ -214,7 +214,7 @@ mod tests {
                 "{year}"
             );
         }
-        // The second Sunday in March, 2150: the eighth.
+        // The second Sunday in March 2150 is the eighth.
         assert_eq!([at(2150, 3, 7), at(2150, 3, 8)], [-8, -7]);
     }
 
@@ -237,7 +237,7 @@ mod tests {
                 assert_eq!(Some(by_changes(seconds)), clock.offset_at(seconds), "{zone} {seconds}");
             }
         }
-        // Twice a year from 1967 on, and some before.
+        // The zone changes twice a year from 1967 on, and sometimes before.
         assert!((270..330).contains(&changes_of(Tz::US__Pacific).len()));
         assert_eq!(changes_of(Tz::Etc__GMTMinus8).len(), 2);
     }

@@ -375,7 +375,7 @@ impl StreamCursor {
         for span in spans {
             result = self.skip(span.skip);
             if sparse {
-                // The window ends where the span does.
+                // The window ends with the span.
                 self.limit = self.position().saturating_add(span.read);
             }
             result = result.and_then(|()| self.read_into(span.read as usize, out));
@@ -407,7 +407,7 @@ impl StreamCursor {
         &*self.stream.source
     }
 
-    /// A `Corrupt` error at the block at hand.
+    /// A `Corrupt` error at the block.
     #[cold]
     pub(super) fn corrupt(&self, reason: impl Into<String>) -> LayoutError {
         self.corrupt_at(self.block_start, reason)

@@ -62,7 +62,7 @@ impl Decoder for Decimal64Decoder {
     }
 }
 
-/// The array of dense values.
+/// The array of the dense values.
 fn array(
     source: &StreamSource,
     column: ColumnId,
@@ -126,7 +126,7 @@ impl Decoder for DecimalDecoder {
         self.scales.select_blocks(steps, |_, scales| {
             let (values, after) = std::mem::take(&mut rest).split_at_mut(scales.len());
             rest = after;
-            // Nearly always all are the column's own.
+            // Nearly always all scales are the column's own.
             if scales.iter().fold(0, |differ, &written| differ | (written ^ scale)) != 0 {
                 for (value, &written) in values.iter_mut().zip(scales) {
                     *value = rescale(*value, written, scale).ok_or_else(|| out_of_range(source, column))?;

@@ -16,7 +16,7 @@ use crate::error::{LayoutError, Result};
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
 
-/// A stretch of rows at least this long is read as a whole; shorter ones are gathered.
+/// Rows from which a range is read as a whole; shorter ranges are gathered.
 const READ_ROWS: u64 = 16;
 
 /// Buffers reused by every read: many selections have only a few rows.
@@ -49,7 +49,7 @@ fn read_as<T: ArrowPrimitiveType<Native: LittleEndian>>(
     rows: &RowSelection,
     scratch: &mut Scratch,
 ) -> Result<ArrayRef> {
-    // An error may have left some behind.
+    // Offsets remain after an error.
     scratch.offsets.clear();
     let mut out = Values::<T> {
         source,
@@ -58,7 +58,7 @@ fn read_as<T: ArrowPrimitiveType<Native: LittleEndian>>(
         scratch,
     };
     let width = u64::from(direct.width);
-    // A single stretch in a single segment needs no buffer of ours.
+    // A single range in a single segment needs no buffer.
     if let [range] = rows.ranges()
         && let Some(segment) = segment_at(&direct.segments, range.start)
         && range.end <= segment.first_row + segment.rows

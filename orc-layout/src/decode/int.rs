@@ -70,7 +70,7 @@ impl IntReader {
         Ok(())
     }
 
-    /// Hands the values that `steps` select to `each`, a block at a time.
+    /// Passes the values that `steps` select to `each`, a block at a time.
     pub(super) fn select_blocks(
         &mut self,
         steps: &[Step],
@@ -90,7 +90,7 @@ impl IntReader {
         Ok(())
     }
 
-    /// `sum` and the lengths in `block`.
+    /// The sum of `sum` and the lengths in `block`.
     ///
     /// # Errors
     /// `Corrupt` for negative lengths and sums beyond 64 bits.

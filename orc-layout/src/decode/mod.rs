@@ -6,8 +6,9 @@
 //! 4. `cursor` fetches one stream's bytes through the [`ByteSource`], chunk by chunk.
 //! 5. `finish` builds the arrays.
 //!
-//! Encodings: `rle_v1`, `rle_v2` and `bit_unpacking` (integers), `byte_rle`, `boolean`, `bits` (bitmaps). Types: `numeric`,
-//! `decimal`, `timestamp` with `clock`, `string`, `dictionary`, `nested`. `direct` reads values in place.
+//! - encodings: `rle_v1`, `rle_v2` and `bit_unpacking` (integers), `byte_rle`, `boolean`, `bits` (bitmaps)
+//! - types: `numeric`, `decimal`, `timestamp` with `clock`, `string`, `dictionary`, `nested`
+//! - `direct`: values read in place
 
 mod bit_unpacking;
 mod bits;
@@ -62,7 +63,8 @@ trait EntryPoint {
     /// Goes to a position. Reads no more than the values before that position in its run need.
     fn seek(&mut self, at: StreamPosition) -> Result<()>;
 
-    /// Nothing is wanted beyond `end` (the stream's end if `None`) but the run and the chunk that straddle it.
+    /// Sets the end of the wanted bytes (`None`: the stream's end). Only the run and the chunk that straddle `end` are
+    /// read beyond it.
     fn limit(&mut self, end: Option<GroupEnd>);
 }
 
@@ -279,7 +281,7 @@ impl ColumnReader {
         if stretch.steps.as_slice().is_empty() {
             return Ok(());
         }
-        // Before the seek, which may read to pass over the first values of a run.
+        // The limits are set before the seek, because a seek may read the first values of a run.
         let after = self.group_of(stretch.end - 1) + 1;
         decoder.streams(&mut |stream| {
             stream.limit(self.end_before(after, stream.kind()));

@@ -27,7 +27,7 @@ pub(super) struct StructDecoder {
     presence: Presence,
     children: Vec<Box<dyn Decoder>>,
     fields: Fields,
-    /// Values and, with the parent's nulls, rows since the last array.
+    /// Values since the last array, and with the parent's nulls the rows.
     values: u64,
     source: StreamSource,
     column: ColumnId,

@@ -25,7 +25,7 @@ enum Run {
     Sequence { base: i64, delta: i64 },
     /// Packed values without a base.
     Direct { width: u32, body: Body },
-    /// All but the first two as packed distances from the one before.
+    /// All but the first two values as packed distances from the predecessor.
     Delta {
         base: i64,
         delta: i64,
@@ -117,7 +117,7 @@ impl RleV2 {
         Ok(())
     }
 
-    /// Skips `count` values; runs are stepped over by their headers.
+    /// Skips `count` values; whole runs are skipped by their headers.
     pub(super) fn skip(&mut self, mut count: u64) -> Result<()> {
         while count > 0 {
             if self.used == self.length {

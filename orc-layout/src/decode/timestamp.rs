@@ -26,7 +26,7 @@ pub(super) struct TimestampDecoder {
     nanos: IntReader,
     values: Vec<i64>,
     scratch: Vec<i64>,
-    /// Seconds from 1970 to the zero of the seconds stream.
+    /// Zero of the seconds stream, in seconds since 1970.
     epoch: i64,
     /// The writer's zone, unless its wall clock is UTC's.
     zone: Option<WallClock>,

@@ -19,7 +19,7 @@ pub struct ChunkReport {
     pub largest_bytes: u32,
 }
 
-/// Walks from header to header.
+/// Counts chunks from header to header.
 pub(super) fn walk(
     tail: &FileTail,
     stripe: &StripeLayout,

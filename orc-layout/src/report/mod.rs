@@ -149,7 +149,7 @@ pub struct StripeColumnReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AccessReport {
-    /// Row i of a segment is at its offset + width * i.
+    /// Segments of raw values: row i of a segment is at its offset + width * i.
     Direct {
         /// Bytes per value.
         width: u32,
@@ -177,7 +177,7 @@ pub struct StreamReport {
     pub kind: String,
     pub offset: u64,
     pub length: u64,
-    /// `None` without compression or when chunks were not asked for.
+    /// `None` without compression, or if chunks were not requested.
     pub chunks: Option<ChunkReport>,
 }
 
@@ -278,7 +278,7 @@ fn user_metadata((name, value): &(String, Vec<u8>)) -> UserMetadataReport {
 }
 
 impl ColumnReport {
-    /// Counts one stripe's part in.
+    /// Adds one stripe's part.
     fn add(&mut self, stripe: &StripeColumnReport) {
         for stream in &stripe.streams {
             match is_index(&stream.kind) {

@@ -113,7 +113,7 @@ impl OrcSchema {
         parts.join(".")
     }
 
-    /// The type that has `id` among its children.
+    /// The parent of `id`.
     fn parent(&self, id: ColumnId) -> Option<ColumnId> {
         // In pre-order a type's descendants follow it, so the way down is the last child that is not beyond `id`.
         let mut at = 0;

@@ -38,7 +38,7 @@ impl BloomFilters {
         });
     }
 
-    /// Hands out the stripe's filters.
+    /// Takes the stripe's filters.
     pub(super) fn take(&mut self) -> proto::BloomFilterIndex {
         proto::BloomFilterIndex {
             bloom_filter: std::mem::take(&mut self.finished),

@@ -54,7 +54,7 @@ impl Column {
         if let Storage::Chunks { size_bytes, .. } = storage
             && top_level(&options.direct_columns)
         {
-            // Whole values: a chunk header must not cut one in two.
+            // Chunks hold whole values: a header must not cut one in two.
             data_storage = Storage::Chunks {
                 codec: None,
                 size_bytes: size_bytes & !7,
@@ -92,7 +92,7 @@ impl Column {
         self.bloom.is_some() && !self.values.bloom_filter_supported()
     }
 
-    /// Begins a row group: ends every run and notes where the next value will be.
+    /// Begins a row group: ends every run and records the position of the next value.
     pub(super) fn start_group(&mut self) -> Result<()> {
         self.end_group();
         self.group_starts.push(self.present.len());
@@ -184,7 +184,7 @@ impl Column {
         }
     }
 
-    /// The columns of this tree in the order of their ids.
+    /// Visits the columns of this tree in the order of their ids.
     pub(super) fn for_each<'a>(&'a self, visit: &mut impl FnMut(&'a Self)) {
         visit(self);
         for child in &self.children {

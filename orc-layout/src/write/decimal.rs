@@ -62,7 +62,7 @@ impl DecimalValues {
         let Some((min, max)) = bounds_of(&self.raw) else {
             return Ok(());
         };
-        // Arrow does not hold values to their precision; readers do.
+        // Arrow does not hold values to the stated precision; readers do.
         let limit = 10u128.checked_pow(u32::from(self.precision)).unwrap_or(u128::MAX);
         if min.unsigned_abs().max(max.unsigned_abs()) >= limit {
             return Err(LayoutError::Write(format!(

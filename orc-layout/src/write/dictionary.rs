@@ -87,7 +87,7 @@ impl Dictionary {
         (order, ranks)
     }
 
-    /// Forgets everything; the memory stays.
+    /// Clears everything and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.table.clear();
         self.bytes.clear();

@@ -161,7 +161,7 @@ impl<W: Write> OrcWriter<W> {
         self.contents.rows + self.stripe_rows as u64
     }
 
-    /// Bytes handed to the sink so far, without the stripe being collected.
+    /// Bytes written to the sink so far, without the stripe being collected.
     pub fn bytes_written(&self) -> u64 {
         self.contents.length
     }

@@ -21,7 +21,7 @@ pub struct WriterOptions {
     pub row_index_stride: u32,
     /// Rows at which a stripe is closed.
     pub stripe_rows: usize,
-    /// … or when its buffered streams hold about this many bytes.
+    /// Approximate bytes of buffered streams at which a stripe is closed.
     pub stripe_size_bytes: usize,
     /// DATA streams of direct columns start at a multiple of this (a power of two; 1: no alignment). In a compressed
     /// file the first value after the chunk header is aligned, to at most [`CHUNK_ALIGNMENT_BYTES`].
@@ -32,7 +32,7 @@ pub struct WriterOptions {
     pub bloom_filter_columns: Vec<String>,
     /// False-positive probability of a bloom filter, between 0 and 1.
     pub bloom_filter_fpp: f64,
-    /// Written to the footer as user metadata.
+    /// User metadata of the footer.
     pub user_metadata: Vec<(String, Vec<u8>)>,
 }
 

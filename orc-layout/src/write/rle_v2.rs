@@ -61,7 +61,7 @@ impl IntEncoder {
         self.pending.extend_from_slice(blocks.remainder());
         for block in blocks {
             self.runs.encode(block, &mut self.scratch);
-            // Few and large appends: a run is only some hundred bytes.
+            // Appends are few and large: a run has only some hundred bytes.
             if self.scratch.len() >= 16 * 1024 {
                 self.stream.write(&self.scratch)?;
                 self.scratch.clear();
@@ -149,7 +149,7 @@ fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(stretch) = same.next(at) {
         at = stretch.end;
-        // The stretch before may have taken this one's first value.
+        // The previous stretch may have taken this one's first value.
         let even = &values[stretch.start.max(literals_from)..stretch.end];
         let step = even[1].wrapping_sub(even[0]);
         let enough = if step == 0 { min_repeat } else { min_even };
@@ -177,7 +177,7 @@ impl SameSteps {
         Self(bits)
     }
 
-    /// The first stretch of at least three values that ends after `at`.
+    /// The first evenly spaced stretch of at least three values that ends after `at`.
     fn next(&self, at: usize) -> Option<Range<usize>> {
         let start = self.find(at.saturating_sub(2), 0)?;
         let end = self.find(start, u64::MAX).unwrap_or(MAX_RUN - 2);
@@ -235,7 +235,7 @@ fn encode_literals(signed: bool, values: &[i64], profile: Option<Profile>, out: 
     if values.len() >= MIN_PATCHED
         && direct_width >= MIN_PATCHED_WIDTH
         && let Some(patched) = Patched::plan(values, &profile)
-        // Readers unpack direct runs fastest: a patched one has to save something worth having.
+        // Readers unpack direct runs fastest: a patched run must save more than a little.
         && patched.bytes(values.len()) + direct_bytes / 16 < direct_bytes
     {
         return patched.encode(values, out);

@@ -77,7 +77,7 @@ impl Statistics {
         }
     }
 
-    /// Takes a string column's smallest and largest value in, and the bytes of all.
+    /// Adds a string column's smallest and largest value, and the bytes of all values.
     pub(super) fn strings(&mut self, min: &str, max: &str, bytes: u64) {
         let Typed::String { bounds, total } = &mut self.typed else {
             return;

@@ -107,7 +107,7 @@ impl OutStream {
         self.storage
     }
 
-    /// Hands the stored bytes to `sink`.
+    /// Writes the stored bytes to `sink`.
     pub(super) fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
         debug_assert!(self.pending.is_empty());
         self.buffers[..self.used]

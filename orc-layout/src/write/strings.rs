@@ -20,7 +20,7 @@ use crate::proto::stream::Kind;
 /// Number of values after which a dictionary that is too large is abandoned before the stripe ends.
 const DECIDE_AFTER_VALUES: usize = 100_000;
 
-/// A dictionary is never larger than this.
+/// Limit of a dictionary's bytes.
 const MAX_DICTIONARY_BYTES: usize = 32 << 20;
 
 /// Streams of byte sequences: all bytes, and the length of each.
@@ -45,7 +45,7 @@ impl ByteSequences {
         self.data.write(value)
     }
 
-    /// Hands the collected lengths to their encoder.
+    /// Passes the collected lengths to their encoder.
     fn settle(&mut self) -> Result<()> {
         let result = self.lengths.write(&self.scratch);
         self.scratch.clear();
@@ -154,12 +154,12 @@ where
 #[derive(Debug)]
 pub(super) struct StringValues {
     threshold: f64,
-    /// DATA and LENGTH of a direct column; with a dictionary its bytes and lengths.
+    /// DATA and LENGTH of a direct column; with a dictionary, the dictionary's bytes and lengths.
     sequences: ByteSequences,
     /// DATA of a dictionary column.
     numbers: IntEncoder,
     dictionary: Dictionary,
-    /// The dictionary was given up for this stripe.
+    /// The dictionary is abandoned for this stripe.
     direct: bool,
     /// Entries of the finished stripe's dictionary.
     entries: Option<u32>,
@@ -364,7 +364,7 @@ impl StringValues {
         Ok(())
     }
 
-    /// Decides at last, ends the streams and completes the positions.
+    /// Makes the final decision, ends the streams and completes the positions.
     pub(super) fn finish(&mut self, mut positions: Vec<Vec<u64>>) -> Result<Vec<Vec<u64>>> {
         let count = self.dictionary.values().len();
         if !self.direct && (count == 0 || self.too_many(count)) {

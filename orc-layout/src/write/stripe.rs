@@ -55,7 +55,7 @@ pub(super) fn lay_out(
         column_bytes[column as usize] += bytes.len() as u64;
         index_bytes.extend_from_slice(&bytes);
     }
-    // Stable: within the two parts the streams stay in the order of columns.
+    // The sort is stable: within the two parts the streams stay in the order of columns.
     streams.sort_by_key(|stream| !stream.direct);
     let direct = streams.iter().take_while(|stream| stream.direct).count();
 
@@ -141,7 +141,7 @@ fn entry(column: u32, kind: Kind, length: u64) -> proto::Stream {
     }
 }
 
-/// Bytes from `at` to where a direct stream may start.
+/// Bytes from `at` to the next possible start of a direct stream.
 fn missing(storage: Storage, alignment: u64, at: u64) -> u64 {
     match storage {
         Storage::Raw => at.next_multiple_of(alignment) - at,

@@ -8,7 +8,7 @@ use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, CalendarKind, CompressionKind};
 
-/// First bytes of every file, and the last words of the postscript.
+/// First bytes of every file, and the last field of the postscript.
 pub(super) const MAGIC: &str = "ORC";
 
 /// Version of the file format: 0.12.

@@ -62,7 +62,8 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// `data` is how the DATA stream of floats is stored, `storage` how all others are.
+    /// Encoders of a column. `data` is the storage of a float column's DATA stream, `storage` that of all other
+    /// streams.
     pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage, data: Storage) -> Self {
         let stream = || OutStream::new(storage);
         match node.kind {

@@ -39,7 +39,7 @@ pub(crate) fn read_with_orc_rust(file: Bytes, schema: SchemaRef) -> RecordBatch 
     concat_batches(&schema, &batches).expect("one schema")
 }
 
-/// Compares two tables column by column; NaN equals NaN, bits count.
+/// Compares two tables column by column and bit by bit; NaN equals NaN.
 pub(crate) fn assert_same(expected: &RecordBatch, actual: &RecordBatch) {
     assert_eq!(expected.num_rows(), actual.num_rows(), "rows");
     assert_eq!(expected.num_columns(), actual.num_columns(), "columns");

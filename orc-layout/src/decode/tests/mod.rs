@@ -50,7 +50,7 @@ pub(super) struct Builder {
     encodings: Vec<Encoding>,
     streams: Vec<(u32, Kind, Vec<u8>)>,
     pub(super) codec: Option<Codec>,
-    /// Uncompressed bytes per chunk, by turns.
+    /// Uncompressed bytes per chunk, used in rotation.
     pub(super) chunks: Vec<usize>,
     pub(super) stride: Option<u32>,
     pub(super) rows: u64,
@@ -118,7 +118,7 @@ impl Builder {
         self
     }
 
-    /// The file, and where its bytes are.
+    /// The file, and the places of its bytes.
     pub(super) fn build(&self) -> (StreamSource, Arc<Memory>, Places) {
         let mut file = b"ORC".to_vec();
         let (mut streams, mut places) = (vec![], BTreeMap::new());
