@@ -1,6 +1,7 @@
-//! Writes one file per combination of shape, codec and options into a folder, for other readers to check
-//! (`tests/peers/check_writer.py`). Next to each ORC file lies `NAME.jsonl` with the expected rows, one JSON array each;
-//! floats are their bits in hexadecimal, times are nanoseconds, decimals are text.
+//! Sample files for other readers (`tests/peers/check_writer.py`), one per combination of shape, codec and options.
+//!
+//! Next to each ORC file lies `NAME.jsonl` with the expected rows, one JSON array each. Floats are their bits in
+//! hexadecimal, times are nanoseconds, decimals are text.
 //!
 //! ```text
 //! cargo run -p grampus-orc-layout --example write_samples -- FOLDER
@@ -13,13 +14,13 @@ use std::path::Path;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::*;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use serde_json::{Value, json};
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-use support::{Nulls, every_type};
+#[path = "../tests/tables/mod.rs"]
+mod tables;
+use tables::{Nulls, every_type};
 
 const CODECS: [(&str, Option<Codec>); 5] = [
     ("none", None),
@@ -86,7 +87,7 @@ pub(crate) fn write_all(folder: &Path) -> Result<(), Box<dyn Error>> {
 fn save(folder: &Path, name: &str, batch: &RecordBatch, options: WriterOptions) -> Result<(), Box<dyn Error>> {
     let file = BufWriter::new(File::create(folder.join(format!("{name}.orc")))?);
     let mut writer = OrcWriter::new(file, batch.schema(), options)?;
-    // Batches that end where no row group does.
+    // Batches end between row groups' ends.
     for start in (0..batch.num_rows()).step_by(737) {
         writer.write(&batch.slice(start, 737.min(batch.num_rows() - start)))?;
     }

@@ -1,4 +1,4 @@
-//! How fast the writer is on one core: six doubles, and a mixed table of twenty columns, uncompressed and compressed.
+//! Speed of the writer on one core: six doubles, and a mixed table of twenty columns, uncompressed and compressed.
 //!
 //! ```text
 //! cargo run --release -p grampus-orc-layout --example write_speed
@@ -13,12 +13,12 @@ use arrow::array::{
     RecordBatch, StringArray, TimestampSecondArray,
 };
 use arrow::datatypes::Int8Type;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-use support::Random;
+#[path = "../tests/tables/mod.rs"]
+mod tables;
+use tables::Random;
 
 const BATCH_ROWS: usize = 65_536;
 const BATCHES: usize = 64;
@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// Time on the processor where the system tells, so that a busy machine does not count; else time on the clock.
+/// CPU time if the system reports it, so that a busy machine does not count; else wall-clock time.
 fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let clock = START.elapsed();

@@ -1,5 +1,4 @@
-//! Bloom filters of ORC (ORC v1, "Bloom Filter Index"): Murmur3 and Thomas Wang hashes over a bit set.
-//! Which filters of a file can be believed is decided where they are read ([`index`](crate::index)).
+//! [`BloomFilter`] (ORC v1, "Bloom Filter Index"): Murmur3 and Thomas Wang hashes over a bit set.
 
 /// More hash functions than any writer uses (the count follows from the false-positive rate: 0.01 makes 7).
 const MAX_HASH_FUNCTIONS: u32 = 64;
@@ -15,7 +14,7 @@ pub struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// From the stored parts; `None` if they make no filter.
+    /// A filter of stored parts; `None` if they are invalid.
     pub fn from_parts(hash_functions: u32, bits: Vec<u64>) -> Option<Self> {
         let usable = (1..=MAX_HASH_FUNCTIONS).contains(&hash_functions)
             && !bits.is_empty()
@@ -23,8 +22,8 @@ impl BloomFilter {
         usable.then_some(Self { hash_functions, bits })
     }
 
-    /// An empty filter for about `expected` values with a false-positive probability of `probability` (0 to 1, exclusive):
-    /// what a writer fills with the `insert` functions.
+    /// An empty filter for about `expected` values with a false-positive probability of `probability` (0 to 1,
+    /// exclusive). Writers fill it with the `insert` functions.
     pub fn with_capacity(expected: usize, probability: f64) -> Self {
         let ln2 = std::f64::consts::LN_2;
         let values = expected.max(1) as f64;
@@ -37,8 +36,8 @@ impl BloomFilter {
         }
     }
 
-    /// How many bits each value sets.
-    pub fn hash_functions(&self) -> u32 {
+    /// Number of bits that each value sets.
+    pub(crate) fn hash_functions(&self) -> u32 {
         self.hash_functions
     }
 
@@ -47,12 +46,12 @@ impl BloomFilter {
         &self.bits
     }
 
-    /// Whether an integer (also a date, or a timestamp's milliseconds as the writer hashed it) may be there.
+    /// Whether an integer may be in the set (also a date, or a timestamp's milliseconds as the writer hashed it).
     pub fn may_contain_long(&self, value: i64) -> bool {
         self.may_contain(hash_long(value))
     }
 
-    /// Whether a float or double may be there.
+    /// Whether a float or double may be in the set.
     pub fn may_contain_double(&self, value: f64) -> bool {
         // Zero has two bit patterns that compare equal, NaN has many.
         if value == 0.0 {
@@ -62,23 +61,23 @@ impl BloomFilter {
         }
     }
 
-    /// Whether a string (UTF-8) or a decimal's text may be there.
+    /// Whether a string (UTF-8) or a decimal's text may be in the set.
     pub fn may_contain_bytes(&self, value: &[u8]) -> bool {
         self.may_contain(hash_bytes(value))
     }
 
     /// Adds an integer or a date.
-    pub fn insert_long(&mut self, value: i64) {
+    pub(crate) fn insert_long(&mut self, value: i64) {
         self.insert(hash_long(value));
     }
 
     /// Adds a float or double.
-    pub fn insert_double(&mut self, value: f64) {
+    pub(crate) fn insert_double(&mut self, value: f64) {
         self.insert(hash_double(value));
     }
 
     /// Adds a string or a decimal's text.
-    pub fn insert_bytes(&mut self, value: &[u8]) {
+    pub(crate) fn insert_bytes(&mut self, value: &[u8]) {
         self.insert(hash_bytes(value));
     }
 
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_inserted_may_be_there_and_little_else() {
+    fn filters_contain_every_inserted_value_and_few_others() {
         let mut filter = BloomFilter::with_capacity(1000, 0.01);
         assert_eq!(filter.hash_functions(), 7);
         for i in 0..300i64 {
@@ -177,7 +176,7 @@ mod tests {
         assert!(wrong.count() < 200);
     }
 
-    /// What the C++ writer of ORC 2.x (pyarrow 26) stores for these values: equal to the bit.
+    /// The expected words are those of the C++ writer of ORC 2.x (pyarrow 26) for the same values.
     #[test]
     fn filters_equal_those_of_another_writer() {
         let filter = |words, insert: &dyn Fn(&mut BloomFilter)| {
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_make_no_filter_are_refused() {
+    fn filters_refuse_invalid_parts() {
         assert!(BloomFilter::from_parts(0, vec![1]).is_none());
         assert!(BloomFilter::from_parts(3, vec![]).is_none());
         assert!(BloomFilter::from_parts(u32::MAX, vec![1]).is_none());

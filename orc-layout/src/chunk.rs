@@ -1,33 +1,30 @@
-//! Streams of compression chunks: the 3-byte header, and whole sections (footers, indexes) at once. Decoders that
-//! walk a stream chunk by chunk build on the same pieces.
+//! Compression chunks: the 3-byte `ChunkHeader`, and whole sections (footers, indexes) at once. Stream decoders walk
+//! chunks themselves and use the same header.
 //!
 //! ```text
 //! little-endian 24 bits: (length << 1) | original      then `length` bytes, compressed or as they are
 //! ```
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
-use crate::codec;
-use crate::error::{LayoutError, Result};
-use crate::tail::{Codec, Compression};
+use crate::codec::{self, Codec, Compression};
+use crate::error::{Result, Section};
 
 /// Bytes of a chunk header.
-pub const HEADER_BYTES: usize = 3;
+pub(crate) const HEADER_BYTES: usize = 3;
 
-/// What precedes every chunk of a compressed file (ORC v1, "Compression").
+/// Header of every chunk of a compressed file (ORC v1, "Compression").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChunkHeader {
+pub(crate) struct ChunkHeader {
     /// Bytes of the chunk as stored, without this header; at most [`codec::MAX_BLOCK_BYTES`].
-    pub length: u32,
-    /// Stored as it is, because compression did not make it smaller (or the writer wanted its values in place).
-    pub original: bool,
+    pub(crate) length: u32,
+    /// Stored uncompressed: compression did not make the chunk smaller, or the writer wanted its values in place.
+    pub(crate) original: bool,
 }
 
 impl ChunkHeader {
-    /// Takes a header apart. Every three bytes are one.
-    pub fn parse(bytes: [u8; HEADER_BYTES]) -> Self {
+    /// Parses a header. Every three bytes are a valid one.
+    pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Self {
         let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
         Self {
             length: value >> 1,
@@ -35,23 +32,23 @@ impl ChunkHeader {
         }
     }
 
-    /// The header at the start of `bytes`, if there are three.
-    pub fn first_of(bytes: &[u8]) -> Option<Self> {
+    /// The header at the start of `bytes`, if there are three bytes.
+    pub(crate) fn first_of(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().map(|&header| Self::parse(header))
     }
 
     /// The header as stored.
-    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let [a, b, c, _] = ((self.length << 1) | u32::from(self.original)).to_le_bytes();
         [a, b, c]
     }
 }
 
-/// Appends `input` (at most [`codec::MAX_BLOCK_BYTES`]) to `out` as one chunk with its header; as original bytes if
-/// `codec` is `None` or compression does not make it smaller. Nothing is appended for an empty input.
+/// Appends `input` (at most [`codec::MAX_BLOCK_BYTES`]) to `out` as one chunk with its header. The chunk holds original
+/// bytes if `codec` is `None` or compression does not make it smaller. An empty input appends nothing.
 ///
 /// # Errors
-/// The codec's words.
+/// The codec's message.
 pub fn append_chunk(codec: Option<Codec>, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     debug_assert!(input.len() <= codec::MAX_BLOCK_BYTES);
     if input.is_empty() {
@@ -76,36 +73,13 @@ pub fn append_chunk(codec: Option<Codec>, input: &[u8], out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Where a section stands in its file, for errors.
-#[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// Path or URL of the file.
-    pub file: &'a Arc<str>,
-    /// Absolute offset of the section's first byte.
-    pub offset: u64,
-    /// Its name: "footer", "stripe 3 footer", …
-    pub name: &'a str,
-}
-
-impl Place<'_> {
-    /// A `Corrupt` error `at` bytes into the section.
-    pub fn corrupt(&self, at: u64, reason: impl Into<String>) -> LayoutError {
-        LayoutError::Corrupt {
-            file: self.file.clone(),
-            offset: self.offset.saturating_add(at),
-            place: self.name.to_owned(),
-            reason: reason.into(),
-        }
-    }
-}
-
-/// The uncompressed bytes of a whole section. Costs no copy when the file is not compressed or the section is a single
-/// original chunk.
+/// The uncompressed bytes of a whole section. Nothing is copied if the file is not compressed or the section is a
+/// single original chunk.
 ///
 /// # Errors
-/// `Corrupt` when chunks overrun the section or do not decompress, or when there would be more than `limit_bytes`.
-pub fn decompress_all(
-    place: Place<'_>,
+/// `Corrupt` if chunks overrun the section, do not decompress, or decompress to more than `limit_bytes`.
+pub(crate) fn decompress_all(
+    place: Section<'_>,
     compression: Option<Compression>,
     bytes: &Bytes,
     limit_bytes: usize,
@@ -144,9 +118,10 @@ pub fn decompress_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
-    fn place(file: &Arc<str>) -> Place<'_> {
-        Place {
+    fn place(file: &Arc<str>) -> Section<'_> {
+        Section {
             file,
             offset: 100,
             name: "footer",
@@ -183,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_overruns_or_explodes_names_its_place() {
+    fn sections_that_overrun_or_explode_name_their_place() {
         let file: Arc<str> = "f".into();
         let mut stored = vec![];
         for _ in 0..3 {

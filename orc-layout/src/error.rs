@@ -1,12 +1,12 @@
-//! The one error type of this crate. Each variant carries what a reader needs to act: the file, the
-//! place in it, and what is wrong there.
+//! The crate's error type, [`LayoutError`]. Each variant carries what a reader needs to act: the file, the place in the
+//! file, and the reason.
 
 use std::sync::Arc;
 
 /// Result with [`LayoutError`].
 pub type Result<T, E = LayoutError> = std::result::Result<T, E>;
 
-/// What can go wrong between an ORC file's bytes and its values, or the other way.
+/// A failure between an ORC file's bytes and its values, in either direction.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LayoutError {
     /// The bytes do not follow the ORC specification.
@@ -16,19 +16,19 @@ pub enum LayoutError {
         file: Arc<str>,
         /// Absolute offset of the structure that could not be read.
         offset: u64,
-        /// What stands there: "postscript", "stripe 3 footer", "column 7 (fare) DATA stream", …
+        /// The structure at `offset`: "postscript", "stripe 3 footer", "column 7 (fare) DATA stream", …
         place: String,
-        /// What is wrong with it.
+        /// The fault of the structure.
         reason: String,
     },
-    /// A valid file that uses something this reader does not support (encryption, DWRF, …).
+    /// A valid file with a feature that this reader does not support (encryption, DWRF, …).
     #[error("{file}: {feature} is not supported: {advice}")]
     Unsupported {
         /// Path or URL as the user named it.
         file: Arc<str>,
-        /// What the file uses.
+        /// The feature that the file uses.
         feature: String,
-        /// What the user can do about it.
+        /// Advice to the user.
         advice: String,
     },
     /// Not an ORC file at all (wrong magic, empty, too short).
@@ -36,7 +36,7 @@ pub enum LayoutError {
     NotOrc {
         /// Path or URL as the user named it.
         file: Arc<str>,
-        /// Why it cannot be one.
+        /// Why the file cannot be ORC.
         reason: String,
     },
     /// The bytes could not be fetched.
@@ -46,9 +46,9 @@ pub enum LayoutError {
         file: Arc<str>,
         /// First byte that was asked for.
         offset: u64,
-        /// How many bytes were asked for.
+        /// Number of bytes asked for.
         length: u64,
-        /// The operating system's or the store's words.
+        /// The message of the operating system or the object store.
         reason: String,
     },
     /// A value that the Arrow type cannot hold (a timestamp beyond 64-bit nanoseconds, say).
@@ -58,10 +58,61 @@ pub enum LayoutError {
         file: Arc<str>,
         /// Dotted column name.
         column: String,
-        /// Which value and which range.
+        /// The value and the range that it leaves.
         reason: String,
     },
-    /// The writer was given something that it cannot store.
+    /// The writer received a value that it cannot store.
     #[error("cannot write ORC: {0}")]
     Write(String),
+}
+
+impl LayoutError {
+    /// The error for a file that is not ORC.
+    pub(crate) fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> Self {
+        Self::NotOrc {
+            file: file.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    /// The error for a valid feature that this reader does not support.
+    pub(crate) fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> Self {
+        Self::Unsupported {
+            file: file.clone(),
+            feature: feature.into(),
+            advice: advice.into(),
+        }
+    }
+}
+
+/// A section of a file, as errors name it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section<'a> {
+    /// Path or URL of the file.
+    pub(crate) file: &'a Arc<str>,
+    /// Absolute offset of the section's first byte.
+    pub(crate) offset: u64,
+    /// Name of the section: "footer", "stripe 3 footer", …
+    pub(crate) name: &'a str,
+}
+
+impl Section<'_> {
+    /// A `Corrupt` error `at` bytes into the section.
+    pub(crate) fn corrupt(&self, at: u64, reason: impl Into<String>) -> LayoutError {
+        LayoutError::Corrupt {
+            file: self.file.clone(),
+            offset: self.offset.saturating_add(at),
+            place: self.name.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Fault of the footer's types.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SchemaError {
+    /// The types contradict the specification.
+    Corrupt(String),
+    /// The types are valid, but this reader cannot represent them: the feature, and advice to the user.
+    Unsupported(&'static str, &'static str),
 }

@@ -1,12 +1,12 @@
-//! One column's row index and bloom filters in one stripe: statistics and positions by row group.
+//! [`ColumnIndex`], one column's row index and bloom filters in one stripe: statistics and positions by row group.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::bloom::BloomFilter;
-use crate::chunk::{self, Place};
-use crate::error::Result;
+use crate::chunk;
+use crate::error::{Result, Section};
 use crate::positions::ColumnPositions;
 use crate::proto;
 use crate::proto::stream::Kind;
@@ -21,25 +21,27 @@ use crate::wire::{self, Value};
 pub struct ColumnIndex {
     /// Statistics by row group.
     pub statistics: Vec<ColumnStatistics>,
-    /// Stream positions by row group, as stored: per stream, in the order PRESENT, DATA, LENGTH/SECONDARY;
-    /// `[chunk offset, byte in chunk, …]` in compressed files, `[byte offset, …]` otherwise; then values to skip in the run (and bits, for booleans).
+    /// Stream positions by row group, as stored: per stream, in the order PRESENT, DATA, LENGTH/SECONDARY.
+    ///
+    /// A stream's numbers are `[chunk offset, byte in chunk, …]` in a compressed file and `[byte offset, …]` otherwise.
+    /// Then follow the values to skip in the run (and bits, for booleans).
     pub positions: Vec<Vec<u64>>,
-    /// Bloom filters by row group; empty if the column has none that can be trusted.
+    /// Bloom filters by row group; empty if the column has no trusted ones.
     pub bloom_filters: Vec<BloomFilter>,
 }
 
-/// Which index streams of a column to read: absolute ranges, `None` if the stripe lacks them.
+/// Absolute ranges of a column's index streams; `None` if the stripe lacks the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexRanges {
     /// ROW_INDEX.
     pub row_index: Option<Range<u64>>,
-    /// BLOOM_FILTER_UTF8 (or BLOOM_FILTER where that is usable).
+    /// BLOOM_FILTER_UTF8, or BLOOM_FILTER if usable.
     pub bloom_filter: Option<Range<u64>>,
 }
 
 impl IndexRanges {
-    /// Where the index streams of `column` are. Bloom filters that cannot be trusted are left out, and so is the index
-    /// of an encrypted column: it describes masked values.
+    /// The index streams of `column`, without untrusted bloom filters. The index of an encrypted column is left out
+    /// too, because it describes masked values.
     pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> Self {
         if tail.encrypted_columns.binary_search(&column).is_ok() {
             return Self::default();
@@ -52,10 +54,10 @@ impl IndexRanges {
     }
 }
 
-/// Index streams larger than this are not believed.
+/// Limit of an index stream's uncompressed bytes.
 const MAX_INDEX_BYTES: usize = 64 << 20;
 
-/// Which stream holds bloom filters that exclude no value wrongly (what the Java and C++ readers concluded):
+/// The stream whose bloom filters exclude no value wrongly. The rules are those of the Java and C++ readers:
 ///
 /// - Before ORC-101 (Java writer version 5), strings were hashed in the platform's character set.
 /// - Decimals in the old stream were hashed inconsistently by all versions.
@@ -96,7 +98,7 @@ impl ColumnIndex {
     /// Parses the streams that [`IndexRanges`] named.
     ///
     /// # Errors
-    /// `Corrupt` when the number of entries does not match the number of row groups, or positions do not fit the streams.
+    /// `Corrupt` if the number of entries differs from the number of row groups, or positions do not fit the streams.
     pub fn parse(
         tail: &FileTail,
         stripe: &StripeLayout,
@@ -110,7 +112,7 @@ impl ColumnIndex {
             stripe.info.index,
             tail.schema.path(column)
         );
-        let place = Place {
+        let place = Section {
             file: &tail.file,
             offset: ranges.row_index.map_or(stripe.info.offset, |range| range.start),
             name: &name,
@@ -126,12 +128,12 @@ impl ColumnIndex {
                 let reason = format!("{} entries for {groups} row groups", index.positions.len());
                 return Err(place.corrupt(0, reason));
             }
-            ColumnPositions::of(tail, stripe, column, &index).map_err(|reason| place.corrupt(0, reason))?;
+            ColumnPositions::of(tail, stripe, column, &index.positions).map_err(|reason| place.corrupt(0, reason))?;
         }
         if let Some(bytes) = bloom_filter {
             let offset = ranges.bloom_filter.map_or(stripe.info.offset, |range| range.start);
             let name = name.replace("ROW_INDEX", "BLOOM_FILTER");
-            let place = Place {
+            let place = Section {
                 file: &tail.file,
                 offset,
                 name: &name,
@@ -142,7 +144,7 @@ impl ColumnIndex {
         Ok(index)
     }
 
-    /// Takes a `RowIndex` message apart; statistics that cannot be decoded are unknown.
+    /// Parses a `RowIndex` message entry by entry; statistics that cannot be decoded are unknown.
     fn entries(
         &mut self,
         tail: &FileTail,
@@ -186,10 +188,10 @@ impl ColumnIndex {
     }
 }
 
-/// Four streams of four numbers would be the most that any column has.
+/// Limit of an entry's numbers. No column has more than four streams of four numbers.
 const MAX_POSITIONS: usize = 64;
 
-/// The filters of all row groups; none if there are more or fewer, or one of them is none.
+/// The filters of all row groups; none if their number is wrong or one of them is invalid.
 fn bloom_filters(bytes: &[u8], groups: usize) -> Vec<BloomFilter> {
     let filters = wire::fields(bytes)
         .filter(|field| !matches!(field, Ok(field) if field.number != 1))
@@ -221,7 +223,7 @@ mod tests {
     use prost::Message;
 
     #[test]
-    fn both_forms_of_a_filter_are_read_and_half_a_list_is_none() {
+    fn bloom_filters_are_read_in_both_forms_and_only_as_a_whole_list() {
         let words = vec![0x0123_4567_89ab_cdef, 7];
         let old = proto::BloomFilter {
             num_hash_functions: Some(3),

@@ -1,26 +1,27 @@
-//! From the bytes of an ORC file to *where everything is*, and from those places to Arrow values.
+//! Layout of ORC files: from the bytes of a file to *where everything is*, and from those places to Arrow values.
 //!
-//! This crate opens no file, starts no thread and talks to no device: callers hand it bytes
-//! ([`source::ByteSource`]) and it answers with offsets, plans and arrays. A read request travels
-//! through the modules in this order:
+//! This crate opens no file, starts no thread and talks to no device. Callers hand it bytes ([`source::ByteSource`]);
+//! the crate answers with offsets, plans and arrays. A read request travels through the modules in this order:
 //!
 //! ```text
-//! open       the requests that read metadata through a source, in this order:
-//!   tail       the last bytes of the file: postscript, footer, metadata      -> FileTail
-//!   stripe     one stripe's footer: streams with absolute offsets, encodings -> StripeLayout
-//!   index      one column's row index and bloom filters in a stripe          -> ColumnIndex
-//!   positions  its numbers, taken apart by stream                            -> ColumnPositions
-//! access     how a column can be read: direct, or decoded from entry points; which bytes rows cost
-//! decode     streams -> values for exactly the rows asked for               -> arrow arrays
-//! encoded    the same streams and their entry points for who decodes them   -> EncodedColumn
-//! describe   all of the metadata as a report, for programs and for people   -> FileReport
-//! write      arrow arrays -> an ORC file laid out for on-demand reading
+//! metadata_reader  the requests that read metadata through a source, in this order:
+//!   tail             the last bytes of the file: postscript, footer, metadata      -> FileTail
+//!   stripe           one stripe's footer: streams with absolute offsets, encodings -> StripeLayout
+//!   index            one column's row index and bloom filters in a stripe          -> ColumnIndex
+//!   positions        the row index's numbers by stream                             -> ColumnPositions
+//! access           how a column is read: direct, or decoded from entry points; the bytes that rows cost
+//! decode           streams -> values for exactly the selected rows                 -> arrow arrays
+//! encoded_column   the same streams and entry points, for a decoder on a device    -> EncodedColumn
+//! report           all metadata of a file, as a tree and as tables                 -> FileReport
+//! write            arrow arrays -> an ORC file laid out for on-demand reading
 //!
-//! below them: codec and chunk (compression), schema, statistics, bloom, wire (protobuf taken apart)
+//! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, wire (protobuf fields),
+//!             error
 //! ```
 //!
-//! **Invariant:** no input, however corrupt, makes this crate panic or loop for ever; it returns a [`LayoutError`] with file, place
-//! and advice. Allocations are bounded by the file's claims, which a compression bomb can still push beyond 1 GiB in one read.
+//! **Invariant:** no input, however corrupt, makes this crate panic or loop for ever; it returns a [`LayoutError`] with
+//! file, place and advice. Allocations are bounded by the file's claims, which a compression bomb can still push beyond
+//! 1 GiB in one read.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -28,13 +29,13 @@ pub mod bloom;
 pub mod chunk;
 pub mod codec;
 pub mod decode;
-pub mod describe;
-pub mod encoded;
+pub mod encoded_column;
 pub mod error;
 pub mod index;
-pub mod open;
+pub mod metadata_reader;
 pub mod positions;
 mod postscript;
+pub mod report;
 pub mod schema;
 pub mod selection;
 pub mod source;

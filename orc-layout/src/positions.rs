@@ -1,5 +1,5 @@
-//! Row-index positions by stream: which streams of a column have positions, in which order, and with how many numbers
-//! (ORC v1, "Indexes"; the arities are nowhere listed in full, and follow from what each writer records).
+//! [`ColumnPositions`], row-index positions by stream: the streams of a column that have positions, their order, and
+//! their arities (ORC v1, "Indexes"). The specification lists no arities; they follow from each writer's records.
 //!
 //! ```text
 //! every stream     compressed: offset of a chunk's header, then bytes into that chunk once decompressed
@@ -23,16 +23,16 @@
 
 use std::ops::Range;
 
-use crate::index::ColumnIndex;
 use crate::proto::column_encoding;
 use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
+use crate::statistics::ColumnStatistics;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
-/// How a stream is coded, as far as positions go.
+/// Coding of a stream, as far as positions need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
+pub(crate) enum Coding {
     /// Raw bytes or values: nothing follows the offset.
     Bytes,
     /// Byte run-length encoding: values to skip.
@@ -53,7 +53,7 @@ impl Coding {
         }
     }
 
-    /// Values of one run at most: what a position may skip.
+    /// Longest run in values: the limit of a position's skip.
     fn longest_run(self) -> u64 {
         match self {
             Self::Bytes => 0,
@@ -74,26 +74,27 @@ impl Coding {
     }
 }
 
-/// Where a row group starts in one stream.
+/// Start of a row group in one stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamPosition {
+pub(crate) struct StreamPosition {
     /// Bytes from the start of the stream: to a chunk's header in a compressed file, to a byte otherwise.
-    pub offset: u64,
-    /// Bytes into that chunk once decompressed; may equal its size, and is then the next chunk's start. 0 without compression.
-    pub byte_in_chunk: u64,
-    /// Values of the run that starts there which belong to the group before (bytes of eight, for bits).
-    pub values_to_skip: u64,
+    pub(crate) offset: u64,
+    /// Bytes into the decompressed chunk. A value equal to the chunk's size means the next chunk's start. 0 without
+    /// compression.
+    pub(crate) byte_in_chunk: u64,
+    /// Values of the run at this position which belong to the previous group (bytes of eight values, for bits).
+    pub(crate) values_to_skip: u64,
     /// Bits of the next byte which belong to the group before.
-    pub bits_to_skip: u32,
+    pub(crate) bits_to_skip: u32,
 }
 
-/// Where the bytes of a row group end in one stream, from the stream's start.
+/// End of a row group in one stream, in bytes from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupEnd {
-    /// Where the next group's position points.
-    pub next: u64,
-    /// Where the run or chunk that the two share must end.
-    pub last: u64,
+pub(crate) struct GroupEnd {
+    /// Position of the next group.
+    pub(crate) next: u64,
+    /// Latest end of the run or chunk that the two groups share.
+    pub(crate) last: u64,
 }
 
 /// Positions of one column's streams by row group.
@@ -106,9 +107,9 @@ pub struct ColumnPositions {
 
 /// The streams of a column that have positions, in their order.
 ///
-/// `present` says whether the column has a PRESENT stream in this stripe; `decimal_scales` whether a decimal
-/// column's scales are a stream of their own (false for "decimal64" of files before ORC 2.0).
-pub fn positioned_streams(
+/// `present`: the column has a PRESENT stream in this stripe. `decimal_scales`: a decimal column's scales are a stream
+/// of their own (false for "decimal64" of files before ORC 2.0).
+pub(crate) fn positioned_streams(
     kind: TypeKind,
     encoding: column_encoding::Kind,
     present: bool,
@@ -157,18 +158,18 @@ fn arity(streams: &[(Kind, Coding)], compressed: bool) -> usize {
 }
 
 impl ColumnPositions {
-    /// The positions of `column`, taken apart by stream. `None` if there is no index, or if its entries do not have the
-    /// numbers that the column's streams need: then the column is read from the stripe's start.
+    /// The positions of `column` by stream. `None` if there is no index, or if its entries do not have the numbers that
+    /// the column's streams need. The column is then read from the stripe's start.
     ///
     /// # Errors
-    /// What is wrong, when a position leaves its stream or skips more than a run can hold.
+    /// The reason, if a position leaves its stream or skips more than a run can hold.
     pub fn of(
         tail: &FileTail,
         stripe: &StripeLayout,
         column: ColumnId,
-        index: &ColumnIndex,
+        stored: &[Vec<u64>],
     ) -> Result<Option<Self>, String> {
-        if index.positions.is_empty() {
+        if stored.is_empty() {
             return Ok(None);
         }
         let compressed = tail.compression.is_some();
@@ -177,15 +178,16 @@ impl ColumnPositions {
         let encoding = stripe.encodings[column as usize].kind;
         let kinds = positioned_streams(tail.schema.column(column).kind, encoding, present, scales);
         let expected = arity(&kinds, compressed);
-        // A writer that drops an empty PRESENT stream drops its positions too. One that forgot has three or four too many.
+        // A writer that drops an empty PRESENT stream normally drops its positions too. Some writers keep these three
+        // or four numbers.
         let stale = if present {
             0
         } else {
             arity(&[(Kind::Present, Coding::BitRuns)], compressed)
         };
-        // The first group starts where the streams start, whatever its entry says: when a Java writer gives up a dictionary
-        // halfway, that entry is left without numbers.
-        let later = &index.positions[1..];
+        // The first group starts where the streams start, whatever its entry says. When a Java writer abandons a
+        // dictionary halfway, that entry is left without numbers.
+        let later = &stored[1..];
         let skip = match later.first().map_or(expected, Vec::len) {
             length if length == expected => 0,
             length if length == expected + stale => stale,
@@ -238,30 +240,30 @@ impl ColumnPositions {
     }
 
     /// Number of row groups.
-    pub fn row_groups(&self) -> usize {
+    pub(crate) fn row_groups(&self) -> usize {
         self.streams.first().map_or(0, |(_, _, positions)| positions.len())
     }
 
-    /// How a stream is coded; `None` for streams without positions.
-    pub fn coding(&self, kind: Kind) -> Option<Coding> {
+    /// Coding of a stream; `None` for streams without positions.
+    pub(crate) fn coding(&self, kind: Kind) -> Option<Coding> {
         self.streams
             .iter()
             .find(|(k, ..)| *k == kind)
             .map(|(_, coding, _)| *coding)
     }
 
-    /// Where a row group starts in a stream; `None` for streams without positions.
-    pub fn at(&self, group: usize, kind: Kind) -> Option<StreamPosition> {
+    /// Start of a row group in a stream; `None` for streams without positions.
+    pub(crate) fn at(&self, group: usize, kind: Kind) -> Option<StreamPosition> {
         self.streams.iter().find(|(k, ..)| *k == kind)?.2.get(group).copied()
     }
 
-    /// Absolute bytes of a stream that hold everything of these (non-empty, ascending) row groups: from the first
-    /// one's position to where the run or chunk in which the next one starts must end. Streams without positions
+    /// Absolute bytes of a stream that hold these (non-empty, ascending) row groups. They reach from the first group's
+    /// position to the latest end of the run or chunk that the next group shares. Streams without positions
     /// (dictionaries) are needed whole; `None` if the stripe does not have the stream.
     ///
-    /// A plan, not a promise: writers that cut chunks short of the block size may need a little more, so a decoder goes
-    /// on reading where this ends.
-    pub fn byte_range(
+    /// The range is an estimate: a file whose chunks are shorter than the block size may need a little more. A decoder
+    /// therefore goes on reading where the range ends.
+    pub(crate) fn byte_range(
         &self,
         stripe: &StripeLayout,
         column: ColumnId,
@@ -283,8 +285,9 @@ impl ColumnPositions {
         Some(stream.offset + start..stream.offset + end)
     }
 
-    /// Where what precedes row group `group` ends in a stream; `None` beyond the last, and for streams without positions.
-    pub fn end_before_group(&self, group: usize, kind: Kind) -> Option<GroupEnd> {
+    /// End of everything before row group `group` in a stream; `None` beyond the last group and for streams without
+    /// positions.
+    pub(crate) fn end_before_group(&self, group: usize, kind: Kind) -> Option<GroupEnd> {
         let (_, coding, positions) = self.streams.iter().find(|(k, ..)| *k == kind)?;
         let next = positions.get(group)?;
         Some(GroupEnd {
@@ -293,10 +296,10 @@ impl ColumnPositions {
         })
     }
 
-    /// Whether a row group has no value: its statistics count none, and in every stream of values the next group starts
-    /// where it does. Nothing of such a group needs to be read, its PRESENT stream included.
-    pub fn is_empty_group(&self, index: &ColumnIndex, group: usize) -> bool {
-        let counted = index.statistics.get(group).and_then(|statistics| statistics.values);
+    /// Whether a row group has no value: its statistics count none, and every stream of values has the same position in
+    /// the next group. Such a group needs no read, not even of its PRESENT stream.
+    pub(crate) fn is_empty_group(&self, statistics: &[ColumnStatistics], group: usize) -> bool {
+        let counted = statistics.get(group).and_then(|group| group.values);
         let mut values = self.streams.iter().filter(|(kind, ..)| *kind != Kind::Present);
         let stays = |(_, _, at): &(Kind, Coding, Vec<StreamPosition>)| at.get(group + 1) == at.get(group);
         counted == Some(0)
@@ -305,7 +308,7 @@ impl ColumnPositions {
             && values.all(stays)
     }
 
-    /// Where what precedes `next` must end, from the start of the stream.
+    /// Latest end of everything before `next`, from the start of the stream.
     fn end_before(&self, next: &StreamPosition, coding: Coding, later: &[StreamPosition]) -> u64 {
         let run = if next.values_to_skip + u64::from(next.bits_to_skip) > 0 {
             coding.longest_run_bytes()
@@ -318,8 +321,8 @@ impl ColumnPositions {
         if next.byte_in_chunk + run == 0 {
             return next.offset;
         }
-        // The chunk at `next` is needed, and the one after it if the run may reach into it: only the last chunk of a
-        // stream holds less than a block. Every chunk ends where a later position names another, at the latest.
+        // The chunk at `next` is needed, and the following one if the run may reach into it. Only the last chunk of a
+        // stream holds less than a block. Every chunk ends at the latest where a later position names another chunk.
         let chunk = crate::chunk::HEADER_BYTES as u64 + self.block_size;
         let end_of_chunk = |start: u64| {
             let named = later.iter().map(|at| at.offset).find(|&offset| offset > start);
@@ -382,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn arities_are_those_that_writers_record() {
+    fn positions_have_the_arities_that_writers_record() {
         let doubles = positioned_streams(TypeKind::Double, Encoding::Direct, true, true);
         assert_eq!((arity(&doubles, false), arity(&doubles, true)), (4, 6));
         let direct = positioned_streams(TypeKind::String, Encoding::DirectV2, false, true);
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_where_the_next_one_cannot_need_it() {
+    fn row_groups_end_with_their_last_shared_run_or_chunk() {
         // Uncompressed: exact for raw bytes, one run further if a run is shared.
         assert_eq!(ends(&positions(Coding::Bytes, 0, &[(0, 0, 0), (800, 0, 0)])), [800]);
         let run = Coding::ByteRuns.longest_run_bytes();
@@ -402,14 +405,14 @@ mod tests {
             ends(&positions(Coding::ByteRuns, 0, &[(0, 0, 0), (50, 0, 3), (90, 0, 0)])),
             [50 + run, 90]
         );
-        // Compressed: the chunk in which the next group starts, bounded by the next chunk that is known …
+        // Compressed: the chunk in which the next group starts, bounded by the next known chunk.
         let shared = positions(
             Coding::Bytes,
             1000,
             &[(0, 0, 0), (0, 800, 0), (60, 0, 0), (60, 700, 0), (90, 10, 0)],
         );
         assert_eq!(ends(&shared), [60, 60, 90, 90 + 1003]);
-        // … and one more if a run may reach into it.
+        // If the run may reach into the following chunk, that chunk is needed too.
         let run = positions(Coding::ByteRuns, 1000, &[(0, 0, 0), (0, 950, 7), (60, 100, 1)]);
         assert_eq!(ends(&run), [60 + 1003, 60 + 1003]);
     }

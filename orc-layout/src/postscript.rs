@@ -1,27 +1,25 @@
-//! The last bytes of the file: whether it is ORC at all, how it is compressed, and how long the tail is. The sections
-//! that the postscript describes are parsed in [`tail`](crate::tail).
+//! [`Postscript`], the last bytes of the file: whether the file is ORC, its compression, and the tail's length.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::chunk::Place;
-use crate::error::{LayoutError, Result};
+use crate::codec::{Codec, Compression};
+use crate::error::{LayoutError, Result, Section};
 use crate::proto;
-use crate::tail::{Codec, Compression};
 use crate::wire;
 
 const MAGIC: &[u8] = b"ORC";
-/// What the Java reader assumes when a compressed file does not say.
+/// Block size of a compressed file without one; the Java reader assumes the same.
 const DEFAULT_BLOCK_BYTES: u64 = 256 * 1024;
 
-/// The postscript, and what follows from it.
+/// The postscript and the lengths that follow from it.
 ///
 /// ```text
 /// … stripes | [encrypted statistics] | metadata | footer | postscript | 1 byte: postscript length
 ///                                    |<------------- tail_length ------------------------------>|
 /// ```
-pub(crate) struct TailEnd {
+pub(crate) struct Postscript {
     pub(crate) compression: Option<Compression>,
     pub(crate) footer_length: u64,
     pub(crate) metadata_length: u64,
@@ -35,20 +33,20 @@ pub(crate) struct TailEnd {
     pub(crate) magic: bool,
 }
 
-impl TailEnd {
-    /// Takes the last bytes of a file apart, as far as the postscript goes.
+impl Postscript {
+    /// Parses the postscript at the end of a file's last bytes.
     pub(crate) fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<Self> {
         let Some((&length, before)) = last.split_last() else {
-            return Err(not_orc(file, format!("it has {file_length} bytes")));
+            return Err(LayoutError::not_orc(file, format!("it has {file_length} bytes")));
         };
-        // The head is at hand when the file is small: then a cut-off file can be told from something else.
+        // The last bytes of a small file include its head: a truncated ORC file can then be told from another format.
         let head = (last.len() as u64 == file_length).then(|| last.starts_with(MAGIC));
         let no_postscript = || match head {
-            Some(true) => not_orc(
+            Some(true) => LayoutError::not_orc(
                 file,
                 "it starts like one, but its end is missing: cut off while written or copied?",
             ),
-            _ => not_orc(file, "it does not end with an ORC postscript"),
+            _ => LayoutError::not_orc(file, "it does not end with an ORC postscript"),
         };
         let start = before.len().checked_sub(usize::from(length)).filter(|_| length > 0);
         let postscript = start.map(|start| &before[start..]).ok_or_else(no_postscript)?;
@@ -56,13 +54,14 @@ impl TailEnd {
         let magic = match (&postscript.magic, head) {
             (Some(magic), _) if magic.as_bytes() == MAGIC => true,
             (Some(magic), _) if magic == "DWRF" => return Err(dwrf(file)),
-            // The oldest writers put their magic at the start of the file only. So does DWRF, whose fourth field is one number.
+            // The oldest writers put their magic at the start of the file only. DWRF does the same; its fourth field is
+            // one number.
             (None, _) if postscript.version.len() == 1 => return Err(dwrf(file)),
             (None, Some(true)) => true,
             (None, None) => false,
             _ => return Err(no_postscript()),
         };
-        let place = Place {
+        let place = Section {
             file,
             offset: file_length.saturating_sub(1 + u64::from(length)),
             name: "postscript",
@@ -99,7 +98,7 @@ impl TailEnd {
 }
 
 fn dwrf(file: &Arc<str>) -> LayoutError {
-    unsupported(
+    LayoutError::unsupported(
         file,
         "DWRF, a relative of ORC,",
         "rewrite the file as ORC, with Presto or Velox say",
@@ -118,7 +117,7 @@ fn compression(file: &Arc<str>, postscript: &proto::PostScript) -> Result<Option
         Ok(CompressionKind::Zstd) => Codec::Zstd,
         Err(_) => {
             let feature = format!("compression codec {number}");
-            return Err(unsupported(
+            return Err(LayoutError::unsupported(
                 file,
                 feature,
                 "rewrite the file with zlib, snappy, lz4 or zstd",
@@ -133,21 +132,4 @@ fn compression(file: &Arc<str>, postscript: &proto::PostScript) -> Result<Option
         codec,
         block_size_bytes,
     }))
-}
-
-/// Not an ORC file, and why.
-pub(crate) fn not_orc(file: &Arc<str>, reason: impl Into<String>) -> LayoutError {
-    LayoutError::NotOrc {
-        file: file.clone(),
-        reason: reason.into(),
-    }
-}
-
-/// Something that this reader does not do.
-pub(crate) fn unsupported(file: &Arc<str>, feature: impl Into<String>, advice: &str) -> LayoutError {
-    LayoutError::Unsupported {
-        file: file.clone(),
-        feature: feature.into(),
-        advice: advice.into(),
-    }
 }

@@ -1,5 +1,5 @@
-//! Which rows of a stripe are wanted: ascending, disjoint row ranges. The bridge between a filter's
-//! bitmap and the decoders' skip and read.
+//! [`RowSelection`], the selected rows of a stripe. A filter's bitmap becomes a selection; decoders turn the selection
+//! into skips and reads.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ impl RowSelection {
     }
 
     /// Appends the rows of `filter` that are true (NULL counts as false); bit 0 is row `first_row`.
-    pub fn push_filter(&mut self, first_row: u64, filter: &BooleanArray) {
+    pub(crate) fn push_filter(&mut self, first_row: u64, filter: &BooleanArray) {
         let bits = match filter.nulls() {
             Some(nulls) => filter.values() & nulls.inner(),
             None => filter.values().clone(),
@@ -60,7 +60,7 @@ impl RowSelection {
         &self.ranges
     }
 
-    /// How many rows are selected.
+    /// Number of selected rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -75,7 +75,8 @@ impl RowSelection {
         self.ranges.iter().flat_map(|range| range.clone())
     }
 
-    /// Keeps the selected rows at these positions among the selected rows (ascending, each less than [`rows`](Self::rows)).
+    /// Keeps the selected rows at `positions` among the selected rows. Positions ascend and are less than
+    /// [`rows`](Self::rows).
     pub fn refine_positions(&self, positions: &[u32]) -> Self {
         let mut refined = Self::new();
         let mut ranges = self.ranges.iter();

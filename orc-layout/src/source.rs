@@ -1,5 +1,5 @@
-//! Where bytes come from. The decoders ask for absolute byte ranges of one file; whoever owns the
-//! file (a memory map, positioned reads, ranges fetched ahead from an object store) answers.
+//! [`ByteSource`], the bytes of one file by absolute range. The file's owner implements it: a memory map, positioned
+//! reads, or ranges fetched ahead from an object store.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use crate::error::Result;
 
 /// Random access to one file's bytes.
 ///
-/// Implementations count what they move: every call is a read request of `range.end - range.start`
-/// bytes as far as this crate is concerned, and callers never ask for a byte that they do not need.
+/// Implementations may count traffic: every call is one read request of `range.end - range.start` bytes. Callers never
+/// ask for a byte that they do not need.
 pub trait ByteSource: Send + Sync {
-    /// The bytes of `range` (absolute file offsets), exactly that many.
+    /// Exactly the bytes of `range` (absolute file offsets).
     ///
     /// # Errors
-    /// [`LayoutError::Io`](crate::LayoutError::Io) if they cannot be had.
+    /// [`LayoutError::Io`](crate::LayoutError::Io) if the bytes cannot be read.
     fn read(&self, range: Range<u64>) -> Result<Bytes>;
 
-    /// Reads many small values of `width` bytes at the given absolute offsets into `out`
-    /// (`offsets.len() * width` bytes, in order). The default merges offsets that lie within
-    /// `merge_gap_bytes` of each other into one [`read`](Self::read); a memory map loads each value.
+    /// Reads many small values of `width` bytes at the given absolute offsets into `out`: `offsets.len() * width`
+    /// bytes, in order. The default merges offsets within `merge_gap_bytes` of each other into one
+    /// [`read`](Self::read). A memory map loads each value.
     ///
     /// `offsets` ascend.
     fn gather(&self, offsets: &[u64], width: usize, out: &mut Vec<u8>) -> Result<()> {
@@ -43,7 +43,7 @@ pub trait ByteSource: Send + Sync {
         Ok(())
     }
 
-    /// How many unneeded bytes between two values are cheaper to read than a second request.
+    /// Largest number of unneeded bytes between two values that is cheaper to read than a second request.
     fn merge_gap_bytes(&self) -> u64 {
         0
     }

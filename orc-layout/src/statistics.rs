@@ -1,16 +1,16 @@
-//! Column statistics of a file, a stripe or a row group, freed of their protobuf clothes and of values that cannot be trusted.
-//! What each writer got wrong, and until which version, is collected in `Trust`.
+//! [`ColumnStatistics`] of a file, a stripe or a row group, without values that cannot be trusted. `Trust` collects
+//! each writer's errors and the last version that has them.
 
 use crate::proto;
 use crate::schema::TypeKind;
 use crate::wire;
 
-/// What is known about the values of one column in one place.
+/// Statistics of one column's values in a file, a stripe or a row group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnStatistics {
     /// Number of non-null values, if stated.
     pub values: Option<u64>,
-    /// Whether there are nulls; `None` when the writer did not say (old writers).
+    /// Whether the column has nulls; `None` if the (old) writer did not state it.
     pub has_null: Option<bool>,
     /// Type-specific part; `None` when absent or not to be trusted.
     pub typed: Option<TypedStatistics>,
@@ -24,19 +24,20 @@ pub enum TypedStatistics {
     Integer { min: i64, max: i64, sum: Option<i64> },
     /// FLOAT, DOUBLE. Absent (`typed == None`) when a bound is NaN; a column with NaN values has no usable bounds.
     Double { min: f64, max: f64, sum: Option<f64> },
-    /// STRING, CHAR, VARCHAR. `None` = unbounded on that side.
+    /// STRING, CHAR, VARCHAR. `None`: no bound on that side.
     String {
         min: Option<String>,
         max: Option<String>,
         exact: bool,
         total_length: Option<i64>,
     },
-    /// BOOLEAN: how many are true.
+    /// BOOLEAN: number of true values.
     Boolean { true_count: u64 },
     /// DATE, days since 1970-01-01.
     Date { min: i32, max: i32 },
-    /// TIMESTAMP, as nanoseconds that bound every value: the millisecond statistics widened to whole milliseconds.
-    /// For local TIMESTAMP these are local wall-clock nanoseconds (the UTC statistics of ORC-135 writers); absent otherwise.
+    /// TIMESTAMP, as nanoseconds that bound every value: the millisecond statistics widened to whole milliseconds. For
+    /// local TIMESTAMP these are local wall-clock nanoseconds (the UTC statistics of ORC-135 writers); absent
+    /// otherwise.
     Timestamp { min: i64, max: i64 },
     /// DECIMAL, unscaled at the column's scale.
     Decimal { min: i128, max: i128, sum: Option<i128> },
@@ -52,14 +53,14 @@ pub(crate) mod writer {
     pub(crate) const TRINO: u32 = 4;
 }
 
-/// Which statistics of a file can be believed, by who wrote it.
+/// Trustworthiness of a file's statistics, by writer and version.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trust {
     writer: u32,
     version: u32,
 }
 
-/// Where statistics stand: some writers computed them wrongly in some places only.
+/// Level of the statistics: some writers computed only one level wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     /// File footer or stripe statistics.
@@ -88,18 +89,19 @@ impl Trust {
         !(self.java_before(7) && precision <= 18)
     }
 
-    /// A NaN leaves no trace in the bounds of the Java and C++ writers, only in the sum. Presto and Trino write
-    /// no bounds at all when there is one.
+    /// A NaN leaves no trace in the bounds of the Java and C++ writers, only in the sum. Presto and Trino write no
+    /// bounds at all if a value is NaN.
     fn doubles_without_sum(self) -> bool {
         matches!(self.writer, writer::PRESTO | writer::TRINO)
     }
 }
 
 impl ColumnStatistics {
-    /// From the stored message. What cannot be decoded is unknown, not an error: statistics only save work.
+    /// Statistics from the stored message. A message that cannot be decoded is unknown, not an error: statistics only
+    /// save work.
     ///
-    /// `rows` is how many rows there are, for top-level columns. Statistics that contradict it are unknown as well: Java
-    /// writers that made no row index counted nothing, and wrote that there are no values and no nulls.
+    /// `rows` is the number of rows, for top-level columns. Statistics that contradict it are unknown as well. Without
+    /// a row index, Java writers counted nothing, and wrote that there are no values and no nulls.
     pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level, rows: Option<u64>) -> Self {
         let statistics = match wire::decode::<proto::ColumnStatistics>(bytes) {
             Ok(stored) => Self::from_proto(&stored, kind, trust, level),
@@ -160,7 +162,7 @@ fn typed(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust) -> Opti
     }
 }
 
-/// Bounds that cross bound nothing.
+/// Crossed bounds bound nothing.
 fn ascending<T: PartialOrd>(min: T, max: T) -> Option<(T, T)> {
     (min <= max).then_some((min, max))
 }
@@ -196,8 +198,8 @@ fn string(stored: &proto::StringStatistics) -> Option<TypedStatistics> {
     })
 }
 
-/// Only the UTC statistics of ORC-135 are used: the older ones are shifted by a zone that depends on each value.
-/// They are whole milliseconds that some writers rounded towards zero, so a bound is widened to both sides.
+/// Bounds from the UTC statistics of ORC-135. Older statistics are not used: they are shifted by a zone that depends on
+/// each value. Some writers rounded whole milliseconds towards zero, so a bound is widened to both sides.
 fn timestamp(stored: &proto::TimestampStatistics) -> Option<TypedStatistics> {
     const NANOS: i64 = 1_000_000;
     let (min, max) = ascending(stored.minimum_utc?, stored.maximum_utc?)?;
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_anywhere_leaves_no_double_bounds() {
+    fn double_bounds_are_absent_after_a_nan() {
         let level = Level::RowGroup;
         let bounds = |stored, trust| convert(stored, TypeKind::Double, trust, level);
         assert!(bounds(doubles(1.0, 2.0, Some(3.0)), NEW).is_some());
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn old_writers_are_believed_only_where_they_were_right() {
+    fn statistics_of_old_writers_are_used_only_where_correct() {
         let old = Trust::new(writer::JAVA, 0);
         assert_eq!(
             convert(doubles(1.0, 2.0, Some(3.0)), TypeKind::Double, old, Level::Merged),

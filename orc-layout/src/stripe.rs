@@ -1,11 +1,11 @@
-//! One stripe's footer: every stream with its absolute place, every column's encoding, the writer's time zone.
+//! [`StripeLayout`], one stripe's footer: streams with absolute offsets, encodings, and the writer's time zone.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::chunk::{self, Place};
-use crate::error::Result;
+use crate::chunk;
+use crate::error::{Result, Section};
 use crate::proto;
 use crate::schema::{ColumnId, TypeKind};
 use crate::tail::{FileTail, StripeInfo};
@@ -14,13 +14,13 @@ use crate::wire;
 /// One stream of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// The column it belongs to.
+    /// Column of the stream.
     pub column: ColumnId,
-    /// What it holds.
+    /// Kind of the stream.
     pub kind: proto::stream::Kind,
     /// Absolute file offset of its first byte.
     pub offset: u64,
-    /// Its bytes, as stored (compressed).
+    /// Stored (compressed) bytes.
     pub length: u64,
 }
 
@@ -31,7 +31,7 @@ impl Stream {
     }
 }
 
-/// How a column of a stripe is encoded.
+/// Encoding of a column in a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoding {
     /// DIRECT, DIRECT_V2, DICTIONARY, DICTIONARY_V2.
@@ -40,7 +40,7 @@ pub struct Encoding {
     pub dictionary_size: u32,
 }
 
-/// Where everything in one stripe is.
+/// Layout of one stripe.
 #[derive(Debug, Clone)]
 pub struct StripeLayout {
     /// The stripe's place in the file.
@@ -60,7 +60,7 @@ impl StripeLayout {
     /// `Corrupt` when streams leave the stripe, encodings are missing or unknown, the zone is unknown, …
     pub fn parse(tail: &FileTail, stripe: usize, footer: &Bytes) -> Result<Self> {
         let Some(info) = tail.stripes.get(stripe) else {
-            let place = Place {
+            let place = Section {
                 file: &tail.file,
                 offset: 0,
                 name: "footer",
@@ -68,7 +68,7 @@ impl StripeLayout {
             return Err(place.corrupt(0, format!("there is no stripe {stripe}")));
         };
         let name = format!("stripe {stripe} footer");
-        let place = Place {
+        let place = Section {
             file: &tail.file,
             offset: info.footer_range().start,
             name: &name,
@@ -109,11 +109,11 @@ impl StripeLayout {
     }
 }
 
-/// Stripe footers larger than this are not believed.
+/// Limit of a stripe footer's uncompressed bytes.
 const MAX_FOOTER_BYTES: usize = 32 << 20;
 
-/// Streams follow each other from the stripe's start, in the footer's order. Kinds that this reader does not know take
-/// their place but are not listed.
+/// The streams with absolute offsets. Streams follow each other from the stripe's start, in the footer's order. A
+/// stream of an unknown kind takes up its bytes but is not listed.
 fn streams(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -> Result<Vec<Stream>, String> {
     let end = info.footer_range().start;
     let columns = tail.schema.types.len();
@@ -191,7 +191,8 @@ fn timezone(tail: &FileTail, stored: &proto::StripeFooter) -> Result<Option<chro
     }
 }
 
-/// Java's custom zone ids with whole hours ("GMT+08:00") as the zones of the database, whose sign is the other way round.
+/// The database's zone for one of Java's custom zone ids with whole hours ("GMT+08:00"). The database's sign is
+/// inverted.
 fn whole_hours(name: &str) -> Option<chrono_tz::Tz> {
     let offset = name
         .strip_prefix("GMT")

@@ -1,47 +1,20 @@
-//! The end of the file: postscript, footer and metadata, parsed from bytes the caller has read.
+//! [`FileTail`], the end of the file: postscript, footer and metadata, parsed from bytes that the caller has read.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::chunk::{self, Place};
-use crate::codec;
-use crate::error::{LayoutError, Result};
-use crate::postscript::{TailEnd, not_orc, unsupported};
+use crate::chunk;
+use crate::codec::Compression;
+use crate::error::{LayoutError, Result, SchemaError, Section};
+use crate::postscript::Postscript;
 use crate::proto;
-use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef, SchemaError};
+use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef};
 use crate::statistics::{ColumnStatistics, Level, Trust, writer};
 use crate::wire;
 
-/// Compression of every stream and footer of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compression {
-    /// The codec.
-    pub codec: Codec,
-    /// No chunk decompresses to more than this many bytes.
-    pub block_size_bytes: u64,
-}
-
-impl Compression {
-    /// [`block_size_bytes`](Self::block_size_bytes) as far as it can be believed: what decompression of one chunk may produce.
-    pub fn block_size(&self) -> usize {
-        usize::try_from(self.block_size_bytes).map_or(codec::MAX_BLOCK_BYTES, |bytes| bytes.min(codec::MAX_BLOCK_BYTES))
-    }
-}
-
-/// Chunk codecs (ORC v1, "Compression").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // the specification's own names
-pub enum Codec {
-    Zlib,
-    Snappy,
-    Lzo,
-    Lz4,
-    Zstd,
-}
-
-/// Where a stripe lies and how many rows it has.
+/// Position and rows of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StripeInfo {
     /// Position in the file, from 0.
@@ -68,14 +41,14 @@ impl StripeInfo {
     }
 }
 
-/// Everything the tail of an ORC file says.
+/// Contents of the tail of an ORC file.
 #[derive(Debug, Clone)]
 pub struct FileTail {
     /// Path or URL as the user named it; every error carries it.
     pub file: Arc<str>,
     /// Length of the whole file in bytes.
     pub file_length: u64,
-    /// `None` when streams are stored as they are.
+    /// `None` if streams are not compressed.
     pub compression: Option<Compression>,
     /// Column tree and Arrow schema.
     pub schema: OrcSchemaRef,
@@ -93,13 +66,15 @@ pub struct FileTail {
     pub user_metadata: Vec<(String, Vec<u8>)>,
     /// "0.12" and the like.
     pub format_version: String,
-    /// Name of the writer implementation ("ORC Java", "ORC C++", "Presto", "unknown (7)", …) and its software version, if stated.
+    /// Name of the writer implementation ("ORC Java", "ORC C++", "Presto", "unknown (7)", …) and its software version,
+    /// if stated.
     pub writer: String,
     /// The writer's own version number: which known bugs its statistics, bloom filters or timestamps have.
     pub writer_version: u32,
     /// Bytes of postscript, footer and metadata together: what reading the tail costs.
     pub tail_length: u64,
-    /// Columns stored encrypted, ascending. Their unencrypted streams hold masked values; [`Access::of`](crate::access::Access::of) refuses them.
+    /// Columns stored encrypted, ascending. Their unencrypted streams hold masked values;
+    /// [`Access::of`](crate::access::Access::of) refuses them.
     pub encrypted_columns: Vec<ColumnId>,
     /// Code of the writer implementation in the footer: 0 is Java, 1 C++, 2 Presto, 3 Go, 4 Trino.
     pub(crate) writer_code: u32,
@@ -107,23 +82,24 @@ pub struct FileTail {
     pub(crate) software_version: Option<String>,
 }
 
-/// Result of looking at the last bytes of a file.
+/// Result of parsing the last bytes of a file.
 #[derive(Debug)]
 pub enum TailParse {
-    /// Everything was there.
+    /// The tail is longer than `last`: call again with at least this many bytes from the end of the file.
     Complete(Box<FileTail>),
     /// The tail is longer: call again with at least this many bytes from the end of the file.
     NeedBytes(u64),
 }
 
 impl FileTail {
-    /// How much of the end of a file to read before anything is known about it.
+    /// Bytes of the first read from the end of a file.
     pub const FIRST_READ_BYTES: u64 = 16 * 1024;
 
     /// Parses the tail of a file of `file_length` bytes whose last bytes are `last`.
     ///
     /// # Errors
-    /// `NotOrc` for anything else than ORC (0 bytes, no magic), `Corrupt` with the place, `Unsupported` for encrypted columns and DWRF.
+    /// `NotOrc` for anything else than ORC (0 bytes, no magic), `Corrupt` with the place, `Unsupported` for encrypted
+    /// columns and DWRF.
     pub fn parse(file: &Arc<str>, file_length: u64, last: &Bytes) -> Result<TailParse> {
         if let Some(&postscript) = last.last()
             && last.len() <= usize::from(postscript)
@@ -131,36 +107,38 @@ impl FileTail {
         {
             return Ok(TailParse::NeedBytes(file_length.min(u64::from(postscript) + 1)));
         }
-        let end = TailEnd::parse(file, file_length, last)?;
+        let end = Postscript::parse(file, file_length, last)?;
         if (last.len() as u64) < end.tail_length {
             return Ok(TailParse::NeedBytes(end.tail_length));
         }
         let tail = last.slice(last.len() - end.tail_length as usize..);
         let parsed = assemble(file, file_length, &end, &tail);
         match parsed {
-            // Without its magic, this was only a guess.
-            Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(not_orc(file, reason)),
-            // Two bytes that happen to stand at the end of anything can be read as an empty footer's postscript.
-            Ok(tail) if !end.magic && tail.schema.fields().is_empty() => Err(not_orc(file, "no magic and no column")),
+            // Without the magic, the format was only a guess.
+            Err(LayoutError::Corrupt { reason, .. }) if !end.magic => Err(LayoutError::not_orc(file, reason)),
+            // Two bytes at the end of an arbitrary file can be read as the postscript of an empty footer.
+            Ok(tail) if !end.magic && tail.schema.fields().is_empty() => {
+                Err(LayoutError::not_orc(file, "no magic and no column"))
+            }
             parsed => parsed.map(|tail| TailParse::Complete(Box::new(tail))),
         }
     }
 
-    /// What statistics and bloom filters of this file's writer are worth.
+    /// Trust in the statistics and bloom filters of this file's writer.
     pub(crate) fn trust(&self) -> Trust {
         Trust::new(self.writer_code, self.writer_version)
     }
 }
 
-/// Footers larger than this are not believed (a file of ten thousand columns and stripes has a few megabytes).
+/// Limit of a footer's uncompressed bytes. A file of ten thousand columns and stripes has a few megabytes.
 const MAX_FOOTER_BYTES: usize = 64 << 20;
 /// Stripe statistics are decoded one by one, so they may be larger.
 const MAX_METADATA_BYTES: usize = 256 << 20;
-/// More types than this are not believed.
+/// Limit of a file's types.
 const MAX_COLUMNS: usize = 1 << 18;
-/// More stripes than this are not believed.
+/// Limit of a file's stripes.
 const MAX_STRIPES: usize = 1 << 20;
-/// Column statistics over all stripes (about half a gigabyte of them): a file with more is read without.
+/// Limit of column statistics over all stripes (about half a gigabyte). A file with more is read without them.
 const MAX_STRIPE_STATISTICS: usize = 1 << 22;
 
 /// Field numbers of repeated messages that are decoded one by one.
@@ -172,17 +150,17 @@ mod number {
     pub(super) const STRIPE_COLUMN: u64 = 1;
 }
 
-/// The tail's sections, once all bytes are there.
-fn assemble(file: &Arc<str>, file_length: u64, end: &TailEnd, tail: &Bytes) -> Result<FileTail> {
+/// The tail's sections, from all bytes of the tail.
+fn assemble(file: &Arc<str>, file_length: u64, end: &Postscript, tail: &Bytes) -> Result<FileTail> {
     let footer_end = tail.len() - end.postscript_length as usize;
     let footer_start = footer_end - end.footer_length as usize;
     let tail_start = file_length - end.tail_length;
-    let metadata_place = Place {
+    let metadata_place = Section {
         file,
         offset: tail_start,
         name: "metadata",
     };
-    let footer_place = Place {
+    let footer_place = Section {
         file,
         offset: tail_start + end.metadata_length,
         name: "footer",
@@ -265,7 +243,7 @@ struct Footer {
 }
 
 impl Footer {
-    fn parse(place: Place<'_>, end: &TailEnd, bytes: &Bytes) -> Result<Self> {
+    fn parse(place: Section<'_>, end: &Postscript, bytes: &Bytes) -> Result<Self> {
         let bytes = chunk::decompress_all(place, end.compression, bytes, MAX_FOOTER_BYTES)?;
         let corrupt = |reason| place.corrupt(0, reason);
         let (mut types, mut stripes, mut statistics) = (vec![], vec![], vec![]);
@@ -285,7 +263,7 @@ impl Footer {
         .map_err(corrupt)?;
         let schema = OrcSchema::from_proto(&types).map_err(|error| match error {
             SchemaError::Corrupt(reason) => corrupt(reason),
-            SchemaError::Unsupported(feature, advice) => unsupported(place.file, feature, advice),
+            SchemaError::Unsupported(feature, advice) => LayoutError::unsupported(place.file, feature, advice),
         })?;
         statistics.truncate(schema.types.len());
         Ok(Self {
@@ -298,7 +276,7 @@ impl Footer {
 }
 
 /// The stripes with rows counted up and every bound checked: each lies before `content_end`.
-fn stripes(place: Place<'_>, footer: &Footer, content_end: u64) -> Result<Vec<StripeInfo>> {
+fn stripes(place: Section<'_>, footer: &Footer, content_end: u64) -> Result<Vec<StripeInfo>> {
     let mut first_row = 0u64;
     let mut stripes = Vec::with_capacity(footer.stripes.len());
     for (index, stored) in footer.stripes.iter().enumerate() {
@@ -352,7 +330,7 @@ fn encrypted_columns(footer: &Footer) -> Vec<ColumnId> {
     columns
 }
 
-/// What turns stored statistics into trusted ones.
+/// Inputs of the conversion from stored statistics to trusted ones.
 struct StatisticsContext<'a> {
     schema: &'a OrcSchema,
     encrypted: &'a [ColumnId],
@@ -360,7 +338,7 @@ struct StatisticsContext<'a> {
 }
 
 impl StatisticsContext<'_> {
-    /// One column's statistics after another, in column order; surplus ones are ignored.
+    /// Decodes one column's statistics after another, in column order; surplus ones are ignored.
     fn columns<'b>(&self, rows: u64, stored: impl Iterator<Item = &'b [u8]>) -> Vec<ColumnStatistics> {
         self.schema
             .types
@@ -379,7 +357,7 @@ impl StatisticsContext<'_> {
 
 /// Statistics by stripe; empty if there are not as many as stripes, or too many.
 fn stripe_statistics(
-    place: Place<'_>,
+    place: Section<'_>,
     context: &StatisticsContext<'_>,
     metadata: &[u8],
     stripes: &[StripeInfo],

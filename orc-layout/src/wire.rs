@@ -1,6 +1,7 @@
-//! Just enough of protobuf's wire format to take large repeated messages apart one by one. A whole `Footer` or
-//! `Metadata` decoded at once costs hundreds of bytes for each two-byte statistics entry, and one bad string in any
-//! of them fails them all; taken apart, each entry is decoded, converted and dropped.
+//! Fields of protobuf messages, undecoded, for large repeated messages that are split into their entries.
+//!
+//! A whole `Footer` or `Metadata` decoded at once costs hundreds of bytes for each two-byte statistics entry. One bad
+//! string in any entry fails the whole message. Split, each entry is decoded, converted and dropped.
 
 use prost::Message;
 
@@ -86,7 +87,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads a varint off the front of `bytes`; `None` if it is cut off or longer than 64 bits.
+/// Reads a varint from the front of `bytes`; `None` if the varint is cut off or longer than 64 bits.
 pub(crate) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -105,8 +106,8 @@ pub(crate) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
     M::decode(bytes).map_err(|error| error.to_string())
 }
 
-/// Splits a message into the fields that `keep` refuses (handed to `each`, with their number) and the rest, which is
-/// decoded as `M`. Only length-delimited fields are offered to `keep`.
+/// Splits a message in two. Fields that `keep` refuses go to `each`, with their number; the rest is decoded as `M`.
+/// Only length-delimited fields are offered to `keep`.
 pub(crate) fn decode_without<'a, M: Message + Default>(
     message: &'a [u8],
     apart: &[u64],
@@ -129,7 +130,7 @@ mod tests {
     use crate::proto;
 
     #[test]
-    fn a_message_comes_apart_and_the_rest_decodes() {
+    fn messages_are_split_and_the_rest_decodes() {
         let statistics = proto::ColumnStatistics {
             number_of_values: Some(7),
             ..Default::default()

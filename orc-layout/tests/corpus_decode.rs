@@ -1,5 +1,6 @@
-//! Values of real files: every column of every readable file equals what orc-rust's full read gives and what the corpus
-//! states (rows, nulls, SHA-256), read at once, by row groups, and by scattered rows; every corrupt file is an error.
+//! Values of real files. Every column of every readable file equals orc-rust's full read and the corpus's statements
+//! (rows, nulls, SHA-256). Columns are read at once, by row groups, and by scattered rows. Every corrupt file is an
+//! error.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -18,10 +19,10 @@ use grampus_orc_layout::access::{Access, byte_ranges};
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::{LayoutError, Result, open};
+use grampus_orc_layout::{LayoutError, Result, metadata_reader};
 use sha2::{Digest, Sha256};
 
-/// A file in memory that remembers which of its bytes were asked for.
+/// A file in memory that records the bytes of every read.
 struct Memory {
     bytes: Bytes,
     asked: Mutex<Vec<Range<u64>>>,
@@ -43,7 +44,7 @@ impl ByteSource for Memory {
     }
 }
 
-/// The corpus lies beside the workspace; without it these tests have nothing to say.
+/// The corpus lies beside the workspace; without the corpus these tests pass without a check.
 fn corpus() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
@@ -63,7 +64,7 @@ fn manifest(corpus: &Path) -> Vec<HashMap<String, String>> {
     lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
 }
 
-/// About one row of a hundred, alone or with a few neighbours; the same ones every time.
+/// About one row of a hundred, alone or with a few neighbours; the same rows in every run.
 fn scattered(rows: u64, seed: u64) -> RowSelection {
     let mut selection = RowSelection::new();
     let (mut at, mut state) = (0, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -80,20 +81,20 @@ fn scattered(rows: u64, seed: u64) -> RowSelection {
     }
 }
 
-/// Reads every column of every stripe in three ways that must agree; the columns, by stripe.
+/// Reads every column of every stripe in three ways that must agree. Returns the columns by stripe.
 fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
     let length = bytes.len() as u64;
     let source = Arc::new(Memory {
         bytes,
         asked: Mutex::default(),
     });
-    let tail = Arc::new(open::read_tail(&file.into(), length, &*source)?);
+    let tail = Arc::new(metadata_reader::read_tail(&file.into(), length, &*source)?);
     let mut stripes = vec![];
     for i in 0..tail.stripes.len() {
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, i)?);
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, i)?);
         let mut columns = vec![];
         for &column in tail.schema.fields() {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column)?);
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column)?);
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true)?;
             let reader = || {
                 let (index, access) = (Some(index.clone()), access.clone());
@@ -116,7 +117,7 @@ fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
                     "{place}, group {group}"
                 );
             }
-            // Backwards, so that every group is entered by its positions.
+            // The order is backwards, so that every group is entered by its positions.
             for group in (0..stripe.row_groups(&tail)).rev().take(20) {
                 let rows = stripe.row_group_rows(&tail, group);
                 let part = whole.slice(rows.start as usize, (rows.end - rows.start) as usize);
@@ -147,7 +148,7 @@ fn read_file(file: &str, bytes: Bytes) -> Result<Vec<Vec<ArrayRef>>> {
     Ok(stripes)
 }
 
-/// orc-rust's full read, one batch per stripe; its words if it cannot.
+/// orc-rust's full read, one batch per stripe; its message if it cannot read the file.
 fn oracle(bytes: Bytes) -> std::result::Result<Vec<Vec<ArrayRef>>, String> {
     let read = std::panic::catch_unwind(|| {
         let builder = orc_rust::ArrowReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
@@ -162,7 +163,8 @@ fn oracle(bytes: Bytes) -> std::result::Result<Vec<Vec<ArrayRef>>, String> {
     read.unwrap_or_else(|_| Err("panic".into()))
 }
 
-/// Timestamps of California after 2100: orc-rust's zone tables know no summer time then. The stated hashes do.
+/// The columns hold timestamps of California after 2100. orc-rust's zone tables have no summer time then; the stated
+/// hashes have.
 fn ends_summers(file: &str, field: usize) -> bool {
     file.ends_with("TestOrcFile.testDate2038.orc") && field == 0
 }
@@ -201,7 +203,7 @@ fn column_hash(column: &dyn Array) -> Option<String> {
     Some(hex(&hash.finalize()))
 }
 
-/// Python's way to print a decimal; `None` where that is in exponent notation.
+/// Python's form of a decimal; `None` for exponent notation.
 fn decimal(unscaled: i128, scale: i8) -> Option<String> {
     let scale = scale as usize;
     let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
@@ -213,7 +215,7 @@ fn decimal(unscaled: i128, scale: i8) -> Option<String> {
 }
 
 #[test]
-fn every_readable_file_equals_the_oracles() {
+fn readable_files_equal_the_oracles() {
     let Some(corpus) = corpus() else { return };
     let hashes = std::fs::read_to_string(corpus.join("column_hashes.json")).unwrap();
     let hashes: serde_json::Value = serde_json::from_str(&hashes).unwrap();
@@ -308,20 +310,20 @@ fn every_readable_file_equals_the_oracles() {
     assert!(compared > 300 && hashed > 200, "{compared} {hashed}");
 }
 
-/// Reads what can be read of a file that may be anything.
-fn read_what_is_there(bytes: Bytes) -> Result<()> {
+/// Reads as much as possible of an arbitrary file.
+fn read_as_far_as_possible(bytes: Bytes) -> Result<()> {
     let length = bytes.len() as u64;
     let source = Arc::new(Memory {
         bytes,
         asked: Mutex::default(),
     });
-    let tail = Arc::new(open::read_tail(&"mutant".into(), length, &*source)?);
+    let tail = Arc::new(metadata_reader::read_tail(&"mutant".into(), length, &*source)?);
     for i in 0..tail.stripes.len() {
-        let Ok(stripe) = open::read_stripe(&tail, &*source, i).map(Arc::new) else {
+        let Ok(stripe) = metadata_reader::read_stripe(&tail, &*source, i).map(Arc::new) else {
             continue;
         };
         for &column in tail.schema.fields() {
-            let index = open::read_index(&tail, &stripe, &*source, column).unwrap_or_default();
+            let index = metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap_or_default();
             let Ok(access) = Access::of(&tail, &stripe, column, Some(&index), &*source, true) else {
                 continue;
             };
@@ -344,7 +346,7 @@ fn read_what_is_there(bytes: Bytes) -> Result<()> {
 }
 
 #[test]
-fn no_mutant_of_a_real_file_is_a_panic() {
+fn mutants_of_real_files_cause_no_panic() {
     let Some(corpus) = corpus() else { return };
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = |below: usize| {
@@ -358,7 +360,7 @@ fn no_mutant_of_a_real_file_is_a_panic() {
         if bytes.is_empty() || bytes.len() > 50_000 {
             continue;
         }
-        // Where streams are stored as they are, mutations reach the decoders.
+        // In uncompressed files, mutations reach the decoders.
         let mutants = if row["compression"] == "none" { 60 } else { 15 };
         for _ in 0..mutants {
             let mut mutant = bytes.clone();
@@ -370,7 +372,7 @@ fn no_mutant_of_a_real_file_is_a_panic() {
                     mutant[at] ^ 1 << random(8)
                 };
             }
-            let _ = read_what_is_there(mutant.into());
+            let _ = read_as_far_as_possible(mutant.into());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Metadata of real files: what the manifest of the corpus says about each, and that no mutation of them makes the
-//! parsers panic, hang or allocate wildly.
+//! Metadata of real files: each file is as the corpus's manifest states, and no mutation makes the parsers panic, hang
+//! or allocate wildly.
 
 mod common;
 
@@ -8,19 +8,19 @@ use std::ops::Range;
 use bytes::Bytes;
 use common::{Memory, Random, corpus, manifest};
 use grampus_orc_layout::access::{Access, byte_ranges};
-use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::positions::ColumnPositions;
+use grampus_orc_layout::report::{FileReport, ReportOptions};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 
-/// What a walk over all metadata of a file found.
+/// Findings of a walk over all metadata of a file.
 struct Walk {
     tail: FileTail,
     report: FileReport,
-    /// Row groups with positions, and those whose positions do not have the expected numbers.
+    /// Row groups with positions, and row groups whose positions do not have the expected numbers.
     entries: usize,
     unusable: usize,
     filters: usize,
@@ -29,13 +29,13 @@ struct Walk {
 fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
     let length = bytes.len() as u64;
     let source = Memory(bytes);
-    let tail = open::read_tail(&file.into(), length, &source)?;
+    let tail = metadata_reader::read_tail(&file.into(), length, &source)?;
     let (mut entries, mut unusable, mut filters) = (0, 0, 0);
     for i in 0..tail.stripes.len() {
-        let stripe = open::read_stripe(&tail, &source, i)?;
+        let stripe = metadata_reader::read_stripe(&tail, &source, i)?;
         for column in 0..tail.schema.types.len() as u32 {
-            let index = open::read_index(&tail, &stripe, &source, column)?;
-            let positions = ColumnPositions::of(&tail, &stripe, column, &index);
+            let index = metadata_reader::read_index(&tail, &stripe, &source, column)?;
+            let positions = ColumnPositions::of(&tail, &stripe, column, &index.positions);
             plan(&tail, &stripe, column, &index, &source)?;
             entries += index.positions.len();
             filters += index.bloom_filters.len();
@@ -44,7 +44,7 @@ fn walk(file: &str, bytes: Bytes) -> Result<Walk> {
             }
         }
     }
-    let report = FileReport::build(&tail, &source, &DescribeOptions::default())?;
+    let report = FileReport::build(&tail, &source, &ReportOptions::default())?;
     assert!(format!("{report:#}").len() > format!("{report}").len() || tail.stripes.is_empty());
     Ok(Walk {
         tail,
@@ -81,7 +81,7 @@ fn codec_name(tail: &FileTail) -> String {
 }
 
 #[test]
-fn every_readable_file_is_what_the_manifest_says() {
+fn readable_files_have_the_manifests_metadata() {
     let Some(corpus) = corpus() else { return };
     let (mut files, mut entries) = (0, 0);
     for row in manifest(&corpus) {
@@ -108,7 +108,7 @@ fn every_readable_file_is_what_the_manifest_says() {
         if row["rows"].is_empty() {
             continue; // the manifest's own reader knew no LZO
         }
-        // Hive 0.11 knew no precision.
+        // Hive 0.11 stated no precision.
         let schema = row["schema"].replace("decimal(0,0)", "decimal(38,6)");
         assert_eq!(walk.report.schema, schema, "{file}");
         let tail = &walk.tail;
@@ -123,9 +123,9 @@ fn every_readable_file_is_what_the_manifest_says() {
 }
 
 #[test]
-fn every_other_file_is_refused_with_its_name_and_the_place() {
+fn other_files_are_refused_with_name_and_place() {
     let Some(corpus) = corpus() else { return };
-    // What is wrong with the others of these lies in their data: the decoders' tests have them.
+    // The other corrupt files have their fault in the data: the decoders' tests cover them.
     let refused = [
         ("examples/zero.orc", "not an ORC file: it has 0 bytes"),
         (
@@ -191,7 +191,7 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn no_mutation_makes_the_parsers_panic_or_hang() {
+fn mutations_cause_no_panic_or_hang() {
     let Some(corpus) = corpus() else { return };
     let mut random = Random(7);
     let mut survived = 0;

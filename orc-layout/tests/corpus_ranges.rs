@@ -1,13 +1,13 @@
-//! The planned byte ranges against what the decoder reads: for any rows of any column of any real file, nothing is read
+//! Planned byte ranges against the decoder's reads, for any rows of any column of any real file. Nothing is read
 //! outside the plan, and the values are those of a full read.
 
 mod common;
 
-use common::plans::{Plans, check_plans};
+use common::plan_check::{Plans, check_plans};
 use common::{Random, corpus, manifest};
 
 #[test]
-fn the_decoder_stays_inside_the_plan() {
+fn decoder_reads_stay_inside_the_plan() {
     let Some(corpus) = corpus() else { return };
     let mut random = Random(11);
     let mut found = Plans::default();

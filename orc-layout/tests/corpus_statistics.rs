@@ -1,5 +1,5 @@
-//! Statistics and bloom filters of real files against the values that a full read by orc-rust finds: no bound excludes
-//! a value, no filter denies one, at file, stripe and row-group level.
+//! Statistics and bloom filters of real files against the values of a full read by orc-rust. No bound excludes a value,
+//! and no filter denies one, at file, stripe and row-group level.
 
 mod common;
 
@@ -7,25 +7,25 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatchReader};
 use bytes::Bytes;
-use common::agree::check_statistics;
+use common::statistics_check::check_statistics;
 use common::{Memory, corpus, manifest};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 use orc_rust::ArrowReaderBuilder;
 
 /// Full reads in a debug build are slow: these many rows of a file are enough.
 const MAX_ROWS: u64 = 75_000;
 
-/// The top-level columns as our own decoder reads them: for the files that orc-rust cannot read.
+/// The top-level columns as read by our own decoder, for files that orc-rust cannot read.
 fn ours(tail: &Arc<FileTail>, source: &Arc<Memory>) -> Result<Vec<ArrayRef>> {
     let mut columns = vec![];
     for &column in tail.schema.fields() {
         let mut parts = vec![];
         for info in &tail.stripes {
-            let stripe = Arc::new(open::read_stripe(tail, &**source, info.index)?);
+            let stripe = Arc::new(metadata_reader::read_stripe(tail, &**source, info.index)?);
             let access = Access::Decode { seekable: false };
             let mut reader = ColumnReader::new(tail.clone(), stripe, column, None, access, source.clone())?;
             parts.push(reader.read(&RowSelection::range(0..info.rows))?);
@@ -59,7 +59,7 @@ fn statistics_and_filters_agree_with_the_values() {
         let columns = oracle(&bytes);
         let length = bytes.len() as u64;
         let source = Arc::new(Memory(bytes));
-        let tail = Arc::new(open::read_tail(&file, length, &*source).unwrap());
+        let tail = Arc::new(metadata_reader::read_tail(&file, length, &*source).unwrap());
         let columns = match columns {
             Some(columns) => columns,
             None if row["class"].contains("timestamp range") => continue,

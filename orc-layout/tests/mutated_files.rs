@@ -1,12 +1,13 @@
-//! Corrupt files and streams end in errors, never in a panic, a hang or an array that breaks Arrow's rules: what the fuzz targets do,
-//! on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure, `GRAMPUS_TEST_CASES` sets how many mutations run.
-#![allow(unreachable_pub)] // the modules are public where they live
+//! Corrupt files and streams end in errors, never in a panic, a hang or an array that breaks Arrow's rules. The tests
+//! run the code of the fuzz targets on a bounded set of mutations. `GRAMPUS_TEST_SEED=<seed>` replays a failure;
+//! `GRAMPUS_TEST_CASES` sets the number of mutations.
+#![allow(unreachable_pub)] // the modules are public in the fuzz crate
 
-#[path = "../../fuzz/src/read_file.rs"]
+#[path = "../fuzz/src/read_file.rs"]
 mod read_file;
-#[path = "../../fuzz/src/rle.rs"]
+#[path = "../fuzz/src/rle.rs"]
 mod rle;
-#[path = "../../fuzz/src/seeds.rs"]
+#[path = "../fuzz/src/seeds.rs"]
 mod seeds;
 
 use std::io::Write;
@@ -28,7 +29,7 @@ fn seeds_read_without_error() {
 }
 
 #[test]
-fn every_prefix_is_refused() {
+fn prefixes_of_a_file_are_refused() {
     for (name, bytes) in seeds::seeds() {
         for length in (0..bytes.len()).step_by(7) {
             assert!(
@@ -44,7 +45,7 @@ fn mutations_end_in_values_or_errors() {
     check_mutations(&seeds::seeds(), 1_500);
 }
 
-/// Files of other writers have encodings, versions and oddities that ours never has.
+/// Files of other writers have encodings, versions and oddities that our files never have.
 #[test]
 fn mutations_of_other_writers_files_end_in_values_or_errors() {
     let files = small_corpus_files();
@@ -153,7 +154,7 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Xorshift: the same numbers everywhere, which is all that is asked of it.
+/// Xorshift: the same numbers on every machine.
 struct Random(u64);
 
 impl Random {

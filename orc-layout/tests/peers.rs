@@ -1,5 +1,6 @@
-//! Other readers on the writer's files: pyarrow and pyorc (both on ORC C++) compare every value, read stripes and columns
-//! alone, and seek by the row index under predicates. Needs python3 with one of them; says so where there is none.
+//! Other readers on the writer's files. pyarrow and pyorc (both on ORC C++) compare every value, read stripes and
+//! columns alone, and seek by the row index under predicates. Without python3 and one of the two, the test reports that
+//! it is skipped.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,15 +1,16 @@
-//! Tails made by hand: each thing that can be wrong with one, and what the reader says.
+//! Hand-made tails: each possible fault of a tail, and the reader's error.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::proto;
-use grampus_orc_layout::tail::{Codec, FileTail, TailParse};
+use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 use prost::Message;
 
 /// A file of 1,000 bytes of stripes and a tail.
-struct Made {
+struct TestTail {
     postscript: proto::PostScript,
     footer: proto::Footer,
     metadata: Vec<u8>,
@@ -19,7 +20,7 @@ struct Made {
 
 const CONTENT: u64 = 1000;
 
-fn made() -> Made {
+fn test_tail() -> TestTail {
     let root = proto::Type {
         kind: Some(proto::r#type::Kind::Struct as i32),
         subtypes: vec![1],
@@ -38,7 +39,7 @@ fn made() -> Made {
         number_of_rows: Some(5),
         ..Default::default()
     };
-    Made {
+    TestTail {
         postscript: proto::PostScript {
             version: vec![0, 12],
             writer_version: Some(9),
@@ -57,7 +58,7 @@ fn made() -> Made {
     }
 }
 
-impl Made {
+impl TestTail {
     fn bytes(&self) -> Bytes {
         let mut bytes = b"ORC".to_vec();
         bytes.resize(CONTENT as usize, 0);
@@ -78,7 +79,7 @@ impl Made {
         whole(&self.bytes())
     }
 
-    /// The words of the error that parsing ends in.
+    /// The message of the error from parsing.
     fn refused(&self) -> String {
         self.parse().unwrap_err().to_string()
     }
@@ -92,8 +93,8 @@ fn whole(bytes: &Bytes) -> Result<FileTail> {
 }
 
 #[test]
-fn a_sound_tail_is_understood() {
-    let tail = made().parse().unwrap();
+fn valid_tail_is_parsed() {
+    let tail = test_tail().parse().unwrap();
     assert_eq!(
         (tail.rows, tail.stripes.len(), tail.row_index_stride),
         (5, 1, Some(10_000))
@@ -106,8 +107,8 @@ fn a_sound_tail_is_understood() {
 }
 
 #[test]
-fn a_short_read_is_told_how_much_is_needed() {
-    let bytes = made().bytes();
+fn short_read_returns_the_needed_bytes() {
+    let bytes = test_tail().bytes();
     let file: Arc<str> = "f.orc".into();
     let length = bytes.len() as u64;
     let needed = |from_end: usize| match FileTail::parse(&file, length, &bytes.slice(bytes.len() - from_end..)) {
@@ -125,13 +126,13 @@ fn a_short_read_is_told_how_much_is_needed() {
 }
 
 #[test]
-fn what_is_no_orc_file_is_told_from_one_that_was_cut_off() {
+fn other_formats_are_distinguished_from_truncated_files() {
     let text = Bytes::from("a,b,c\n".repeat(500));
     assert!(matches!(whole(&text), Err(LayoutError::NotOrc { .. })));
     let parquet = Bytes::from([b"PAR1", &[0; 100][..], b"PAR1"].concat());
     assert!(matches!(whole(&parquet), Err(LayoutError::NotOrc { .. })));
     assert!(matches!(whole(&Bytes::new()), Err(LayoutError::NotOrc { .. })));
-    let cut = made().bytes().slice(..700);
+    let cut = test_tail().bytes().slice(..700);
     let error = whole(&cut).unwrap_err();
     assert!(error.to_string().contains("its end is missing"), "{error}");
 }
@@ -143,30 +144,30 @@ fn lengths_that_do_not_fit_are_refused_without_overflow() {
         (Some(5000), None),
         (None, Some(1 << 63)),
     ] {
-        let mut made = made();
+        let mut made = test_tail();
         made.postscript.footer_length = footer;
         made.postscript.metadata_length = metadata;
         assert!(made.refused().contains("(postscript)"), "{}", made.refused());
     }
     for (offset, data) in [(3, 2000), (u64::MAX - 10, 800), (3, u64::MAX - 5), (904, 800)] {
-        let mut made = made();
+        let mut made = test_tail();
         made.footer.stripes[0].offset = Some(offset);
         made.footer.stripes[0].data_length = Some(data);
         assert!(made.refused().contains("leaves the file"), "{}", made.refused());
     }
     for rows in [4, u64::MAX] {
-        let mut made = made();
+        let mut made = test_tail();
         made.footer.stripes[0].number_of_rows = Some(rows);
         assert!(made.refused().contains("rows"), "{}", made.refused());
     }
 }
 
 #[test]
-fn valid_files_that_cannot_be_read_say_what_they_use() {
-    let mut brotli = made();
+fn unsupported_files_name_the_feature() {
+    let mut brotli = test_tail();
     brotli.postscript.compression = Some(6);
     assert!(brotli.refused().contains("compression codec 6 is not supported"));
-    let mut dwrf = made();
+    let mut dwrf = test_tail();
     dwrf.postscript.magic = None;
     dwrf.postscript.version = vec![1];
     assert!(dwrf.refused().contains("DWRF"));
@@ -174,7 +175,7 @@ fn valid_files_that_cannot_be_read_say_what_they_use() {
 
 #[test]
 fn encrypted_columns_are_named_and_their_statistics_left_out() {
-    let mut made = made();
+    let mut made = test_tail();
     made.footer.statistics = vec![statistics(5), statistics(5)];
     assert_eq!(made.parse().unwrap().file_statistics[1].values, Some(5));
     made.footer.encryption = Some(proto::Encryption {
@@ -199,12 +200,12 @@ fn statistics(values: u64) -> proto::ColumnStatistics {
 }
 
 #[test]
-fn stripe_statistics_count_only_if_there_are_as_many_as_stripes() {
+fn stripe_statistics_need_one_entry_per_stripe() {
     let stripe = |values| proto::StripeStatistics {
         col_stats: vec![statistics(values); 2],
     };
     let parse = |stripe_stats| {
-        let mut made = made();
+        let mut made = test_tail();
         made.metadata = proto::Metadata { stripe_stats }.encode_to_vec();
         made.parse().unwrap().stripe_statistics
     };
@@ -215,8 +216,8 @@ fn stripe_statistics_count_only_if_there_are_as_many_as_stripes() {
 }
 
 #[test]
-fn statistics_that_are_not_utf8_cost_themselves_only() {
-    let mut made = made();
+fn statistics_without_valid_utf8_are_dropped_alone() {
+    let mut made = test_tail();
     made.footer.statistics = vec![statistics(5)];
     // String statistics with a minimum of two bad bytes.
     made.more_footer = vec![0x3a, 6, 0x22, 4, 0x0a, 2, 0xff, 0xfe];
@@ -226,20 +227,20 @@ fn statistics_that_are_not_utf8_cost_themselves_only() {
 }
 
 #[test]
-fn a_footer_of_nothing_but_empty_entries_is_refused() {
-    // Two bytes make a stripe, which costs a hundred in memory: more of them than any file has.
-    let mut made = made();
+fn footer_of_empty_entries_is_refused() {
+    // An entry of two bytes makes a stripe, which takes a hundred in memory: the footer has more stripes than any file.
+    let mut made = test_tail();
     made.more_footer = [0x1a, 0].repeat((1 << 20) + 1);
     assert!(made.refused().contains("more than"), "{}", made.refused());
 }
 
 #[test]
-fn a_footer_that_explodes_is_refused() {
-    // A few hundred bytes each that become eight megabytes.
+fn exploding_footer_is_refused() {
+    // Chunks of a few hundred bytes that decompress to eight megabytes each.
     let mut chunk = vec![];
     grampus_orc_layout::chunk::append_chunk(Some(Codec::Zstd), &vec![0; 8_000_000], &mut chunk).unwrap();
     let chunks = chunk.repeat(10);
-    let mut made = made();
+    let mut made = test_tail();
     made.postscript.compression = Some(proto::CompressionKind::Zstd as i32);
     made.postscript.compression_block_size = Some(8_000_000);
     made.postscript.footer_length = Some(chunks.len() as u64);

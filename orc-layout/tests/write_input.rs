@@ -1,6 +1,7 @@
-//! What the writer takes and what it refuses: Arrow types beyond those of a reader, sliced arrays, options, sinks that fail.
+//! Input of the writer, accepted and refused: Arrow types beyond those of a reader, sliced arrays, options, failing
+//! sinks.
 
-mod support;
+mod tables;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::*;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
-use support::{Nulls, assert_same, every_type, one_column, read_with_orc_rust, write};
+use tables::{Nulls, assert_same, every_type, one_column, read_with_orc_rust, write};
 
 /// Writes one column, whole and without its first rows, and reads it back as `expected`'s type.
 fn check(array: ArrayRef, expected: ArrayRef) {
@@ -31,7 +32,7 @@ fn check(array: ArrayRef, expected: ArrayRef) {
     }
 }
 
-/// The same values as another type.
+/// Writes the same values as another type.
 fn check_as(array: ArrayRef, given: &DataType) {
     check(cast(&array, given).unwrap(), array);
 }
@@ -53,7 +54,7 @@ fn unsigned_integers_are_widened() {
 }
 
 #[test]
-fn strings_and_binary_in_every_form() {
+fn strings_and_binary_round_trip_in_every_form() {
     let text: ArrayRef = Arc::new(StringArray::from(vec![
         Some("a"),
         None,
@@ -90,7 +91,7 @@ fn strings_and_binary_in_every_form() {
 }
 
 #[test]
-fn a_null_among_a_dictionarys_entries_is_a_null() {
+fn dictionary_entry_null_is_a_null() {
     let entries: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), None, Some("y")]));
     let keys = Int8Array::from(vec![Some(0), Some(1), None, Some(2), Some(0)]);
     let array = DictionaryArray::new(keys, entries);
@@ -99,7 +100,7 @@ fn a_null_among_a_dictionarys_entries_is_a_null() {
 }
 
 #[test]
-fn dictionaries_that_change_from_batch_to_batch() {
+fn dictionaries_may_change_from_batch_to_batch() {
     let batch = |words: [&str; 3]| {
         let array: DictionaryArray<Int8Type> = words.into_iter().collect();
         RecordBatch::try_from_iter([("word", Arc::new(array) as ArrayRef)]).unwrap()
@@ -122,8 +123,8 @@ fn dictionaries_that_change_from_batch_to_batch() {
 }
 
 #[test]
-fn a_dictionary_is_given_up_within_a_stripe() {
-    // First all the same, later all different: the first rows are written again, with their row groups' positions.
+fn dictionary_is_abandoned_within_a_stripe() {
+    // First equal values, later distinct ones: the first rows are written again, with their row groups' positions.
     let text = |row: usize| {
         if row.is_multiple_of(7) {
             None
@@ -146,7 +147,7 @@ fn a_dictionary_is_given_up_within_a_stripe() {
 }
 
 #[test]
-fn dates_and_times_of_every_unit() {
+fn dates_and_times_round_trip_in_every_unit() {
     let days: ArrayRef = Arc::new(Date32Array::from(vec![
         Some(0),
         Some(-1),
@@ -173,7 +174,7 @@ fn dates_and_times_of_every_unit() {
 }
 
 #[test]
-fn long_lists_and_fields_below_null_structs() {
+fn long_lists_and_fields_below_null_structs_round_trip() {
     let item = Arc::new(Field::new_list_field(DataType::Int32, true));
     let values: ArrayRef = Arc::new(Int32Array::from_iter_values(0..10));
     let nulls = NullBuffer::from(vec![true, false, true, true, false]);
@@ -187,7 +188,7 @@ fn long_lists_and_fields_below_null_structs() {
     let list = ListArray::new(item, OffsetBuffer::from_lengths(lengths), values, Some(nulls.clone()));
     check(Arc::new(long), Arc::new(list.clone()));
 
-    // The rows that are null have values all the same; and a list below a struct that is null is not written.
+    // The null rows have values all the same. A list below a null struct is not written.
     let fields = Fields::from(vec![Field::new("list", list.data_type().clone(), true)]);
     let outer = NullBuffer::from(vec![true, true, false, false, true]);
     let nested: ArrayRef = Arc::new(StructArray::new(
@@ -334,7 +335,7 @@ fn write_error(array: ArrayRef) -> String {
 }
 
 #[test]
-fn values_that_readers_would_change_are_refused() {
+fn timestamps_that_readers_would_change_are_refused() {
     let late = write_error(Arc::new(TimestampNanosecondArray::from(vec![0, -500_000_000])));
     assert!(
         late.contains("1969-12-31T23:59:59.500000000") && late.contains("column column"),
@@ -346,7 +347,7 @@ fn values_that_readers_would_change_are_refused() {
     assert!(write_error(Arc::new(wide)).contains("more than 4 digits"));
     let far = write_error(Arc::new(Date64Array::from(vec![i64::MAX])));
     assert!(far.contains("32 bits"), "{far}");
-    // Within the first millisecond of that second nothing is rounded.
+    // Within the first millisecond of that second, nothing is rounded.
     let array: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![
         -999_000_001,
         -1_000_000_000,
@@ -359,12 +360,12 @@ fn values_that_readers_would_change_are_refused() {
 }
 
 #[test]
-fn a_batch_of_another_schema_is_refused() {
+fn batch_of_another_schema_is_refused() {
     let mut writer = OrcWriter::new(Vec::new(), one_column("a", DataType::Int32), WriterOptions::default()).unwrap();
     let other = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
     let error = writer.write(&other).unwrap_err().to_string();
     assert!(error.contains("Int64") && error.contains("Int32"), "{error}");
-    // Nothing was taken, so the file can go on.
+    // Nothing was written, so the file can go on.
     let right = RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]).unwrap();
     writer.write(&right).unwrap();
     assert_eq!(writer.rows(), 1);
@@ -390,7 +391,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_full_disk_is_said_with_advice() {
+fn full_disk_error_has_advice() {
     let batch = every_type(500, Nulls::Some, 1);
     assert!(OrcWriter::new(Full(0), batch.schema(), WriterOptions::default()).is_err());
     for room in [3, 5000, 20_000] {
@@ -409,7 +410,7 @@ fn a_full_disk_is_said_with_advice() {
 }
 
 #[test]
-fn files_without_row_index_and_without_rows() {
+fn files_without_row_index_or_rows_round_trip() {
     for rows in [0, 1, 25_000] {
         let batch = every_type(rows, Nulls::Some, 5);
         let options = WriterOptions {
@@ -423,7 +424,7 @@ fn files_without_row_index_and_without_rows() {
 }
 
 #[test]
-fn stripes_end_by_size_and_the_same_rows_make_the_same_bytes() {
+fn stripes_end_by_size_and_equal_rows_make_equal_bytes() {
     let batch = every_type(20_000, Nulls::Some, 6);
     let options = WriterOptions {
         stripe_size_bytes: 500_000,

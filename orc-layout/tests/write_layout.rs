@@ -1,8 +1,8 @@
-//! Where the writer puts things: direct streams at aligned places, no PRESENT stream without nulls, runs that end with
-//! their row group, and nothing valid before the end.
+//! Layout of written files: direct streams at aligned offsets, no PRESENT stream without nulls, runs that end with
+//! their row group. A file is invalid until it is finished.
 
 mod common;
-mod support;
+mod tables;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use arrow::compute::take;
 use bytes::Bytes;
 use common::Memory;
 use grampus_orc_layout::access::Access;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::tail::{Codec, FileTail};
+use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{CHUNK_ALIGNMENT_BYTES, OrcWriter, WriterOptions};
-use grampus_orc_layout::{Result, open};
-use support::{Nulls, every_type, write};
+use grampus_orc_layout::{Result, metadata_reader};
+use tables::{Nulls, every_type, write};
 
 const DIRECT: [&str; 3] = ["float", "double", "wild"];
 
 fn tail_of(file: &Bytes) -> FileTail {
-    open::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).unwrap()
+    metadata_reader::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).unwrap()
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn direct_streams_are_aligned_in_every_stripe() {
         let tail = tail_of(&file);
         assert_eq!(tail.stripes.len(), 5);
         for info in &tail.stripes {
-            let stripe = open::read_stripe(&tail, &Memory(file.clone()), info.index).unwrap();
+            let stripe = metadata_reader::read_stripe(&tail, &Memory(file.clone()), info.index).unwrap();
             for name in DIRECT {
                 let column = tail.schema.fields()[batch.schema().index_of(name).unwrap()];
                 assert!(stripe.stream(column, Kind::Present).is_none());
@@ -69,7 +70,7 @@ fn direct_streams_are_aligned_in_every_stripe() {
 }
 
 #[test]
-fn without_alignment_there_is_no_padding() {
+fn padding_is_absent_without_alignment() {
     let batch = every_type(3000, Nulls::None, 2);
     let options = WriterOptions {
         alignment_bytes: 1,
@@ -85,7 +86,7 @@ fn without_alignment_there_is_no_padding() {
 }
 
 #[test]
-fn every_row_group_can_be_entered_without_skipping_values() {
+fn row_groups_are_entered_without_skipping_values() {
     let batch = every_type(3000, Nulls::Some, 3);
     let options = WriterOptions {
         row_index_stride: 700,
@@ -93,7 +94,7 @@ fn every_row_group_can_be_entered_without_skipping_values() {
     };
     let file = write(std::slice::from_ref(&batch), options);
     let (tail, source) = (tail_of(&file), Memory(file.clone()));
-    let stripe = open::read_stripe(&tail, &source, 0).unwrap();
+    let stripe = metadata_reader::read_stripe(&tail, &source, 0).unwrap();
     // PRESENT: byte, bytes to skip, bits; then for each integer stream: byte, values to skip.
     for (name, arity, skips) in [
         ("int", 5, &[1, 4][..]),
@@ -102,7 +103,7 @@ fn every_row_group_can_be_entered_without_skipping_values() {
         ("text", 6, &[1, 5]),
     ] {
         let column = tail.schema.fields()[batch.schema().index_of(name).unwrap()];
-        let index = open::read_index(&tail, &stripe, &source, column).unwrap();
+        let index = metadata_reader::read_index(&tail, &stripe, &source, column).unwrap();
         assert_eq!(index.positions.len(), 5);
         for positions in &index.positions {
             assert_eq!(positions.len(), arity, "{name}");
@@ -112,7 +113,7 @@ fn every_row_group_can_be_entered_without_skipping_values() {
 }
 
 #[test]
-fn a_file_that_was_not_finished_is_none() {
+fn unfinished_file_is_refused() {
     let batch = every_type(3000, Nulls::None, 4);
     let mut bytes = Vec::new();
     let options = WriterOptions {
@@ -125,10 +126,10 @@ fn a_file_that_was_not_finished_is_none() {
     drop(writer);
     let file = Bytes::from(bytes);
     assert!(file.len() > 100_000);
-    assert!(open::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).is_err());
+    assert!(metadata_reader::read_tail(&"written".into(), file.len() as u64, &Memory(file.clone())).is_err());
 }
 
-/// Most row groups of a column like `ehail_fee` have no value: nothing of them is read, and they are null all the same.
+/// Most row groups of a column like `ehail_fee` have no value: nothing of them is read, and their rows are null.
 #[test]
 fn row_groups_without_a_value_are_not_read() {
     let rows = 10_000;
@@ -151,9 +152,9 @@ fn row_groups_without_a_value_are_not_read() {
         let file = write(std::slice::from_ref(&batch), options);
         let source = Arc::new(Counted(Memory(file.clone()), AtomicU64::new(0)));
         let tail = Arc::new(tail_of(&file));
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, 0).unwrap());
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, 0).unwrap());
         for (&column, expected) in tail.schema.fields().iter().zip(batch.columns()) {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
             let (tail, stripe, counted) = (tail.clone(), stripe.clone(), source.clone());
             let mut reader = ColumnReader::new(tail, stripe, column, Some(index), access, counted).unwrap();
@@ -174,7 +175,7 @@ fn row_groups_without_a_value_are_not_read() {
     }
 }
 
-/// Counts the bytes that are read.
+/// A source that counts the bytes of every read.
 struct Counted(Memory, AtomicU64);
 
 impl ByteSource for Counted {

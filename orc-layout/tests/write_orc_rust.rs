@@ -1,11 +1,11 @@
-//! What the writer stores, orc-rust's full read returns: all types, codecs and shapes.
+//! Written files, read by orc-rust as a whole: all types, codecs and shapes return the written values.
 
-mod support;
+mod tables;
 
 use arrow::array::RecordBatch;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
-use support::{Nulls, assert_same, every_type, read_with_orc_rust, write};
+use tables::{Nulls, assert_same, every_type, read_with_orc_rust, write};
 
 const CODECS: [Option<Codec>; 5] = [
     None,
@@ -21,7 +21,7 @@ fn check(batch: &RecordBatch, options: WriterOptions) {
 }
 
 #[test]
-fn every_type_in_every_codec() {
+fn orc_rust_reads_every_type_in_every_codec() {
     for codec in CODECS {
         for nulls in [Nulls::None, Nulls::Some, Nulls::All] {
             for rows in [0, 1, 999, 1000, 1001, 5000] {
@@ -41,7 +41,7 @@ fn every_type_in_every_codec() {
 }
 
 #[test]
-fn many_stripes_and_direct_columns() {
+fn orc_rust_reads_many_stripes_and_direct_columns() {
     for codec in CODECS {
         let batch = every_type(7777, Nulls::Some, 3);
         let plain = every_type(7777, Nulls::None, 4);

@@ -1,33 +1,33 @@
 //! Random tables in random layouts, read back by orc-rust (whole) and by our own decoder (whole and by scattered rows).
 
 mod common;
-mod support;
+mod tables;
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat;
 use bytes::Bytes;
-use common::plans::{Plans, check_plans};
+use common::plan_check::{Plans, check_plans};
 use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::ColumnReader;
-use grampus_orc_layout::open;
+use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::selection::RowSelection;
-use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use proptest::prelude::*;
-use support::{Nulls, assert_same, every_type, read_with_orc_rust};
+use tables::{Nulls, assert_same, every_type, read_with_orc_rust};
 
 /// Reads a whole file with our decoder.
 fn read_with_ours(file: Bytes, expected: &RecordBatch) -> RecordBatch {
     let source = Arc::new(Memory(file.clone()));
-    let tail = Arc::new(open::read_tail(&"written".into(), file.len() as u64, &*source).unwrap());
+    let tail = Arc::new(metadata_reader::read_tail(&"written".into(), file.len() as u64, &*source).unwrap());
     let mut parts: Vec<Vec<ArrayRef>> = vec![vec![]; expected.num_columns()];
     for info in &tail.stripes {
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, info.index).unwrap());
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, info.index).unwrap());
         for (part, &column) in parts.iter_mut().zip(tail.schema.fields()) {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
             let mut reader = ColumnReader::new(
                 tail.clone(),
@@ -111,10 +111,14 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 48 } else { 1000 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(debug_assertions) { 48 } else { 1000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn every_layout_comes_back(case in cases()) {
+    fn random_layouts_round_trip(case in cases()) {
         let stride = case.options.row_index_stride;
         let table = every_type(case.rows, case.nulls, case.seed);
         let mut writer = OrcWriter::new(Vec::new(), table.schema(), case.options).unwrap();
@@ -124,8 +128,8 @@ proptest! {
         let file = Bytes::from(writer.finish().unwrap());
         assert_same(&table, &read_with_orc_rust(file.clone(), table.schema()));
         assert_same(&table, &read_with_ours(file.clone(), &table));
-        // A row group that ends within a byte of PRESENT needs the run that begins there, of which a plan cannot know
-        // the length.
+        // A row group that ends within a byte of PRESENT needs the run that begins there. A plan cannot know that run's
+        // length.
         if stride.is_multiple_of(8) {
             check_plans("written", file, &mut Random(case.seed), &mut Plans::default());
         }

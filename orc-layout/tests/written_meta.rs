@@ -1,25 +1,25 @@
-//! The metadata of files that our writer makes: every statistic and filter agrees with the values, the planned ranges
-//! hold, and the columns that were asked to be direct are.
+//! Metadata of written files: every statistic and filter agrees with the values, the planned ranges hold, and the
+//! requested columns are direct.
 
 mod common;
-mod support;
+mod tables;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use common::agree::check_statistics;
-use common::plans::{Plans, check_plans};
+use common::plan_check::{Plans, check_plans};
+use common::statistics_check::check_statistics;
 use common::{Memory, Random};
 use grampus_orc_layout::access::Access;
-use grampus_orc_layout::describe::FileReport;
-use grampus_orc_layout::open;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::metadata_reader;
+use grampus_orc_layout::report::FileReport;
 use grampus_orc_layout::write::WriterOptions;
-use support::{Nulls, every_type, write};
+use tables::{Nulls, every_type, write};
 
-/// Row groups that start in the middle of a byte of PRESENT share that byte's run: the plan knows how long a run is, and
-/// the decoder once read 512 bytes instead.
+/// Row groups that start in the middle of a byte of PRESENT share that byte's run. The plan knows the length of a run;
+/// a decoder that reads 512 bytes instead fails.
 #[test]
-fn row_groups_of_no_whole_bytes_stay_inside_the_plan() {
+fn row_groups_of_partial_bytes_stay_inside_the_plan() {
     let batch = every_type(20_000, Nulls::Some, 3);
     let mut random = Random(5);
     for row_index_stride in [1001, 1500, 2047] {
@@ -46,7 +46,7 @@ const CODECS: [Option<Codec>; 5] = [
 
 fn check(batch: &RecordBatch, file: Bytes, random: &mut Random, found: &mut Plans) {
     let source = Memory(file.clone());
-    let tail = open::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
+    let tail = metadata_reader::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
     assert_eq!(tail.rows, batch.num_rows() as u64);
     assert_eq!(tail.writer, concat!("grampus ", env!("CARGO_PKG_VERSION")));
     let (statistics, filters) = check_statistics(&tail, &source, batch.columns());
@@ -83,13 +83,13 @@ fn statistics_filters_and_plans_hold() {
             );
         }
     }
-    // Without nulls and codec, all three columns of floats are direct; with a codec, those that were asked to be.
+    // Without nulls and codec, all three columns of floats are direct; with a codec, only the requested ones.
     println!("{found:?}");
     assert_eq!(found.direct_columns, 2 * (3 + 4 * 2));
 }
 
 #[test]
-fn direct_columns_lie_where_the_access_says() {
+fn direct_columns_lie_at_the_offsets_of_their_access() {
     for codec in CODECS {
         let batch = every_type(3000, Nulls::None, 1);
         let options = WriterOptions {
@@ -100,8 +100,8 @@ fn direct_columns_lie_where_the_access_says() {
         };
         let file = write(std::slice::from_ref(&batch), options);
         let source = Memory(file.clone());
-        let tail = open::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
-        let stripe = open::read_stripe(&tail, &source, 0).unwrap();
+        let tail = metadata_reader::read_tail(&"written".into(), file.len() as u64, &source).unwrap();
+        let stripe = metadata_reader::read_stripe(&tail, &source, 0).unwrap();
         let field = batch.schema().index_of("double").unwrap();
         let column = tail.schema.fields()[field];
         let Access::Direct(direct) = Access::of(&tail, &stripe, column, None, &source, true).unwrap() else {

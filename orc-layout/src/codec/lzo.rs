@@ -1,5 +1,5 @@
-//! LZO1X decompression with bounds on everything: the libraries at hand trust their input. The format is the one
-//! that the Linux kernel's Documentation/staging/lzo.rst describes (without the run-length extension).
+//! LZO1X decompression with bounds checks on every access; the available libraries trust their input. The Linux
+//! kernel's Documentation/staging/lzo.rst describes the format. Its run-length extension is not supported.
 //!
 //! ```text
 //! first byte 18..255      that many (less 17) literals, then instructions
@@ -10,7 +10,7 @@
 //! 001LLLLL D:14 SS        2 + L bytes from D + 1 back
 //! 01LDDDSS, 1LLDDDSS H    3 + L or 5 + L bytes from (H << 3) + D + 1 back
 //! ```
-//! SS is how many literals (0..3) follow a match.
+//! SS is the number of literals (0..3) after a match.
 
 /// Appends the uncompressed form of `compressed` to `out`, at most `limit` bytes.
 pub(super) fn decompress(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
@@ -84,7 +84,7 @@ impl Lzo<'_> {
         Ok(usize::from(self.byte()?) | usize::from(self.byte()?) << 8)
     }
 
-    /// The length in the instruction, or if that is 0: `base`, 255 for each zero byte, and the byte after those.
+    /// The length in the instruction. If that is 0: `base`, 255 for each zero byte, and the byte after those.
     fn length(&mut self, stated: usize, base: usize) -> Result<usize, String> {
         if stated != 0 {
             return Ok(stated);

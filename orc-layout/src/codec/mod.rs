@@ -1,7 +1,8 @@
-//! One compression chunk's bytes to and from their uncompressed form, for each codec of the specification
-//! (ORC v1, "Compression"). Chunk headers and whole streams are [`chunk`](crate::chunk)'s.
+//! [`Compression`] codecs: one chunk's bytes to and from their uncompressed form, for each [`Codec`] of the
+//! specification (ORC v1, "Compression").
 //!
-//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output.
+//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output. `lzo` has the one codec
+//! without a suitable library.
 
 mod lzo;
 
@@ -10,16 +11,41 @@ use std::io::Cursor;
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use crate::tail::Codec;
-
-/// A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed form would not fit the same field:
-/// what a file claims beyond this is not believed.
+/// Limit of a chunk's uncompressed bytes. A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed
+/// form would not fit the same field. Larger claims of a file are cut to this limit.
 pub const MAX_BLOCK_BYTES: usize = (1 << 23) - 1;
 
 /// Level of deflate: zlib's own default.
 const ZLIB_LEVEL: u32 = 6;
 /// Level of Zstandard: the default of the reference implementation.
 const ZSTD_LEVEL: i32 = 3;
+
+/// Compression of every stream and footer of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// The codec.
+    pub codec: Codec,
+    /// No chunk decompresses to more than this many bytes.
+    pub block_size_bytes: u64,
+}
+
+impl Compression {
+    /// [`block_size_bytes`](Self::block_size_bytes), at most [`MAX_BLOCK_BYTES`]: the limit of one decompressed chunk.
+    pub(crate) fn block_size(&self) -> usize {
+        usize::try_from(self.block_size_bytes).map_or(MAX_BLOCK_BYTES, |bytes| bytes.min(MAX_BLOCK_BYTES))
+    }
+}
+
+/// Chunk codecs (ORC v1, "Compression").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // the specification's own names
+pub enum Codec {
+    Zlib,
+    Snappy,
+    Lzo,
+    Lz4,
+    Zstd,
+}
 
 thread_local! {
     static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(false));
@@ -31,12 +57,17 @@ thread_local! {
 
 /// Appends the uncompressed form of one compressed chunk (without its header) to `out`.
 ///
-/// At most `block_size` bytes are appended (never more than [`MAX_BLOCK_BYTES`]); on error `out` is as it was. What is
-/// allocated follows what the input can justify, not what it claims.
+/// At most `block_size` bytes are appended (never more than [`MAX_BLOCK_BYTES`]). On error, `out` is unchanged. The
+/// allocation follows the size of the input, not the claims in it.
 ///
 /// # Errors
-/// What is wrong with the chunk, for the caller to add file and place.
-pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+/// The fault of the chunk, for the caller to add file and place.
+pub(crate) fn decompress_chunk(
+    codec: Codec,
+    block_size: usize,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let limit = block_size.min(MAX_BLOCK_BYTES);
     let base = out.len();
     let result = match codec {
@@ -56,12 +87,17 @@ pub fn decompress_chunk(codec: Codec, block_size: usize, compressed: &[u8], out:
     result
 }
 
-/// As [`decompress_chunk`], but what `out` held is overwritten instead of kept: a buffer that serves chunk after chunk
-/// of one size is not cleared in between. After an error `out` holds anything.
+/// As [`decompress_chunk`], but overwrites `out`. A buffer that is reused for chunks of one size is not cleared in
+/// between. After an error the content of `out` is unspecified.
 ///
 /// # Errors
 /// As for [`decompress_chunk`].
-pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn decompress_over(
+    codec: Codec,
+    block_size: usize,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let limit = block_size.min(MAX_BLOCK_BYTES);
     match codec {
         Codec::Snappy => unsnappy(limit, compressed, 0, out),
@@ -73,8 +109,8 @@ pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: 
     }
 }
 
-/// Bytes at the start of a compressed chunk that [`stated_length`] wants to see; 0 for codecs that do not say.
-pub fn stated_length_bytes(codec: Codec) -> usize {
+/// Bytes at the start of a compressed chunk that [`stated_length`] needs; 0 for codecs that do not state a length.
+pub(crate) fn stated_length_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Snappy => 5,
         Codec::Zstd => 18,
@@ -82,9 +118,9 @@ pub fn stated_length_bytes(codec: Codec) -> usize {
     }
 }
 
-/// How many bytes a compressed chunk will decompress to, as its first bytes state; `None` if they do not. A chunk that
-/// states it wrongly does not decompress.
-pub fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
+/// Uncompressed length of a chunk, as its first bytes state it; `None` if they do not. A chunk that states a wrong
+/// length does not decompress.
+pub(crate) fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
     match codec {
         Codec::Snappy if !start.is_empty() => snap::raw::decompress_len(start).ok().map(|length| length as u64),
         Codec::Zstd => zstd::zstd_safe::get_frame_content_size(start).ok().flatten(),
@@ -92,12 +128,11 @@ pub fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
     }
 }
 
-/// Appends the compressed form of one chunk (without a header) to `out`. Whether it is smaller than `input` is
-/// the caller's question.
+/// Appends the compressed form of one chunk (without a header) to `out`. The result may be larger than `input`.
 ///
 /// # Errors
-/// LZO, which is only read; and what a codec's library reports.
-pub fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+/// LZO, which this crate only reads; and errors of a codec's library.
+pub(crate) fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     match codec {
         Codec::Zlib => deflate(input, out),
         Codec::Snappy => SNAPPY.with_borrow_mut(|encoder| {
@@ -183,7 +218,7 @@ fn deflate(input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     })
 }
 
-/// Replaces what `out` holds from `base` on.
+/// Replaces the bytes of `out` from `base` on.
 fn unsnappy(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let length = snap::raw::decompress_len(compressed).map_err(|error| format!("snappy: {error}"))?;
     if length > limit {
@@ -201,7 +236,7 @@ fn unsnappy(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// Replaces what `out` holds from `base` on.
+/// Replaces the bytes of `out` from `base` on.
 fn unlz4(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
     // One byte of a length stands for at most 255 bytes.
     out.resize(base + limit.min(compressed.len().saturating_mul(255)), 0);
@@ -254,7 +289,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn every_codec_returns_what_it_was_given(input in compressible()) {
+        fn codecs_return_the_compressed_input(input in compressible()) {
             for codec in WRITTEN {
                 let (mut packed, mut back) = (b"before".to_vec(), b"kept".to_vec());
                 compress_chunk(codec, &input, &mut packed).unwrap();
@@ -275,7 +310,7 @@ mod tests {
         }
 
         #[test]
-        fn a_chunk_larger_than_the_block_is_an_error(input in compressible()) {
+        fn chunk_larger_than_the_block_is_an_error(input in compressible()) {
             prop_assume!(!input.is_empty());
             for codec in WRITTEN {
                 let (mut packed, mut back) = (vec![], vec![1]);
@@ -288,7 +323,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_is_never_a_panic(
+        fn codecs_do_not_panic_on_noise(
             input in compressible(),
             noise in proptest::collection::vec(any::<u8>(), 0..200),
             flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

@@ -1,4 +1,4 @@
-//! Bitmaps under construction, and values spread over the rows that a bitmap says have one.
+//! [`BitBuilder`], a bitmap under construction, and values spread over the set bits of a bitmap.
 
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 
@@ -10,7 +10,7 @@ pub(super) struct BitBuilder {
 }
 
 impl BitBuilder {
-    /// Appends the `count` (at most 64) low bits of `bits`; those above must be zero.
+    /// Appends the `count` (at most 64) low bits of `bits`; the higher bits must be zero.
     #[inline]
     pub(super) fn push(&mut self, bits: u64, count: usize) {
         debug_assert!(count <= 64 && (count == 64 || bits >> count == 0));
@@ -48,9 +48,10 @@ fn words(bits: &BooleanBuffer) -> impl Iterator<Item = (u64, usize)> + '_ {
         .chain((rest > 0).then_some((remainder, rest)))
 }
 
-/// `values` holds one value for each true bit of `valid`; the result one for each bit, `T::default()` where it is false.
+/// One item for each bit of `valid`: the next of `values` where the bit is true, `T::default()` where it is false.
+/// `values` holds one value for each true bit.
 pub(super) fn spread<T: Copy + Default>(mut values: Vec<T>, valid: &BooleanBuffer) -> Vec<T> {
-    // A value to load where the last row has none.
+    // Read when the last row has no value.
     values.push(T::default());
     let mut out = Vec::with_capacity(valid.len());
     let mut next = 0;
@@ -73,7 +74,8 @@ pub(super) fn spread<T: Copy + Default>(mut values: Vec<T>, valid: &BooleanBuffe
     out
 }
 
-/// `bits` holds one bit for each true bit of `valid`; the result one for each, false where `valid` is.
+/// One bit for each bit of `valid`: the next of `bits` where `valid` is true, false elsewhere. `bits` holds one bit for
+/// each true bit.
 pub(super) fn spread_bits(bits: &BooleanBuffer, valid: &BooleanBuffer) -> BooleanBuffer {
     let mut out = BitBuilder::default();
     let mut next = 0;
@@ -91,7 +93,7 @@ pub(super) fn spread_bits(bits: &BooleanBuffer, valid: &BooleanBuffer) -> Boolea
     out.finish()
 }
 
-/// A null buffer, unless there are no nulls.
+/// A null buffer; `None` without nulls.
 pub(super) fn nulls(valid: BooleanBuffer) -> Option<NullBuffer> {
     let nulls = NullBuffer::new(valid);
     (nulls.null_count() > 0).then_some(nulls)
@@ -104,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spreading_puts_values_where_bits_are_set(
+        fn spread_puts_values_at_set_bits(
             runs in proptest::collection::vec((any::<bool>(), 0usize..128), 0..12),
             offset in 0usize..9,
         ) {

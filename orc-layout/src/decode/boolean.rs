@@ -1,5 +1,5 @@
-//! Booleans (ORC v1, "Boolean Run Length Encoding"): bits, most significant first, in byte RLE. PRESENT streams are
-//! made of them, so both reading and counting go by words.
+//! [`BitReader`] of boolean streams (ORC v1, "Boolean Run Length Encoding"): bits, most significant first, in byte RLE.
+//! PRESENT streams have this form, so both reading and counting go by words.
 
 use super::EntryPoint;
 use super::bits::BitBuilder;
@@ -26,17 +26,17 @@ impl BitReader {
         }
     }
 
-    /// Appends `count` bits to `out` and returns how many of them are set.
+    /// Appends `count` bits to `out` and returns the number of set bits among them.
     pub(super) fn read(&mut self, count: u64, out: &mut BitBuilder) -> Result<u64> {
         self.walk(count, |bits, length| out.push(bits, length))
     }
 
-    /// Skips `count` bits and returns how many of them are set.
+    /// Skips `count` bits and returns the number of set bits among them.
     pub(super) fn skip(&mut self, count: u64) -> Result<u64> {
         self.walk(count, |_, _| {})
     }
 
-    /// Goes over `count` bits, up to 64 at a time, and counts those set.
+    /// Visits `count` bits, up to 64 at a time, and counts the set ones.
     #[inline]
     fn walk(&mut self, mut count: u64, mut each: impl FnMut(u64, usize)) -> Result<u64> {
         let mut ones = self.take_partial(&mut count, &mut each);

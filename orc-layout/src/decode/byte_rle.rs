@@ -1,4 +1,5 @@
-//! Byte run-length encoding (ORC v1, "Byte Run Length Encoding"): BYTE columns, union tags, and the bytes below booleans.
+//! [`ByteRle`], a reader of byte run-length encoding (ORC v1, "Byte Run Length Encoding"): BYTE columns, union tags,
+//! and the bytes below booleans.
 //!
 //! ```text
 //! 0..=127   one byte follows, repeated 3 + control times
@@ -18,12 +19,12 @@ enum Run {
     Literals { left: usize },
 }
 
-/// What is at hand of a byte stream.
+/// Available bytes of a byte stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bytes<'a> {
-    /// So many times the same byte.
+    /// One byte and the number of its repetitions.
     Repeat(u8, usize),
-    /// These bytes.
+    /// Literal bytes.
     Literals(&'a [u8]),
 }
 
@@ -43,7 +44,7 @@ impl ByteRle {
         &self.cursor
     }
 
-    /// At least one byte, without moving: as much of the run as is at hand.
+    /// At least one byte, without moving: the available part of the run.
     pub(super) fn peek(&mut self) -> Result<Bytes<'_>> {
         if let Run::Literals { left: 0 } | Run::Repeat { left: 0, .. } = self.run {
             let control = self.cursor.read_u8()?;
@@ -93,7 +94,7 @@ impl ByteRle {
         Ok(())
     }
 
-    /// Appends `count` bytes to `out`, as signed ones.
+    /// Appends `count` signed bytes to `out`.
     pub(super) fn read(&mut self, mut count: usize, out: &mut Vec<i8>) -> Result<()> {
         while count > 0 {
             let step = match self.peek()? {

@@ -1,5 +1,5 @@
-//! A position in one stream: fetches through the [`ByteSource`], decompresses one chunk at a time and hands out plain
-//! bytes. What the bytes mean is for the codecs above ([`rle_v2`](super::rle_v2), [`byte_rle`](super::byte_rle), …).
+//! [`StreamCursor`], a position in one stream. The cursor fetches through the [`ByteSource`], decompresses one chunk at
+//! a time and returns uncompressed bytes to the decoders above.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use bytes::Bytes;
 use super::EntryPoint;
 use super::steps::{Step, is_sparse};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
-use crate::codec;
+use crate::codec::{self, Compression};
 use crate::error::{LayoutError, Result};
 use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
-use crate::tail::{Compression, FileTail};
+use crate::tail::FileTail;
 
-/// Largest piece of an uncompressed stream asked for at once.
+/// Largest read of an uncompressed stream.
 const WINDOW_BYTES: u64 = 256 * 1024;
 
-/// Piece of an uncompressed stream asked for beyond the row groups that are wanted: the run that straddles their end.
+/// Bytes of an uncompressed stream read beyond the wanted row groups: the run that straddles their end.
 const OVERRUN_BYTES: u64 = 512;
 
-/// What every stream of a column reader shares.
+/// Shared context of all streams of a column reader.
 #[derive(Clone)]
 pub(super) struct StreamSource {
     pub(super) tail: Arc<FileTail>,
@@ -32,7 +32,7 @@ pub(super) struct StreamSource {
 }
 
 impl StreamSource {
-    /// A cursor at the start of a stream; one that ends at once if the stripe has no such stream.
+    /// A cursor at the start of a stream. Without such a stream in the stripe, the cursor is at its end.
     pub(super) fn open(&self, column: ColumnId, kind: Kind) -> StreamCursor {
         let (start, end, missing) = match self.stripe.stream(column, kind) {
             Some(stream) => (stream.offset, stream.offset.saturating_add(stream.length), false),
@@ -59,7 +59,7 @@ impl StreamSource {
         }
     }
 
-    /// Whether the stripe has this stream, and not an empty one.
+    /// Whether the stripe has a non-empty stream of this kind.
     pub(super) fn has(&self, column: ColumnId, kind: Kind) -> bool {
         self.stripe.stream(column, kind).is_some_and(|stream| stream.length > 0)
     }
@@ -91,8 +91,8 @@ impl StreamSource {
 
 /// A read position in one stream, in uncompressed bytes.
 ///
-/// The *block* is what is at hand: a window of an uncompressed stream, or one chunk of a compressed one. Uncompressed
-/// bytes and original chunks are the source's own (`shared`); chunks that had to be decompressed share one buffer.
+/// The *block* holds the available bytes: a window of an uncompressed stream, or one chunk of a compressed one.
+/// Uncompressed bytes and original chunks are the source's own (`shared`). Decompressed chunks share one buffer.
 pub(super) struct StreamCursor {
     stream: StreamSource,
     column: ColumnId,
@@ -109,21 +109,21 @@ pub(super) struct StreamCursor {
     at: usize,
     /// Absolute offset of the block: of its chunk header, if the stream is compressed.
     block_start: u64,
-    /// Absolute offset of what follows the block.
+    /// Absolute offset of the first byte after the block.
     next: u64,
     /// Bytes to skip in the next block, once it is loaded: a seek reads nothing.
     pending: usize,
-    /// The header of the chunk at this offset, if it has been read before its body.
+    /// The header of the chunk at this offset, if it was read before the chunk's body.
     peeked: Option<(u64, ChunkHeader)>,
     /// Absolute offset that windows do not cross without need.
     limit: u64,
-    /// Absolute offset at which what straddles `limit` must end: no window reaches beyond it before everything up to it
-    /// has been read.
+    /// Absolute offset of the latest end of the run or chunk that straddles `limit`. No window reaches beyond it before
+    /// everything up to it has been read.
     last: u64,
 }
 
 impl StreamCursor {
-    /// The bytes at hand; empty does not mean the end, see [`fill`](Self::fill).
+    /// The available bytes; empty does not mean the end, see [`fill`](Self::fill).
     #[inline]
     pub(super) fn rest(&self) -> &[u8] {
         self.block().get(self.at..).unwrap_or(&[])
@@ -134,7 +134,7 @@ impl StreamCursor {
         if self.is_unpacked { &self.unpacked } else { &self.shared }
     }
 
-    /// A part of the block at hand that [`contiguous`](Self::contiguous) named; valid until the cursor moves on.
+    /// The part of the block that [`contiguous`](Self::contiguous) named; valid until the cursor moves on.
     #[inline]
     pub(super) fn part(&self, start: usize, end: usize) -> &[u8] {
         self.block().get(start..end).unwrap_or(&[])
@@ -147,8 +147,8 @@ impl StreamCursor {
         self.at += count;
     }
 
-    /// Makes [`rest`](Self::rest) non-empty if the stream has more bytes; false at its end. About `wanted` bytes
-    /// will be needed.
+    /// Makes [`rest`](Self::rest) non-empty if the stream has more bytes; false at its end. `wanted` is the approximate
+    /// number of bytes that will be needed.
     pub(super) fn fill(&mut self, wanted: usize) -> Result<bool> {
         while self.rest().is_empty() {
             if self.next >= self.end {
@@ -192,7 +192,7 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// The next chunk's header, and what was read: the header and up to `more` bytes of the body.
+    /// The next chunk's header, and the bytes read: the header and up to `more` bytes of the body.
     fn chunk_header(&self, more: usize) -> Result<(ChunkHeader, Bytes)> {
         let body = self.next + HEADER_BYTES as u64;
         if body > self.end {
@@ -229,7 +229,8 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// Moves forward by `count` bytes. Uncompressed bytes are not fetched, nor chunks that say how long they are.
+    /// Moves forward by `count` bytes. Skipped bytes of an uncompressed stream are not fetched, nor skipped chunks that
+    /// state their length.
     pub(super) fn skip(&mut self, mut count: u64) -> Result<()> {
         loop {
             let at_hand = self.rest().len() as u64;
@@ -265,7 +266,7 @@ impl StreamCursor {
         }
     }
 
-    /// How many bytes the next chunk holds, if that is known without decompressing it, and where it ends.
+    /// Length and end of the next chunk, if the length is known without decompressing the chunk.
     fn next_chunk_length(&mut self) -> Result<Option<(u64, u64)>> {
         let Some(compression) = self.compression.filter(|_| self.next < self.end) else {
             return Ok(None);
@@ -283,7 +284,7 @@ impl StreamCursor {
         Ok(length.map(|length| (length, end)))
     }
 
-    /// Forgets the block and goes to `skip` bytes into the block that starts at the absolute offset `target`.
+    /// Drops the block and goes to `skip` bytes into the block that starts at the absolute offset `target`.
     fn jump(&mut self, target: u64, skip: usize) {
         self.shared = Bytes::new();
         self.is_unpacked = false;
@@ -351,8 +352,8 @@ impl StreamCursor {
         Ok(())
     }
 
-    /// The next `count` bytes (not more than a run has) in one piece: as bounds in the block for
-    /// [`part`](Self::part) if they lie there, otherwise copied to `scratch`.
+    /// The next `count` bytes (at most a run's) without a gap. Bytes that lie in the block are returned as bounds for
+    /// [`part`](Self::part); others are copied to `scratch`.
     #[inline]
     pub(super) fn contiguous(&mut self, count: usize, scratch: &mut Vec<u8>) -> Result<Option<(usize, usize)>> {
         let start = self.at;
@@ -365,8 +366,8 @@ impl StreamCursor {
         Ok(None)
     }
 
-    /// Appends the bytes that `spans` select. Of an uncompressed stream that is selected sparsely, only those are
-    /// fetched.
+    /// Appends the bytes that `spans` select. If an uncompressed stream is selected sparsely, only the selected bytes
+    /// are fetched.
     pub(super) fn read_spans(&mut self, spans: &[Step], out: &mut Vec<u8>) -> Result<()> {
         let sparse = self.compression.is_none() && is_sparse(spans);
         let limit = self.limit;
@@ -374,7 +375,7 @@ impl StreamCursor {
         for span in spans {
             result = self.skip(span.skip);
             if sparse {
-                // The window ends where the span does.
+                // The window ends with the span.
                 self.limit = self.position().saturating_add(span.read);
             }
             result = result.and_then(|()| self.read_into(span.read as usize, out));
@@ -386,7 +387,7 @@ impl StreamCursor {
         result
     }
 
-    /// Whether bytes lie in the file as they are, at [`position`](Self::position).
+    /// Whether the bytes at [`position`](Self::position) are stored uncompressed in the file.
     pub(super) fn is_raw(&self) -> bool {
         self.compression.is_none()
     }
@@ -406,7 +407,7 @@ impl StreamCursor {
         &*self.stream.source
     }
 
-    /// A `Corrupt` error at the block at hand.
+    /// A `Corrupt` error at the block.
     #[cold]
     pub(super) fn corrupt(&self, reason: impl Into<String>) -> LayoutError {
         self.corrupt_at(self.block_start, reason)

@@ -1,4 +1,4 @@
-//! DECIMAL: unbounded zigzag varints, and for each the scale it was written with.
+//! Decoders of DECIMAL: unbounded zigzag varints, and each value's own scale.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// DECIMAL as files of the unstable version before ORC 2.0 store up to 18 digits: integers at the column's scale.
+/// DECIMAL of up to 18 digits in files of the unstable version before ORC 2.0: integers at the column's scale.
 pub(super) struct Decimal64Decoder {
     presence: Presence,
     data: IntReader,
@@ -62,7 +62,7 @@ impl Decoder for Decimal64Decoder {
     }
 }
 
-/// The array of dense values.
+/// The array of the dense values.
 fn array(
     source: &StreamSource,
     column: ColumnId,
@@ -126,7 +126,7 @@ impl Decoder for DecimalDecoder {
         self.scales.select_blocks(steps, |_, scales| {
             let (values, after) = std::mem::take(&mut rest).split_at_mut(scales.len());
             rest = after;
-            // Nearly always all are the column's own.
+            // Nearly always all scales are the column's own.
             if scales.iter().fold(0, |differ, &written| differ | (written ^ scale)) != 0 {
                 for (value, &written) in values.iter_mut().zip(scales) {
                     *value = rescale(*value, written, scale).ok_or_else(|| out_of_range(source, column))?;
@@ -147,7 +147,7 @@ fn out_of_range(source: &StreamSource, column: ColumnId) -> LayoutError {
     source.out_of_range(column, "a decimal needs more than 38 digits at the column's scale")
 }
 
-/// The value written with one scale at another; digits that no longer fit behind the point are cut off.
+/// A value at another scale; digits below the new scale are cut off.
 fn rescale(value: i128, from: i64, to: i64) -> Option<i128> {
     let factor = |digits: i64| u32::try_from(digits).ok().and_then(|digits| 10i128.checked_pow(digits));
     match to.checked_sub(from)? {
@@ -169,7 +169,7 @@ fn read_varints(data: &mut StreamCursor, count: u64, out: &mut Vec<i128>) -> Res
         }
         let rest = data.rest();
         let mut at = 0;
-        // As long as the longest varint must end within the block, nothing is checked but its length.
+        // While the longest varint ends within the block, only its length is checked.
         while left > 0
             && let Some(bytes) = rest.get(at..at + MAX_VARINT_BYTES)
         {
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_of_any_length(value: i128, shift in 0u32..128) {
+        fn varints_of_any_length_are_read(value: i128, shift in 0u32..128) {
             let value = value >> shift;
             let mut bytes = encode(value);
             let length = bytes.len();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn varint_and_rescale_respect_their_limits() {
         assert_eq!(varint(&encode(i128::MIN)), Some((i128::MIN, 19)));
         assert_eq!(varint(&[0xff; 30]), None);
         assert_eq!(rescale(-123, 2, 4), Some(-12300));

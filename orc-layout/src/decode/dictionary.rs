@@ -1,4 +1,4 @@
-//! STRING, CHAR and VARCHAR by dictionary: an index for each value and, once per stripe, the entries.
+//! [`DictionaryDecoder`] of STRING, CHAR and VARCHAR: an index for each value and, once per stripe, the entries.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::stripe::Encoding as ColumnEncoding;
 
-/// Entries up to this long are copied as a block of this size, whatever their length: cheaper than to ask for it.
+/// Entries of up to this length are copied as a block of this size: a fixed size is cheaper than the exact length.
 const COPY_BYTES: usize = 16;
 
 /// The entries of a dictionary.
 struct Entries {
     text: StringArray,
-    /// The same bytes and [`COPY_BYTES`] more, if all are ASCII: then what is made of them is cheap to prove UTF-8.
+    /// The same bytes and [`COPY_BYTES`] more, if all are ASCII: gathered text is then UTF-8 without a scan.
     ascii: Option<Vec<u8>>,
     /// Bytes of the longest.
     longest: usize,
 }
 
 impl Entries {
-    /// `None` if they are not UTF-8.
+    /// The entries; `None` if the bytes are not UTF-8.
     fn new(offsets: OffsetBuffer<i32>, bytes: Vec<u8>) -> Option<Self> {
         let ascii = bytes.is_ascii().then(|| [&bytes[..], &[0; COPY_BYTES]].concat());
         let longest = offsets.windows(2).map(|at| (at[1] - at[0]) as usize).max().unwrap_or(0);
@@ -39,7 +39,8 @@ impl Entries {
         Some(Self { text, ascii, longest })
     }
 
-    /// The entries that the dense `indexes` name (all exist), with nulls between them. `None` if that is too much text.
+    /// The entries of the dense `indexes` (all in range), with nulls between them. `None` if the text exceeds Arrow's
+    /// limit.
     fn get(&self, indexes: Vec<u32>, nulls: Option<NullBuffer>) -> Option<ArrayRef> {
         let most = indexes.len().checked_mul(self.longest)?;
         let ascii = self.ascii.as_deref().filter(|_| i32::try_from(most).is_ok());
@@ -66,7 +67,8 @@ impl Entries {
     }
 }
 
-/// The entries that `indexes` name, one after the other: `total` bytes. `bytes` goes on for [`COPY_BYTES`] after the last.
+/// The entries of `indexes`, one after the other: `total` bytes. `bytes` continues for [`COPY_BYTES`] after the last
+/// entry.
 fn gather(indexes: &[u32], starts: &[i32], bytes: &[u8], total: usize) -> Vec<u8> {
     let mut out = vec![0; total + COPY_BYTES];
     let mut at = 0;
@@ -76,7 +78,7 @@ fn gather(indexes: &[u32], starts: &[i32], bytes: &[u8], total: usize) -> Vec<u8
         let block = bytes[start..].first_chunk::<COPY_BYTES>();
         let room = out[at..].first_chunk_mut::<COPY_BYTES>();
         match (room, block) {
-            // What follows the entry is overwritten by the next.
+            // The next entry overwrites the bytes after this one.
             (Some(room), Some(block)) if length <= COPY_BYTES => *room = *block,
             _ => out[at..at + length].copy_from_slice(&bytes[start..end]),
         }

@@ -1,5 +1,5 @@
-//! Direct columns: fixed-width values without nulls where they lie in the file. A selected stretch is one read, without
-//! a copy if it comes back aligned; scattered rows are gathered one by one.
+//! Reads of direct columns: fixed-width values without nulls, in place. A contiguous range is one read, without a copy
+//! if the bytes come back aligned. Scattered rows are gathered one by one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::error::{LayoutError, Result};
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
 
-/// A stretch of rows at least this long is read as a whole; shorter ones are gathered.
+/// Rows from which a range is read as a whole; shorter ranges are gathered.
 const READ_ROWS: u64 = 16;
 
-/// Buffers that serve one read after another: many selections are of a handful of rows.
+/// Buffers reused by every read: many selections have only a few rows.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Of single values to fetch before anything else is appended.
+    /// Offsets of single values, fetched before anything else is appended.
     offsets: Vec<u64>,
     bytes: Vec<u8>,
 }
@@ -49,7 +49,7 @@ fn read_as<T: ArrowPrimitiveType<Native: LittleEndian>>(
     rows: &RowSelection,
     scratch: &mut Scratch,
 ) -> Result<ArrayRef> {
-    // An error may have left some behind.
+    // Offsets remain after an error.
     scratch.offsets.clear();
     let mut out = Values::<T> {
         source,
@@ -58,7 +58,7 @@ fn read_as<T: ArrowPrimitiveType<Native: LittleEndian>>(
         scratch,
     };
     let width = u64::from(direct.width);
-    // A single stretch in a single segment needs no buffer of ours.
+    // A single range in a single segment needs no buffer.
     if let [range] = rows.ranges()
         && let Some(segment) = segment_at(&direct.segments, range.start)
         && range.end <= segment.first_row + segment.rows

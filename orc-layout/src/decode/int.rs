@@ -1,4 +1,4 @@
-//! Integer streams of either run-length encoding: which one a column uses is settled here, once per stream.
+//! [`IntReader`], an integer stream of either run-length encoding. The encoding is chosen once per stream.
 
 use super::EntryPoint;
 use super::cursor::StreamCursor;
@@ -10,7 +10,7 @@ use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 
-/// Values decoded at a time before they are narrowed or summed: they stay in the first-level cache.
+/// Values decoded at a time before they are narrowed or summed. A block of them fits the first-level cache.
 pub(super) const BLOCK: usize = 1024;
 
 /// Reader of an integer stream.
@@ -20,7 +20,7 @@ pub(super) enum IntReader {
 }
 
 impl IntReader {
-    /// For a stream of a column with this encoding.
+    /// A reader of a stream of a column with this encoding.
     pub(super) fn new(cursor: StreamCursor, encoding: Encoding, signed: bool) -> Self {
         match encoding {
             Encoding::Direct | Encoding::Dictionary => Self::V1(RleV1::new(cursor, signed)),
@@ -59,7 +59,7 @@ impl IntReader {
             self.skip(step.skip)?;
             let mut left = step.read;
             while left > 0 {
-                // A corrupt count must not become an allocation before the stream has shown that it holds so many.
+                // A corrupt count must not cause an allocation before the stream has shown that many values.
                 let part = left.min(1 << 16) as usize;
                 let start = out.len();
                 out.resize(start + part, 0);
@@ -70,7 +70,7 @@ impl IntReader {
         Ok(())
     }
 
-    /// Hands the values that `steps` select to `each`, a block at a time.
+    /// Passes the values that `steps` select to `each`, a block at a time.
     pub(super) fn select_blocks(
         &mut self,
         steps: &[Step],
@@ -90,12 +90,12 @@ impl IntReader {
         Ok(())
     }
 
-    /// `sum` and the lengths in `block`.
+    /// The sum of `sum` and the lengths in `block`.
     ///
     /// # Errors
     /// `Corrupt` for negative lengths and sums beyond 64 bits.
     pub(super) fn add_lengths(&self, sum: u64, block: &[i64]) -> Result<u64> {
-        // 1,024 lengths below 2^53 cannot overflow, and longer ones are nobody's.
+        // 1,024 lengths below 2^53 cannot overflow, and no valid file has longer ones.
         let seen = block.iter().fold(0, |seen, &length| seen | length as u64);
         if seen >> 53 != 0 {
             return Err(self.cursor().corrupt("a length is negative or absurdly large"));

@@ -1,18 +1,23 @@
-//! Streams to values: reads exactly the selected rows of one top-level column of one stripe. Which bytes that takes is
-//! found out here; how they are fetched is the [`ByteSource`]'s affair.
+//! [`ColumnReader`], streams to values: exactly the selected rows of one top-level column of one stripe.
 //!
-//! ```text
-//! ColumnReader   rows -> seeks to row groups, and steps (skip, read) from there
-//! Decoder        one per column of the tree: steps over rows -> steps over values -> arrays
-//! presence, int, byte_rle, boolean   steps over one stream's values
-//! cursor         one stream's bytes, chunk by chunk
-//! ```
+//! 1. `plan` turns the rows into seeks to row groups, and steps (skip, read) from there.
+//! 2. One `Decoder` per column of the tree turns steps over rows into steps over values (`steps`, `decoder_tree`).
+//! 3. `presence`, `int`, `byte_rle` and `boolean` apply the steps to one stream's values.
+//! 4. `cursor` fetches one stream's bytes through the [`ByteSource`], chunk by chunk.
+//! 5. `finish` builds the arrays.
+//!
+//! - encodings: `rle_v1`, `rle_v2` and `bit_unpacking` (integers), `byte_rle`, `boolean`, `bits` (bitmaps)
+//! - types: `numeric`, `decimal`, `timestamp` with `clock`, `string`, `dictionary`, `nested`
+//! - `direct`: values read in place
 
+mod bit_unpacking;
 mod bits;
 mod boolean;
 mod byte_rle;
+mod clock;
 mod cursor;
 mod decimal;
+mod decoder_tree;
 mod dictionary;
 mod direct;
 mod int;
@@ -24,9 +29,6 @@ mod rle_v2;
 mod steps;
 mod string;
 mod timestamp;
-mod tree;
-mod unpack;
-mod zone;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +41,7 @@ use arrow::compute::take;
 use arrow::datatypes::DataType;
 
 use crate::access::Access;
-use crate::error::{LayoutError, Result};
+use crate::error::Result;
 use crate::index::ColumnIndex;
 use crate::positions::{ColumnPositions, GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
@@ -49,35 +51,36 @@ use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
+pub use clock::{Clock, ClockChange};
 use cursor::StreamSource;
 use steps::{Step, Steps};
-pub use zone::{Clock, ClockChange};
 
-/// A stream that can be entered where the row index says.
+/// A stream that can be entered at row-index positions.
 trait EntryPoint {
-    /// Which of its column's streams it is.
+    /// Kind of the stream.
     fn kind(&self) -> Kind;
 
-    /// Goes there. Reads no more than it takes to pass over the values before it in its run.
+    /// Goes to a position. Reads no more than the values before that position in its run need.
     fn seek(&mut self, at: StreamPosition) -> Result<()>;
 
-    /// Nothing is wanted beyond `end` (the stream's end if `None`) but the run and the chunk that straddle it.
+    /// Sets the end of the wanted bytes (`None`: the stream's end). Only the run and the chunk that straddle `end` are
+    /// read beyond it.
     fn limit(&mut self, end: Option<GroupEnd>);
 }
 
-/// One column of the tree, in the middle of its streams.
+/// Decoder of one column of the tree, in the middle of its streams.
 trait Decoder: Send {
-    /// Shows every stream that row-index positions speak of to `visit`; children's after their parent's.
+    /// Visits every stream that has row-index positions; children's after their parent's.
     fn streams(&mut self, visit: &mut dyn FnMut(&mut dyn EntryPoint) -> Result<()>) -> Result<()>;
 
     /// Goes through `rows`: rows of the top-level column, values of the parent for its children.
     fn select(&mut self, rows: &[Step]) -> Result<()>;
 
-    /// The array of everything read since the last call. Where `parent` is null there is a null and no value.
+    /// The array of everything read since the last call. Rows where `parent` is null become nulls, without a value.
     fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef>;
 }
 
-/// Reads one top-level column of one stripe. Cheap to make: nothing is read before [`read`](Self::read).
+/// Reader of one top-level column of one stripe. A new reader is cheap: nothing is read before [`read`](Self::read).
 ///
 /// Calls with ascending rows reuse the open run and chunk; a call that goes back seeks. Columns without entry points
 /// (no row index, nested types) are decoded from the stripe's start, once for ascending calls.
@@ -85,22 +88,22 @@ pub struct ColumnReader {
     source: StreamSource,
     column: ColumnId,
     arrow_type: DataType,
-    /// Entry points by row group, if the column is to be entered by them.
+    /// Entry points by row group, if the column is entered by row group.
     positions: Option<ColumnPositions>,
-    /// By row group, whether it has no value at all; empty if that is not known of any.
+    /// Row groups without any value; empty if no such group is known.
     empty_groups: Vec<bool>,
     access: Access,
-    /// `None` for a direct column, and after an error: what the streams then stand at is unknown.
+    /// `None` for a direct column, and after an error, which leaves the streams at an unknown position.
     decoder: Option<Box<dyn Decoder>>,
-    /// The row at which the decoder stands.
+    /// The row after the last decoded one.
     row: u64,
     scratch: direct::Scratch,
 }
 
-/// The entries of a column's dictionary in a stripe, in the order of the indexes that stand for them.
+/// The entries of a column's dictionary in a stripe, in the order of their indexes.
 ///
 /// # Errors
-/// `Corrupt` for streams that do not hold them, `Io` from the source.
+/// `Corrupt` for streams that do not hold the entries, `Io` from the source.
 pub fn dictionary_entries(
     tail: Arc<FileTail>,
     stripe: Arc<StripeLayout>,
@@ -111,8 +114,8 @@ pub fn dictionary_entries(
     dictionary::entries(&source, column)
 }
 
-/// What is done in one go: a seek, perhaps, and the steps from there.
-struct Stretch {
+/// One step of a plan: an optional seek, and the steps from there.
+struct ReadStep {
     seek: Option<u64>,
     steps: Steps,
     end: u64,
@@ -139,14 +142,14 @@ impl ColumnReader {
             return Err(source.corrupt(0, format!("column {column} is not a field of the root struct")));
         };
         let arrow_type = field.data_type().clone();
-        // What is read from where it lies needs none, and a scan opens its columns in every stripe.
+        // A direct column needs no decoder, and a scan opens its columns in every stripe.
         let decoder = match &access {
             Access::Direct(_) => None,
-            Access::Decode { .. } => Some(tree::open(&source, column, &arrow_type)?),
+            Access::Decode { .. } => Some(decoder_tree::open(&source, column, &arrow_type)?),
         };
         let positions = match (&access, &index) {
             (Access::Decode { seekable: true }, Some(index)) => {
-                ColumnPositions::of(&source.tail, &source.stripe, column, index)
+                ColumnPositions::of(&source.tail, &source.stripe, column, &index.positions)
                     .map_err(|reason| source.corrupt(column, reason))?
             }
             _ => None,
@@ -168,14 +171,15 @@ impl ColumnReader {
         })
     }
 
-    /// How this column is read.
+    /// The column's access.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The values of the selected rows (stripe-relative), in order: an array of `rows.rows()` values of the column's Arrow type.
+    /// The values of the selected rows (stripe-relative), in order: an array of `rows.rows()` values of the column's
+    /// Arrow type.
     ///
-    /// A contiguous range of an aligned direct column is returned without copying when the source's bytes allow it.
+    /// A contiguous range of an aligned direct column is returned without copying if the source's bytes allow it.
     ///
     /// # Errors
     /// `Corrupt` with stream and offset, `Io` from the source, `OutOfRange` for values that Arrow's type cannot hold.
@@ -200,7 +204,8 @@ impl ColumnReader {
         self.decode(rows)
     }
 
-    /// If most of `rows` lie in row groups without a value: the others, and for each of `rows` its place among those.
+    /// If most of `rows` lie in row groups without a value: the other rows, and the position of each of `rows` among
+    /// them.
     fn without_empty_groups(&self, rows: &RowSelection) -> Option<(RowSelection, UInt64Array)> {
         if self.empty_groups.is_empty() {
             return None;
@@ -231,7 +236,7 @@ impl ColumnReader {
             Some(decoder) => decoder,
             None => {
                 self.row = 0;
-                tree::open(&self.source, self.column, &self.arrow_type)?
+                decoder_tree::open(&self.source, self.column, &self.arrow_type)?
             }
         };
         for stretch in self.plan(rows) {
@@ -246,11 +251,11 @@ impl ColumnReader {
         Ok(array)
     }
 
-    /// Where to seek and what to skip and read from there. Rows ahead in the same row group are skipped to, others
-    /// sought if the row index leads there.
-    fn plan(&self, rows: &RowSelection) -> Vec<Stretch> {
+    /// The seeks, and the rows to skip and read after each. Later rows of the same row group are skipped to; other rows
+    /// are sought if the row index has their position.
+    fn plan(&self, rows: &RowSelection) -> Vec<ReadStep> {
         let mut row = self.row;
-        let stretch = |seek, at| Stretch {
+        let stretch = |seek, at| ReadStep {
             seek,
             steps: Steps::default(),
             end: at,
@@ -272,11 +277,11 @@ impl ColumnReader {
         stretches
     }
 
-    fn go(&mut self, decoder: &mut dyn Decoder, stretch: &Stretch) -> Result<()> {
+    fn go(&mut self, decoder: &mut dyn Decoder, stretch: &ReadStep) -> Result<()> {
         if stretch.steps.as_slice().is_empty() {
             return Ok(());
         }
-        // Before the seek, which may read to pass over the first values of a run.
+        // The limits are set before the seek, because a seek may read the first values of a run.
         let after = self.group_of(stretch.end - 1) + 1;
         decoder.streams(&mut |stream| {
             stream.limit(self.end_before(after, stream.kind()));
@@ -302,12 +307,12 @@ impl ColumnReader {
         row / self.stride()
     }
 
-    /// Where a row group starts in a stream; `None` for the first, and beyond the last.
+    /// Start of a row group in a stream; `None` for the first group and beyond the last.
     fn position(&self, group: u64, kind: Kind) -> Option<StreamPosition> {
         self.positions.as_ref()?.at(usize::try_from(group).ok()?, kind)
     }
 
-    /// Where what precedes a row group ends in a stream; `None` beyond the last.
+    /// End of everything before a row group in a stream; `None` beyond the last group.
     fn end_before(&self, group: u64, kind: Kind) -> Option<GroupEnd> {
         self.positions
             .as_ref()?
@@ -317,15 +322,8 @@ impl ColumnReader {
 
 fn empty_groups(positions: &ColumnPositions, index: &ColumnIndex) -> Vec<bool> {
     let groups = 0..positions.row_groups();
-    let empty: Vec<bool> = groups.map(|group| positions.is_empty_group(index, group)).collect();
+    let empty: Vec<bool> = groups
+        .map(|group| positions.is_empty_group(&index.statistics, group))
+        .collect();
     if empty.contains(&true) { empty } else { Vec::new() }
-}
-
-/// The error for what a valid file may hold and this reader does not decode.
-fn unsupported(source: &StreamSource, feature: impl Into<String>, advice: &str) -> LayoutError {
-    LayoutError::Unsupported {
-        file: source.tail.file.clone(),
-        feature: feature.into(),
-        advice: advice.into(),
-    }
 }

@@ -1,5 +1,5 @@
-//! STRUCT, LIST, MAP and UNION: a selection of rows becomes a selection of each child's values, and the children's
-//! arrays become one.
+//! Decoders of STRUCT, LIST, MAP and UNION: a selection of rows becomes a selection of each child's values, and the
+//! children's arrays become one.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) struct StructDecoder {
     presence: Presence,
     children: Vec<Box<dyn Decoder>>,
     fields: Fields,
-    /// Values and, with the parent's nulls, rows since the last array.
+    /// Values since the last array, and with the parent's nulls the rows.
     values: u64,
     source: StreamSource,
     column: ColumnId,
@@ -76,13 +76,13 @@ impl Decoder for StructDecoder {
     }
 }
 
-/// Children that do not make an array together: a null map key, say.
+/// The error for children that make no array together: a null map key, for example.
 fn mismatch(source: &StreamSource, column: ColumnId, error: &ArrowError) -> crate::LayoutError {
     source.corrupt(column, error.to_string())
 }
 
-/// What LIST and MAP share: how many parts each row has.
-struct Parts {
+/// Shared state of LIST and MAP: the number of parts of each row.
+struct NestedParts {
     presence: Presence,
     lengths: Lengths,
     steps: Steps,
@@ -90,7 +90,7 @@ struct Parts {
     column: ColumnId,
 }
 
-impl Parts {
+impl NestedParts {
     fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
         Self {
             presence: Presence::open(source, column),
@@ -119,7 +119,7 @@ impl Parts {
 
 /// LIST.
 pub(super) struct ListDecoder {
-    parts: Parts,
+    parts: NestedParts,
     item: Box<dyn Decoder>,
     field: FieldRef,
 }
@@ -132,7 +132,7 @@ impl ListDecoder {
         field: FieldRef,
         item: Box<dyn Decoder>,
     ) -> Self {
-        let parts = Parts::open(source, column, encoding);
+        let parts = NestedParts::open(source, column, encoding);
         Self { parts, item, field }
     }
 }
@@ -152,14 +152,14 @@ impl Decoder for ListDecoder {
         let offsets = self.parts.lengths.finish(nulls.as_ref());
         let items = self.item.finish(None)?;
         let array = ListArray::try_new(self.field.clone(), offsets, items, nulls);
-        let Parts { source, column, .. } = &self.parts;
+        let NestedParts { source, column, .. } = &self.parts;
         Ok(Arc::new(array.map_err(|error| mismatch(source, *column, &error))?))
     }
 }
 
 /// MAP.
 pub(super) struct MapDecoder {
-    parts: Parts,
+    parts: NestedParts,
     children: [Box<dyn Decoder>; 2],
     entries: FieldRef,
     fields: Fields,
@@ -174,7 +174,7 @@ impl MapDecoder {
         children: [Box<dyn Decoder>; 2],
     ) -> Self {
         Self {
-            parts: Parts::open(source, column, encoding),
+            parts: NestedParts::open(source, column, encoding),
             children,
             entries,
             fields,
@@ -200,12 +200,12 @@ impl Decoder for MapDecoder {
         let children = vec![keys.finish(None)?, values.finish(None)?];
         let array = StructArray::try_new(self.fields.clone(), children, None)
             .and_then(|entries| MapArray::try_new(self.entries.clone(), offsets, entries, nulls, false));
-        let Parts { source, column, .. } = &self.parts;
+        let NestedParts { source, column, .. } = &self.parts;
         Ok(Arc::new(array.map_err(|error| mismatch(source, *column, &error))?))
     }
 }
 
-/// UNION, to Arrow's sparse unions. These have no nulls of their own: a null row is a null of the first variant.
+/// UNION, as Arrow's sparse unions. Arrow unions have no nulls of their own: a null row is a null of the first variant.
 pub(super) struct UnionDecoder {
     presence: Presence,
     tags: ByteRle,
@@ -238,7 +238,7 @@ impl UnionDecoder {
     }
 }
 
-/// Tags looked at together when they are skipped.
+/// Tags examined at a time in a skip.
 const TAGS: u64 = 4096;
 
 impl Decoder for UnionDecoder {

@@ -1,5 +1,5 @@
-//! Columns whose values are numbers as they stand in one stream: integers and dates (RLE), bytes and booleans (byte
-//! RLE), floats (raw).
+//! [`ValueDecoder`] of columns whose values are the numbers of one stream: integers and dates (RLE), bytes and booleans
+//! (byte RLE), floats (raw).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// An integer type that 64-bit values of a stream are narrowed to.
+/// An integer type to which a stream's 64-bit values are narrowed.
 pub(super) trait Narrow: Copy + Default + Send {
-    /// Appends `block` to `out`; false if a value does not fit (what was appended is then meaningless).
+    /// Appends `block` to `out`; false if a value does not fit (the appended values are then meaningless).
     fn narrow(block: &[i64], out: &mut Vec<Self>) -> bool;
 }
 
@@ -39,7 +39,7 @@ macro_rules! narrow {
 }
 narrow!(i16 i32);
 
-/// The values of a DATA stream that hold a column by themselves, once PRESENT has said which rows have one.
+/// The values of a DATA stream that makes up a column alone; PRESENT tells which rows have a value.
 pub(super) trait Values: Send {
     /// The stream.
     fn stream(&mut self) -> &mut dyn EntryPoint;
@@ -47,7 +47,7 @@ pub(super) trait Values: Send {
     /// Goes through `steps`, over values.
     fn select(&mut self, steps: &[Step]) -> Result<()>;
 
-    /// The array of what was read since the last call, spread over the rows that are not null.
+    /// The array of all values read since the last call, spread over the rows that are not null.
     fn finish(&mut self, nulls: Option<NullBuffer>) -> ArrayRef;
 }
 
@@ -58,7 +58,7 @@ pub(super) struct ValueDecoder<V> {
 }
 
 impl<V: Values> ValueDecoder<V> {
-    /// Of `column`, whose DATA stream `values` makes something of.
+    /// A decoder of `column`; `values` decodes its DATA stream.
     pub(super) fn open(source: &StreamSource, column: ColumnId, values: impl FnOnce(StreamCursor) -> V) -> Self {
         Self {
             presence: Presence::open(source, column),
@@ -123,9 +123,9 @@ impl<T: ArrowPrimitiveType<Native = i64>> Values for Longs<T> {
 
 /// SHORT, INT, DATE.
 ///
-/// Days are returned as they are stored, whatever the footer's `calendar` says: days before 1582-10-15 in a file that
-/// claims the hybrid Julian calendar therefore have the label of the proleptic Gregorian one, as the C++ reader and
-/// orc-rust have it, and statistics can be compared with them.
+/// Days are returned as stored, whatever the footer's `calendar` says. Days before 1582-10-15 in a file that claims the
+/// hybrid Julian calendar therefore have the label of the proleptic Gregorian one. The C++ reader and orc-rust do the
+/// same, and statistics can be compared with such days.
 pub(super) struct Ints<T: ArrowPrimitiveType> {
     data: IntReader,
     values: Vec<T::Native>,
@@ -268,7 +268,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Floats<T> {
         }
     }
 
-    /// Reads consecutive values, straight from the blocks they lie in.
+    /// Reads consecutive values, straight from the cursor's blocks.
     fn read(data: &mut StreamCursor, scratch: &mut Vec<u8>, count: u64, values: &mut Vec<T::Native>) -> Result<()> {
         let mut left = count as usize;
         while left > 0 {
@@ -291,7 +291,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Floats<T> {
         Ok(())
     }
 
-    /// Fetches single values of an uncompressed stream from where they lie.
+    /// Fetches single values of an uncompressed stream in place.
     fn gather(
         data: &mut StreamCursor,
         scratch: &mut Vec<u8>,
@@ -320,7 +320,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Floats<T> {
     }
 }
 
-/// A selection with runs this long (in values) is read in order; shorter ones are fetched one by one.
+/// A selection with runs of at least this many values is read in order; shorter runs are fetched one by one.
 const GATHER_RUN: u64 = 8;
 
 impl<T: ArrowPrimitiveType<Native: LittleEndian>> Values for Floats<T> {

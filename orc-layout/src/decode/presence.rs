@@ -1,4 +1,4 @@
-//! PRESENT streams: which rows have a value, and how many values a stretch of rows takes in the streams below.
+//! [`Presence`], PRESENT streams: the rows that have a value, and the number of values that a range of rows has.
 
 use arrow::buffer::NullBuffer;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// The PRESENT stream of a column, if it has one, and what has been read of it since the last array.
+/// A column's PRESENT stream, if any, and its bits since the last array.
 pub(super) struct Presence {
     reader: Option<BitReader>,
     valid: BitBuilder,
@@ -30,7 +30,7 @@ impl Presence {
         }
     }
 
-    /// The stream, for whoever visits entry points.
+    /// The stream, for visitors of entry points.
     pub(super) fn stream(&mut self) -> Option<&mut dyn EntryPoint> {
         self.reader.as_mut().map(|reader| reader as &mut dyn EntryPoint)
     }
@@ -48,7 +48,8 @@ impl Presence {
         Ok(self.values.as_slice())
     }
 
-    /// Which of the rows read since the last call have a value, given those for which the parent has one. `None`: all.
+    /// Of the rows read since the last call, those that have a value; `parent` holds the rows whose parent has one.
+    /// `None`: all.
     pub(super) fn finish(&mut self, parent: Option<&NullBuffer>) -> Option<NullBuffer> {
         if self.reader.is_none() {
             return parent.filter(|parent| parent.null_count() > 0).cloned();
@@ -61,7 +62,7 @@ impl Presence {
     }
 }
 
-/// One value for every row: the dense `values` where there are nulls between them.
+/// One value for every row: the dense `values`, with gaps where rows are null.
 pub(super) fn with_nulls<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
     match nulls {
         Some(nulls) => spread(values, nulls.inner()),

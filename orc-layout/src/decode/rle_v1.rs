@@ -1,18 +1,18 @@
-//! Integer run-length encoding, version 1 (ORC v1, "Run Length Encoding version 1"): files of Hive 0.11, and
-//! columns of encoding DIRECT or DICTIONARY in any file.
+//! [`RleV1`], a reader of integer run-length encoding, version 1 (ORC v1, "Run Length Encoding version 1"). Files of
+//! Hive 0.11 have it, and columns of encoding DIRECT or DICTIONARY in any file.
 //!
 //! ```text
 //! 0..=127   signed byte delta, varint base: 3 + control values, each delta more than the one before
 //! -128..=-1 -control varints
 //! ```
 
+use super::bit_unpacking::unzigzag;
 use super::cursor::StreamCursor;
-use super::unpack::unzigzag;
 use crate::error::Result;
 
 #[derive(Debug, Clone, Copy)]
 enum Run {
-    /// The next value, and what to add for the one after.
+    /// The next value, and the difference to its successor.
     Sequence { next: i64, delta: i64 },
     /// Varints in the stream.
     Literals,

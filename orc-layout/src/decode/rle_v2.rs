@@ -1,5 +1,5 @@
-//! Integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"). A run is taken apart into where
-//! its values lie; they are unpacked only as far as they are wanted.
+//! [`RleV2`], a reader of integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"). A run is
+//! parsed into the location of its packed values; values are unpacked only as far as they are wanted.
 //!
 //! ```text
 //! 00 WWW CCC                       short repeat: W+1 bytes big-endian, C+3 times
@@ -9,23 +9,23 @@
 //! 11 wwwww L  LLLLLLLL             delta: varint base, signed varint delta, L-1 more deltas of w bits
 //! ```
 
+use super::bit_unpacking::{closest_width, decode_width, get, packed_bytes, unpack, unzigzag};
 use super::cursor::StreamCursor;
-use super::unpack::{closest_width, decode_width, get, packed_bytes, unpack, unzigzag};
 use crate::error::Result;
 
 /// Most values in a run.
 const MAX_RUN: usize = 512;
 
-/// Packed values of a run: in the cursor's block, or in the scratch buffer if they straddle blocks.
+/// Packed values of a run: in the cursor's block, or in the scratch buffer if the run straddles blocks.
 type Body = Option<(usize, usize)>;
 
 #[derive(Debug, Clone, Copy)]
 enum Run {
     /// Value k is `base + k * delta`.
     Sequence { base: i64, delta: i64 },
-    /// Packed as they are.
+    /// Packed values without a base.
     Direct { width: u32, body: Body },
-    /// All but the first two as packed distances from the one before.
+    /// All but the first two values as packed distances from the predecessor.
     Delta {
         base: i64,
         delta: i64,
@@ -117,7 +117,7 @@ impl RleV2 {
         Ok(())
     }
 
-    /// Skips `count` values; runs are stepped over by their headers.
+    /// Skips `count` values; whole runs are skipped by their headers.
     pub(super) fn skip(&mut self, mut count: u64) -> Result<()> {
         while count > 0 {
             if self.used == self.length {
@@ -281,7 +281,7 @@ fn decode_delta(base: i64, delta: i64, width: u32, packed: &[u8], out: &mut [i64
     let mut value = base.wrapping_add(delta);
     *second = value;
     unpack(packed, width, false, 0, rest);
-    // The first delta gives the direction of all of them.
+    // The first delta's sign is the sign of all deltas.
     if delta < 0 {
         for distance in rest {
             value = value.wrapping_sub(*distance);
@@ -300,7 +300,7 @@ impl Patches {
         closest_width(self.patch_width + self.gap_width)
     }
 
-    /// Puts the patches above the `width` low bits of the values they belong to.
+    /// Puts the patches above the `width` low bits of their values.
     fn apply(&self, list: &[u8], width: u32, out: &mut [i64]) -> Result<(), &'static str> {
         let mut at = 0;
         for k in 0..self.count {

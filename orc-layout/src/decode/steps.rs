@@ -1,5 +1,5 @@
-//! What to do with a sequence of rows, values or bytes: skip some, read some, and so on. The one language in which a
-//! selection travels from rows through PRESENT and LENGTH streams to the values of every child.
+//! [`Steps`] over a sequence of rows, values or bytes: skip some, read some, and so on. A selection travels in this
+//! form from rows through PRESENT and LENGTH streams to the values of every child.
 
 /// Skip `skip` items, then read `read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -8,7 +8,7 @@ pub(super) struct Step {
     pub(super) read: u64,
 }
 
-/// A list of steps under construction; neighbours that can be one step are.
+/// A list of steps under construction; adjacent steps are merged where possible.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     steps: Vec<Step>,
@@ -48,12 +48,12 @@ impl Steps {
     }
 }
 
-/// How many items the steps read.
+/// Number of items that the steps read.
 pub(super) fn read_count(steps: &[Step]) -> u64 {
     steps.iter().fold(0, |sum, step| sum.saturating_add(step.read))
 }
 
-/// Whether so little of a stretch is selected that the gaps are not worth fetching.
+/// Whether so little of a range is selected that its gaps are not worth fetching.
 pub(super) fn is_sparse(spans: &[Step]) -> bool {
     let (skipped, wanted) = spans.iter().fold((0u64, 0u64), |(skip, read), span| {
         (skip.saturating_add(span.skip), read.saturating_add(span.read))
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_merge() {
+    fn adjacent_steps_merge() {
         let mut steps = Steps::default();
         for (skip, read) in [(0, 2), (0, 3), (4, 0), (1, 1), (0, 0), (0, 1)] {
             steps.skip(skip);

@@ -1,5 +1,4 @@
-//! STRING, CHAR, VARCHAR and BINARY in direct encoding: bytes and lengths. Dictionaries are
-//! [`dictionary`](super::dictionary)'s.
+//! [`DirectBytesDecoder`] of STRING, CHAR, VARCHAR and BINARY in direct encoding: bytes and lengths.
 
 use std::sync::Arc;
 
@@ -17,10 +16,10 @@ use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 
-/// A LENGTH stream, as offsets into what it measures.
+/// A LENGTH stream, as offsets of the measured items.
 pub(super) struct Lengths {
     reader: IntReader,
-    /// Where each item read since the last array begins, and where the last one ends.
+    /// Start of each item read since the last array, and the end of the last one.
     offsets: Vec<i32>,
     block: Vec<i64>,
 }
@@ -34,13 +33,13 @@ impl Lengths {
         }
     }
 
-    /// The stream, for whoever visits entry points.
+    /// The stream, for visitors of entry points.
     pub(super) fn stream(&mut self) -> &mut dyn EntryPoint {
         &mut self.reader
     }
 
-    /// Turns steps over items into steps over what they are made of. `None` if what is read since the last array
-    /// has more than 2^31 - 1 parts.
+    /// Turns steps over items into steps over their parts. `None` if the items read since the last array have more than
+    /// 2^31 - 1 parts.
     pub(super) fn select(&mut self, items: &[Step], parts: &mut Steps) -> Result<Option<()>> {
         for step in items {
             let skip = self.each_block(step.skip, |_, _| Some(()))?;
@@ -53,7 +52,7 @@ impl Lengths {
         Ok(Some(()))
     }
 
-    /// Sum of the next `count` lengths, each block of which is shown to `each`. `None` as soon as that says so.
+    /// Sum of the next `count` lengths. `each` sees every block of lengths; `None` from it ends the sum with `None`.
     fn each_block(
         &mut self,
         mut count: u64,
@@ -76,7 +75,7 @@ impl Lengths {
         Ok(Some(sum))
     }
 
-    /// The offsets of every row's item: of no length where there is none.
+    /// The offsets of every row's item: of length 0 for null rows.
     pub(super) fn finish(&mut self, nulls: Option<&NullBuffer>) -> OffsetBuffer<i32> {
         let dense = std::mem::replace(&mut self.offsets, vec![0]);
         let offsets = match nulls {
@@ -87,7 +86,7 @@ impl Lengths {
     }
 }
 
-/// Appends the ends of items of these (non-negative) lengths; `None` if they do not fit.
+/// Appends the ends of items of these (non-negative) lengths; `None` if an end does not fit 32 bits.
 fn append_offsets(offsets: &mut Vec<i32>, lengths: &[i64]) -> Option<()> {
     let mut end = i64::from(*offsets.last()?);
     let total: i64 = lengths.iter().sum();

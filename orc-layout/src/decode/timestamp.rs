@@ -1,16 +1,16 @@
-//! TIMESTAMP and TIMESTAMP_INSTANT: seconds since 2015 (in the writer's zone, or UTC) and nanoseconds with their
-//! trailing zeros cut off, to 64-bit nanoseconds since 1970. Local timestamps are the wall clock's reading.
+//! [`TimestampDecoder`] of TIMESTAMP and TIMESTAMP_INSTANT. Input: seconds since 2015 (in the writer's zone, or UTC)
+//! and nanoseconds without trailing zeros. Output: 64-bit nanoseconds since 1970; local timestamps are wall-clock time.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampNanosecondArray};
 use arrow::buffer::NullBuffer;
 
+use super::clock::{EPOCH_SECONDS, WallClock};
 use super::cursor::StreamSource;
 use super::int::IntReader;
 use super::presence::{Presence, with_nulls};
 use super::steps::Step;
-use super::zone::{EPOCH_SECONDS, WallClock};
 use super::{Decoder, EntryPoint};
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
@@ -26,9 +26,9 @@ pub(super) struct TimestampDecoder {
     nanos: IntReader,
     values: Vec<i64>,
     scratch: Vec<i64>,
-    /// Seconds from 1970 to the zero of the seconds stream.
+    /// Zero of the seconds stream, in seconds since 1970.
     epoch: i64,
-    /// The writer's zone, if its wall clock is not UTC's.
+    /// The writer's zone, unless its wall clock is UTC's.
     zone: Option<WallClock>,
     instant: bool,
     source: StreamSource,
@@ -53,11 +53,11 @@ impl TimestampDecoder {
         }
     }
 
-    /// Nanoseconds since 1970 from a value's two parts, `None` if 64 bits do not hold them.
+    /// Nanoseconds since 1970 from a value's two parts; `None` if the result does not fit 64 bits.
     fn nanoseconds(&mut self, stored: i64, nanos: i64) -> Option<i64> {
         let mut seconds = stored.checked_add(self.epoch)?;
         let nanos = unscale(nanos)?;
-        // Writers divide milliseconds by 1,000 towards zero: before 1970 a fraction of a millisecond and more means
+        // Writers divide milliseconds by 1,000 towards zero. Before 1970, a fraction of a millisecond and more means
         // that the second was rounded up (ORC-763).
         if seconds < 0 && nanos > 999_999 {
             seconds = seconds.checked_sub(1)?;
@@ -85,7 +85,7 @@ impl TimestampDecoder {
     }
 }
 
-/// Restores the zeros cut off: the low three bits say how many, less one.
+/// Restores trailing zeros: the low three bits hold their number, less one.
 #[inline]
 fn unscale(stored: i64) -> Option<i64> {
     const FACTORS: [i64; 8] = [1, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];

@@ -1,17 +1,18 @@
-//! The footer's protobuf types to an [`OrcSchema`], bottom up and without recursion.
+//! Construction of an [`OrcSchema`] from the footer's protobuf types, bottom up and without recursion.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, UnionFields, UnionMode};
 
-use super::{ColumnId, OrcSchema, OrcType, SchemaError, TypeKind};
+use super::{ColumnId, OrcSchema, OrcType, TypeKind};
+use crate::error::SchemaError;
 use crate::proto;
 
-/// Deeper trees are not believed: whoever walks or drops an Arrow type does so recursively.
+/// Limit of the tree's depth: walking or dropping an Arrow type is recursive.
 const MAX_DEPTH: usize = 100;
 /// Arrow's type ids are 7 bits.
 const MAX_VARIANTS: usize = 127;
-/// Hive 0.11 wrote decimals without precision; readers agreed on these.
+/// Precision and scale of Hive 0.11's decimals, which state none. Readers agree on these.
 const HIVE_11_DECIMAL: TypeKind = TypeKind::Decimal {
     precision: 38,
     scale: 6,
@@ -58,7 +59,7 @@ fn corrupt<T>(id: usize, reason: impl std::fmt::Display) -> Result<T, SchemaErro
     Err(SchemaError::Corrupt(format!("type {id}: {reason}")))
 }
 
-/// One type with its children's numbers checked; names come later, from the parent.
+/// One type with checked child ids. The parent gives names later.
 fn node(id: usize, stored: &proto::Type, count: usize) -> Result<OrcType, SchemaError> {
     let kind = kind(id, stored)?;
     let children = &stored.subtypes;
@@ -134,7 +135,7 @@ fn decimal(id: usize, stored: &proto::Type) -> Result<TypeKind, SchemaError> {
     }
 }
 
-/// Gives every child its name and makes sure that it has one parent.
+/// Names every child and ensures that each has one parent.
 fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<(), SchemaError> {
     let mut depth = vec![0usize; nodes.len()]; // 0: no parent seen yet
     for (id, stored) in types.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The column tree of an ORC file: types in the specification's pre-order numbering, and how each
-//! maps to Arrow.
+//! [`OrcSchema`], the column tree of an ORC file: types in the specification's pre-order numbering, and their Arrow
+//! types.
 
 mod build;
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
+use crate::error::SchemaError;
 use crate::proto;
 
 /// Index into [`OrcSchema::types`]: the ORC column id. 0 is the root struct.
@@ -20,7 +21,7 @@ pub struct OrcType {
     pub id: ColumnId,
     /// Field name in the parent struct; "item", "key", "value" below lists and maps, the index below unions.
     pub name: String,
-    /// What it stores.
+    /// Kind of the type.
     pub kind: TypeKind,
     /// Column ids of the children, in order.
     pub children: Vec<ColumnId>,
@@ -80,14 +81,14 @@ impl OrcSchema {
         &self.types[id as usize]
     }
 
-    /// True for the root and its fields: columns of which every row has one value, or null. Below a list, a map, a union
-    /// or a struct with nulls that need not be so.
-    pub fn has_row_per_value(&self, id: ColumnId) -> bool {
+    /// True for the root and its fields: every row has one value, or null. Below a list, a map, a union or a struct
+    /// with nulls a row need not have one.
+    pub(crate) fn has_row_per_value(&self, id: ColumnId) -> bool {
         id == 0 || self.fields().binary_search(&id).is_ok() // children ascend
     }
 
     /// The type with this id and every type below it, in pre-order.
-    pub fn subtree(&self, id: ColumnId) -> Vec<ColumnId> {
+    pub(crate) fn subtree(&self, id: ColumnId) -> Vec<ColumnId> {
         let mut found = Vec::new();
         let mut open = vec![id];
         while let Some(id) = open.pop() {
@@ -97,7 +98,7 @@ impl OrcSchema {
         found
     }
 
-    /// The dotted name of a column, as people know it: "middle.list.item".
+    /// The dotted name of a column: "middle.list.item".
     pub fn path(&self, id: ColumnId) -> String {
         let mut parts = Vec::new();
         let mut at = id;
@@ -112,9 +113,9 @@ impl OrcSchema {
         parts.join(".")
     }
 
-    /// The type that has `id` among its children.
+    /// The parent of `id`.
     fn parent(&self, id: ColumnId) -> Option<ColumnId> {
-        // In pre-order a type's descendants follow it, so the way down is to the last child that is not beyond `id`.
+        // In pre-order a type's descendants follow it, so the way down is the last child that is not beyond `id`.
         let mut at = 0;
         loop {
             let children = &self.column(at).children;
@@ -132,7 +133,7 @@ impl OrcSchema {
     }
 
     /// The type of a column as Hive writes it: `struct<a:int,b:array<string>>`.
-    pub fn type_text(&self, id: ColumnId) -> String {
+    pub(crate) fn type_text(&self, id: ColumnId) -> String {
         let column = self.column(id);
         let children = || column.children.iter().map(|&child| self.type_text(child)); // depth is bounded
         match column.kind {
@@ -154,20 +155,14 @@ impl OrcSchema {
     /// Builds the tree from the footer's types.
     ///
     /// # Errors
-    /// What is wrong with the tree: children that are missing, precede their parent, or have two of them; lists without
-    /// exactly one child; structs whose names do not match their children; depth over 100.
+    /// The fault of the tree:
+    /// - children that are missing, precede their parent, or have two parents;
+    /// - lists without exactly one child;
+    /// - structs whose names do not match their children;
+    /// - depth over 100.
     pub(crate) fn from_proto(types: &[proto::Type]) -> Result<Self, SchemaError> {
         build::schema(types)
     }
-}
-
-/// Why the footer's types make no schema.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SchemaError {
-    /// They contradict the specification.
-    Corrupt(String),
-    /// They are valid, but there is no way to show them: what, and what can be done about it.
-    Unsupported(&'static str, &'static str),
 }
 
 /// Shared handle, as passed around by readers.
@@ -175,7 +170,7 @@ pub type OrcSchemaRef = Arc<OrcSchema>;
 
 impl TypeKind {
     /// STRING, CHAR or VARCHAR.
-    pub fn is_string(self) -> bool {
+    pub(crate) fn is_string(self) -> bool {
         matches!(self, Self::String | Self::Char { .. } | Self::Varchar { .. })
     }
 
@@ -184,9 +179,9 @@ impl TypeKind {
         matches!(self, Self::Struct | Self::List | Self::Map | Self::Union)
     }
 
-    /// The Arrow type of a primitive kind, `None` for struct, list, map and union. The mapping is
-    /// orc-rust's default one: strings are `Utf8`, timestamps nanoseconds, instants in "UTC".
-    pub fn primitive_arrow_type(self) -> Option<DataType> {
+    /// The Arrow type of a primitive kind; `None` for struct, list, map and union. The mapping is orc-rust's default:
+    /// strings are `Utf8`, timestamps nanoseconds, instants in "UTC".
+    pub(crate) fn primitive_arrow_type(self) -> Option<DataType> {
         use arrow::datatypes::TimeUnit;
         Some(match self {
             Self::Boolean => DataType::Boolean,
@@ -272,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn types_need_not_be_numbered_in_pre_order() {
+    fn schemas_accept_types_out_of_pre_order() {
         let schema = OrcSchema::from_proto(&[
             stored(Kind::Struct, &[1, 2], &["a", "b"]),
             stored(Kind::List, &[3], &[]),
@@ -286,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_are_none_are_refused() {
+    fn schemas_refuse_invalid_trees() {
         let long = || stored(Kind::Long, &[], &[]);
         let cases = [
             vec![stored(Kind::Struct, &[0], &["loop"])],

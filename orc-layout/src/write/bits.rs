@@ -5,7 +5,7 @@ pub(super) fn width_of(value: u64) -> u32 {
     64 - value.leading_zeros()
 }
 
-/// The smallest width that the specification can state and that is at least `bits`: 1 to 24, 26, 28, 30, 32, 40, 48, 56, 64.
+/// The smallest width of at least `bits` that the specification can state: 1 to 24, 26, 28, 30, 32, 40, 48, 56, 64.
 pub(super) fn fixed_width(bits: u32) -> u32 {
     match bits {
         0 => 1,
@@ -36,7 +36,7 @@ pub(super) fn width_code(width: u32) -> u8 {
     }
 }
 
-/// Signed to unsigned so that small magnitudes stay small.
+/// Maps signed to unsigned values; small magnitudes stay small.
 pub(super) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_specifications_table() {
+    fn width_codes_are_the_specifications_table() {
         let widths: Vec<u32> = (1..=24).chain([26, 28, 30, 32, 40, 48, 56, 64]).collect();
         for (code, &width) in widths.iter().enumerate() {
             assert_eq!(u32::from(width_code(width)), code as u32);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn varint_length_is_what_is_written() {
+    fn varint_length_equals_the_written_bytes() {
         for value in [0, 1, 127, 128, 16383, 16384, u64::MAX >> 1, u64::MAX] {
             let mut out = vec![];
             push_varint(&mut out, value);

@@ -1,5 +1,4 @@
-//! The bloom filters of a column, one per row group (ORC v1, "Bloom Filter Index"). Hashes and bits are
-//! [`bloom`](crate::bloom)'s.
+//! [`BloomFilters`] of a column, one per row group (ORC v1, "Bloom Filter Index").
 
 use crate::bloom::BloomFilter;
 use crate::proto;
@@ -8,13 +7,13 @@ use crate::proto;
 #[derive(Debug)]
 pub(super) struct BloomFilters {
     empty: BloomFilter,
-    /// Of the current row group.
+    /// The filter of the current row group.
     current: BloomFilter,
     finished: Vec<proto::BloomFilter>,
 }
 
 impl BloomFilters {
-    /// For row groups of `rows` rows, and a share `fpp` of absent values that may pass.
+    /// Filters for row groups of `rows` rows, with a false-positive probability of `fpp`.
     pub(super) fn new(rows: u32, fpp: f64) -> Self {
         let empty = BloomFilter::with_capacity(rows as usize, fpp);
         Self {
@@ -24,7 +23,7 @@ impl BloomFilters {
         }
     }
 
-    /// The current row group's.
+    /// The filter of the current row group.
     pub(super) fn current(&mut self) -> &mut BloomFilter {
         &mut self.current
     }
@@ -39,7 +38,7 @@ impl BloomFilters {
         });
     }
 
-    /// Hands out the stripe's filters.
+    /// Takes the stripe's filters.
     pub(super) fn take(&mut self) -> proto::BloomFilterIndex {
         proto::BloomFilterIndex {
             bloom_filter: std::mem::take(&mut self.finished),

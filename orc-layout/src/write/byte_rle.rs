@@ -1,8 +1,9 @@
-//! Byte run length encoding, and bit streams on top of it (ORC v1, "Byte Run Length Encoding", "Boolean Run Length Encoding").
+//! [`ByteRuns`], byte run-length encoding, and [`Bits`], bit streams on top of it (ORC v1, "Byte Run Length Encoding",
+//! "Boolean Run Length Encoding").
 
 use arrow::array::BooleanBufferBuilder;
 
-use super::runs::{RunEncoder, Runs};
+use super::run_encoder::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 
@@ -12,7 +13,7 @@ const MAX_REPEAT: usize = 130;
 const MIN_REPEAT: usize = 3;
 /// Longest run of literal bytes.
 const MAX_LITERALS: usize = 128;
-/// Bytes that wait for more of their kind.
+/// Bytes that are collected before runs are chosen for them.
 const PENDING_BYTES: usize = 4096;
 
 /// Runs of bytes.
@@ -71,7 +72,8 @@ fn push_literals(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Bits of a stripe (nulls, booleans), kept as they are until the stripe ends: only then is it known whether the stream is needed at all.
+/// Bits of a stripe (nulls, booleans), kept unencoded until the stripe ends: only then is it known whether the stream
+/// is needed.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     bits: Option<BooleanBufferBuilder>,
@@ -119,8 +121,8 @@ impl Bits {
         *self = Self::default();
     }
 
-    /// Encodes all bits; `starts` are the bit numbers at which row groups begin, whose positions are returned: the
-    /// stream's, no byte of a run to skip, and the bits of the byte that belong to the group before.
+    /// Encodes all bits; `starts` are the bit numbers at which row groups begin. Returns each group's positions: the
+    /// stream's, no byte of a run to skip, and the bits of the byte that belong to the previous group.
     pub(super) fn encode(&self, starts: &[usize], encoder: &mut ByteEncoder) -> Result<Vec<Vec<u64>>> {
         let length = self.len();
         let byte_at = |at: usize| match &self.bits {
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specifications_examples() {
+    fn byte_runs_equal_the_specifications_examples() {
         let mut out = vec![];
         encode_bytes(&[0; 100], &mut out);
         assert_eq!(out, [0x61, 0x00]);
@@ -182,8 +184,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn bytes_come_back(runs in proptest::collection::vec((any::<u8>(), 1usize..300), 0..20)) {
-            let bytes: Vec<u8> = runs.iter().flat_map(|&(b, n)| std::iter::repeat_n(b, if n % 3 == 0 { n } else { n % 5 })).collect();
+        fn byte_runs_round_trip(runs in proptest::collection::vec((any::<u8>(), 1usize..300), 0..20)) {
+            let length = |n: usize| if n.is_multiple_of(3) { n } else { n % 5 };
+            let bytes: Vec<u8> = runs.iter().flat_map(|&(b, n)| std::iter::repeat_n(b, length(n))).collect();
             let mut encoder = ByteEncoder::new(OutStream::new(Storage::Raw));
             encoder.write(bytes.iter().copied()).unwrap();
             encoder.flush().unwrap();
@@ -193,7 +196,7 @@ mod tests {
         }
 
         #[test]
-        fn bits_come_back_from_every_group(
+        fn bits_round_trip_from_every_group(
             groups in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 0..40), 1..12),
             leading in 0usize..50,
         ) {

@@ -1,5 +1,5 @@
-//! One column of the stripe being written: nulls, statistics and row-index positions, common to all types. The values
-//! themselves are encoded by [`values`](super::values).
+//! [`Column`], one column of the stripe being written: nulls, statistics and row-index positions, common to all types.
+//! [`values`](super::values) encodes the values.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
@@ -7,7 +7,7 @@ use arrow::buffer::NullBuffer;
 use super::bloom::BloomFilters;
 use super::byte_rle::{Bits, ByteEncoder};
 use super::options::WriterOptions;
-use super::statistics::{Statistics, Typed};
+use super::statistics::Statistics;
 use super::stream::{OutStream, Storage};
 use super::types::Node;
 use super::values::Values;
@@ -24,22 +24,22 @@ pub(super) struct Column {
     /// One bit per row: true if there is a value.
     present: Bits,
     present_stream: ByteEncoder,
-    /// Where each row group begins, in rows of this column (elements, below lists).
+    /// First row of each row group, in rows of this column (elements, below lists).
     group_starts: Vec<usize>,
     /// Positions of the streams other than PRESENT, by row group.
     positions: Vec<Vec<u64>>,
-    /// Of the current row group.
+    /// Statistics of the current row group.
     group: Statistics,
     groups: Vec<Statistics>,
     bloom: Option<BloomFilters>,
-    /// Of the file's finished stripes.
+    /// Statistics of the file's finished stripes.
     pub(super) file: Statistics,
     pub(super) file_bytes: u64,
 }
 
 /// A stream of a finished stripe.
 #[derive(Debug)]
-pub(super) struct Finished<'a> {
+pub(super) struct FinishedStream<'a> {
     pub(super) column: u32,
     pub(super) kind: Kind,
     pub(super) stream: &'a OutStream,
@@ -54,7 +54,7 @@ impl Column {
         if let Storage::Chunks { size_bytes, .. } = storage
             && top_level(&options.direct_columns)
         {
-            // Whole values: a chunk header must not cut one in two.
+            // Chunks hold whole values: a header must not cut one in two.
             data_storage = Storage::Chunks {
                 codec: None,
                 size_bytes: size_bytes & !7,
@@ -87,12 +87,12 @@ impl Column {
         }
     }
 
-    /// Makes bloom filters only of what other readers look up in them.
+    /// True if a bloom filter is requested for a type whose filters other readers do not use.
     pub(super) fn bloom_filter_refused(&self) -> bool {
         self.bloom.is_some() && !self.values.bloom_filter_supported()
     }
 
-    /// Begins a row group: ends every run and notes where the next value will be.
+    /// Begins a row group: ends every run and records the position of the next value.
     pub(super) fn start_group(&mut self) -> Result<()> {
         self.end_group();
         self.group_starts.push(self.present.len());
@@ -145,7 +145,7 @@ impl Column {
         self.group.count(rows - null_count, null_count);
     }
 
-    /// Encodes what waited for the end of the stripe; afterwards [`streams`](Self::streams) are complete.
+    /// Encodes everything that waited for the end of the stripe; afterwards [`streams`](Self::streams) are complete.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.end_group();
         let has_nulls = !self.present.all_true();
@@ -154,7 +154,7 @@ impl Column {
             present = self.present.encode(&self.group_starts, &mut self.present_stream)?;
             self.present_stream.stream.flush()?;
         }
-        // The order in which readers take positions: PRESENT, if the stripe has it, and then the type's own.
+        // Readers take positions in this order: PRESENT, if the stripe has it, and then the type's own.
         for (present, own) in present.iter_mut().zip(self.values.finish(&mut self.positions)?) {
             present.extend(own);
         }
@@ -163,10 +163,10 @@ impl Column {
     }
 
     /// The stripe's streams of this column and its children, without the index.
-    pub(super) fn streams<'a>(&'a self, stripe_rows: usize, out: &mut Vec<Finished<'a>>) {
+    pub(super) fn streams<'a>(&'a self, stripe_rows: usize, out: &mut Vec<FinishedStream<'a>>) {
         let has_nulls = !self.present.all_true();
         let mut push = |kind, stream, direct| {
-            out.push(Finished {
+            out.push(FinishedStream {
                 column: self.id,
                 kind,
                 stream,
@@ -184,7 +184,7 @@ impl Column {
         }
     }
 
-    /// The columns of this tree in the order of their ids.
+    /// Visits the columns of this tree in the order of their ids.
     pub(super) fn for_each<'a>(&'a self, visit: &mut impl FnMut(&'a Self)) {
         visit(self);
         for child in &self.children {
@@ -192,7 +192,7 @@ impl Column {
         }
     }
 
-    /// The same, to change them.
+    /// Visits the columns in the order of their ids, to change them.
     pub(super) fn for_each_mut(&mut self, visit: &mut impl FnMut(&mut Self)) {
         visit(self);
         for child in &mut self.children {
@@ -229,7 +229,8 @@ impl Column {
         self.bloom.as_mut().map(BloomFilters::take)
     }
 
-    /// The statistics of the stripe, which are also taken into the file's. `bytes` are the column's streams' on disk.
+    /// The statistics of the stripe, which are also merged into the file's. `bytes` is the size of the column's streams
+    /// on disk.
     pub(super) fn end_stripe(&mut self, bytes: u64) -> proto::ColumnStatistics {
         let mut stripe = self.group.empty();
         self.groups.iter().for_each(|group| stripe.merge(group));
@@ -251,17 +252,5 @@ impl Column {
     pub(super) fn buffered_bytes(&self) -> usize {
         let children: usize = self.children.iter().map(Self::buffered_bytes).sum();
         self.present.buffered_bytes() + self.values.buffered_bytes() + children
-    }
-}
-
-impl Statistics {
-    /// Takes in how many elements each row has.
-    pub(super) fn collections(&mut self, lengths: &[i64]) {
-        if let Typed::Collection { bounds, total } = &mut self.typed
-            && let Some((min, max)) = super::statistics::bounds_of(lengths)
-        {
-            super::statistics::widen(bounds, min.unsigned_abs(), max.unsigned_abs());
-            *total += lengths.iter().sum::<i64>().unsigned_abs();
-        }
     }
 }

@@ -1,14 +1,14 @@
-//! Decimals: unscaled values as varints, and a scale per value (ORC v1, "Decimal Columns").
+//! [`DecimalValues`]: unscaled values as varints, and a scale per value (ORC v1, "Decimal Columns").
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type};
 
+use super::arrow_input::gather;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
 use super::stream::{OutStream, Storage};
 use super::types::Node;
-use super::values::gather;
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
 
@@ -62,7 +62,7 @@ impl DecimalValues {
         let Some((min, max)) = bounds_of(&self.raw) else {
             return Ok(());
         };
-        // Arrow does not hold values to their precision; readers do.
+        // Arrow does not hold values to the stated precision; readers do.
         let limit = 10u128.checked_pow(u32::from(self.precision)).unwrap_or(u128::MAX);
         if min.unsigned_abs().max(max.unsigned_abs()) >= limit {
             return Err(LayoutError::Write(format!(

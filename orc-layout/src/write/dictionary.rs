@@ -1,4 +1,5 @@
-//! The distinct strings of a stripe, numbered in the order of their first appearance, and which of them each value is.
+//! [`Dictionary`], the distinct strings of a stripe, numbered in the order of their first appearance, and each value's
+//! number.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -11,7 +12,7 @@ pub(super) struct Dictionary {
     table: HashTable<u32>,
     /// All entries, one after the other.
     bytes: Vec<u8>,
-    /// Where each entry ends.
+    /// End of each entry.
     ends: Vec<usize>,
     /// The number of each value.
     values: Vec<u32>,
@@ -29,12 +30,12 @@ impl Dictionary {
         number
     }
 
-    /// Appends values whose numbers are known.
+    /// Appends values by number.
     pub(super) fn push_numbers(&mut self, numbers: impl Iterator<Item = u32>) {
         self.values.extend(numbers);
     }
 
-    /// The number of a string, which becomes an entry if it is none yet.
+    /// The number of a string. A new string becomes an entry.
     pub(super) fn number(&mut self, value: &[u8]) -> u32 {
         let Self {
             hasher,
@@ -59,7 +60,7 @@ impl Dictionary {
         entry(&self.bytes, &self.ends, number)
     }
 
-    /// How many distinct strings there are.
+    /// Number of distinct strings.
     pub(super) fn entries(&self) -> usize {
         self.ends.len()
     }
@@ -74,8 +75,8 @@ impl Dictionary {
         &self.values
     }
 
-    /// The numbers in the order of their strings, and each number's place in that order. Sorted like the Java writer's: neighbours
-    /// share prefixes, which compresses better, and a range of strings is a range of numbers.
+    /// The numbers in the order of their strings, and each number's rank in that order. The Java writer sorts the same
+    /// way: neighbours share prefixes, which compresses better, and a range of strings is a range of numbers.
     pub(super) fn sorted(&self) -> (Vec<u32>, Vec<u32>) {
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| self.entry(a).cmp(self.entry(b)));
@@ -86,7 +87,7 @@ impl Dictionary {
         (order, ranks)
     }
 
-    /// Forgets everything; the memory stays.
+    /// Clears everything and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.table.clear();
         self.bytes.clear();
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_follow_first_appearance_and_ranks_the_order() {
+    fn dictionary_numbers_follow_first_appearance_and_ranks_the_order() {
         let mut dictionary = Dictionary::default();
         for value in ["b", "", "a", "b", "a", "a", ""] {
             dictionary.push(value.as_bytes());

@@ -1,26 +1,34 @@
-//! Arrow batches to an ORC file laid out for on-demand reading: aligned direct streams, row index with positions and
-//! statistics, stripe and file statistics, raw chunks for columns that queries fetch by value.
+//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading. Direct streams are aligned, the row
+//! index has positions and statistics, and columns that queries fetch by value are raw chunks.
 //!
 //! ```text
-//! RecordBatch ─► Column (types, column: nulls, statistics, positions) ─► values, strings, timestamp, decimal, nested
-//!                  ─► rle_v2, byte_rle, runs, bits (encodings) ─► stream (chunks) ─► stripe (order, padding) ─► tail
+//! RecordBatch ─► types (schema) ─► column (nulls, statistics, positions)
+//!   ─► values (by type): strings with dictionary, timestamp, decimal, nested; arrow_input (without nulls)
+//!   ─► encodings: rle_v2, byte_rle, run_encoder, bits
+//!   ─► stream (chunks) ─► stripe (order, padding) ─► tail
+//!
+//! beside them: options; statistics with double_statistics and string_bound; bloom
 //! ```
 //!
-//! Every run ends where a row group ends, so a row group's bytes begin at its positions and nothing of it has to be skipped
-//! (save bits of a shared byte): reading one row group costs no byte of its neighbours, as far as chunks allow.
+//! **Invariant:** every run ends where a row group ends. A row group's bytes therefore begin at its positions, and
+//! nothing is skipped but bits of a shared byte. Reading one row group costs no byte of its neighbours, as far as
+//! chunks allow.
 
+mod arrow_input;
 mod bits;
 mod bloom;
 mod byte_rle;
 mod column;
 mod decimal;
 mod dictionary;
+mod double_statistics;
 mod nested;
 mod options;
 mod rle_v2;
-mod runs;
+mod run_encoder;
 mod statistics;
 mod stream;
+mod string_bound;
 mod strings;
 mod stripe;
 mod tail;
@@ -36,11 +44,11 @@ use arrow::datatypes::SchemaRef;
 use self::column::Column;
 pub use self::options::{CHUNK_ALIGNMENT_BYTES, WriterOptions};
 use self::stream::Storage;
-use self::tail::{Contents, MAGIC};
+use self::tail::{FileContents, MAGIC};
 use crate::error::{LayoutError, Result};
 use crate::proto;
 
-/// Without a row index rows are taken in portions of this size.
+/// Rows taken at a time if there is no row index.
 const PORTION_ROWS: usize = 10_000;
 
 /// Writes one ORC file. Nothing is valid until [`finish`](Self::finish) returns.
@@ -52,20 +60,22 @@ pub struct OrcWriter<W: Write> {
     storage: Storage,
     root: Column,
     types: Vec<proto::Type>,
-    contents: Contents,
+    contents: FileContents,
     /// Rows of the stripe being collected.
     stripe_rows: usize,
     /// Rows of its current row group.
     group_rows: usize,
-    /// A write failed: what was collected is incomplete.
+    /// A write failed: the collected rows are incomplete.
     failed: bool,
 }
 
 impl<W: Write> OrcWriter<W> {
-    /// Starts a file with this schema (primitive types, decimals, timestamps, strings, binary; list, struct and map too).
+    /// Starts a file with this schema (primitive types, decimals, timestamps, strings, binary; list, struct and map
+    /// too).
     ///
     /// # Errors
-    /// `Write` for types ORC cannot store (unsigned 64-bit, intervals, …) and for options that contradict each other.
+    /// `Write` for types that ORC cannot store (unsigned 64-bit, intervals, …) and for options that contradict each
+    /// other.
     pub fn new(mut sink: W, schema: SchemaRef, options: WriterOptions) -> Result<Self> {
         options.check(&schema)?;
         let (node, types) = types::root(&schema)?;
@@ -97,7 +107,7 @@ impl<W: Write> OrcWriter<W> {
             storage,
             root,
             types,
-            contents: Contents {
+            contents: FileContents {
                 length: MAGIC.len() as u64,
                 ..Default::default()
             },
@@ -151,7 +161,7 @@ impl<W: Write> OrcWriter<W> {
         self.contents.rows + self.stripe_rows as u64
     }
 
-    /// Bytes handed to the sink so far, without the stripe being collected.
+    /// Bytes written to the sink so far, without the stripe being collected.
     pub fn bytes_written(&self) -> u64 {
         self.contents.length
     }
@@ -184,7 +194,7 @@ impl<W: Write> OrcWriter<W> {
         Ok(())
     }
 
-    /// Takes rows up to the end of the row group, the stripe or the batch; returns how many.
+    /// Takes rows up to the end of the row group, the stripe or the batch; returns their number.
     fn write_portion(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
         let group = match self.options.row_index_stride {
             0 => usize::MAX,
@@ -210,7 +220,7 @@ impl<W: Write> OrcWriter<W> {
         Ok(rows)
     }
 
-    /// Encodes what is left of the stripe and hands it to the sink.
+    /// Encodes the rest of the stripe and writes it to the sink.
     fn end_stripe(&mut self) -> Result<()> {
         if self.stripe_rows == 0 {
             return Ok(());
@@ -255,7 +265,7 @@ impl<W: Write> OrcWriter<W> {
     }
 }
 
-/// The cause in the system's words, and what to do about the common one.
+/// The system's message, with advice for the common cause.
 fn sink_error(error: &io::Error) -> LayoutError {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space or write elsewhere",

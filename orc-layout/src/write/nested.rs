@@ -1,4 +1,4 @@
-//! Structs, lists and maps: a null parent has no row in its children, and elements are written as rows of the child column.
+//! Structs, lists and maps: a null parent has no row in its children, and elements are rows of the child column.
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, OffsetSizeTrait};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
@@ -10,7 +10,7 @@ use super::rle_v2::IntEncoder;
 use super::statistics::Statistics;
 use crate::error::{LayoutError, Result};
 
-/// Writes the fields of the structs that are there.
+/// Writes the fields of the structs that are not null.
 pub(super) fn write_struct(array: &ArrayRef, nulls: Option<&NullBuffer>, children: &mut [Column]) -> Result<()> {
     let keep = nulls.map(|nulls| BooleanArray::new(nulls.inner().clone(), None));
     for (child, field) in children.iter_mut().zip(array.as_struct().columns()) {
@@ -19,7 +19,7 @@ pub(super) fn write_struct(array: &ArrayRef, nulls: Option<&NullBuffer>, childre
     Ok(())
 }
 
-/// Writes a list's or a map's lengths, and the elements of the rows that are there.
+/// Writes a list's or a map's lengths, and the elements of the rows that are not null.
 pub(super) fn write_list(
     array: &ArrayRef,
     nulls: Option<&NullBuffer>,
@@ -80,7 +80,7 @@ fn write_elements<O: OffsetSizeTrait>(
     }
     statistics.collections(&row_lengths);
     lengths.write(&row_lengths)?;
-    // A null row may have elements all the same; they are not written.
+    // A null row may have elements; they are not written.
     let keep = (total != span).then(|| {
         let mut keep = vec![false; span];
         for (row, pair) in offsets.windows(2).enumerate() {

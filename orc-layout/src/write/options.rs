@@ -1,46 +1,46 @@
-//! How a file is laid out, and which combinations make sense. What a column becomes on disk is decided by its own
-//! encoder.
+//! [`WriterOptions`], the layout of a file, and the checks of their combination.
 
 use arrow::datatypes::{DataType, Schema};
 
+use crate::codec::Codec;
 use crate::codec::MAX_BLOCK_BYTES;
 use crate::error::{LayoutError, Result};
-use crate::tail::Codec;
 
-/// How a file is laid out.
+/// Layout of a file.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
-    /// `None`: streams are stored as they are.
+    /// Codec of the streams; `None`: streams are not compressed.
     pub codec: Option<Codec>,
     /// Uncompressed bytes per chunk; at most 2^23 - 1. Smaller chunks make compressed columns cheaper to read sparsely.
     pub chunk_size_bytes: usize,
-    /// Names of top-level FLOAT and DOUBLE columns stored as original chunks in a compressed file, so that single values can be fetched.
+    /// Names of top-level FLOAT and DOUBLE columns stored as original chunks in a compressed file. Single values of
+    /// such columns can be fetched.
     pub direct_columns: Vec<String>,
     /// Rows per row group; 0 writes no row index (which pyarrow refuses to read). With a multiple of 8, no two groups
-    /// share a byte of nulls or booleans, and each can be read without a byte of the next.
+    /// share a byte of nulls or booleans: each is read without a byte of the next.
     pub row_index_stride: u32,
-    /// A stripe is closed when it has this many rows …
+    /// Rows at which a stripe is closed.
     pub stripe_rows: usize,
-    /// … or when its buffered streams hold about this many bytes.
+    /// Approximate bytes of buffered streams at which a stripe is closed.
     pub stripe_size_bytes: usize,
     /// DATA streams of direct columns start at a multiple of this (a power of two; 1: no alignment). In a compressed
     /// file the first value after the chunk header is aligned, to at most [`CHUNK_ALIGNMENT_BYTES`].
     pub alignment_bytes: u64,
-    /// A string column is dictionary-encoded when distinct values are at most this share of its values in the stripe.
+    /// Largest share of distinct values with which a string column is dictionary-encoded in a stripe.
     pub dictionary_threshold: f64,
     /// Names of top-level columns that get a bloom filter per row group (integers, dates, floats, strings, binary).
     pub bloom_filter_columns: Vec<String>,
-    /// Share of absent values that a bloom filter lets through, between 0 and 1.
+    /// False-positive probability of a bloom filter, between 0 and 1.
     pub bloom_filter_fpp: f64,
-    /// Written to the footer as user metadata.
+    /// User metadata of the footer.
     pub user_metadata: Vec<(String, Vec<u8>)>,
 }
 
-/// Alignment of the first value of an original chunk. More is pointless: every further chunk header moves the values
-/// by three bytes.
+/// Alignment of the first value of an original chunk. A larger alignment is pointless: every further chunk header moves
+/// the values by three bytes.
 pub const CHUNK_ALIGNMENT_BYTES: u64 = 8;
 
-/// Largest alignment: a row of padding larger than this costs more than it can save.
+/// Largest alignment: more padding costs more than it can save.
 const MAX_ALIGNMENT_BYTES: u64 = 2 << 20;
 
 /// Smallest chunk: below this the chunk headers cost more than sparse reading saves.
@@ -65,7 +65,7 @@ impl Default for WriterOptions {
 }
 
 impl WriterOptions {
-    /// Refuses what contradicts itself or the schema.
+    /// Refuses options that contradict each other or the schema.
     pub(super) fn check(&self, schema: &Schema) -> Result<()> {
         let refuse = |reason: String| Err(LayoutError::Write(reason));
         if self.codec == Some(Codec::Lzo) {

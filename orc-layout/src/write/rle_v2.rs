@@ -1,24 +1,24 @@
-//! Integer run length encoding, version 2 (ORC v1, "Run Length Encoding version 2"): which of the four kinds of run
-//! costs least for the next values, and its bytes. Bit packing itself is in [`bits`](super::bits).
+//! [`IntRuns`], integer run-length encoding, version 2 (ORC v1, "Run Length Encoding version 2"). The encoder chooses
+//! the cheapest of the four kinds of run for the next values.
 
 use std::ops::Range;
 
 use super::bits::{fixed_width, pack, push_varint, varint_length, width_code, width_of, zigzag};
-use super::runs::{RunEncoder, Runs};
+use super::run_encoder::{RunEncoder, Runs};
 use super::stream::OutStream;
 use crate::error::Result;
 
-/// Longest run of any kind, as its nine-bit length allows. Values are looked at this many at a time.
+/// Longest run of any kind, as its nine-bit length allows. The encoder looks at this many values at a time.
 const MAX_RUN: usize = 512;
 /// Longest patch list, as its five-bit length allows.
 const MAX_PATCHES: usize = 31;
 /// Longest short-repeat run.
 const MAX_SHORT_REPEAT: usize = 10;
-/// Shorter literals than this are not worth the search for outliers.
+/// Fewest values that are worth the search for outliers.
 const MIN_PATCHED: usize = 32;
-/// Neither are values this narrow.
+/// Smallest width of values that is worth the search for outliers.
 const MIN_PATCHED_WIDTH: u32 = 5;
-/// Largest base of a patched run is below 2^this, so that sign and magnitude fit seven bytes.
+/// Bits of the largest base of a patched run: sign and magnitude then fit seven bytes.
 const MAX_BASE_BITS: u32 = 54;
 
 /// Runs of integers.
@@ -39,7 +39,7 @@ impl Runs for IntRuns {
 pub(super) type IntEncoder = RunEncoder<IntRuns>;
 
 impl IntEncoder {
-    /// For a signed stream, or for one whose values are never negative.
+    /// An encoder of a signed stream, or of one whose values are never negative.
     pub(super) fn new(stream: OutStream, signed: bool) -> Self {
         let mut encoder = Self::over(stream, IntRuns { signed });
         encoder.pending.reserve(MAX_RUN);
@@ -61,7 +61,7 @@ impl IntEncoder {
         self.pending.extend_from_slice(blocks.remainder());
         for block in blocks {
             self.runs.encode(block, &mut self.scratch);
-            // Few and large appends: a run is only some hundred bytes.
+            // Appends are few and large: a run has only some hundred bytes.
             if self.scratch.len() >= 16 * 1024 {
                 self.stream.write(&self.scratch)?;
                 self.scratch.clear();
@@ -73,12 +73,12 @@ impl IntEncoder {
     }
 }
 
-/// What one pass over some values tells about each kind of run.
+/// Costs of each kind of run, from one pass over some values.
 #[derive(Debug, Clone, Copy)]
 struct Profile {
     min: i64,
     max: i64,
-    /// Bits of the largest value as a direct run stores it.
+    /// Bits of the largest value in a direct run.
     direct_bits: u32,
     /// Bits of the largest step after the first, if a delta run can hold the values.
     delta_bits: Option<u32>,
@@ -106,13 +106,14 @@ impl Profile {
         }
     }
 
-    /// Bits that one more value costs, at best.
+    /// Bits of one more value, at best.
     fn bits_per_value(&self) -> u32 {
         self.delta_bits.unwrap_or(64).min(self.direct_bits).max(1)
     }
 }
 
-/// Bits of the largest step after the first one; `None` if the values do not all go one way. Differences must not overflow.
+/// Bits of the largest step after the first one; `None` if the values do not all go one way. Differences must not
+/// overflow.
 fn delta_bits(values: &[i64]) -> Option<u32> {
     let first = values.get(1)? - values[0];
     let (mut up, mut down) = (first >= 0, first <= 0);
@@ -129,14 +130,15 @@ fn delta_bits(values: &[i64]) -> Option<u32> {
     Some(width_of(steps))
 }
 
-/// Appends the runs for up to [`MAX_RUN`] values: constant and evenly spaced stretches by themselves where that pays, the rest as literals.
+/// Appends the runs for up to [`MAX_RUN`] values. Constant and evenly spaced stretches become runs of their own where
+/// that is shorter; the rest becomes literals.
 fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     if values.is_empty() {
         return;
     }
     let profile = Profile::of(signed, values);
     let bits = profile.bits_per_value() as usize;
-    // A stretch by itself costs its own bytes and the header of the literals that follow it.
+    // A run of its own costs its bytes and the header of the literals after it.
     let value_bytes = profile.direct_bits.div_ceil(8) as usize;
     let min_repeat = (8 * (3 + value_bytes)).div_ceil(bits).max(3);
     let min_even = (8 * (6 + value_bytes)).div_ceil(bits).max(4);
@@ -147,7 +149,7 @@ fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(stretch) = same.next(at) {
         at = stretch.end;
-        // The stretch before may have taken this one's first value.
+        // The previous stretch may have taken this one's first value.
         let even = &values[stretch.start.max(literals_from)..stretch.end];
         let step = even[1].wrapping_sub(even[0]);
         let enough = if step == 0 { min_repeat } else { min_even };
@@ -161,8 +163,8 @@ fn encode_block(signed: bool, values: &[i64], out: &mut Vec<u8>) {
     encode_literals(signed, &values[literals_from..], whole, out);
 }
 
-/// Which values stand as far from their neighbour as that one from its own: bit k is value k + 2's. Random values have
-/// hardly any, so that looking for evenly spaced stretches costs next to nothing.
+/// Values that continue an even spacing: bit k is set if the step to value k + 2 equals the step before it. Random
+/// values have hardly any, so the search for evenly spaced stretches costs next to nothing.
 struct SameSteps([u64; MAX_RUN / 64]);
 
 impl SameSteps {
@@ -175,14 +177,14 @@ impl SameSteps {
         Self(bits)
     }
 
-    /// The first stretch of at least three values that ends after `at`.
+    /// The first evenly spaced stretch of at least three values that ends after `at`.
     fn next(&self, at: usize) -> Option<Range<usize>> {
         let start = self.find(at.saturating_sub(2), 0)?;
         let end = self.find(start, u64::MAX).unwrap_or(MAX_RUN - 2);
         Some(start..end + 2)
     }
 
-    /// The first bit from `from` on that is set after all are flipped as in `flip`.
+    /// The first set bit from `from` on, after all bits are xored with `flip`.
     fn find(&self, from: usize, flip: u64) -> Option<usize> {
         let mut mask = u64::MAX << (from % 64);
         for (word, bits) in self.0.iter().enumerate().skip(from / 64) {
@@ -196,7 +198,7 @@ impl SameSteps {
     }
 }
 
-/// Whether the steps are the same although differences may overflow.
+/// Whether all steps are equal, although differences may overflow.
 fn evenly_spaced(values: &[i64]) -> bool {
     let step = values[1].checked_sub(values[0]);
     step.is_some() && values[1..].windows(2).all(|pair| pair[1].checked_sub(pair[0]) == step)
@@ -233,7 +235,7 @@ fn encode_literals(signed: bool, values: &[i64], profile: Option<Profile>, out: 
     if values.len() >= MIN_PATCHED
         && direct_width >= MIN_PATCHED_WIDTH
         && let Some(patched) = Patched::plan(values, &profile)
-        // Readers unpack direct runs fastest: a patched one has to save something worth having.
+        // Readers unpack direct runs fastest: a patched run must save more than a little.
         && patched.bytes(values.len()) + direct_bytes / 16 < direct_bytes
     {
         return patched.encode(values, out);
@@ -241,8 +243,8 @@ fn encode_literals(signed: bool, values: &[i64], profile: Option<Profile>, out: 
     encode_direct(signed, values, direct_width, out);
 }
 
-/// A DELTA run, after the values at the start that are equal and go by themselves: the sign of the first step is every step's,
-/// and readers differ on a first step of 0 (orc-rust 0.9 takes it as downward, all others as upward).
+/// A DELTA run. The sign of the first step is every step's. Readers differ on a first step of 0: orc-rust 0.9 takes it
+/// as downward, all others as upward. Equal values at the start therefore become a run of their own.
 #[derive(Debug)]
 struct DeltaPlan {
     /// Equal values before the run.
@@ -257,7 +259,8 @@ impl DeltaPlan {
         let equal = values.windows(2).take_while(|pair| pair[0] == pair[1]).count();
         let head = if equal + 1 == values.len() { 0 } else { equal };
         let rest = &values[head..];
-        // Width 0 means that every step is the first one, and its code is that of one bit, which is stored as two.
+        // Width 0 means that every step equals the first one. The code of width 1 is the same, so one bit is stored as
+        // two.
         let fixed = rest.len() == 2 || bits == 0 && rest[0] == rest[1];
         let width = if fixed { 0 } else { fixed_width(bits).max(2) };
         let value_bytes = varint_length(stored(signed, values[0]));
@@ -292,7 +295,7 @@ fn encode_direct(signed: bool, values: &[i64], width: u32, out: &mut Vec<u8>) {
 
 /// A PATCHED_BASE run: differences to the smallest value in few bits, and the upper bits of the few that need more.
 ///
-/// With no outlier it is the way to store values far from zero and close to each other; its patch list then holds one
+/// Without an outlier, this kind stores values far from zero and close to each other. Its patch list then holds one
 /// patch that changes nothing, because readers refuse an empty list.
 #[derive(Debug)]
 struct Patched {
@@ -351,7 +354,7 @@ impl Patched {
         best.map(|(_, width)| width)
     }
 
-    /// The patch list and its widest gap; `None` if it is too long.
+    /// The patch list and its widest gap; `None` if the list is too long.
     fn patches(values: &[i64], base: i64, width: u32) -> Option<(Vec<(u64, u64)>, u64)> {
         let mut patches = Vec::new();
         let mut previous = 0;

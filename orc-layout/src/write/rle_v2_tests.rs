@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 fn encode(signed: bool, values: &[i64]) -> Vec<u8> {
     let mut encoder = IntEncoder::new(OutStream::new(Storage::Raw), signed);
-    // In uneven portions, as batches come.
+    // Values come in uneven portions, as in batches.
     for portion in values.chunks(700) {
         encoder.write(portion).unwrap();
     }
@@ -122,7 +122,7 @@ fn decode_patched(reader: &mut Reader<'_>, width: u32, count: u64, out: &mut Vec
 }
 
 #[test]
-fn the_specifications_examples() {
+fn integer_runs_equal_the_specifications_examples() {
     assert_eq!(encode(false, &[10000; 5]), [0x0a, 0x27, 0x10]);
     assert_eq!(
         encode(false, &[23713, 43806, 57005, 48879]),
@@ -136,7 +136,7 @@ fn the_specifications_examples() {
 }
 
 #[test]
-fn a_far_base_and_an_outlier_make_a_patched_run() {
+fn patched_runs_store_a_far_base_and_an_outlier() {
     let mut values: Vec<i64> = (0..400u64)
         .map(|i| 1_500_000_000 + (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as i64)
         .collect();
@@ -151,16 +151,16 @@ fn a_far_base_and_an_outlier_make_a_patched_run() {
 }
 
 #[test]
-fn sorted_values_cost_their_steps() {
+fn delta_runs_cost_the_steps_of_sorted_values() {
     let values: Vec<i64> = (0..512).map(|i| 1_400_000_000 + i * 3 + (i * 31) % 3).collect();
     assert!(encode(true, &values).len() < 512 * 4 / 8 + 16);
     let down: Vec<i64> = values.iter().rev().map(|value| -value).rev().collect();
     assert_eq!(decode(true, &encode(true, &down)), down);
 }
 
-/// Later steps of 0 are not the first step again: lengths 3, 6, 6 once came back as 3, 6, 9.
+/// Later steps of 0 differ from the first step: a defect once returned 3, 6, 9 for the lengths 3, 6, 6.
 #[test]
-fn short_sequences_come_back() {
+fn short_sequences_round_trip() {
     for code in 0..4usize.pow(6) {
         let values: Vec<i64> = (0..6).map(|place| (code / 4usize.pow(place) % 4) as i64 * 3).collect();
         for length in 1..=6 {
@@ -171,7 +171,7 @@ fn short_sequences_come_back() {
 }
 
 #[test]
-fn extremes_come_back() {
+fn extremes_round_trip() {
     let cases: [&[i64]; 6] = [
         &[i64::MIN, i64::MAX, i64::MIN, 0, -1],
         &[i64::MAX; 20],
@@ -185,7 +185,7 @@ fn extremes_come_back() {
     }
 }
 
-/// Stretches of different character, so that all kinds of runs meet.
+/// Stretches of different character, for runs of all kinds next to each other.
 fn stretches() -> impl Strategy<Value = Vec<i64>> {
     let magnitude = (0u32..64).prop_flat_map(|bits| -(1i64 << bits.min(62))..=(1i64 << bits.min(62)));
     let stretch = prop_oneof![
@@ -229,12 +229,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn signed_values_come_back(values in stretches()) {
+    fn signed_values_round_trip(values in stretches()) {
         prop_assert_eq!(decode(true, &encode(true, &values)), values);
     }
 
     #[test]
-    fn unsigned_values_come_back(values in stretches()) {
+    fn unsigned_values_round_trip(values in stretches()) {
         let values: Vec<i64> = values.into_iter().map(|value| value & i64::MAX).collect();
         prop_assert_eq!(decode(false, &encode(false, &values)), values);
     }

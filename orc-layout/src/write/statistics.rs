@@ -1,14 +1,13 @@
-//! Statistics of row groups, stripes and the file, gathered while values are written (ORC v1, "Column Statistics").
-//! A row group's are merged into its stripe's and those into the file's.
+//! [`Statistics`] of row groups, stripes and the file, gathered while values are written (ORC v1, "Column Statistics").
+//! A row group's are merged into its stripe's, and a stripe's into the file's.
 
+use super::double_statistics::DoubleStatistics;
+use super::string_bound::{Bound, merge_strings, string_proto};
 use crate::proto;
-
-/// Longest string bound that is written; a longer one is cut and becomes a bound that is no value.
-const MAX_BOUND_BYTES: usize = 1024;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// What is known of one column in one place.
+/// Statistics of one column in a row group, a stripe or the file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Statistics {
     /// Values that are not null.
@@ -17,7 +16,7 @@ pub(super) struct Statistics {
     pub(super) typed: Typed,
 }
 
-/// The part that depends on the type. Bounds are `None` while there is no value.
+/// The type-specific part. Bounds are `None` while there is no value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Typed {
     /// Struct: nothing but counts.
@@ -57,155 +56,14 @@ pub(super) enum Typed {
     },
 }
 
-/// Bounds and sum of floats.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct DoubleStatistics {
-    min: f64,
-    max: f64,
-    sum: f64,
-    count: u64,
-    nan: bool,
-}
-
-impl Default for DoubleStatistics {
-    fn default() -> Self {
-        Self {
-            min: f64::INFINITY,
-            max: f64::NEG_INFINITY,
-            sum: 0.0,
-            count: 0,
-            nan: false,
-        }
-    }
-}
-
-impl DoubleStatistics {
-    /// Takes values in; several accumulators, so that the loop is not bound by an addition's latency.
-    pub(super) fn update<T: Copy + Into<f64>>(&mut self, values: &[T]) {
-        const LANES: usize = 8;
-        let mut min = [f64::INFINITY; LANES];
-        let mut max = [f64::NEG_INFINITY; LANES];
-        let mut sum = [0.0; LANES];
-        let chunks = values.chunks_exact(LANES);
-        let rest = chunks.remainder();
-        for chunk in chunks {
-            for lane in 0..LANES {
-                let value: f64 = chunk[lane].into();
-                min[lane] = if value < min[lane] { value } else { min[lane] };
-                max[lane] = if value > max[lane] { value } else { max[lane] };
-                sum[lane] += value;
-            }
-        }
-        for (lane, value) in rest.iter().enumerate() {
-            let value: f64 = (*value).into();
-            min[lane] = if value < min[lane] { value } else { min[lane] };
-            max[lane] = if value > max[lane] { value } else { max[lane] };
-            sum[lane] += value;
-        }
-        let sum: f64 = sum.iter().sum();
-        // A sum is NaN if a value is, or if both infinities are there.
-        self.nan |= sum.is_nan() && values.iter().any(|&value| value.into().is_nan());
-        self.min = min.into_iter().fold(self.min, f64::min);
-        self.max = max.into_iter().fold(self.max, f64::max);
-        self.sum += sum;
-        self.count += values.len() as u64;
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.nan |= other.nan;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.sum += other.sum;
-        self.count += other.count;
-    }
-
-    /// A column with NaN has no bounds, and a NaN sum tells the readers of the Apache project so. A zero bound takes
-    /// the sign that also bounds the other zero, for readers that tell them apart.
-    fn to_proto(self) -> proto::DoubleStatistics {
-        if self.nan {
-            return proto::DoubleStatistics {
-                minimum: None,
-                maximum: None,
-                sum: Some(f64::NAN),
-            };
-        }
-        let known = self.count > 0;
-        proto::DoubleStatistics {
-            minimum: known.then_some(if self.min == 0.0 { -0.0 } else { self.min }),
-            maximum: known.then_some(if self.max == 0.0 { 0.0 } else { self.max }),
-            sum: Some(self.sum),
-        }
-    }
-}
-
-/// A string bound.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bound {
-    text: String,
-    /// It is a value of the column, not only a bound.
-    exact: bool,
-}
-
-impl Bound {
-    /// `text`, or its first characters.
-    fn lower(text: &str) -> Self {
-        if text.len() <= MAX_BOUND_BYTES {
-            return Self {
-                text: text.to_owned(),
-                exact: true,
-            };
-        }
-        Self {
-            text: text[..cut(text)].to_owned(),
-            exact: false,
-        }
-    }
-
-    /// `text`, or its first characters with the last one that can be raised raised; `text` as it is if none can.
-    fn upper(text: &str) -> Self {
-        if text.len() <= MAX_BOUND_BYTES {
-            return Self::lower(text);
-        }
-        let mut head = text[..cut(text)].to_owned();
-        while let Some(last) = head.pop() {
-            // The code points between the two planes of surrogates are no characters.
-            let next = if last == '\u{d7ff}' {
-                Some('\u{e000}')
-            } else {
-                char::from_u32(last as u32 + 1)
-            };
-            if let Some(next) = next {
-                head.push(next);
-                return Self {
-                    text: head,
-                    exact: false,
-                };
-            }
-        }
-        Self {
-            text: text.to_owned(),
-            exact: true,
-        }
-    }
-}
-
-/// Where to cut a text that is too long: before the character that crosses the limit.
-fn cut(text: &str) -> usize {
-    let mut at = MAX_BOUND_BYTES;
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
-}
-
 impl Statistics {
-    /// Takes in the counts of a slice.
+    /// Adds the counts of a slice.
     pub(super) fn count(&mut self, values: usize, nulls: usize) {
         self.values += values as u64;
         self.has_null |= nulls > 0;
     }
 
-    /// Takes integers in.
+    /// Adds integers.
     pub(super) fn integers(&mut self, slice: &[i64]) {
         let Some((min, max)) = bounds_of(slice) else { return };
         match &mut self.typed {
@@ -219,7 +77,7 @@ impl Statistics {
         }
     }
 
-    /// Takes a string column's smallest and largest value in, and the bytes of all.
+    /// Adds a string column's smallest and largest value, and the bytes of all values.
     pub(super) fn strings(&mut self, min: &str, max: &str, bytes: u64) {
         let Typed::String { bounds, total } = &mut self.typed else {
             return;
@@ -238,7 +96,17 @@ impl Statistics {
         }
     }
 
-    /// The statistics of a larger place take in those of a smaller one of the same column.
+    /// Adds the number of elements of each row.
+    pub(super) fn collections(&mut self, lengths: &[i64]) {
+        if let Typed::Collection { bounds, total } = &mut self.typed
+            && let Some((min, max)) = bounds_of(lengths)
+        {
+            widen(bounds, min.unsigned_abs(), max.unsigned_abs());
+            *total += lengths.iter().sum::<i64>().unsigned_abs();
+        }
+    }
+
+    /// Merges the statistics of a smaller unit (row group, stripe) of the same column.
     pub(super) fn merge(&mut self, other: &Self) {
         self.values += other.values;
         self.has_null |= other.has_null;
@@ -294,7 +162,7 @@ impl Statistics {
         }
     }
 
-    /// The same kind of statistics with nothing in it.
+    /// Empty statistics of the same type.
     pub(super) fn empty(&self) -> Self {
         let typed = match &self.typed {
             Typed::None => Typed::None,
@@ -319,7 +187,7 @@ impl Statistics {
         }
     }
 
-    /// As stored. A sum that 64 bits cannot hold is left out.
+    /// The stored message. A sum that does not fit 64 bits is left out.
     pub(super) fn to_proto(&self) -> proto::ColumnStatistics {
         let mut out = proto::ColumnStatistics {
             number_of_values: Some(self.values),
@@ -373,35 +241,8 @@ impl Statistics {
     }
 }
 
-fn string_proto(bounds: Option<&(Bound, Bound)>, total: u64) -> proto::StringStatistics {
-    let mut out = proto::StringStatistics {
-        sum: i64::try_from(total).ok(),
-        ..Default::default()
-    };
-    if let Some((lower, upper)) = bounds {
-        let (text, place) = (
-            lower.text.clone(),
-            if lower.exact {
-                &mut out.minimum
-            } else {
-                &mut out.lower_bound
-            },
-        );
-        *place = Some(text);
-        let (text, place) = (
-            upper.text.clone(),
-            if upper.exact {
-                &mut out.maximum
-            } else {
-                &mut out.upper_bound
-            },
-        );
-        *place = Some(text);
-    }
-    out
-}
-
-/// Whole milliseconds, rounded down, in the UTC fields; what is below a millisecond apart, plus one, because 0 means that it is not stated.
+/// Whole milliseconds, rounded down, in the UTC fields. The rest below a millisecond has fields of its own, plus one,
+/// because 0 means that it is not stated.
 fn timestamp_proto(bounds: Option<((i64, u32), (i64, u32))>) -> proto::TimestampStatistics {
     let mut out = proto::TimestampStatistics::default();
     let millis = |(seconds, nanos): (i64, u32)| {
@@ -440,7 +281,7 @@ pub(super) fn bounds_of<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
     )
 }
 
-/// The sum of values between `min` and `max`, in 64 bits where those suffice.
+/// The sum of values between `min` and `max`, computed in 64 bits if the sum fits.
 fn sum_of(values: &[i64], min: i64, max: i64) -> i128 {
     let largest = min.unsigned_abs().max(max.unsigned_abs());
     if largest
@@ -461,22 +302,6 @@ pub(super) fn widen<T: Copy + Ord>(bounds: &mut Option<(T, T)>, min: T, max: T) 
 fn merge_bounds<T: Copy + Ord>(bounds: &mut Option<(T, T)>, other: &Option<(T, T)>) {
     if let Some((min, max)) = *other {
         widen(bounds, min, max);
-    }
-}
-
-/// Of two equal bounds the one that is a value wins: the cut one says that something lies beyond it.
-fn merge_strings(bounds: &mut Option<(Bound, Bound)>, other: &Option<(Bound, Bound)>) {
-    let Some((min, max)) = other else { return };
-    match bounds {
-        None => *bounds = Some((min.clone(), max.clone())),
-        Some((lower, upper)) => {
-            if (&min.text, !min.exact) < (&lower.text, !lower.exact) {
-                *lower = min.clone();
-            }
-            if (&max.text, max.exact) > (&upper.text, upper.exact) {
-                *upper = max.clone();
-            }
-        }
     }
 }
 

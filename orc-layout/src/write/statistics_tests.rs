@@ -1,7 +1,8 @@
 use super::*;
+use crate::write::string_bound::MAX_BOUND_BYTES;
 
 #[test]
-fn a_nan_leaves_no_bounds_and_infinities_do() {
+fn double_bounds_exist_with_infinities_but_not_with_nan() {
     let mut double = DoubleStatistics::default();
     double.update(&[1.0, -2.5, f64::INFINITY, f64::NEG_INFINITY]);
     assert_eq!(double.to_proto().minimum, Some(f64::NEG_INFINITY));
@@ -20,7 +21,7 @@ fn zero_bounds_hold_both_zeros() {
 }
 
 #[test]
-fn a_sum_that_overflows_is_left_out_but_comes_back_in_a_larger_place() {
+fn integer_sum_is_left_out_only_while_it_overflows() {
     let mut stripe = Statistics {
         typed: Typed::Integer { bounds: None, sum: 0 },
         ..Default::default()
@@ -56,7 +57,7 @@ fn long_strings_are_cut_to_bounds() {
 }
 
 #[test]
-fn decimals_as_text() {
+fn decimal_text_has_the_columns_scale() {
     assert_eq!(decimal_text(-1250, 2), "-12.50");
     assert_eq!(decimal_text(7, 3), "0.007");
     assert_eq!(decimal_text(i128::MIN, 0), "-170141183460469231731687303715884105728");

@@ -1,38 +1,37 @@
-//! One stream's bytes as they will lie in the file: raw, or cut into compression chunks (ORC v1, "Compression"). What
-//! the bytes mean is the encoders' business; where the stream goes is [`stripe`](super::stripe)'s.
+//! [`OutStream`], one stream's bytes as stored in the file: raw, or cut into compression chunks (ORC v1,
+//! "Compression").
 
 use std::io::{self, Write};
 
 use crate::chunk::{self, HEADER_BYTES};
+use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
-use crate::tail::Codec;
 
-/// How the streams of a column are stored.
+/// Storage of a column's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// As they are: the file is not compressed.
+    /// Unchanged bytes: the file is not compressed.
     Raw,
-    /// As chunks of `size_bytes` uncompressed bytes; original chunks if there is no codec.
+    /// Chunks of `size_bytes` uncompressed bytes; original chunks if there is no codec.
     Chunks {
-        /// Compresses each chunk; a chunk that does not shrink is stored as original.
+        /// Codec of each chunk; a chunk that does not shrink is stored as original.
         codec: Option<Codec>,
         /// Uncompressed bytes of every chunk but the last.
         size_bytes: usize,
     },
 }
 
-/// Encoded bytes are kept in pieces of this size, so that a growing stream is never copied and a reused one brings
-/// its memory along.
-const PIECE_BYTES: usize = 1 << 20;
+/// Size of the buffers that keep encoded bytes. A growing stream is never copied, and a reused stream keeps its memory.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Bytes of a stream that is being written.
 #[derive(Debug)]
 pub(super) struct OutStream {
     storage: Storage,
-    /// The beginning of a chunk that is not full yet; empty for raw streams.
+    /// The beginning of an incomplete chunk; empty for raw streams.
     pending: Vec<u8>,
-    /// Finished bytes; the pieces from `used` on are empty and wait to be used again.
-    pieces: Vec<Vec<u8>>,
+    /// Finished bytes; the buffers from `used` on are empty and wait to be used again.
+    buffers: Vec<Vec<u8>>,
     used: usize,
     length: u64,
     scratch: Vec<u8>,
@@ -43,7 +42,7 @@ impl OutStream {
         Self {
             storage,
             pending: Vec::new(),
-            pieces: Vec::new(),
+            buffers: Vec::new(),
             used: 0,
             length: 0,
             scratch: Vec::new(),
@@ -73,7 +72,7 @@ impl OutStream {
         Ok(())
     }
 
-    /// Where the next byte will be, as row-index positions count it: the byte, or the chunk and the byte in it.
+    /// Appends the position of the next byte, as the row index counts it: the byte, or the chunk and the byte in it.
     pub(super) fn position(&self, positions: &mut Vec<u64>) {
         positions.push(self.length);
         if self.storage != Storage::Raw {
@@ -93,7 +92,7 @@ impl OutStream {
         result
     }
 
-    /// Bytes as stored, without a chunk that is not finished.
+    /// Stored bytes, without an incomplete chunk.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
@@ -103,22 +102,22 @@ impl OutStream {
         self.length as usize + self.pending.len()
     }
 
-    /// How the bytes are stored.
+    /// Storage of the bytes.
     pub(super) fn storage(&self) -> Storage {
         self.storage
     }
 
-    /// Hands the stored bytes to `sink`.
+    /// Writes the stored bytes to `sink`.
     pub(super) fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
         debug_assert!(self.pending.is_empty());
-        self.pieces[..self.used]
+        self.buffers[..self.used]
             .iter()
-            .try_for_each(|piece| sink.write_all(piece))
+            .try_for_each(|buffer| sink.write_all(buffer))
     }
 
     /// Empties the stream; its memory stays for the next stripe.
     pub(super) fn clear(&mut self) {
-        self.pieces[..self.used].iter_mut().for_each(Vec::clear);
+        self.buffers[..self.used].iter_mut().for_each(Vec::clear);
         self.used = 0;
         self.length = 0;
         self.pending.clear();
@@ -149,25 +148,26 @@ impl OutStream {
     fn append(&mut self, mut bytes: &[u8]) {
         self.length += bytes.len() as u64;
         while !bytes.is_empty() {
-            if self.used == 0 || self.pieces[self.used - 1].len() >= PIECE_BYTES {
-                if self.used == self.pieces.len() {
-                    self.pieces.push(Vec::new());
+            if self.used == 0 || self.buffers[self.used - 1].len() >= BUFFER_BYTES {
+                if self.used == self.buffers.len() {
+                    self.buffers.push(Vec::new());
                 }
                 self.used += 1;
-                // A stream that has filled a piece will fill the next one: no growing by doubling.
+                // A stream that has filled a buffer will probably fill the next one, which is therefore allocated
+                // whole.
                 if self.used > 1 {
-                    self.pieces[self.used - 1].reserve_exact(PIECE_BYTES);
+                    self.buffers[self.used - 1].reserve_exact(BUFFER_BYTES);
                 }
             }
-            let piece = &mut self.pieces[self.used - 1];
-            let taken = bytes.len().min(PIECE_BYTES - piece.len());
-            piece.extend_from_slice(&bytes[..taken]);
+            let buffer = &mut self.buffers[self.used - 1];
+            let taken = bytes.len().min(BUFFER_BYTES - buffer.len());
+            buffer.extend_from_slice(&bytes[..taken]);
             bytes = &bytes[taken..];
         }
     }
 }
 
-/// A whole section (footer, metadata, index) as it is stored.
+/// A whole section (footer, metadata, index) in its stored form.
 pub(super) fn encode_section(storage: Storage, bytes: &[u8]) -> Result<Vec<u8>> {
     let Storage::Chunks { codec, size_bytes } = storage else {
         return Ok(bytes.to_vec());
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_name_the_chunk_and_the_byte_in_it() {
+    fn stream_positions_name_the_chunk_and_the_byte_in_it() {
         let mut stream = OutStream::new(Storage::Chunks {
             codec: None,
             size_bytes: 64,
@@ -206,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn long_streams_span_pieces_and_start_again_after_clear() {
+    fn long_streams_span_buffers_and_restart_after_clear() {
         let mut stream = OutStream::new(Storage::Raw);
         for round in 0..2u8 {
             for value in 0..5u8 {
-                stream.write(&vec![value + round; PIECE_BYTES / 2 + 3]).unwrap();
+                stream.write(&vec![value + round; BUFFER_BYTES / 2 + 3]).unwrap();
             }
             let mut bytes = vec![];
             stream.write_to(&mut bytes).unwrap();
-            assert_eq!(bytes.len(), 5 * (PIECE_BYTES / 2 + 3));
+            assert_eq!(bytes.len(), 5 * (BUFFER_BYTES / 2 + 3));
             assert!(
                 bytes
                     .iter()
                     .enumerate()
-                    .all(|(i, &b)| b == (i / (PIECE_BYTES / 2 + 3)) as u8 + round)
+                    .all(|(i, &b)| b == (i / (BUFFER_BYTES / 2 + 3)) as u8 + round)
             );
             stream.clear();
         }

@@ -1,36 +1,37 @@
-//! Strings and binary: bytes and lengths, or (strings) a sorted dictionary and the values' numbers in it (ORC v1, "String, Char, and VarChar Columns").
+//! [`StringValues`] and [`BinaryValues`]: bytes and lengths, or (strings) a sorted dictionary and the values' numbers
+//! in it (ORC v1, "String, Char, and VarChar Columns").
 //!
-//! A stripe's strings are collected as a dictionary until it is plain that too many differ, or until the stripe ends.
+//! A stripe's strings are collected as a dictionary until too many differ, or until the stripe ends.
 
 use arrow::array::{AnyDictionaryArray, Array, ArrayAccessor, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
+use super::arrow_input::unexpected;
 use super::dictionary::Dictionary;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
 use super::stream::{OutStream, Storage};
-use super::values::unexpected;
 use crate::bloom::BloomFilter;
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 
-/// After this many values a dictionary that is too large is given up before the stripe ends.
+/// Number of values after which a dictionary that is too large is abandoned before the stripe ends.
 const DECIDE_AFTER_VALUES: usize = 100_000;
 
-/// A dictionary is never larger than this.
+/// Limit of a dictionary's bytes.
 const MAX_DICTIONARY_BYTES: usize = 32 << 20;
 
 /// Streams of byte sequences: all bytes, and the length of each.
 #[derive(Debug)]
-struct Sequences {
+struct ByteSequences {
     data: OutStream,
     lengths: IntEncoder,
     scratch: Vec<i64>,
 }
 
-impl Sequences {
+impl ByteSequences {
     fn new(storage: Storage) -> Self {
         Self {
             data: OutStream::new(storage),
@@ -44,7 +45,7 @@ impl Sequences {
         self.data.write(value)
     }
 
-    /// Hands the collected lengths to their encoder.
+    /// Passes the collected lengths to their encoder.
     fn settle(&mut self) -> Result<()> {
         let result = self.lengths.write(&self.scratch);
         self.scratch.clear();
@@ -75,13 +76,13 @@ impl Sequences {
 /// Encoders of a binary column.
 #[derive(Debug)]
 pub(super) struct BinaryValues {
-    sequences: Sequences,
+    sequences: ByteSequences,
 }
 
 impl BinaryValues {
     pub(super) fn new(storage: Storage) -> Self {
         Self {
-            sequences: Sequences::new(storage),
+            sequences: ByteSequences::new(storage),
         }
     }
 
@@ -135,7 +136,7 @@ impl BinaryValues {
     }
 }
 
-/// Calls `push` with each value that is there.
+/// Calls `push` with each non-null value.
 fn each<A>(array: A, nulls: Option<&NullBuffer>, push: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()>
 where
     A: ArrayAccessor,
@@ -153,22 +154,22 @@ where
 #[derive(Debug)]
 pub(super) struct StringValues {
     threshold: f64,
-    /// DATA and LENGTH of a direct column; with a dictionary its bytes and lengths.
-    sequences: Sequences,
+    /// DATA and LENGTH of a direct column; with a dictionary, the dictionary's bytes and lengths.
+    sequences: ByteSequences,
     /// DATA of a dictionary column.
     numbers: IntEncoder,
     dictionary: Dictionary,
-    /// The dictionary was given up for this stripe.
+    /// The dictionary is abandoned for this stripe.
     direct: bool,
     /// Entries of the finished stripe's dictionary.
     entries: Option<u32>,
-    /// Where row groups begin among the dictionary's values.
+    /// Starts of row groups among the dictionary's values.
     starts: Vec<usize>,
-    /// Positions of the row groups that began before the dictionary was given up.
+    /// Positions of the row groups that began before the dictionary was abandoned.
     replayed: Vec<Vec<u64>>,
     /// Bounds of the slice being written.
     group: GroupBounds,
-    mapped: Option<Mapped>,
+    mapped: Option<DictionaryMapping>,
 }
 
 /// Smallest and largest string of a slice of a row group.
@@ -178,12 +179,12 @@ struct GroupBounds {
     max: Vec<u8>,
     bytes: u64,
     any: bool,
-    /// Dictionary entries that were taken in already.
+    /// Dictionary entries that the bounds already include.
     seen: Vec<bool>,
 }
 
 impl GroupBounds {
-    /// Whether a dictionary entry was not taken in yet.
+    /// True at the first call for a dictionary entry.
     fn first_sight(&mut self, number: u32) -> bool {
         let number = number as usize;
         if number >= self.seen.len() {
@@ -206,7 +207,7 @@ impl GroupBounds {
         }
     }
 
-    /// Hands what was found to the row group's statistics.
+    /// Adds the bounds to the row group's statistics.
     fn settle(&mut self, statistics: &mut Statistics) {
         // The values are UTF-8, because Arrow's string arrays are.
         if self.any
@@ -221,21 +222,21 @@ impl GroupBounds {
     }
 }
 
-/// Our numbers of an Arrow dictionary's entries, kept from batch to batch while the dictionary is the same.
+/// Our numbers of an Arrow dictionary's entries, reused from batch to batch while the dictionary is the same.
 #[derive(Debug)]
-struct Mapped {
+struct DictionaryMapping {
     entries: ArrayRef,
     numbers: Vec<u32>,
 }
 
-/// An entry that has no number yet.
+/// Marks an entry that has no number yet.
 const UNMAPPED: u32 = u32::MAX;
 
 impl StringValues {
     pub(super) fn new(storage: Storage, threshold: f64) -> Self {
         Self {
             threshold,
-            sequences: Sequences::new(storage),
+            sequences: ByteSequences::new(storage),
             numbers: IntEncoder::new(OutStream::new(storage), false),
             dictionary: Dictionary::default(),
             direct: threshold <= 0.0,
@@ -284,12 +285,12 @@ impl StringValues {
         if !self.direct
             && (count >= DECIDE_AFTER_VALUES && self.too_many(count) || self.dictionary.bytes() > MAX_DICTIONARY_BYTES)
         {
-            self.give_up()?;
+            self.write_direct_instead()?;
         }
         Ok(())
     }
 
-    /// Each entry of an Arrow dictionary is looked at once, however many rows have it.
+    /// Writes values of an Arrow dictionary. Each entry is examined once, independent of the number of its rows.
     fn write_dictionary(
         &mut self,
         array: &dyn AnyDictionaryArray,
@@ -297,8 +298,8 @@ impl StringValues {
         mut bloom: Option<&mut BloomFilter>,
     ) {
         let entries = array.values();
-        let same = |mapped: &Mapped| mapped.entries.to_data().ptr_eq(&entries.to_data());
-        let mut mapped = self.mapped.take().filter(same).unwrap_or_else(|| Mapped {
+        let same = |mapped: &DictionaryMapping| mapped.entries.to_data().ptr_eq(&entries.to_data());
+        let mut mapped = self.mapped.take().filter(same).unwrap_or_else(|| DictionaryMapping {
             entries: entries.clone(),
             numbers: vec![UNMAPPED; entries.len()],
         });
@@ -328,8 +329,8 @@ impl StringValues {
         self.dictionary.entries() as f64 > self.threshold * count as f64
     }
 
-    /// Writes the values collected so far as direct ones, with the positions their row groups would have had.
-    fn give_up(&mut self) -> Result<()> {
+    /// Writes the values collected so far as direct ones, with the positions that their row groups would have had.
+    fn write_direct_instead(&mut self) -> Result<()> {
         let values = std::mem::take(&mut self.dictionary);
         let mut starts = std::mem::take(&mut self.starts).into_iter().peekable();
         self.replayed.clear();
@@ -363,11 +364,11 @@ impl StringValues {
         Ok(())
     }
 
-    /// Decides at last, ends the streams and completes the positions.
+    /// Makes the final decision, ends the streams and completes the positions.
     pub(super) fn finish(&mut self, mut positions: Vec<Vec<u64>>) -> Result<Vec<Vec<u64>>> {
         let count = self.dictionary.values().len();
         if !self.direct && (count == 0 || self.too_many(count)) {
-            self.give_up()?;
+            self.write_direct_instead()?;
         }
         if self.direct {
             for (position, replayed) in positions.iter_mut().zip(self.replayed.drain(..)) {

@@ -1,33 +1,32 @@
-//! One finished stripe: index, data and footer, in this order, with the direct columns' values where they can be fetched
-//! one by one.
+//! [`FinishedStripe`]: index, data and footer, in this order. Single values of the direct columns can be fetched.
 //!
 //! Readers find a stream by adding up the lengths of the streams before it, so padding must belong to something:
-//! - in front of the stripe, whose offset is stated: so the first direct stream starts aligned;
+//! - in front of the stripe, whose offset is stated: the first direct stream then starts aligned;
 //! - at the end of a direct stream, for the next one: raw zero bytes, or in a compressed file an original chunk of
 //!   zeros. Readers count values and never look beyond the last one.
 //!
-//! So the direct streams come first in the data section, one after the other, and all others follow unpadded.
-//! pyarrow and pyorc (both ORC C++) and orc-rust read such files: `tests/peers.rs`, `tests/write_orc_rust.rs`. Chunks of
-//! no bytes between those with values would keep every chunk aligned, but ORC C++ then reads wrong values.
+//! The direct streams therefore come first in the data section, one after the other, and all others follow unpadded.
+//! pyarrow and pyorc (both ORC C++) and orc-rust read such files: `tests/peers.rs`, `tests/write_orc_rust.rs`. Empty
+//! chunks between those with values would keep every chunk aligned, but ORC C++ then reads wrong values.
 
 use std::io::{self, Write};
 
 use prost::Message;
 
-use super::column::{Column, Finished};
+use super::column::{Column, FinishedStream};
 use super::options::CHUNK_ALIGNMENT_BYTES;
 use super::stream::{Storage, encode_section};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::error::Result;
 use crate::proto::{self, stream::Kind};
 
-/// Written to every stripe footer: timestamps are stored as they are. Readers of ORC C++ take this name for their own zone
-/// and convert nothing.
+/// Time zone of every stripe footer: timestamps are stored as they are. Readers of ORC C++ take this name for their own
+/// zone and convert nothing.
 const WRITER_TIMEZONE: &str = "GMT";
 
 /// The bytes around the streams of a stripe, ready to be written.
-pub(super) struct Layout {
-    /// Where the stripe starts, after padding.
+pub(super) struct FinishedStripe {
+    /// The stripe's position after padding, and its lengths.
     pub(super) information: proto::StripeInformation,
     /// Zero bytes in front of the stripe.
     pub(super) lead: u64,
@@ -38,16 +37,16 @@ pub(super) struct Layout {
     footer: Vec<u8>,
 }
 
-/// Puts a finished stripe together. `streams` are put in the order in which they will be written.
+/// Assembles a finished stripe. `streams` are sorted into the order of writing.
 pub(super) fn lay_out(
     offset: u64,
     rows: u64,
     index: Vec<(u32, Kind, Vec<u8>)>,
     encodings: Vec<proto::ColumnEncoding>,
-    streams: &mut [Finished<'_>],
+    streams: &mut [FinishedStream<'_>],
     storage: Storage,
     alignment: u64,
-) -> Result<Layout> {
+) -> Result<FinishedStripe> {
     let mut column_bytes = vec![0; encodings.len()];
     let mut entries = Vec::with_capacity(index.len() + streams.len());
     let mut index_bytes = Vec::new();
@@ -56,7 +55,7 @@ pub(super) fn lay_out(
         column_bytes[column as usize] += bytes.len() as u64;
         index_bytes.extend_from_slice(&bytes);
     }
-    // Stable: within the two parts the streams stay in the order of columns.
+    // The sort is stable: within the two parts the streams stay in the order of columns.
     streams.sort_by_key(|stream| !stream.direct);
     let direct = streams.iter().take_while(|stream| stream.direct).count();
 
@@ -89,7 +88,7 @@ pub(super) fn lay_out(
         encryption: vec![],
     };
     let footer = encode_section(storage, &footer.encode_to_vec())?;
-    Ok(Layout {
+    Ok(FinishedStripe {
         information: proto::StripeInformation {
             offset: Some(start),
             index_length: Some(index_length),
@@ -106,9 +105,9 @@ pub(super) fn lay_out(
     })
 }
 
-impl Layout {
+impl FinishedStripe {
     /// Writes padding and stripe; returns the bytes written.
-    pub(super) fn write_to(&self, streams: &[Finished<'_>], sink: &mut impl Write) -> io::Result<u64> {
+    pub(super) fn write_to(&self, streams: &[FinishedStream<'_>], sink: &mut impl Write) -> io::Result<u64> {
         write_zeros(sink, self.lead)?;
         sink.write_all(&self.index)?;
         for (stream, padding) in streams.iter().zip(&self.padding) {
@@ -142,7 +141,7 @@ fn entry(column: u32, kind: Kind, length: u64) -> proto::Stream {
     }
 }
 
-/// Bytes from `at` to where a direct stream may start.
+/// Bytes from `at` to the next possible start of a direct stream.
 fn missing(storage: Storage, alignment: u64, at: u64) -> u64 {
     match storage {
         Storage::Raw => at.next_multiple_of(alignment) - at,
@@ -153,7 +152,7 @@ fn missing(storage: Storage, alignment: u64, at: u64) -> u64 {
     }
 }
 
-/// What to append to a direct stream that ends at `end`, so that the next one starts aligned.
+/// Padding after a direct stream that ends at `end`, so that the next one starts aligned.
 fn pad(storage: Storage, alignment: u64, end: u64) -> Vec<u8> {
     let mut missing = missing(storage, alignment, end) as usize;
     if missing == 0 || storage == Storage::Raw {

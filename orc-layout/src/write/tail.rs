@@ -1,28 +1,29 @@
-//! The end of the file: metadata (stripe statistics), footer and postscript. The reader's side is [`tail`](crate::tail).
+//! The end of the file: metadata (stripe statistics), footer and postscript, from [`FileContents`].
 
 use prost::Message;
 
 use super::options::WriterOptions;
 use super::stream::{Storage, encode_section};
+use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, CalendarKind, CompressionKind};
-use crate::tail::Codec;
 
-/// First bytes of every file, and the last words of the postscript.
+/// First bytes of every file, and the last field of the postscript.
 pub(super) const MAGIC: &str = "ORC";
 
-/// The file format that is written: 0.12.
+/// Version of the file format: 0.12.
 const FORMAT_VERSION: [u32; 2] = [0, 12];
 
-/// The first version of a writer that is not the Java one. Readers conclude from it that timestamp statistics are in UTC.
+/// The first version of a writer other than the Java one. Readers conclude from it that timestamp statistics are in
+/// UTC.
 const WRITER_VERSION: u32 = 6;
 
 /// Code for a writer that is not registered with the Apache project.
 const WRITER_UNKNOWN: u32 = i32::MAX as u32;
 
-/// What the tail says about the stripes.
+/// Stripes and statistics for the tail.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct FileContents {
     pub(super) stripes: Vec<proto::StripeInformation>,
     pub(super) stripe_statistics: Vec<proto::StripeStatistics>,
     pub(super) rows: u64,
@@ -34,7 +35,7 @@ pub(super) struct Contents {
 pub(super) fn encode(
     options: &WriterOptions,
     storage: Storage,
-    contents: Contents,
+    contents: FileContents,
     types: Vec<proto::Type>,
     statistics: Vec<proto::ColumnStatistics>,
 ) -> Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Timestamps: seconds since 2015 and nanoseconds without their trailing zeros (ORC v1, "Timestamp Columns").
+//! [`TimestampValues`]: seconds since 2015, and nanoseconds without trailing zeros (ORC v1, "Timestamp Columns").
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
@@ -7,18 +7,18 @@ use arrow::datatypes::{
     TimestampSecondType,
 };
 
+use super::arrow_input::{gather, unexpected};
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
 use super::stream::{OutStream, Storage};
-use super::values::{gather, unexpected};
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
 
 /// 2015-01-01 00:00:00 UTC in seconds since 1970.
 const ORC_EPOCH_SECONDS: i64 = 1_420_070_400;
 
-/// Above this many nanoseconds, readers take a second off a time before 1970: the writers of the Apache project
-/// round those seconds towards zero.
+/// Largest number of nanoseconds with which readers leave a time before 1970 unchanged. Above, readers subtract a
+/// second, because the writers of the Apache project round such seconds towards zero.
 const ROUNDED_ABOVE_NANOS: i64 = 999_999;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -95,7 +95,7 @@ impl TimestampValues {
         for &value in &self.raw {
             let (mut seconds, nanos) = split(value);
             if seconds < 0 && nanos > ROUNDED_ABOVE_NANOS {
-                // Readers could not tell this second from the one after 1970 began, and would be a second late.
+                // Readers cannot tell this second from the first one of 1970, and would be a second late.
                 if seconds == -1 {
                     return Err(last_second(name, nanos));
                 }
@@ -137,7 +137,8 @@ impl TimestampValues {
 
 fn last_second(name: &str, nanos: i64) -> LayoutError {
     LayoutError::Write(format!(
-        "column {name}: ORC cannot store 1969-12-31T23:59:59.{nanos:09}: between one millisecond into the last second before 1970 and its end, readers are a second late"
+        "column {name}: ORC cannot store 1969-12-31T23:59:59.{nanos:09}: \
+         between one millisecond into the last second before 1970 and its end, readers are a second late"
     ))
 }
 
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trailing_zeros_are_counted_and_come_back() {
+    fn nanoseconds_store_trailing_zeros_as_a_count() {
         assert_eq!(trim_zeros(1000), 0x0a);
         assert_eq!(trim_zeros(100_000), 0x0c);
         for nanos in [

@@ -1,12 +1,11 @@
-//! Arrow schema to ORC type tree: which Arrow types can be stored, and as what. How their values are encoded is
-//! [`column`](super::column)'s.
+//! ORC type tree of an Arrow schema: the Arrow types that can be stored, and their ORC types.
 
 use arrow::datatypes::{DataType, Field, Schema};
 
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, r#type::Kind};
 
-/// Deepest nesting that is written; readers recurse.
+/// Deepest nesting that is written: readers recurse.
 const MAX_DEPTH: usize = 64;
 
 /// One node of the type tree, in the specification's pre-order numbering.
@@ -16,9 +15,9 @@ pub(super) struct Node {
     pub(super) id: u32,
     /// Dotted name, for errors.
     pub(super) name: String,
-    /// What is stored.
+    /// Kind of the column.
     pub(super) kind: Kind,
-    /// The Arrow type that is given.
+    /// The Arrow type of the column.
     pub(super) data_type: DataType,
     /// Children, in order.
     pub(super) children: Vec<Node>,
@@ -137,7 +136,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn children_are_numbered_before_siblings() {
+    fn types_number_children_before_siblings() {
         let item = Arc::new(Field::new("element", DataType::Int32, true));
         let inner = DataType::Struct(vec![Field::new("x", DataType::List(item), true)].into());
         let schema = Schema::new(vec![
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_stored_is_named() {
+    fn types_that_cannot_be_stored_are_named() {
         let schema = Schema::new(vec![Field::new("big", DataType::UInt64, true)]);
         let error = root(&schema).unwrap_err().to_string();
         assert!(

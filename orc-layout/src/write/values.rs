@@ -1,31 +1,28 @@
-//! The values of a column by type: which streams they become and in which order the row index names those.
-//! Integers, floats and booleans are here; strings, timestamps, decimals and nested types in their own files.
+//! [`Values`], a column's values by type: their streams, and the order in which the row index names those. Integers,
+//! floats and booleans are encoded here.
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    DataType, Date32Type, Date64Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type,
-};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Int8Type, Int64Type};
 
+use super::arrow_input::{gather, gather_integers};
 use super::byte_rle::{Bits, ByteEncoder};
 use super::column::Column;
 use super::decimal::DecimalValues;
+use super::double_statistics::DoubleStatistics;
 use super::nested;
 use super::options::WriterOptions;
 use super::rle_v2::IntEncoder;
-use super::statistics::{DoubleStatistics, Statistics, Typed};
+use super::statistics::{Statistics, Typed};
 use super::stream::{OutStream, Storage};
 use super::strings::{BinaryValues, StringValues};
 use super::timestamp::TimestampValues;
 use super::types::Node;
 use crate::bloom::BloomFilter;
-use crate::error::{LayoutError, Result};
+use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::proto::r#type::Kind as TypeKind;
-
-const MILLIS_PER_DAY: i64 = 86_400_000;
 
 /// A column's encoders.
 #[derive(Debug)]
@@ -44,7 +41,7 @@ pub(super) enum Values {
         scratch: Vec<i64>,
         date: bool,
     },
-    /// DATA: values as they are.
+    /// DATA: unencoded values.
     Float {
         stream: OutStream,
         scratch: Vec<u8>,
@@ -65,7 +62,8 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// `data` is how the DATA stream of floats is stored, `storage` how all others are.
+    /// Encoders of a column. `data` is the storage of a float column's DATA stream, `storage` that of all other
+    /// streams.
     pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage, data: Storage) -> Self {
         let stream = || OutStream::new(storage);
         match node.kind {
@@ -94,7 +92,7 @@ impl Values {
         }
     }
 
-    /// Statistics of this type with nothing in them.
+    /// Empty statistics of this type.
     pub(super) fn statistics(&self) -> Typed {
         match self {
             Self::Boolean { .. } => Typed::Boolean { true_count: 0 },
@@ -119,7 +117,7 @@ impl Values {
         matches!(self, Byte(_) | Integer { .. } | Float { .. } | String(_) | Binary(_))
     }
 
-    /// Appends the values that are not null (`nulls` is `None` if all are there).
+    /// Appends the values that are not null. `nulls` is `None` if there are none.
     pub(super) fn write(
         &mut self,
         name: &str,
@@ -180,7 +178,7 @@ impl Values {
         }
     }
 
-    /// Ends every run and appends the positions that are known already.
+    /// Ends every run and appends the positions known so far.
     pub(super) fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
         match self {
             Self::Boolean { bits, starts, .. } => {
@@ -228,7 +226,7 @@ impl Values {
         Ok(std::mem::take(positions))
     }
 
-    /// The streams in the order in which they are stored, and whether they are fixed-width values as they are.
+    /// Calls `push` for each stream in the stored order, with whether it holds unencoded fixed-width values.
     pub(super) fn streams<'a>(&'a self, push: &mut impl FnMut(Kind, &'a OutStream, bool)) {
         match self {
             Self::Boolean { encoder, .. } | Self::Byte(encoder) => push(Kind::Data, &encoder.stream, false),
@@ -288,52 +286,6 @@ impl Values {
             Self::Struct => 0,
         }
     }
-}
-
-/// Appends the values that are not null, converted.
-pub(super) fn gather<T: Copy, U>(values: &[T], nulls: Option<&NullBuffer>, out: &mut Vec<U>, convert: impl Fn(T) -> U) {
-    match nulls {
-        None => out.extend(values.iter().map(|&value| convert(value))),
-        Some(nulls) => {
-            for (start, end) in nulls.valid_slices() {
-                out.extend(values[start..end].iter().map(|&value| convert(value)));
-            }
-        }
-    }
-}
-
-fn gather_integers(name: &str, array: &ArrayRef, nulls: Option<&NullBuffer>, out: &mut Vec<i64>) -> Result<()> {
-    fn of<T: ArrowPrimitiveType>(array: &ArrayRef, nulls: Option<&NullBuffer>, out: &mut Vec<i64>)
-    where
-        i64: From<T::Native>,
-    {
-        gather(array.as_primitive::<T>().values(), nulls, out, i64::from);
-    }
-    match array.data_type() {
-        DataType::Int16 => of::<Int16Type>(array, nulls, out),
-        DataType::Int32 => of::<Int32Type>(array, nulls, out),
-        DataType::Int64 => of::<Int64Type>(array, nulls, out),
-        DataType::UInt8 => of::<UInt8Type>(array, nulls, out),
-        DataType::UInt16 => of::<UInt16Type>(array, nulls, out),
-        DataType::UInt32 => of::<UInt32Type>(array, nulls, out),
-        DataType::Date32 => of::<Date32Type>(array, nulls, out),
-        DataType::Date64 => {
-            let values = array.as_primitive::<Date64Type>().values();
-            gather(values, nulls, out, |millis| millis.div_euclid(MILLIS_PER_DAY));
-            if let Some(days) = out.iter().find(|days| i32::try_from(**days).is_err()) {
-                return Err(LayoutError::Write(format!(
-                    "column {name}: a date {days} days from 1970 does not fit 32 bits"
-                )));
-            }
-        }
-        other => return Err(unexpected(name, other)),
-    }
-    Ok(())
-}
-
-/// The schema was checked, so that this is said only if the check and the encoders disagree.
-pub(super) fn unexpected(name: &str, data_type: &DataType) -> LayoutError {
-    LayoutError::Write(format!("column {name}: {data_type} was not expected here"))
 }
 
 fn take_integers(values: &[i64], statistics: &mut Statistics, bloom: Option<&mut BloomFilter>) {

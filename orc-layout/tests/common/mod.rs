@@ -1,8 +1,8 @@
-//! The corpus of real files, files in memory, and what holds for all of them.
+//! The corpus of real files, files in memory, and checks that hold for all files.
 #![allow(dead_code)] // each test uses some of it
 
-pub(crate) mod agree;
-pub(crate) mod plans;
+pub(crate) mod plan_check;
+pub(crate) mod statistics_check;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl ByteSource for Memory {
     }
 }
 
-/// The corpus lies beside the workspace; without it these tests have nothing to say.
+/// The corpus lies beside the workspace; without the corpus these tests pass without a check.
 pub(crate) fn corpus() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);

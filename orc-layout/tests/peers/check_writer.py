@@ -105,7 +105,8 @@ def check_with_pyarrow(path, rows):
         part = file.read_stripe(stripe)
         for index, name in enumerate(names):
             values = part.column(index)
-            compare(what + f" (stripe {stripe})", name, list(columns[index][start : start + part.num_rows]), arrow_values(values, name))
+            expected = list(columns[index][start : start + part.num_rows])
+            compare(what + f" (stripe {stripe})", name, expected, arrow_values(values, name))
         start += part.num_rows
     if start != len(rows):
         fail(f"{what}: the stripes have {start} rows instead of {len(rows)}")
@@ -115,7 +116,9 @@ def check_with_pyarrow(path, rows):
 
 
 def nanoseconds(value):
-    return value if value is None else round((value.replace(tzinfo=None) - EPOCH) / datetime.timedelta(microseconds=1)) * 1000
+    if value is None:
+        return None
+    return round((value.replace(tzinfo=None) - EPOCH) / datetime.timedelta(microseconds=1)) * 1000
 
 
 def orc_value(value, name):

@@ -1,4 +1,4 @@
-//! Whole columns: PRESENT, lengths, dictionaries, entry points, and how many bytes a selection costs.
+//! Tests of whole columns: PRESENT, lengths, dictionaries, entry points, and the bytes that a selection costs.
 
 use std::sync::atomic::Ordering;
 
@@ -8,12 +8,12 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use proptest::prelude::*;
 
 use super::{Builder, plain};
+use crate::codec::Codec;
 use crate::decode::int::IntReader;
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::TypeKind;
 use crate::selection::RowSelection;
-use crate::tail::Codec;
 
 fn all(rows: u64) -> RowSelection {
     RowSelection::range(0..rows)
@@ -77,13 +77,13 @@ fn nulls_stand_between_values() {
         Some(5),
     ];
     assert_eq!(read.as_primitive::<Int64Type>(), &Int64Array::from(expected.to_vec()));
-    // Back to the start, since there is no index.
+    // Without an index, a step back goes to the start.
     let some = selection(10, &[(1, 2), (4, 1)]);
     assert_eq!(&reader.read(&some).unwrap(), &picked(&read, &some));
 }
 
 #[test]
-fn an_all_null_column_needs_no_data() {
+fn column_of_nulls_needs_no_data() {
     for kind in [
         TypeKind::Long,
         TypeKind::Double,
@@ -177,7 +177,8 @@ fn nullable_doubles_are_gathered_by_rank() {
     assert!(moved <= present_length + 6 * 8, "{moved}");
 }
 
-/// Values of a run begun before a row group's entry point, and reading no further than the next entry point needs.
+/// Covers values of a run that begins before a row group's entry point, and reads that end with the next entry point's
+/// needs.
 #[test]
 fn entry_points_lead_into_runs_and_chunks() {
     let rows = 5000u64;
@@ -223,9 +224,9 @@ fn entry_points_lead_into_runs_and_chunks() {
     }
 }
 
-/// A few doubles far apart in small chunks: the chunks between them are stepped over.
+/// A few doubles far apart in small chunks: the chunks between them are skipped.
 #[test]
-fn chunks_that_say_how_long_they_are_need_not_be_read() {
+fn chunks_that_state_their_length_are_skipped_unread() {
     let rows = 10_000u64;
     let bytes: Vec<u8> = (0..rows).flat_map(|row| (row as f64).to_le_bytes()).collect();
     for codec in [Codec::Snappy, Codec::Zstd] {
@@ -255,7 +256,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn selections_of_strings_are_rows_of_the_whole(
+    fn string_selections_equal_rows_of_a_full_read(
         strings in proptest::collection::vec(proptest::option::of("[a-zä]{0,20}"), 1..400),
         codec in prop_oneof![Just(None), Just(Some(Codec::Zstd)), Just(Some(Codec::Lz4))],
         chunk in 1usize..500,
@@ -279,7 +280,7 @@ proptest! {
 
     /// Short and long entries, ASCII and not, with and without nulls.
     #[test]
-    fn dictionary_columns_are_their_entries(
+    fn dictionary_columns_equal_their_entries(
         entries in proptest::collection::vec(
             prop_oneof!["[a-z]{0,4}", "[a-z]{14,18}", "[a-z]{30,60}"], 1..20),
         umlaut: bool,

@@ -1,4 +1,4 @@
-//! Decoders on streams made by hand: the specification's examples, naive encoders, chunks cut anywhere, hostile bytes.
+//! Decoders on hand-made streams: the specification's examples, naive encoders, chunks cut anywhere, hostile bytes.
 
 mod columns;
 mod streams;
@@ -15,6 +15,7 @@ use super::ColumnReader;
 use super::cursor::{StreamCursor, StreamSource};
 use crate::access::Access;
 use crate::chunk::append_chunk;
+use crate::codec::{Codec, Compression};
 use crate::error::Result;
 use crate::index::ColumnIndex;
 use crate::proto::column_encoding::Kind as EncodingKind;
@@ -22,9 +23,9 @@ use crate::proto::stream::Kind;
 use crate::schema::{OrcSchema, OrcType, TypeKind};
 use crate::source::ByteSource;
 use crate::stripe::{Encoding, Stream, StripeLayout};
-use crate::tail::{Codec, Compression, FileTail, StripeInfo};
+use crate::tail::{FileTail, StripeInfo};
 
-/// Bytes in memory that remember what was asked for.
+/// Bytes in memory that record every read.
 pub(super) struct Memory {
     bytes: Bytes,
     pub(super) moved: AtomicU64,
@@ -39,7 +40,7 @@ impl ByteSource for Memory {
     }
 }
 
-/// By column and stream kind, where each uncompressed byte went: (chunk offset, byte in the chunk).
+/// By column and stream kind, the place of each uncompressed byte: (chunk offset, byte in the chunk).
 pub(super) type Places = BTreeMap<(u32, i32), Vec<(u64, u64)>>;
 
 /// One stripe under construction: a tree of columns and their streams.
@@ -49,7 +50,7 @@ pub(super) struct Builder {
     encodings: Vec<Encoding>,
     streams: Vec<(u32, Kind, Vec<u8>)>,
     pub(super) codec: Option<Codec>,
-    /// Uncompressed bytes per chunk, by turns.
+    /// Uncompressed bytes per chunk, used in rotation.
     pub(super) chunks: Vec<usize>,
     pub(super) stride: Option<u32>,
     pub(super) rows: u64,
@@ -117,7 +118,7 @@ impl Builder {
         self
     }
 
-    /// The file, and where its bytes are.
+    /// The file, and the places of its bytes.
     pub(super) fn build(&self) -> (StreamSource, Arc<Memory>, Places) {
         let mut file = b"ORC".to_vec();
         let (mut streams, mut places) = (vec![], BTreeMap::new());

@@ -1,16 +1,16 @@
-//! Single streams: runs of every kind, wherever chunks end.
+//! Tests of single streams: runs of every kind, with chunks cut anywhere.
 
 use proptest::prelude::*;
 
 use super::{cursor, plain};
+use crate::codec::Codec;
+use crate::decode::bit_unpacking::closest_width;
+use crate::decode::bit_unpacking::tests::pack;
 use crate::decode::bits::BitBuilder;
 use crate::decode::boolean::BitReader;
 use crate::decode::byte_rle::ByteRle;
 use crate::decode::int::IntReader;
-use crate::decode::unpack::closest_width;
-use crate::decode::unpack::tests::pack;
 use crate::proto::column_encoding::Kind as Encoding;
-use crate::tail::Codec;
 
 fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
@@ -33,7 +33,7 @@ fn ints(bytes: &[u8], encoding: Encoding, signed: bool, count: usize) -> Vec<i64
 }
 
 #[test]
-fn examples_of_version_1() {
+fn version_1_equals_the_specifications_examples() {
     let v1 = |bytes: &[u8], signed, count| ints(bytes, Encoding::Direct, signed, count);
     assert_eq!(v1(&[0x61, 0x00, 0x07], false, 100), [7; 100]);
     assert_eq!(v1(&[0x61, 0xff, 0x64], false, 100), (1..=100).rev().collect::<Vec<_>>());
@@ -42,7 +42,7 @@ fn examples_of_version_1() {
 }
 
 #[test]
-fn examples_of_version_2() {
+fn version_2_equals_the_specifications_examples() {
     let v2 = |bytes: &[u8], count| ints(bytes, Encoding::DirectV2, false, count);
     assert_eq!(v2(&[0x0a, 0x27, 0x10], 5), [10_000; 5]);
     let direct = [0x5e, 0x03, 0x5c, 0xa1, 0xab, 0x1e, 0xde, 0xad, 0xbe, 0xef];
@@ -61,7 +61,7 @@ fn examples_of_version_2() {
 }
 
 #[test]
-fn examples_of_bytes_and_bits() {
+fn bytes_and_bits_equal_the_specifications_examples() {
     let mut out = vec![];
     ByteRle::new(plain(&[0x61, 0x00])).read(100, &mut out).unwrap();
     ByteRle::new(plain(&[0xfe, 0x44, 0x45])).read(2, &mut out).unwrap();
@@ -74,7 +74,7 @@ fn examples_of_bytes_and_bits() {
     );
 }
 
-/// One run of RLE v2 and the values it stands for.
+/// One run of RLE v2 and its values.
 #[derive(Debug, Clone)]
 enum Run {
     Short(i64, usize),
@@ -89,7 +89,7 @@ impl Run {
         let width_of = |most: u64| closest_width(64 - most.leading_zeros().min(63));
         let encoded = |width: u32| {
             (0..32)
-                .find(|&code| super::super::unpack::decode_width(code) == width)
+                .find(|&code| super::super::bit_unpacking::decode_width(code) == width)
                 .unwrap()
         };
         let header = |kind: u8, width: u32, length: usize| {
@@ -210,7 +210,7 @@ proptest! {
 
     /// Whatever is skipped and read, whole runs or single values, across chunks of any size.
     #[test]
-    fn every_run_of_version_2_reads_and_skips(
+    fn version_2_reads_and_skips_every_kind_of_run(
         runs in proptest::collection::vec(run(), 1..6),
         signed: bool,
         codec in codecs(),
@@ -279,7 +279,10 @@ proptest! {
 
     #[test]
     fn bits_read_skip_and_count(
-        runs in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 1..=128), 3usize..=130), 1..6),
+        runs in proptest::collection::vec(
+            (any::<bool>(), proptest::collection::vec(any::<u8>(), 1..=128), 3usize..=130),
+            1..6,
+        ),
         codec in codecs(),
         chunks in proptest::collection::vec(1usize..100, 1..4),
         steps in proptest::collection::vec((0usize..900, prop_oneof![Just(1), 0usize..900]), 1..40),
@@ -312,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_an_error_or_values_but_never_a_panic(
+    fn decoders_return_an_error_or_values_for_noise(
         noise in proptest::collection::vec(any::<u8>(), 0..300),
         codec in codecs(),
         signed: bool,

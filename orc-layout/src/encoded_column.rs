@@ -1,5 +1,5 @@
-//! How a column of a stripe is stored, for a device that decodes it: uncompressed streams, and by row group where to enter them. What
-//! [`ColumnReader`](crate::decode::ColumnReader) makes of a column is what that device must come to.
+//! [`EncodedColumn`], a column of a stripe as stored, for a device that decodes it: uncompressed streams, and each row
+//! group's entry points. The device's values must equal those of [`ColumnReader`](crate::decode::ColumnReader).
 
 use crate::decode::Clock;
 use crate::index::ColumnIndex;
@@ -13,9 +13,9 @@ use crate::tail::FileTail;
 /// A column of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedColumn {
-    /// What its values are made of.
+    /// Type and coding of the values.
     pub values: EncodedValues,
-    /// Rows of a row group; the last one has what is left. All rows, where there are no entry points.
+    /// Rows of a row group; the last group has the rest. All rows of the stripe if there are no entry points.
     pub group_rows: u64,
     /// PRESENT; `None`: every row has a value.
     pub present: Option<EncodedStream>,
@@ -25,7 +25,7 @@ pub struct EncodedColumn {
     pub secondary: Option<EncodedStream>,
 }
 
-/// What values are made of.
+/// Type and coding of a column's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EncodedValues {
     /// FLOAT, DOUBLE: raw.
@@ -36,7 +36,7 @@ pub enum EncodedValues {
     Bytes,
     /// SHORT, INT, LONG, DATE: signed integer runs.
     Integers(RunLength),
-    /// Strings by dictionary: unsigned integer runs of indexes into so many entries.
+    /// Strings by dictionary: unsigned integer runs of indexes. The number is the dictionary's entries.
     Dictionary(RunLength, u32),
     /// TIMESTAMP, TIMESTAMP_INSTANT: signed runs of seconds, unsigned ones of scaled nanoseconds.
     Timestamps(RunLength, Clock),
@@ -56,24 +56,24 @@ pub enum RunLength {
 pub struct EncodedStream {
     /// Absolute offset of its first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// By row group.
+    /// Entry points by row group.
     pub entries: Vec<EncodedEntry>,
 }
 
-/// Where a row group is in a stream, from the stream's start.
+/// Position of a row group in a stream, from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedEntry {
-    /// A run begins there (raw values: the first one).
+    /// Start of a run (raw values: of the first value).
     pub at: u64,
-    /// Values of that run (bits, bytes) which belong to the group before.
+    /// Values (bits, bytes) of that run which belong to the previous group.
     pub skip: u32,
-    /// Everything of the group ends before it.
+    /// Offset at or beyond the end of everything in the group.
     pub end: u64,
 }
 
-/// Whether `column` is stored so, as far as the footer tells.
+/// Whether `column` may have an encoded form, as far as the footer tells.
 pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
     let Some(encoding) = stripe.encodings.get(column as usize) else {
         return false;
@@ -94,7 +94,8 @@ pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) 
 }
 
 impl EncodedColumn {
-    /// Of `column`; `None` where it is stored in another way. Without a row index that leads into its streams, all rows are one group.
+    /// The encoded form of `column`, or `None` if the column is stored in another way. Without a row index that leads
+    /// into its streams, all rows are one group.
     pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: Option<&ColumnIndex>) -> Option<Self> {
         if !may_be_encoded(tail, stripe, column) || stripe.info.rows == 0 {
             return None;
@@ -114,7 +115,7 @@ impl EncodedColumn {
             _ => EncodedValues::Integers(runs),
         };
         let positions = match index {
-            Some(index) => ColumnPositions::of(tail, stripe, column, index).ok()?,
+            Some(index) => ColumnPositions::of(tail, stripe, column, &index.positions).ok()?,
             None => None,
         };
         let stream = |kind: Kind| {
@@ -152,7 +153,7 @@ fn encoded(stream: &Stream, positions: Option<&ColumnPositions>) -> EncodedStrea
                 let end = end.map_or(stream.length, |end| end.last.min(stream.length));
                 EncodedEntry {
                     at: start.offset,
-                    // Of bits, whole bytes and then some: at most 130 and 8, as ColumnPositions has seen to.
+                    // For bits: whole bytes and then single bits. `ColumnPositions` limits them to 130 and 8.
                     skip: match positions.coding(stream.kind) {
                         Some(Coding::BitRuns) => start.values_to_skip as u32 * 8 + start.bits_to_skip,
                         _ => start.values_to_skip as u32,

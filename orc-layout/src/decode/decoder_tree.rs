@@ -1,10 +1,11 @@
-//! Which decoder reads which column: by ORC type, encoding and Arrow type, once per column reader.
+//! Choice of each column's decoder by ORC type, encoding and Arrow type, once per column reader.
 
 use arrow::datatypes::{
     ArrowPrimitiveType, BinaryType, DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
     Utf8Type,
 };
 
+use super::Decoder;
 use super::cursor::StreamSource;
 use super::decimal::{Decimal64Decoder, DecimalDecoder};
 use super::dictionary::DictionaryDecoder;
@@ -12,8 +13,7 @@ use super::nested::{ListDecoder, MapDecoder, StructDecoder, UnionDecoder};
 use super::numeric::{Booleans, Floats, Ints, Longs, Narrow, SignedBytes, ValueDecoder};
 use super::string::DirectBytesDecoder;
 use super::timestamp::TimestampDecoder;
-use super::{Decoder, unsupported};
-use crate::error::Result;
+use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
@@ -84,8 +84,8 @@ fn open_nested(
     let children = &source.tail.schema.column(column).children;
     let mismatch = || {
         let column = source.describe(column);
-        unsupported(
-            source,
+        LayoutError::unsupported(
+            &source.tail.file,
             format!("{column} as {arrow_type}"),
             "its ORC type maps to another Arrow type",
         )

@@ -1,65 +1,89 @@
-//! The report as tables for people: `{}` is a summary, `{:#}` lists every stream, chunk count and entry point.
+//! [`ReportText`], a report as tables: `{}` is a summary, `{:#}` lists every stream, chunk count and entry point.
 
 use std::fmt::{self, Write as _};
 
 use super::{AccessReport, ColumnReport, FileReport, StatisticsReport, StripeColumnReport, StripeReport, is_index};
 
 /// Stripes of the summary.
-const SOME_STRIPES: usize = 12;
+const MAX_STRIPES_SHOWN: usize = 12;
 /// Row groups by column and stripe, even in full: the rest is in JSON.
-const SOME_GROUPS: usize = 40;
+const MAX_GROUPS_SHOWN: usize = 40;
 /// Characters of a bound.
-const SOME_TEXT: usize = 30;
+const MAX_TEXT_CHARS: usize = 30;
 
-impl fmt::Display for FileReport {
+/// Tables of a report: `{}` is the summary, `{:#}` the full text.
+pub(super) struct ReportText<'a> {
+    pub(super) report: &'a FileReport,
+}
+
+impl fmt::Display for ReportText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.head(f)?;
         writeln!(f)?;
         write!(f, "{}", self.column_table())?;
         writeln!(f)?;
         let full = f.alternate();
-        let shown = if full { self.stripes.len() } else { SOME_STRIPES };
-        write!(f, "{}", stripe_table(&self.stripes[..shown.min(self.stripes.len())]))?;
-        if let Some(hidden) = self.stripes.len().checked_sub(shown).filter(|&hidden| hidden > 0) {
+        let shown = if full {
+            self.report.stripes.len()
+        } else {
+            MAX_STRIPES_SHOWN
+        };
+        write!(
+            f,
+            "{}",
+            stripe_table(&self.report.stripes[..shown.min(self.report.stripes.len())])
+        )?;
+        if let Some(hidden) = self
+            .report
+            .stripes
+            .len()
+            .checked_sub(shown)
+            .filter(|&hidden| hidden > 0)
+        {
             writeln!(f, "… and {hidden} more stripes")?;
         }
         if full {
-            for stripe in &self.stripes {
+            for stripe in &self.report.stripes {
                 list_stripe(f, stripe)?;
             }
         }
-        for entry in &self.user_metadata {
+        for entry in &self.report.user_metadata {
             let text = entry
                 .text
                 .as_deref()
                 .map_or_else(|| format!("{} bytes", entry.length), shorten);
             writeln!(f, "metadata {}: {text}", entry.name)?;
         }
-        for problem in &self.problems {
+        for problem in &self.report.problems {
             writeln!(f, "problem: {problem}")?;
         }
         Ok(())
     }
 }
 
-impl FileReport {
+impl ReportText<'_> {
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = grouped(self.rows);
-        let stripes = match self.stripes.len() {
+        let rows = grouped(self.report.rows);
+        let stripes = match self.report.stripes.len() {
             1 => "1 stripe".into(),
             count => format!("{count} stripes"),
         };
-        writeln!(f, "{}: {}, {rows} rows, {stripes}", self.file, size(self.file_length))?;
+        writeln!(
+            f,
+            "{}: {}, {rows} rows, {stripes}",
+            self.report.file,
+            size(self.report.file_length)
+        )?;
         write!(
             f,
             "ORC {} by {} (version {})",
-            self.format_version, self.writer, self.writer_version
+            self.report.format_version, self.report.writer, self.report.writer_version
         )?;
-        match &self.compression {
+        match &self.report.compression {
             Some(c) => write!(f, ", {} in chunks of up to {}", c.codec, size(c.block_size_bytes))?,
             None => write!(f, ", not compressed")?,
         }
-        match self.row_index_stride {
+        match self.report.row_index_stride {
             Some(stride) => writeln!(f, ", row groups of {} rows", grouped(stride.into())),
             None => writeln!(f, ", no row index"),
         }
@@ -69,7 +93,7 @@ impl FileReport {
         let mut table = Table::new(&[
             "#>", "column", "type", "bytes>", "encoding", "read", "values>", "min", "max",
         ]);
-        for column in self.columns.iter().filter(|column| column.id != 0) {
+        for column in self.report.columns.iter().filter(|column| column.id != 0) {
             let statistics = column.statistics.clone().unwrap_or_default();
             table.row([
                 column.id.to_string(),
@@ -86,13 +110,13 @@ impl FileReport {
         table
     }
 
-    /// "direct" or "decode", as all its stripes have it.
+    /// Access in all stripes: "direct", "decode", or the number of direct stripes.
     fn read_as(&self, column: &ColumnReport) -> String {
         match column.direct_stripes {
             _ if column.encrypted => "encrypted".into(),
             0 => "decode".into(),
-            all if all == self.stripes.len() => "direct".into(),
-            some => format!("direct in {some} of {} stripes", self.stripes.len()),
+            all if all == self.report.stripes.len() => "direct".into(),
+            some => format!("direct in {some} of {} stripes", self.report.stripes.len()),
         }
     }
 }
@@ -167,7 +191,7 @@ fn encoding(column: &StripeColumnReport) -> String {
     }
 }
 
-/// How the column is read, told once: beside its DATA stream.
+/// Access to the column, shown once: beside its DATA stream.
 fn access(column: &StripeColumnReport, stream: &str) -> String {
     match &column.access {
         _ if stream != "DATA" => String::new(),
@@ -204,7 +228,7 @@ fn list_row_groups(f: &mut fmt::Formatter<'_>, column: &StripeColumnReport) -> f
         });
     writeln!(f, "\nrow groups of column {} {}{bloom}", column.id, column.name)?;
     let mut table = Table::new(&["group>", "first row>", "rows>", "values>", "min", "max", "entry points"]);
-    for (k, group) in column.row_groups.iter().take(SOME_GROUPS).enumerate() {
+    for (k, group) in column.row_groups.iter().take(MAX_GROUPS_SHOWN).enumerate() {
         let mut points = String::new();
         for point in &group.entry_points {
             let _ = write!(points, "{}@{}", point.stream, point.offset);
@@ -231,7 +255,7 @@ fn list_row_groups(f: &mut fmt::Formatter<'_>, column: &StripeColumnReport) -> f
         ]);
     }
     write!(f, "{table}")?;
-    match column.row_groups.len().checked_sub(SOME_GROUPS) {
+    match column.row_groups.len().checked_sub(MAX_GROUPS_SHOWN) {
         Some(hidden @ 1..) => writeln!(f, "… and {hidden} more"),
         _ => Ok(()),
     }
@@ -243,14 +267,14 @@ fn bound(value: &Option<super::ValueReport>) -> String {
         .map_or(String::new(), |value| shorten(&value.to_string()))
 }
 
-/// One line of at most [`SOME_TEXT`] characters.
+/// One line of at most [`MAX_TEXT_CHARS`] characters.
 fn shorten(text: &str) -> String {
     let mut line: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .take(SOME_TEXT)
+        .take(MAX_TEXT_CHARS)
         .collect();
-    if text.chars().nth(SOME_TEXT).is_some() {
+    if text.chars().nth(MAX_TEXT_CHARS).is_some() {
         line.pop();
         line.push('…');
     }
@@ -285,7 +309,8 @@ fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Columns as wide as their widest cell; a heading that ends in ">" is for numbers, which stand to the right.
+/// A table with columns as wide as their widest cell. A heading that ends in ">" marks a column of numbers, aligned
+/// right.
 struct Table {
     heads: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
@@ -333,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_texts_are_short() {
+    fn table_cells_are_short() {
         assert_eq!(
             [0, 999, 1000, 1_234_567].map(grouped),
             ["0", "999", "1,000", "1,234,567"]
@@ -341,6 +366,6 @@ mod tests {
         assert_eq!([9_999, 10_240, 5 << 20].map(size), ["9,999 B", "10.0 KiB", "5.0 MiB"]);
         assert_eq!(size(u64::MAX), "16.0 EiB");
         assert_eq!(shorten("two\nlines"), "two lines");
-        assert_eq!(shorten(&"x".repeat(50)).chars().count(), SOME_TEXT);
+        assert_eq!(shorten(&"x".repeat(50)).chars().count(), MAX_TEXT_CHARS);
     }
 }

@@ -1,12 +1,12 @@
-//! What the run-length encoders share: values that wait until a run can be chosen for them, and positions between runs.
-//! The runs themselves are [`byte_rle`](super::byte_rle)'s and [`rle_v2`](super::rle_v2)'s.
+//! [`RunEncoder`], the common part of the run-length encoders: values that wait until a run is chosen for them, and
+//! positions between runs.
 
 use super::stream::OutStream;
 use crate::error::Result;
 
 /// A way to write values as runs.
 pub(super) trait Runs {
-    /// What runs are made of.
+    /// Type of the values.
     type Value;
 
     /// Appends runs that hold exactly these values.
@@ -20,7 +20,7 @@ pub(super) struct RunEncoder<R: Runs> {
     pub(super) runs: R,
     /// Values whose run is not yet chosen.
     pub(super) pending: Vec<R::Value>,
-    /// Runs that the stream does not have yet; empty between calls.
+    /// Runs not yet written to the stream; empty between calls.
     pub(super) scratch: Vec<u8>,
 }
 
@@ -44,7 +44,8 @@ impl<R: Runs> RunEncoder<R> {
         Ok(())
     }
 
-    /// Ends the current run and states where the next value will be: the stream's position, and no value of a run to skip.
+    /// Ends the current run and appends the position of the next value: the stream's position, and no value of a run to
+    /// skip.
     pub(super) fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
         self.flush()?;
         self.stream.position(positions);

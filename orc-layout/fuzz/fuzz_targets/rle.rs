@@ -1,4 +1,4 @@
-//! Any bytes, read as the streams of a run-length encoded column, end in values or in an error.
+//! Fuzz target: any bytes, read as the streams of a run-length encoded column, end in values or in an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

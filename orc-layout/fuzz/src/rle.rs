@@ -1,5 +1,6 @@
-//! Any bytes as the streams of one column: the run-length decoders (integers of both versions, bytes, bits) without the
-//! file around them, which a mutation would have to keep intact. Reading some rows must give what a full read gives.
+//! Fuzzing of the run-length decoders: any bytes as the streams of one column (integers of both versions, bytes, bits).
+//! There is no file around the streams that a mutation would have to keep intact. Reading some rows must return the
+//! same values as a full read.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use arrow::compute::take;
 use bytes::Bytes;
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;
-use grampus_orc_layout::open::{read_stripe, read_tail};
+use grampus_orc_layout::metadata_reader::{read_stripe, read_tail};
 use grampus_orc_layout::proto::column_encoding::Kind as Encoding;
 use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::selection::RowSelection;
@@ -22,12 +23,12 @@ use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use grampus_orc_layout::{LayoutError, Result};
 
-/// Bytes before the streams: column, flags, rows (two), bytes of PRESENT, of the second stream (64ths of the rest), and
-/// what is skipped and read by turns.
+/// Bytes before the streams: column, flags, rows (two), bytes of PRESENT, bytes of the second stream, rows to skip,
+/// rows to read. The streams' bytes are 64ths of the rest; skips and reads alternate.
 pub const HEAD_BYTES: usize = 8;
-/// Flags: integers in version 1; there is a PRESENT stream.
+/// Flag: integers are in version 1.
 pub const VERSION_1: u8 = 1;
-/// See [`VERSION_1`].
+/// Flag: the column has a PRESENT stream.
 pub const PRESENT: u8 = 2;
 /// Rows per input at most.
 const MAX_ROWS: u64 = 4096;
@@ -50,7 +51,7 @@ impl ByteSource for Memory {
     }
 }
 
-/// A valid file with one row of every column, whose streams are then replaced.
+/// A valid file with one row of every column. The caller replaces the streams.
 fn template() -> &'static (FileTail, StripeLayout) {
     static TEMPLATE: OnceLock<(FileTail, StripeLayout)> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -73,7 +74,7 @@ fn template() -> &'static (FileTail, StripeLayout) {
     })
 }
 
-/// Reads `data` (a head, then the streams' bytes) as one column, and says whether all its rows can be read.
+/// Reads `data` (a head, then the streams' bytes) as one column, and returns whether all its rows can be read.
 ///
 /// # Panics
 /// If orc-layout panics, or some rows differ from the same rows of a full read.
@@ -145,7 +146,7 @@ pub fn rle(data: &[u8]) -> bool {
     true
 }
 
-/// Skips and reads by turns.
+/// Skips and reads alternately.
 fn steps(rows: u64, skip: u8, read: u8) -> RowSelection {
     let mut selection = RowSelection::new();
     let mut at = u64::from(skip % 32);

@@ -1,5 +1,5 @@
-//! Reads bytes as an ORC file the way the engine does: tail, stripe footers, indexes, then rows of every column
-//! through `ColumnReader`. Checks what must hold of any answer; whether values are right is for other tests.
+//! Fuzzing of the whole reader: bytes as an ORC file, read the way the engine does. Tail, stripe footers, indexes, then
+//! rows of every column through `ColumnReader`. Checks the invariants of any answer; other tests check values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 
-/// Work per input is bounded: this many stripes, columns and rows of each.
+/// Limits of the work per input: stripes, columns, and rows of each.
 const MAX_STRIPES: usize = 4;
 const MAX_COLUMNS: usize = 40;
 const MAX_ROWS: u64 = 2_000;
@@ -45,14 +45,14 @@ impl ByteSource for Memory {
     }
 }
 
-/// Reads everything that the bounds allow and returns how many values came out. An error in one column or
-/// stripe does not keep the others from being read; the first one is returned.
+/// Reads everything within the bounds and returns the number of values. An error in one column or stripe does not end
+/// the read of the others; the first error is returned.
 ///
 /// # Errors
-/// Whatever orc-layout says about the bytes.
+/// The first error of orc-layout.
 ///
 /// # Panics
-/// If orc-layout panics, or an answer is not what it promised.
+/// If orc-layout panics, or an answer breaks an invariant.
 pub fn read_file(data: &[u8]) -> Result<u64> {
     let file: Arc<str> = "fuzz.orc".into();
     let bytes = Bytes::copy_from_slice(data);
@@ -70,7 +70,7 @@ pub fn read_file(data: &[u8]) -> Result<u64> {
 
 fn parse_tail(file: &Arc<str>, bytes: &Bytes) -> Result<FileTail> {
     let length = bytes.len() as u64;
-    // Starts small so that the way back to the caller for more bytes is taken, too.
+    // The first read is small, so that the request for more bytes is tested too.
     let mut wanted = length.min(64);
     loop {
         match FileTail::parse(file, length, &bytes.slice((length - wanted) as usize..))? {
@@ -129,7 +129,7 @@ fn read_column(
             source.clone(),
         )?;
         *values += check(&reader.read(&rows)?, rows.rows());
-        // Again, piece by piece, with a step back at the end.
+        // The rows are read again, range by range, with a step back at the end.
         let Some(last) = rows.ranges().last().cloned() else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! Wall clocks of time zones: what a writer's TIMESTAMP values are counted by. Offsets at any instant, and all changes of a clock for who
-//! has to know them beforehand.
+//! Time zones of writers: [`Clock`], all changes of a zone in advance, and [`WallClock`], a zone's offset at any
+//! instant. TIMESTAMP values count seconds by the wall clock of the writer's zone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,30 +12,30 @@ use crate::stripe::StripeLayout;
 /// 2015-01-01 00:00:00 UTC in seconds since 1970.
 pub(super) const EPOCH_SECONDS: i64 = 1_420_070_400;
 
-/// From here to there all changes of a clock are found: 1900-01-01 to 2100-01-01.
+/// Start of the time in which all changes of a zone are found: 1900-01-01. The end is 2100-01-01.
 const CHANGES_FROM: i64 = -2_208_988_800;
 const CHANGES_TO: i64 = 4_102_444_800;
 
-/// What seconds of a TIMESTAMP column are counted by.
+/// Time zone of a TIMESTAMP column's seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clock {
-    /// Seconds from 1970 to the zero of the stored ones.
+    /// Zero of the stored seconds, in seconds since 1970.
     pub epoch: i64,
-    /// Changes of the clock from 1900 to 2100, ascending; the last only says where that ends. `None`: the clock is UTC's.
+    /// Changes of the offset from 1900 to 2100, ascending; the last entry only marks the end. `None`: UTC.
     pub changes: Option<Arc<[ClockChange]>>,
 }
 
-/// A change of a clock.
+/// A change of a zone's offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockChange {
-    /// From this second since 1970 on …
+    /// Second since 1970 of the change.
     pub from: i64,
-    /// … it is so many seconds ahead of UTC.
+    /// Seconds by which the zone is ahead of UTC from the change on.
     pub offset: i64,
 }
 
 impl Clock {
-    /// Of a stripe's TIMESTAMP columns, or those of TIMESTAMP_INSTANT.
+    /// The clock of a stripe's TIMESTAMP columns, or (`instant`) of its TIMESTAMP_INSTANT columns.
     pub fn of(stripe: &StripeLayout, instant: bool) -> Self {
         match stripe.writer_timezone.filter(|_| !instant).map(WallClock::new) {
             None => Self {
@@ -50,7 +50,8 @@ impl Clock {
     }
 }
 
-/// All changes of a zone's clock; found once in a process, since hundreds of thousands of instants are looked at.
+/// All changes of a zone's offset. Found once per process, because the search looks at hundreds of thousands of
+/// instants.
 fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
     static KNOWN: Mutex<Option<HashMap<Tz, Arc<[ClockChange]>>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,18 +62,19 @@ fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
         .clone()
 }
 
-/// A zone's offset from UTC at any instant, remembered by stretches of time in which it does not change.
+/// A zone's offset from UTC at any instant, cached by spans of time in which it does not change.
 pub(super) struct WallClock {
     zone: Tz,
-    /// By the low bits of a stretch's number: the number and the offset.
+    /// Cache slots by the low bits of a span's number: the span's number and its offset.
     known: Vec<(i64, i64)>,
 }
 
-/// The zone tables end with 2100 and know no summer after that, though the rules go on.
+/// Last year for which the zone tables are used. They end with 2100 and have no summer time after this year, although
+/// the rules go on.
 const LAST_TABLE_YEAR: i32 = 2087;
 
-/// The year up to then whose days fall on the same weekdays: there is one in any 28 years.
-fn alike(year: i32) -> i32 {
+/// The latest year up to [`LAST_TABLE_YEAR`] whose days fall on the same weekdays: any 28 years contain one.
+fn equivalent_year(year: i32) -> i32 {
     let calendar = |year: i32| {
         let first = chrono::NaiveDate::from_ymd_opt(year, 1, 1);
         first.map(|first| (first.weekday(), first.leap_year()))
@@ -82,9 +84,9 @@ fn alike(year: i32) -> i32 {
     years.find(|&year| calendar(year) == wanted).unwrap_or(LAST_TABLE_YEAR)
 }
 
-/// A stretch is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
-const STRETCH_BITS: u32 = 14;
-const STRETCHES: usize = 4096;
+/// A span is 2^14 seconds, 4.5 hours: no zone changes its offset twice in that time.
+const SPAN_BITS: u32 = 14;
+const SPANS: usize = 4096;
 
 impl WallClock {
     pub(super) fn new(zone: Tz) -> Self {
@@ -107,26 +109,26 @@ impl WallClock {
         }
     }
 
-    /// Seconds to add to an instant for what the clock shows.
+    /// Seconds to add to an instant for its wall-clock time.
     pub(super) fn offset(&mut self, seconds: i64) -> Option<i64> {
-        let stretch = seconds >> STRETCH_BITS;
+        let span = seconds >> SPAN_BITS;
         if self.known.is_empty() {
-            self.known = vec![(i64::MIN, 0); STRETCHES];
+            self.known = vec![(i64::MIN, 0); SPANS];
         }
-        let slot = stretch as usize % STRETCHES;
-        if self.known[slot].0 == stretch {
+        let slot = span as usize % SPANS;
+        if self.known[slot].0 == span {
             return Some(self.known[slot].1);
         }
         let exact = self.offset_at(seconds)?;
-        let start = stretch << STRETCH_BITS;
-        let end = start + (1 << STRETCH_BITS) - 1;
+        let start = span << SPAN_BITS;
+        let end = start + (1 << SPAN_BITS) - 1;
         if self.offset_at(start) == Some(exact) && self.offset_at(end) == Some(exact) {
-            self.known[slot] = (stretch, exact);
+            self.known[slot] = (span, exact);
         }
         Some(exact)
     }
 
-    /// All changes: a stretch at whose ends the clock differs has one.
+    /// All changes: a span whose ends have different offsets contains one.
     fn changes(&self) -> Vec<ClockChange> {
         let offset = |seconds: i64| self.offset_at(seconds).unwrap_or(0);
         let mut last = ClockChange {
@@ -136,7 +138,7 @@ impl WallClock {
         let mut changes = vec![last];
         let mut before = CHANGES_FROM;
         while before < CHANGES_TO {
-            let after = CHANGES_TO.min(before + (1 << STRETCH_BITS));
+            let after = CHANGES_TO.min(before + (1 << SPAN_BITS));
             let changed = offset(after);
             if changed != last.offset {
                 let (mut low, mut high) = (before, after);
@@ -166,7 +168,7 @@ impl WallClock {
     fn offset_at(&self, seconds: i64) -> Option<i64> {
         let mut instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
         if instant.year() > LAST_TABLE_YEAR {
-            instant = instant.with_year(alike(instant.year()))?;
+            instant = instant.with_year(equivalent_year(instant.year()))?;
         }
         Some(i64::from(
             self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn summers_go_on_after_the_zone_table_ends() {
+    fn summer_times_continue_after_the_zone_table_ends() {
         let clock = WallClock::new(Tz::US__Pacific);
         let at = |year, month, day| {
             let noon = chrono::NaiveDate::from_ymd_opt(year, month, day)
@@ -212,12 +214,12 @@ mod tests {
                 "{year}"
             );
         }
-        // The second Sunday in March, 2150: the eighth.
+        // The second Sunday in March 2150 is the eighth.
         assert_eq!([at(2150, 3, 7), at(2150, 3, 8)], [-8, -7]);
     }
 
     #[test]
-    fn all_changes_of_a_clock_are_found() {
+    fn clock_finds_all_changes() {
         for zone in [Tz::US__Pacific, Tz::Australia__Lord_Howe, Tz::Etc__GMTMinus8] {
             let (clock, changes) = (WallClock::new(zone), changes_of(zone));
             assert!(changes.windows(2).all(|pair| pair[0].from < pair[1].from));
@@ -235,7 +237,7 @@ mod tests {
                 assert_eq!(Some(by_changes(seconds)), clock.offset_at(seconds), "{zone} {seconds}");
             }
         }
-        // Twice a year from 1967 on, and some before.
+        // The zone changes twice a year from 1967 on, and sometimes before.
         assert!((270..330).contains(&changes_of(Tz::US__Pacific).len()));
         assert_eq!(changes_of(Tz::Etc__GMTMinus8).len(), 2);
     }

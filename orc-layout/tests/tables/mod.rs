@@ -23,7 +23,8 @@ pub(crate) fn write(batches: &[RecordBatch], options: WriterOptions) -> Bytes {
     Bytes::from(writer.finish().expect("memory takes everything"))
 }
 
-/// Reads a whole file with orc-rust, as `schema` (its own calls columns without nulls not nullable, stripe by stripe).
+/// Reads a whole file with orc-rust, as `schema`. By itself, orc-rust calls columns without nulls not nullable, stripe
+/// by stripe.
 pub(crate) fn read_with_orc_rust(file: Bytes, schema: SchemaRef) -> RecordBatch {
     let reader = orc_rust::ArrowReaderBuilder::try_new(file)
         .expect("a readable tail")
@@ -38,7 +39,7 @@ pub(crate) fn read_with_orc_rust(file: Bytes, schema: SchemaRef) -> RecordBatch 
     concat_batches(&schema, &batches).expect("one schema")
 }
 
-/// Compares two tables column by column; NaN equals NaN, bits count.
+/// Compares two tables column by column and bit by bit; NaN equals NaN.
 pub(crate) fn assert_same(expected: &RecordBatch, actual: &RecordBatch) {
     assert_eq!(expected.num_rows(), actual.num_rows(), "rows");
     assert_eq!(expected.num_columns(), actual.num_columns(), "columns");
@@ -72,7 +73,7 @@ impl Random {
     }
 }
 
-/// How a column's nulls lie.
+/// Distribution of a column's nulls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Nulls {
     None,
@@ -80,7 +81,7 @@ pub(crate) enum Nulls {
     All,
 }
 
-/// A table of every type that can be stored, `rows` long; nulls, extremes and runs in it.
+/// A table of every type that can be stored, with `rows` rows, nulls, extremes and runs.
 pub(crate) fn every_type(rows: usize, nulls: Nulls, seed: u64) -> RecordBatch {
     let mut r = Random(seed);
     let mut columns: Vec<(String, ArrayRef)> = vec![];
@@ -226,7 +227,7 @@ fn offsets(r: &mut Random, rows: usize) -> OffsetBuffer<i32> {
 fn row_nulls(r: &mut Random, rows: usize, nulls: Nulls) -> Option<NullBuffer> {
     match nulls {
         Nulls::None => None,
-        // Rows that are null have elements all the same.
+        // Null rows have elements too.
         Nulls::Some => Some((0..rows).map(|_| r.below(4) > 0).collect()),
         Nulls::All => Some(NullBuffer::new_null(rows)),
     }

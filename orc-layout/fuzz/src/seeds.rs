@@ -1,4 +1,5 @@
-//! Small valid files that mutations start from: every type, encoding and codec that the writer has, in a few kilobytes each.
+//! Seeds of the fuzz targets: small valid files with every type, encoding and codec of the writer, in a few kilobytes
+//! each.
 
 use std::sync::Arc;
 
@@ -7,10 +8,10 @@ use arrow::array::{
     Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Int32Type};
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-/// Every codec, with the name that its seed carries.
+/// Every codec, with the name of its seeds.
 pub const CODECS: [(&str, Option<Codec>); 5] = [
     ("none", None),
     ("zlib", Some(Codec::Zlib)),

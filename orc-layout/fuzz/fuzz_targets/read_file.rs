@@ -1,4 +1,4 @@
-//! Any bytes, read as an ORC file through every module of orc-layout, end in values or in an error.
+//! Fuzz target: any bytes, read as an ORC file through every module of orc-layout, end in values or in an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,11 +1,15 @@
-//! Reading metadata through a [`ByteSource`] in as few requests as it takes: the tail in one or two, a stripe's footer in
-//! one, a column's index in one or two. The parsing itself is in [`tail`](crate::tail), [`stripe`](crate::stripe) and
-//! [`index`](crate::index), for callers that fetch bytes in their own way.
+//! Metadata reads through a [`ByteSource`], in few requests:
+//!
+//! - the tail in one or two,
+//! - a stripe's footer in one,
+//! - a column's index in one or two.
+//!
+//! Callers that fetch bytes in their own way use the parsers in [`tail`](crate::tail), [`stripe`](crate::stripe) and
+//! [`index`](crate::index).
 
 use std::sync::Arc;
 
-use crate::chunk::Place;
-use crate::error::Result;
+use crate::error::{Result, Section};
 use crate::index::{ColumnIndex, IndexRanges};
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
@@ -15,10 +19,10 @@ use crate::tail::{FileTail, TailParse};
 /// Reads the tail of a file of `length` bytes.
 ///
 /// # Errors
-/// Those of [`FileTail::parse`], and `Io` from the source.
+/// As for [`FileTail::parse`], and `Io` from the source.
 pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Result<FileTail> {
     let mut wanted = FileTail::FIRST_READ_BYTES;
-    // The first read holds the postscript, which says how much there is: the second answer is complete.
+    // The first read holds the postscript, which states the tail's length: the second answer is complete.
     for _ in 0..2 {
         let last = source.read(length.saturating_sub(wanted)..length)?;
         match FileTail::parse(file, length, &last)? {
@@ -26,7 +30,7 @@ pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Resul
             TailParse::NeedBytes(bytes) => wanted = bytes,
         }
     }
-    let place = Place {
+    let place = Section {
         file,
         offset: length.saturating_sub(wanted),
         name: "tail",
@@ -37,7 +41,7 @@ pub fn read_tail(file: &Arc<str>, length: u64, source: &dyn ByteSource) -> Resul
 /// Reads and parses the footer of a stripe.
 ///
 /// # Errors
-/// Those of [`StripeLayout::parse`], and `Io` from the source.
+/// As for [`StripeLayout::parse`], and `Io` from the source.
 pub fn read_stripe(tail: &FileTail, source: &dyn ByteSource, stripe: usize) -> Result<StripeLayout> {
     let range = tail.stripes.get(stripe).map_or(0..0, |info| info.footer_range());
     let footer = source.read(range)?;
@@ -47,7 +51,7 @@ pub fn read_stripe(tail: &FileTail, source: &dyn ByteSource, stripe: usize) -> R
 /// Reads and parses the row index and the bloom filters of a column. Empty if the stripe has none.
 ///
 /// # Errors
-/// Those of [`ColumnIndex::parse`], and `Io` from the source.
+/// As for [`ColumnIndex::parse`], and `Io` from the source.
 pub fn read_index(
     tail: &FileTail,
     stripe: &StripeLayout,

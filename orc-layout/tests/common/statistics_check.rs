@@ -1,4 +1,4 @@
-//! Whether statistics and bloom filters agree with values: no bound excludes one, no filter denies one, at file, stripe
+//! Agreement of statistics and bloom filters with values: no bound excludes one, no filter denies one, at file, stripe
 //! and row-group level.
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -7,13 +7,13 @@ use arrow::datatypes::{
     TimestampNanosecondType,
 };
 use grampus_orc_layout::bloom::BloomFilter;
-use grampus_orc_layout::open;
+use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
 use grampus_orc_layout::tail::FileTail;
 
-/// Checks all statistics of a file against its top-level columns; how many there were, and how many bloom filters.
+/// Checks all statistics of a file against its top-level columns; returns the numbers of statistics and bloom filters.
 pub(crate) fn check_statistics(tail: &FileTail, source: &dyn ByteSource, columns: &[ArrayRef]) -> (usize, usize) {
     let file = &tail.file;
     let (mut checked, mut filters) = (0, 0);
@@ -27,8 +27,8 @@ pub(crate) fn check_statistics(tail: &FileTail, source: &dyn ByteSource, columns
             if let Some(statistics) = tail.stripe_statistics.get(info.index) {
                 checked += check(&place, &values, &statistics[column as usize], None);
             }
-            let stripe = open::read_stripe(tail, source, info.index).unwrap();
-            let index = open::read_index(tail, &stripe, source, column).unwrap();
+            let stripe = metadata_reader::read_stripe(tail, source, info.index).unwrap();
+            let index = metadata_reader::read_index(tail, &stripe, source, column).unwrap();
             for (group, statistics) in index.statistics.iter().enumerate() {
                 let rows = stripe.row_group_rows(tail, group);
                 let values = values.slice(rows.start as usize, (rows.end - rows.start) as usize);
@@ -54,7 +54,7 @@ fn top_and_below(tail: &FileTail, columns: &[ArrayRef]) -> Vec<(ColumnId, ArrayR
     all
 }
 
-/// Non-null values as what statistics bound: integers, doubles or text.
+/// Non-null values in the form of their bounds: integers, doubles or text.
 fn check(place: &str, values: &dyn Array, statistics: &ColumnStatistics, filter: Option<&BloomFilter>) -> usize {
     if matches!(values.data_type(), DataType::Union(..)) {
         return 0; // Arrow's unions have no nulls of their own

@@ -1,4 +1,4 @@
-//! `seeds FOLDER TARGET`: writes the seed inputs of a fuzz target into a folder.
+//! Program that writes the seed inputs of a fuzz target into a folder: `seeds FOLDER TARGET`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Bit-packed integers, most significant bit first, to `i64`: eight values at a time with the width known at compile
-//! time, single ones by their bit offset.
+//! Unpacking of bit-packed integers, most significant bit first, to `i64`. Eight values at a time are unpacked with a
+//! width known at compile time, single ones by their bit offset.
 
 /// Undoes the zigzag encoding of signed integers.
 #[inline]
@@ -13,13 +13,13 @@ const WIDTHS: [u8; 32] = [
     64,
 ];
 
-/// The width that five bits of a header stand for.
+/// The width for the five bits of a header.
 #[inline]
 pub(super) fn decode_width(encoded: u8) -> u32 {
     u32::from(WIDTHS[usize::from(encoded & 31)])
 }
 
-/// The narrowest width that RLE v2 packs `bits` bits in.
+/// The narrowest width in which RLE v2 packs `bits` bits.
 pub(super) fn closest_width(bits: u32) -> u32 {
     WIDTHS
         .iter()
@@ -28,13 +28,13 @@ pub(super) fn closest_width(bits: u32) -> u32 {
         .unwrap_or(64)
 }
 
-/// Bytes that `count` values of `width` bits take.
+/// Bytes of `count` packed values of `width` bits.
 #[inline]
 pub(super) fn packed_bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
-/// Value `index` of `packed`, as it is stored. Bytes beyond the end count as zero.
+/// Value `index` of `packed`, as stored. Bytes beyond the end count as zero.
 #[inline]
 pub(super) fn get(packed: &[u8], width: u32, index: usize) -> u64 {
     let bit = index * width as usize;
@@ -51,9 +51,9 @@ pub(super) fn get(packed: &[u8], width: u32, index: usize) -> u64 {
     (word << (bit % 8)) >> (64 - width)
 }
 
-/// Values `first..first + out.len()` of `packed`, which holds them all; zigzag-decoded if `signed`.
+/// Unpacks values `first..first + out.len()` of `packed`; zigzag-decodes them if `signed`. `packed` holds all of them.
 pub(super) fn unpack(packed: &[u8], width: u32, signed: bool, first: usize, out: &mut [i64]) {
-    // Only every eighth value is sure to begin a byte.
+    // Only every eighth value surely begins at a byte.
     let head = (first.next_multiple_of(8) - first).min(out.len());
     let (head, body) = out.split_at_mut(head);
     for (i, value) in head.iter_mut().enumerate() {
@@ -94,7 +94,7 @@ fn unpack_words<const SIGNED: bool>(packed: &[u8], out: &mut [i64]) {
 /// Eight values of `W` (at most 56) bits are `W` bytes; each lies in one unaligned 64-bit word.
 fn unpack_width<const W: usize, const SIGNED: bool>(packed: &[u8], out: &mut [i64]) {
     let (blocks, tail) = out.as_chunks_mut::<8>();
-    // Where the last value's word ends, counted from the block's first byte.
+    // End of the last value's word, counted from the block's first byte.
     let needed = 7 * W / 8 + 8;
     let mut offset = 0;
     for block in blocks {
@@ -122,7 +122,7 @@ fn unpack_block<const W: usize, const SIGNED: bool>(bytes: &[u8], block: &mut [i
     }
 }
 
-/// A block so near the end that words would reach beyond it.
+/// Unpacks a block near the end, where 64-bit words would reach beyond the packed bytes.
 #[cold]
 fn unpack_last<const W: usize, const SIGNED: bool>(packed: &[u8], offset: usize, block: &mut [i64; 8]) {
     let mut padded = [0; 64];
@@ -151,7 +151,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn every_width_and_part_unpacks(
+        fn unpack_returns_every_part_at_every_width(
             words in proptest::collection::vec(any::<u64>(), 1..80),
             encoded in 0u8..32,
             part in any::<(prop::sample::Index, prop::sample::Index)>(),
@@ -174,7 +174,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn zigzag_and_widths() {
+    fn widths_and_zigzag_follow_the_specification() {
         let pairs = [(0, 0), (1, -1), (2, 1), (u64::MAX, i64::MIN), (u64::MAX - 1, i64::MAX)];
         assert!(pairs.iter().all(|&(stored, value)| unzigzag(stored) == value));
         assert_eq!(

@@ -1,16 +1,22 @@
-//! A report of everything that a file's metadata says: for programs as a serializable tree, for people as tables
-//! (`{}` short and `{:#}` in full). Reads no values, only metadata and chunk headers.
+//! [`FileReport`], all metadata of a file: a serializable tree for programs, tables for people (`{}` short and `{:#}`
+//! in full). Reads no values, only metadata and chunk headers.
+//!
+//! - `chunks`: compression chunks of a stream
+//! - `values`: statistics as numbers and text
+//! - `text`: the tables
 
 mod chunks;
-mod display;
+mod text;
 mod values;
+
+use std::fmt;
 
 use serde::Serialize;
 
 use crate::access::Access;
 use crate::error::{LayoutError, Result};
 use crate::index::ColumnIndex;
-use crate::open;
+use crate::metadata_reader;
 use crate::positions::ColumnPositions;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
@@ -19,18 +25,19 @@ use crate::stripe::{Stream, StripeLayout};
 use crate::tail::FileTail;
 
 pub use chunks::ChunkReport;
+use text::ReportText;
 pub use values::{StatisticsReport, ValueReport};
 
-/// How much to read for a report. The default is everything.
+/// Extent of a report. The default is everything.
 #[derive(Debug, Clone)]
-pub struct DescribeOptions {
+pub struct ReportOptions {
     /// Read row indexes: entry points, statistics by row group, bloom filters.
     pub row_groups: bool,
     /// Walk the chunk headers of compressed streams: one small read for each chunk.
     pub chunks: bool,
 }
 
-impl Default for DescribeOptions {
+impl Default for ReportOptions {
     fn default() -> Self {
         Self {
             row_groups: true,
@@ -49,17 +56,17 @@ pub struct FileReport {
     pub format_version: String,
     pub writer: String,
     pub writer_version: u32,
-    /// `None` when streams are stored as they are.
+    /// `None` if streams are not compressed.
     pub compression: Option<CompressionReport>,
     pub row_index_stride: Option<u32>,
     pub tail_length: u64,
-    /// The whole type as Hive writes it.
+    /// The schema in Hive's notation.
     pub schema: String,
     pub user_metadata: Vec<UserMetadataReport>,
-    /// By column id.
+    /// Columns by column id.
     pub columns: Vec<ColumnReport>,
     pub stripes: Vec<StripeReport>,
-    /// What could not be read, with its place: the rest of the report stands.
+    /// Structures that could not be read, with their places: the rest of the report is valid.
     pub problems: Vec<String>,
 }
 
@@ -77,7 +84,7 @@ pub struct CompressionReport {
 pub struct UserMetadataReport {
     pub name: String,
     pub length: u64,
-    /// `None` if it is not UTF-8.
+    /// The value as text; `None` if it is not UTF-8.
     pub text: Option<String>,
 }
 
@@ -97,9 +104,9 @@ pub struct ColumnReport {
     pub data_bytes: u64,
     /// Bytes of its index streams.
     pub index_bytes: u64,
-    /// Encodings that its stripes use.
+    /// Encodings of the column in its stripes.
     pub encodings: Vec<String>,
-    /// In how many stripes it is direct.
+    /// Number of stripes in which the column is direct.
     pub direct_stripes: usize,
     pub statistics: Option<StatisticsReport>,
 }
@@ -117,7 +124,7 @@ pub struct StripeReport {
     pub rows: u64,
     pub row_groups: usize,
     pub writer_timezone: String,
-    /// By column id; empty if the footer could not be read.
+    /// Columns by column id; empty if the footer could not be read.
     pub columns: Vec<StripeColumnReport>,
 }
 
@@ -138,11 +145,11 @@ pub struct StripeColumnReport {
     pub bloom_filters: Option<BloomReport>,
 }
 
-/// How the column is read.
+/// Access to the column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AccessReport {
-    /// Row i of a segment is at its offset + width * i.
+    /// Segments of raw values: row i of a segment is at its offset + width * i.
     Direct {
         /// Bytes per value.
         width: u32,
@@ -153,13 +160,13 @@ pub enum AccessReport {
         /// Largest power of two, up to 4096, that divides every segment's offset.
         alignment: u64,
     },
-    /// From the start of a row group.
+    /// Decoded from the start of a row group.
     DecodeFromRowGroup,
-    /// From the start of the stripe.
+    /// Decoded from the start of the stripe.
     DecodeFromStripe,
     /// Encrypted: not at all.
     Encrypted,
-    /// Its metadata is corrupt: see the problems.
+    /// The column's metadata is corrupt: see the problems.
     Unreadable,
 }
 
@@ -170,7 +177,7 @@ pub struct StreamReport {
     pub kind: String,
     pub offset: u64,
     pub length: u64,
-    /// `None` without compression or when chunks were not asked for.
+    /// `None` without compression, or if chunks were not requested.
     pub chunks: Option<ChunkReport>,
 }
 
@@ -181,17 +188,17 @@ pub struct RowGroupReport {
     /// Stripe-relative.
     pub first_row: u64,
     pub rows: u64,
-    /// One per stream with positions.
+    /// Entry points, one per stream with positions.
     pub entry_points: Vec<EntryPoint>,
     pub statistics: StatisticsReport,
 }
 
-/// Where a row group starts in a stream.
+/// Start of a row group in a stream.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)] // as in `StreamPosition`
 pub struct EntryPoint {
     pub stream: String,
-    /// Of the chunk's header in a compressed file, of a byte otherwise.
+    /// Offset of the chunk's header in a compressed file, of a byte otherwise.
     pub offset: u64,
     pub byte_in_chunk: u64,
     pub values_to_skip: u64,
@@ -202,19 +209,26 @@ pub struct EntryPoint {
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct BloomReport {
-    /// Filters that can be used, one per row group; 0 if the stored ones cannot be trusted.
+    /// Number of usable filters, one per row group; 0 if the stored ones cannot be trusted.
     pub usable: usize,
     pub hash_functions: u32,
     /// Bits of one filter.
     pub bits: usize,
 }
 
+impl fmt::Display for FileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ReportText { report: self }.fmt(f)
+    }
+}
+
 impl FileReport {
-    /// Reads what `options` asks for and reports it. What is corrupt becomes one of [`problems`](Self::problems).
+    /// Reads and reports the metadata that `options` selects. A corrupt structure becomes one of
+    /// [`problems`](Self::problems).
     ///
     /// # Errors
     /// `Io` from the source.
-    pub fn build(tail: &FileTail, source: &dyn ByteSource, options: &DescribeOptions) -> Result<Self> {
+    pub fn build(tail: &FileTail, source: &dyn ByteSource, options: &ReportOptions) -> Result<Self> {
         let mut builder = Builder {
             tail,
             source,
@@ -264,7 +278,7 @@ fn user_metadata((name, value): &(String, Vec<u8>)) -> UserMetadataReport {
 }
 
 impl ColumnReport {
-    /// Counts one stripe's part in.
+    /// Adds one stripe's part.
     fn add(&mut self, stripe: &StripeColumnReport) {
         for stream in &stripe.streams {
             match is_index(&stream.kind) {
@@ -288,14 +302,14 @@ fn is_index(kind: &str) -> bool {
 struct Builder<'a> {
     tail: &'a FileTail,
     source: &'a dyn ByteSource,
-    options: &'a DescribeOptions,
+    options: &'a ReportOptions,
     problems: Vec<String>,
     /// Dotted names by column id.
     names: Vec<String>,
 }
 
 impl Builder<'_> {
-    /// `None` and a problem for what is corrupt; an error for what could not be fetched.
+    /// The value; `None` and a problem for a corrupt structure; an error for failed reads.
     fn noted<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -331,7 +345,7 @@ impl Builder<'_> {
 
     fn stripe(&mut self, index: usize) -> Result<StripeReport> {
         let info = &self.tail.stripes[index];
-        let layout = open::read_stripe(self.tail, self.source, index);
+        let layout = metadata_reader::read_stripe(self.tail, self.source, index);
         let layout = self.noted(layout)?;
         let mut columns = Vec::new();
         if let Some(layout) = &layout {
@@ -359,7 +373,7 @@ impl Builder<'_> {
         let kind = tail.schema.column(column).kind;
         let index = match self.options.row_groups {
             true => {
-                let index = open::read_index(tail, stripe, self.source, column);
+                let index = metadata_reader::read_index(tail, stripe, self.source, column);
                 self.noted(index)?
             }
             false => None,
@@ -414,7 +428,9 @@ impl Builder<'_> {
 }
 
 fn row_groups(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: &ColumnIndex) -> Vec<RowGroupReport> {
-    let positions = ColumnPositions::of(tail, stripe, column, index).ok().flatten();
+    let positions = ColumnPositions::of(tail, stripe, column, &index.positions)
+        .ok()
+        .flatten();
     let kind = tail.schema.column(column).kind;
     let streams: Vec<&Stream> = stripe.streams.iter().filter(|stream| stream.column == column).collect();
     let entry_points = |group: usize| -> Vec<EntryPoint> {

@@ -1,4 +1,4 @@
-//! The planned byte ranges against what the decoder reads.
+//! Planned byte ranges against the decoder's reads.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -10,11 +10,11 @@ use grampus_orc_layout::access::{Access, byte_ranges};
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::{Result, open};
+use grampus_orc_layout::{Result, metadata_reader};
 
 use super::{Memory, Random};
 
-/// Remembers what was read.
+/// A source that records every read.
 struct Watched {
     memory: Memory,
     read: Mutex<Vec<Range<u64>>>,
@@ -42,30 +42,30 @@ fn some_rows(rows: u64, random: &mut Random) -> RowSelection {
     selection
 }
 
-/// What a file's plans were like.
+/// Findings about a file's plans.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    /// How many there were.
+    /// Number of plans.
     pub(crate) plans: usize,
-    /// Of less than half of a stripe's data.
+    /// Number of plans for less than half of a stripe's data.
     pub(crate) partial: usize,
     pub(crate) direct_columns: usize,
     pub(crate) seekable_columns: usize,
 }
 
-/// For some rows of every column of the first stripes: nothing is read outside the plan, and the values are those of a
-/// full read.
+/// Checks some rows of every column of the first stripes: nothing is read outside the plan, and the values are those of
+/// a full read.
 pub(crate) fn check_plans(file: &str, bytes: Bytes, random: &mut Random, found: &mut Plans) {
     let length = bytes.len() as u64;
     let source = Arc::new(Watched {
         memory: Memory(bytes),
         read: Mutex::default(),
     });
-    let tail = Arc::new(open::read_tail(&file.into(), length, &*source).unwrap());
+    let tail = Arc::new(metadata_reader::read_tail(&file.into(), length, &*source).unwrap());
     for info in tail.stripes.iter().filter(|info| info.rows > 0).take(3) {
-        let stripe = Arc::new(open::read_stripe(&tail, &*source, info.index).unwrap());
+        let stripe = Arc::new(metadata_reader::read_stripe(&tail, &*source, info.index).unwrap());
         for &column in tail.schema.fields() {
-            let index = Arc::new(open::read_index(&tail, &stripe, &*source, column).unwrap());
+            let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
             let open = || {
                 let (tail, stripe, index) = (tail.clone(), stripe.clone(), index.clone());

@@ -1,9 +1,9 @@
-//! Counts the compression chunks of a stream from their headers.
+//! [`ChunkReport`], the number of a stream's compression chunks, from their headers.
 
 use serde::Serialize;
 
-use crate::chunk::{ChunkHeader, HEADER_BYTES, Place};
-use crate::error::Result;
+use crate::chunk::{ChunkHeader, HEADER_BYTES};
+use crate::error::{Result, Section};
 use crate::source::ByteSource;
 use crate::stripe::{Stream, StripeLayout};
 use crate::tail::FileTail;
@@ -13,13 +13,13 @@ use crate::tail::FileTail;
 #[allow(missing_docs)]
 pub struct ChunkReport {
     pub count: u64,
-    /// How many of them are stored as they are.
+    /// Number of original chunks.
     pub original: u64,
     pub smallest_bytes: u32,
     pub largest_bytes: u32,
 }
 
-/// Walks from header to header.
+/// Counts chunks from header to header.
 pub(super) fn walk(
     tail: &FileTail,
     stripe: &StripeLayout,
@@ -33,7 +33,7 @@ pub(super) fn walk(
         stream.column,
         stream.kind.as_str_name()
     );
-    let place = Place {
+    let place = Section {
         file: &tail.file,
         offset: stream.offset,
         name: &name,

@@ -1,4 +1,4 @@
-//! Statistics as people and programs read them: numbers as numbers, everything else as text.
+//! [`StatisticsReport`]: statistics with numbers as numbers and everything else as text.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::schema::TypeKind;
 use crate::statistics::{ColumnStatistics, TypedStatistics};
 
-/// What is known about a column's values in one place.
+/// Statistics of a column's values in a file, a stripe or a row group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StatisticsReport {
     /// Number of values that are not null.
     pub values: Option<u64>,
-    /// Whether there are nulls.
+    /// Whether the column has nulls.
     pub has_null: Option<bool>,
     /// No value is smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,7 +21,7 @@ pub struct StatisticsReport {
     /// No value is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<ValueReport>,
-    /// Sum of numbers; how many are true; total bytes of strings and binaries.
+    /// Sum of numbers; number of true values; total bytes of strings and binaries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sum: Option<ValueReport>,
 }
@@ -49,7 +49,7 @@ impl fmt::Display for ValueReport {
 }
 
 impl StatisticsReport {
-    /// In the terms of the column's type.
+    /// Statistics in the terms of the column's type.
     pub fn new(statistics: &ColumnStatistics, kind: TypeKind) -> Self {
         let (min, max, sum) = statistics
             .typed
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_look_as_their_types_do() {
+    fn statistics_values_are_written_by_type() {
         assert_eq!(decimal(-1250, 2), "-12.50");
         assert_eq!(decimal(5, 3), "0.005");
         assert_eq!(decimal(i128::MIN, 0), i128::MIN.to_string());

@@ -1,0 +1,6 @@
+//! Bodies of the fuzz targets. `orc-layout/tests/mutated_files.rs` runs the same code on a small, seeded set of
+//! mutations: a plain `cargo test` covers corrupt files too.
+
+pub mod read_file;
+pub mod rle;
+pub mod seeds;
