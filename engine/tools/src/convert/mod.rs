@@ -7,10 +7,10 @@
 //! verify  fingerprints of what went in and of what is read back
 //! ```
 
-mod input;
-mod orc;
-mod types;
-mod verify;
+mod input_files;
+mod orc_input;
+mod stored_types;
+mod fingerprints;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
 use crate::atomic_output::{OutputError, PendingFile, Sink, chunk_bytes, prepare_dir};
-use verify::Fingerprints;
+use fingerprints::Fingerprints;
 
 /// Rows per stripe where the user names no number: a multiple of the row group's 10,000.
 const STRIPE_ROWS: usize = 1_000_000;
@@ -134,7 +134,7 @@ pub fn convert(
     options: &ConvertOptions,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<ConvertReport, ConvertError> {
-    let files = input::files(options)?;
+    let files = input_files::files(options)?;
     let to_file = options.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("orc")) && !options.out.is_dir();
     check(options, &files, to_file)?;
     if !to_file {
@@ -265,7 +265,7 @@ struct Output {
 
 impl<'a> Conversion<'a> {
     fn new(options: &'a ConvertOptions, path: &'a Path, name: PathBuf) -> Result<Self, ConvertError> {
-        let input = input::open(path, options)?;
+        let input = input_files::open(path, options)?;
         let conversion = |reason: String| ConvertError::Input {
             path: path.to_owned(),
             reason,
@@ -274,7 +274,7 @@ impl<'a> Conversion<'a> {
             options,
             path,
             name,
-            schema: types::stored_schema(&input.schema).map_err(conversion)?,
+            schema: stored_types::stored_schema(&input.schema).map_err(conversion)?,
             batches: input.batches,
             outputs: 0,
         })
@@ -287,7 +287,7 @@ impl<'a> Conversion<'a> {
     ) -> Result<(), ConvertError> {
         let mut output = self.start()?;
         while let Some(batch) = self.batches.next() {
-            let batch = batch.and_then(|b| types::to_stored(&b, &self.schema));
+            let batch = batch.and_then(|b| stored_types::to_stored(&b, &self.schema));
             let mut batch = batch.map_err(|reason| self.failed(reason))?;
             if progress(batch.num_rows() as u64).is_break() {
                 return Err(ConvertError::Cancelled);
@@ -380,7 +380,7 @@ fn writer_options(options: &ConvertOptions) -> WriterOptions {
 
 /// Reads an output from front to back and compares it with what was put in.
 fn read_again(path: &Path, expected: &Fingerprints) -> Result<(), ConvertError> {
-    let input = orc::open(path, None)?;
+    let input = orc_input::open(path, None)?;
     let mut found = Fingerprints::new(&input.schema).map_err(|reason| differs(path, reason))?;
     for batch in input.batches {
         let added = batch.and_then(|b| found.add(&b));

@@ -11,14 +11,14 @@
 //! ```
 
 mod calendar;
-mod columns;
+mod core_columns;
 mod distance;
-mod files;
-mod full;
+mod generator;
+mod full_columns;
 mod rng;
 #[cfg(test)]
-mod statistics;
-mod trips;
+mod trip_statistics_tests;
+mod trip_maker;
 mod zones;
 
 use std::ops::ControlFlow;
@@ -140,5 +140,5 @@ pub fn generate(
     options: &GenerateOptions,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Result<GenerateReport, TaxiError> {
-    files::generate(options, progress)
+    generator::generate(options, progress)
 }

@@ -7,9 +7,9 @@ use arrow::array::{ArrayRef, Float64Array, Int16Array, Int32Array, StringArray, 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::calendar::RUN_ROWS;
-use super::columns::{cab_type, doubles, ehail_fee, nulls, stored_flag, timestamps};
+use super::core_columns::{cab_type, doubles, ehail_fee, nulls, stored_flag, timestamps};
 use super::rng::Rng;
-use super::trips::Trips;
+use super::trip_maker::Trips;
 use super::zones::{BOROUGHS, ZONES, Zone};
 
 /// Purposes of the random numbers drawn here (see [`Rng::new`]).

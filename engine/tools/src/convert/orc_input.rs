@@ -19,7 +19,7 @@ use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 
 use super::ConvertError;
-use super::input::{BATCH_ROWS, Input, positions};
+use super::input_files::{BATCH_ROWS, Input, positions};
 
 /// Opens an ORC file for reading from front to back.
 pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, ConvertError> {

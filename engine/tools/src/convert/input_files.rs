@@ -12,8 +12,8 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use regex::Regex;
 
-use super::types::words;
-use super::{ConvertError, ConvertOptions, CsvOptions, orc};
+use super::stored_types::words;
+use super::{ConvertError, ConvertOptions, CsvOptions, orc_input};
 
 /// Rows per batch.
 pub(super) const BATCH_ROWS: usize = 8192;
@@ -78,7 +78,7 @@ pub(super) fn open(path: &Path, options: &ConvertOptions) -> Result<Input, Conve
     let columns = options.columns.as_deref();
     match format(path)? {
         Format::Parquet => open_parquet(path, columns),
-        Format::Orc => orc::open(path, columns),
+        Format::Orc => orc_input::open(path, columns),
         Format::Csv => open_csv(path, columns, &options.csv),
     }
 }

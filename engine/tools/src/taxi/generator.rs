@@ -13,8 +13,8 @@ use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
 use super::calendar::RUN_ROWS;
-use super::columns;
-use super::trips::TripMaker;
+use super::core_columns;
+use super::trip_maker::TripMaker;
 use super::{ColumnSet, GenerateOptions, GenerateReport, TaxiError};
 use crate::atomic_output::{PendingFile, chunk_bytes, prepare_dir};
 
@@ -44,7 +44,7 @@ struct Job<'a> {
 
 /// See [`super::generate`].
 pub(super) fn generate(options: &GenerateOptions, progress: Progress<'_>) -> Result<GenerateReport, TaxiError> {
-    let schema = columns::schema(options.columns);
+    let schema = core_columns::schema(options.columns);
     check(options, &schema)?;
     prepare_dir(&options.out_dir, options.overwrite)?;
     let files = plan_files(options);
@@ -202,7 +202,7 @@ impl Job<'_> {
 
     fn make(&self, runs: Range<u64>) -> Result<RecordBatch, TaxiError> {
         let trips = self.maker.make(runs);
-        Ok(columns::batch(
+        Ok(core_columns::batch(
             self.options.columns,
             &self.schema,
             self.options.seed,
@@ -274,8 +274,8 @@ mod tests {
         let maker = TripMaker::new(1, ROWS);
         let runs = ROWS.div_ceil(RUN_ROWS);
         for columns in [ColumnSet::Core, ColumnSet::Full] {
-            let schema = columns::schema(columns);
-            let make = |runs: Range<u64>| columns::batch(columns, &schema, 1, maker.make(runs)).unwrap();
+            let schema = core_columns::schema(columns);
+            let make = |runs: Range<u64>| core_columns::batch(columns, &schema, 1, maker.make(runs)).unwrap();
             let parts = [make(0..7), make(7..runs)];
             let whole = arrow::compute::concat_batches(&schema, &parts).unwrap();
             assert!(whole == make(0..runs), "{columns:?}");

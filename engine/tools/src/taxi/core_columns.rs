@@ -10,15 +10,15 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 use super::ColumnSet;
-use super::full;
-use super::trips::Trips;
+use super::full_columns;
+use super::trip_maker::Trips;
 
 /// Names and types of a column set, in file order.
 pub(super) fn schema(columns: ColumnSet) -> SchemaRef {
     let timestamp = DataType::Timestamp(TimeUnit::Nanosecond, None);
     let field = |name: &str, data_type: &DataType| Field::new(name, data_type.clone(), true);
     let fields: Vec<Field> = match columns {
-        ColumnSet::Full => return full::schema(),
+        ColumnSet::Full => return full_columns::schema(),
         ColumnSet::Six => SIX.iter().map(|name| field(name, &DataType::Float64)).collect(),
         ColumnSet::Core => CORE
             .iter()
@@ -70,7 +70,7 @@ pub(super) fn batch(
 ) -> Result<RecordBatch, ArrowError> {
     let arrays = match columns {
         ColumnSet::Core => core(trips),
-        ColumnSet::Full => full::arrays(seed, trips),
+        ColumnSet::Full => full_columns::arrays(seed, trips),
         ColumnSet::Six => six(trips),
     };
     RecordBatch::try_new(Arc::clone(schema), arrays)

@@ -2,7 +2,7 @@
 //! January 2018 – February 2020.
 
 use super::calendar::RUN_ROWS;
-use super::trips::{TripMaker, Trips};
+use super::trip_maker::{TripMaker, Trips};
 
 const ROWS: u64 = 1_740_000;
 /// Doubles in a 4 KiB page.
