@@ -7,7 +7,7 @@ use grampus::Device;
 use grampus_orc_layout::tail::Codec;
 use grampus_tools::taxi::ColumnSet;
 
-use super::units;
+use crate::units;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,9 +8,9 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use grampus_orc_layout::LayoutError;
 
-use super::error_chain::{Root, causes, context, root};
-use super::exit_error::{Report, os_words};
-use super::script::Piece;
+use crate::error_chain::{Root, causes, context, root};
+use crate::exit_error::{Report, os_words};
+use crate::statement_splitter::Piece;
 
 /// What is known where the error arose.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ fn syntax(error: &ParserError, known: &Known<'_>) -> Report {
 fn misspelt(message: &str) -> Option<&'static str> {
     let word = message.rsplit_once(", found ")?.1.trim();
     let is_word = word.len() > 2 && word.chars().all(|c| c.is_ascii_alphabetic());
-    let keywords = super::completion::KEYWORDS;
+    let keywords = crate::line_helper::KEYWORDS;
     let known = keywords.iter().any(|keyword| keyword.eq_ignore_ascii_case(word));
     (is_word && !known).then(|| nearest(word, keywords.into_iter()))?
 }

@@ -97,7 +97,7 @@ pub(crate) fn output(error: &io::Error) -> Failure {
 pub(crate) fn os_words(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
-    super::error_messages::lower_first(words)
+    crate::error_messages::lower_first(words)
 }
 
 /// A file that could not be used.

@@ -7,10 +7,10 @@ use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
 
-use super::completion::{Assistant, is_word_command};
-use super::exit_error::{Failure, Report};
-use super::shell::Shell;
-use super::{note, tables};
+use crate::line_helper::{Assistant, is_word_command};
+use crate::exit_error::{Failure, Report};
+use crate::shell::Shell;
+use crate::{note, session_tables};
 
 const PROMPT: &str = "grampus> ";
 const HISTORY_ENTRIES: usize = 10_000;

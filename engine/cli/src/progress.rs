@@ -10,7 +10,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use grampus::{ScanIo, scan_io};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::units;
+use crate::units;
 
 /// Shorter queries show no progress.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -6,17 +6,17 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use datafusion::prelude::SessionContext;
 use grampus::{GrampusConfig, ScanIo};
 
-use super::args::{Cli, Format, Job, MaxRows, Resources};
-use super::error_messages::{Known, explain};
-use super::exit_error::{self, Failure, Report};
-use super::interrupt::{Catch, Interrupts, Watch};
-use super::output::{Sink, writer};
-use super::progress::Progress;
-use super::query::{self, Outcome, Stop};
-use super::runtime::Threads;
-use super::script::{Input, Piece, Splitter};
-use super::table::Look;
-use super::{commands, note, tables, units};
+use crate::args::{Cli, Format, Job, MaxRows, Resources};
+use crate::error_messages::{Known, explain};
+use crate::exit_error::{self, Failure, Report};
+use crate::interrupts::{Catch, Interrupts, Watch};
+use crate::result_writer::{Sink, writer};
+use crate::progress::Progress;
+use crate::statement_runner::{self, Outcome, Stop};
+use crate::threads::Threads;
+use crate::statement_splitter::{Input, Piece, Splitter};
+use crate::text_table::Look;
+use crate::{backslash_command, note, session_tables, units};
 
 /// Rows of a table that are printed on a terminal unless more are asked for.
 const ROWS_ON_A_TERMINAL: usize = 100;

@@ -6,11 +6,11 @@ use clap::ValueEnum;
 use datafusion::catalog::TableProvider;
 use grampus::OrcTable;
 
-use super::args::{Format, MaxRows, parse_max_rows};
-use super::exit_error::{Failure, Report};
-use super::shell::Shell;
-use super::table::{Cells, Look};
-use super::{note, tables, units};
+use crate::args::{Format, MaxRows, parse_max_rows};
+use crate::exit_error::{Failure, Report};
+use crate::shell::Shell;
+use crate::text_table::{Cells, Look};
+use crate::{note, session_tables, units};
 
 /// Each command: name, argument, what it does.
 pub(crate) const COMMANDS: [(&str, &str, &str); 10] = [
@@ -62,7 +62,7 @@ pub(crate) fn run(shell: &mut Shell, line: &str) -> Result<bool, Failure> {
         _ => {
             let names = COMMANDS.iter().map(|(name, _, _)| *name);
             let report = Report::new(format!("no command named {name}"));
-            return Err(match super::error_messages::nearest(name, names) {
+            return Err(match crate::error_messages::nearest(name, names) {
                 Some(near) => report.hint(format!("did you mean {near}? \\? lists the commands")),
                 None => report.hint("\\? lists the commands"),
             }
@@ -193,7 +193,7 @@ fn describe(shell: &mut Shell, name: &str) -> Result<(), Failure> {
 
 fn functions(shell: &mut Shell, part: &str) -> Result<(), Failure> {
     let part = part.to_lowercase();
-    let names = super::completion::functions(&shell.context);
+    let names = crate::line_helper::functions(&shell.context);
     let names: Vec<String> = names.into_iter().filter(|name| name.contains(&part)).collect();
     let width = shell.look().width.unwrap_or(100);
     shell.print(&in_columns(&names, width))

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use grampus_gpu_exec::bench::{self, BenchOptions, Figure, sections};
 
-use super::args::BenchIoArgs;
-use super::exit_error::{Failure, Report, file, output};
+use crate::args::BenchIoArgs;
+use crate::exit_error::{Failure, Report, file, output};
 
 /// The data file is this, times a whole number.
 const MIB: u64 = 1 << 20;

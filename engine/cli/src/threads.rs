@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::exit_error::{self, Failure, Report};
-use super::interrupt::Watch;
+use crate::exit_error::{self, Failure, Report};
+use crate::interrupts::Watch;
 
 /// Plans of large queries are deep.
 const THREAD_STACK_BYTES: usize = 8 << 20;

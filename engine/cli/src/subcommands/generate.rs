@@ -9,10 +9,10 @@ use grampus_tools::convert::{ConvertError, ConvertOptions, ConvertReport, CsvOpt
 use grampus_tools::taxi::{GenerateOptions, GenerateReport, TaxiError, generate};
 use indicatif::ProgressBar;
 
-use super::args::{ConvertArgs, GenerateArgs};
-use super::exit_error::{self, Failure, Report};
-use super::interrupt::{Catch, Interrupts, Watch};
-use super::{note, progress, units};
+use crate::args::{ConvertArgs, GenerateArgs};
+use crate::exit_error::{self, Failure, Report};
+use crate::interrupts::{Catch, Interrupts, Watch};
+use crate::{note, progress, units};
 
 /// `grampus taxi generate`.
 pub(crate) fn taxi_generate(arguments: &GenerateArgs) -> Result<(), Failure> {

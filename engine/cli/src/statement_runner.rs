@@ -15,13 +15,13 @@ use grampus::session::plan_cache::plan_statement;
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
-use super::exit_error::Failure;
-use super::interrupt::Watch;
-use super::output::Sink;
-use super::progress::Progress;
-use super::runtime::Threads;
-use super::script::Piece;
-use super::table::More;
+use crate::exit_error::Failure;
+use crate::interrupts::Watch;
+use crate::result_writer::Sink;
+use crate::progress::Progress;
+use crate::threads::Threads;
+use crate::statement_splitter::Piece;
+use crate::text_table::More;
 
 /// Batches that may wait to be printed.
 const QUEUED_BATCHES: usize = 4;

@@ -15,15 +15,15 @@ use grampus::{ScanIo, scan_io};
 use grampus_orc_layout::proto::stream::Kind;
 use grampus_tools::taxi::GenerateOptions;
 
-use super::args::DemoArgs;
-use super::error_messages::{Known, explain};
-use super::exit_error::{self, Failure, Report, output};
-use super::generate::{generate_watched, with_interrupts};
-use super::interrupt::Watch;
-use super::local::LocalFile;
-use super::runtime::Threads;
-use super::table::{Cells, Look};
-use super::{note, shell, units};
+use crate::args::DemoArgs;
+use crate::error_messages::{Known, explain};
+use crate::exit_error::{self, Failure, Report, output};
+use crate::subcommands::generate::{generate_watched, with_interrupts};
+use crate::interrupts::Watch;
+use crate::local_file::LocalFile;
+use crate::threads::Threads;
+use crate::text_table::{Cells, Look};
+use crate::{note, shell, units};
 
 /// Each query runs this often; the fastest run counts.
 const RUNS: usize = 3;
@@ -39,43 +39,43 @@ const QUESTIONS: [(&str, [&str; 2]); 6] = [
     (
         "q0",
         [
-            include_str!("../../../queries/q0_30.sql"),
-            include_str!("../../../queries/q0_20.sql"),
+            include_str!("../../../../queries/q0_30.sql"),
+            include_str!("../../../../queries/q0_20.sql"),
         ],
     ),
     (
         "q1",
         [
-            include_str!("../../../queries/q1_30.sql"),
-            include_str!("../../../queries/q1_20.sql"),
+            include_str!("../../../../queries/q1_30.sql"),
+            include_str!("../../../../queries/q1_20.sql"),
         ],
     ),
     (
         "q2",
         [
-            include_str!("../../../queries/q2_30.sql"),
-            include_str!("../../../queries/q2_20.sql"),
+            include_str!("../../../../queries/q2_30.sql"),
+            include_str!("../../../../queries/q2_20.sql"),
         ],
     ),
     (
         "q3",
         [
-            include_str!("../../../queries/q3_30.sql"),
-            include_str!("../../../queries/q3_20.sql"),
+            include_str!("../../../../queries/q3_30.sql"),
+            include_str!("../../../../queries/q3_20.sql"),
         ],
     ),
     (
         "q4",
         [
-            include_str!("../../../queries/q4_30.sql"),
-            include_str!("../../../queries/q4_20.sql"),
+            include_str!("../../../../queries/q4_30.sql"),
+            include_str!("../../../../queries/q4_20.sql"),
         ],
     ),
     (
         "q5",
         [
-            include_str!("../../../queries/q5_30.sql"),
-            include_str!("../../../queries/q5_20.sql"),
+            include_str!("../../../../queries/q5_30.sql"),
+            include_str!("../../../../queries/q5_20.sql"),
         ],
     ),
 ];

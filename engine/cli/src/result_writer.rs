@@ -13,10 +13,10 @@ use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
 use arrow::util::display::ArrayFormatter;
 use console::style;
 
-use super::args::Format;
-use super::error_messages::clean;
-use super::exit_error::{Failure, Report, output};
-use super::table::{Cells, Look, More, format_options, more_note};
+use crate::args::Format;
+use crate::error_messages::clean;
+use crate::exit_error::{Failure, Report, output};
+use crate::text_table::{Cells, Look, More, format_options, more_note};
 
 /// Rows whose widths decide the widths of all, when all are printed.
 const WIDTH_SAMPLE_ROWS: usize = 10_000;
@@ -215,7 +215,7 @@ pub(crate) fn writer(path: Option<&std::path::Path>) -> Result<Box<dyn Write + S
         return Ok(Box::new(io::BufWriter::with_capacity(1 << 16, io::stdout())));
     };
     let file = std::fs::File::create(path);
-    let file = file.map_err(|error| super::exit_error::file("write", &path.display().to_string(), &error))?;
+    let file = file.map_err(|error| crate::exit_error::file("write", &path.display().to_string(), &error))?;
     Ok(Box::new(io::BufWriter::with_capacity(1 << 16, file)))
 }
 

@@ -7,7 +7,7 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use console::{Style, measure_text_width, truncate_str};
 
-use super::units;
+use crate::units;
 
 /// How tables look here.
 #[derive(Debug, Clone, Copy, Default)]

@@ -11,7 +11,7 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::{LayoutError, open};
 
-use super::exit_error::{self, Report, os_words};
+use crate::exit_error::{self, Report, os_words};
 
 /// An open file.
 pub(crate) struct LocalFile {

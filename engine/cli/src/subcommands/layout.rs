@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use grampus_orc_layout::LayoutError;
 use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 
-use super::args::LayoutArgs;
-use super::error_messages;
-use super::exit_error::{Failure, Report, output};
-use super::local::LocalFile;
-use super::units;
+use crate::args::LayoutArgs;
+use crate::error_messages;
+use crate::exit_error::{Failure, Report, output};
+use crate::local_file::LocalFile;
+use crate::units;
 
 /// Prints the report. A file that is damaged in places is an error after the report of the rest.
 pub(crate) fn run(arguments: &LayoutArgs) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-use super::exit_error::{Failure, Report};
+use crate::exit_error::{Failure, Report};
 
 /// A table to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub(crate) fn specs(paths: &[String], tables: &[String]) -> Result<Vec<Spec>, Fa
 }
 
 fn missing(path: &str) -> Failure {
-    let commands = <super::args::Cli as clap::CommandFactory>::command();
+    let commands = <crate::args::Cli as clap::CommandFactory>::command();
     let names: Vec<&str> = commands.get_subcommands().map(|command| command.get_name()).collect();
     if path.contains(['.', '/']) {
         return Failure::Usage(Report::new(format!("no such file: {path}")));
     }
     let report = Report::new(format!("no such file or command: {path}"));
-    Failure::Usage(match super::error_messages::nearest(path, names.into_iter()) {
+    Failure::Usage(match crate::error_messages::nearest(path, names.into_iter()) {
         Some(near) => report.hint(format!("did you mean grampus {near}?")),
         None => report.hint("grampus --help lists the commands"),
     })

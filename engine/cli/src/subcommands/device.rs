@@ -8,9 +8,9 @@ use grampus::gpu::calibration::{Rates, calibrate};
 use grampus_gpu_exec::report::MachineReport;
 use serde::Serialize;
 
-use super::args::DeviceArgs;
-use super::exit_error::{Failure, Report, output};
-use super::note;
+use crate::args::DeviceArgs;
+use crate::exit_error::{Failure, Report, output};
+use crate::note;
 
 /// Everything that is printed as JSON.
 #[derive(Serialize)]

@@ -13,13 +13,13 @@ use grampus::session::plan_cache::plan_sql;
 use grampus::{ScanIo, scan_io};
 use serde::Serialize;
 
-use super::args::BenchSqlArgs;
-use super::error_messages::{Known, explain};
-use super::exit_error::{self, Failure, Report, output};
-use super::generate::with_interrupts;
-use super::interrupt::Watch;
-use super::runtime::Threads;
-use super::{note, shell, tables, units};
+use crate::args::BenchSqlArgs;
+use crate::error_messages::{Known, explain};
+use crate::exit_error::{self, Failure, Report, output};
+use crate::subcommands::generate::with_interrupts;
+use crate::interrupts::Watch;
+use crate::threads::Threads;
+use crate::{note, shell, session_tables, units};
 
 /// One statement's runs.
 #[derive(Debug, Serialize)]

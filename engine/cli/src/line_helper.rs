@@ -12,9 +12,9 @@ use rustyline::hint::{Hint, Hinter};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Result};
 
-use super::commands::COMMANDS;
-use super::script::Splitter;
-use super::tables;
+use crate::backslash_command::COMMANDS;
+use crate::statement_splitter::Splitter;
+use crate::session_tables;
 
 /// Words that are completed and coloured.
 pub(crate) const KEYWORDS: [&str; 88] = [
