@@ -1,13 +1,14 @@
-//! Did everything arrive? A fingerprint per column and block of rows, taken of what goes in and of what is read back.
+//! [`Fingerprints`]: a hash per column and block of rows. Equal rows have equal fingerprints, however they are divided
+//! into batches.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 
-/// Rows per fingerprint: how precisely a difference can be placed.
+/// Rows per fingerprint. A difference is located to one block of this size.
 const BLOCK_ROWS: u64 = 65_536;
 
-/// Fingerprints of a stream of batches; how the rows are cut into batches does not matter.
+/// Fingerprints of a stream of batches.
 pub(super) struct Fingerprints {
     schema: SchemaRef,
     converters: Vec<RowConverter>,
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_rows_in_other_batches_are_equal_and_one_bit_is_found() {
+    fn fingerprints_ignore_batch_limits_and_find_one_bit() {
         let values: Vec<_> = (0..100_000).map(|i| (i % 7 != 0).then_some(f64::from(i))).collect();
         let whole = batch(values.clone());
         let once = fingerprints(std::slice::from_ref(&whole));

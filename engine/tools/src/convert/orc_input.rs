@@ -1,4 +1,4 @@
-//! ORC in: whole columns, stripe after stripe, through the layout crate's own readers and positioned reads.
+//! ORC files as an [`Input`]: whole columns, stripe after stripe, through the readers of `grampus-orc-layout`.
 
 use std::fs::File;
 use std::io;
@@ -18,15 +18,15 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 
-use super::ConvertError;
-use super::input_files::{BATCH_ROWS, Input, positions};
+use super::input::{BATCH_ROWS, Fault, Input, positions};
+use crate::error::ToolError;
 
 /// Opens an ORC file for reading from front to back.
-pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, ConvertError> {
+pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, ToolError> {
     let (tail, source) = open_tail(path)?;
-    let positions = positions(path, &tail.schema.arrow, columns)?;
+    let positions = positions(&tail.schema.arrow, columns).map_err(|fault| fault.in_input(path))?;
     let schema = tail.schema.arrow.project(&positions);
-    let schema: SchemaRef = Arc::new(schema.map_err(|e| ConvertError::Options(e.to_string()))?);
+    let schema: SchemaRef = Arc::new(schema.map_err(|e| ToolError::Options(e.to_string()))?);
     let columns = positions.iter().map(|&p| tail.schema.fields()[p]).collect();
     let batches = Batches {
         tail: Arc::new(tail),
@@ -38,7 +38,7 @@ pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, Con
     };
     Ok(Input {
         schema,
-        batches: Box::new(batches.map(|batch| batch.map_err(|e| e.to_string()))),
+        batches: Box::new(batches.map(|batch| batch.map_err(Fault::from))),
     })
 }
 
@@ -61,7 +61,7 @@ fn open_tail(path: &Path) -> Result<(FileTail, Arc<dyn ByteSource>)> {
         let last = source.read(length - wanted.min(length)..length)?;
         match FileTail::parse(&name, length, &last)? {
             TailParse::Complete(tail) => return Ok((*tail, Arc::new(source))),
-            // A tail that asks for no more than it was given would ask for ever.
+            // A tail that asks for no more bytes than it has seen would ask for ever.
             TailParse::NeedBytes(more) if more > wanted && wanted < length => wanted = more,
             TailParse::NeedBytes(_) => {
                 return Err(LayoutError::NotOrc {
@@ -148,8 +148,8 @@ impl Batches {
         })
     }
 
-    /// `None` at the end of the file.
-    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+    /// The next batch; `None` at the end of the file.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(open) = self.open.as_mut().filter(|o| o.next_row < o.rows) {
                 let end = (open.next_row + BATCH_ROWS as u64).min(open.rows);
@@ -178,9 +178,9 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.batch();
+        let batch = self.next_batch();
         if batch.is_err() {
-            // Nothing comes after an error.
+            // An error is the last item.
             self.next_stripe = self.tail.stripes.len();
             self.open = None;
         }

@@ -1,17 +1,19 @@
-//! Which ORC type stands for an Arrow type that comes in, and the conversion of batches. Values never change silently: what does not
-//! fit is an error.
+//! The ORC type that stands for each incoming Arrow type, and the cast of batches to these types.
+//!
+//! **Invariant:** values never change silently. A value that does not fit its stored type is an error.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
-use arrow::error::ArrowError;
 
-/// The schema as it is written.
+use super::input::Fault;
+
+/// The schema of the output files.
 ///
 /// # Errors
-/// Names the first column whose type cannot be written, and columns of the same name.
+/// Names the first column whose type cannot be written, or the first name that two columns have.
 pub(super) fn stored_schema(incoming: &Schema) -> Result<SchemaRef, String> {
     let mut fields: Vec<Field> = Vec::with_capacity(incoming.fields().len());
     for field in incoming.fields() {
@@ -33,7 +35,7 @@ pub(super) fn stored_schema(incoming: &Schema) -> Result<SchemaRef, String> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The type that a value of type `incoming` is stored as; `None` if ORC has nothing for it.
+/// The stored type of values of type `incoming`; `None` if ORC has no type for them.
 fn stored_type(incoming: &DataType) -> Option<DataType> {
     use DataType as T;
     Some(match incoming {
@@ -99,47 +101,34 @@ fn stored_decimal(precision: u8, scale: i8) -> Option<DataType> {
     (precision <= 38).then_some(DataType::Decimal128(precision, scale.max(0)))
 }
 
-/// The batch in the types of `stored`, which [`stored_schema`] made from its schema.
+/// Casts a batch to `stored`, the [`stored_schema`] of its schema.
 ///
 /// # Errors
-/// Names the column with a value that its stored type cannot hold (a timestamp beyond the years 1677–2262, say).
-pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch, String> {
+/// Names the column with a value that its stored type cannot hold, such as a timestamp beyond the years 1677–2262.
+pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch, Fault> {
     let strict = CastOptions {
         safe: false,
         ..CastOptions::default()
     };
-    let convert = |(array, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef, String> {
+    let convert = |(array, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef, Fault> {
         if array.data_type() == field.data_type() {
             return Ok(Arc::clone(array));
         }
         cast_with_options(array, field.data_type(), &strict).map_err(|e| {
-            format!(
-                "column '{}' cannot be stored as {}: {}",
-                field.name(),
-                field.data_type(),
-                words(&e)
-            )
+            let mut fault = Fault::from(e);
+            let (name, data_type) = (field.name(), field.data_type());
+            fault.reason = format!("column '{name}' cannot be stored as {data_type}: {}", fault.reason);
+            fault
         })
     };
     let arrays = batch.columns().iter().zip(stored.fields()).map(convert);
     let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(stored), arrays, &options).map_err(|e| words(&e))
-}
-
-/// Arrow's message without the name of the variant that carries it.
-pub(super) fn words(error: &ArrowError) -> String {
-    match error {
-        ArrowError::CastError(text)
-        | ArrowError::ParseError(text)
-        | ArrowError::SchemaError(text)
-        | ArrowError::ComputeError(text)
-        | ArrowError::CsvError(text)
-        | ArrowError::ParquetError(text)
-        | ArrowError::InvalidArgumentError(text) => text.clone(),
-        ArrowError::ExternalError(inner) => inner.to_string(),
-        other => other.to_string(),
-    }
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(stored),
+        arrays,
+        &options,
+    )?)
 }
 
 #[cfg(test)]
@@ -152,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    fn stored(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, String> {
+    fn stored(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, Fault> {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         to_stored(&batch, &stored_schema(&batch.schema())?)
     }
@@ -184,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_that_names_the_column() {
+    fn values_and_types_that_do_not_fit_are_errors_that_name_the_column() {
         let late = TimestampMicrosecondArray::from(vec![i64::MAX / 10]);
-        let error = stored(vec![("when", Arc::new(late))]).unwrap_err();
+        let error = stored(vec![("when", Arc::new(late))]).unwrap_err().reason;
         assert!(error.contains("'when'"), "{error}");
         let schema = Schema::new(vec![Field::new(
             "i",

@@ -1,15 +1,15 @@
-//! The 51 columns of the "1.1 billion taxi rides" table: what `trips` drew, in that table's types and its changing spellings, with
-//! weather and census areas added.
+//! The 51 columns of the "1.1 billion taxi rides" table: trips in that table's types and changing spellings, with weather
+//! and census areas.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int16Array, Int32Array, StringArray, StringBuilder, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+use super::arrays::{cab_type, doubles, ehail_fee, nulls, stored_flag, timestamps};
 use super::calendar::RUN_ROWS;
-use super::core_columns::{cab_type, doubles, ehail_fee, nulls, stored_flag, timestamps};
 use super::rng::Rng;
-use super::trip_maker::Trips;
+use super::trips::Trips;
 use super::zones::{BOROUGHS, ZONES, Zone};
 
 /// Purposes of the random numbers drawn here (see [`Rng::new`]).
@@ -81,7 +81,7 @@ pub(super) fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The columns of these trips; their runs were drawn with `seed`.
+/// The columns of these trips, whose runs were drawn with `seed`.
 pub(super) fn arrays(seed: u64, trips: Trips) -> Vec<ArrayRef> {
     let rows = trips.len();
     let from = places(seed, FROM, &trips);
@@ -148,7 +148,7 @@ fn strings<'a>(rows: usize, value: impl Fn(usize) -> Option<&'a str>) -> ArrayRe
     Arc::new((0..rows).map(value).collect::<StringArray>())
 }
 
-/// How the year's files spell the vendor.
+/// The spelling of the vendor in the year's files.
 fn vendor_id(year: i32, vendor: u8) -> &'static str {
     match (year, vendor) {
         (..2015, 1) => "CMT",
@@ -159,7 +159,7 @@ fn vendor_id(year: i32, vendor: u8) -> &'static str {
     }
 }
 
-/// How the year's files spell the payment type.
+/// The spelling of the payment type in the year's files.
 fn payment_type(year: i32, payment: u8) -> &'static str {
     let spellings = match year {
         ..2010 => ["Credit", "Cash", "No Charge", "Dispute"],
@@ -171,7 +171,7 @@ fn payment_type(year: i32, payment: u8) -> &'static str {
 
 /// One end of a trip.
 struct Place {
-    /// `zone · TRACTS + tract`; `None` where the position was lost.
+    /// `zone · TRACTS + tract`; `None` if the position was lost.
     tract: Option<u16>,
     /// Millionths of a degree from the zone's centre.
     longitude: i32,
@@ -184,7 +184,7 @@ impl Place {
     }
 }
 
-/// One end of each trip. Each run has its own random numbers, as everywhere.
+/// One end of each trip. Each run has its own random numbers.
 fn places(seed: u64, purpose: u64, trips: &Trips) -> Vec<Place> {
     let by_weight = zones_by_weight();
     let mut rng = Rng::new(seed, purpose, 0);
@@ -195,7 +195,7 @@ fn places(seed: u64, purpose: u64, trips: &Trips) -> Vec<Place> {
         }
         let bits = rng.bits();
         let zone = by_weight[((bits >> 32) % 1000) as usize];
-        // Two draws, the smaller one: a zone's first tracts are its busy ones.
+        // The smaller of two draws: a zone's first tracts are its busy ones.
         let tract = ((bits >> 8) & 0xFF).min((bits >> 16) & 0xFF) as usize * TRACTS / 256;
         let offset = rng.bits();
         places.push(Place {
@@ -223,7 +223,7 @@ fn zone_of(tract: u16) -> &'static Zone {
     &ZONES[usize::from(tract) / TRACTS]
 }
 
-/// Degrees with six decimals, 0 where the receiver had no position, NULL after June 2016.
+/// Degrees with six decimals; 0 if the receiver had no position; NULL after June 2016.
 fn coordinates(trips: &Trips, places: &[Place], millionths: impl Fn(&Zone, &Place) -> i32) -> ArrayRef {
     let values = trips.pickup_s.iter().zip(places).map(|(&pickup_s, place)| {
         let known = pickup_s < LAST_COORDINATES_S;
@@ -248,7 +248,8 @@ fn tracts() -> Vec<Tract> {
     (0..ZONES.len() * TRACTS)
         .map(|place| {
             let number = 1 + (place * 7) % 1_500;
-            let part = place % 4; // every fourth tract was never divided
+            // Every fourth tract was never divided.
+            let part = place % 4;
             Tract {
                 label: match part {
                     0 => number.to_string(),
@@ -292,8 +293,8 @@ fn census(places: &[Place]) -> Vec<ArrayRef> {
     ]
 }
 
-/// Precipitation and snow (hundredths of an inch), highest and lowest temperature (°F), wind (tenths of a mile an hour): the
-/// same for all trips of a day.
+/// Precipitation, snow depth and snowfall (hundredths of an inch), highest and lowest temperature (°F), wind (tenths of a
+/// mile an hour). All trips of a day have the same weather.
 fn weather(seed: u64, pickup_s: &[i64]) -> Vec<ArrayRef> {
     let mut columns: [Vec<i16>; 6] = Default::default();
     let mut known = (i64::MIN, [0; 6]);
@@ -329,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_is_the_papers() {
+    fn schema_is_the_published_tables() {
         let schema = schema();
         assert_eq!(schema.fields().len(), 51);
         let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();

@@ -1,5 +1,9 @@
-//! Trips to files: which rows go where, and who makes and writes them. Rows are made in blocks of runs; a file's blocks are written in
-//! order by one thread, and made by it too, unless there are more threads than files.
+//! [`generate`]: trips to files, on several threads.
+//!
+//! 1. The rows are divided into files, at limits of runs.
+//! 2. Each writer thread takes the next file and writes its blocks of runs in order.
+//! 3. With more threads than files, each writer has maker threads that build its blocks ahead of it. Otherwise a writer
+//!    builds its blocks itself.
 
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -13,42 +17,59 @@ use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
 use super::calendar::RUN_ROWS;
-use super::core_columns;
+use super::column_set::ColumnSet;
+use super::options::{GenerateOptions, GenerateReport};
 use super::trip_maker::TripMaker;
-use super::{ColumnSet, GenerateOptions, GenerateReport, TaxiError};
-use crate::atomic_output::{PendingFile, chunk_bytes, prepare_dir};
+use crate::atomic_output::{PendingFile, prepare_dir};
+use crate::error::ToolError;
+use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
 
 /// Runs per batch.
 const BLOCK_RUNS: u64 = 32;
-/// Rows per file where the user names no number of files, and how many files that makes at most.
+/// Rows per file if the options name no number of files.
 const FILE_ROWS: u64 = 2_500_000;
+/// Largest number of files if the options name none.
 const MAX_DEFAULT_FILES: u64 = 64;
-/// Rows per stripe: a multiple of the row group's 10,000 that keeps a thread's buffers around 100 MB.
-const STRIPE_ROWS: usize = 1_000_000;
+/// Size of a stripe's streams at which it ends. Together with [`STRIPE_ROWS`], this size keeps a thread's buffers around
+/// 100 MB.
 const STRIPE_BYTES: usize = 128 << 20;
-/// Blocks that wait to be written, per thread that makes them.
+/// Blocks that wait to be written, per maker thread.
 const BLOCKS_AHEAD: usize = 2;
 
 type Progress<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
-/// What all threads share.
-struct Job<'a> {
+/// The state that all threads share.
+struct Generator<'a> {
     options: &'a GenerateOptions,
     maker: TripMaker,
     schema: SchemaRef,
     writer_options: WriterOptions,
     progress: Progress<'a>,
-    /// Set when one thread failed or the user said stop: the others stop at their next block.
+    /// Set when one thread failed or the progress function answered `Break`. The other threads stop at their next block.
     stop: AtomicBool,
 }
 
-/// See [`super::generate`].
-pub(super) fn generate(options: &GenerateOptions, progress: Progress<'_>) -> Result<GenerateReport, TaxiError> {
-    let schema = core_columns::schema(options.columns);
+/// Generates a table.
+///
+/// `progress` gets the number of new rows every few ten thousand rows, from any thread. If it answers `Break`,
+/// generation stops.
+///
+/// # Errors
+/// - [`Options`](ToolError::Options): contradictory options;
+/// - [`NotEmpty`](ToolError::NotEmpty), [`NotAFolder`](ToolError::NotAFolder), [`DiskFull`](ToolError::DiskFull),
+///   [`Write`](ToolError::Write): the outputs' place;
+/// - [`Layout`](ToolError::Layout): the ORC writer's error;
+/// - [`Cancelled`](ToolError::Cancelled): `progress` answered `Break`;
+/// - [`Arrow`](ToolError::Arrow): a defect of the generator.
+pub fn generate(
+    options: &GenerateOptions,
+    progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+) -> Result<GenerateReport, ToolError> {
+    let schema = options.columns.schema();
     check(options, &schema)?;
     prepare_dir(&options.out_dir, options.overwrite)?;
     let files = plan_files(options);
-    let job = Job {
+    let generator = Generator {
         options,
         maker: TripMaker::new(options.seed, options.rows),
         schema,
@@ -56,7 +77,7 @@ pub(super) fn generate(options: &GenerateOptions, progress: Progress<'_>) -> Res
         progress,
         stop: AtomicBool::new(false),
     };
-    let bytes = job.run(&files)?;
+    let bytes = generator.run(&files)?;
     Ok(GenerateReport {
         files: files.into_iter().map(|(path, _)| path).collect(),
         rows: options.rows,
@@ -64,8 +85,8 @@ pub(super) fn generate(options: &GenerateOptions, progress: Progress<'_>) -> Res
     })
 }
 
-fn check(options: &GenerateOptions, schema: &SchemaRef) -> Result<(), TaxiError> {
-    let refuse = |reason: String| Err(TaxiError::Options(reason));
+fn check(options: &GenerateOptions, schema: &SchemaRef) -> Result<(), ToolError> {
+    let refuse = |reason: String| Err(ToolError::Options(reason));
     if options.columns == ColumnSet::Full && options.rows > i32::MAX as u64 {
         return refuse(format!(
             "the full table numbers its trips with 32 bits: at most {} rows",
@@ -91,7 +112,7 @@ fn writer_options(options: &GenerateOptions) -> WriterOptions {
     );
     WriterOptions {
         codec: options.codec,
-        chunk_size_bytes: options.chunk_size_bytes.unwrap_or_else(|| chunk_bytes(options.codec)),
+        chunk_size_bytes: options.chunk_size_bytes.unwrap_or_else(|| chunk_size_bytes(options.codec)),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
         stripe_rows: STRIPE_ROWS,
@@ -101,7 +122,7 @@ fn writer_options(options: &GenerateOptions) -> WriterOptions {
     }
 }
 
-/// The files and the runs in each. There is always one file, and none without rows beside others.
+/// The files and the runs in each. There is at least one file, and with several files none is empty.
 fn plan_files(options: &GenerateOptions) -> Vec<(PathBuf, Range<u64>)> {
     let runs = options.rows.div_ceil(RUN_ROWS);
     let wanted = match options.files {
@@ -115,9 +136,9 @@ fn plan_files(options: &GenerateOptions) -> Vec<(PathBuf, Range<u64>)> {
         .collect()
 }
 
-impl Job<'_> {
+impl Generator<'_> {
     /// Writes all files and returns their size.
-    fn run(&self, files: &[(PathBuf, Range<u64>)]) -> Result<u64, TaxiError> {
+    fn run(&self, files: &[(PathBuf, Range<u64>)]) -> Result<u64, ToolError> {
         let threads = match self.options.threads {
             Some(threads) => threads,
             None => thread::available_parallelism().map_or(1, usize::from),
@@ -143,20 +164,20 @@ impl Job<'_> {
         outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_file(&self, path: &Path, runs: Range<u64>, makers: usize) -> Result<u64, TaxiError> {
+    fn write_file(&self, path: &Path, runs: Range<u64>, makers: usize) -> Result<u64, ToolError> {
         self.go_on()?;
         let pending = PendingFile::create(path)?;
-        let mut writer = OrcWriter::new(pending.sink()?, self.schema.clone(), self.writer_options.clone())?;
+        let mut writer = OrcWriter::new(pending.writer()?, self.schema.clone(), self.writer_options.clone())?;
         let blocks: Vec<Range<u64>> = (runs.start..runs.end)
             .step_by(BLOCK_RUNS as usize)
             .map(|first| first..(first + BLOCK_RUNS).min(runs.end))
             .collect();
-        let mut write = |batch: Result<RecordBatch, TaxiError>| -> Result<(), TaxiError> {
+        let mut write = |batch: Result<RecordBatch, ToolError>| -> Result<(), ToolError> {
             let batch = batch?;
             self.go_on()?;
-            writer.write(&batch).map_err(|e| pending.explain::<TaxiError>(e))?;
+            writer.write(&batch).map_err(|e| pending.explain(e))?;
             if (self.progress)(batch.num_rows() as u64).is_break() {
-                return Err(TaxiError::Cancelled);
+                return Err(ToolError::Cancelled);
             }
             Ok(())
         };
@@ -165,24 +186,24 @@ impl Job<'_> {
         } else {
             self.make_ahead(&blocks, makers, &mut write)?;
         }
-        let sink = writer.finish().map_err(|e| pending.explain::<TaxiError>(e))?;
-        Ok(pending.publish(sink)?)
+        let finished = writer.finish().map_err(|e| pending.explain(e))?;
+        pending.publish(finished)
     }
 
-    /// Lets `makers` threads make the blocks, in turn, and hands them to `write` in order.
+    /// Lets `makers` threads build the blocks in turn, and passes the blocks to `write` in order.
     fn make_ahead(
         &self,
         blocks: &[Range<u64>],
         makers: usize,
-        write: &mut dyn FnMut(Result<RecordBatch, TaxiError>) -> Result<(), TaxiError>,
-    ) -> Result<(), TaxiError> {
+        write: &mut dyn FnMut(Result<RecordBatch, ToolError>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
         thread::scope(|scope| {
             let queues: Vec<Receiver<_>> = (0..makers)
                 .map(|maker| {
                     let (sender, receiver) = sync_channel(BLOCKS_AHEAD);
                     scope.spawn(move || {
                         for block in blocks.iter().skip(maker).step_by(makers) {
-                            // The receiver is dropped when writing failed.
+                            // Sending fails if the receiver was dropped after a failed write.
                             if sender.send(self.make(block.clone())).is_err() {
                                 break;
                             }
@@ -191,38 +212,35 @@ impl Job<'_> {
                     receiver
                 })
                 .collect();
-            // The queues belong to this closure: an early return drops them, which ends the makers.
+            // The queues belong to this closure. An early return drops them and so ends the makers.
             for queue in queues.iter().cycle().take(blocks.len()) {
-                let batch = queue.recv().map_err(|_| TaxiError::Cancelled)?;
+                let batch = queue.recv().map_err(|_| ToolError::Cancelled)?;
                 write(batch)?;
             }
             Ok(())
         })
     }
 
-    fn make(&self, runs: Range<u64>) -> Result<RecordBatch, TaxiError> {
+    fn make(&self, runs: Range<u64>) -> Result<RecordBatch, ToolError> {
         let trips = self.maker.make(runs);
-        Ok(core_columns::batch(
-            self.options.columns,
-            &self.schema,
-            self.options.seed,
-            trips,
-        )?)
+        let columns = self.options.columns;
+        Ok(columns.batch(&self.schema, self.options.seed, trips)?)
     }
 
-    fn go_on(&self) -> Result<(), TaxiError> {
+    /// An error if a thread asked all others to stop.
+    fn go_on(&self) -> Result<(), ToolError> {
         match self.stop.load(Ordering::Relaxed) {
-            true => Err(TaxiError::Cancelled),
+            true => Err(ToolError::Cancelled),
             false => Ok(()),
         }
     }
 }
 
-/// Sizes add up; of two errors the one that made the others stop is kept.
-fn merge(sum: Result<u64, TaxiError>, file: Result<u64, TaxiError>) -> Result<u64, TaxiError> {
+/// The sum of two sizes, or the first error. `Cancelled` gives way to the error that made other threads stop.
+fn merge(sum: Result<u64, ToolError>, file: Result<u64, ToolError>) -> Result<u64, ToolError> {
     match (sum, file) {
         (Ok(sum), Ok(bytes)) => Ok(sum + bytes),
-        (Err(TaxiError::Cancelled), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
+        (Err(ToolError::Cancelled), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 
@@ -232,7 +250,6 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::atomic_output::OutputError;
 
     const ROWS: u64 = 70_000;
 
@@ -259,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_options_give_the_same_bytes_on_any_number_of_threads() {
+    fn equal_options_give_equal_bytes_on_any_number_of_threads() {
         for columns in [ColumnSet::Core, ColumnSet::Full, ColumnSet::Six] {
             let one = bytes(columns, 2, 1);
             assert!(
@@ -270,12 +287,12 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_files_does_not_change_the_rows() {
+    fn rows_do_not_depend_on_the_number_of_files() {
         let maker = TripMaker::new(1, ROWS);
         let runs = ROWS.div_ceil(RUN_ROWS);
         for columns in [ColumnSet::Core, ColumnSet::Full] {
-            let schema = core_columns::schema(columns);
-            let make = |runs: Range<u64>| core_columns::batch(columns, &schema, 1, maker.make(runs)).unwrap();
+            let schema = columns.schema();
+            let make = |runs: Range<u64>| columns.batch(&schema, 1, maker.make(runs)).unwrap();
             let parts = [make(0..7), make(7..runs)];
             let whole = arrow::compute::concat_batches(&schema, &parts).unwrap();
             assert!(whole == make(0..runs), "{columns:?}");
@@ -283,16 +300,16 @@ mod tests {
     }
 
     #[test]
-    fn stopping_leaves_no_unfinished_file() {
+    fn cancelled_generation_leaves_no_unfinished_file() {
         let dir = tempfile::tempdir().unwrap();
         let options = GenerateOptions::new(ROWS, dir.path());
         let error = generate(&options, &|_| ControlFlow::Break(())).unwrap_err();
-        assert!(matches!(error, TaxiError::Cancelled), "{error}");
+        assert!(matches!(error, ToolError::Cancelled), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn mistakes_are_told_before_anything_is_written() {
+    fn wrong_options_are_refused_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let go_on = |_| ControlFlow::Continue(());
         let mut options = GenerateOptions::new(10, dir.path());
@@ -302,13 +319,13 @@ mod tests {
         options.direct_columns.clear();
         fs::write(dir.path().join("x"), "x").unwrap();
         let error = generate(&options, &go_on).unwrap_err();
-        assert!(matches!(error, TaxiError::Output(OutputError::NotEmpty(_))), "{error}");
+        assert!(matches!(error, ToolError::NotEmpty(_)), "{error}");
         (options.columns, options.rows) = (ColumnSet::Full, 3_000_000_000);
         assert!(generate(&options, &go_on).unwrap_err().to_string().contains("32 bits"));
     }
 
     #[test]
-    fn no_rows_make_one_empty_file() {
+    fn table_without_rows_is_one_empty_file() {
         let plan = plan_files(&GenerateOptions::new(0, "x"));
         assert_eq!(plan.len(), 1);
         let mut options = GenerateOptions::new(5000, "x");

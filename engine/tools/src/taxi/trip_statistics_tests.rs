@@ -1,8 +1,9 @@
-//! Tests that generated trips have the statistics of the real ones. Figures without a period are of 2009–2021; "window" is yellow,
-//! January 2018 – February 2020.
+//! Tests of [`TripMaker`]: generated trips have the statistics of the real trips. Figures without a period are of
+//! 2009–2021; "window" stands for yellow trips from January 2018 to February 2020.
 
 use super::calendar::RUN_ROWS;
-use super::trip_maker::{TripMaker, Trips};
+use super::trip_maker::TripMaker;
+use super::trips::Trips;
 
 const ROWS: u64 = 1_740_000;
 /// Doubles in a 4 KiB page.
@@ -12,7 +13,7 @@ fn trips() -> Trips {
     TripMaker::new(7, ROWS).make(0..ROWS.div_ceil(RUN_ROWS))
 }
 
-/// The share of true among `flags`, per cent.
+/// The share of `true` among `flags`, per cent.
 fn percent(flags: impl IntoIterator<Item = bool>) -> f64 {
     let (mut hits, mut all) = (0, 0);
     for flag in flags {
@@ -31,7 +32,7 @@ fn assert_within(what: &str, value: f64, low: f64, high: f64) {
 }
 
 #[test]
-fn generated_trips_look_like_the_real_ones() {
+fn trips_have_the_statistics_of_the_real_table() {
     let trips = trips();
     assert_eq!(trips.len() as u64, ROWS);
     long_trips(&trips);
@@ -192,7 +193,7 @@ fn amounts(trips: &Trips, window: &[usize]) {
 }
 
 #[test]
-fn a_run_does_not_depend_on_what_is_made_with_it() {
+fn run_does_not_depend_on_runs_made_with_it() {
     let maker = TripMaker::new(3, 20_000);
     let together = maker.make(0..10);
     let (first, second) = (maker.make(0..4), maker.make(4..10));

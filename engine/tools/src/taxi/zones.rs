@@ -1,5 +1,5 @@
-//! Places to ride from and to: a few dozen neighbourhoods with the census bureau's ways of numbering them, and how popular they are.
-//! The names are New York's; tract numbers and coordinates are made up around them.
+//! [`Zone`]: the neighbourhoods of pickups and dropoffs, with their popularity and the census bureau's numbers for them.
+//! The names are New York's. Tract numbers and coordinates are made up.
 
 /// A neighbourhood and its census areas.
 pub(super) struct Zone {
@@ -12,7 +12,7 @@ pub(super) struct Zone {
     pub(super) puma: &'static str,
     /// Pickups per mille of all.
     pub(super) weight: u32,
-    /// Its centre, millionths of a degree.
+    /// The centre, millionths of a degree.
     pub(super) longitude: i32,
     pub(super) latitude: i32,
 }
