@@ -1,5 +1,6 @@
-//! Ctrl-C and termination, as something that a running query can be raced against. A thread of its own listens,
-//! so that no operator, however long it keeps the workers, delays it.
+//! [`Interrupts`]: Ctrl-C and termination, as an event that a running query can be raced against.
+//!
+//! **Invariant:** a thread of its own listens. No operator delays a signal, however long the operator keeps the workers.
 
 use std::io;
 use std::sync::Arc;
@@ -7,24 +8,31 @@ use std::sync::mpsc::SyncSender;
 
 use tokio::sync::watch;
 
-/// Which signals are caught.
+use crate::exit_error::{ErrorReport, ExitError};
+
+/// The signals that are caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Catch {
+pub(crate) enum CaughtSignals {
     /// Ctrl-C.
     Interrupt,
-    /// Ctrl-C and requests to terminate, for commands that have something to clean up.
+    /// Ctrl-C and requests to terminate, for commands that remove files at their end.
     InterruptAndTerminate,
 }
 
-/// Counts the signals of this process from the moment it is made.
+/// The number of signals since [`listen`](Self::listen).
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupts {
     count: Arc<watch::Sender<u64>>,
 }
 
 impl Interrupts {
-    /// Starts to listen; from now on the caught signals do not end the process by themselves.
-    pub(crate) fn listen(catch: Catch) -> io::Result<Self> {
+    /// Starts to listen. The caught signals no longer end the process.
+    pub(crate) fn listen(catch: CaughtSignals) -> Result<Self, ExitError> {
+        let listening = Self::start(catch);
+        listening.map_err(|error| ErrorReport::file("listen for", "Ctrl-C", &error).into())
+    }
+
+    fn start(catch: CaughtSignals) -> io::Result<Self> {
         let count = Arc::new(watch::Sender::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let (ready, listening) = std::sync::mpsc::sync_channel(1);
@@ -37,19 +45,25 @@ impl Interrupts {
         }
     }
 
-    /// A watch over what is started now: signals from here on end it.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch {
+    /// A watch that later signals fire.
+    pub(crate) fn watch(&self) -> InterruptWatch {
+        InterruptWatch {
             count: self.count.subscribe(),
         }
     }
 }
 
+/// Runs work that looks at a watch from its own threads.
+pub(crate) fn with_interrupts<T>(work: impl FnOnce(&InterruptWatch) -> Result<T, ExitError>) -> Result<T, ExitError> {
+    let interrupts = Interrupts::listen(CaughtSignals::InterruptAndTerminate)?;
+    work(&interrupts.watch())
+}
+
 #[cfg(unix)]
-async fn listen(catch: Catch, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
+async fn listen(catch: CaughtSignals, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = signal(SignalKind::interrupt()).and_then(|interrupt| {
-        let terminate = (catch == Catch::InterruptAndTerminate).then(|| signal(SignalKind::terminate()));
+        let terminate = (catch == CaughtSignals::InterruptAndTerminate).then(|| signal(SignalKind::terminate()));
         Ok((interrupt, terminate.transpose()?))
     });
     let (mut interrupt, mut terminate) = match signals {
@@ -73,26 +87,26 @@ async fn listen(catch: Catch, count: &watch::Sender<u64>, ready: &SyncSender<Opt
 }
 
 #[cfg(not(unix))]
-async fn listen(_: Catch, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
+async fn listen(_: CaughtSignals, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
     let _ = ready.send(None);
     while tokio::signal::ctrl_c().await.is_ok() {
         count.send_modify(|count| *count += 1);
     }
 }
 
-/// See [`Interrupts::watch`].
+/// Fires at the first signal after [`Interrupts::watch`].
 #[derive(Debug, Clone)]
-pub(crate) struct Watch {
+pub(crate) struct InterruptWatch {
     count: watch::Receiver<u64>,
 }
 
-impl Watch {
-    /// Whether a signal came.
+impl InterruptWatch {
+    /// Whether a signal arrived.
     pub(crate) fn fired(&self) -> bool {
         self.count.has_changed().unwrap_or(false)
     }
 
-    /// Waits for a signal, if need be for ever. Stays fired.
+    /// Waits for a signal, without a bound. A fired watch stays fired.
     pub(crate) async fn wait(&self) {
         let mut count = self.count.clone();
         if count.changed().await.is_err() {

@@ -1,5 +1,8 @@
-//! What helps while typing: completion of keywords, tables, columns, functions, commands and paths; colours;
-//! and whether Enter runs the text or begins another line.
+//! [`LineHelper`]: the line editor's helper.
+//!
+//! 1. Completion of keywords, tables, columns, functions, commands and paths.
+//! 2. Colours of keywords, strings and comments.
+//! 3. Validation: Enter runs a complete text, and begins another line of an incomplete one.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,139 +16,37 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Result};
 
 use crate::backslash_command::COMMANDS;
-use crate::statement_splitter::Splitter;
-use crate::session_tables;
+use crate::keywords::{KEYWORDS, MORE_KEYWORDS};
+use crate::statement_splitter::StatementSplitter;
+use crate::{session, session_tables};
 
-/// Words that are completed and coloured.
-pub(crate) const KEYWORDS: [&str; 88] = [
-    "ALL",
-    "ANALYZE",
-    "AND",
-    "AS",
-    "ASC",
-    "BETWEEN",
-    "BIGINT",
-    "BOOLEAN",
-    "BY",
-    "CASE",
-    "CAST",
-    "COPY",
-    "CREATE",
-    "CROSS",
-    "CURRENT",
-    "DATE",
-    "DECIMAL",
-    "DESC",
-    "DESCRIBE",
-    "DISTINCT",
-    "DOUBLE",
-    "DROP",
-    "ELSE",
-    "END",
-    "EXCEPT",
-    "EXISTS",
-    "EXPLAIN",
-    "EXTERNAL",
-    "EXTRACT",
-    "FALSE",
-    "FILTER",
-    "FIRST",
-    "FLOAT",
-    "FOLLOWING",
-    "FROM",
-    "FULL",
-    "GROUP",
-    "HAVING",
-    "IF",
-    "ILIKE",
-    "IN",
-    "INNER",
-    "INT",
-    "INTERSECT",
-    "INTERVAL",
-    "INTO",
-    "IS",
-    "JOIN",
-    "LAST",
-    "LEFT",
-    "LIKE",
-    "LIMIT",
-    "LOCATION",
-    "NOT",
-    "NULL",
-    "NULLS",
-    "OFFSET",
-    "ON",
-    "OR",
-    "ORC",
-    "ORDER",
-    "OUTER",
-    "OVER",
-    "PARTITION",
-    "PRECEDING",
-    "RANGE",
-    "REPLACE",
-    "RIGHT",
-    "ROWS",
-    "SELECT",
-    "SET",
-    "SHOW",
-    "SMALLINT",
-    "STORED",
-    "TABLE",
-    "TABLES",
-    "THEN",
-    "TIMESTAMP",
-    "TRUE",
-    "TRY_CAST",
-    "UNBOUNDED",
-    "UNION",
-    "USING",
-    "VALUES",
-    "VARCHAR",
-    "VERBOSE",
-    "WHEN",
-    "WHERE",
-];
-
-/// Keywords too short or rare to be completed, but coloured.
-const MORE_KEYWORDS: [&str; 4] = ["TO", "WITH", "VIEW", "RECURSIVE"];
-
-/// The names of all functions, sorted.
-pub(crate) fn functions(context: &SessionContext) -> Vec<String> {
-    let state = context.state();
-    let scalar = state.scalar_functions().keys();
-    let names = scalar
-        .chain(state.aggregate_functions().keys())
-        .chain(state.window_functions().keys());
-    let names: BTreeSet<String> = names.chain(state.table_functions().keys()).cloned().collect();
-    names.into_iter().collect()
-}
-
-/// The helper of the line editor.
-pub(crate) struct Assistant {
+/// See the module.
+pub(crate) struct LineHelper {
     paths: FilenameCompleter,
     tables: Vec<String>,
     columns: Vec<String>,
     functions: Vec<String>,
 }
 
-impl Assistant {
+impl LineHelper {
     pub(crate) fn new(context: &SessionContext) -> Self {
-        let mut assistant = Self {
+        let mut helper = Self {
             paths: FilenameCompleter::new(),
             tables: Vec::new(),
             columns: Vec::new(),
-            functions: functions(context),
+            functions: session::function_names(context),
         };
-        assistant.refresh(context);
-        assistant
+        helper.refresh(context);
+        helper
     }
 
-    /// Learns the tables and columns there are now.
+    /// Takes over the session's current tables and columns.
     pub(crate) fn refresh(&mut self, context: &SessionContext) {
-        self.tables = tables::names(context);
-        let providers = self.tables.iter().filter_map(|name| tables::provider(context, name));
+        self.tables = session_tables::names(context);
+        let providers = self
+            .tables
+            .iter()
+            .filter_map(|name| session_tables::provider(context, name));
         let names: BTreeSet<String> = providers
             .flat_map(|provider| {
                 provider
@@ -209,7 +110,7 @@ fn after_table_word(before: &str) -> bool {
     matches!(last.as_str(), "FROM" | "JOIN" | "DESCRIBE" | "TABLE" | "\\D")
 }
 
-/// Where the quote begins that is open at the end of the text.
+/// The byte after the quote that is open at the end of the text.
 fn open_quote(text: &str) -> Option<usize> {
     let mut open = None;
     for (at, c) in text.char_indices() {
@@ -220,7 +121,7 @@ fn open_quote(text: &str) -> Option<usize> {
     open
 }
 
-impl Completer for Assistant {
+impl Completer for LineHelper {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> Result<(usize, Vec<Pair>)> {
@@ -247,7 +148,7 @@ impl Completer for Assistant {
     }
 }
 
-/// Says how to end a statement, on a line that was just begun. It is not for accepting.
+/// A hint at the end of an empty line: how to end a statement. It cannot be accepted as text.
 pub(crate) struct HowToEnd;
 
 impl Hint for HowToEnd {
@@ -260,7 +161,7 @@ impl Hint for HowToEnd {
     }
 }
 
-impl Hinter for Assistant {
+impl Hinter for LineHelper {
     type Hint = HowToEnd;
 
     fn hint(&self, line: &str, position: usize, _: &Context<'_>) -> Option<HowToEnd> {
@@ -268,10 +169,10 @@ impl Hinter for Assistant {
     }
 }
 
-impl Validator for Assistant {
+impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> Result<ValidationResult> {
         let text = context.input();
-        let complete = is_word_command(text) || Splitter::is_complete(text);
+        let complete = is_word_command(text) || StatementSplitter::is_complete(text);
         Ok(if complete {
             ValidationResult::Valid(None)
         } else {
@@ -280,7 +181,7 @@ impl Validator for Assistant {
     }
 }
 
-/// Words that people type to leave or to get help.
+/// Words without a backslash that leave the shell or print its help.
 pub(crate) fn is_word_command(text: &str) -> bool {
     matches!(
         text.trim().to_ascii_lowercase().as_str(),
@@ -288,7 +189,7 @@ pub(crate) fn is_word_command(text: &str) -> bool {
     )
 }
 
-impl Highlighter for Assistant {
+impl Highlighter for LineHelper {
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
         if line.starts_with('\\') || !console::colors_enabled() {
             return Cow::Borrowed(line);
@@ -309,7 +210,7 @@ impl Highlighter for Assistant {
     }
 }
 
-impl Helper for Assistant {}
+impl Helper for LineHelper {}
 
 /// The text with keywords, strings and comments in colours.
 fn coloured(line: &str) -> String {
@@ -333,7 +234,6 @@ fn coloured(line: &str) -> String {
         };
         let (token, tail) = rest.split_at(length);
         match style {
-            // Each line on its own: the editor counts the width of lines.
             Some(style) => text.push_str(&style.apply_to(token).to_string()),
             None => text.push_str(token),
         }
@@ -350,11 +250,11 @@ mod tests {
 
     fn complete(line: &str) -> Vec<String> {
         let context = SessionContext::new();
-        let mut assistant = Assistant::new(&context);
-        assistant.tables = vec!["trips".into(), "zones".into()];
-        assistant.columns = vec!["trip_distance".into(), "Zone Name".into()];
+        let mut helper = LineHelper::new(&context);
+        helper.tables = vec!["trips".into(), "zones".into()];
+        helper.columns = vec!["trip_distance".into(), "Zone Name".into()];
         let history = DefaultHistory::new();
-        let (_, pairs) = assistant.complete(line, line.len(), &Context::new(&history)).unwrap();
+        let (_, pairs) = helper.complete(line, line.len(), &Context::new(&history)).unwrap();
         pairs.into_iter().map(|pair| pair.replacement).collect()
     }
 

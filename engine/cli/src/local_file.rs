@@ -1,4 +1,4 @@
-//! A local file for the commands that look at layouts: positioned reads, nothing more.
+//! [`LocalFile`]: positioned reads of a local file, for the subcommands that print layouts.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,7 +11,8 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::{LayoutError, open};
 
-use crate::exit_error::{self, Report, os_words};
+use crate::exit_error::ErrorReport;
+use crate::wording::os_words;
 
 /// An open file.
 pub(crate) struct LocalFile {
@@ -21,14 +22,14 @@ pub(crate) struct LocalFile {
 }
 
 impl LocalFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, Report> {
+    pub(crate) fn open(path: &Path) -> Result<Self, ErrorReport> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|error| exit_error::file("open", &name, &error))?;
+        let file = File::open(path).map_err(|error| ErrorReport::file("open", &name, &error))?;
         let metadata = file
             .metadata()
-            .map_err(|error| exit_error::file("open", &name, &error))?;
+            .map_err(|error| ErrorReport::file("open", &name, &error))?;
         if metadata.is_dir() {
-            return Err(Report::new(format!("{name} is a folder")).hint("name a file in it"));
+            return Err(ErrorReport::new(format!("{name} is a folder")).hint("name a file in it"));
         }
         Ok(Self {
             name: name.into(),
@@ -37,6 +38,7 @@ impl LocalFile {
         })
     }
 
+    /// Reads and parses the file's tail.
     pub(crate) fn tail(&self) -> Result<FileTail, LayoutError> {
         open::read_tail(&self.name, self.length, self)
     }
@@ -54,7 +56,7 @@ impl ByteSource for LocalFile {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        // A panic elsewhere leaves no cursor that matters: every read seeks first.
+        // A poisoned lock is harmless: every read seeks first.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(range.start))
             .and_then(|_| file.read_exact(&mut bytes))

@@ -1,5 +1,6 @@
-//! Writes results in the format asked for, batch by batch as they arrive. Only tables for people wait for
-//! rows: for as many as are printed, or as it takes to know the widths.
+//! [`ResultWriter`]: writes a result in the chosen format, batch by batch.
+//!
+//! Only aligned tables wait for rows: for all that are printed, or for as many as decide the widths.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,18 +12,17 @@ use arrow::error::ArrowError;
 use arrow::json::WriterBuilder as JsonBuilder;
 use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
 use arrow::util::display::ArrayFormatter;
-use console::style;
 
 use crate::args::Format;
-use crate::error_messages::clean;
-use crate::exit_error::{Failure, Report, output};
-use crate::text_table::{Cells, Look, More, format_options, more_note};
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::text_table::{MoreRows, TableStyle, TextTable, format_options, more_note};
+use crate::wording::clean;
 
-/// Rows whose widths decide the widths of all, when all are printed.
+/// Rows that decide the widths of the columns if all rows are printed.
 const WIDTH_SAMPLE_ROWS: usize = 10_000;
 
-/// Takes the batches of one result.
-pub(crate) struct Sink<'a> {
+/// See the module.
+pub(crate) struct ResultWriter<'a> {
     writer: &'a mut dyn Write,
     schema: SchemaRef,
     shape: Shape,
@@ -31,20 +31,27 @@ pub(crate) struct Sink<'a> {
 }
 
 enum Shape {
-    Table { cells: Cells, look: Look, printed: usize },
+    Table {
+        cells: TextTable,
+        style: TableStyle,
+        printed: usize,
+    },
     Plan,
-    Separated { delimiter: u8, header: bool },
+    Separated {
+        delimiter: u8,
+        header: bool,
+    },
     Json(Box<arrow::json::Writer<Vec<u8>, JsonArray>>),
     Lines(Box<arrow::json::Writer<Vec<u8>, LineDelimited>>),
 }
 
-impl<'a> Sink<'a> {
-    pub(crate) fn new(writer: &'a mut dyn Write, format: Format, schema: SchemaRef, look: Look) -> Self {
+impl<'a> ResultWriter<'a> {
+    pub(crate) fn new(writer: &'a mut dyn Write, format: Format, schema: SchemaRef, style: TableStyle) -> Self {
         let shape = match format {
             Format::Table if is_plan(&schema) => Shape::Plan,
             Format::Table => Shape::Table {
-                cells: Cells::new(&schema),
-                look,
+                cells: TextTable::new(&schema),
+                style,
                 printed: 0,
             },
             Format::Csv => Shape::Separated {
@@ -63,49 +70,49 @@ impl<'a> Sink<'a> {
             schema,
             shape,
             shown: 0,
-            on_terminal: look.width.is_some(),
+            on_terminal: style.width.is_some(),
         }
     }
 
-    /// Whether more rows would not be printed.
+    /// Whether the table has as many rows as are printed.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(&self.shape, Shape::Table { cells, look, .. } if look.max_rows.is_some_and(|max| cells.len() >= max))
+        matches!(&self.shape, Shape::Table { cells, style, .. } if style.max_rows.is_some_and(|max| cells.len() >= max))
     }
 
-    /// Rows that are printed, or will be.
+    /// Rows that are or will be printed.
     pub(crate) fn shown(&self) -> u64 {
         self.shown
     }
 
-    /// Whether rows appear on the terminal as they arrive, so that nothing else should be drawn there.
+    /// Whether rows appear on the terminal as they arrive. Nothing else may be drawn there then.
     pub(crate) fn fills_the_terminal(&self) -> bool {
         self.on_terminal && !matches!(self.shape, Shape::Table { .. } | Shape::Plan)
     }
 
-    /// Whether this is the answer to EXPLAIN, whose rows mean nothing.
+    /// Whether the result is the answer to EXPLAIN. The number of its rows has no meaning.
     pub(crate) fn is_plan(&self) -> bool {
         matches!(self.shape, Shape::Plan)
     }
 
-    /// Takes a batch.
-    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
-        let room = match &self.shape {
-            Shape::Table { cells, look, .. } => look.max_rows.map_or(usize::MAX, |max| max - cells.len().min(max)),
+    /// Writes a batch, or holds it back until the widths are known.
+    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<(), ExitError> {
+        let capacity = match &self.shape {
+            Shape::Table { cells, style, .. } => style.max_rows.map_or(usize::MAX, |max| max - cells.len().min(max)),
             _ => usize::MAX,
         };
-        self.shown += batch.num_rows().min(room) as u64;
-        let bytes = self.text_of(batch, room).map_err(|error| unprintable(&error))?;
-        self.writer.write_all(&bytes).map_err(|error| output(&error))
+        self.shown += batch.num_rows().min(capacity) as u64;
+        let bytes = self.text_of(batch, capacity).map_err(|error| unprintable(&error))?;
+        self.writer.write_all(&bytes).map_err(|error| ExitError::output(&error))
     }
 
-    fn text_of(&mut self, batch: &RecordBatch, room: usize) -> Result<Vec<u8>, ArrowError> {
+    fn text_of(&mut self, batch: &RecordBatch, capacity: usize) -> Result<Vec<u8>, ArrowError> {
         match &mut self.shape {
-            Shape::Table { cells, look, printed } => {
-                cells.push(batch, room)?;
-                if look.max_rows.is_some() || cells.len() < WIDTH_SAMPLE_ROWS {
+            Shape::Table { cells, style, printed } => {
+                cells.push(batch, capacity)?;
+                if style.max_rows.is_some() || cells.len() < WIDTH_SAMPLE_ROWS {
                     return Ok(Vec::new());
                 }
-                Ok(cells.render_part(*look, printed).into_bytes())
+                Ok(cells.render_part(*style, printed).into_bytes())
             }
             Shape::Plan => Ok(plan_text(batch).into_bytes()),
             Shape::Separated { delimiter, header } => {
@@ -120,14 +127,14 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Writes what is held back. `more` says what was not pushed.
-    pub(crate) fn finish(mut self, more: More) -> Result<(), Failure> {
+    /// Writes the rows that were held back. `more` counts the rows that were not pushed.
+    pub(crate) fn finish(mut self, more: MoreRows) -> Result<(), ExitError> {
         if matches!(self.shape, Shape::Separated { header: true, .. }) {
             self.push(&RecordBatch::new_empty(Arc::clone(&self.schema)))?;
         }
         let bytes = match &mut self.shape {
-            Shape::Table { cells, look, printed } => {
-                let mut text = cells.render_last(*look, *printed);
+            Shape::Table { cells, style, printed } => {
+                let mut text = cells.render_last(*style, *printed);
                 text.push_str(&more_note(self.shown, more));
                 text.into_bytes()
             }
@@ -140,12 +147,12 @@ impl<'a> Sink<'a> {
             _ => Vec::new(),
         };
         let written = self.writer.write_all(&bytes).and_then(|()| self.writer.flush());
-        written.map_err(|error| output(&error))
+        written.map_err(|error| ExitError::output(&error))
     }
 }
 
-fn unprintable(error: &ArrowError) -> Failure {
-    Report::new(format!("cannot print the result: {}", clean(&error.to_string())))
+fn unprintable(error: &ArrowError) -> ExitError {
+    ErrorReport::new(format!("cannot print the result: {}", clean(&error.to_string())))
         .hint("try another --format, or CAST the column to VARCHAR")
         .into()
 }
@@ -162,7 +169,7 @@ fn json_text<F: JsonFormat>(
     Ok(std::mem::take(writer.get_mut()))
 }
 
-/// The batch with nested columns as text: separated values have no other way to hold them.
+/// The batch with nested columns as text, the only form that separated values can hold.
 fn flattened(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     if !batch.columns().iter().any(|column| column.data_type().is_nested()) {
         return Ok(batch.clone());
@@ -184,13 +191,13 @@ fn flattened(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
-/// Whether this is the answer to EXPLAIN.
+/// Whether the schema is that of an answer to EXPLAIN.
 fn is_plan(schema: &Schema) -> bool {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     names == ["plan_type", "plan"]
 }
 
-/// Plans as they are, each under its name.
+/// The unchanged plans, each under its name.
 fn plan_text(batch: &RecordBatch) -> String {
     let (Some(names), Some(plans)) = (
         batch.column(0).as_string_opt::<i32>(),
@@ -201,7 +208,7 @@ fn plan_text(batch: &RecordBatch) -> String {
     let mut text = String::new();
     for (name, plan) in names.iter().zip(plans) {
         let name = name.unwrap_or("plan").replace('_', " ");
-        text.push_str(&format!("{}\n", style(name).bold()));
+        text.push_str(&format!("{}\n", console::style(name).bold()));
         for line in plan.unwrap_or("").trim_end().lines() {
             text.push_str(&format!("  {line}\n"));
         }
@@ -209,13 +216,13 @@ fn plan_text(batch: &RecordBatch) -> String {
     text
 }
 
-/// Where results go: standard output or a file, buffered.
-pub(crate) fn writer(path: Option<&std::path::Path>) -> Result<Box<dyn Write + Send>, Failure> {
+/// The output of results: standard output or a file, buffered.
+pub(crate) fn open_output(path: Option<&std::path::Path>) -> Result<Box<dyn Write + Send>, ExitError> {
     let Some(path) = path else {
         return Ok(Box::new(io::BufWriter::with_capacity(1 << 16, io::stdout())));
     };
     let file = std::fs::File::create(path);
-    let file = file.map_err(|error| crate::exit_error::file("write", &path.display().to_string(), &error))?;
+    let file = file.map_err(|error| ErrorReport::file("write", &path.display().to_string(), &error))?;
     Ok(Box::new(io::BufWriter::with_capacity(1 << 16, file)))
 }
 
@@ -245,9 +252,9 @@ mod tests {
         .unwrap()
     }
 
-    fn text(format: Format, batches: &[RecordBatch], look: Look, more: More) -> String {
+    fn text(format: Format, batches: &[RecordBatch], style: TableStyle, more: MoreRows) -> String {
         let mut bytes = Vec::new();
-        let mut sink = Sink::new(&mut bytes, format, batch().schema(), look);
+        let mut sink = ResultWriter::new(&mut bytes, format, batch().schema(), style);
         for batch in batches {
             sink.push(batch).unwrap();
         }
@@ -256,26 +263,33 @@ mod tests {
     }
 
     #[test]
-    fn separated_values_quote_what_needs_it() {
-        insta::assert_snapshot!(text(Format::Csv, &[batch()], Look::default(), More::None), @r#"
+    fn separated_values_quote_delimiters_and_quotes() {
+        insta::assert_snapshot!(text(Format::Csv, &[batch()], TableStyle::default(), MoreRows::None), @r#"
         id,miles,note,parts
         1,0.5,"a,""b""","[1, ]"
         2,,tab	,
         3,NaN,,[]
         "#);
         assert_eq!(
-            text(Format::Tsv, &[], Look::default(), More::None),
+            text(Format::Tsv, &[], TableStyle::default(), MoreRows::None),
             "id\tmiles\tnote\tparts\n"
         );
     }
 
     #[test]
-    fn json_is_one_array_however_many_batches() {
-        insta::assert_snapshot!(text(Format::Json, &[batch().slice(0, 1), batch().slice(1, 2)], Look::default(), More::None), @r#"[{"id":1,"miles":0.5,"note":"a,\"b\"","parts":[1,null]},{"id":2,"miles":null,"note":"tab\t","parts":null},{"id":3,"miles":null,"note":null,"parts":[]}]"#);
-        assert_eq!(text(Format::Json, &[], Look::default(), More::None), "[]\n");
-        assert_eq!(text(Format::Ndjson, &[], Look::default(), More::None), "");
+    fn json_is_one_array_for_any_number_of_batches() {
+        let batches = [batch().slice(0, 1), batch().slice(1, 2)];
+        let json = text(Format::Json, &batches, TableStyle::default(), MoreRows::None);
+        insta::assert_snapshot!(json.replace("},{", "},\n{"), @r#"
+        [{"id":1,"miles":0.5,"note":"a,\"b\"","parts":[1,null]},
+        {"id":2,"miles":null,"note":"tab\t","parts":null},
+        {"id":3,"miles":null,"note":null,"parts":[]}]
+        "#);
+        assert_eq!(json.lines().count(), 1);
+        assert_eq!(text(Format::Json, &[], TableStyle::default(), MoreRows::None), "[]\n");
+        assert_eq!(text(Format::Ndjson, &[], TableStyle::default(), MoreRows::None), "");
         assert_eq!(
-            text(Format::Ndjson, &[batch()], Look::default(), More::None)
+            text(Format::Ndjson, &[batch()], TableStyle::default(), MoreRows::None)
                 .lines()
                 .count(),
             3
@@ -283,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_cut_and_say_so() {
-        let look = Look {
+    fn tables_are_cut_with_a_note() {
+        let style = TableStyle {
             max_rows: Some(2),
-            ..Look::default()
+            ..TableStyle::default()
         };
-        insta::assert_snapshot!(text(Format::Table, &[batch()], look, More::Rows(1)), @r#"
+        insta::assert_snapshot!(text(Format::Table, &[batch()], style, MoreRows::Rows(1)), @r#"
         +----+-------+-------+-----------+
         | id | miles | note  | parts     |
         +----+-------+-------+-----------+
@@ -302,7 +316,7 @@ mod tests {
     #[test]
     fn long_tables_are_printed_in_parts_without_a_seam() {
         let many = vec![batch(); WIDTH_SAMPLE_ROWS / 3 + 10];
-        let text = text(Format::Table, &many, Look::default(), More::None);
+        let text = text(Format::Table, &many, TableStyle::default(), MoreRows::None);
         assert_eq!(text.lines().count(), many.len() * 3 + 4);
         assert_eq!(text.lines().filter(|line| line.starts_with('+')).count(), 3);
         assert!(

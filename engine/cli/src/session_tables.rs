@@ -1,29 +1,32 @@
-//! Which tables there are: those of the command line, and what a session knows of each.
+//! Tables: [`TableSpec`], a table that the command line names, and the tables that a session has.
 
 use std::sync::Arc;
 
+use clap::CommandFactory;
 use datafusion::catalog::TableProvider;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-use crate::exit_error::{Failure, Report};
+use crate::args::Cli;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::wording::nearest;
 
 /// A table to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spec {
+pub(crate) struct TableSpec {
     pub(crate) name: String,
     pub(crate) location: String,
 }
 
-/// The tables that plain paths and `--table` ask for.
-pub(crate) fn specs(paths: &[String], tables: &[String]) -> Result<Vec<Spec>, Failure> {
+/// The tables of plain paths and of `--table`.
+pub(crate) fn specs(paths: &[String], tables: &[String]) -> Result<Vec<TableSpec>, ExitError> {
     let mut specs = Vec::with_capacity(paths.len() + tables.len());
     for path in paths {
         let exists = path.contains(['*', '?', '[']) || path.contains("://") || std::path::Path::new(path).exists();
         if !exists {
             return Err(missing(path));
         }
-        specs.push(Spec {
+        specs.push(TableSpec {
             name: name_of(path)?,
             location: path.clone(),
         });
@@ -34,35 +37,35 @@ pub(crate) fn specs(paths: &[String], tables: &[String]) -> Result<Vec<Spec>, Fa
             _ => (name_of(table)?, table.clone()),
         };
         if name.is_empty() || location.is_empty() {
-            let report = Report::new(format!("--table {table} names no table or no path"));
-            return Err(Failure::Usage(report.hint("write --table name=PATH")));
+            let report = ErrorReport::new(format!("--table {table} names no table or no path"));
+            return Err(ExitError::Usage(report.hint("write --table name=PATH")));
         }
-        specs.push(Spec { name, location });
+        specs.push(TableSpec { name, location });
     }
     for (place, spec) in specs.iter().enumerate() {
         if specs[..place].iter().any(|other| other.name == spec.name) {
-            let report = Report::new(format!("two tables would be called {}", spec.name));
-            return Err(Failure::Usage(report.hint("name them: --table name=PATH")));
+            let report = ErrorReport::new(format!("two tables would be called {}", spec.name));
+            return Err(ExitError::Usage(report.hint("name them: --table name=PATH")));
         }
     }
     Ok(specs)
 }
 
-fn missing(path: &str) -> Failure {
-    let commands = <crate::args::Cli as clap::CommandFactory>::command();
+fn missing(path: &str) -> ExitError {
+    let commands = Cli::command();
     let names: Vec<&str> = commands.get_subcommands().map(|command| command.get_name()).collect();
     if path.contains(['.', '/']) {
-        return Failure::Usage(Report::new(format!("no such file: {path}")));
+        return ExitError::Usage(ErrorReport::new(format!("no such file: {path}")));
     }
-    let report = Report::new(format!("no such file or command: {path}"));
-    Failure::Usage(match crate::error_messages::nearest(path, names.into_iter()) {
+    let report = ErrorReport::new(format!("no such file or command: {path}"));
+    ExitError::Usage(match nearest(path, names.into_iter()) {
         Some(near) => report.hint(format!("did you mean grampus {near}?")),
         None => report.hint("grampus --help lists the commands"),
     })
 }
 
 /// A table name made of a path: `data/Trips-2019.orc` is `trips_2019`.
-fn name_of(path: &str) -> Result<String, Failure> {
+fn name_of(path: &str) -> Result<String, ExitError> {
     let trimmed = path.trim_end_matches('/');
     let named = trimmed
         .rsplit('/')
@@ -81,8 +84,8 @@ fn name_of(path: &str) -> Result<String, Failure> {
         })
         .collect();
     if name.chars().all(|c| c == '_') {
-        let report = Report::new(format!("{path} gives no name for the table"));
-        return Err(Failure::Usage(report.hint(format!("name it: --table name='{path}'"))));
+        let report = ErrorReport::new(format!("{path} gives no name for the table"));
+        return Err(ExitError::Usage(report.hint(format!("name it: --table name='{path}'"))));
     }
     if name.starts_with(|c: char| c.is_ascii_digit()) {
         name.insert_str(0, "t_");
@@ -90,7 +93,7 @@ fn name_of(path: &str) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// The names of all tables, those of the information schema left out; sorted.
+/// The names of all tables except those of the information schema, sorted.
 pub(crate) fn names(context: &SessionContext) -> Vec<String> {
     let mut names = Vec::new();
     for catalog_name in context.catalog_names() {
@@ -115,7 +118,7 @@ pub(crate) fn names(context: &SessionContext) -> Vec<String> {
     names
 }
 
-/// The table, if it exists and its catalog answers at once, as those of a session do.
+/// The table, if it exists and its catalog answers without waiting. The catalogs of a session do.
 pub(crate) fn provider(context: &SessionContext, name: &str) -> Option<Arc<dyn TableProvider>> {
     context.table_provider(name).now_or_never()?.ok()
 }
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tables_of_one_name_are_refused() {
+    fn tables_with_one_name_are_refused() {
         assert!(specs(&[], &["t=a.orc".into(), "t=b.orc".into()]).is_err());
     }
 }

@@ -1,5 +1,9 @@
-//! Runs one statement: parses, plans and executes it beside the loop that prints its rows, draws its progress
-//! and listens for Ctrl-C. What a statement means is DataFusion's business.
+//! One statement from its text to its last printed row.
+//!
+//! 1. The calling thread parses the statement.
+//! 2. A worker plans and executes it, and sends schema, rows and errors as [`Event`]s.
+//! 3. Meanwhile the calling thread prints rows, draws the progress and listens for Ctrl-C.
+//! 4. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,89 +19,89 @@ use grampus::session::plan_cache::plan_statement;
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
-use crate::exit_error::Failure;
-use crate::interrupts::Watch;
-use crate::result_writer::Sink;
+use crate::exit_error::ExitError;
+use crate::interrupts::InterruptWatch;
 use crate::progress::Progress;
+use crate::result_writer::ResultWriter;
+use crate::statement_splitter::InputText;
+use crate::text_table::MoreRows;
 use crate::threads::Threads;
-use crate::statement_splitter::Piece;
-use crate::text_table::More;
 
 /// Batches that may wait to be printed.
-const QUEUED_BATCHES: usize = 4;
-/// How long a query may go on only to count the rows that are not printed.
-const COUNTING_TIME: Duration = Duration::from_secs(1);
-/// How often the progress is looked at.
+const MAX_QUEUED_BATCHES: usize = 4;
+/// Time in which a query may go on only to count the rows that are not printed.
+const MAX_COUNTING_TIME: Duration = Duration::from_secs(1);
+/// Time between two drawings of the progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a statement did.
+/// Rows, time and I/O of a finished statement.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Outcome {
-    /// Rows of the result, if it has any meaning to count them.
+pub(crate) struct StatementOutcome {
+    /// Rows of the result; `None` if the statement has no result to count.
     pub(crate) rows: Option<u64>,
-    /// Whether the statement was stopped before its end because no more rows are printed.
+    /// Whether the statement was stopped before its end, after the last printed row.
     pub(crate) stopped: bool,
-    /// From the text to the last row.
+    /// Time from the text to the last row.
     pub(crate) time: Duration,
-    /// What its scans read.
+    /// The bytes, requests and rows of its scans.
     pub(crate) io: ScanIo,
 }
 
-/// What the running statement tells the printing loop.
+/// A message of the running statement to the printing loop.
 enum Event {
     Started(SchemaRef, Arc<dyn ExecutionPlan>),
     Rows(RecordBatch),
     Failed(Box<DataFusionError>),
 }
 
-/// Why a statement stopped, before it is put into words.
-pub(crate) enum Stop {
+/// Why a statement stopped. Errors of queries are not yet in words.
+pub(crate) enum StatementError {
     Query(Box<DataFusionError>),
-    Failure(Failure),
+    Exit(ExitError),
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
+impl From<ExitError> for StatementError {
+    fn from(error: ExitError) -> Self {
+        Self::Exit(error)
     }
 }
 
-/// The statement that a piece of text is.
-pub(crate) fn parse(context: &SessionContext, piece: &Piece) -> Result<Option<Statement>, Box<DataFusionError>> {
+/// Parses one statement; `None` if the text has none.
+pub(crate) fn parse(context: &SessionContext, text: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
     let options = context.copied_config().options().sql_parser.clone();
     let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
         .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
-    let mut parser = DFParserBuilder::new(piece.text.as_str())
+    let mut parser = DFParserBuilder::new(text.text.as_str())
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?;
     Ok(parser.parse_statements()?.pop_front())
 }
 
-/// Runs a statement and hands its rows to the sink that `sink` makes for their schema.
+/// Runs a statement. `open` makes the writer of its rows, for their schema.
 pub(crate) async fn run<'a>(
     context: &SessionContext,
     threads: &Threads,
-    piece: &Piece,
-    interrupt: &Watch,
+    text: &InputText,
+    watch: &InterruptWatch,
     progress: &mut Progress,
-    sink: impl FnOnce(SchemaRef) -> Sink<'a>,
-) -> Result<Outcome, Stop> {
+    open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
+) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
-    let Some(statement) = parse(context, piece).map_err(Stop::Query)? else {
-        return Ok(Outcome::default());
+    let Some(statement) = parse(context, text).map_err(StatementError::Query)? else {
+        return Ok(StatementOutcome::default());
     };
-    let (sender, mut events) = mpsc::channel(QUEUED_BATCHES);
-    let task = threads.spawn(work(context.clone(), piece.text.clone(), statement, sender));
-    let mut printing = Printing::new(sink);
+    let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
+    let task = threads.spawn(work(context.clone(), text.text.clone(), statement, sender));
+    let mut printing = Printing::new(open);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {
         tokio::select! {
             biased;
-            () = interrupt.wait() => break Err(Stop::Failure(Failure::Interrupted)),
+            () = watch.wait() => break Err(StatementError::Exit(ExitError::Interrupted)),
             event = events.recv() => match event {
                 None => break Ok(()),
-                Some(Event::Failed(error)) => break Err(Stop::Query(error)),
+                Some(Event::Failed(error)) => break Err(StatementError::Query(error)),
                 Some(Event::Started(schema, plan)) => {
                     progress.watch(&plan);
                     printing.begin(schema, plan);
@@ -117,7 +121,7 @@ pub(crate) async fn run<'a>(
     printing.finish(start)
 }
 
-/// The statement's side: everything that takes time.
+/// Plans and executes the statement, on a worker.
 async fn work(context: SessionContext, text: String, statement: Statement, events: mpsc::Sender<Event>) {
     let result = async {
         let (plan, task) = plan_statement(&context, &text, statement).await?;
@@ -134,26 +138,26 @@ async fn work(context: SessionContext, text: String, statement: Statement, event
         Ok(())
     };
     if let Err(error) = result.await {
-        // The receiver is gone only when nobody wants to know.
+        // The printing loop drops the receiver when it has stopped the statement.
         let _ = events.send(Event::Failed(Box::new(error))).await;
     }
 }
 
-/// The rows on their way to the sink.
+/// The printing side: counts rows and passes them to the result writer.
 struct Printing<'a, F> {
-    make: Option<F>,
-    sink: Option<Sink<'a>>,
+    open: Option<F>,
+    writer: Option<ResultWriter<'a>>,
     plan: Option<Arc<dyn ExecutionPlan>>,
     total: u64,
     full_since: Option<Instant>,
     stopped: bool,
 }
 
-impl<'a, F: FnOnce(SchemaRef) -> Sink<'a>> Printing<'a, F> {
-    fn new(make: F) -> Self {
+impl<'a, F: FnOnce(SchemaRef) -> ResultWriter<'a>> Printing<'a, F> {
+    fn new(open: F) -> Self {
         Self {
-            make: Some(make),
-            sink: None,
+            open: Some(open),
+            writer: None,
             plan: None,
             total: 0,
             full_since: None,
@@ -164,41 +168,45 @@ impl<'a, F: FnOnce(SchemaRef) -> Sink<'a>> Printing<'a, F> {
     fn begin(&mut self, schema: SchemaRef, plan: Arc<dyn ExecutionPlan>) {
         self.plan = Some(plan);
         if !schema.fields().is_empty() {
-            self.sink = self.make.take().map(|make| make(schema));
+            self.writer = self.open.take().map(|open| open(schema));
         }
     }
 
-    /// Takes rows. False: enough.
-    fn rows(&mut self, batch: &RecordBatch, progress: &mut Progress) -> Result<bool, Failure> {
+    /// Takes rows. False if no more rows are needed.
+    fn rows(&mut self, batch: &RecordBatch, progress: &mut Progress) -> Result<bool, ExitError> {
         self.total += batch.num_rows() as u64;
-        let Some(sink) = &mut self.sink else {
+        let Some(writer) = &mut self.writer else {
             return Ok(true);
         };
-        if !sink.is_full() {
-            if sink.fills_the_terminal() {
+        if !writer.is_full() {
+            if writer.fills_the_terminal() {
                 progress.clear();
                 progress.hide();
             }
-            sink.push(batch)?;
+            writer.push(batch)?;
             return Ok(true);
         }
         let since = *self.full_since.get_or_insert_with(Instant::now);
-        self.stopped = since.elapsed() > COUNTING_TIME;
+        self.stopped = since.elapsed() > MAX_COUNTING_TIME;
         Ok(!self.stopped)
     }
 
-    fn finish(self, start: Instant) -> Result<Outcome, Stop> {
-        let rows = self.sink.as_ref().filter(|sink| !sink.is_plan()).map(|_| self.total);
-        if let Some(sink) = self.sink {
-            let shown = sink.shown();
+    fn finish(self, start: Instant) -> Result<StatementOutcome, StatementError> {
+        let rows = self
+            .writer
+            .as_ref()
+            .filter(|writer| !writer.is_plan())
+            .map(|_| self.total);
+        if let Some(writer) = self.writer {
+            let shown = writer.shown();
             let more = match self.total - shown.min(self.total) {
-                0 => More::None,
-                rows if self.stopped => More::AtLeast(rows),
-                rows => More::Rows(rows),
+                0 => MoreRows::None,
+                rows if self.stopped => MoreRows::AtLeast(rows),
+                rows => MoreRows::Rows(rows),
             };
-            sink.finish(more)?;
+            writer.finish(more)?;
         }
-        Ok(Outcome {
+        Ok(StatementOutcome {
             rows,
             stopped: self.stopped,
             time: start.elapsed(),

@@ -1,9 +1,9 @@
-//! Splits input into statements and backslash commands as its lines arrive. Whether a statement means
-//! anything is the parser's business; here only quotes, comments and semicolons count.
+//! [`StatementSplitter`]: splits input into statements and backslash commands as its lines arrive. Only quotes, comments
+//! and semicolons count.
 
-/// One statement or command and where it began.
+/// The text of one statement or command, and its place in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct InputText {
     /// The text, without the semicolon that ended it.
     pub(crate) text: String,
     /// Line of its first character, from 1.
@@ -12,13 +12,13 @@ pub(crate) struct Piece {
     pub(crate) column: usize,
 }
 
-/// What a piece of input is.
+/// One item of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// SQL
-    Statement(Piece),
+    Statement(InputText),
     /// A line that begins with a backslash.
-    Command(Piece),
+    Command(InputText),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,9 +36,9 @@ enum State {
     Dollar(String),
 }
 
-/// Takes lines, gives statements.
+/// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Splitter {
+pub(crate) struct StatementSplitter {
     state: State,
     text: String,
     start: (usize, usize),
@@ -47,7 +47,7 @@ pub(crate) struct Splitter {
     lines: usize,
 }
 
-impl Splitter {
+impl StatementSplitter {
     /// The statements and commands of a whole text.
     pub(crate) fn split(text: &str) -> Vec<Input> {
         let mut splitter = Self::default();
@@ -59,7 +59,7 @@ impl Splitter {
         inputs
     }
 
-    /// Whether nothing is left open: a person's Enter should run what was typed.
+    /// Whether the text ends outside of any statement, so that Enter should run it.
     pub(crate) fn is_complete(text: &str) -> bool {
         let mut splitter = Self::default();
         for line in text.split_inclusive('\n') {
@@ -68,13 +68,13 @@ impl Splitter {
         !splitter.has_content && matches!(splitter.state, State::Plain | State::LineComment)
     }
 
-    /// Takes one line with its line break and gives what it completes.
+    /// Takes one line with its line break, and returns the items that it completes.
     pub(crate) fn push_line(&mut self, line: &str) -> Vec<Input> {
         self.lines += 1;
         if !self.has_content && self.state == State::Plain && line.trim_start().starts_with('\\') {
             self.text.clear();
             let column = 1 + line.chars().take_while(|c| c.is_whitespace()).count();
-            let piece = Piece {
+            let piece = InputText {
                 text: line.trim().to_owned(),
                 line: self.lines,
                 column,
@@ -106,7 +106,7 @@ impl Splitter {
         complete
     }
 
-    /// What is left when the input ends without a semicolon.
+    /// The last statement of an input that ends without a semicolon.
     pub(crate) fn finish(&mut self) -> Option<Input> {
         self.take()
     }
@@ -115,7 +115,7 @@ impl Splitter {
         let text = std::mem::take(&mut self.text).trim_end().to_owned();
         self.state = State::Plain;
         let (line, column) = self.start;
-        std::mem::take(&mut self.has_content).then_some(Input::Statement(Piece { text, line, column }))
+        std::mem::take(&mut self.has_content).then_some(Input::Statement(InputText { text, line, column }))
     }
 
     /// Moves over the token that `rest` begins with and returns its length in bytes.
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn texts(sql: &str) -> Vec<String> {
-        Splitter::split(sql)
+        StatementSplitter::split(sql)
             .into_iter()
             .map(|input| match input {
                 Input::Statement(piece) => piece.text,
@@ -246,8 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted_in_lines_and_characters() {
-        let inputs = Splitter::split("é; a;\n\n  b");
+    fn places_count_lines_and_characters() {
+        let inputs = StatementSplitter::split("é; a;\n\n  b");
         let places: Vec<_> = inputs
             .iter()
             .map(|input| match input {
@@ -258,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_incomplete() {
+    fn open_statements_quotes_and_comments_are_incomplete() {
         for complete in ["", "  ", "SELECT 1;", "SELECT 1; -- done", "\\d", "/* c */"] {
-            assert!(Splitter::is_complete(complete), "{complete}");
+            assert!(StatementSplitter::is_complete(complete), "{complete}");
         }
         for open in ["SELECT", "SELECT ';", "SELECT 1; SELECT 2", "/* c", "SELECT $$ ;"] {
-            assert!(!Splitter::is_complete(open), "{open}");
+            assert!(!StatementSplitter::is_complete(open), "{open}");
         }
     }
 }

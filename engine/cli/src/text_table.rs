@@ -1,5 +1,9 @@
-//! Results as aligned text for people: a table, records one column per line, or a plan. What is a number
-//! stands to the right, what does not fit the terminal is left out and said so.
+//! [`TextTable`]: results as aligned text, either as a table or as records with one value per line.
+//!
+//! Numbers are aligned to the right. If a table is wider than the terminal:
+//! 1. cells are cut, first to [`MAX_CELL_COLUMNS`], then to [`NARROW_CELL_COLUMNS`];
+//! 2. cut columns get the width that is left;
+//! 3. columns in the middle are left out, with a note below the table.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
@@ -9,10 +13,10 @@ use console::{Style, measure_text_width, truncate_str};
 
 use crate::units;
 
-/// How tables look here.
+/// How a table is drawn.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Look {
-    /// Most rows that are printed.
+pub(crate) struct TableStyle {
+    /// Largest number of printed rows; `None`: all.
     pub(crate) max_rows: Option<usize>,
     /// Columns of the terminal; `None` when the output is no terminal.
     pub(crate) width: Option<usize>,
@@ -20,12 +24,12 @@ pub(crate) struct Look {
     pub(crate) expanded: bool,
 }
 
-/// Cells wider than this are cut on a terminal when the table does not fit.
-const NARROW: usize = 24;
+/// Cells wider than this are cut on a terminal if the table does not fit.
+const NARROW_CELL_COLUMNS: usize = 24;
 /// Cells wider than this are always cut on a terminal.
-const WIDE: usize = 100;
+const MAX_CELL_COLUMNS: usize = 100;
 
-/// The lines of a table, a few characters of border included.
+/// The characters that draw the lines of a table.
 struct Borders {
     /// Whether values are cut to their column's width.
     cut: bool,
@@ -51,17 +55,17 @@ const ASCII: Borders = Borders {
     bottom: ["+", "-", "+", "+"],
 };
 
-/// The text of cells, row by row.
+/// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Cells {
+pub(crate) struct TextTable {
     names: Vec<String>,
     numeric: Vec<bool>,
     rows: Vec<Vec<Option<String>>>,
-    /// Widths and columns shown, once a part has been printed with them.
+    /// Widths and shown columns, from the first printed part on.
     frame: Option<(Vec<usize>, Vec<Option<usize>>)>,
 }
 
-impl Cells {
+impl TextTable {
     pub(crate) fn new(schema: &Schema) -> Self {
         Self {
             names: schema.fields().iter().map(|field| visible(field.name())).collect(),
@@ -75,7 +79,7 @@ impl Cells {
         }
     }
 
-    /// A table of texts, `numeric` columns to the right.
+    /// A table of texts; `numeric` columns are aligned to the right.
     pub(crate) fn of_text(names: &[&str], numeric: &[bool], rows: Vec<Vec<String>>) -> Self {
         Self {
             names: names.iter().map(|&name| name.to_owned()).collect(),
@@ -111,11 +115,11 @@ impl Cells {
     }
 
     /// The whole table as text.
-    pub(crate) fn render(&self, look: Look) -> String {
-        self.render_last(look, 0)
+    pub(crate) fn render(&self, style: TableStyle) -> String {
+        self.render_last(style, 0)
     }
 
-    /// Widths and the columns shown, in order; `None` stands for left-out ones.
+    /// Widths and shown columns, in order; `None` stands for the left-out columns.
     fn plan(&self, width: Option<usize>) -> (Vec<usize>, Vec<Option<usize>>) {
         let mut widths: Vec<usize> = self.names.iter().map(|name| measure_text_width(name)).collect();
         for row in &self.rows {
@@ -127,12 +131,16 @@ impl Cells {
         let Some(terminal) = width else {
             return (widths, all);
         };
-        widths.iter_mut().for_each(|width| *width = (*width).min(WIDE));
+        widths
+            .iter_mut()
+            .for_each(|width| *width = (*width).min(MAX_CELL_COLUMNS));
         let total = |widths: &[usize]| widths.iter().map(|width| width + 3).sum::<usize>() + 1;
         if total(&widths) <= terminal {
             return (widths, all);
         }
-        widths.iter_mut().for_each(|width| *width = (*width).min(NARROW));
+        widths
+            .iter_mut()
+            .for_each(|width| *width = (*width).min(NARROW_CELL_COLUMNS));
         if total(&widths) <= terminal {
             self.widen(&mut widths, terminal);
             return (widths, all);
@@ -141,39 +149,39 @@ impl Cells {
         (widths, shown)
     }
 
-    /// Gives room that is left to the columns that were cut, the leftmost first.
+    /// Gives the remaining width to the columns that were cut, the leftmost first.
     fn widen(&self, widths: &mut [usize], terminal: usize) {
-        let mut room = terminal - (widths.iter().map(|width| width + 3).sum::<usize>() + 1);
+        let mut rest = terminal - (widths.iter().map(|width| width + 3).sum::<usize>() + 1);
         for (column, width) in widths.iter_mut().enumerate() {
             let cells = self.rows.iter().filter_map(|row| row[column].as_deref());
-            let wanted = cells.map(measure_text_width).max().unwrap_or(0).min(WIDE);
-            let more = wanted.saturating_sub(*width).min(room);
+            let wanted = cells.map(measure_text_width).max().unwrap_or(0).min(MAX_CELL_COLUMNS);
+            let more = wanted.saturating_sub(*width).min(rest);
             *width += more;
-            room -= more;
+            rest -= more;
         }
     }
 
-    /// Prints the rows held so far of a table whose end is not known yet, and lets go of them.
-    pub(crate) fn render_part(&mut self, look: Look, printed: &mut usize) -> String {
+    /// Prints and drops the rows held so far, of a table whose end is not known yet.
+    pub(crate) fn render_part(&mut self, style: TableStyle, printed: &mut usize) -> String {
         if self.frame.is_none() {
-            self.frame = Some(self.plan(look.width));
+            self.frame = Some(self.plan(style.width));
         }
         let mut text = String::new();
-        self.body(&mut text, look, *printed);
+        self.body(&mut text, style, *printed);
         *printed += self.rows.len();
         self.rows.clear();
         text
     }
 
-    /// Prints the rows held and the table's end.
-    pub(crate) fn render_last(&self, look: Look, printed: usize) -> String {
+    /// Prints the held rows and the table's end.
+    pub(crate) fn render_last(&self, style: TableStyle, printed: usize) -> String {
         let mut text = String::new();
-        self.body(&mut text, look, printed);
-        if look.expanded {
+        self.body(&mut text, style, printed);
+        if style.expanded {
             return text;
         }
-        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(look.width));
-        rule(&mut text, &borders(look).bottom, &shown_widths(&widths, &shown));
+        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(style.width));
+        rule(&mut text, &borders(style).bottom, &shown_widths(&widths, &shown));
         if shown.contains(&None) {
             let count = shown.iter().flatten().count();
             text.push_str(&format!("({count} of {} columns shown; \\x shows all)\n", widths.len()));
@@ -181,13 +189,13 @@ impl Cells {
         text
     }
 
-    /// The rows held, after the table's head if they are the first.
-    fn body(&self, text: &mut String, look: Look, printed: usize) {
-        if look.expanded {
-            return self.records(text, look, printed);
+    /// The held rows, after the table's head if these rows are the first.
+    fn body(&self, text: &mut String, style: TableStyle, printed: usize) {
+        if style.expanded {
+            return self.records(text, style, printed);
         }
-        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(look.width));
-        let borders = borders(look);
+        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(style.width));
+        let borders = borders(style);
         if printed == 0 {
             let bold = Style::new().bold();
             rule(text, &borders.top, &shown_widths(&widths, &shown));
@@ -204,14 +212,14 @@ impl Cells {
         }
     }
 
-    fn records(&self, text: &mut String, look: Look, printed: usize) {
+    fn records(&self, text: &mut String, style: TableStyle, printed: usize) {
         let names = self
             .names
             .iter()
             .map(|name| measure_text_width(name))
             .max()
             .unwrap_or(0);
-        let (dash, bar) = if look.width.is_some() {
+        let (dash, bar) = if style.width.is_some() {
             ("─", "│")
         } else {
             ("-", "|")
@@ -234,8 +242,8 @@ impl Cells {
     }
 }
 
-fn borders(look: Look) -> &'static Borders {
-    if look.width.is_some() { &LINES } else { &ASCII }
+fn borders(style: TableStyle) -> &'static Borders {
+    if style.width.is_some() { &LINES } else { &ASCII }
 }
 
 fn shown_widths(widths: &[usize], shown: &[Option<usize>]) -> Vec<usize> {
@@ -268,16 +276,16 @@ fn line<'a>(
     text.push('\n');
 }
 
-/// Column numbers that fit `terminal`, the first and the last ones; the middle is left out.
+/// The column numbers that fit into `terminal`: the first and the last columns. The middle is left out.
 fn leave_out(widths: &[usize], terminal: usize) -> Vec<Option<usize>> {
     let (mut left, mut right) = (0, widths.len());
-    let mut room = terminal.saturating_sub(1 + 4);
+    let mut rest = terminal.saturating_sub(1 + 4);
     while left < right {
         let next = if left <= widths.len() - right { left } else { right - 1 };
-        if widths[next] + 3 > room && left > 0 {
+        if widths[next] + 3 > rest && left > 0 {
             break;
         }
-        room = room.saturating_sub(widths[next] + 3);
+        rest = rest.saturating_sub(widths[next] + 3);
         if next == left { left += 1 } else { right -= 1 }
     }
     let mut shown: Vec<Option<usize>> = (0..left).map(Some).collect();
@@ -300,7 +308,7 @@ fn rule(text: &mut String, [left, dash, cross, right]: &[&str; 4], widths: &[usi
     text.push('\n');
 }
 
-/// Only on a terminal is a value cut to fit; anywhere else it is whole.
+/// Appends a value, padded to `width` and cut to it if `cut` is set. Values are cut on terminals only.
 fn push_padded(text: &mut String, value: &str, width: usize, right: bool, style: &Style, cut: bool) {
     let value = if cut {
         truncate_str(value, width, "…")
@@ -315,6 +323,24 @@ fn push_padded(text: &mut String, value: &str, width: usize, right: bool, style:
     if !right {
         text.push_str(&pad);
     }
+}
+
+/// Words in columns, top to bottom.
+pub(crate) fn words_in_columns(words: &[String], width: usize) -> String {
+    let widest = words.iter().map(|word| word.len()).max().unwrap_or(0) + 2;
+    let columns = (width / widest.max(1)).max(1);
+    let lines = words.len().div_ceil(columns);
+    let mut text = String::new();
+    for line in 0..lines {
+        let cells = words
+            .iter()
+            .skip(line)
+            .step_by(lines.max(1))
+            .map(|word| format!("{word:<widest$}"));
+        text.push_str(cells.collect::<String>().trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 /// The text with control characters made visible, so that no value can garble a terminal.
@@ -339,7 +365,7 @@ fn is_number(data_type: &DataType) -> bool {
     data_type.is_numeric()
 }
 
-/// How values are written for people.
+/// The format of values for people.
 pub(crate) fn format_options() -> FormatOptions<'static> {
     FormatOptions::new()
         .with_null("NULL")
@@ -348,23 +374,23 @@ pub(crate) fn format_options() -> FormatOptions<'static> {
         .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"))
 }
 
-/// What follows a table that was cut after `shown` rows.
-pub(crate) fn more_note(shown: u64, more: More) -> String {
+/// The note below a table that was cut after `shown` rows.
+pub(crate) fn more_note(shown: u64, more: MoreRows) -> String {
     let advice = "--max-rows or \\maxrows shows more";
     let shown = units::count(shown);
     match more {
-        More::None => String::new(),
-        More::Rows(rows) => format!("… {} ({shown} shown; {advice})\n", units::counted(rows, "more row")),
-        More::AtLeast(rows) => format!(
+        MoreRows::None => String::new(),
+        MoreRows::Rows(rows) => format!("… {} ({shown} shown; {advice})\n", units::counted(rows, "more row")),
+        MoreRows::AtLeast(rows) => format!(
             "… over {} (stopped after {shown}; {advice})\n",
             units::counted(rows, "more row")
         ),
     }
 }
 
-/// Rows that a result has beyond those printed.
+/// The number of rows that a result has beyond the printed rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum More {
+pub(crate) enum MoreRows {
     None,
     Rows(u64),
     /// The query was stopped before its end.
@@ -375,9 +401,9 @@ pub(crate) enum More {
 mod tests {
     use super::*;
 
-    fn cells() -> Cells {
+    fn cells() -> TextTable {
         let row = |a: &str, b: Option<&str>| vec![Some(a.to_owned()), b.map(str::to_owned)];
-        Cells {
+        TextTable {
             names: vec!["miles".into(), "zone".into()],
             numeric: vec![true, false],
             rows: vec![row("30.5", Some("Newark")), row("120", None)],
@@ -386,8 +412,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_to_the_right() {
-        insta::assert_snapshot!(cells().render(Look::default()), @r"
+    fn numbers_are_aligned_to_the_right() {
+        insta::assert_snapshot!(cells().render(TableStyle::default()), @r"
         +-------+--------+
         | miles | zone   |
         +-------+--------+
@@ -398,12 +424,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_said_so() {
-        let look = Look {
+    fn columns_that_do_not_fit_are_left_out_with_a_note() {
+        let style = TableStyle {
             width: Some(17),
-            ..Look::default()
+            ..TableStyle::default()
         };
-        insta::assert_snapshot!(cells().render(look), @r"
+        insta::assert_snapshot!(cells().render(style), @r"
         ┌───────┬───┐
         │ miles │ … │
         ├───────┼───┤
@@ -416,11 +442,11 @@ mod tests {
 
     #[test]
     fn records_have_a_line_for_each_value() {
-        let look = Look {
+        let style = TableStyle {
             expanded: true,
-            ..Look::default()
+            ..TableStyle::default()
         };
-        insta::assert_snapshot!(cells().render(look), @r"
+        insta::assert_snapshot!(cells().render(style), @r"
         -[ row 1 ]---------------
         miles | 30.5
         zone  | Newark
@@ -431,7 +457,14 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_shown_not_obeyed() {
+    fn control_characters_become_visible() {
         assert_eq!(visible("a\nb\t\u{1b}[31m"), "a\\nb\\t\\u{1b}[31m");
+    }
+
+    #[test]
+    fn words_fill_columns_top_to_bottom() {
+        let words: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
+        assert_eq!(words_in_columns(&words, 6), "a  d\nb  e\nc\n");
+        assert_eq!(words_in_columns(&[], 80), "");
     }
 }

@@ -1,5 +1,6 @@
-//! The threads: workers that run queries, and the calling thread, which prints, draws and listens meanwhile. The
-//! caller has a timer of its own, because busy workers look at theirs late.
+//! [`Threads`]: workers that run queries, and the calling thread, which prints, draws and listens meanwhile.
+//!
+//! The calling thread has a timer of its own, because busy workers look at theirs late.
 
 use std::future::Future;
 use std::io;
@@ -8,13 +9,13 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::exit_error::{self, Failure, Report};
-use crate::interrupts::Watch;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::InterruptWatch;
 
-/// Plans of large queries are deep.
+/// Stack of a worker. Plans of large queries are deep.
 const THREAD_STACK_BYTES: usize = 8 << 20;
 
-/// How long a cancelled query may take to give way.
+/// Time for a cancelled query to free the workers.
 const RECOVERY_TIME: Duration = Duration::from_millis(500);
 
 /// See the module.
@@ -26,7 +27,7 @@ pub(crate) struct Threads {
 
 impl Threads {
     /// Starts `count` workers, by default one per core.
-    pub(crate) fn start(count: Option<usize>) -> Result<Self, Failure> {
+    pub(crate) fn start(count: Option<usize>) -> Result<Self, ExitError> {
         let started = || -> io::Result<Self> {
             Ok(Self {
                 caller: Builder::new_current_thread().enable_time().build()?,
@@ -34,10 +35,10 @@ impl Threads {
                 count,
             })
         };
-        started().map_err(|error| exit_error::file("start", "the threads", &error).into())
+        started().map_err(|error| ErrorReport::file("start", "the threads", &error).into())
     }
 
-    /// After a cancelled query: if its operators still keep all workers, leaves them behind and starts new ones.
+    /// Replaces the workers after a cancelled query, if its operators still keep them all.
     pub(crate) fn recover(&mut self) {
         let free = self.spawn(async {});
         let free = self
@@ -54,12 +55,12 @@ impl Threads {
         }
     }
 
-    /// Runs the caller's side: what waits for workers.
+    /// Runs a future on the calling thread.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.caller.block_on(future)
     }
 
-    /// Has the workers run something. It is stopped when the value is dropped.
+    /// Runs `work` on the workers. Dropping the [`Task`] stops it.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         match &self.workers {
             Some(workers) => Task(workers.spawn(work)),
@@ -67,17 +68,17 @@ impl Threads {
         }
     }
 
-    /// Has the workers run something, unless a signal comes first.
+    /// Runs `work` on the workers until it is done or a signal arrives.
     pub(crate) fn race<T: Send + 'static>(
         &self,
-        watch: &Watch,
+        watch: &InterruptWatch,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ExitError> {
         let mut task = self.spawn(work);
         self.block_on(async {
             tokio::select! {
-                () = watch.wait() => Err(Failure::Interrupted),
-                done = &mut task.0 => done.map_err(|error| Report::new(format!("internal error: {error}")).into()),
+                () = watch.wait() => Err(ExitError::Interrupted),
+                done = &mut task.0 => done.map_err(|error| ErrorReport::new(format!("internal error: {error}")).into()),
             }
         })
     }
@@ -93,19 +94,19 @@ fn start_workers(count: Option<usize>) -> io::Result<Runtime> {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A cancelled query may be busy with its last batch; nobody waits for it.
+        // A cancelled query may be busy with its last batch. The program does not wait for it.
         if let Some(workers) = self.workers.take() {
             workers.shutdown_background();
         }
     }
 }
 
-/// Something that workers do while this value lives.
+/// Work of the workers; dropping this value stops it.
 pub(crate) struct Task<T>(JoinHandle<T>);
 
 impl<T> Task<T> {
     async fn done(mut self) {
-        // Whether it succeeded is not asked.
+        // Success and failure both mean that the workers have run the task.
         let _ = (&mut self.0).await;
     }
 }

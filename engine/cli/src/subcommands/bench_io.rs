@@ -1,5 +1,4 @@
-//! `grampus bench io`: the I/O stack's microbenchmarks, as a table and as JSON. What is measured, and how it is checked, is the I/O
-//! stack's business.
+//! `grampus bench io`: the I/O stack's microbenchmarks, as a table and as JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,17 +6,19 @@ use std::path::Path;
 use grampus_gpu_exec::bench::{self, BenchOptions, Figure, sections};
 
 use crate::args::BenchIoArgs;
-use crate::exit_error::{Failure, Report, file, output};
+use crate::exit_error::{ErrorReport, ExitError};
 
-/// The data file is this, times a whole number.
+/// The data file has a whole number of MiB.
 const MIB: u64 = 1 << 20;
 
-/// Measures and prints. Figures that could not be had make it an error, after all others.
-pub(crate) fn run(arguments: &BenchIoArgs) -> Result<(), Failure> {
+/// Measures and prints. Figures that failed are an error, after all other figures are printed.
+pub(crate) fn run(arguments: &BenchIoArgs) -> Result<(), ExitError> {
     let known: Vec<&str> = sections().collect();
     if let Some(unknown) = arguments.sections.iter().find(|name| !known.contains(&name.as_str())) {
-        let report = Report::new(format!("no section named {unknown}"));
-        return Err(Failure::Usage(report.hint(format!("there are: {}", known.join(", ")))));
+        let report = ErrorReport::new(format!("no section named {unknown}"));
+        return Err(ExitError::Usage(
+            report.hint(format!("there are: {}", known.join(", "))),
+        ));
     }
     let bytes = (arguments.size as u64 / MIB).max(1) * MIB;
     let options = BenchOptions {
@@ -33,20 +34,22 @@ pub(crate) fn run(arguments: &BenchIoArgs) -> Result<(), Failure> {
             written = line(figure);
         }
     });
-    written.map_err(|error| output(&error))?;
-    let report = report.map_err(|error| Report::new(error.to_string()).hint("`grampus device` says what is there"))?;
+    written.map_err(|error| ExitError::output(&error))?;
+    let report =
+        report.map_err(|error| ErrorReport::new(error.to_string()).hint("`grampus device` says what is there"))?;
     if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|error| output(&error.into()))?;
+        let text = serde_json::to_string_pretty(&report).map_err(|error| ExitError::output(&error.into()))?;
         match only_json {
-            true => writeln!(io::stdout(), "{text}").map_err(|error| output(&error))?,
-            false => {
-                std::fs::write(path, text + "\n").map_err(|error| file("write", &path.to_string_lossy(), &error))?
-            }
+            true => writeln!(io::stdout(), "{text}").map_err(|error| ExitError::output(&error))?,
+            false => std::fs::write(path, text + "\n")
+                .map_err(|error| ErrorReport::file("write", &path.to_string_lossy(), &error))?,
         }
     }
     match report.figures.iter().filter(|figure| figure.error.is_some()).count() {
         0 => Ok(()),
-        failed => Err(Report::new(format!("{failed} of {} figures could not be had", report.figures.len())).into()),
+        failed => {
+            Err(ErrorReport::new(format!("{failed} of {} figures could not be had", report.figures.len())).into())
+        }
     }
 }
 

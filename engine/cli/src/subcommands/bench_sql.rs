@@ -1,4 +1,4 @@
-//! `grampus bench sql`: the time of each statement in one session, text to last row, and what it read.
+//! `grampus bench sql`: the time of each statement in one session, from its text to its last row, and its bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use grampus::{ScanIo, scan_io};
 use serde::Serialize;
 
 use crate::args::BenchSqlArgs;
-use crate::error_messages::{Known, explain};
-use crate::exit_error::{self, Failure, Report, output};
-use crate::subcommands::generate::with_interrupts;
-use crate::interrupts::Watch;
+use crate::error_messages::explain_alone;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::{InterruptWatch, with_interrupts};
+use crate::terminal::note;
 use crate::threads::Threads;
-use crate::{note, shell, session_tables, units};
+use crate::{session, session_tables, units};
 
-/// One statement's runs.
+/// The runs of one statement.
 #[derive(Debug, Serialize)]
 struct Measured {
     /// The file's name without its ending, or the statement's number.
@@ -29,25 +29,27 @@ struct Measured {
     sql: String,
     /// Milliseconds of the session's first run of this statement.
     first_ms: f64,
-    /// Milliseconds of each run after that.
+    /// Milliseconds of each later run.
     runs_ms: Vec<f64>,
-    /// Their median.
+    /// Median of `runs_ms`.
     median_ms: f64,
-    /// The rows, by column name, of every run alike.
+    /// The rows by column name, equal in all runs.
     rows: Rows,
     needed_bytes: u64,
     moved_bytes: u64,
     rows_passed: u64,
-    /// What the first run needed and moved: the figures above are of the last.
+    /// Bytes that the first run needed. The figures above are of the last run.
     first_needed_bytes: u64,
+    /// Bytes that the first run moved.
     first_moved_bytes: u64,
-    /// The physical plan's lines with its metrics, as it was after the first run, which may have compiled, read and registered more.
+    /// The lines of the physical plan with its metrics after the first run. That run may have compiled, read and
+    /// registered more than later runs.
     first_plan: Vec<String>,
-    /// And after each run after that.
+    /// The lines of the physical plan after each later run.
     plans: Vec<Vec<String>>,
 }
 
-/// What was measured, and how.
+/// All measurements with their settings: the JSON object.
 #[derive(Debug, Serialize)]
 struct Measurements<'a> {
     version: &'static str,
@@ -65,11 +67,11 @@ struct Run {
 }
 
 /// Runs the benchmark.
-pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
     let statements = statements(arguments)?;
     with_interrupts(|watch| {
         let threads = Threads::start(arguments.resources.partitions)?;
-        let context = shell::session(&arguments.resources)?;
+        let context = session::open(&arguments.resources)?;
         prepare(&context, &threads, arguments, watch)?;
         let mut measured = Vec::with_capacity(statements.len());
         for (name, sql) in statements {
@@ -99,11 +101,11 @@ pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), Failure> {
 }
 
 /// Names and texts, in order: files first.
-fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, Failure> {
+fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, ExitError> {
     let mut statements = Vec::new();
     for path in &arguments.files {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| exit_error::file("read", &shown, &error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| ErrorReport::file("read", &shown, &error))?;
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
         statements.push((name.into_owned(), text));
     }
@@ -111,8 +113,8 @@ fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, Failure
         statements.push((format!("c{}", at + 1), sql.clone()));
     }
     if statements.is_empty() {
-        let report = Report::new("no statement to measure");
-        return Err(Failure::Usage(report.hint("name files of SQL, or give -c SQL")));
+        let report = ErrorReport::new("no statement to measure");
+        return Err(ExitError::Usage(report.hint("name files of SQL, or give -c SQL")));
     }
     Ok(statements)
 }
@@ -122,28 +124,24 @@ fn prepare(
     context: &SessionContext,
     threads: &Threads,
     arguments: &BenchSqlArgs,
-    watch: &Watch,
-) -> Result<(), Failure> {
-    for spec in tables::specs(&[], &arguments.tables)? {
+    watch: &InterruptWatch,
+) -> Result<(), ExitError> {
+    for spec in session_tables::specs(&[], &arguments.tables)? {
         let opening = context.clone();
         let opened = async move { grampus::session::register_orc(&opening, &spec.name, &spec.location).await };
-        threads.race(watch, opened)?.map_err(|error| told(&error))?;
+        threads.race(watch, opened)?.map_err(|error| explain_alone(&error))?;
     }
     for setting in &arguments.settings {
         let Some((key, value)) = setting.split_once('=') else {
-            let report = Report::new(format!("--set {setting} sets nothing"));
-            return Err(Failure::Usage(report.hint("write --set grampus.prune=false")));
+            let report = ErrorReport::new(format!("--set {setting} sets nothing"));
+            return Err(ExitError::Usage(report.hint("write --set grampus.prune=false")));
         };
         let sql = format!("SET {} = '{}'", key.trim(), value.trim().replace('\'', "''"));
         let setting = context.clone();
         let set = async move { setting.sql(&sql).await.map(|_| ()) };
-        threads.race(watch, set)?.map_err(|error| told(&error))?;
+        threads.race(watch, set)?.map_err(|error| explain_alone(&error))?;
     }
     Ok(())
-}
-
-fn told(error: &DataFusionError) -> Failure {
-    explain(error, &Known::default()).into()
 }
 
 fn measure(
@@ -152,11 +150,11 @@ fn measure(
     name: String,
     sql: String,
     runs: usize,
-    watch: &Watch,
-) -> Result<Measured, Failure> {
-    let run = || -> Result<Run, Failure> {
+    watch: &InterruptWatch,
+) -> Result<Measured, ExitError> {
+    let run = || -> Result<Run, ExitError> {
         let answered = threads.race(watch, answer(context.clone(), sql.clone()))?;
-        answered.map_err(|error| told(&error))
+        answered.map_err(|error| explain_alone(&error))
     };
     let first = run()?;
     let rows = rows_of(&first.batches)?;
@@ -168,7 +166,7 @@ fn measure(
     for _ in 0..runs {
         let again = run()?;
         if !agree(&rows_of(&again.batches)?, &rows) {
-            let report = Report::new(format!("{name}: two runs gave different answers"));
+            let report = ErrorReport::new(format!("{name}: two runs gave different answers"));
             return Err(report
                 .hint("floats were compared within 1e-9; sums that cancel out differ by more: use one partition (-p 1)")
                 .into());
@@ -213,7 +211,7 @@ async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionE
 /// Rows as JSON objects.
 type Rows = Vec<serde_json::Map<String, serde_json::Value>>;
 
-/// Equal, or floats within 1e-9 of each other: partitions take rows as they come, and are summed in any order.
+/// Whether rows are equal, with floats within 1e-9 of each other: partitions take rows and are summed in any order.
 fn agree(some: &Rows, others: &Rows) -> bool {
     let is_close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
     let same = |(one, other): (&serde_json::Value, &serde_json::Value)| match (one.as_f64(), other.as_f64()) {
@@ -226,17 +224,17 @@ fn agree(some: &Rows, others: &Rows) -> bool {
     some.len() == others.len() && some.iter().zip(others).all(alike)
 }
 
-/// The rows of an answer, sorted. Floats keep twelve digits, so that sums taken in another order sort alike.
-fn rows_of(batches: &[RecordBatch]) -> Result<Rows, Failure> {
+/// The rows of an answer, sorted. Floats keep twelve digits, so that sums in another order sort equally.
+fn rows_of(batches: &[RecordBatch]) -> Result<Rows, ExitError> {
     let mut rows = Vec::new();
     for batch in batches {
         let mut writer = arrow::json::ArrayWriter::new(Vec::new());
         let written = writer.write(batch).and_then(|()| writer.finish());
-        written.map_err(|error| Report::new(format!("a result that JSON cannot hold: {error}")))?;
+        written.map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?;
         let read: Vec<serde_json::Map<String, serde_json::Value>> = match writer.into_inner() {
             bytes if bytes.is_empty() => Vec::new(),
             bytes => serde_json::from_slice(&bytes)
-                .map_err(|error| Report::new(format!("a result that JSON cannot hold: {error}")))?,
+                .map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?,
         };
         rows.extend(read);
     }
@@ -245,7 +243,7 @@ fn rows_of(batches: &[RecordBatch]) -> Result<Rows, Failure> {
             *value = serde_json::json!(format!("{float:.11e}").parse::<f64>().unwrap_or(float));
         }
     }
-    // Without ORDER BY the order is anybody's.
+    // Without ORDER BY, the order of rows is arbitrary.
     rows.sort_by_cached_key(|row| {
         let sorted: BTreeMap<_, _> = row.iter().map(|(name, value)| (name, value.to_string())).collect();
         format!("{sorted:?}")
@@ -268,17 +266,17 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), Failure> {
+fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), ExitError> {
     let shown = path.display().to_string();
-    let mut text = serde_json::to_string_pretty(report).map_err(|error| Report::new(error.to_string()))?;
+    let mut text = serde_json::to_string_pretty(report).map_err(|error| ErrorReport::new(error.to_string()))?;
     text.push('\n');
     if path.as_os_str() == "-" {
         use std::io::Write;
         return std::io::stdout()
             .write_all(text.as_bytes())
-            .map_err(|error| output(&error));
+            .map_err(|error| ExitError::output(&error));
     }
-    std::fs::write(path, text).map_err(|error| exit_error::file("write", &shown, &error).into())
+    std::fs::write(path, text).map_err(|error| ErrorReport::file("write", &shown, &error).into())
 }
 
 #[cfg(test)]
@@ -286,14 +284,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_of_runs_lies_between_the_middle_ones() {
+    fn median_of_an_even_number_of_runs_lies_between_the_middle_runs() {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[]), None);
     }
 
     #[test]
-    fn sums_in_another_order_are_the_same_answer() {
+    fn sums_in_another_order_agree() {
         let rows = |sum: f64, trips: i64| {
             vec![
                 serde_json::json!({"sum": sum, "trips": trips})

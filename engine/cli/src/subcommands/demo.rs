@@ -1,5 +1,6 @@
-//! `grampus demo`: makes taxi trips, asks the questions of the BaM paper, and shows beside each answer what was
-//! read and what a reader of whole columns would have read.
+//! `grampus demo`: generates taxi trips and asks the questions of the BaM paper.
+//!
+//! Beside each answer stand the bytes that it needed and moved, and the bytes of whole columns.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,23 +16,24 @@ use grampus::{ScanIo, scan_io};
 use grampus_orc_layout::proto::stream::Kind;
 use grampus_tools::taxi::GenerateOptions;
 
+use super::generate::generate_watched;
 use crate::args::DemoArgs;
-use crate::error_messages::{Known, explain};
-use crate::exit_error::{self, Failure, Report, output};
-use crate::subcommands::generate::{generate_watched, with_interrupts};
-use crate::interrupts::Watch;
+use crate::error_messages::explain_alone;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::{InterruptWatch, with_interrupts};
 use crate::local_file::LocalFile;
+use crate::terminal::{self, note};
+use crate::text_table::{TableStyle, TextTable};
 use crate::threads::Threads;
-use crate::text_table::{Cells, Look};
-use crate::{note, shell, units};
+use crate::{session, units};
 
-/// Each query runs this often; the fastest run counts.
+/// Runs of each query. The fastest run counts.
 const RUNS: usize = 3;
 
 /// The columns that the questions add one by one to the distance.
 const DEPENDENT: [&str; 5] = ["total_amount", "extra", "ehail_fee", "tolls_amount", "mta_tax"];
 
-/// The least distances asked for, in miles.
+/// The smallest distances of the questions, in miles.
 const BOUNDS: [u32; 2] = [30, 20];
 
 /// Each question's name and its SQL for each bound.
@@ -90,9 +92,9 @@ struct Answer {
 }
 
 /// Runs the tour.
-pub(crate) fn run(arguments: &DemoArgs) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &DemoArgs) -> Result<(), ExitError> {
     with_interrupts(|watch| {
-        // The folder goes away with this value, also when the tour is interrupted.
+        // Dropping this value removes the folder, also after an interrupt.
         let temporary = match &arguments.keep {
             Some(_) => None,
             None => Some(temporary_folder()?),
@@ -106,13 +108,13 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<(), Failure> {
     })
 }
 
-fn temporary_folder() -> Result<tempfile::TempDir, Failure> {
+fn temporary_folder() -> Result<tempfile::TempDir, ExitError> {
     let folder = tempfile::Builder::new().prefix("grampus-demo-").tempdir();
     let place = std::env::temp_dir().display().to_string();
-    folder.map_err(|error| exit_error::file("make a folder in", &place, &error).into())
+    folder.map_err(|error| ErrorReport::file("make a folder in", &place, &error).into())
 }
 
-fn tour(arguments: &DemoArgs, folder: &Path, watch: &Watch) -> Result<(), Failure> {
+fn tour(arguments: &DemoArgs, folder: &Path, watch: &InterruptWatch) -> Result<(), ExitError> {
     let start = Instant::now();
     note(format_args!(
         "Making up {} …",
@@ -132,12 +134,12 @@ fn tour(arguments: &DemoArgs, folder: &Path, watch: &Watch) -> Result<(), Failur
         units::duration(start.elapsed()),
     ))?;
     let threads = Threads::start(arguments.resources.partitions)?;
-    let context = shell::session(&arguments.resources)?;
+    let context = session::open(&arguments.resources)?;
     let sizes = ColumnSizes::of(&made.files)?;
     let location = folder.display().to_string();
     let opening = context.clone();
     let opened = async move { grampus::session::register_orc(&opening, "trips", &location).await };
-    threads.race(watch, opened)?.map_err(|error| told(&error))?;
+    threads.race(watch, opened)?.map_err(|error| explain_alone(&error))?;
     for (bound, miles) in BOUNDS.into_iter().enumerate() {
         let mut answers = Vec::new();
         for (number, (_, sql)) in QUESTIONS.iter().enumerate() {
@@ -149,15 +151,11 @@ fn tour(arguments: &DemoArgs, folder: &Path, watch: &Watch) -> Result<(), Failur
     say(&ending(arguments, made.rows))
 }
 
-fn say(text: &str) -> Result<(), Failure> {
+fn say(text: &str) -> Result<(), ExitError> {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|error| output(&error))
-}
-
-fn told(error: &DataFusionError) -> Failure {
-    explain(error, &Known::default()).into()
+    written.map_err(|error| ExitError::output(&error))
 }
 
 fn ask(
@@ -165,13 +163,13 @@ fn ask(
     threads: &Threads,
     sql: &str,
     whole_bytes: u64,
-    watch: &Watch,
-) -> Result<Answer, Failure> {
+    watch: &InterruptWatch,
+) -> Result<Answer, ExitError> {
     let mut best: Option<Answer> = None;
     for _ in 0..RUNS {
         let start = Instant::now();
         let answered = threads.race(watch, answer(context.clone(), sql.to_owned()))?;
-        let (batches, io) = answered.map_err(|error| told(&error))?;
+        let (batches, io) = answered.map_err(|error| explain_alone(&error))?;
         let time = start.elapsed();
         if best.as_ref().is_none_or(|best| time < best.time) {
             let text = words(&batches);
@@ -183,7 +181,7 @@ fn ask(
             });
         }
     }
-    best.ok_or_else(|| Report::new("no run").into())
+    best.ok_or_else(|| ErrorReport::new("no run").into())
 }
 
 async fn answer(context: SessionContext, sql: String) -> Result<(Vec<RecordBatch>, ScanIo), DataFusionError> {
@@ -246,7 +244,7 @@ fn report(miles: u32, trips: u64, answers: &[Answer]) -> String {
         "whole/moved",
     ];
     let numeric = [false, true, true, true, true, true, true];
-    let cells = Cells::of_text(&names, &numeric, rows.collect());
+    let cells = TextTable::of_text(&names, &numeric, rows.collect());
     let passed = answers.first().map_or(0, |answer| answer.io.rows_passed);
     let mut text = format!(
         "\n{}: {} of {} ({:.3} %)\n",
@@ -258,10 +256,10 @@ fn report(miles: u32, trips: u64, answers: &[Answer]) -> String {
     for ((name, _), answer) in QUESTIONS.iter().zip(answers) {
         text.push_str(&format!("  {}  {}\n", name, answer.text));
     }
-    let width = console::user_attended().then(shell::terminal_width);
-    text.push_str(&cells.render(Look {
+    let width = console::user_attended().then(terminal::width_columns);
+    text.push_str(&cells.render(TableStyle {
         width,
-        ..Look::default()
+        ..TableStyle::default()
     }));
     text
 }
@@ -294,11 +292,11 @@ struct ColumnSizes {
 }
 
 impl ColumnSizes {
-    fn of(files: &[PathBuf]) -> Result<Self, Failure> {
+    fn of(files: &[PathBuf]) -> Result<Self, ExitError> {
         let mut columns: Vec<(String, u64)> = Vec::new();
         for path in files {
             let file = LocalFile::open(path)?;
-            let told = |error: grampus_orc_layout::LayoutError| Failure::from(Report::new(error.to_string()));
+            let told = |error: grampus_orc_layout::LayoutError| ExitError::from(ErrorReport::new(error.to_string()));
             let tail = file.tail().map_err(told)?;
             for stripe in 0..tail.stripes.len() {
                 let stripe = grampus_orc_layout::open::read_stripe(&tail, &file, stripe).map_err(told)?;

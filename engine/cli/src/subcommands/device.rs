@@ -1,4 +1,4 @@
-//! `grampus device`: what there is to compute on, and how fast it is. Looking and measuring are the I/O stack's business.
+//! `grampus device`: the hardware and software to compute on, and its rates.
 
 use std::io::{self, Write};
 
@@ -9,23 +9,23 @@ use grampus_gpu_exec::report::MachineReport;
 use serde::Serialize;
 
 use crate::args::DeviceArgs;
-use crate::exit_error::{Failure, Report, output};
-use crate::note;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::terminal::note;
 
-/// Everything that is printed as JSON.
+/// The JSON object.
 #[derive(Serialize)]
 struct Answer<'a> {
     machine: &'a MachineReport,
     /// Whether queries can run on the GPU.
     usable: bool,
-    /// As measured, or as supposed.
+    /// Measured rates, or supposed rates.
     rates: &'a Rates,
-    /// Whether they were measured.
+    /// Whether the rates were measured.
     calibrated: bool,
 }
 
 /// Prints the report. A machine without a GPU is a normal answer, but there is nothing to calibrate.
-pub(crate) fn run(arguments: &DeviceArgs) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &DeviceArgs) -> Result<(), ExitError> {
     let machine = MachineReport::gather();
     let folder = cache_folder(&GrampusOptions::default());
     if arguments.calibrate {
@@ -39,22 +39,22 @@ pub(crate) fn run(arguments: &DeviceArgs) -> Result<(), Failure> {
         rates: &rates,
         calibrated,
     };
-    print(arguments.json, &answer).map_err(|error| output(&error))
+    print(arguments.json, &answer).map_err(|error| ExitError::output(&error))
 }
 
-/// Measures, and keeps what was measured.
-fn measure(arguments: &DeviceArgs, machine: &MachineReport) -> Result<(), Failure> {
+/// Measures the rates and saves them.
+fn measure(arguments: &DeviceArgs, machine: &MachineReport) -> Result<(), ExitError> {
     if let Err(error) = machine.usable() {
-        return Err(Report::new(format!("there is nothing to calibrate: {error}")).into());
+        return Err(ErrorReport::new(format!("there is nothing to calibrate: {error}")).into());
     }
     let Some(keep) = cache_folder(&GrampusOptions::default()) else {
-        return Err(Report::new("there is no folder to keep the calibration in")
+        return Err(ErrorReport::new("there is no folder to keep the calibration in")
             .hint("set HOME or XDG_CACHE_HOME")
             .into());
     };
     let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let rates = calibrate(&folder, &mut |figure| note(figure)).map_err(|error| Report::new(error.to_string()))?;
-    let path = rates.save(&keep).map_err(|error| Report::new(error.to_string()))?;
+    let rates = calibrate(&folder, &mut |figure| note(figure)).map_err(|error| ErrorReport::new(error.to_string()))?;
+    let path = rates.save(&keep).map_err(|error| ErrorReport::new(error.to_string()))?;
     note(format_args!("kept in {}", path.display()));
     Ok(())
 }

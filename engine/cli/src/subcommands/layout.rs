@@ -1,5 +1,4 @@
-//! `grampus layout`: where everything in an ORC file is, for people and for programs. What is known is the layout
-//! crate's business.
+//! `grampus layout`: the place of every part of an ORC file, as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -8,26 +7,26 @@ use grampus_orc_layout::describe::{DescribeOptions, FileReport};
 
 use crate::args::LayoutArgs;
 use crate::error_messages;
-use crate::exit_error::{Failure, Report, output};
+use crate::exit_error::{ErrorReport, ExitError};
 use crate::local_file::LocalFile;
 use crate::units;
 
-/// Prints the report. A file that is damaged in places is an error after the report of the rest.
-pub(crate) fn run(arguments: &LayoutArgs) -> Result<(), Failure> {
+/// Prints the report. Damage in a file is an error, after the report of its readable parts.
+pub(crate) fn run(arguments: &LayoutArgs) -> Result<(), ExitError> {
     let file = LocalFile::open(&arguments.file)?;
-    let told = |error: LayoutError| Failure::from(error_messages::layout(&error));
-    let tail = file.tail().map_err(told)?;
+    let explain = |error: LayoutError| ExitError::from(error_messages::layout(&error));
+    let tail = file.tail().map_err(explain)?;
     let options = DescribeOptions {
         chunks: arguments.json || arguments.full,
         ..DescribeOptions::default()
     };
-    let report = FileReport::build(&tail, &file, &options).map_err(told)?;
-    print(arguments, &report).map_err(|error| output(&error))?;
+    let report = FileReport::build(&tail, &file, &options).map_err(explain)?;
+    print(arguments, &report).map_err(|error| ExitError::output(&error))?;
     match report.problems.len() as u64 {
         0 => Ok(()),
         problems => {
             let problems = units::counted(problems, "problem");
-            let report = Report::new(format!("{}: {problems} in the metadata", file.name));
+            let report = ErrorReport::new(format!("{}: {problems} in the metadata", file.name));
             Err(report.hint("the end of the report lists them").into())
         }
     }
