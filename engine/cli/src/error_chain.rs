@@ -1,4 +1,4 @@
-//! [`RootError`]: the error at the end of a chain of wrappers. DataFusion, Arrow and the scan carry each other's errors.
+//! [`RootError`]: the error at the end of a chain of wrappers. DataFusion, Arrow and the scan wrap each other's errors.
 
 use std::error::Error;
 use std::io;
@@ -17,7 +17,7 @@ pub(crate) fn context(error: &DataFusionError) -> Option<&str> {
     }
 }
 
-/// See the module.
+/// The root of a chain, by its library.
 pub(crate) enum RootError<'a> {
     DataFusion(&'a DataFusionError),
     Arrow(&'a ArrowError),

@@ -30,8 +30,8 @@ impl ExitError {
         }
     }
 
-    /// The exit status: 1 for the query or the data, 2 for the command line, 130 for an interrupt. A closed output is no
-    /// error.
+    /// The exit status: 1 for the query or the data, 2 for the command line, 130 for an interrupt. A closed output is
+    /// no error.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Query(_) => 1,

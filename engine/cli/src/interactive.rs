@@ -1,4 +1,4 @@
-//! Interactive mode: reads statements with a line editor, keeps their history, and continues after errors.
+//! Interactive mode: a loop that reads statements with a line editor, keeps their history, and continues after errors.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) fn run(shell: &mut Shell) -> Result<(), ExitError> {
     let mut editor = editor(shell).map_err(|error| ErrorReport::new(format!("cannot use the terminal: {error}")))?;
     let history = history_file();
     if let Some(path) = &history {
-        // Loading fails in particular if there is no history yet.
+        // Loading fails if there is no history yet.
         let _ = editor.load_history(path);
     }
     loop {

@@ -1,6 +1,6 @@
 //! [`Interrupts`]: Ctrl-C and termination, as an event that a running query can be raced against.
 //!
-//! **Invariant:** a thread of its own listens. No operator delays a signal, however long the operator keeps the workers.
+//! **Invariant:** a thread of its own listens. No operator delays a signal, even one that keeps all workers busy.
 
 use std::io;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Interrupts {
     }
 }
 
-/// Runs work that looks at a watch from its own threads.
+/// Runs work whose threads poll a watch over Ctrl-C and termination.
 pub(crate) fn with_interrupts<T>(work: impl FnOnce(&InterruptWatch) -> Result<T, ExitError>) -> Result<T, ExitError> {
     let interrupts = Interrupts::listen(CaughtSignals::InterruptAndTerminate)?;
     work(&interrupts.watch())

@@ -20,7 +20,7 @@ use crate::keywords::{KEYWORDS, MORE_KEYWORDS};
 use crate::statement_splitter::StatementSplitter;
 use crate::{session, session_tables};
 
-/// See the module.
+/// A helper with the names that a session knows.
 pub(crate) struct LineHelper {
     paths: FilenameCompleter,
     tables: Vec<String>,

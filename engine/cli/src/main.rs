@@ -3,7 +3,8 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `args` | definition of the command line |
-//! | `terminal`, `units`, `wording`, `keywords` | notes on standard error; quantities; texts of messages; SQL keywords |
+//! | `terminal`, `units` | notes on standard error; quantities as text |
+//! | `wording`, `keywords` | texts of messages; SQL keywords |
 //! | `exit_error` | why a command ends early, and its exit status |
 //! | `error_chain`, `error_messages` | the root of a library's error; that error in words |
 //! | `interrupts`, `threads` | Ctrl-C; the threads that run queries |
@@ -16,7 +17,8 @@
 //! | `line_helper`, `interactive` | completion and colours; the line editor's loop |
 //! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `bench` |
 //!
-//! **Invariant:** ORC is read by the library `grampus`, and by `grampus-orc-layout` for layouts.
+//! **Invariant:** no file here parses ORC. Queries read it through the library `grampus`, layouts through
+//! `grampus-orc-layout`.
 
 mod args;
 mod backslash_command;
@@ -69,8 +71,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Raises the limit of open files to the largest that the system allows. The usual limit is 1,024; a table may have more
-/// files, and a query keeps the files open that it reads on the GPU.
+/// Raises the limit of open files to the largest that the system allows. The usual limit is 1,024. A table may have
+/// more files, and a query keeps the files open that it reads on the GPU.
 fn allow_open_files() {
     #[cfg(unix)]
     {

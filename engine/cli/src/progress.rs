@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-/// A bar for work that counts its rows and finishes the bar.
+/// A bar for work that counts its own rows and removes the bar at its end.
 pub(crate) fn rows_bar(rows: Option<u64>, wanted: bool) -> ProgressBar {
     if !wanted || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -107,7 +107,7 @@ fn style(template: &str) -> ProgressStyle {
     style.progress_chars("━╸ ").tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
 }
 
-/// Rows of the plan's leaves, if every leaf knows its own.
+/// Rows of the plan's leaves, if the statistics of every leaf have a number of rows.
 fn rows_to_read(plan: &dyn ExecutionPlan) -> Option<u64> {
     let children = plan.children();
     if children.is_empty() {

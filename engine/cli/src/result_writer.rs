@@ -1,6 +1,6 @@
 //! [`ResultWriter`]: writes a result in the chosen format, batch by batch.
 //!
-//! Only aligned tables wait for rows: for all that are printed, or for as many as decide the widths.
+//! Only aligned tables hold rows back: all printed rows, or the rows that decide the widths.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::wording::clean;
 /// Rows that decide the widths of the columns if all rows are printed.
 const WIDTH_SAMPLE_ROWS: usize = 10_000;
 
-/// See the module.
+/// The writer of one result.
 pub(crate) struct ResultWriter<'a> {
     writer: &'a mut dyn Write,
     schema: SchemaRef,
@@ -84,7 +84,7 @@ impl<'a> ResultWriter<'a> {
         self.shown
     }
 
-    /// Whether rows appear on the terminal as they arrive. Nothing else may be drawn there then.
+    /// Whether rows appear on the terminal as they arrive. The progress line may not be drawn then.
     pub(crate) fn fills_the_terminal(&self) -> bool {
         self.on_terminal && !matches!(self.shape, Shape::Table { .. } | Shape::Plan)
     }

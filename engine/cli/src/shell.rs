@@ -3,7 +3,7 @@
 //! 1. Input is split into statements and commands ([`StatementSplitter`]).
 //! 2. A statement runs on the worker threads, and its rows go to a [`ResultWriter`].
 //! 3. A command is parsed ([`BackslashCommand`]) and executed here.
-//! 4. Timing and I/O figures follow on standard error.
+//! 4. Timing and I/O figures of a statement go to standard error.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -28,13 +28,13 @@ use crate::text_table::{TableStyle, TextTable, words_in_columns};
 use crate::threads::Threads;
 use crate::{session, session_tables, units};
 
-/// Rows of a table that are printed on a terminal unless more are asked for.
-const TERMINAL_ROWS: usize = 100;
+/// Rows of a table that are printed on a terminal by default.
+const DEFAULT_TERMINAL_ROWS: usize = 100;
 
-/// How deep scripts may include each other.
+/// Depth to which scripts may include each other.
 const MAX_INCLUDE_DEPTH: usize = 16;
 
-/// Width of lists when the output is no terminal.
+/// Width of lists if the output is no terminal.
 const LIST_WIDTH_COLUMNS: usize = 100;
 
 /// The settings that backslash commands change.
@@ -57,7 +57,7 @@ impl Settings {
             max_rows: match cli.max_rows {
                 Some(MaxRows::All) => None,
                 Some(MaxRows::Rows(rows)) => Some(rows),
-                None => on_terminal.then_some(TERMINAL_ROWS),
+                None => on_terminal.then_some(DEFAULT_TERMINAL_ROWS),
             },
             expanded: false,
             timing: cli.timing || (interactive && !cli.no_timing && !cli.quiet),
@@ -83,7 +83,7 @@ impl Settings {
     }
 }
 
-/// See the module.
+/// A session with its settings, its threads and its output.
 pub(crate) struct Shell {
     pub(crate) context: SessionContext,
     pub(crate) settings: Settings,
@@ -91,7 +91,7 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     writer: Box<dyn Write + Send>,
     on_terminal: bool,
-    /// Scripts that are including each other now.
+    /// Number of running `\i` commands, one inside of the other.
     include_depth: usize,
 }
 

@@ -1,8 +1,8 @@
-//! One statement from its text to its last printed row.
+//! Runner of one statement, from its text to its last printed row.
 //!
 //! 1. The calling thread parses the statement.
 //! 2. A worker plans and executes it, and sends schema, rows and errors as [`Event`]s.
-//! 3. Meanwhile the calling thread prints rows, draws the progress and listens for Ctrl-C.
+//! 3. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
 //! 4. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl From<ExitError> for StatementError {
 }
 
 /// Parses one statement; `None` if the text has none.
-pub(crate) fn parse(context: &SessionContext, text: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
+fn parse(context: &SessionContext, text: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
     let options = context.copied_config().options().sql_parser.clone();
     let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
         .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
@@ -78,7 +78,7 @@ pub(crate) fn parse(context: &SessionContext, text: &InputText) -> Result<Option
     Ok(parser.parse_statements()?.pop_front())
 }
 
-/// Runs a statement. `open` makes the writer of its rows, for their schema.
+/// Runs a statement. `open` gives the writer of its rows, for their schema.
 pub(crate) async fn run<'a>(
     context: &SessionContext,
     threads: &Threads,

@@ -1,5 +1,6 @@
-//! [`StatementSplitter`]: splits input into statements and backslash commands as its lines arrive. Only quotes, comments
-//! and semicolons count.
+//! [`StatementSplitter`]: splits input into statements and backslash commands as its lines arrive.
+//!
+//! Only quotes, comments and semicolons count.
 
 /// The text of one statement or command, and its place in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(crate) struct InputText {
 /// One item of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// SQL
+    /// A statement in SQL.
     Statement(InputText),
     /// A line that begins with a backslash.
     Command(InputText),
@@ -36,7 +37,7 @@ enum State {
     Dollar(String),
 }
 
-/// See the module.
+/// A splitter of lines into statements and commands.
 #[derive(Debug, Default)]
 pub(crate) struct StatementSplitter {
     state: State,

@@ -13,12 +13,12 @@ use console::{Style, measure_text_width, truncate_str};
 
 use crate::units;
 
-/// How a table is drawn.
+/// The form in which a table is drawn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TableStyle {
     /// Largest number of printed rows; `None`: all.
     pub(crate) max_rows: Option<usize>,
-    /// Columns of the terminal; `None` when the output is no terminal.
+    /// Columns of the terminal; `None` if the output is no terminal.
     pub(crate) width: Option<usize>,
     /// Whether each value gets a line of its own.
     pub(crate) expanded: bool,
@@ -55,7 +55,7 @@ const ASCII: Borders = Borders {
     bottom: ["+", "-", "+", "+"],
 };
 
-/// See the module.
+/// The texts of the cells, row by row.
 #[derive(Debug, Default)]
 pub(crate) struct TextTable {
     names: Vec<String>,

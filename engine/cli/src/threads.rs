@@ -1,6 +1,6 @@
 //! [`Threads`]: workers that run queries, and the calling thread, which prints, draws and listens meanwhile.
 //!
-//! The calling thread has a timer of its own, because busy workers look at theirs late.
+//! The calling thread has a timer of its own, because the timer of busy workers is late.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ const THREAD_STACK_BYTES: usize = 8 << 20;
 /// Time for a cancelled query to free the workers.
 const RECOVERY_TIME: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The worker threads and the runtime of the calling thread.
 pub(crate) struct Threads {
     caller: Runtime,
     workers: Option<Runtime>,

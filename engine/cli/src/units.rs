@@ -1,8 +1,8 @@
-//! Quantities in the units of people: bytes, rows, durations, ratios, counts.
+//! Quantities as text for people: bytes, rows, durations, ratios, counts.
 
 use std::time::Duration;
 
-/// Bytes from text such as `1000`, `512m`, `4g`, `1.5GiB`. Letters are powers of 1024, in either case.
+/// Bytes from text such as `1000`, `512m`, `4g`, `1.5GiB`. Letters are powers of 1024, in upper or lower case.
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let expected = || "expected a size such as 512m, 4g or 1.5GiB".to_owned();
     let lower = text.trim().to_ascii_lowercase();

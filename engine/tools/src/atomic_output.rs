@@ -54,7 +54,7 @@ impl PendingFile {
         builder.prefix(".grampus-").suffix(".tmp");
         #[cfg(unix)]
         let builder = {
-            // Not the private mode of temporary files: what the process's umask allows.
+            // The mode that the process's umask allows, not the private mode of temporary files.
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o666))
         };

@@ -264,10 +264,7 @@ fn folders_are_converted_whole_and_clashing_names_are_refused() {
     let names: Vec<_> = report.files.iter().map(|f| f.file_name().unwrap().to_owned()).collect();
     assert_eq!((names, report.rows), (vec!["a.orc".into(), "b.orc".into()], 30));
     let error = run(&options).unwrap_err();
-    assert!(
-        matches!(error, ToolError::NotEmpty(_)),
-        "{error}"
-    );
+    assert!(matches!(error, ToolError::NotEmpty(_)), "{error}");
     options.inputs.push(folder.join("a.parquet"));
     options.overwrite = true;
     let error = run(&options).unwrap_err().to_string();

@@ -58,7 +58,7 @@ struct Measurements<'a> {
     statements: Vec<Measured>,
 }
 
-/// One run's answer.
+/// The answer of one run.
 struct Run {
     time: Duration,
     batches: Vec<RecordBatch>,
@@ -211,7 +211,7 @@ async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionE
 /// Rows as JSON objects.
 type Rows = Vec<serde_json::Map<String, serde_json::Value>>;
 
-/// Whether rows are equal, with floats within 1e-9 of each other: partitions take rows and are summed in any order.
+/// Whether rows are equal, with floats within 1e-9 of each other. Sums depend on the order of the partitions.
 fn agree(some: &Rows, others: &Rows) -> bool {
     let is_close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
     let same = |(one, other): (&serde_json::Value, &serde_json::Value)| match (one.as_f64(), other.as_f64()) {
@@ -300,7 +300,7 @@ mod tests {
                     .clone(),
             ]
         };
-        // Their twelfth digits differ.
+        // The twelfth digits of these sums differ.
         assert!(agree(&rows(1.2345678901251, 7), &rows(1.2345678901249, 7)));
         assert!(agree(&rows(0.0, 7), &rows(-0.0, 7)));
         assert!(!agree(&rows(1.0, 7), &rows(1.0 + 1e-8, 7)));

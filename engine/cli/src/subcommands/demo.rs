@@ -1,6 +1,6 @@
 //! `grampus demo`: generates taxi trips and asks the questions of the BaM paper.
 //!
-//! Beside each answer stand the bytes that it needed and moved, and the bytes of whole columns.
+//! Each answer comes with the bytes that it needed, the bytes that it moved, and the bytes of whole columns.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -271,7 +271,8 @@ fn ending(arguments: &DemoArgs, rows: u64) -> String {
          needed         the distance of every trip, the other columns of the trips that passed\n\
          moved          what was read for it\n\
          whole columns  what a reader of whole columns reads for the same question\n\
-         Times are the best of {RUNS} runs, with the files in the page cache. The trips are as dirty as the real ones:\n\
+         Times are the best of {RUNS} runs, with the files in the page cache. \
+         The trips are as dirty as the real ones:\n\
          some claim distances that no taxi ever went.\n",
     );
     match &arguments.keep {
@@ -280,13 +281,14 @@ fn ending(arguments: &DemoArgs, rows: u64) -> String {
             text.push_str(&format!("\nAsk on: grampus --io --table trips={folder}\n"));
         }
         None => text.push_str(&format!(
-            "\nThe data is gone again. To ask on: grampus demo --rows {rows} --keep DIR; grampus --io --table trips=DIR\n"
+            "\nThe data is gone again. \
+             To ask on: grampus demo --rows {rows} --keep DIR; grampus --io --table trips=DIR\n"
         )),
     }
     text
 }
 
-/// Bytes of each column's data streams in some files, indexes left out.
+/// Bytes of each column's data streams in some files, without indexes.
 struct ColumnSizes {
     columns: Vec<(String, u64)>,
 }

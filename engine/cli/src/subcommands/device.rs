@@ -12,7 +12,7 @@ use crate::args::DeviceArgs;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::terminal::note;
 
-/// The JSON object.
+/// The object that is printed as JSON.
 #[derive(Serialize)]
 struct Answer<'a> {
     machine: &'a MachineReport,
@@ -24,7 +24,7 @@ struct Answer<'a> {
     calibrated: bool,
 }
 
-/// Prints the report. A machine without a GPU is a normal answer, but there is nothing to calibrate.
+/// Prints the report. A machine without a GPU has a report too, but cannot be calibrated.
 pub(crate) fn run(arguments: &DeviceArgs) -> Result<(), ExitError> {
     let machine = MachineReport::gather();
     let folder = cache_folder(&GrampusOptions::default());

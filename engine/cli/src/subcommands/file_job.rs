@@ -22,7 +22,7 @@ pub(super) struct RowProgress<'a> {
 }
 
 impl<'a> RowProgress<'a> {
-    /// `rows`: the total, if it is known. Draws only if `draw`.
+    /// A bar over `rows`, the total if it is known. Without `draw`, the bar is hidden.
     pub(super) fn new(rows: Option<u64>, draw: bool, watch: &'a InterruptWatch) -> Self {
         Self {
             bar: progress::rows_bar(rows, draw),
@@ -56,7 +56,8 @@ impl<'a> RowProgress<'a> {
     }
 }
 
-/// Runs work that returns the number of its files, rows and bytes in `out`, and prints a summary unless `quiet`.
+/// Runs work that writes into `out`, and prints a summary unless `quiet`. The work returns its number of files, rows
+/// and bytes.
 pub(super) fn run(
     quiet: bool,
     out: &Path,

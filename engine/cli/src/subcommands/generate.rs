@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &GenerateArgs) -> Result<(), ExitError> {
     })
 }
 
-/// Generates with a progress bar until done or interrupted. Draws only if `draw`.
+/// Generates until done or interrupted, with a progress bar if `draw`.
 pub(crate) fn generate_watched(
     options: &GenerateOptions,
     draw: bool,

@@ -17,7 +17,7 @@ use super::output_file::OutputFile;
 use super::{input_files, stored_types};
 use crate::error::ToolError;
 
-/// See the module.
+/// An opened input and the state of its outputs.
 pub(super) struct Conversion<'a> {
     options: &'a ConvertOptions,
     path: &'a Path,

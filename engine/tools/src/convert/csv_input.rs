@@ -14,9 +14,7 @@ use crate::error::ToolError;
 
 /// Opens a CSV file.
 pub(super) fn open(path: &Path, columns: Option<&[String]>, csv: &CsvOptions) -> Result<Input, ToolError> {
-    let mut format = Format::default()
-        .with_header(csv.header)
-        .with_delimiter(csv.delimiter);
+    let mut format = Format::default().with_header(csv.header).with_delimiter(csv.delimiter);
     if let Some(text) = &csv.null_text {
         let pattern = format!("^(?:{})?$", regex::escape(text));
         let pattern = Regex::new(&pattern).map_err(|e| ToolError::Options(e.to_string()))?;

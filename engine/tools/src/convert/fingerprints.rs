@@ -12,16 +12,16 @@ const BLOCK_ROWS: u64 = 65_536;
 pub(super) struct Fingerprints {
     schema: SchemaRef,
     converters: Vec<RowConverter>,
-    /// By column, then by block.
+    /// Hashes by column, then by block.
     hashes: Vec<Vec<u64>>,
     rows: u64,
 }
 
 impl Fingerprints {
-    /// For batches of this schema.
+    /// Empty fingerprints for batches of this schema.
     ///
     /// # Errors
-    /// If a column's type cannot be compared.
+    /// Names the first column whose type cannot be compared.
     pub(super) fn new(schema: &SchemaRef) -> Result<Self, String> {
         let converter = |f: &arrow::datatypes::FieldRef| {
             let converter = RowConverter::new(vec![SortField::new(f.data_type().clone())]);

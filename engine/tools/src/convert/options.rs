@@ -1,10 +1,10 @@
-//! [`ConvertOptions`] and [`ConvertReport`]: what to convert, and what was written.
+//! [`ConvertOptions`] and [`ConvertReport`]: the inputs, the layout and the outputs of a conversion.
 
 use std::path::PathBuf;
 
 use grampus_orc_layout::tail::Codec;
 
-/// How CSV files are read.
+/// Form of CSV files.
 #[derive(Debug, Clone)]
 pub struct CsvOptions {
     /// The first line names the columns; otherwise their names are `column_1` and so on.
@@ -28,7 +28,7 @@ impl Default for CsvOptions {
     }
 }
 
-/// What to convert, where to, and how it is laid out.
+/// Inputs, outputs and layout of a conversion.
 #[derive(Debug, Clone, Default)]
 pub struct ConvertOptions {
     /// Files. A folder stands for the `.parquet`, `.csv`, `.tsv` and `.orc` files in it. Whether a file is Parquet or
@@ -38,7 +38,7 @@ pub struct ConvertOptions {
     pub out: PathBuf,
     /// The columns to keep, in this order; `None`: all.
     pub columns: Option<Vec<String>>,
-    /// How streams are compressed; `None`: not at all.
+    /// Compression of streams; `None`: none.
     pub codec: Option<Codec>,
     /// Uncompressed bytes per compression chunk; `None`: a size chosen for sparse reads.
     pub chunk_size_bytes: Option<usize>,
@@ -55,7 +55,7 @@ pub struct ConvertOptions {
     pub overwrite: bool,
     /// Read every output again and compare row count and content with the input.
     pub verify: bool,
-    /// How CSV files are read.
+    /// Form of CSV files.
     pub csv: CsvOptions,
 }
 

@@ -124,11 +124,7 @@ pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<Recor
     let arrays = batch.columns().iter().zip(stored.fields()).map(convert);
     let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(
-        Arc::clone(stored),
-        arrays,
-        &options,
-    )?)
+    Ok(RecordBatch::try_new_with_options(Arc::clone(stored), arrays, &options)?)
 }
 
 #[cfg(test)]

@@ -42,8 +42,11 @@ const TOLL_CENTS: [i64; 13] = [415, 457, 480, 480, 533, 533, 554, 554, 576, 576,
 /// Tolls of other crossings.
 const OTHER_TOLLS_CENTS: [i64; 8] = [1050, 280, 1224, 1250, 264, 1175, 229, 1375];
 /// Share of trips with a toll by distance, steps of 2.5 miles.
-const TOLL_BY_DISTANCE: [f64; 15] = [0.002, 0.009, 0.049, 0.449, 0.559, 0.424, 0.645, 0.737, 0.734, 0.659, 0.514, 0.650, 0.636, 0.667, 0.672];
-/// Deviation of metered fares from 4.49 + 2.88 a mile on short trips, cents. Longer trips deviate about 1.5 times as much.
+const TOLL_BY_DISTANCE: [f64; 15] = [
+    0.002, 0.009, 0.049, 0.449, 0.559, 0.424, 0.645, 0.737, 0.734, 0.659, 0.514, 0.650, 0.636, 0.667, 0.672,
+];
+/// Deviation of metered fares from 4.49 + 2.88 a mile on short trips, cents. The fares of longer trips deviate about
+/// 1.5 times as much.
 #[rustfmt::skip]
 const FARE_NOISE: [(f64, f64); 13] = [
     (0.0, -300.0), (0.05, -231.0), (0.1, -208.0), (0.2, -176.0), (0.3, -148.0), (0.4, -120.0), (0.5, -88.0),
@@ -119,7 +122,7 @@ impl Amounts {
         let congestion = self.congestion.unwrap_or(0);
         self.total = self.fare + self.extra + self.mta_tax + self.tip + self.tolls + self.improvement + congestion;
         if !context.segment.green && ride.vendor == 1 && congestion != 0 {
-            // This vendor adds the congestion surcharge to `extra` as well, but charges it once.
+            // Vendor 1 adds the congestion surcharge to `extra` as well, but charges it once.
             self.extra += congestion;
         } else if rng.chance(0.0035) {
             self.total += 195;

@@ -6,9 +6,11 @@
 //! 3. green trips;
 //! 4. green trips of that vendor.
 //!
-//! Within a segment, hour follows hour. Rows come in runs of [`RUN_ROWS`]; a run's trips start in one hour of the week.
-//! In a table of the real size, ten runs fall into each hour. A smaller table is a sample of hours, not of trips, so its
-//! pages cluster as the real table's do.
+//! Within a segment, hour follows hour. Rows come in runs of [`RUN_ROWS`]. The trips of a run start in one hour of the
+//! week.
+//!
+//! In a table of the real size, ten runs fall into each hour. A smaller table is a sample of hours, not of trips. Its
+//! pages therefore cluster as the real table's do.
 
 use std::ops::Range;
 
@@ -35,13 +37,34 @@ const GREEN_SHARE: [u32; 9] = [17, 87, 110, 105, 92, 78, 66, 65, 33];
 
 /// Trips by hour of the week, Sunday first: counts in a sample of 260,000 yellow trips, January 2018 – February 2020.
 const TRAFFIC: [[u32; 24]; 7] = [
-    [1820, 1604, 1147, 818, 606, 255, 358, 499, 786, 1169, 1469, 1761, 1917, 1859, 1932, 1840, 1816, 1783, 1963, 1663, 1489, 1384, 1228, 940],
-    [603, 351, 207, 181, 201, 380, 939, 1497, 1851, 1799, 1661, 1742, 1769, 1845, 2021, 1991, 1865, 2204, 2465, 2169, 1998, 1948, 1614, 1076],
-    [673, 353, 214, 158, 173, 394, 928, 1712, 2042, 1902, 1757, 1823, 1929, 1878, 2154, 2072, 1854, 2214, 2515, 2506, 2334, 2353, 1936, 1337],
-    [824, 457, 272, 212, 187, 365, 991, 1641, 2043, 1966, 1952, 1904, 2014, 1957, 2166, 2103, 1912, 2217, 2628, 2456, 2389, 2269, 2219, 1612],
-    [942, 518, 321, 208, 215, 379, 978, 1883, 2186, 1905, 1913, 1929, 2019, 1919, 2225, 2155, 1984, 2268, 2616, 2528, 2392, 2504, 2215, 1883],
-    [1240, 721, 493, 319, 280, 412, 934, 1663, 2009, 1878, 1828, 1875, 2030, 2063, 2219, 2096, 1973, 2250, 2582, 2609, 2136, 2167, 2194, 2038],
-    [1847, 1448, 1145, 826, 518, 271, 423, 650, 905, 1412, 1665, 1789, 2026, 2060, 1982, 2069, 1992, 2162, 2311, 2209, 1867, 1829, 2070, 1980],
+    [
+        1820, 1604, 1147, 818, 606, 255, 358, 499, 786, 1169, 1469, 1761, 1917, 1859, 1932, 1840, 1816, 1783, 1963,
+        1663, 1489, 1384, 1228, 940,
+    ],
+    [
+        603, 351, 207, 181, 201, 380, 939, 1497, 1851, 1799, 1661, 1742, 1769, 1845, 2021, 1991, 1865, 2204, 2465,
+        2169, 1998, 1948, 1614, 1076,
+    ],
+    [
+        673, 353, 214, 158, 173, 394, 928, 1712, 2042, 1902, 1757, 1823, 1929, 1878, 2154, 2072, 1854, 2214, 2515,
+        2506, 2334, 2353, 1936, 1337,
+    ],
+    [
+        824, 457, 272, 212, 187, 365, 991, 1641, 2043, 1966, 1952, 1904, 2014, 1957, 2166, 2103, 1912, 2217, 2628,
+        2456, 2389, 2269, 2219, 1612,
+    ],
+    [
+        942, 518, 321, 208, 215, 379, 978, 1883, 2186, 1905, 1913, 1929, 2019, 1919, 2225, 2155, 1984, 2268, 2616,
+        2528, 2392, 2504, 2215, 1883,
+    ],
+    [
+        1240, 721, 493, 319, 280, 412, 934, 1663, 2009, 1878, 1828, 1875, 2030, 2063, 2219, 2096, 1973, 2250, 2582,
+        2609, 2136, 2167, 2194, 2038,
+    ],
+    [
+        1847, 1448, 1145, 826, 518, 271, 423, 650, 905, 1412, 1665, 1789, 2026, 2060, 1982, 2069, 1992, 2162, 2311,
+        2209, 1867, 1829, 2070, 1980,
+    ],
 ];
 
 /// Days from 1970-01-01 to 2009-01-01, a Thursday.
@@ -112,7 +135,8 @@ impl Calendar {
         self.segments.partition_point(|s| s.rows.end <= row)
     }
 
-    /// An hour for the rows `rows` of `segment`, at their place in the month. Busy hours come more often than quiet ones.
+    /// An hour for the rows `rows` of `segment`, at their place in the month. Busy hours are more frequent than quiet
+    /// hours.
     pub(super) fn hour(&self, segment: &Segment, rows: &Range<u64>, rng: &mut Rng) -> Hour {
         let month = &self.months[segment.month];
         let length = (segment.rows.end - segment.rows.start) as f64;

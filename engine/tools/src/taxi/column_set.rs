@@ -1,4 +1,4 @@
-//! [`ColumnSet`]: which columns a generated table has, their schema, and trips as batches of them.
+//! [`ColumnSet`]: the columns of a generated table, their schema, and trips as batches of them.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use arrow::error::ArrowError;
 use super::trips::Trips;
 use super::{core_columns, full_columns};
 
-/// Which columns a generated table has.
+/// The columns of a generated table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ColumnSet {
     /// The columns that the queries in `queries/` use: amounts, distance and counts as doubles, two timestamps, two
@@ -46,7 +46,7 @@ impl ColumnSet {
         }
     }
 
-    /// One batch of these trips, which were drawn with `seed`. `schema` is [`schema`](Self::schema)'s.
+    /// A batch of trips, which were drawn with `seed`. `schema` is the result of [`schema`](Self::schema).
     pub(super) fn batch(self, schema: &SchemaRef, seed: u64, trips: Trips) -> Result<RecordBatch, ArrowError> {
         let arrays = match self {
             Self::Core => core_columns::arrays(trips),

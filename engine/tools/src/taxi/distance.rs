@@ -37,7 +37,7 @@ const ABSURD_MILES: (f64, f64) = (1_000.0, 134_619_063.0);
 /// Largest negative distance, without its sign.
 const ABSURD_NEGATIVE_MILES: f64 = 40_840_124.0;
 
-/// Quantiles of the trips of more than 0 and less than 20 miles (yellow, January 2018 – February 2020). The trips to the
+/// Quantiles of the trips of more than 0 and less than 20 miles (yellow, January 2018 – February 2020). Trips to the
 /// airports make the step at 15–19 miles.
 #[rustfmt::skip]
 const BODY: [(f64, f64); 36] = [
@@ -52,9 +52,18 @@ const BODY: [(f64, f64); 36] = [
 /// Long trips by hour of the day relative to the mean: Sunday, Monday–Friday, Saturday. The figures are of trips of at
 /// least 18 miles in 2018–2020.
 const LONG_BY_HOUR: [[f64; 24]; 3] = [
-    [0.61, 0.36, 0.33, 0.78, 1.20, 2.67, 3.95, 2.55, 1.87, 1.06, 0.68, 0.77, 0.67, 1.18, 1.20, 1.43, 1.76, 1.54, 1.67, 1.18, 1.85, 1.66, 1.93, 2.46],
-    [1.78, 1.79, 1.24, 1.71, 3.97, 2.90, 1.55, 0.84, 0.52, 0.51, 0.63, 0.67, 0.77, 0.97, 1.06, 0.99, 1.07, 0.96, 0.89, 0.88, 1.00, 1.04, 1.07, 1.06],
-    [0.73, 0.58, 0.66, 0.85, 1.47, 3.82, 1.55, 2.48, 1.10, 0.65, 0.68, 0.51, 0.63, 0.89, 0.91, 1.11, 1.08, 1.01, 0.87, 0.60, 1.38, 0.88, 0.82, 0.77],
+    [
+        0.61, 0.36, 0.33, 0.78, 1.20, 2.67, 3.95, 2.55, 1.87, 1.06, 0.68, 0.77, 0.67, 1.18, 1.20, 1.43, 1.76, 1.54,
+        1.67, 1.18, 1.85, 1.66, 1.93, 2.46,
+    ],
+    [
+        1.78, 1.79, 1.24, 1.71, 3.97, 2.90, 1.55, 0.84, 0.52, 0.51, 0.63, 0.67, 0.77, 0.97, 1.06, 0.99, 1.07, 0.96,
+        0.89, 0.88, 1.00, 1.04, 1.07, 1.06,
+    ],
+    [
+        0.73, 0.58, 0.66, 0.85, 1.47, 3.82, 1.55, 2.48, 1.10, 0.65, 0.68, 0.51, 0.63, 0.89, 0.91, 1.11, 1.08, 1.01,
+        0.87, 0.60, 1.38, 0.88, 0.82, 0.77,
+    ],
 ];
 
 /// Shape of a factor per run, gamma-distributed with mean 1 and variance 1/3. The factor stands for differences between
@@ -108,8 +117,8 @@ impl DistanceModel {
         }
     }
 
-    /// The probabilities of long trips in a run. The vendor with incomplete reports drives far more often. From 2020 on,
-    /// this vendor has enough trips to count in the year's mean.
+    /// The probabilities of long trips in a run. The vendor with incomplete reports drives far more often. From 2020
+    /// on, this vendor has enough trips to count in the year's mean.
     pub(super) fn long_trips(&self, year: i32, hour: Hour, complete: bool, rng: &mut Rng) -> LongTrips {
         let day: f64 = (0..DAY_SHAPE).map(|_| rng.exponential()).sum::<f64>() / f64::from(DAY_SHAPE);
         let vendor = match (complete, year >= 2020) {

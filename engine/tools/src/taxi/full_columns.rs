@@ -1,5 +1,5 @@
-//! The 51 columns of the "1.1 billion taxi rides" table: trips in that table's types and changing spellings, with weather
-//! and census areas.
+//! The 51 columns of the "1.1 billion taxi rides" table: trips in that table's types and changing spellings, with
+//! weather and census areas.
 
 use std::sync::Arc;
 
@@ -293,8 +293,8 @@ fn census(places: &[Place]) -> Vec<ArrayRef> {
     ]
 }
 
-/// Precipitation, snow depth and snowfall (hundredths of an inch), highest and lowest temperature (°F), wind (tenths of a
-/// mile an hour). All trips of a day have the same weather.
+/// Precipitation, snow depth and snowfall (hundredths of an inch), highest and lowest temperature (°F), wind (tenths of
+/// a mile an hour). All trips of a day have the same weather.
 fn weather(seed: u64, pickup_s: &[i64]) -> Vec<ArrayRef> {
     let mut columns: [Vec<i16>; 6] = Default::default();
     let mut known = (i64::MIN, [0; 6]);

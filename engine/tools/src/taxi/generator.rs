@@ -30,7 +30,7 @@ const BLOCK_RUNS: u64 = 32;
 const FILE_ROWS: u64 = 2_500_000;
 /// Largest number of files if the options name none.
 const MAX_DEFAULT_FILES: u64 = 64;
-/// Size of a stripe's streams at which it ends. Together with [`STRIPE_ROWS`], this size keeps a thread's buffers around
+/// Buffered bytes at which a stripe ends. Together with [`STRIPE_ROWS`], this limit keeps a thread's buffers around
 /// 100 MB.
 const STRIPE_BYTES: usize = 128 << 20;
 /// Blocks that wait to be written, per maker thread.
@@ -45,7 +45,7 @@ struct Generator<'a> {
     schema: SchemaRef,
     writer_options: WriterOptions,
     progress: Progress<'a>,
-    /// Set when one thread failed or the progress function answered `Break`. The other threads stop at their next block.
+    /// Set if one thread failed or the progress function answered `Break`. The other threads stop at their next block.
     stop: AtomicBool,
 }
 
@@ -112,7 +112,9 @@ fn writer_options(options: &GenerateOptions) -> WriterOptions {
     );
     WriterOptions {
         codec: options.codec,
-        chunk_size_bytes: options.chunk_size_bytes.unwrap_or_else(|| chunk_size_bytes(options.codec)),
+        chunk_size_bytes: options
+            .chunk_size_bytes
+            .unwrap_or_else(|| chunk_size_bytes(options.codec)),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
         stripe_rows: STRIPE_ROWS,

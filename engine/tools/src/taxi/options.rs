@@ -1,4 +1,4 @@
-//! [`GenerateOptions`] and [`GenerateReport`]: which table to generate, and what was written.
+//! [`GenerateOptions`] and [`GenerateReport`]: the table to generate, and the written files.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use grampus_orc_layout::tail::Codec;
 
 use super::column_set::ColumnSet;
 
-/// What to generate and where.
+/// Contents, place and layout of a generated table.
 #[derive(Debug, Clone)]
 pub struct GenerateOptions {
     /// Trips altogether. The years 2009–2021 share them in proportion to the 1.74 billion real trips.
@@ -17,9 +17,9 @@ pub struct GenerateOptions {
     pub files: Option<usize>,
     /// Trips of different seeds differ.
     pub seed: u64,
-    /// Which columns.
+    /// The set of columns.
     pub columns: ColumnSet,
-    /// How streams are compressed; `None`: not at all.
+    /// Compression of streams; `None`: none.
     pub codec: Option<Codec>,
     /// Uncompressed bytes per compression chunk; `None`: a size chosen for sparse reads.
     pub chunk_size_bytes: Option<usize>,

@@ -3,7 +3,7 @@
 use super::calendar::{Hour, Segment};
 use super::distance::LongTrips;
 
-/// See the module.
+/// The shared values of a part of a run.
 pub(super) struct RunContext<'a> {
     pub(super) segment: &'a Segment,
     pub(super) year: i32,

@@ -32,9 +32,13 @@ const CARD_SHARE: [f64; 13] = [
     0.26, 0.36, 0.45, 0.52, 0.55, 0.59, 0.63, 0.66, 0.68, 0.70, 0.72, 0.74, 0.76,
 ];
 /// Share of trips at the airport's flat fare by distance, steps of 2.5 miles.
-const FLAT_BY_DISTANCE: [f64; 15] = [0.0026, 0.0016, 0.0036, 0.0063, 0.014, 0.073, 0.576, 0.801, 0.707, 0.342, 0.205, 0.25, 0.129, 0.130, 0.0];
+const FLAT_BY_DISTANCE: [f64; 15] = [
+    0.0026, 0.0016, 0.0036, 0.0063, 0.014, 0.073, 0.576, 0.801, 0.707, 0.342, 0.205, 0.25, 0.129, 0.130, 0.0,
+];
 /// Share of out-of-town and negotiated fares by distance, steps of 2.5 miles.
-const OTHER_RATE_BY_DISTANCE: [f64; 15] = [0.004, 0.002, 0.007, 0.011, 0.013, 0.07, 0.08, 0.072, 0.088, 0.187, 0.22, 0.46, 0.55, 0.70, 0.81];
+const OTHER_RATE_BY_DISTANCE: [f64; 15] = [
+    0.004, 0.002, 0.007, 0.011, 0.013, 0.07, 0.08, 0.072, 0.088, 0.187, 0.22, 0.46, 0.55, 0.70, 0.81,
+];
 
 /// Quantiles of the seconds per mile.
 const PACE: [(f64, f64); 7] = [

@@ -1,4 +1,5 @@
-//! [`Zone`]: the neighbourhoods of pickups and dropoffs, with their popularity and the census bureau's numbers for them.
+//! [`Zone`]: a neighbourhood of pickups and dropoffs, with its popularity and the census bureau's numbers for it.
+//!
 //! The names are New York's. Tract numbers and coordinates are made up.
 
 /// A neighbourhood and its census areas.

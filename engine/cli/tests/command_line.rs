@@ -1,4 +1,4 @@
-//! The `grampus` command as a person or a script meets it: what it prints where, and its exit status.
+//! The program `grampus` on its command line: output, errors and exit status.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -15,14 +15,14 @@ fn run(arguments: &[&str]) -> Output {
     grampus(arguments).output().unwrap()
 }
 
-/// Standard output of a run that must succeed and say nothing else.
+/// Standard output of a run that must succeed and print nothing on standard error.
 fn printed(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(0)));
     text(&output.stdout)
 }
 
-/// What a run that must fail with `status` said.
+/// Standard error of a run that must fail with `status`.
 fn failed(status: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(status), "{output:?}");
@@ -48,7 +48,7 @@ fn text(bytes: &[u8]) -> String {
 const ROWS: &str = "SELECT * FROM (VALUES (1, 0.5, 'a,\"b'), (2, NULL, NULL)) AS t(id, miles, note) ORDER BY id";
 
 #[test]
-fn each_format_prints_the_same_rows() {
+fn formats_print_the_same_rows() {
     assert_snapshot!(printed(&["-c", ROWS]), @r#"
     +----+-------+------+
     | id | miles | note |
@@ -76,7 +76,7 @@ fn each_format_prints_the_same_rows() {
 }
 
 #[test]
-fn a_command_may_begin_with_a_comment() {
+fn command_may_begin_with_a_comment() {
     let sql = "-- how many?\nSELECT 2 AS n";
     assert_eq!(printed(&["--format", "csv", "-c", sql]), "n\n2\n");
 }
@@ -153,7 +153,7 @@ fn standard_input_is_a_script() {
 }
 
 #[test]
-fn the_first_error_stops_a_script() {
+fn script_stops_at_the_first_error() {
     let output = piped(&["--format", "csv"], "SELECT 1 AS a;\nSELECT b;\nSELECT 2 AS c;");
     assert_eq!(text(&output.stdout), "a\n1\n");
     assert_eq!(output.status.code(), Some(1));
@@ -206,12 +206,15 @@ fn errors_say_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn syntax_errors_say_where() {
+fn syntax_errors_name_the_place() {
     assert_snapshot!(failed(1, &["-c", "SELEC 1"]), @r"
     error: SQL syntax, line 1, column 1: expected an SQL statement, found SELEC
     hint: did you mean SELECT? Look at `▸ SELEC 1`
     ");
-    assert_snapshot!(failed(1, &["-c", "SET datafusion.execution.batch_size = 10;\n  SELECT (1;"]), @"error: SQL syntax: expected ), but the statement ends there");
+    assert_snapshot!(
+        failed(1, &["-c", "SET datafusion.execution.batch_size = 10;\n  SELECT (1;"]),
+        @"error: SQL syntax: expected ), but the statement ends there"
+    );
     assert_snapshot!(failed(1, &["-c", "SELECT 'open"]), @r"
     error: SQL syntax, line 1, column 8: unterminated string literal
     hint: look at `SELECT ▸ 'open`
@@ -220,7 +223,10 @@ fn syntax_errors_say_where() {
 
 #[test]
 fn settings_are_checked() {
-    assert_snapshot!(failed(1, &["-c", "SET grampus.local_io = 'tape'"]), @"error: grampus.local_io is 'mmap' or 'read', not 'tape'");
+    assert_snapshot!(
+        failed(1, &["-c", "SET grampus.local_io = 'tape'"]),
+        @"error: grampus.local_io is 'mmap' or 'read', not 'tape'"
+    );
     assert_snapshot!(
         failed(1, &["-c", "SET datafusion.execution.batch_size = 'many'"]),
         @"error: error setting config datafusion.execution.batch_size: invalid digit found in string"
@@ -232,7 +238,7 @@ fn settings_are_checked() {
 }
 
 #[test]
-fn memory_is_limited_and_the_error_says_how_to_allow_more() {
+fn memory_limit_error_says_how_to_allow_more() {
     let sql = "SELECT value % 2, array_agg(value) FROM generate_series(1, 300000) GROUP BY 1";
     let error = failed(1, &["-m", "200k", "-c", sql]);
     assert!(error.starts_with("error: out of memory: "), "{error}");
@@ -244,7 +250,7 @@ fn memory_is_limited_and_the_error_says_how_to_allow_more() {
 }
 
 #[test]
-fn a_wrong_command_line_exits_with_2() {
+fn wrong_command_line_exits_with_2() {
     assert!(failed(2, &["--format", "xml"]).contains("table, csv, tsv, json, ndjson"));
     assert!(failed(2, &["-m", "lots"]).contains("a size such as 512m, 4g or 1.5GiB"));
     assert_snapshot!(failed(2, &["dmeo"]), @r"
@@ -259,12 +265,12 @@ fn a_wrong_command_line_exits_with_2() {
 }
 
 #[test]
-fn a_missing_script_is_an_error() {
+fn missing_script_is_an_error() {
     assert_snapshot!(failed(1, &["-f", "missing.sql"]), @"error: cannot open missing.sql: no such file or directory");
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn closed_pipe_is_no_error() {
     let mut child = grampus(&["--format", "csv", "-c", "SELECT * FROM generate_series(1, 100000000)"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -285,7 +291,7 @@ fn timing_and_io_go_to_standard_error() {
 }
 
 #[test]
-fn plans_are_printed_as_they_are() {
+fn plans_are_printed_unchanged() {
     let plan = printed(&[
         "-p",
         "1",
@@ -299,14 +305,14 @@ fn plans_are_printed_as_they_are() {
 }
 
 #[test]
-fn help_and_completions_are_there() {
+fn help_and_completions_are_printed() {
     assert!(printed(&["--help"]).contains("Examples:"));
     assert!(printed(&["completions", "bash"]).contains("_grampus"));
 }
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_query_exits_with_130() {
+fn interrupted_query_exits_with_130() {
     use rustix::process::{Pid, Signal, kill_process};
     let sql = "SELECT count(*) FROM generate_series(1, 100000) a CROSS JOIN generate_series(1, 1000000) b";
     let mut child = grampus(&["-c", "SELECT 1 AS begun", "-c", sql, "--format", "csv"])
@@ -314,7 +320,7 @@ fn an_interrupted_query_exits_with_130() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first result says that signals are caught.
+    // The first result appears after the signal handlers are installed.
     let mut begun = [0; 8];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
     assert_eq!(text(&begun), "begun\n1\n");
@@ -326,13 +332,13 @@ fn an_interrupted_query_exits_with_130() {
     );
 }
 
-/// Whether there may be a GPU: then these commands measure.
+/// Whether there may be a GPU. If so, these commands measure.
 fn may_have_a_gpu() -> bool {
     grampus_gpu_exec::library().is_ok()
 }
 
 #[test]
-fn device_says_what_is_missing_and_how_to_get_it() {
+fn device_report_names_missing_software_and_its_installation() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let output = grampus(arguments)
@@ -364,7 +370,7 @@ fn device_says_what_is_missing_and_how_to_get_it() {
 }
 
 #[test]
-fn the_device_is_chosen_on_the_command_line() {
+fn device_is_chosen_on_the_command_line() {
     let shown = printed(&["--device", "cpu", "--format", "csv", "-c", "SHOW grampus.device"]);
     assert_eq!(shown, "name,value\ngrampus.device,cpu\n");
     let said = failed(2, &["--device", "abacus", "-c", "SELECT 1"]);
@@ -372,7 +378,7 @@ fn the_device_is_chosen_on_the_command_line() {
 }
 
 #[test]
-fn bench_io_needs_a_gpu_and_says_so() {
+fn bench_io_without_a_gpu_is_an_error() {
     let said = failed(2, &["bench", "io", "--sections", "hits,misses"]);
     assert!(
         said.contains("no section named misses") && said.contains("mapped"),

@@ -1,4 +1,4 @@
-//! The `grampus` command on ORC files: made by itself, opened in every way there is, and damaged.
+//! The program `grampus` on ORC files: generated, converted, opened in every way, and damaged.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -53,10 +53,10 @@ fn first_file(folder: &Path) -> PathBuf {
 
 const COUNT: &str = "SELECT count(*) AS n FROM trips";
 
-/// On host threads as the GPU where there is a C++ compiler for its kernels: a query keeps its files open there.
+/// A query keeps its files open on the GPU. If there is a C++ compiler for the kernels, host threads stand for the GPU.
 #[cfg(unix)]
 #[test]
-fn a_table_may_have_more_files_than_a_process_may_open_at_first() {
+fn table_may_have_more_files_than_the_first_limit_of_open_files() {
     let folder = trips();
     let file = first_file(folder.path());
     std::fs::create_dir(folder.path().join("many")).unwrap();
@@ -85,7 +85,7 @@ fn a_table_may_have_more_files_than_a_process_may_open_at_first() {
 }
 
 #[test]
-fn a_table_is_opened_in_every_way_there_is() {
+fn tables_open_from_files_folders_globs_and_statements() {
     let folder = trips();
     let folder = folder.path();
     let csv = |arguments: &[&str]| printed(folder, &[&["--format", "csv"], arguments].concat());
@@ -100,7 +100,7 @@ fn a_table_is_opened_in_every_way_there_is() {
 }
 
 #[test]
-fn what_was_read_is_said() {
+fn io_line_reports_needed_and_moved_bytes() {
     let folder = trips();
     let sql = "SELECT sum(total_amount) AS total FROM trips WHERE trip_distance >= 20";
     let output = grampus(folder.path(), &["--io", "--format", "csv", "trips", "-c", sql]);
@@ -135,7 +135,7 @@ fn tables_and_columns_are_listed() {
 }
 
 #[test]
-fn missing_wrong_and_damaged_files_are_told_apart() {
+fn missing_wrong_and_damaged_files_have_errors_of_their_own() {
     let folder = trips();
     let folder = folder.path();
     let first = first_file(folder);
@@ -169,7 +169,7 @@ fn missing_wrong_and_damaged_files_are_told_apart() {
 }
 
 #[test]
-fn files_are_not_overwritten_by_surprise() {
+fn generated_files_overwrite_others_only_on_request() {
     let folder = trips();
     let again = ["taxi", "generate", "--rows", "1k", "--out", "trips"];
     assert_snapshot!(failed(1, folder.path(), &again), @r"
@@ -226,7 +226,7 @@ fn conversions_keep_every_row() {
 }
 
 #[test]
-fn the_demo_answers_and_cleans_up() {
+fn demo_answers_and_removes_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
     command
@@ -256,7 +256,7 @@ fn the_demo_answers_and_cleans_up() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_demo_cleans_up_too() {
+fn interrupted_demo_removes_its_files() {
     use rustix::process::{Pid, Signal, kill_process};
     let folder = tempfile::tempdir().unwrap();
     for signal in [Signal::INT, Signal::TERM] {
@@ -288,19 +288,24 @@ fn layouts_are_printed_for_people_and_for_programs() {
         report.contains("10,240 rows") && report.contains("trip_distance"),
         "{report}"
     );
-    let json: serde_json::Value = serde_json::from_str(&printed(folder.path(), &["layout", "--json", &file])).unwrap();
+    let json = printed(folder.path(), &["layout", "--json", &file]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["rows"], 10_240);
     assert_eq!(json["problems"].as_array().unwrap().len(), 0);
-    assert!(printed(folder.path(), &["layout", "--full", &file]).lines().count() > report.lines().count());
+    let full = printed(folder.path(), &["layout", "--full", &file]);
+    assert!(full.lines().count() > report.lines().count());
     assert_snapshot!(failed(1, folder.path(), &["layout", "trips"]), @r"
     error: trips is a folder
     hint: name a file in it
     ");
-    assert_snapshot!(failed(1, folder.path(), &["layout", "none.orc"]), @"error: cannot open none.orc: no such file or directory");
+    assert_snapshot!(
+        failed(1, folder.path(), &["layout", "none.orc"]),
+        @"error: cannot open none.orc: no such file or directory"
+    );
 }
 
 #[test]
-fn statements_are_timed_with_their_answers_and_what_they_read() {
+fn bench_sql_reports_times_answers_and_bytes() {
     let folder = trips();
     let folder = folder.path();
     std::fs::write(folder.join("count.sql"), COUNT).unwrap();
