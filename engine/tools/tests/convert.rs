@@ -308,6 +308,10 @@ fn outputs_do_not_depend_on_the_other_inputs() {
         matches!(&error, ToolError::Input { path, .. } if *path == inputs[5]),
         "{error}"
     );
+    assert!(
+        std::error::Error::source(&error).is_some(),
+        "the reader's error is kept"
+    );
 }
 
 #[test]

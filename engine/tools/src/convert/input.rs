@@ -94,7 +94,7 @@ impl From<LayoutError> for Fault {
     }
 }
 
-/// Arrow's message loses the name of the variant that carries it.
+/// The reason is Arrow's message without the name of its variant.
 impl From<ArrowError> for Fault {
     fn from(error: ArrowError) -> Self {
         let reason = match &error {

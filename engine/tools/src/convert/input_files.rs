@@ -9,7 +9,7 @@ use super::options::ConvertOptions;
 use super::{csv_input, orc_input, parquet_input};
 use crate::error::ToolError;
 
-/// The formats that are told apart.
+/// The formats of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Parquet,
@@ -65,7 +65,7 @@ pub(super) fn open(path: &Path, options: &ConvertOptions) -> Result<Input, ToolE
     }
 }
 
-/// The format that the first bytes tell. Text that is neither Parquet nor ORC is taken for CSV.
+/// The format of a file, by its first bytes. Text that is neither Parquet nor ORC is taken for CSV.
 fn format(path: &Path) -> Result<Format, Fault> {
     let mut start = Vec::new();
     File::open(path)?.take(4096).read_to_end(&mut start)?;

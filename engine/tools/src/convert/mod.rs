@@ -4,7 +4,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `options` | [`ConvertOptions`], [`CsvOptions`], [`ConvertReport`] |
-//! | `input` | [`Input`](input::Input), a file as a stream of batches; `Fault`, why one has no more |
+//! | `input` | `Input`, a file as a stream of batches; `Fault`, why a batch is missing |
 //! | `parquet_input`, `csv_input`, `orc_input` | a file of each format as an `Input` |
 //! | `input_files` | the files that the options name, and the format of each |
 //! | `stored_types` | the ORC type that stands for each incoming type |

@@ -17,7 +17,7 @@ pub(super) struct Amounts {
     pub(super) tip: i64,
     pub(super) tolls: i64,
     pub(super) improvement: i64,
-    /// `None`: NULL.
+    /// The congestion surcharge; `None` is NULL.
     pub(super) congestion: Option<i64>,
     pub(super) total: i64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Ride<'a> {
     pub(super) distance: &'a Distance,
 }
 
-/// Draws amounts.
+/// The distributions of amounts.
 pub(super) struct AmountModel {
     fare_noise_cents: Quantiles,
 }

@@ -72,7 +72,7 @@ const FIRST_DAY: i64 = 14_245;
 /// The weekday of [`FIRST_DAY`]; 0 is Sunday.
 const FIRST_WEEKDAY: i64 = 4;
 
-/// One calendar month.
+/// A calendar month.
 pub(super) struct Month {
     pub(super) year: i32,
     /// 1–12.
@@ -94,7 +94,7 @@ pub(super) struct Segment {
     pub(super) complete: bool,
 }
 
-/// One hour of one week.
+/// An hour of one week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hour {
     /// Its first second, local time, since 1970.
@@ -109,7 +109,7 @@ pub(super) struct Hour {
 pub(super) struct Calendar {
     pub(super) rows: u64,
     pub(super) months: Vec<Month>,
-    /// Ascending, without gaps, none empty.
+    /// Segments in ascending order, without gaps. None is empty.
     pub(super) segments: Vec<Segment>,
 }
 
@@ -204,8 +204,8 @@ fn green_share(month: &Month) -> u64 {
     u64::from(GREEN_SHARE[(month.year - 2013) as usize])
 }
 
-/// Trips of the vendor with incomplete reports, per mille. They begin in July 2019; in months with few passengers their
-/// share is large.
+/// Trips of the vendor with incomplete reports, per mille. The first such trips are of July 2019. In months with few
+/// passengers their share is large.
 fn incomplete_share(month: &Month, green: bool) -> u64 {
     match (month.year, month.month, green) {
         (2019, 7.., false) => 6,

@@ -1,7 +1,7 @@
 //! [`DistanceModel`]: the distances of trips.
 //!
 //! The model has a body by quantiles (with the airport runs), an exponential tail, a drift over the years, and a mild
-//! clustering by hour of the week. Last comes the dirt that meters and people leave.
+//! clustering by hour of the week. On top come the errors that meters and people make.
 
 use super::calendar::{FIRST_YEAR, Hour, mean_over_week};
 use super::quantiles::Quantiles;
@@ -70,7 +70,7 @@ const LONG_BY_HOUR: [[f64; 24]; 3] = [
 /// days (weather, holidays, strikes). Together with the hours it makes 4 KiB pages cluster as the real table's do.
 const DAY_SHAPE: u32 = 3;
 
-/// Draws distances.
+/// The distributions of distances.
 pub(super) struct DistanceModel {
     body: Quantiles,
     mean_long: f64,
@@ -174,7 +174,7 @@ fn long_distance(long: LongTrips, coarse: bool, rng: &mut Rng) -> Distance {
     }
 }
 
-/// Replaces a few distances by dirt.
+/// Replaces a few distances by errors.
 fn dirty(distance: Distance, rng: &mut Rng) -> Distance {
     let u = rng.unit();
     if u >= NEGATIVE_SHARE + ABSURD_SHARE + ABSURD_NEGATIVE_SHARE {
@@ -190,7 +190,8 @@ fn dirty(distance: Distance, rng: &mut Rng) -> Distance {
     Distance { hundredths, ..distance }
 }
 
-/// A distance between `low` and `high`, in hundredths. Small distances repeat, the largest are rare.
+/// A distance between `low` and `high` miles, in hundredths. Each order of magnitude is about equally likely: small
+/// distances repeat, the largest are rare.
 fn absurd(low: f64, high: f64, rng: &mut Rng) -> i64 {
     let mut limit = high;
     while limit > low * 10.0 && rng.chance(0.75) {

@@ -169,7 +169,7 @@ fn payment_type(year: i32, payment: u8) -> &'static str {
     spellings[usize::from(payment.clamp(1, 4)) - 1]
 }
 
-/// One end of a trip.
+/// The pickup or the dropoff of a trip.
 struct Place {
     /// `zone · TRACTS + tract`; `None` if the position was lost.
     tract: Option<u16>,
@@ -184,7 +184,7 @@ impl Place {
     }
 }
 
-/// One end of each trip. Each run has its own random numbers.
+/// The pickups or the dropoffs of trips. Each run has its own random numbers.
 fn places(seed: u64, purpose: u64, trips: &Trips) -> Vec<Place> {
     let by_weight = zones_by_weight();
     let mut rng = Rng::new(seed, purpose, 0);
@@ -236,7 +236,7 @@ fn coordinates(trips: &Trips, places: &[Place], millionths: impl Fn(&Zone, &Plac
     Arc::new(values.collect::<Float64Array>())
 }
 
-/// One tract's spellings.
+/// The spellings of a census tract.
 struct Tract {
     label: String,
     ct2010: String,
@@ -263,7 +263,7 @@ fn tracts() -> Vec<Tract> {
         .collect()
 }
 
-/// The ten census columns of one end of the trips.
+/// The ten census columns of pickups or dropoffs.
 fn census(places: &[Place]) -> Vec<ArrayRef> {
     let tracts = tracts();
     let text = |value: &dyn Fn(u16) -> &'static str| -> ArrayRef {

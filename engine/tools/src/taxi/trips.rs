@@ -13,7 +13,7 @@ pub(super) struct Trips {
     /// Local times, seconds since 1970.
     pub(super) pickup_s: Vec<i64>,
     pub(super) dropoff_s: Vec<i64>,
-    /// Year of the month that the trip was reported for: clocks may say otherwise.
+    /// Year of the month that the trip was reported for. The clocks of some cabs differ.
     pub(super) year: Vec<i32>,
     pub(super) green: Vec<bool>,
     /// False if passengers, rate code, payment, flag and congestion surcharge were not reported.
@@ -40,7 +40,7 @@ pub(super) struct Trips {
     pub(super) has_congestion_surcharge: Vec<bool>,
 }
 
-/// One trip before its amounts and its distance become decimals.
+/// A trip before its amounts and its distance become decimals.
 pub(super) struct Trip {
     pub(super) pickup_s: i64,
     pub(super) dropoff_s: i64,
