@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and how it is spelled. Acting on it is left to `cli`.
+//! [`Cli`]: the definition of the command line. Its doc comments are the texts of `--help`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use grampus::Device;
 use grampus_orc_layout::tail::Codec;
 use grampus_tools::taxi::ColumnSet;
 
-use super::units;
+use crate::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -327,7 +327,8 @@ pub(crate) struct LayoutOptions {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) direct: Vec<String>,
 
-    /// Rows in each row group, which has statistics and an entry point: fewer let sparse reads skip more [default: 10000]
+    /// Rows in each row group, which has statistics and an entry point: fewer let sparse reads skip more
+    /// [default: 10000]
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) row_group: Option<u32>,
 
@@ -420,7 +421,7 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// A piece of SQL given on the command line.
+/// SQL that the command line gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Job {
     /// `-c`
@@ -429,7 +430,7 @@ pub(crate) enum Job {
     File(String),
 }
 
-/// The parsed command line and its `-c` and `-f` in the order they were given.
+/// The parsed command line, and its `-c` and `-f` in the given order.
 pub(crate) fn parse() -> (Cli, Vec<Job>) {
     let matches = Cli::command().get_matches();
     match Cli::from_arg_matches(&matches) {
@@ -463,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn definition_is_sound() {
         Cli::command().debug_assert();
     }
 
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_is_a_subcommand_or_a_path() {
+    fn first_word_is_a_subcommand_or_a_path() {
         assert!(matches!(parse(&["demo"]).unwrap().0.command, Some(Command::Demo(_))));
         let (cli, _) = parse(&["trips.orc", "-c", "SELECT 1", "zones.orc"]).unwrap();
         assert_eq!(cli.paths, ["trips.orc", "zones.orc"]);

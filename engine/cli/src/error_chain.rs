@@ -1,4 +1,4 @@
-//! Takes the wrappers off an error: DataFusion, Arrow and the scan carry each other's errors, and one of them counts.
+//! [`RootError`]: the error at the end of a chain of wrappers. DataFusion, Arrow and the scan wrap each other's errors.
 
 use std::error::Error;
 use std::io;
@@ -8,8 +8,8 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use grampus_orc_layout::LayoutError;
 
-/// What was being done, in DataFusion's words.
-pub(super) fn context(error: &DataFusionError) -> Option<&str> {
+/// The operation that failed, in DataFusion's words.
+pub(crate) fn context(error: &DataFusionError) -> Option<&str> {
     match error {
         DataFusionError::Context(words, _) => Some(words),
         DataFusionError::Diagnostic(_, inner) => context(inner),
@@ -17,8 +17,8 @@ pub(super) fn context(error: &DataFusionError) -> Option<&str> {
     }
 }
 
-/// The error that counts at the end of a chain of wrappers.
-pub(super) enum Root<'a> {
+/// The root of a chain, by its library.
+pub(crate) enum RootError<'a> {
     DataFusion(&'a DataFusionError),
     Arrow(&'a ArrowError),
     Io(&'a io::Error),
@@ -27,54 +27,55 @@ pub(super) enum Root<'a> {
     Other(&'a (dyn Error + 'static)),
 }
 
-pub(super) fn root(error: &DataFusionError) -> Root<'_> {
+/// Takes the wrappers off an error.
+pub(crate) fn root_error(error: &DataFusionError) -> RootError<'_> {
     match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),
-        DataFusionError::Shared(inner) => root(inner),
-        DataFusionError::Collection(errors) if !errors.is_empty() => root(&errors[0]),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root_error(inner),
+        DataFusionError::Shared(inner) => root_error(inner),
+        DataFusionError::Collection(errors) if !errors.is_empty() => root_error(&errors[0]),
         DataFusionError::External(inner) => foreign(inner.as_ref()),
         DataFusionError::ArrowError(inner, _) => arrow_root(inner),
         DataFusionError::IoError(inner) => io_root(inner),
-        DataFusionError::ObjectStore(inner) => Root::Store(inner),
-        other => Root::DataFusion(other),
+        DataFusionError::ObjectStore(inner) => RootError::Store(inner),
+        other => RootError::DataFusion(other),
     }
 }
 
-fn arrow_root(error: &ArrowError) -> Root<'_> {
+fn arrow_root(error: &ArrowError) -> RootError<'_> {
     match error {
         ArrowError::ExternalError(inner) => foreign(inner.as_ref()),
-        other => Root::Arrow(other),
+        other => RootError::Arrow(other),
     }
 }
 
-fn io_root(error: &io::Error) -> Root<'_> {
+fn io_root(error: &io::Error) -> RootError<'_> {
     match error.get_ref() {
         Some(inner) => foreign(inner),
-        None => Root::Io(error),
+        None => RootError::Io(error),
     }
 }
 
-fn foreign<'a>(error: &'a (dyn Error + Send + Sync + 'static)) -> Root<'a> {
+fn foreign<'a>(error: &'a (dyn Error + Send + Sync + 'static)) -> RootError<'a> {
     let plain: &'a (dyn Error + 'static) = error;
     if let Some(inner) = plain.downcast_ref::<DataFusionError>() {
-        root(inner)
+        root_error(inner)
     } else if let Some(inner) = plain.downcast_ref::<Arc<DataFusionError>>() {
-        root(inner)
+        root_error(inner)
     } else if let Some(inner) = plain.downcast_ref::<ArrowError>() {
         arrow_root(inner)
     } else if let Some(inner) = plain.downcast_ref::<io::Error>() {
         io_root(inner)
     } else if let Some(inner) = plain.downcast_ref::<LayoutError>() {
-        Root::Layout(inner)
+        RootError::Layout(inner)
     } else if let Some(inner) = plain.downcast_ref::<object_store::Error>() {
-        Root::Store(inner)
+        RootError::Store(inner)
     } else {
-        Root::Other(plain)
+        RootError::Other(plain)
     }
 }
 
 /// The chain of errors in the libraries' words, outermost first.
-pub(super) fn causes(error: &DataFusionError) -> Vec<String> {
+pub(crate) fn causes(error: &DataFusionError) -> Vec<String> {
     let mut causes = Vec::new();
     let mut next: Option<&dyn Error> = Some(error);
     while let Some(error) = next {

@@ -1,26 +1,37 @@
-//! What ends a command early, and how it is told: one line that says what is wrong, one that says what to do.
-//! What DataFusion's messages mean is left to `explain`.
+//! [`ExitError`]: why a command ends early, its exit status, and the [`ErrorReport`] that is printed.
 
 use std::io;
 use std::process::ExitCode;
 
 use console::style;
 
-/// Why a command stopped.
+use crate::terminal::note;
+use crate::wording::os_words;
+
+/// Why a command ends early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ExitError {
     /// The query or the data is wrong.
-    Query(Report),
+    Query(ErrorReport),
     /// The command line is wrong.
-    Usage(Report),
+    Usage(ErrorReport),
     /// Ctrl-C, or the system asked to stop.
     Interrupted,
-    /// Whoever read the output has left: `grampus … | head`.
+    /// The reader of the output closed it, as in `grampus … | head`.
     OutputClosed,
 }
 
-impl Failure {
-    /// The exit status: 1 the query or the data, 2 the command line, 130 interrupted. A closed output is no error.
+impl ExitError {
+    /// A failed write of results.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => ErrorReport::new(format!("cannot write the result: {}", os_words(error))).into(),
+        }
+    }
+
+    /// The exit status: 1 for the query or the data, 2 for the command line, 130 for an interrupt. A closed output is
+    /// no error.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Query(_) => 1,
@@ -30,11 +41,11 @@ impl Failure {
         })
     }
 
-    /// Tells the person, on standard error.
-    pub(crate) fn tell(&self, verbose: bool) {
+    /// Prints the error on standard error, with the libraries' causes if `verbose`.
+    pub(crate) fn print(&self, verbose: bool) {
         match self {
-            Self::Query(report) | Self::Usage(report) => report.tell(verbose),
-            Self::Interrupted => super::note("cancelled"),
+            Self::Query(report) | Self::Usage(report) => report.print(verbose),
+            Self::Interrupted => note("cancelled"),
             Self::OutputClosed => {}
         }
     }
@@ -42,16 +53,16 @@ impl Failure {
 
 /// An error in words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Report {
+pub(crate) struct ErrorReport {
     /// What is wrong, in one line.
     pub(crate) message: String,
     /// What to do about it, in one line.
     pub(crate) hint: Option<String>,
-    /// The chain of errors as the libraries told it; shown with `-v`.
+    /// The chain of errors in the libraries' words; printed with `-v`.
     pub(crate) causes: Vec<String>,
 }
 
-impl Report {
+impl ErrorReport {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -59,48 +70,33 @@ impl Report {
         }
     }
 
+    /// A file that could not be used: `cannot open trips.orc: permission denied`.
+    pub(crate) fn file(verb: &str, path: &str, error: &io::Error) -> Self {
+        Self::new(format!("cannot {verb} {path}: {}", os_words(error)))
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    fn tell(&self, verbose: bool) {
+    fn print(&self, verbose: bool) {
         let error = style("error:").for_stderr().red().bold();
-        super::note(format_args!("{error} {}", self.message));
+        note(format_args!("{error} {}", self.message));
         if let Some(hint) = &self.hint {
             let word = style("hint:").for_stderr().cyan().bold();
-            super::note(format_args!("{word} {hint}"));
+            note(format_args!("{word} {hint}"));
         }
         if verbose {
             for cause in &self.causes {
-                super::note(format_args!("  because: {}", cause.replace('\n', "\n           ")));
+                note(format_args!("  because: {}", cause.replace('\n', "\n           ")));
             }
         }
     }
 }
 
-impl From<Report> for Failure {
-    fn from(report: Report) -> Self {
+impl From<ErrorReport> for ExitError {
+    fn from(report: ErrorReport) -> Self {
         Self::Query(report)
     }
-}
-
-/// A failed write of results.
-pub(crate) fn output(error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::OutputClosed,
-        _ => Report::new(format!("cannot write the result: {}", os_words(error))).into(),
-    }
-}
-
-/// An operating system's error without its number.
-pub(crate) fn os_words(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or(&text);
-    super::error_messages::lower_first(words)
-}
-
-/// A file that could not be used.
-pub(crate) fn file(what: &str, path: &str, error: &io::Error) -> Report {
-    Report::new(format!("cannot {what} {path}: {}", os_words(error)))
 }

@@ -1,4 +1,4 @@
-//! The conversation: reads statements with a line editor, keeps their history, and goes on after errors.
+//! Interactive mode: a loop that reads statements with a line editor, keeps their history, and continues after errors.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -7,21 +7,22 @@ use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
 
-use super::completion::{Assistant, is_word_command};
-use super::exit_error::{Failure, Report};
-use super::shell::Shell;
-use super::{note, tables};
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::line_helper::{LineHelper, is_word_command};
+use crate::session_tables;
+use crate::shell::Shell;
+use crate::terminal::note;
 
 const PROMPT: &str = "grampus> ";
 const HISTORY_ENTRIES: usize = 10_000;
 
-/// Talks until the person leaves.
-pub(crate) fn run(shell: &mut Shell) -> Result<(), Failure> {
+/// Runs until the user leaves.
+pub(crate) fn run(shell: &mut Shell) -> Result<(), ExitError> {
     greet(shell);
-    let mut editor = editor(shell).map_err(|error| Report::new(format!("cannot use the terminal: {error}")))?;
+    let mut editor = editor(shell).map_err(|error| ErrorReport::new(format!("cannot use the terminal: {error}")))?;
     let history = history_file();
     if let Some(path) = &history {
-        // None yet is the usual reason for failing.
+        // Loading fails if there is no history yet.
         let _ = editor.load_history(path);
     }
     loop {
@@ -36,20 +37,20 @@ pub(crate) fn run(shell: &mut Shell) -> Result<(), Failure> {
                 if !answer(shell, text)? {
                     return Ok(());
                 }
-                if let Some(assistant) = editor.helper_mut() {
-                    assistant.refresh(&shell.context);
+                if let Some(helper) = editor.helper_mut() {
+                    helper.refresh(&shell.context);
                 }
             }
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => return Ok(()),
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Report::new(format!("cannot read the terminal: {error}")).into()),
+            Err(error) => return Err(ErrorReport::new(format!("cannot read the terminal: {error}")).into()),
         }
     }
 }
 
-/// Runs what was typed and tells of errors. False: the person wants to leave.
-fn answer(shell: &mut Shell, text: &str) -> Result<bool, Failure> {
+/// Runs typed text and prints its errors. False after `\q`, `quit` or `exit`.
+fn answer(shell: &mut Shell, text: &str) -> Result<bool, ExitError> {
     let typed = match text.to_ascii_lowercase().as_str() {
         "quit" | "exit" => "\\q",
         _ if is_word_command(text) => "\\?",
@@ -57,12 +58,12 @@ fn answer(shell: &mut Shell, text: &str) -> Result<bool, Failure> {
     };
     match shell.run_typed(typed) {
         Ok(go_on) => Ok(go_on),
-        Err(Failure::OutputClosed) => Err(Failure::OutputClosed),
-        Err(failure) => {
-            if matches!(failure, Failure::Interrupted) {
+        Err(ExitError::OutputClosed) => Err(ExitError::OutputClosed),
+        Err(error) => {
+            if matches!(error, ExitError::Interrupted) {
                 shell.threads.recover();
             }
-            failure.tell(shell.settings.verbose);
+            error.print(shell.settings.verbose);
             Ok(true)
         }
     }
@@ -76,7 +77,7 @@ fn greet(shell: &Shell) {
     note(format_args!(
         "Grampus {version}: SQL over ORC files. Statements end with ';'. \\? for help, \\q to leave."
     ));
-    let tables = tables::names(&shell.context);
+    let tables = session_tables::names(&shell.context);
     if tables.is_empty() {
         note("No tables yet: CREATE EXTERNAL TABLE trips STORED AS ORC LOCATION 'PATH';");
     } else {
@@ -84,7 +85,7 @@ fn greet(shell: &Shell) {
     }
 }
 
-fn editor(shell: &Shell) -> rustyline::Result<Editor<Assistant, DefaultHistory>> {
+fn editor(shell: &Shell) -> rustyline::Result<Editor<LineHelper, DefaultHistory>> {
     let config = Config::builder()
         .max_history_size(HISTORY_ENTRIES)?
         .history_ignore_dups(true)?
@@ -93,13 +94,13 @@ fn editor(shell: &Shell) -> rustyline::Result<Editor<Assistant, DefaultHistory>>
         .auto_add_history(false)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Assistant::new(&shell.context)));
+    editor.set_helper(Some(LineHelper::new(&shell.context)));
     Ok(editor)
 }
 
-fn save(editor: &mut Editor<Assistant, DefaultHistory>, path: &PathBuf) {
+fn save(editor: &mut Editor<LineHelper, DefaultHistory>, path: &PathBuf) {
     if let Some(folder) = path.parent() {
-        // Without a history the conversation still works.
+        // The shell works without a history.
         let _ = std::fs::create_dir_all(folder);
     }
     if let Err(error) = editor.append_history(path) {

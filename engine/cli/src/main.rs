@@ -1,50 +1,57 @@
-//! The `grampus` command, from its arguments to its exit status.
+//! The program `grampus`, from its arguments to its exit status.
 //!
-//! ```text
-//! args            what can be asked for             interactive  the conversation; completion helps typing
-//! shell           one session, its settings         commands     \d, \timing, …
-//! script          input to statements               query        one statement beside its printing loop
-//! output          rows to table, csv, tsv, json     table        aligned text
-//! error_messages  DataFusion's errors to words      exit_error   what ends a command, and its exit status
-//! layout          where everything in a file is     generate     taxi generate, convert
-//! demo            the tour                          device       what there is to compute on
-//! bench_sql       statements, timed                 bench_io     what each path to the GPU reaches
-//! ```
+//! | file | contents |
+//! | --- | --- |
+//! | `args` | definition of the command line |
+//! | `terminal`, `units` | notes on standard error; quantities as text |
+//! | `wording`, `keywords` | texts of messages; SQL keywords |
+//! | `exit_error` | why a command ends early, and its exit status |
+//! | `error_chain`, `error_messages` | the root of a library's error; that error in words |
+//! | `interrupts`, `threads` | Ctrl-C; the threads that run queries |
+//! | `local_file` | positioned reads of a local file |
+//! | `text_table`, `result_writer` | aligned text; results as table, csv, tsv, json, ndjson |
+//! | `progress` | the progress line of a query |
+//! | `session`, `session_tables` | an SQL session; its tables |
+//! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
+//! | `backslash_command`, `shell` | `\d`, `\timing` and others; the session in which statements and commands run |
+//! | `line_helper`, `interactive` | completion and colours; the line editor's loop |
+//! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `bench` |
 //!
-//! Everything that reads ORC is in the library of the same name.
+//! **Invariant:** no file here parses ORC. Queries read it through the library `grampus`, layouts through
+//! `grampus-orc-layout`.
 
 mod args;
-mod bench_io;
-mod bench_sql;
-mod commands;
-mod completion;
-mod demo;
-mod device;
+mod backslash_command;
 mod error_chain;
 mod error_messages;
 mod exit_error;
-mod generate;
 mod interactive;
-mod interrupt;
-mod layout;
-mod local;
-mod output;
+mod interrupts;
+mod keywords;
+mod line_helper;
+mod local_file;
 mod progress;
-mod query;
-mod runtime;
-mod script;
+mod result_writer;
+mod session;
+mod session_tables;
 mod shell;
-mod table;
-mod tables;
+mod statement_runner;
+mod statement_splitter;
+mod subcommands;
+mod terminal;
+mod text_table;
+mod threads;
 mod units;
+mod wording;
 
-use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
-use exit_error::Failure;
+use exit_error::ExitError;
+use subcommands::{bench_io, bench_sql, convert, demo, device, generate, layout};
+use terminal::note;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -57,15 +64,15 @@ fn main() -> ExitCode {
     allow_open_files();
     match run(&cli, &jobs) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.tell(cli.verbose > 0);
-            failure.exit_code()
+        Err(error) => {
+            error.print(cli.verbose > 0);
+            error.exit_code()
         }
     }
 }
 
-/// Allows as many open files as the system lets this process have: a table may have more than the 1,024 that are usual at first, and a
-/// query keeps those open that it reads on the GPU.
+/// Raises the limit of open files to the largest that the system allows. The usual limit is 1,024. A table may have
+/// more files, and a query keeps the files open that it reads on the GPU.
 fn allow_open_files() {
     #[cfg(unix)]
     {
@@ -83,18 +90,18 @@ fn allow_open_files() {
     }
 }
 
-fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
+fn run(cli: &Cli, jobs: &[Job]) -> Result<(), ExitError> {
     match &cli.command {
         None => query(cli, jobs),
         Some(Command::Demo(arguments)) => demo::run(arguments),
         Some(Command::Layout(arguments)) => layout::run(arguments),
         Some(Command::Taxi {
             command: TaxiCommand::Generate(arguments),
-        }) => generate::taxi_generate(arguments),
+        }) => generate::run(arguments),
         Some(Command::Bench {
             command: BenchCommand::Sql(arguments),
         }) => bench_sql::run(arguments),
-        Some(Command::Convert(arguments)) => generate::convert_files(arguments),
+        Some(Command::Convert(arguments)) => convert::run(arguments),
         Some(Command::Device(arguments)) => device::run(arguments),
         Some(Command::Bench {
             command: BenchCommand::Io(arguments),
@@ -102,15 +109,13 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "grampus", &mut text);
-            io::stdout()
-                .write_all(&text)
-                .map_err(|error| exit_error::output(&error))
+            io::stdout().write_all(&text).map_err(|error| ExitError::output(&error))
         }
     }
 }
 
 /// Runs SQL from the command line, the terminal or standard input.
-fn query(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
+fn query(cli: &Cli, jobs: &[Job]) -> Result<(), ExitError> {
     let interactive = jobs.is_empty() && io::stdin().is_terminal();
     let mut shell = shell::Shell::open(cli, interactive)?;
     if interactive {
@@ -122,11 +127,7 @@ fn query(cli: &Cli, jobs: &[Job]) -> Result<(), Failure> {
     }
 }
 
-/// Says something to the person on standard error. That nobody may be listening is no reason to stop.
-pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
+/// Prints the log on standard error, at a level chosen by the number of `-v`.
 fn start_log(verbose: u8) {
     struct Log;
     impl log::Log for Log {

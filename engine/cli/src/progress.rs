@@ -1,5 +1,6 @@
-//! The progress of a query that takes over a second: one line on the terminal, from the metrics of the scans
-//! that run. Draws nothing where nobody looks.
+//! [`Progress`]: one line on the terminal for a query that takes over a second, from the metrics of its scans.
+//!
+//! Nothing is drawn if standard error is no terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use grampus::{ScanIo, scan_io};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::units;
+use crate::units;
 
-/// Shorter queries show no progress.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time after which a query shows its progress.
+const DELAY: Duration = Duration::from_secs(1);
 
 /// Draws the progress of one statement.
 pub(crate) struct Progress {
@@ -42,9 +43,9 @@ impl Progress {
         }
     }
 
-    /// Draws what is known after `elapsed`.
+    /// Draws the rows read so far, `elapsed` after the start.
     pub(crate) fn draw(&mut self, elapsed: Duration) {
-        if !self.enabled || elapsed < PATIENCE {
+        if !self.enabled || elapsed < DELAY {
             return;
         }
         let io = self.plan.as_ref().map(scan_io).unwrap_or_default();
@@ -58,20 +59,20 @@ impl Progress {
         bar.tick();
     }
 
-    /// Takes the line away; the next `draw` brings it back.
+    /// Removes the line until the next `draw`.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
 
-    /// Draws nothing any more: the result itself shows the progress.
+    /// Stops drawing: the printed result shows the progress.
     pub(crate) fn hide(&mut self) {
         self.enabled = false;
     }
 }
 
-/// A bar for work that counts rows and says itself when it is done.
+/// A bar for work that counts its own rows and removes the bar at its end.
 pub(crate) fn rows_bar(rows: Option<u64>, wanted: bool) -> ProgressBar {
     if !wanted || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -106,7 +107,7 @@ fn style(template: &str) -> ProgressStyle {
     style.progress_chars("━╸ ").tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
 }
 
-/// Rows of the plan's leaves, if every leaf knows its own.
+/// Rows of the plan's leaves, if the statistics of every leaf have a number of rows.
 fn rows_to_read(plan: &dyn ExecutionPlan) -> Option<u64> {
     let children = plan.children();
     if children.is_empty() {

@@ -1,27 +1,43 @@
-//! One person's session: the tables and settings that statements and backslash commands work on, and what is
-//! said after each of them.
+//! [`Shell`]: one session with its settings, in which statements and backslash commands run.
+//!
+//! 1. Input is split into statements and commands ([`StatementSplitter`]).
+//! 2. A statement runs on the worker threads, and its rows go to a [`ResultWriter`].
+//! 3. A command is parsed ([`BackslashCommand`]) and executed here.
+//! 4. Timing and I/O figures of a statement go to standard error.
 
+use std::any::Any;
+use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use datafusion::catalog::TableProvider;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
-use grampus::{GrampusConfig, ScanIo};
+use grampus::{OrcTable, ScanIo};
 
-use super::args::{Cli, Format, Job, MaxRows, Resources};
-use super::error_messages::{Known, explain};
-use super::exit_error::{self, Failure, Report};
-use super::interrupt::{Catch, Interrupts, Watch};
-use super::output::{Sink, writer};
-use super::progress::Progress;
-use super::query::{self, Outcome, Stop};
-use super::runtime::Threads;
-use super::script::{Input, Piece, Splitter};
-use super::table::Look;
-use super::{commands, note, tables, units};
+use crate::args::{Cli, Format, Job, MaxRows};
+use crate::backslash_command::{BackslashCommand, Switch};
+use crate::error_messages::{ErrorContext, explain};
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::{CaughtSignals, InterruptWatch, Interrupts};
+use crate::progress::Progress;
+use crate::result_writer::{ResultWriter, open_output};
+use crate::statement_runner::{self, StatementError, StatementOutcome};
+use crate::statement_splitter::{Input, InputText, StatementSplitter};
+use crate::terminal::{self, note};
+use crate::text_table::{TableStyle, TextTable, words_in_columns};
+use crate::threads::Threads;
+use crate::{session, session_tables, units};
 
-/// Rows of a table that are printed on a terminal unless more are asked for.
-const ROWS_ON_A_TERMINAL: usize = 100;
+/// Rows of a table that are printed on a terminal by default.
+const DEFAULT_TERMINAL_ROWS: usize = 100;
 
-/// What backslash commands change.
+/// Depth to which scripts may include each other.
+const MAX_INCLUDE_DEPTH: usize = 16;
+
+/// Width of lists if the output is no terminal.
+const LIST_WIDTH_COLUMNS: usize = 100;
+
+/// The settings that backslash commands change.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) format: Format,
@@ -41,7 +57,7 @@ impl Settings {
             max_rows: match cli.max_rows {
                 Some(MaxRows::All) => None,
                 Some(MaxRows::Rows(rows)) => Some(rows),
-                None => on_terminal.then_some(ROWS_ON_A_TERMINAL),
+                None => on_terminal.then_some(DEFAULT_TERMINAL_ROWS),
             },
             expanded: false,
             timing: cli.timing || (interactive && !cli.no_timing && !cli.quiet),
@@ -50,9 +66,24 @@ impl Settings {
             verbose: cli.verbose > 0,
         }
     }
+
+    /// Changes the setting that `field` names, and confirms its new state.
+    fn set(&mut self, name: &str, switch: Switch, field: impl Fn(&mut Self) -> &mut bool) {
+        let setting = field(self);
+        *setting = switch.apply(*setting);
+        let state = if *setting { "on" } else { "off" };
+        self.confirm(format_args!("{name} is {state}"));
+    }
+
+    /// Prints the new state of a setting, unless quiet.
+    fn confirm(&self, text: impl Display) {
+        if !self.quiet {
+            note(text);
+        }
+    }
 }
 
-/// See the module.
+/// A session with its settings, its threads and its output.
 pub(crate) struct Shell {
     pub(crate) context: SessionContext,
     pub(crate) settings: Settings,
@@ -60,30 +91,29 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     writer: Box<dyn Write + Send>,
     on_terminal: bool,
-    /// Files that `\i` is inside of.
-    pub(crate) depth: usize,
+    /// Number of running `\i` commands, one inside of the other.
+    include_depth: usize,
 }
 
 impl Shell {
     /// Opens the session and the tables of the command line.
-    pub(crate) fn open(cli: &Cli, interactive: bool) -> Result<Self, Failure> {
-        let interrupts = Interrupts::listen(Catch::Interrupt);
-        let interrupts = interrupts.map_err(|error| exit_error::file("listen for", "Ctrl-C", &error))?;
+    pub(crate) fn open(cli: &Cli, interactive: bool) -> Result<Self, ExitError> {
+        let interrupts = Interrupts::listen(CaughtSignals::Interrupt)?;
         let mut shell = Self {
-            context: session(&cli.resources)?,
+            context: session::open(&cli.resources)?,
             settings: Settings::new(cli, interactive),
             threads: Threads::start(cli.resources.partitions)?,
             interrupts,
-            writer: writer(cli.output.as_deref())?,
+            writer: open_output(cli.output.as_deref())?,
             on_terminal: cli.output.is_none() && io::stdout().is_terminal(),
-            depth: 0,
+            include_depth: 0,
         };
         shell.open_tables(cli)?;
         Ok(shell)
     }
 
-    fn open_tables(&mut self, cli: &Cli) -> Result<(), Failure> {
-        for spec in tables::specs(&cli.paths, &cli.tables)? {
+    fn open_tables(&mut self, cli: &Cli) -> Result<(), ExitError> {
+        for spec in session_tables::specs(&cli.paths, &cli.tables)? {
             let watch = self.interrupts.watch();
             let context = self.context.clone();
             let opened = async move { grampus::session::register_orc(&context, &spec.name, &spec.location).await };
@@ -93,61 +123,52 @@ impl Shell {
         Ok(())
     }
 
-    /// Has the workers do something that Ctrl-C ends.
-    pub(crate) fn wait_for<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Failure> {
+    /// Runs `work` on the worker threads until it is done or Ctrl-C ends it.
+    fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ExitError> {
         self.threads.race(&self.interrupts.watch(), work)
     }
 
     /// Runs `-c` and `-f` in order, up to the first failure.
-    pub(crate) fn run_jobs(&mut self, jobs: &[Job]) -> Result<(), Failure> {
+    pub(crate) fn run_jobs(&mut self, jobs: &[Job]) -> Result<(), ExitError> {
         let watch = self.interrupts.watch();
         for job in jobs {
             match job {
-                Job::Sql(sql) => self.run_inputs(Splitter::split(sql), &watch)?,
+                Job::Sql(sql) => self.run_inputs(StatementSplitter::split(sql), &watch)?,
                 Job::File(path) => self.run_file(path, &watch)?,
             };
         }
         Ok(())
     }
 
-    /// Runs what a person typed, up to the first failure. False: they want to leave.
-    pub(crate) fn run_typed(&mut self, text: &str) -> Result<bool, Failure> {
+    /// Runs typed text, up to the first failure. False after `\q`.
+    pub(crate) fn run_typed(&mut self, text: &str) -> Result<bool, ExitError> {
         let watch = self.interrupts.watch();
-        self.run_inputs(Splitter::split(text), &watch)
+        self.run_inputs(StatementSplitter::split(text), &watch)
     }
 
-    /// Runs a script; `-` is standard input. False: it asked to leave.
-    pub(crate) fn run_file(&mut self, path: &str, watch: &Watch) -> Result<bool, Failure> {
+    /// Runs a script; `-` is standard input. False after `\q`.
+    fn run_file(&mut self, path: &str, watch: &InterruptWatch) -> Result<bool, ExitError> {
         if path == "-" {
             return self.run_lines(io::stdin().lock(), "standard input", watch);
         }
-        let file = std::fs::File::open(path).map_err(|error| exit_error::file("open", path, &error))?;
+        let file = std::fs::File::open(path).map_err(|error| ErrorReport::file("open", path, &error))?;
         self.run_lines(io::BufReader::new(file), path, watch)
     }
 
-    /// A script named by `\i`.
-    pub(crate) fn include(&mut self, path: &str) -> Result<bool, Failure> {
-        let watch = self.interrupts.watch();
-        self.run_file(path, &watch)
-    }
-
-    /// Each statement runs as soon as its semicolon is read.
-    fn run_lines(&mut self, mut lines: impl BufRead, name: &str, watch: &Watch) -> Result<bool, Failure> {
-        let mut splitter = Splitter::default();
+    /// Runs lines as they are read: each statement starts when its semicolon arrives.
+    fn run_lines(&mut self, mut lines: impl BufRead, name: &str, watch: &InterruptWatch) -> Result<bool, ExitError> {
+        let mut splitter = StatementSplitter::default();
         let mut line = Vec::new();
         loop {
             line.clear();
             let length = lines
                 .read_until(b'\n', &mut line)
-                .map_err(|error| exit_error::file("read", name, &error))?;
+                .map_err(|error| ErrorReport::file("read", name, &error))?;
             if length == 0 {
                 break;
             }
             let text = std::str::from_utf8(&line)
-                .map_err(|_| Report::new(format!("{name} is not text")).hint("SQL scripts are UTF-8"))?;
+                .map_err(|_| ErrorReport::new(format!("{name} is not text")).hint("SQL scripts are UTF-8"))?;
             if !self.run_inputs(splitter.push_line(text), watch)? {
                 return Ok(false);
             }
@@ -155,15 +176,19 @@ impl Shell {
         self.run_inputs(splitter.finish(), watch)
     }
 
-    fn run_inputs(&mut self, inputs: impl IntoIterator<Item = Input>, watch: &Watch) -> Result<bool, Failure> {
+    fn run_inputs(
+        &mut self,
+        inputs: impl IntoIterator<Item = Input>,
+        watch: &InterruptWatch,
+    ) -> Result<bool, ExitError> {
         for input in inputs {
             if watch.fired() {
-                return Err(Failure::Interrupted);
+                return Err(ExitError::Interrupted);
             }
             match input {
-                Input::Statement(piece) => self.run_statement(&piece, watch)?,
-                Input::Command(piece) => {
-                    if !commands::run(self, &piece.text)? {
+                Input::Statement(text) => self.run_statement(&text, watch)?,
+                Input::Command(text) => {
+                    if !self.run_command(BackslashCommand::parse(&text.text)?)? {
                         return Ok(false);
                     }
                 }
@@ -172,59 +197,165 @@ impl Shell {
         Ok(true)
     }
 
-    fn run_statement(&mut self, piece: &Piece, watch: &Watch) -> Result<(), Failure> {
+    /// Runs a script for `\i`. False after `\q`.
+    fn include(&mut self, path: &str) -> Result<bool, ExitError> {
+        if self.include_depth == MAX_INCLUDE_DEPTH {
+            let report = ErrorReport::new(format!("{path} is included too deeply"));
+            return Err(report.hint("does it include itself?").into());
+        }
+        self.include_depth += 1;
+        let watch = self.interrupts.watch();
+        let ran = self.run_file(path, &watch);
+        self.include_depth -= 1;
+        ran
+    }
+
+    /// Executes a command. False after `\q`.
+    fn run_command(&mut self, command: BackslashCommand) -> Result<bool, ExitError> {
+        let settings = &mut self.settings;
+        match command {
+            BackslashCommand::Quit => return Ok(false),
+            BackslashCommand::Help => self.print(&BackslashCommand::help())?,
+            BackslashCommand::ListTables => self.list_tables()?,
+            BackslashCommand::DescribeTable(name) => self.describe_table(name)?,
+            BackslashCommand::Timing(switch) => settings.set("timing", switch, |settings| &mut settings.timing),
+            BackslashCommand::Io(switch) => settings.set("io", switch, |settings| &mut settings.io),
+            BackslashCommand::Expanded(switch) => {
+                settings.set("one value a line", switch, |settings| &mut settings.expanded);
+            }
+            BackslashCommand::Format(format) => {
+                settings.format = format.unwrap_or(settings.format);
+                settings.confirm(format_args!("format is {}", settings.format.name()));
+            }
+            BackslashCommand::MaxRows(max_rows) => {
+                match max_rows {
+                    None => {}
+                    Some(MaxRows::All) => settings.max_rows = None,
+                    Some(MaxRows::Rows(rows)) => settings.max_rows = Some(rows),
+                }
+                let rows = settings.max_rows.map_or_else(
+                    || "all rows".to_owned(),
+                    |rows| format!("at most {}", units::counted(rows as u64, "row")),
+                );
+                settings.confirm(format_args!("tables print {rows}"));
+            }
+            BackslashCommand::Include(path) => return self.include(&path),
+            BackslashCommand::ListFunctions(part) => {
+                let names = session::function_names(&self.context).into_iter();
+                let names: Vec<String> = names.filter(|name| name.contains(&part)).collect();
+                let width = self.table_style().width.unwrap_or(LIST_WIDTH_COLUMNS);
+                self.print(&words_in_columns(&names, width))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn list_tables(&mut self) -> Result<(), ExitError> {
+        let names = session_tables::names(&self.context);
+        if names.is_empty() {
+            note("no tables; CREATE EXTERNAL TABLE name STORED AS ORC LOCATION 'PATH'; opens one");
+            return Ok(());
+        }
+        let mut rows = Vec::with_capacity(names.len());
+        for name in names {
+            let provider = session_tables::provider(&self.context, &name);
+            let columns = provider.as_ref().map_or(0, |provider| provider.schema().fields().len());
+            let state = self.context.state();
+            let files = self.wait_for(async move {
+                let provider: Option<&(dyn TableProvider + 'static)> = provider.as_deref();
+                let table = provider.and_then(|provider| (provider as &dyn Any).downcast_ref::<OrcTable>())?;
+                table.files(&state).await.ok()
+            })?;
+            let (count, total) = files.map_or_else(Default::default, |files| {
+                let rows = files.iter().map(|file| file.file.tail.rows).sum();
+                (units::count(files.len() as u64), units::count(rows))
+            });
+            rows.push(vec![name, columns.to_string(), count, total]);
+        }
+        let numeric = [false, true, true, true];
+        self.print_list(&TextTable::of_text(
+            &["table", "columns", "files", "rows"],
+            &numeric,
+            rows,
+        ))
+    }
+
+    fn describe_table(&mut self, name: String) -> Result<(), ExitError> {
+        let context = self.context.clone();
+        let found = self.wait_for(async move { context.table_provider(name.as_str()).await })?;
+        let provider = found.map_err(|error| self.explain(&error, None))?;
+        let schema = provider.schema();
+        let rows = schema.fields().iter().map(|field| {
+            let null = if field.is_nullable() { "yes" } else { "no" };
+            vec![field.name().clone(), field.data_type().to_string(), null.to_owned()]
+        });
+        let names = ["column", "type", "null"];
+        self.print_list(&TextTable::of_text(&names, &[false; 3], rows.collect()))
+    }
+
+    /// Prints a table that is never expanded.
+    fn print_list(&mut self, table: &TextTable) -> Result<(), ExitError> {
+        let style = TableStyle {
+            expanded: false,
+            ..self.table_style()
+        };
+        self.print(&table.render(style))
+    }
+
+    fn run_statement(&mut self, text: &InputText, watch: &InterruptWatch) -> Result<(), ExitError> {
         let mut progress = Progress::new(!self.settings.quiet);
-        let (format, look) = (self.settings.format, self.look());
+        let (format, style) = (self.settings.format, self.table_style());
         let writer: &mut dyn Write = &mut self.writer;
-        let query = query::run(&self.context, &self.threads, piece, watch, &mut progress, |schema| {
-            Sink::new(writer, format, schema, look)
+        let query = statement_runner::run(&self.context, &self.threads, text, watch, &mut progress, |schema| {
+            ResultWriter::new(writer, format, schema, style)
         });
         let ran = self.threads.block_on(query);
         progress.clear();
         match ran {
             Ok(outcome) => {
-                self.tell(&outcome);
+                self.print_figures(&outcome);
                 Ok(())
             }
-            Err(stop) => {
-                // What was printed before the error is worth having; a closed pipe is noticed at the next write.
+            Err(error) => {
+                // Rows that were printed before the error stay visible. A closed pipe is noticed at the next write.
                 let _ = self.writer.flush();
-                Err(match stop {
-                    Stop::Failure(failure) => failure,
-                    Stop::Query(error) => self.explain(&error, Some(piece)).into(),
+                Err(match error {
+                    StatementError::Exit(error) => error,
+                    StatementError::Query(error) => self.explain(&error, Some(text)).into(),
                 })
             }
         }
     }
 
-    /// Prints text where results go.
-    pub(crate) fn print(&mut self, text: &str) -> Result<(), Failure> {
+    /// Prints text to the output of results.
+    fn print(&mut self, text: &str) -> Result<(), ExitError> {
         let written = self
             .writer
             .write_all(text.as_bytes())
             .and_then(|()| self.writer.flush());
-        written.map_err(|error| exit_error::output(&error))
+        written.map_err(|error| ExitError::output(&error))
     }
 
-    /// How tables are drawn now.
-    pub(crate) fn look(&self) -> Look {
-        Look {
+    /// The style of tables under the current settings.
+    fn table_style(&self) -> TableStyle {
+        TableStyle {
             max_rows: self.settings.max_rows,
-            width: self.on_terminal.then(terminal_width),
+            width: self.on_terminal.then(terminal::width_columns),
             expanded: self.settings.expanded,
         }
     }
 
     /// The error in words, with this session's tables in mind.
-    pub(crate) fn explain(&self, error: &datafusion::error::DataFusionError, piece: Option<&Piece>) -> Report {
-        let known = Known {
-            statement: piece,
-            tables: tables::names(&self.context),
+    fn explain(&self, error: &DataFusionError, statement: Option<&InputText>) -> ErrorReport {
+        let context = ErrorContext {
+            statement,
+            tables: session_tables::names(&self.context),
         };
-        explain(error, &known)
+        explain(error, &context)
     }
 
-    fn tell(&self, outcome: &Outcome) {
+    /// Prints timing and I/O figures, if the settings ask for them.
+    fn print_figures(&self, outcome: &StatementOutcome) {
         if self.settings.timing {
             let rows = outcome
                 .rows
@@ -237,16 +368,8 @@ impl Shell {
     }
 }
 
-/// Columns of the terminal; those that say nothing sensible have 80.
-pub(crate) fn terminal_width() -> usize {
-    match usize::from(console::Term::stdout().size().1) {
-        0..20 => 80,
-        width => width,
-    }
-}
-
-/// What the scans of a query read, in one line.
-pub(crate) fn io_line(io: &ScanIo, stopped: bool) -> String {
+/// The bytes, requests, row groups and rows of a query's scans, in one line.
+fn io_line(io: &ScanIo, stopped: bool) -> String {
     if *io == ScanIo::default() {
         return "io: no ORC file was read".to_owned();
     }
@@ -262,24 +385,4 @@ pub(crate) fn io_line(io: &ScanIo, stopped: bool) -> String {
         units::counted(io.rows_scanned, "row"),
         if stopped { " until it was stopped" } else { "" },
     )
-}
-
-/// A session with the settings of the command line.
-pub(crate) fn session(resources: &Resources) -> Result<SessionContext, Failure> {
-    let mut config = GrampusConfig {
-        target_partitions: resources.partitions,
-        memory_limit_bytes: resources.memory_limit,
-        ..GrampusConfig::default()
-    };
-    config.options.device = resources.device.unwrap_or_default();
-    let context = grampus::session::context(config).map_err(|error| explain(&error, &Known::default()))?;
-    // Places of unknown columns and functions in the text, for errors.
-    context
-        .state_ref()
-        .write()
-        .config_mut()
-        .options_mut()
-        .sql_parser
-        .collect_spans = true;
-    Ok(context)
 }

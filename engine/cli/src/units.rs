@@ -1,8 +1,8 @@
-//! Quantities as people write and read them: bytes, rows, durations, counts.
+//! Quantities as text for people: bytes, rows, durations, ratios, counts.
 
 use std::time::Duration;
 
-/// Bytes from text such as `1000`, `512m`, `4g`, `1.5GiB`. Letters are powers of 1024, case does not matter.
+/// Bytes from text such as `1000`, `512m`, `4g`, `1.5GiB`. Letters are powers of 1024, in upper or lower case.
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let expected = || "expected a size such as 512m, 4g or 1.5GiB".to_owned();
     let lower = text.trim().to_ascii_lowercase();
@@ -55,8 +55,8 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// A number with three significant digits, never fewer whole ones.
-pub(crate) fn three_digits(value: f64) -> String {
+/// A number with three significant digits. All digits before the point are kept.
+fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
     } else if value < 99.95 {
@@ -66,7 +66,7 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-/// A ratio for people: two decimals while they matter, whole with its thousands apart when they do not.
+/// A ratio for people: with two decimals below 99.95, otherwise whole and with its thousands apart.
 pub(crate) fn ratio(value: f64) -> String {
     if value < 99.95 {
         format!("{value:.2}")
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read() {
+    fn sizes_are_parsed() {
         assert_eq!(parse_bytes("1000"), Ok(1000));
         assert_eq!(parse_bytes("512m"), Ok(512 << 20));
         assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn row_counts_are_read() {
+    fn row_counts_are_parsed() {
         assert_eq!(parse_rows("20_000"), Ok(20_000));
         assert_eq!(parse_rows("1.5k"), Ok(1500));
         assert_eq!(parse_rows("3M"), Ok(3_000_000));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_written() {
+    fn quantities_are_formatted() {
         assert_eq!(bytes(0), "0 B");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1000), "0.98 KiB");

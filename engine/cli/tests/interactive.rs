@@ -1,4 +1,4 @@
-//! The conversation on a terminal: what a person types and sees, Ctrl-C and Ctrl-D included.
+//! Interactive mode on a terminal: typed text, its output, Ctrl-C and Ctrl-D.
 #![cfg(unix)]
 
 use std::process::Command;
@@ -38,7 +38,7 @@ impl Terminal {
         self.session.send_line(line).unwrap();
     }
 
-    /// Ctrl-D, and the exit status.
+    /// Ctrl-D, and the end of the program.
     fn leave(&mut self) {
         self.session.send_control('d').unwrap();
         self.session.exp_eof().unwrap();
@@ -46,7 +46,7 @@ impl Terminal {
 }
 
 #[test]
-fn statements_take_lines_and_errors_do_not_end_the_conversation() {
+fn statements_take_several_lines_and_errors_do_not_end_the_session() {
     let mut terminal = Terminal::open(&[]);
     terminal.enter("CREATE TABLE trips AS SELECT 1 AS miles");
     terminal.enter("WHERE true;");
@@ -76,7 +76,7 @@ fn ctrl_c_cancels_the_query_and_not_the_session() {
 }
 
 #[test]
-fn ctrl_c_at_the_prompt_drops_what_was_typed() {
+fn ctrl_c_at_the_prompt_drops_the_typed_text() {
     let mut terminal = Terminal::open(&["-q"]);
     terminal.session.send("SELECT nonsense").unwrap();
     terminal.session.flush().unwrap();
@@ -89,7 +89,7 @@ fn ctrl_c_at_the_prompt_drops_what_was_typed() {
 }
 
 #[test]
-fn commands_change_the_session() {
+fn backslash_commands_change_the_session() {
     let mut terminal = Terminal::open(&[]);
     terminal.enter("\\timing off");
     terminal.expect("timing is off");
@@ -108,7 +108,7 @@ fn commands_change_the_session() {
 }
 
 #[test]
-fn what_was_typed_is_remembered_and_completed() {
+fn history_and_completion_survive_the_session() {
     let mut terminal = Terminal::open(&["-q"]);
     terminal.enter("SELECT 6 * 7 AS answer;");
     terminal.expect("42");

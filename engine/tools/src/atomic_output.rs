@@ -1,5 +1,4 @@
-//! Where written files go: a folder that is empty or may be overwritten, files that appear under their name only when
-//! they are whole. What is in the files is the business of `taxi` and `convert`.
+//! [`PendingFile`]: an output file that appears under its name only when it is complete; and the folder for such files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -7,93 +6,46 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use grampus_orc_layout::LayoutError;
-use grampus_orc_layout::tail::Codec;
 use tempfile::NamedTempFile;
+
+use crate::error::ToolError;
 
 /// Bytes collected before a system call.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Uncompressed bytes per compression chunk where nobody names a number. A value that is fetched by itself costs its whole
-/// chunk, so small chunks make sparse reads cheap; the file pays for it.
-///
-/// Of 20 million trips in snappy, one thread, the query q5 at 30 miles took 247 ms with chunks of 16 KiB, 207 with 8 and
-/// 177 with 4 (2.3, 2.8 and 3.3 times faster than reading whole columns); the file grew by 3.1 and 7.6 %. zstd and zlib
-/// lose 13 % from 16 KiB to 4: who chooses them wants small files.
-pub(crate) fn chunk_bytes(codec: Option<Codec>) -> usize {
-    match codec {
-        Some(Codec::Snappy | Codec::Lz4) => 4 * 1024,
-        _ => 16 * 1024,
-    }
-}
-
-/// What can go wrong with the place where files are written.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// The folder has something in it and overwriting was not asked for.
-    #[error("{} is not empty: name another folder, or allow overwriting", .0.display())]
-    NotEmpty(PathBuf),
-    /// The file is there and overwriting was not asked for.
-    #[error("{} exists: name another file, or allow overwriting", .0.display())]
-    Exists(PathBuf),
-    /// A path that should be a folder is something else.
-    #[error("{} is not a folder", .0.display())]
-    NotAFolder(PathBuf),
-    /// The disk is full.
-    #[error("no space left for {} (the unfinished file was removed)", .0.display())]
-    DiskFull(PathBuf),
-    /// Anything else that the operating system refused.
-    #[error("cannot write {}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The operating system's words.
-        source: io::Error,
-    },
-}
-
-impl OutputError {
-    /// The error for `path`, with a full disk told apart.
-    pub(crate) fn new(path: &Path, source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull(path.to_owned()),
-            _ => Self::Io {
-                path: path.to_owned(),
-                source,
-            },
-        }
-    }
-}
-
-/// Makes `dir` (and its parents) and checks that it is empty, unless `overwrite`.
-pub(crate) fn prepare_dir(dir: &Path, overwrite: bool) -> Result<(), OutputError> {
+/// Makes `dir` and its parents. Unless `overwrite` is set, the folder has to be empty.
+pub(crate) fn prepare_dir(dir: &Path, overwrite: bool) -> Result<(), ToolError> {
     if dir.exists() && !dir.is_dir() {
-        return Err(OutputError::NotAFolder(dir.to_owned()));
+        return Err(ToolError::NotAFolder(dir.to_owned()));
     }
-    fs::create_dir_all(dir).map_err(|e| OutputError::new(dir, e))?;
-    let mut entries = fs::read_dir(dir).map_err(|e| OutputError::new(dir, e))?;
+    fs::create_dir_all(dir).map_err(|e| ToolError::write(dir, e))?;
+    let mut entries = fs::read_dir(dir).map_err(|e| ToolError::write(dir, e))?;
     if !overwrite && entries.next().is_some() {
-        return Err(OutputError::NotEmpty(dir.to_owned()));
+        return Err(ToolError::NotEmpty(dir.to_owned()));
     }
     Ok(())
 }
 
-/// A file being written under a temporary name (a dot file beside it); dropped without [`publish`](Self::publish), it is removed.
+/// A file being written under a temporary name, a dot file in the same folder. [`publish`](Self::publish) renames it;
+/// dropping this value without publishing removes it.
 pub(crate) struct PendingFile {
     path: PathBuf,
     temporary: NamedTempFile,
     failure: Arc<OnceLock<io::Error>>,
 }
 
-/// Where a [`PendingFile`]'s bytes are written. Whoever writes here may turn the operating system's errors into words; this remembers
-/// the first one as it was.
-pub(crate) struct Sink {
+/// The buffered writer of a [`PendingFile`].
+///
+/// The ORC writer above turns the operating system's errors into text. This writer therefore keeps the first of them in
+/// its original form.
+pub(crate) struct PendingWriter {
     file: BufWriter<File>,
     failure: Arc<OnceLock<io::Error>>,
 }
 
 impl PendingFile {
     /// Starts the file that will be `path`.
-    pub(crate) fn create(path: &Path) -> Result<Self, OutputError> {
+    pub(crate) fn create(path: &Path) -> Result<Self, ToolError> {
         let dir = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -102,11 +54,11 @@ impl PendingFile {
         builder.prefix(".grampus-").suffix(".tmp");
         #[cfg(unix)]
         let builder = {
-            // Not the private mode of temporary files: what the process's umask allows.
+            // The mode that the process's umask allows, not the private mode of temporary files.
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o666))
         };
-        let temporary = builder.tempfile_in(dir).map_err(|e| OutputError::new(path, e))?;
+        let temporary = builder.tempfile_in(dir).map_err(|e| ToolError::write(path, e))?;
         Ok(Self {
             path: path.to_owned(),
             temporary,
@@ -114,51 +66,53 @@ impl PendingFile {
         })
     }
 
-    /// A buffered handle for the writer.
-    pub(crate) fn sink(&self) -> Result<Sink, OutputError> {
+    /// A buffered writer into the file.
+    pub(crate) fn writer(&self) -> Result<PendingWriter, ToolError> {
         let file = self.temporary.as_file().try_clone();
-        let file = file.map_err(|e| OutputError::new(&self.path, e))?;
-        Ok(Sink {
+        let file = file.map_err(|e| ToolError::write(&self.path, e))?;
+        Ok(PendingWriter {
             file: BufWriter::with_capacity(BUFFER_BYTES, file),
             failure: Arc::clone(&self.failure),
         })
     }
 
-    /// Gives the finished file its name, over an older one; returns its size in bytes.
-    pub(crate) fn publish(self, mut sink: Sink) -> Result<u64, OutputError> {
-        let fail = |e: io::Error| OutputError::new(&self.path, e);
-        sink.file.flush().map_err(fail)?;
-        let bytes = sink.file.get_ref().metadata().map_err(fail)?.len();
+    /// Gives the finished file its name, over an older file of that name. Returns the size in bytes.
+    pub(crate) fn publish(self, mut writer: PendingWriter) -> Result<u64, ToolError> {
+        let fail = |e: io::Error| ToolError::write(&self.path, e);
+        writer.file.flush().map_err(fail)?;
+        let bytes = writer.file.get_ref().metadata().map_err(fail)?.len();
         self.temporary.persist(&self.path).map_err(|e| fail(e.error))?;
         Ok(bytes)
     }
 
-    /// What the writer's `error` was about: the file, if the operating system refused it, otherwise what was to be written.
-    pub(crate) fn explain<E: From<OutputError> + From<LayoutError>>(&self, error: LayoutError) -> E {
+    /// The error behind the ORC writer's `error`: the operating system's, if the file could not be written, otherwise
+    /// `error` itself.
+    pub(crate) fn explain(&self, error: LayoutError) -> ToolError {
         match self.failure.get() {
             Some(failure) => {
                 let failure = match failure.raw_os_error() {
                     Some(code) => io::Error::from_raw_os_error(code),
                     None => io::Error::new(failure.kind(), failure.to_string()),
                 };
-                OutputError::new(&self.path, failure).into()
+                ToolError::write(&self.path, failure)
             }
             None => error.into(),
         }
     }
 }
 
-impl Sink {
+impl PendingWriter {
     fn remember<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|e| {
-            let told = io::Error::new(e.kind(), e.to_string());
-            let _ = self.failure.set(e); // the first one counts
-            told
+            let copy = io::Error::new(e.kind(), e.to_string());
+            // Only the first error is kept: `set` fails for later ones.
+            let _ = self.failure.set(e);
+            copy
         })
     }
 }
 
-impl Write for Sink {
+impl Write for PendingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let result = self.file.write(bytes);
         self.remember(result)
@@ -175,74 +129,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_appears_only_when_published_and_an_abandoned_one_leaves_nothing() {
+    fn pending_file_appears_when_published_and_leaves_nothing_when_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.orc");
         let pending = PendingFile::create(&path).unwrap();
-        let mut sink = pending.sink().unwrap();
-        sink.write_all(b"whole").unwrap();
+        let mut writer = pending.writer().unwrap();
+        writer.write_all(b"whole").unwrap();
         assert!(!path.exists());
-        assert_eq!(pending.publish(sink).unwrap(), 5);
+        assert_eq!(pending.publish(writer).unwrap(), 5);
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         drop(PendingFile::create(&dir.path().join("b.orc")).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_folder_with_something_in_it_is_refused_unless_overwriting() {
+    fn folder_with_content_is_refused_unless_overwriting() {
         let dir = tempfile::tempdir().unwrap();
         prepare_dir(&dir.path().join("new/deep"), false).unwrap();
         let error = prepare_dir(dir.path(), false).unwrap_err();
-        assert!(matches!(error, OutputError::NotEmpty(_)), "{error}");
+        assert!(matches!(error, ToolError::NotEmpty(_)), "{error}");
         prepare_dir(dir.path(), true).unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(prepare_dir(&file, true), Err(OutputError::NotAFolder(_))));
+        assert!(matches!(prepare_dir(&file, true), Err(ToolError::NotAFolder(_))));
     }
 
     #[test]
-    fn the_operating_systems_refusal_survives_the_writers_words() {
+    fn operating_systems_error_survives_the_orc_writers_text() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.orc");
         let mut pending = PendingFile::create(&path).unwrap();
         let in_words = || LayoutError::Write("something failed".to_owned());
-        assert!(matches!(pending.explain::<Either>(in_words()), Either::Layout(_)));
+        assert!(matches!(pending.explain(in_words()), ToolError::Layout(_)));
         // A handle that cannot be written to.
         pending.temporary = NamedTempFile::from_parts(
             File::open(path.parent().unwrap()).unwrap(),
             pending.temporary.into_temp_path(),
         );
-        let mut sink = pending.sink().unwrap();
-        assert!(sink.write(&vec![0; 2 * BUFFER_BYTES]).is_err());
-        match pending.explain::<Either>(in_words()) {
-            Either::Output(OutputError::Io { path: named, .. }) => assert_eq!(named, path),
+        let mut writer = pending.writer().unwrap();
+        assert!(writer.write(&vec![0; 2 * BUFFER_BYTES]).is_err());
+        match pending.explain(in_words()) {
+            ToolError::Write { path: named, .. } => assert_eq!(named, path),
             _ => panic!("the error names the file"),
         }
-    }
-
-    enum Either {
-        Output(OutputError),
-        Layout(#[allow(dead_code)] LayoutError),
-    }
-
-    impl From<OutputError> for Either {
-        fn from(error: OutputError) -> Self {
-            Self::Output(error)
-        }
-    }
-
-    impl From<LayoutError> for Either {
-        fn from(error: LayoutError) -> Self {
-            Self::Layout(error)
-        }
-    }
-
-    #[test]
-    fn a_full_disk_is_told_apart() {
-        let error = OutputError::new(Path::new("x.orc"), io::Error::from(io::ErrorKind::StorageFull));
-        assert_eq!(
-            error.to_string(),
-            "no space left for x.orc (the unfinished file was removed)"
-        );
     }
 }

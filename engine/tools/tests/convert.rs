@@ -1,4 +1,4 @@
-//! `convert`: what goes in comes out, whatever the format, the codec and the cutting into files.
+//! [`convert`]: rows survive every format, codec and division into files.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
@@ -12,8 +12,8 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int32Type, SchemaRef, TimeUnit};
 use grampus_orc_layout::tail::Codec;
-use grampus_tools::atomic_output::OutputError;
-use grampus_tools::convert::{ConvertError, ConvertOptions, ConvertReport, convert};
+use grampus_tools::ToolError;
+use grampus_tools::convert::{ConvertOptions, ConvertReport, convert};
 use orc_rust::ArrowReaderBuilder;
 use parquet::arrow::ArrowWriter;
 
@@ -21,7 +21,7 @@ fn go_on(_: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn run(options: &ConvertOptions) -> Result<ConvertReport, ConvertError> {
+fn run(options: &ConvertOptions) -> Result<ConvertReport, ToolError> {
     convert(options, &go_on)
 }
 
@@ -82,7 +82,7 @@ fn write_parquet(path: &Path, batch: &RecordBatch) {
     writer.close().unwrap();
 }
 
-/// All rows of some ORC files as another reader sees them.
+/// All rows of some ORC files, read by another implementation.
 fn read(files: &[PathBuf]) -> RecordBatch {
     let mut batches = Vec::new();
     let mut schema: Option<SchemaRef> = None;
@@ -102,7 +102,7 @@ fn text(array: &ArrayRef) -> Vec<Option<String>> {
 }
 
 #[test]
-fn parquet_arrives_whole_in_every_codec_and_cut_into_files() {
+fn parquet_keeps_its_rows_in_every_codec_and_number_of_files() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("in.parquet");
     let rows = 12_000;
@@ -153,7 +153,7 @@ fn parquet_arrives_whole_in_every_codec_and_cut_into_files() {
 }
 
 #[test]
-fn columns_are_chosen_and_ordered_and_orc_goes_in_as_well() {
+fn columns_are_chosen_and_ordered_from_parquet_and_orc() {
     let dir = tempfile::tempdir().unwrap();
     let (input, first, second) = (
         dir.path().join("in.parquet"),
@@ -184,7 +184,7 @@ fn columns_are_chosen_and_ordered_and_orc_goes_in_as_well() {
         );
     }
     let error = step(&input, &second, &["f"]).unwrap_err();
-    assert!(matches!(error, ConvertError::Output(OutputError::Exists(_))), "{error}");
+    assert!(matches!(error, ToolError::Exists(_)), "{error}");
     let error = step(&input, &dir.path().join("c.orc"), &["fare"])
         .unwrap_err()
         .to_string();
@@ -196,12 +196,15 @@ fn columns_are_chosen_and_ordered_and_orc_goes_in_as_well() {
 }
 
 #[test]
-fn csv_types_come_from_the_rows_and_contradictions_say_what_to_do() {
+fn csv_types_come_from_the_rows_and_contradictions_are_errors_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("trips.csv");
     fs::write(
         &input,
-        "id,miles,when,flag,note\n1,2.5,2019-01-01 10:20:30,true,\"a, b\"\n2,,2019-01-02 00:00:00.5,false,\n-3,1e3,,true,n/a\n",
+        "id,miles,when,flag,note\n\
+         1,2.5,2019-01-01 10:20:30,true,\"a, b\"\n\
+         2,,2019-01-02 00:00:00.5,false,\n\
+         -3,1e3,,true,n/a\n",
     )
     .unwrap();
     let mut options = ConvertOptions {
@@ -245,7 +248,7 @@ fn csv_types_come_from_the_rows_and_contradictions_say_what_to_do() {
 }
 
 #[test]
-fn folders_are_taken_whole_and_clashing_names_are_refused() {
+fn folders_are_converted_whole_and_clashing_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("in");
     fs::create_dir(&folder).unwrap();
@@ -261,10 +264,7 @@ fn folders_are_taken_whole_and_clashing_names_are_refused() {
     let names: Vec<_> = report.files.iter().map(|f| f.file_name().unwrap().to_owned()).collect();
     assert_eq!((names, report.rows), (vec!["a.orc".into(), "b.orc".into()], 30));
     let error = run(&options).unwrap_err();
-    assert!(
-        matches!(error, ConvertError::Output(OutputError::NotEmpty(_))),
-        "{error}"
-    );
+    assert!(matches!(error, ToolError::NotEmpty(_)), "{error}");
     options.inputs.push(folder.join("a.parquet"));
     options.overwrite = true;
     let error = run(&options).unwrap_err().to_string();
@@ -275,7 +275,7 @@ fn folders_are_taken_whole_and_clashing_names_are_refused() {
 }
 
 #[test]
-fn inputs_that_are_converted_together_become_the_files_that_they_become_alone() {
+fn outputs_do_not_depend_on_the_other_inputs() {
     let folder = tempfile::tempdir().unwrap();
     let inputs: Vec<PathBuf> = (0..9).map(|k| folder.path().join(format!("in/{k}.parquet"))).collect();
     fs::create_dir(folder.path().join("in")).unwrap();
@@ -305,13 +305,17 @@ fn inputs_that_are_converted_together_become_the_files_that_they_become_alone() 
     fs::write(&inputs[5], "PAR1, and nothing that follows from it. PAR1").unwrap();
     let error = run(&options(&inputs, "broken")).unwrap_err();
     assert!(
-        matches!(&error, ConvertError::Input { path, .. } if *path == inputs[5]),
+        matches!(&error, ToolError::Input { path, .. } if *path == inputs[5]),
         "{error}"
+    );
+    assert!(
+        std::error::Error::source(&error).is_some(),
+        "the reader's error is kept"
     );
 }
 
 #[test]
-fn an_input_without_rows_becomes_a_file_without_rows() {
+fn input_without_rows_becomes_a_file_without_rows() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("none.parquet");
     write_parquet(&input, &sample(0));

@@ -1,8 +1,16 @@
-//! When trips happen and in which order their rows lie: years of different sizes, months one after another, in each the yellow
-//! trips, then the yellow ones of the vendor that reports little, then green ones likewise. Within a part, hour follows hour.
+//! [`Calendar`]: the order of the rows of a table, and the hour of each run of rows.
 //!
-//! Rows come in runs of [`RUN_ROWS`]; a run's trips start in one hour of the week. In a table of the real size ten runs fall
-//! into each hour; a smaller table is a sample of hours, not of trips, so that its pages cluster as the real table's do.
+//! Years of different sizes follow each other, and so do the months of a year. A month has up to four segments:
+//! 1. yellow trips;
+//! 2. yellow trips of the vendor with incomplete reports;
+//! 3. green trips;
+//! 4. green trips of that vendor.
+//!
+//! Within a segment, hour follows hour. Rows come in runs of [`RUN_ROWS`]. The trips of a run start in one hour of the
+//! week.
+//!
+//! In a table of the real size, ten runs fall into each hour. A smaller table is a sample of hours, not of trips. Its
+//! pages therefore cluster as the real table's do.
 
 use std::ops::Range;
 
@@ -19,31 +27,52 @@ const YEAR_TRIPS: [u32; 13] = [171, 169, 177, 171, 172, 181, 165, 148, 125, 112,
 
 /// Trips per month in an ordinary year, per mille.
 const MONTH_SHARE: [u32; 12] = [83, 78, 90, 87, 87, 84, 80, 78, 81, 88, 82, 82];
-/// The same for 2020: spring without passengers.
+/// [`MONTH_SHARE`] of 2020, with a spring without passengers.
 const MONTH_SHARE_2020: [u32; 12] = [250, 245, 120, 10, 15, 25, 35, 45, 60, 70, 65, 60];
-/// The same for 2021.
+/// [`MONTH_SHARE`] of 2021.
 const MONTH_SHARE_2021: [u32; 12] = [44, 44, 62, 70, 81, 92, 91, 90, 96, 112, 112, 106];
 
 /// Green trips among a month's trips, per mille, 2013 (from August) – 2021.
 const GREEN_SHARE: [u32; 9] = [17, 87, 110, 105, 92, 78, 66, 65, 33];
 
 /// Trips by hour of the week, Sunday first: counts in a sample of 260,000 yellow trips, January 2018 – February 2020.
-#[rustfmt::skip]
 const TRAFFIC: [[u32; 24]; 7] = [
-    [1820, 1604, 1147, 818, 606, 255, 358, 499, 786, 1169, 1469, 1761, 1917, 1859, 1932, 1840, 1816, 1783, 1963, 1663, 1489, 1384, 1228, 940],
-    [603, 351, 207, 181, 201, 380, 939, 1497, 1851, 1799, 1661, 1742, 1769, 1845, 2021, 1991, 1865, 2204, 2465, 2169, 1998, 1948, 1614, 1076],
-    [673, 353, 214, 158, 173, 394, 928, 1712, 2042, 1902, 1757, 1823, 1929, 1878, 2154, 2072, 1854, 2214, 2515, 2506, 2334, 2353, 1936, 1337],
-    [824, 457, 272, 212, 187, 365, 991, 1641, 2043, 1966, 1952, 1904, 2014, 1957, 2166, 2103, 1912, 2217, 2628, 2456, 2389, 2269, 2219, 1612],
-    [942, 518, 321, 208, 215, 379, 978, 1883, 2186, 1905, 1913, 1929, 2019, 1919, 2225, 2155, 1984, 2268, 2616, 2528, 2392, 2504, 2215, 1883],
-    [1240, 721, 493, 319, 280, 412, 934, 1663, 2009, 1878, 1828, 1875, 2030, 2063, 2219, 2096, 1973, 2250, 2582, 2609, 2136, 2167, 2194, 2038],
-    [1847, 1448, 1145, 826, 518, 271, 423, 650, 905, 1412, 1665, 1789, 2026, 2060, 1982, 2069, 1992, 2162, 2311, 2209, 1867, 1829, 2070, 1980],
+    [
+        1820, 1604, 1147, 818, 606, 255, 358, 499, 786, 1169, 1469, 1761, 1917, 1859, 1932, 1840, 1816, 1783, 1963,
+        1663, 1489, 1384, 1228, 940,
+    ],
+    [
+        603, 351, 207, 181, 201, 380, 939, 1497, 1851, 1799, 1661, 1742, 1769, 1845, 2021, 1991, 1865, 2204, 2465,
+        2169, 1998, 1948, 1614, 1076,
+    ],
+    [
+        673, 353, 214, 158, 173, 394, 928, 1712, 2042, 1902, 1757, 1823, 1929, 1878, 2154, 2072, 1854, 2214, 2515,
+        2506, 2334, 2353, 1936, 1337,
+    ],
+    [
+        824, 457, 272, 212, 187, 365, 991, 1641, 2043, 1966, 1952, 1904, 2014, 1957, 2166, 2103, 1912, 2217, 2628,
+        2456, 2389, 2269, 2219, 1612,
+    ],
+    [
+        942, 518, 321, 208, 215, 379, 978, 1883, 2186, 1905, 1913, 1929, 2019, 1919, 2225, 2155, 1984, 2268, 2616,
+        2528, 2392, 2504, 2215, 1883,
+    ],
+    [
+        1240, 721, 493, 319, 280, 412, 934, 1663, 2009, 1878, 1828, 1875, 2030, 2063, 2219, 2096, 1973, 2250, 2582,
+        2609, 2136, 2167, 2194, 2038,
+    ],
+    [
+        1847, 1448, 1145, 826, 518, 271, 423, 650, 905, 1412, 1665, 1789, 2026, 2060, 1982, 2069, 1992, 2162, 2311,
+        2209, 1867, 1829, 2070, 1980,
+    ],
 ];
 
 /// Days from 1970-01-01 to 2009-01-01, a Thursday.
 const FIRST_DAY: i64 = 14_245;
+/// The weekday of [`FIRST_DAY`]; 0 is Sunday.
 const FIRST_WEEKDAY: i64 = 4;
 
-/// One calendar month.
+/// A calendar month.
 pub(super) struct Month {
     pub(super) year: i32,
     /// 1–12.
@@ -54,17 +83,18 @@ pub(super) struct Month {
     cumulative: Vec<u64>,
 }
 
-/// A stretch of rows of one month that were reported together.
+/// Rows of one month that were reported together.
 pub(super) struct Segment {
     pub(super) rows: Range<u64>,
-    /// Index into [`Plan::months`].
+    /// Index into [`Calendar::months`].
     pub(super) month: usize,
     pub(super) green: bool,
-    /// False for the vendor that leaves passenger count, rate code, payment type, flag and congestion surcharge empty.
+    /// False for the vendor with incomplete reports: passenger count, rate code, payment type, flag and congestion
+    /// surcharge are empty.
     pub(super) complete: bool,
 }
 
-/// One hour of one week.
+/// An hour of one week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hour {
     /// Its first second, local time, since 1970.
@@ -76,14 +106,14 @@ pub(super) struct Hour {
 }
 
 /// The order of all rows of a table.
-pub(super) struct Plan {
+pub(super) struct Calendar {
     pub(super) rows: u64,
     pub(super) months: Vec<Month>,
-    /// Ascending, without gaps, none empty.
+    /// Segments in ascending order, without gaps. None is empty.
     pub(super) segments: Vec<Segment>,
 }
 
-impl Plan {
+impl Calendar {
     /// Divides `rows` among years, months and parts of months.
     pub(super) fn new(rows: u64) -> Self {
         let months = months();
@@ -100,12 +130,13 @@ impl Plan {
         Self { rows, months, segments }
     }
 
-    /// Which segment has `row`.
+    /// The index of the segment that has `row`.
     pub(super) fn segment_of(&self, row: u64) -> usize {
         self.segments.partition_point(|s| s.rows.end <= row)
     }
 
-    /// An hour for the rows `rows` of `segment`: where they lie in its month, busy hours more often than quiet ones.
+    /// An hour for the rows `rows` of `segment`, at their place in the month. Busy hours are more frequent than quiet
+    /// hours.
     pub(super) fn hour(&self, segment: &Segment, rows: &Range<u64>, rng: &mut Rng) -> Hour {
         let month = &self.months[segment.month];
         let length = (segment.rows.end - segment.rows.start) as f64;
@@ -140,7 +171,7 @@ fn month_weight(month: &Month) -> u64 {
     u64::from(year) * u64::from(shares[month.month as usize - 1])
 }
 
-/// Appends the up to four parts of a month.
+/// Appends the segments of a month.
 fn split_month(index: usize, month: &Month, rows: Range<u64>, segments: &mut Vec<Segment>) {
     let n = rows.end - rows.start;
     let green = share(n, green_share(month), 1000);
@@ -173,7 +204,8 @@ fn green_share(month: &Month) -> u64 {
     u64::from(GREEN_SHARE[(month.year - 2013) as usize])
 }
 
-/// Trips of the vendor that reports little, per mille: since July 2019, many when passengers were few.
+/// Trips of the vendor with incomplete reports, per mille. The first such trips are of July 2019. In months with few
+/// passengers their share is large.
 fn incomplete_share(month: &Month, green: bool) -> u64 {
     match (month.year, month.month, green) {
         (2019, 7.., false) => 6,
@@ -244,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn months_lie_where_the_calendar_has_them() {
+    fn months_start_at_calendar_dates() {
         let months = months();
         let find = |year, month| months.iter().find(|m| (m.year, m.month) == (year, month)).unwrap();
         assert_eq!(find(2009, 1).start_s, 1_230_768_000);
@@ -256,9 +288,9 @@ mod tests {
     #[test]
     fn segments_cover_all_rows_without_gaps() {
         for rows in [0, 1, 7, 1000, 1_740_000_000] {
-            let plan = Plan::new(rows);
+            let calendar = Calendar::new(rows);
             let mut next = 0;
-            for s in &plan.segments {
+            for s in &calendar.segments {
                 assert_eq!(s.rows.start, next);
                 assert!(s.rows.end > next);
                 next = s.rows.end;
@@ -268,30 +300,30 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_the_shares_of_the_real_table() {
-        let plan = Plan::new(100_000_000);
+    fn segments_have_the_shares_of_the_real_table() {
+        let calendar = Calendar::new(100_000_000);
         let rows = |pick: &dyn Fn(&Segment) -> bool| -> f64 {
-            let picked = plan.segments.iter().filter(|s| pick(s));
+            let picked = calendar.segments.iter().filter(|s| pick(s));
             picked.map(|s| s.rows.end - s.rows.start).sum::<u64>() as f64 / 1e8
         };
         let green = rows(&|s| s.green);
         assert!((green - 0.045).abs() < 0.002, "{green}");
         let incomplete = rows(&|s| !s.complete);
         assert!((incomplete - 0.0026).abs() < 0.0005, "{incomplete}");
-        let in_2009 = rows(&|s| plan.months[s.month].year == 2009);
+        let in_2009 = rows(&|s| calendar.months[s.month].year == 2009);
         assert!((in_2009 - 171.0 / 1740.0).abs() < 0.001, "{in_2009}");
     }
 
     #[test]
-    fn a_run_falls_into_its_stretch_of_the_month() {
-        let plan = Plan::new(1_740_000_000);
-        let segment = &plan.segments[0];
+    fn run_falls_into_its_part_of_the_month() {
+        let calendar = Calendar::new(1_740_000_000);
+        let segment = &calendar.segments[0];
         let middle = segment.rows.end / 2;
-        let hour = plan.hour(segment, &(middle..middle + RUN_ROWS), &mut Rng::new(1, 1, 1));
-        let day = (hour.start_s - plan.months[0].start_s) / 86_400;
+        let hour = calendar.hour(segment, &(middle..middle + RUN_ROWS), &mut Rng::new(1, 1, 1));
+        let day = (hour.start_s - calendar.months[0].start_s) / 86_400;
         assert!((14..=16).contains(&day), "{day}");
         // 2009-01-01 was a Thursday.
-        let first = plan.hour(segment, &(0..1), &mut Rng::new(1, 1, 1));
+        let first = calendar.hour(segment, &(0..1), &mut Rng::new(1, 1, 1));
         assert_eq!((first.weekday, first.hour), (4, 0));
     }
 }

@@ -1,8 +1,11 @@
-//! How far trips go: a body by quantiles, airport runs, an exponential tail, a drift over the years, mild clustering by hour of
-//! the week, and the dirt that meters and people leave.
+//! [`DistanceModel`]: the distances of trips.
+//!
+//! The model has a body by quantiles (with the airport runs), an exponential tail, a drift over the years, and a mild
+//! clustering by hour of the week. On top come the errors that meters and people make.
 
 use super::calendar::{FIRST_YEAR, Hour, mean_over_week};
-use super::rng::{Quantiles, Rng};
+use super::quantiles::Quantiles;
+use super::rng::Rng;
 
 /// Trips of at least 20 miles among the trips of a year, 2009–2021.
 const SHARE_20: [f64; 13] = [
@@ -14,66 +17,87 @@ const SHARE_30: [f64; 13] = [
     0.00018, 0.00020, 0.00023, 0.00025, 0.00026, 0.00028, 0.00030, 0.00033, 0.00037, 0.00044, 0.00054, 0.00090, 0.00112,
 ];
 
-/// Beyond 20 miles the density falls by this much per mile …
+/// Beyond 20 miles the density falls at this rate per mile.
 const TAIL_RATE: f64 = 0.29;
-/// … which leaves this share of those beyond 30: exp(-10 · 0.29).
+/// Share of the trips beyond 20 miles that [`TAIL_RATE`] leaves beyond 30 miles: exp(-10 · 0.29).
 const TAIL_30_GIVEN_20: f64 = 0.055;
 /// The far trips that the exponential does not explain begin at 30 miles and thin out at this rate per mile.
 const FAR_RATE: f64 = 0.14;
 
 /// Trips that recorded no distance.
 const ZERO_SHARE: f64 = 0.006;
-/// Trips with a small negative distance; with a distance that no car drives; with a negative one of that kind.
+/// Trips with a small negative distance.
 const NEGATIVE_SHARE: f64 = 3e-5;
+/// Trips with a distance that no car drives.
 const ABSURD_SHARE: f64 = 1e-6;
+/// Trips with a negative distance that no car drives.
 const ABSURD_NEGATIVE_SHARE: f64 = 1e-7;
+/// Smallest and largest distance that no car drives.
 const ABSURD_MILES: (f64, f64) = (1_000.0, 134_619_063.0);
+/// Largest negative distance, without its sign.
 const ABSURD_NEGATIVE_MILES: f64 = 40_840_124.0;
 
-/// Quantiles of the trips of more than 0 and less than 20 miles (yellow, January 2018 – February 2020). The step at 15–19
-/// miles is the way to the airports.
+/// Quantiles of the trips of more than 0 and less than 20 miles (yellow, January 2018 – February 2020). Trips to the
+/// airports make the step at 15–19 miles.
 #[rustfmt::skip]
 const BODY: [(f64, f64); 36] = [
-    (0.0, 0.01), (0.005, 0.2), (0.01, 0.29), (0.02, 0.36), (0.03, 0.41), (0.043, 0.5), (0.06, 0.53), (0.08, 0.6), (0.1, 0.65),
-    (0.15, 0.76), (0.2, 0.87), (0.25, 0.98), (0.3, 1.1), (0.35, 1.2), (0.4, 1.32), (0.45, 1.48), (0.5, 1.61), (0.55, 1.8),
-    (0.6, 2.0), (0.65, 2.27), (0.7, 2.58), (0.75, 3.0), (0.8, 3.6), (0.85, 4.65), (0.875, 5.45), (0.9, 6.7), (0.925, 8.4),
-    (0.95, 10.6), (0.96, 11.7), (0.97, 14.0), (0.98, 16.8), (0.985, 17.5), (0.99, 18.2), (0.995, 18.85), (0.999, 19.7),
+    (0.0, 0.01), (0.005, 0.2), (0.01, 0.29), (0.02, 0.36), (0.03, 0.41), (0.043, 0.5), (0.06, 0.53),
+    (0.08, 0.6), (0.1, 0.65), (0.15, 0.76), (0.2, 0.87), (0.25, 0.98), (0.3, 1.1), (0.35, 1.2),
+    (0.4, 1.32), (0.45, 1.48), (0.5, 1.61), (0.55, 1.8), (0.6, 2.0), (0.65, 2.27), (0.7, 2.58),
+    (0.75, 3.0), (0.8, 3.6), (0.85, 4.65), (0.875, 5.45), (0.9, 6.7), (0.925, 8.4), (0.95, 10.6),
+    (0.96, 11.7), (0.97, 14.0), (0.98, 16.8), (0.985, 17.5), (0.99, 18.2), (0.995, 18.85), (0.999, 19.7),
     (1.0, 19.999),
 ];
 
-/// Long trips by hour of the day relative to the mean: Sunday, Monday–Friday, Saturday (trips of at least 18 miles in 2018–2020).
-#[rustfmt::skip]
+/// Long trips by hour of the day relative to the mean: Sunday, Monday–Friday, Saturday. The figures are of trips of at
+/// least 18 miles in 2018–2020.
 const LONG_BY_HOUR: [[f64; 24]; 3] = [
-    [0.61, 0.36, 0.33, 0.78, 1.20, 2.67, 3.95, 2.55, 1.87, 1.06, 0.68, 0.77, 0.67, 1.18, 1.20, 1.43, 1.76, 1.54, 1.67, 1.18, 1.85, 1.66, 1.93, 2.46],
-    [1.78, 1.79, 1.24, 1.71, 3.97, 2.90, 1.55, 0.84, 0.52, 0.51, 0.63, 0.67, 0.77, 0.97, 1.06, 0.99, 1.07, 0.96, 0.89, 0.88, 1.00, 1.04, 1.07, 1.06],
-    [0.73, 0.58, 0.66, 0.85, 1.47, 3.82, 1.55, 2.48, 1.10, 0.65, 0.68, 0.51, 0.63, 0.89, 0.91, 1.11, 1.08, 1.01, 0.87, 0.60, 1.38, 0.88, 0.82, 0.77],
+    [
+        0.61, 0.36, 0.33, 0.78, 1.20, 2.67, 3.95, 2.55, 1.87, 1.06, 0.68, 0.77, 0.67, 1.18, 1.20, 1.43, 1.76, 1.54,
+        1.67, 1.18, 1.85, 1.66, 1.93, 2.46,
+    ],
+    [
+        1.78, 1.79, 1.24, 1.71, 3.97, 2.90, 1.55, 0.84, 0.52, 0.51, 0.63, 0.67, 0.77, 0.97, 1.06, 0.99, 1.07, 0.96,
+        0.89, 0.88, 1.00, 1.04, 1.07, 1.06,
+    ],
+    [
+        0.73, 0.58, 0.66, 0.85, 1.47, 3.82, 1.55, 2.48, 1.10, 0.65, 0.68, 0.51, 0.63, 0.89, 0.91, 1.11, 1.08, 1.01,
+        0.87, 0.60, 1.38, 0.88, 0.82, 0.77,
+    ],
 ];
 
-/// Beyond the hour of the week, days differ (weather, holidays, strikes): a factor per run, gamma-distributed with mean 1 and
-/// variance 1/3. With the hours it makes 4 KiB pages cluster as the real ones do.
+/// Shape of a factor per run, gamma-distributed with mean 1 and variance 1/3. The factor stands for differences between
+/// days (weather, holidays, strikes). Together with the hours it makes 4 KiB pages cluster as the real table's do.
 const DAY_SHAPE: u32 = 3;
 
-/// Draws distances.
-pub(super) struct Distances {
+/// The distributions of distances.
+pub(super) struct DistanceModel {
     body: Quantiles,
     mean_long: f64,
 }
 
-/// What a run's hour and year say about its long trips.
+/// The probabilities of long trips in a run, by its hour and year.
 #[derive(Clone, Copy)]
 pub(super) struct LongTrips {
     /// Probability of at least 20 miles.
     share_20: f64,
-    /// Of those, probability of the far kind.
+    /// Probability that a trip of at least 20 miles is of the far kind.
     far: f64,
 }
 
-/// A distance and whether it is a meter's or a person's nonsense.
+/// A distance, as driven and as recorded.
 pub(super) struct Distance {
-    /// Hundredths of a mile, as the data has two decimals.
+    /// The recorded distance, hundredths of a mile: the data has two decimals.
     pub(super) hundredths: i64,
-    /// The distance that was driven in truth, miles: what the fare follows.
+    /// The driven distance, miles. The fare follows it.
     pub(super) driven: f64,
+}
+
+impl Distance {
+    /// The driven distance in steps of 2.5 miles, at most 14.
+    pub(super) fn bin(&self) -> usize {
+        ((self.driven / 2.5) as usize).min(14)
+    }
 }
 
 fn long_by_hour(weekday: usize, hour: usize) -> f64 {
@@ -85,7 +109,7 @@ fn long_by_hour(weekday: usize, hour: usize) -> f64 {
     LONG_BY_HOUR[day][hour]
 }
 
-impl Distances {
+impl DistanceModel {
     pub(super) fn new() -> Self {
         Self {
             body: Quantiles::new(&BODY),
@@ -93,8 +117,8 @@ impl Distances {
         }
     }
 
-    /// How likely long trips are in this run. The vendor that reports little (`complete` false) drives far more often; since
-    /// 2020 it has enough trips to count in the year's mean.
+    /// The probabilities of long trips in a run. The vendor with incomplete reports drives far more often. From 2020
+    /// on, this vendor has enough trips to count in the year's mean.
     pub(super) fn long_trips(&self, year: i32, hour: Hour, complete: bool, rng: &mut Rng) -> LongTrips {
         let day: f64 = (0..DAY_SHAPE).map(|_| rng.exponential()).sum::<f64>() / f64::from(DAY_SHAPE);
         let vendor = match (complete, year >= 2020) {
@@ -111,13 +135,13 @@ impl Distances {
         }
     }
 
-    /// One distance; meters of the `coarse` kind show one decimal.
+    /// One distance. Meters of the `coarse` kind show one decimal.
     pub(super) fn draw(&self, long: LongTrips, coarse: bool, rng: &mut Rng) -> Distance {
         let u = rng.unit();
         if u < long.share_20 {
             return long_distance(long, coarse, rng);
         }
-        // Below the long ones: what is left of the unit interval, stretched to all of it.
+        // A shorter trip: the rest of the unit interval, stretched to all of it.
         let u = (u - long.share_20) / (1.0 - long.share_20);
         if u < ZERO_SHARE {
             return Distance {
@@ -150,7 +174,7 @@ fn long_distance(long: LongTrips, coarse: bool, rng: &mut Rng) -> Distance {
     }
 }
 
-/// Once in a while, something else.
+/// Replaces a few distances by errors.
 fn dirty(distance: Distance, rng: &mut Rng) -> Distance {
     let u = rng.unit();
     if u >= NEGATIVE_SHARE + ABSURD_SHARE + ABSURD_NEGATIVE_SHARE {
@@ -166,7 +190,8 @@ fn dirty(distance: Distance, rng: &mut Rng) -> Distance {
     Distance { hundredths, ..distance }
 }
 
-/// Between `low` and `high`, each order of magnitude about as likely: small ones repeat, the largest is rare.
+/// A distance between `low` and `high` miles, in hundredths. Each order of magnitude is about equally likely: small
+/// distances repeat, the largest are rare.
 fn absurd(low: f64, high: f64, rng: &mut Rng) -> i64 {
     let mut limit = high;
     while limit > low * 10.0 && rng.chance(0.75) {
@@ -189,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn the_far_share_makes_up_the_years_share_of_thirty_miles() {
-        let distances = Distances::new();
+    fn far_share_makes_up_the_years_share_of_thirty_miles() {
+        let distances = DistanceModel::new();
         let noon = Hour {
             start_s: 0,
             weekday: 3,

@@ -1,5 +1,6 @@
-//! Places to ride from and to: a few dozen neighbourhoods with the census bureau's ways of numbering them, and how popular they are.
-//! The names are New York's; tract numbers and coordinates are made up around them.
+//! [`Zone`]: a neighbourhood of pickups and dropoffs, with its popularity and the census bureau's numbers for it.
+//!
+//! The names are New York's. Tract numbers and coordinates are made up.
 
 /// A neighbourhood and its census areas.
 pub(super) struct Zone {
@@ -12,7 +13,7 @@ pub(super) struct Zone {
     pub(super) puma: &'static str,
     /// Pickups per mille of all.
     pub(super) weight: u32,
-    /// Its centre, millionths of a degree.
+    /// The centre, millionths of a degree.
     pub(super) longitude: i32,
     pub(super) latitude: i32,
 }

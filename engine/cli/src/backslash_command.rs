@@ -1,0 +1,157 @@
+//! [`BackslashCommand`]: a request to the shell rather than to the data, such as `\d trips`.
+
+use clap::ValueEnum;
+
+use crate::args::{Format, MaxRows, parse_max_rows};
+use crate::exit_error::ErrorReport;
+use crate::wording::nearest;
+
+/// Each command: name, argument, meaning.
+pub(crate) const COMMANDS: [(&str, &str, &str); 10] = [
+    ("\\d", "[TABLE]", "list the tables, or the columns of one"),
+    ("\\timing", "[on|off]", "say how long each query took"),
+    ("\\io", "[on|off]", "say what each query read"),
+    (
+        "\\format",
+        "[FORMAT]",
+        "print results as table, csv, tsv, json or ndjson",
+    ),
+    ("\\x", "[on|off]", "print each value on a line of its own"),
+    ("\\maxrows", "[N|all]", "print at most N rows of a table"),
+    ("\\i", "FILE", "run the SQL in FILE"),
+    ("\\functions", "[PART]", "list the functions whose names contain PART"),
+    ("\\?", "", "show this help"),
+    ("\\q", "", "leave (also Ctrl-D)"),
+];
+
+/// A parsed command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BackslashCommand {
+    Quit,
+    Help,
+    ListTables,
+    DescribeTable(String),
+    Timing(Switch),
+    Io(Switch),
+    Expanded(Switch),
+    /// `None` prints the format.
+    Format(Option<Format>),
+    /// `None` prints the limit.
+    MaxRows(Option<MaxRows>),
+    Include(String),
+    /// Functions whose names contain this text, in lower case.
+    ListFunctions(String),
+}
+
+/// The argument of a command that changes a yes-or-no setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Switch {
+    On,
+    Off,
+    /// No argument: the other state.
+    Toggle,
+}
+
+impl Switch {
+    /// The state after `now`.
+    pub(crate) fn apply(self, now: bool) -> bool {
+        match self {
+            Self::On => true,
+            Self::Off => false,
+            Self::Toggle => !now,
+        }
+    }
+}
+
+impl BackslashCommand {
+    /// Parses a line that begins with a backslash.
+    pub(crate) fn parse(line: &str) -> Result<Self, ErrorReport> {
+        let line = line.trim_end_matches(';').trim();
+        let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = argument.trim().trim_matches(['\'', '"']);
+        Ok(match name {
+            "\\q" | "\\quit" => Self::Quit,
+            "\\?" | "\\h" | "\\help" => Self::Help,
+            "\\d" | "\\dt" | "\\describe" if argument.is_empty() => Self::ListTables,
+            "\\d" | "\\describe" => Self::DescribeTable(argument.to_owned()),
+            "\\timing" => Self::Timing(switch("timing", argument)?),
+            "\\io" => Self::Io(switch("io", argument)?),
+            "\\x" => Self::Expanded(switch("x", argument)?),
+            "\\format" => Self::Format(format(argument)?),
+            "\\maxrows" if argument.is_empty() => Self::MaxRows(None),
+            "\\maxrows" => Self::MaxRows(Some(parse_max_rows(argument).map_err(ErrorReport::new)?)),
+            "\\i" if argument.is_empty() => return Err(ErrorReport::new("\\i needs a file")),
+            "\\i" => Self::Include(argument.to_owned()),
+            "\\functions" | "\\df" => Self::ListFunctions(argument.to_lowercase()),
+            _ => return Err(unknown(name)),
+        })
+    }
+
+    /// The text of `\?`.
+    pub(crate) fn help() -> String {
+        let mut text =
+            String::from("Statements end with a semicolon and may take several lines. Ctrl-C cancels a query.\n\n");
+        for (name, argument, meaning) in COMMANDS {
+            text.push_str(&format!("  {:<22} {meaning}\n", format!("{name} {argument}")));
+        }
+        text.push_str("\n  CREATE EXTERNAL TABLE trips STORED AS ORC LOCATION 'data/trips/';\n");
+        text.push_str("  EXPLAIN ANALYZE SELECT …;    SHOW ALL;    SET datafusion.execution.target_partitions = 4;\n");
+        text
+    }
+}
+
+fn unknown(name: &str) -> ErrorReport {
+    let names = COMMANDS.iter().map(|(name, _, _)| *name);
+    let report = ErrorReport::new(format!("no command named {name}"));
+    match nearest(name, names) {
+        Some(near) => report.hint(format!("did you mean {near}? \\? lists the commands")),
+        None => report.hint("\\? lists the commands"),
+    }
+}
+
+fn switch(name: &str, argument: &str) -> Result<Switch, ErrorReport> {
+    match argument.to_ascii_lowercase().as_str() {
+        "" => Ok(Switch::Toggle),
+        "on" | "true" | "1" => Ok(Switch::On),
+        "off" | "false" | "0" => Ok(Switch::Off),
+        _ => Err(ErrorReport::new(format!("\\{name} takes on or off, not {argument}"))),
+    }
+}
+
+fn format(argument: &str) -> Result<Option<Format>, ErrorReport> {
+    if argument.is_empty() {
+        return Ok(None);
+    }
+    let format = Format::from_str(argument, true).map_err(|_| {
+        let names: Vec<String> = Format::value_variants().iter().map(|format| format.name()).collect();
+        ErrorReport::new(format!("no format named {argument}")).hint(format!("there are: {}", names.join(", ")))
+    });
+    format.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_toggle_or_are_set() {
+        let switch = |line: &str, now| match BackslashCommand::parse(line) {
+            Ok(BackslashCommand::Io(switch)) => Some(switch.apply(now)),
+            _ => None,
+        };
+        assert_eq!(switch("\\io", false), Some(true));
+        assert_eq!(switch("\\io", true), Some(false));
+        assert_eq!(switch("\\io OFF;", true), Some(false));
+        assert_eq!(switch("\\io on", false), Some(true));
+        assert_eq!(switch("\\io maybe", true), None);
+    }
+
+    #[test]
+    fn table_names_lose_their_quotes() {
+        assert_eq!(
+            BackslashCommand::parse("\\d 'trips'"),
+            Ok(BackslashCommand::DescribeTable("trips".to_owned()))
+        );
+        assert_eq!(BackslashCommand::parse("\\dt"), Ok(BackslashCommand::ListTables));
+    }
+}

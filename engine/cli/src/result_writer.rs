@@ -1,0 +1,327 @@
+//! [`ResultWriter`]: writes a result in the chosen format, batch by batch.
+//!
+//! Only aligned tables hold rows back: all printed rows, or the rows that decide the widths.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::csv::WriterBuilder as CsvBuilder;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::json::WriterBuilder as JsonBuilder;
+use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
+use arrow::util::display::ArrayFormatter;
+
+use crate::args::Format;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::text_table::{MoreRows, TableStyle, TextTable, format_options, more_note};
+use crate::wording::clean;
+
+/// Rows that decide the widths of the columns if all rows are printed.
+const WIDTH_SAMPLE_ROWS: usize = 10_000;
+
+/// The writer of one result.
+pub(crate) struct ResultWriter<'a> {
+    writer: &'a mut dyn Write,
+    schema: SchemaRef,
+    shape: Shape,
+    shown: u64,
+    on_terminal: bool,
+}
+
+enum Shape {
+    Table {
+        cells: TextTable,
+        style: TableStyle,
+        printed: usize,
+    },
+    Plan,
+    Separated {
+        delimiter: u8,
+        header: bool,
+    },
+    Json(Box<arrow::json::Writer<Vec<u8>, JsonArray>>),
+    Lines(Box<arrow::json::Writer<Vec<u8>, LineDelimited>>),
+}
+
+impl<'a> ResultWriter<'a> {
+    pub(crate) fn new(writer: &'a mut dyn Write, format: Format, schema: SchemaRef, style: TableStyle) -> Self {
+        let shape = match format {
+            Format::Table if is_plan(&schema) => Shape::Plan,
+            Format::Table => Shape::Table {
+                cells: TextTable::new(&schema),
+                style,
+                printed: 0,
+            },
+            Format::Csv => Shape::Separated {
+                delimiter: b',',
+                header: true,
+            },
+            Format::Tsv => Shape::Separated {
+                delimiter: b'\t',
+                header: true,
+            },
+            Format::Json => Shape::Json(Box::new(json_writer())),
+            Format::Ndjson => Shape::Lines(Box::new(json_writer())),
+        };
+        Self {
+            writer,
+            schema,
+            shape,
+            shown: 0,
+            on_terminal: style.width.is_some(),
+        }
+    }
+
+    /// Whether the table has as many rows as are printed.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(&self.shape, Shape::Table { cells, style, .. } if style.max_rows.is_some_and(|max| cells.len() >= max))
+    }
+
+    /// Rows that are or will be printed.
+    pub(crate) fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// Whether rows appear on the terminal as they arrive. The progress line may not be drawn then.
+    pub(crate) fn fills_the_terminal(&self) -> bool {
+        self.on_terminal && !matches!(self.shape, Shape::Table { .. } | Shape::Plan)
+    }
+
+    /// Whether the result is the answer to EXPLAIN. The number of its rows has no meaning.
+    pub(crate) fn is_plan(&self) -> bool {
+        matches!(self.shape, Shape::Plan)
+    }
+
+    /// Writes a batch, or holds it back until the widths are known.
+    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<(), ExitError> {
+        let capacity = match &self.shape {
+            Shape::Table { cells, style, .. } => style.max_rows.map_or(usize::MAX, |max| max - cells.len().min(max)),
+            _ => usize::MAX,
+        };
+        self.shown += batch.num_rows().min(capacity) as u64;
+        let bytes = self.text_of(batch, capacity).map_err(|error| unprintable(&error))?;
+        self.writer.write_all(&bytes).map_err(|error| ExitError::output(&error))
+    }
+
+    fn text_of(&mut self, batch: &RecordBatch, capacity: usize) -> Result<Vec<u8>, ArrowError> {
+        match &mut self.shape {
+            Shape::Table { cells, style, printed } => {
+                cells.push(batch, capacity)?;
+                if style.max_rows.is_some() || cells.len() < WIDTH_SAMPLE_ROWS {
+                    return Ok(Vec::new());
+                }
+                Ok(cells.render_part(*style, printed).into_bytes())
+            }
+            Shape::Plan => Ok(plan_text(batch).into_bytes()),
+            Shape::Separated { delimiter, header } => {
+                let mut bytes = Vec::new();
+                let with_header = std::mem::take(header);
+                let builder = CsvBuilder::new().with_delimiter(*delimiter).with_header(with_header);
+                builder.build(&mut bytes).write(&flattened(batch)?)?;
+                Ok(bytes)
+            }
+            Shape::Json(writer) => json_text(writer, batch),
+            Shape::Lines(writer) => json_text(writer, batch),
+        }
+    }
+
+    /// Writes the rows that were held back. `more` counts the rows that were not pushed.
+    pub(crate) fn finish(mut self, more: MoreRows) -> Result<(), ExitError> {
+        if matches!(self.shape, Shape::Separated { header: true, .. }) {
+            self.push(&RecordBatch::new_empty(Arc::clone(&self.schema)))?;
+        }
+        let bytes = match &mut self.shape {
+            Shape::Table { cells, style, printed } => {
+                let mut text = cells.render_last(*style, *printed);
+                text.push_str(&more_note(self.shown, more));
+                text.into_bytes()
+            }
+            Shape::Json(writer) => {
+                writer.finish().map_err(|error| unprintable(&error))?;
+                let mut bytes = std::mem::take(writer.get_mut());
+                bytes.push(b'\n');
+                bytes
+            }
+            _ => Vec::new(),
+        };
+        let written = self.writer.write_all(&bytes).and_then(|()| self.writer.flush());
+        written.map_err(|error| ExitError::output(&error))
+    }
+}
+
+fn unprintable(error: &ArrowError) -> ExitError {
+    ErrorReport::new(format!("cannot print the result: {}", clean(&error.to_string())))
+        .hint("try another --format, or CAST the column to VARCHAR")
+        .into()
+}
+
+fn json_writer<F: JsonFormat>() -> arrow::json::Writer<Vec<u8>, F> {
+    JsonBuilder::new().with_explicit_nulls(true).build(Vec::new())
+}
+
+fn json_text<F: JsonFormat>(
+    writer: &mut arrow::json::Writer<Vec<u8>, F>,
+    batch: &RecordBatch,
+) -> Result<Vec<u8>, ArrowError> {
+    writer.write(batch)?;
+    Ok(std::mem::take(writer.get_mut()))
+}
+
+/// The batch with nested columns as text, the only form that separated values can hold.
+fn flattened(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    if !batch.columns().iter().any(|column| column.data_type().is_nested()) {
+        return Ok(batch.clone());
+    }
+    let options = format_options().with_null("");
+    let mut fields = Vec::new();
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if column.data_type().is_nested() {
+            let formatter = ArrayFormatter::try_new(column.as_ref(), &options)?;
+            let texts = (0..column.len()).map(|row| (!column.is_null(row)).then(|| formatter.value(row).to_string()));
+            columns.push(Arc::new(texts.collect::<StringArray>()));
+            fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        } else {
+            columns.push(Arc::clone(column));
+            fields.push(Arc::clone(field));
+        }
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+}
+
+/// Whether the schema is that of an answer to EXPLAIN.
+fn is_plan(schema: &Schema) -> bool {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    names == ["plan_type", "plan"]
+}
+
+/// The unchanged plans, each under its name.
+fn plan_text(batch: &RecordBatch) -> String {
+    let (Some(names), Some(plans)) = (
+        batch.column(0).as_string_opt::<i32>(),
+        batch.column(1).as_string_opt::<i32>(),
+    ) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for (name, plan) in names.iter().zip(plans) {
+        let name = name.unwrap_or("plan").replace('_', " ");
+        text.push_str(&format!("{}\n", console::style(name).bold()));
+        for line in plan.unwrap_or("").trim_end().lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    text
+}
+
+/// The output of results: standard output or a file, buffered.
+pub(crate) fn open_output(path: Option<&std::path::Path>) -> Result<Box<dyn Write + Send>, ExitError> {
+    let Some(path) = path else {
+        return Ok(Box::new(io::BufWriter::with_capacity(1 << 16, io::stdout())));
+    };
+    let file = std::fs::File::create(path);
+    let file = file.map_err(|error| ErrorReport::file("write", &path.display().to_string(), &error))?;
+    Ok(Box::new(io::BufWriter::with_capacity(1 << 16, file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int64Array, ListArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    fn batch() -> RecordBatch {
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1), None]), None, Some(vec![])]);
+        RecordBatch::try_from_iter_with_nullable([
+            ("id", Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef, false),
+            (
+                "miles",
+                Arc::new(Float64Array::from(vec![Some(0.5), None, Some(f64::NAN)])),
+                true,
+            ),
+            (
+                "note",
+                Arc::new(StringArray::from(vec![Some("a,\"b\""), Some("tab\t"), None])),
+                true,
+            ),
+            ("parts", Arc::new(lists), true),
+        ])
+        .unwrap()
+    }
+
+    fn text(format: Format, batches: &[RecordBatch], style: TableStyle, more: MoreRows) -> String {
+        let mut bytes = Vec::new();
+        let mut sink = ResultWriter::new(&mut bytes, format, batch().schema(), style);
+        for batch in batches {
+            sink.push(batch).unwrap();
+        }
+        sink.finish(more).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn separated_values_quote_delimiters_and_quotes() {
+        insta::assert_snapshot!(text(Format::Csv, &[batch()], TableStyle::default(), MoreRows::None), @r#"
+        id,miles,note,parts
+        1,0.5,"a,""b""","[1, ]"
+        2,,tab	,
+        3,NaN,,[]
+        "#);
+        assert_eq!(
+            text(Format::Tsv, &[], TableStyle::default(), MoreRows::None),
+            "id\tmiles\tnote\tparts\n"
+        );
+    }
+
+    #[test]
+    fn json_is_one_array_for_any_number_of_batches() {
+        let batches = [batch().slice(0, 1), batch().slice(1, 2)];
+        let json = text(Format::Json, &batches, TableStyle::default(), MoreRows::None);
+        insta::assert_snapshot!(json.replace("},{", "},\n{"), @r#"
+        [{"id":1,"miles":0.5,"note":"a,\"b\"","parts":[1,null]},
+        {"id":2,"miles":null,"note":"tab\t","parts":null},
+        {"id":3,"miles":null,"note":null,"parts":[]}]
+        "#);
+        assert_eq!(json.lines().count(), 1);
+        assert_eq!(text(Format::Json, &[], TableStyle::default(), MoreRows::None), "[]\n");
+        assert_eq!(text(Format::Ndjson, &[], TableStyle::default(), MoreRows::None), "");
+        assert_eq!(
+            text(Format::Ndjson, &[batch()], TableStyle::default(), MoreRows::None)
+                .lines()
+                .count(),
+            3
+        );
+    }
+
+    #[test]
+    fn tables_are_cut_with_a_note() {
+        let style = TableStyle {
+            max_rows: Some(2),
+            ..TableStyle::default()
+        };
+        insta::assert_snapshot!(text(Format::Table, &[batch()], style, MoreRows::Rows(1)), @r#"
+        +----+-------+-------+-----------+
+        | id | miles | note  | parts     |
+        +----+-------+-------+-----------+
+        |  1 |   0.5 | a,"b" | [1, NULL] |
+        |  2 |  NULL | tab\t | NULL      |
+        +----+-------+-------+-----------+
+        … 1 more row (2 shown; --max-rows or \maxrows shows more)
+        "#);
+    }
+
+    #[test]
+    fn long_tables_are_printed_in_parts_without_a_seam() {
+        let many = vec![batch(); WIDTH_SAMPLE_ROWS / 3 + 10];
+        let text = text(Format::Table, &many, TableStyle::default(), MoreRows::None);
+        assert_eq!(text.lines().count(), many.len() * 3 + 4);
+        assert_eq!(text.lines().filter(|line| line.starts_with('+')).count(), 3);
+        assert!(
+            text.lines()
+                .all(|line| line.len() == text.lines().next().unwrap().len())
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Runner of one statement, from its text to its last printed row.
+//!
+//! 1. The calling thread parses the statement.
+//! 2. A worker plans and executes it, and sends schema, rows and errors as [`Event`]s.
+//! 3. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
+//! 4. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::DataFusionError;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use futures::StreamExt;
+use grampus::session::plan_cache::plan_statement;
+use grampus::{ScanIo, scan_io};
+use tokio::sync::mpsc;
+
+use crate::exit_error::ExitError;
+use crate::interrupts::InterruptWatch;
+use crate::progress::Progress;
+use crate::result_writer::ResultWriter;
+use crate::statement_splitter::InputText;
+use crate::text_table::MoreRows;
+use crate::threads::Threads;
+
+/// Batches that may wait to be printed.
+const MAX_QUEUED_BATCHES: usize = 4;
+/// Time in which a query may go on only to count the rows that are not printed.
+const MAX_COUNTING_TIME: Duration = Duration::from_secs(1);
+/// Time between two drawings of the progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Rows, time and I/O of a finished statement.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StatementOutcome {
+    /// Rows of the result; `None` if the statement has no result to count.
+    pub(crate) rows: Option<u64>,
+    /// Whether the statement was stopped before its end, after the last printed row.
+    pub(crate) stopped: bool,
+    /// Time from the text to the last row.
+    pub(crate) time: Duration,
+    /// The bytes, requests and rows of its scans.
+    pub(crate) io: ScanIo,
+}
+
+/// A message of the running statement to the printing loop.
+enum Event {
+    Started(SchemaRef, Arc<dyn ExecutionPlan>),
+    Rows(RecordBatch),
+    Failed(Box<DataFusionError>),
+}
+
+/// Why a statement stopped. Errors of queries are not yet in words.
+pub(crate) enum StatementError {
+    Query(Box<DataFusionError>),
+    Exit(ExitError),
+}
+
+impl From<ExitError> for StatementError {
+    fn from(error: ExitError) -> Self {
+        Self::Exit(error)
+    }
+}
+
+/// Parses one statement; `None` if the text has none.
+fn parse(context: &SessionContext, text: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
+    let options = context.copied_config().options().sql_parser.clone();
+    let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
+        .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
+    let mut parser = DFParserBuilder::new(text.text.as_str())
+        .with_dialect(dialect.as_ref())
+        .with_recursion_limit(options.recursion_limit.get())
+        .build()?;
+    Ok(parser.parse_statements()?.pop_front())
+}
+
+/// Runs a statement. `open` gives the writer of its rows, for their schema.
+pub(crate) async fn run<'a>(
+    context: &SessionContext,
+    threads: &Threads,
+    text: &InputText,
+    watch: &InterruptWatch,
+    progress: &mut Progress,
+    open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
+) -> Result<StatementOutcome, StatementError> {
+    let start = Instant::now();
+    let Some(statement) = parse(context, text).map_err(StatementError::Query)? else {
+        return Ok(StatementOutcome::default());
+    };
+    let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
+    let task = threads.spawn(work(context.clone(), text.text.clone(), statement, sender));
+    let mut printing = Printing::new(open);
+    let mut tick = tokio::time::interval(TICK);
+    let end = loop {
+        tokio::select! {
+            biased;
+            () = watch.wait() => break Err(StatementError::Exit(ExitError::Interrupted)),
+            event = events.recv() => match event {
+                None => break Ok(()),
+                Some(Event::Failed(error)) => break Err(StatementError::Query(error)),
+                Some(Event::Started(schema, plan)) => {
+                    progress.watch(&plan);
+                    printing.begin(schema, plan);
+                }
+                Some(Event::Rows(batch)) => {
+                    if !printing.rows(&batch, progress)? {
+                        break Ok(());
+                    }
+                }
+            },
+            _ = tick.tick() => progress.draw(start.elapsed()),
+        }
+    };
+    drop(task);
+    progress.clear();
+    end?;
+    printing.finish(start)
+}
+
+/// Plans and executes the statement, on a worker.
+async fn work(context: SessionContext, text: String, statement: Statement, events: mpsc::Sender<Event>) {
+    let result = async {
+        let (plan, task) = plan_statement(&context, &text, statement).await?;
+        let schema = plan.schema();
+        let mut stream = execute_stream(Arc::clone(&plan), task)?;
+        if events.send(Event::Started(schema, plan)).await.is_err() {
+            return Ok(());
+        }
+        while let Some(batch) = stream.next().await {
+            if events.send(Event::Rows(batch?)).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = result.await {
+        // The printing loop drops the receiver when it has stopped the statement.
+        let _ = events.send(Event::Failed(Box::new(error))).await;
+    }
+}
+
+/// The printing side: counts rows and passes them to the result writer.
+struct Printing<'a, F> {
+    open: Option<F>,
+    writer: Option<ResultWriter<'a>>,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    total: u64,
+    full_since: Option<Instant>,
+    stopped: bool,
+}
+
+impl<'a, F: FnOnce(SchemaRef) -> ResultWriter<'a>> Printing<'a, F> {
+    fn new(open: F) -> Self {
+        Self {
+            open: Some(open),
+            writer: None,
+            plan: None,
+            total: 0,
+            full_since: None,
+            stopped: false,
+        }
+    }
+
+    fn begin(&mut self, schema: SchemaRef, plan: Arc<dyn ExecutionPlan>) {
+        self.plan = Some(plan);
+        if !schema.fields().is_empty() {
+            self.writer = self.open.take().map(|open| open(schema));
+        }
+    }
+
+    /// Takes rows. False if no more rows are needed.
+    fn rows(&mut self, batch: &RecordBatch, progress: &mut Progress) -> Result<bool, ExitError> {
+        self.total += batch.num_rows() as u64;
+        let Some(writer) = &mut self.writer else {
+            return Ok(true);
+        };
+        if !writer.is_full() {
+            if writer.fills_the_terminal() {
+                progress.clear();
+                progress.hide();
+            }
+            writer.push(batch)?;
+            return Ok(true);
+        }
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        self.stopped = since.elapsed() > MAX_COUNTING_TIME;
+        Ok(!self.stopped)
+    }
+
+    fn finish(self, start: Instant) -> Result<StatementOutcome, StatementError> {
+        let rows = self
+            .writer
+            .as_ref()
+            .filter(|writer| !writer.is_plan())
+            .map(|_| self.total);
+        if let Some(writer) = self.writer {
+            let shown = writer.shown();
+            let more = match self.total - shown.min(self.total) {
+                0 => MoreRows::None,
+                rows if self.stopped => MoreRows::AtLeast(rows),
+                rows => MoreRows::Rows(rows),
+            };
+            writer.finish(more)?;
+        }
+        Ok(StatementOutcome {
+            rows,
+            stopped: self.stopped,
+            time: start.elapsed(),
+            io: self.plan.as_ref().map(scan_io).unwrap_or_default(),
+        })
+    }
+}

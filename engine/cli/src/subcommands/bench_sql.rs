@@ -1,0 +1,310 @@
+//! `grampus bench sql`: the time of each statement in one session, from its text to its last row, and its bytes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use grampus::session::plan_cache::plan_sql;
+use grampus::{ScanIo, scan_io};
+use serde::Serialize;
+
+use crate::args::BenchSqlArgs;
+use crate::error_messages::explain_alone;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::{InterruptWatch, with_interrupts};
+use crate::terminal::note;
+use crate::threads::Threads;
+use crate::{session, session_tables, units};
+
+/// The runs of one statement.
+#[derive(Debug, Serialize)]
+struct Measured {
+    /// The file's name without its ending, or the statement's number.
+    name: String,
+    sql: String,
+    /// Milliseconds of the session's first run of this statement.
+    first_ms: f64,
+    /// Milliseconds of each later run.
+    runs_ms: Vec<f64>,
+    /// Median of `runs_ms`.
+    median_ms: f64,
+    /// The rows by column name, equal in all runs.
+    rows: Rows,
+    needed_bytes: u64,
+    moved_bytes: u64,
+    rows_passed: u64,
+    /// Bytes that the first run needed. The figures above are of the last run.
+    first_needed_bytes: u64,
+    /// Bytes that the first run moved.
+    first_moved_bytes: u64,
+    /// The lines of the physical plan with its metrics after the first run. That run may have compiled, read and
+    /// registered more than later runs.
+    first_plan: Vec<String>,
+    /// The lines of the physical plan after each later run.
+    plans: Vec<Vec<String>>,
+}
+
+/// All measurements with their settings: the JSON object.
+#[derive(Debug, Serialize)]
+struct Measurements<'a> {
+    version: &'static str,
+    tables: &'a [String],
+    settings: &'a [String],
+    statements: Vec<Measured>,
+}
+
+/// The answer of one run.
+struct Run {
+    time: Duration,
+    batches: Vec<RecordBatch>,
+    io: ScanIo,
+    plan: String,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
+    let statements = statements(arguments)?;
+    with_interrupts(|watch| {
+        let threads = Threads::start(arguments.resources.partitions)?;
+        let context = session::open(&arguments.resources)?;
+        prepare(&context, &threads, arguments, watch)?;
+        let mut measured = Vec::with_capacity(statements.len());
+        for (name, sql) in statements {
+            let one = measure(&context, &threads, name, sql, arguments.runs, watch)?;
+            note(format_args!(
+                "{:<12} first {:>9.3} ms, then {:>9.3} ms (median of {}), needed {}, moved {}",
+                one.name,
+                one.first_ms,
+                one.median_ms,
+                one.runs_ms.len(),
+                units::bytes(one.needed_bytes),
+                units::bytes(one.moved_bytes),
+            ));
+            measured.push(one);
+        }
+        let report = Measurements {
+            version: env!("CARGO_PKG_VERSION"),
+            tables: &arguments.tables,
+            settings: &arguments.settings,
+            statements: measured,
+        };
+        match &arguments.json {
+            Some(path) => write_json(path, &report),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Names and texts, in order: files first.
+fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, ExitError> {
+    let mut statements = Vec::new();
+    for path in &arguments.files {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ErrorReport::file("read", &shown, &error))?;
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        statements.push((name.into_owned(), text));
+    }
+    for (at, sql) in arguments.commands.iter().enumerate() {
+        statements.push((format!("c{}", at + 1), sql.clone()));
+    }
+    if statements.is_empty() {
+        let report = ErrorReport::new("no statement to measure");
+        return Err(ExitError::Usage(report.hint("name files of SQL, or give -c SQL")));
+    }
+    Ok(statements)
+}
+
+/// Opens the tables and sets the settings.
+fn prepare(
+    context: &SessionContext,
+    threads: &Threads,
+    arguments: &BenchSqlArgs,
+    watch: &InterruptWatch,
+) -> Result<(), ExitError> {
+    for spec in session_tables::specs(&[], &arguments.tables)? {
+        let opening = context.clone();
+        let opened = async move { grampus::session::register_orc(&opening, &spec.name, &spec.location).await };
+        threads.race(watch, opened)?.map_err(|error| explain_alone(&error))?;
+    }
+    for setting in &arguments.settings {
+        let Some((key, value)) = setting.split_once('=') else {
+            let report = ErrorReport::new(format!("--set {setting} sets nothing"));
+            return Err(ExitError::Usage(report.hint("write --set grampus.prune=false")));
+        };
+        let sql = format!("SET {} = '{}'", key.trim(), value.trim().replace('\'', "''"));
+        let setting = context.clone();
+        let set = async move { setting.sql(&sql).await.map(|_| ()) };
+        threads.race(watch, set)?.map_err(|error| explain_alone(&error))?;
+    }
+    Ok(())
+}
+
+fn measure(
+    context: &SessionContext,
+    threads: &Threads,
+    name: String,
+    sql: String,
+    runs: usize,
+    watch: &InterruptWatch,
+) -> Result<Measured, ExitError> {
+    let run = || -> Result<Run, ExitError> {
+        let answered = threads.race(watch, answer(context.clone(), sql.clone()))?;
+        answered.map_err(|error| explain_alone(&error))
+    };
+    let first = run()?;
+    let rows = rows_of(&first.batches)?;
+    let lines = |plan: &str| plan.lines().map(str::to_owned).collect();
+    let (first_io, first_plan) = (first.io, lines(&first.plan));
+    let mut last = None;
+    let mut plans = Vec::with_capacity(runs);
+    let mut runs_ms = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let again = run()?;
+        if !agree(&rows_of(&again.batches)?, &rows) {
+            let report = ErrorReport::new(format!("{name}: two runs gave different answers"));
+            return Err(report
+                .hint("floats were compared within 1e-9; sums that cancel out differ by more: use one partition (-p 1)")
+                .into());
+        }
+        runs_ms.push(milliseconds(again.time));
+        plans.push(lines(&again.plan));
+        last = Some(again);
+    }
+    let first_ms = milliseconds(first.time);
+    let last = last.unwrap_or(first);
+    Ok(Measured {
+        name,
+        median_ms: median(&runs_ms).unwrap_or(first_ms),
+        first_ms,
+        runs_ms,
+        rows,
+        needed_bytes: last.io.needed_bytes,
+        moved_bytes: last.io.moved_bytes,
+        rows_passed: last.io.rows_passed,
+        first_needed_bytes: first_io.needed_bytes,
+        first_moved_bytes: first_io.moved_bytes,
+        first_plan,
+        plans,
+        sql,
+    })
+}
+
+async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionError> {
+    let start = Instant::now();
+    let (plan, task) = plan_sql(&context, &sql).await?;
+    let batches = collect(Arc::clone(&plan), task).await?;
+    let time = start.elapsed();
+    let shown = datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan.as_ref());
+    Ok(Run {
+        time,
+        batches,
+        io: scan_io(&plan),
+        plan: shown.indent(false).to_string(),
+    })
+}
+
+/// Rows as JSON objects.
+type Rows = Vec<serde_json::Map<String, serde_json::Value>>;
+
+/// Whether rows are equal, with floats within 1e-9 of each other. Sums depend on the order of the partitions.
+fn agree(some: &Rows, others: &Rows) -> bool {
+    let is_close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+    let same = |(one, other): (&serde_json::Value, &serde_json::Value)| match (one.as_f64(), other.as_f64()) {
+        (Some(a), Some(b)) if one.is_f64() && other.is_f64() => is_close(a, b),
+        _ => one == other,
+    };
+    let alike = |(one, other): (&serde_json::Map<_, _>, &serde_json::Map<_, _>)| {
+        one.keys().eq(other.keys()) && one.values().zip(other.values()).all(same)
+    };
+    some.len() == others.len() && some.iter().zip(others).all(alike)
+}
+
+/// The rows of an answer, sorted. Floats keep twelve digits, so that sums in another order sort equally.
+fn rows_of(batches: &[RecordBatch]) -> Result<Rows, ExitError> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let mut writer = arrow::json::ArrayWriter::new(Vec::new());
+        let written = writer.write(batch).and_then(|()| writer.finish());
+        written.map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?;
+        let read: Vec<serde_json::Map<String, serde_json::Value>> = match writer.into_inner() {
+            bytes if bytes.is_empty() => Vec::new(),
+            bytes => serde_json::from_slice(&bytes)
+                .map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?,
+        };
+        rows.extend(read);
+    }
+    for value in rows.iter_mut().flat_map(|row| row.values_mut()) {
+        if let Some(float) = value.as_f64().filter(|_| value.is_f64()) {
+            *value = serde_json::json!(format!("{float:.11e}").parse::<f64>().unwrap_or(float));
+        }
+    }
+    // Without ORDER BY, the order of rows is arbitrary.
+    rows.sort_by_cached_key(|row| {
+        let sorted: BTreeMap<_, _> = row.iter().map(|(name, value)| (name, value.to_string())).collect();
+        format!("{sorted:?}")
+    });
+    Ok(rows)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), ExitError> {
+    let shown = path.display().to_string();
+    let mut text = serde_json::to_string_pretty(report).map_err(|error| ErrorReport::new(error.to_string()))?;
+    text.push('\n');
+    if path.as_os_str() == "-" {
+        use std::io::Write;
+        return std::io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(|error| ExitError::output(&error));
+    }
+    std::fs::write(path, text).map_err(|error| ErrorReport::file("write", &shown, &error).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_an_even_number_of_runs_lies_between_the_middle_runs() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn sums_in_another_order_agree() {
+        let rows = |sum: f64, trips: i64| {
+            vec![
+                serde_json::json!({"sum": sum, "trips": trips})
+                    .as_object()
+                    .unwrap()
+                    .clone(),
+            ]
+        };
+        // The twelfth digits of these sums differ.
+        assert!(agree(&rows(1.2345678901251, 7), &rows(1.2345678901249, 7)));
+        assert!(agree(&rows(0.0, 7), &rows(-0.0, 7)));
+        assert!(!agree(&rows(1.0, 7), &rows(1.0 + 1e-8, 7)));
+        assert!(!agree(&rows(1.0, 7), &rows(1.0, 8)));
+        assert!(!agree(&rows(1.0, 7), &Vec::new()));
+    }
+}

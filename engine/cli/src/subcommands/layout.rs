@@ -1,0 +1,46 @@
+//! `grampus layout`: the place of every part of an ORC file, as text and as JSON.
+
+use std::io::{self, Write};
+
+use grampus_orc_layout::LayoutError;
+use grampus_orc_layout::describe::{DescribeOptions, FileReport};
+
+use crate::args::LayoutArgs;
+use crate::error_messages;
+use crate::exit_error::{ErrorReport, ExitError};
+use crate::local_file::LocalFile;
+use crate::units;
+
+/// Prints the report. Damage in a file is an error, after the report of its readable parts.
+pub(crate) fn run(arguments: &LayoutArgs) -> Result<(), ExitError> {
+    let file = LocalFile::open(&arguments.file)?;
+    let explain = |error: LayoutError| ExitError::from(error_messages::layout(&error));
+    let tail = file.tail().map_err(explain)?;
+    let options = DescribeOptions {
+        chunks: arguments.json || arguments.full,
+        ..DescribeOptions::default()
+    };
+    let report = FileReport::build(&tail, &file, &options).map_err(explain)?;
+    print(arguments, &report).map_err(|error| ExitError::output(&error))?;
+    match report.problems.len() as u64 {
+        0 => Ok(()),
+        problems => {
+            let problems = units::counted(problems, "problem");
+            let report = ErrorReport::new(format!("{}: {problems} in the metadata", file.name));
+            Err(report.hint("the end of the report lists them").into())
+        }
+    }
+}
+
+fn print(arguments: &LayoutArgs, report: &FileReport) -> io::Result<()> {
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut stdout, report)?;
+        writeln!(stdout)?;
+    } else if arguments.full {
+        write!(stdout, "{report:#}")?;
+    } else {
+        write!(stdout, "{report}")?;
+    }
+    stdout.flush()
+}

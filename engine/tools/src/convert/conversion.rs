@@ -1,0 +1,95 @@
+//! [`Conversion`]: one input on its way into one or more output files.
+//!
+//! For each batch of the input:
+//! 1. cast its columns to their stored types;
+//! 2. report its rows to the progress function, which may cancel;
+//! 3. write it, cut where an output file reaches its number of rows.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use super::input::Fault;
+use super::options::{ConvertOptions, ConvertReport};
+use super::output_file::OutputFile;
+use super::{input_files, stored_types};
+use crate::error::ToolError;
+
+/// An opened input and the state of its outputs.
+pub(super) struct Conversion<'a> {
+    options: &'a ConvertOptions,
+    path: &'a Path,
+    /// The output's path. With several outputs, each adds its number to the file name.
+    out: PathBuf,
+    /// The schema of the outputs.
+    schema: SchemaRef,
+    batches: Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>,
+    outputs: usize,
+}
+
+impl<'a> Conversion<'a> {
+    /// Opens the input `path`.
+    pub(super) fn new(options: &'a ConvertOptions, path: &'a Path, out: PathBuf) -> Result<Self, ToolError> {
+        let input = input_files::open(path, options)?;
+        let schema = stored_types::stored_schema(&input.schema);
+        Ok(Self {
+            options,
+            path,
+            out,
+            schema: schema.map_err(|reason| Fault::from(reason).in_input(path))?,
+            batches: input.batches,
+            outputs: 0,
+        })
+    }
+
+    /// Converts all rows.
+    pub(super) fn run(
+        mut self,
+        progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+        report: &mut ConvertReport,
+    ) -> Result<(), ToolError> {
+        let mut output = self.start()?;
+        while let Some(batch) = self.batches.next() {
+            let batch = batch.and_then(|b| stored_types::to_stored(&b, &self.schema));
+            let mut batch = batch.map_err(|fault| self.failed(fault))?;
+            if progress(batch.num_rows() as u64).is_break() {
+                return Err(ToolError::Cancelled);
+            }
+            while let Some(left) = self.left(&output).filter(|&left| (batch.num_rows() as u64) > left) {
+                output.write(&batch.slice(0, left as usize))?;
+                batch = batch.slice(left as usize, batch.num_rows() - left as usize);
+                output.finish(report)?;
+                output = self.start()?;
+            }
+            output.write(&batch)?;
+        }
+        output.finish(report)
+    }
+
+    /// Rows that still fit into the output; `None`: any number.
+    fn left(&self, output: &OutputFile) -> Option<u64> {
+        self.options.rows_per_file.map(|rows| rows - output.rows())
+    }
+
+    fn start(&mut self) -> Result<OutputFile, ToolError> {
+        let path = match self.options.rows_per_file {
+            None => self.out.clone(),
+            Some(_) => {
+                let stem = self.out.file_stem().unwrap_or_default().to_string_lossy();
+                self.out.with_file_name(format!("{stem}_{:04}.orc", self.outputs))
+            }
+        };
+        self.outputs += 1;
+        OutputFile::create(path, &self.schema, self.options)
+    }
+
+    fn failed(&self, mut fault: Fault) -> ToolError {
+        if fault.reason.contains("Error while parsing value") {
+            let advice = "; the types were found in the first rows: look at more of them, or leave the column out";
+            fault.reason.push_str(advice);
+        }
+        fault.in_input(self.path)
+    }
+}
