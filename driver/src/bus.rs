@@ -18,11 +18,11 @@ pub trait BusMemory: Send + Sync {
     ///
     /// # Errors
     /// In words for a person, when staging memory or a stream cannot be had.
-    fn pusher(&self) -> Result<Option<Box<dyn Pusher>>, String>;
+    fn uploader(&self) -> Result<Option<Box<dyn Uploader>>, String>;
 }
 
 /// Staging buffers in pinned memory and the copy engine behind them, for one thread.
-pub trait Pusher: Send {
+pub trait Uploader: Send {
     /// Largest transfer that [`staging`](Self::staging) can hold, in bytes.
     fn staging_bytes(&self) -> usize;
 
@@ -33,7 +33,7 @@ pub trait Pusher: Send {
     fn release(&mut self, staged: HostMemory);
 
     /// Starts copying `staged` to device memory at `bus_address`, which is checked to be device memory of ours.
-    fn push(&mut self, token: u64, staged: HostMemory, bus_address: u64);
+    fn upload(&mut self, token: u64, staged: HostMemory, bus_address: u64);
 
     /// Appends copies that have completed: token, and what went wrong if anything did. Never blocks.
     fn poll(&mut self, done: &mut Vec<(u64, Result<(), String>)>);

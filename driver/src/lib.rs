@@ -9,6 +9,7 @@
 pub mod bus;
 #[cfg(unix)]
 pub mod controller;
+pub mod error;
 pub mod raw;
 pub mod spec;
 pub mod storage;

@@ -8,7 +8,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grampus_driver::controller::{Controller, ControllerError, ControllerOptions, Namespace};
+use grampus_driver::controller::{Controller, ControllerOptions, Namespace};
+use grampus_driver::error::ControllerError;
 use grampus_driver::spec::{Status, StatusCode, SubmissionEntry};
 use grampus_driver::storage::{
     CachedFile, FaultAction, FaultRule, FaultyStorage, MappedFile, MemoryStorage, NullStorage, Replicated, Storage,

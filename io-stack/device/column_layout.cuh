@@ -130,13 +130,6 @@ struct FetchedBits {
     u64 bits;
 };
 
-// A value, or the end: for kernels that put a fetch out of line themselves.
-template <class T>
-struct Fetched {
-    bool ok;  // false: a status is up
-    T value;
-};
-
 // An extent's rows, and where row 0 would begin if it were in it; no rows: there is none.
 struct InExtent {
     u64 row_begin, row_end, origin;

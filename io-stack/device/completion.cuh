@@ -27,7 +27,6 @@ GRAMPUS_SLOW void raise_nvme(const IoStack& io, u32 queue, u32 cid, const Comman
     what.line = ~0ull;
     what.bytes = record.bytes;
     what.nsid = record.nsid;
-    count(&io.stats->failed_commands, 1);
     raise(io, what);
 }
 
@@ -136,7 +135,6 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     if (any(units > 0)) {
         sync_warp();  // every lane's acquire above is before any lane's loads below
         copy_pieces<FromBounce>(bounce + (u64)slot * bounce_bytes, to, units);
-        if (units > 0) count(&io.stats->bounce_bytes, record.bytes);
     }
     sync_warp();
     if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);

@@ -15,9 +15,8 @@ struct alignas(16) IoStack {
     const SourceDesc* sources;
     u64 timeout_ns;            // longest wait for anything
     u32 queue_count;
-    u32 source_count;
     u32 servers;               // warps of the launch that serve(): ring and reap for the others; 0: everybody does
-    u32 pad0;
+    u64 pad0;
     CacheDesc cache;
 };
 

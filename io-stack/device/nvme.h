@@ -37,8 +37,6 @@ struct alignas(16) CqEntry {
 
 constexpr u8 NVME_OPC_READ = 0x02;
 constexpr u8 NVME_PSDT_SGL = 0x40;
-constexpr u32 NVME_CQE_PHASE = 1u << 16;
 constexpr u32 NVME_CQE_STATUS_SHIFT = 17;
-constexpr u32 NVME_MAX_BLOCKS = 65536;  // NLB is 16 bits, zero-based
 
 }  // namespace grampus

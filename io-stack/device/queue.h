@@ -7,11 +7,8 @@
 namespace grampus {
 
 // QueueDesc::flags
-constexpr u32 QUEUE_SGL = 1;   // transfers of more than two pages use one SGL data block, not a PRP list
 constexpr u32 QUEUE_MMIO = 2;  // doorbells are device registers
 
-constexpr u32 QUEUE_MIN_DEPTH_LOG2 = 1;
-constexpr u32 QUEUE_MAX_DEPTH_LOG2 = 12;  // leaves 4 bits of a cid for the generation
 constexpr u32 FREE_RING_EMPTY = ~0u;
 constexpr u32 MARK_SLOT_BITS = 12;  // a mark: low bits command slot, above them (ticket >> depth_log2) + 1, truncated
 
@@ -81,7 +78,7 @@ struct alignas(16) QueueDesc {
     u64 bounce_bus;           // the controller's address of `bounce`
     u64 data_bus;             // the controller's address minus the device's, for device memory (0: equal)
     u32 bounce_bytes;         // transfers up to this length go through the bounce slot; 0: none do
-    u32 depth_log2;           // ring entries, power of two
+    u32 depth_log2;           // log2 of the ring entries, 1 .. 12: 4 bits of a cid remain for the generation
     u32 qid;                  // NVMe queue id
     u32 flags;                // QUEUE_*
 };

@@ -39,15 +39,12 @@ struct alignas(64) Stats {
     u64 command_bytes;        // bytes they asked for
     u64 completions;          // completions reaped
     u64 stale_completions;    // completions whose cid or generation was not outstanding
-    u64 bounce_bytes;         // bytes copied from bounce slots into lines
     u64 mapped_fill_bytes;    // bytes copied from mapped files into lines
     u64 installs;             // lines installed (misses of whole lines)
     u64 evictions;            // of these, lines that replaced another
     u64 full_sets;            // install attempts that found every way pinned
-    u64 validation_failures;  // optimistic reads that were repeated
     u64 doorbells;            // tail doorbell writes
-    u64 failed_commands;      // completions with an error status
-    u64 pad[4];
+    u64 pad[7];
 };
 
 }  // namespace grampus

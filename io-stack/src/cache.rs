@@ -3,13 +3,9 @@
 
 use std::ops::Range;
 
-use crate::cuda::{CudaError, Device, DeviceBuffer};
-use crate::layout::{CacheDesc, CacheSet};
-
-/// Ways of a set: the device code's template parameter.
-pub const WAYS: u32 = 8;
-/// Bytes of a line.
-pub const LINE_BYTES: u64 = 4096;
+use crate::abi::{CacheDesc, CacheSet, LINE_BYTES, WAYS};
+use crate::cuda::{Device, DeviceBuffer};
+use crate::error::CudaError;
 
 /// How large the cache is and what it fetches.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +77,8 @@ impl Cache {
             groups,
             group_log2: options.group_log2,
             sector_log2: options.sector_log2,
-            ways: WAYS,
             zero: 0,
+            pad0: 0,
         };
         Ok(Self {
             desc,

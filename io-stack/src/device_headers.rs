@@ -1,6 +1,6 @@
 //! The device headers as text: one flattened translation unit for NVRTC, which is given no include path.
 
-use crate::layout;
+use crate::abi;
 
 /// A header of `device/` and its text.
 struct Header {
@@ -41,7 +41,7 @@ const LAST_MAPPED: &str = "mapped_array.cuh";
 /// All device headers in one text, followed by the layout asserts; append kernels and compile.
 /// Line numbers of compiler messages are kept per header by `#line`.
 pub fn prelude() -> String {
-    let asserts = "#line 1 \"grampus/layout_asserts\"\n".to_owned() + &layout::static_asserts();
+    let asserts = "#line 1 \"grampus/layout_asserts\"\n".to_owned() + &abi::static_asserts();
     text_of(|_| true) + &asserts
 }
 

@@ -1,8 +1,93 @@
-//! The status word of a kernel that gave up, as an error that names file, offset, command and NVMe status.
+//! The crate's errors: [`CudaError`], [`DeviceError`], [`StackError`] and [`BenchError`].
+//!
+//! Each of them may hold those before it.
 
 use std::fmt;
 
-use crate::layout::Status;
+use grampus_driver::error::ControllerError;
+
+use crate::abi::Status;
+
+/// `CUDA_ERROR_OUT_OF_MEMORY` of `CUresult` (CUDA Driver API).
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
+
+/// Why something that needs the GPU did not work.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CudaError {
+    /// libcuda is not there, or there is no GPU behind it.
+    #[error("no NVIDIA driver: {0}")]
+    NoDriver(String),
+    /// NVRTC is not there.
+    #[error(
+        "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, and put its folder on LD_LIBRARY_PATH"
+    )]
+    NoCompiler,
+    /// No C++ compiler for kernels on host threads.
+    #[error("no C++ compiler for kernels on host threads: install g++ or clang++, or name one in CXX")]
+    NoHostCompiler,
+    /// The compiler refused a kernel: a bug of ours, or an architecture that it does not know.
+    #[error("{compiler} {call} failed: {log}")]
+    Compile {
+        /// Which.
+        compiler: &'static str,
+        /// The function of NVRTC.
+        call: &'static str,
+        /// What the compiler said.
+        log: String,
+    },
+    /// A call of the driver failed.
+    #[error("{call}: {text}{detail}")]
+    Call {
+        /// The function of the driver.
+        call: &'static str,
+        /// CUDA's number for the error.
+        code: u32,
+        /// CUDA's words for it.
+        text: String,
+        /// What it was about: sizes, names; empty or starting with a separator.
+        detail: String,
+    },
+    /// Kernel and arguments do not fit together.
+    #[error("kernel {kernel}: {reason}")]
+    Arguments {
+        /// Its name.
+        kernel: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A file could not be mapped.
+    #[error("{path}: {reason}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl CudaError {
+    /// Whether there was too little device or pinned memory, so that less may do.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Call { code, .. } if *code == OUT_OF_MEMORY)
+    }
+
+    /// Whether the context is dead after it, and everything made in it: a fault of a kernel, or of the device itself (CUDA Driver
+    /// API, "CUresult": errors that "leave the process in an inconsistent state").
+    pub fn is_sticky(&self) -> bool {
+        let Self::Call { code, .. } = self else { return false };
+        // 214, 220, 226: ECC and NVLink; 709: the context is gone; 700, 702, 710, 714 – 719: addresses, traps, assertions, time-outs of
+        // kernels. Other codes of the 700s are mistakes of the caller that leave the context whole.
+        matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
+    }
+
+    /// Adds to a failed call what it was about.
+    pub(crate) fn about(mut self, what: impl FnOnce() -> String) -> Self {
+        if let Self::Call { detail, .. } = &mut self {
+            *detail = format!(" ({})", what());
+        }
+        self
+    }
+}
 
 /// Why device code left early; the numbers are `StatusCode`'s of `device/status.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +202,69 @@ impl fmt::Display for DeviceError {
             None => Ok(()),
         }
     }
+}
+
+/// Why a stack could not be built, or a query not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// CUDA said no.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The controller did not start or stop.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// A kernel gave up.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A column that its file does not hold.
+    #[error("{storage}: {bytes} bytes at byte {offset} lie outside the file of {size}")]
+    Outside {
+        /// The storage.
+        storage: String,
+        /// First byte.
+        offset: u64,
+        /// Length.
+        bytes: u64,
+        /// The storage's length.
+        size: u64,
+    },
+    /// A launch whose warps could pin more lines than there are: they might wait for each other.
+    #[error(
+        "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: launch fewer warps, or give it more memory"
+    )]
+    CacheTooSmall {
+        /// Lines of the cache.
+        lines: u64,
+        /// Warps of the launch.
+        warps: u64,
+        /// Lines that each may pin at once.
+        pins: u64,
+    },
+    /// An earlier failure left commands out that may still write: the stack cannot be used again.
+    #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
+    OutOfService,
+}
+
+/// Why a benchmark ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The stack said no.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// CUDA said no.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The data file.
+    #[error("data file: {0}")]
+    File(#[from] std::io::Error),
+    /// Bytes were read that are not what their address says: a defect.
+    #[error("{name}: {what}")]
+    Wrong {
+        /// The benchmark.
+        name: String,
+        /// What was found and expected.
+        what: String,
+    },
 }
 
 #[cfg(test)]

@@ -7,14 +7,15 @@
 //! **Invariant:** without libcuda or NVRTC everything builds and says so in words; nothing panics.
 #![deny(unsafe_code)]
 
+pub mod abi;
 pub mod bench;
 pub mod cache;
+mod column;
 #[allow(unsafe_code)]
 pub mod cuda;
-pub mod device;
-pub mod layout;
+pub mod device_headers;
+pub mod error;
+pub mod machine_report;
 pub mod queues;
-pub mod report;
-mod sources;
+mod source;
 pub mod stack;
-pub mod status;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cuda::{self, CudaError, Device, DeviceFacts};
+use crate::cuda::{self, Device, DeviceFacts};
+use crate::error::CudaError;
 
 /// The PCIe link as the operating system sees it.
 #[derive(Debug, Clone, Serialize)]

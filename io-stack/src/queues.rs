@@ -5,15 +5,11 @@ use std::sync::Arc;
 
 use grampus_driver::controller::QueueSetup;
 
-use crate::cuda::{self, CudaError, Device, DeviceBuffer, PinnedBuffer};
-use crate::layout::{CommandRecord, CqEntry, DoorbellGroup, QueueDesc, QueueState, SqEntry};
-
-/// QueueDesc::flags: long transfers carry an SGL data block.
-const QUEUE_SGL: u32 = 1;
-/// An empty entry of the free ring.
-const FREE_RING_EMPTY: u32 = u32::MAX;
-/// Queues whose doorbells share a 64-byte line.
-const QUEUES_PER_GROUP: u64 = 16;
+use crate::abi::{
+    CommandRecord, CqEntry, DoorbellGroup, FREE_RING_EMPTY, QUEUES_PER_GROUP, QueueDesc, QueueState, SqEntry,
+};
+use crate::cuda::{self, Device, DeviceBuffer, PinnedBuffer};
+use crate::error::CudaError;
 
 /// How many queue pairs, and how large.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +118,7 @@ impl Queues {
                 bounce_bytes: options.bounce_bytes,
                 depth_log2: options.depth_log2,
                 qid: i as u32 + 1,
-                flags: QUEUE_SGL,
+                flags: 0,
             }
         };
         let descs: Vec<QueueDesc> = (0..count).map(describe).collect();

@@ -5,57 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grampus_driver::controller::{Controller, ControllerCounters, ControllerError, ControllerOptions};
+use grampus_driver::controller::{Controller, ControllerOptions};
 use grampus_driver::storage::{BLOCK_BYTES, Storage};
 
-use crate::cache::{Cache, CacheOptions, LINE_BYTES};
-use crate::cuda::{CudaBus, CudaError, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
-use crate::layout::{ColumnDesc, IoStack, Stats, Status};
+use crate::abi::{ColumnDesc, IoStack, LINE_BYTES, Stats, Status};
+use crate::cache::{Cache, CacheOptions};
+use crate::column::extents_of;
+pub use crate::column::{Column, Run};
+use crate::cuda::{CudaBus, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
+pub use crate::error::StackError;
+use crate::error::{CudaError, DeviceError, Reason};
 use crate::queues::{QueueOptions, Queues};
-pub use crate::sources::{Column, Run};
-use crate::sources::{Source, describe_sources, extents_of, namespaces_of, sources_of};
-use crate::status::{DeviceError, Reason};
-
-/// Why a stack could not be built, or a query not be answered.
-#[derive(Debug, thiserror::Error)]
-pub enum StackError {
-    /// CUDA said no.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-    /// The controller did not start or stop.
-    #[error(transparent)]
-    Controller(#[from] ControllerError),
-    /// A kernel gave up.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// A column that its file does not hold.
-    #[error("{storage}: {bytes} bytes at byte {offset} lie outside the file of {size}")]
-    Outside {
-        /// The storage.
-        storage: String,
-        /// First byte.
-        offset: u64,
-        /// Length.
-        bytes: u64,
-        /// The storage's length.
-        size: u64,
-    },
-    /// A launch whose warps could pin more lines than there are: they might wait for each other.
-    #[error(
-        "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: launch fewer warps, or give it more memory"
-    )]
-    CacheTooSmall {
-        /// Lines of the cache.
-        lines: u64,
-        /// Warps of the launch.
-        warps: u64,
-        /// Lines that each may pin at once.
-        pins: u64,
-    },
-    /// An earlier failure left commands out that may still write: the stack cannot be used again.
-    #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
-    OutOfService,
-}
+use crate::source::{Source, describe_sources, namespaces_of, sources_of};
 
 /// How a stack is built.
 #[derive(Debug, Clone)]
@@ -84,6 +45,13 @@ impl Default for StackOptions {
             timeout: Duration::from_secs(10),
             max_lines: 1024,
         }
+    }
+}
+
+impl StackOptions {
+    /// Longest transfer of one command, in lines: at least one, and no longer than a group of the cache.
+    fn max_lines_in_a_group(&self) -> u32 {
+        self.max_lines.clamp(1, 1 << self.cache.group_log2)
     }
 }
 
@@ -148,7 +116,7 @@ impl Stack {
         let mut next_line = 1u64 << 12; // a group's border
         let sources = sources_of(storages, &mut next_line);
         let namespaces = namespaces_of(&sources);
-        let descs = describe_sources(&sources, queues.count(), &options);
+        let descs = describe_sources(&sources, queues.count(), options.max_lines_in_a_group());
         let controller = Controller::start(
             queues.controller_side()?,
             namespaces,
@@ -203,7 +171,7 @@ impl Stack {
         if let Some(controller) = &self.controller {
             controller.set_namespaces(namespaces_of(&self.sources), OPENING)?;
         }
-        let descs = describe_sources(&self.sources, self.queues.count(), &self.options);
+        let descs = describe_sources(&self.sources, self.queues.count(), self.options.max_lines_in_a_group());
         self.device_sources = DeviceBuffer::from_values(&self.device, &descs)?;
         Ok(())
     }
@@ -218,7 +186,6 @@ impl Stack {
             sources: self.device_sources.address(),
             timeout_ns: u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX),
             queue_count: self.queues.count(),
-            source_count: self.sources.len() as u32,
             servers: 0,
             pad0: 0,
             cache: self.cache.desc(),
@@ -332,11 +299,6 @@ impl Stack {
     /// A failed call.
     pub fn empty_cache(&self) -> Result<(), StackError> {
         Ok(self.cache.reset()?)
-    }
-
-    /// What the controller did so far.
-    pub fn controller_counters(&self) -> ControllerCounters {
-        self.controller.as_ref().map(Controller::counters).unwrap_or_default()
     }
 
     fn describe(&self, reason: Reason, status: &Status) -> DeviceError {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage, Storage};
+use grampus_io_stack::abi::IoStack;
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{
     Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, StagingOptions, Stream, compile_for,
     host_compiler, slots,
 };
-use grampus_io_stack::layout::IoStack;
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackError, StackOptions};
 
@@ -54,7 +54,7 @@ fn device() -> Option<(Device, Module)> {
         return None;
     }
     let device = Device::host(3, 1 << 30);
-    let text = grampus_io_stack::device::prelude() + KERNELS;
+    let text = grampus_io_stack::device_headers::prelude() + KERNELS;
     let compiled = compile_for(&device, &text, "sums").expect("the kernels compile");
     let module = Module::load(&device, &compiled.cubin).expect("and load");
     Some((device, module))
@@ -130,8 +130,8 @@ fn run_counted(
 
 /// The parameter struct by its bytes, as a code generator would write it.
 fn blob(io: &IoStack, column: &Column, rows: u64, sums: u64) -> Vec<u8> {
-    let mut bytes = grampus_io_stack::layout::bytes_of(io);
-    bytes.extend(grampus_io_stack::layout::bytes_of(&column.desc()));
+    let mut bytes = grampus_io_stack::abi::bytes_of(io);
+    bytes.extend(grampus_io_stack::abi::bytes_of(&column.desc()));
     bytes.extend(rows.to_le_bytes());
     bytes.extend(sums.to_le_bytes());
     bytes
@@ -301,11 +301,13 @@ fn slots_carry_bytes_to_the_device() {
     let mut ring = slots(&device, 2, 4096).expect("pinned");
     let mut slot = ring.pop().expect("two");
     slot.bytes_mut()[5..9].copy_from_slice(&[1, 2, 3, 4]);
-    let pushed = slot.push(&stream, &[part(4, 4100, 6), part(0, 0, 4)]).expect("starts");
+    let pushed = slot
+        .upload(&stream, &[part(4, 4100, 6), part(0, 0, 4)])
+        .expect("starts");
     let slot = pushed.finish().expect("arrives");
     assert_eq!(to.read::<u8>(4100, 6).expect("reads"), [0, 1, 2, 3, 4, 0]);
     let refused = slot
-        .push(&stream, &[part(4000, 0, 97)])
+        .upload(&stream, &[part(4000, 0, 97)])
         .expect_err("past the slot's end");
     assert!(matches!(refused, CudaError::Arguments { .. }));
 }

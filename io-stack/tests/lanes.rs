@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
+use grampus_io_stack::abi::{Bytes, IoStack};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{Args, Device, DeviceBuffer, Module, StagingOptions, Stream, compile_for, host_compiler};
-use grampus_io_stack::layout::{Bytes, IoStack};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Run, Stack, StackOptions};
 
@@ -133,7 +133,7 @@ fn warps_of_32_lanes_read_what_is_there() {
     }
     let device = Device::host(5, 1 << 30);
     let (begin, end) = (include_str!("cpp/lanes.h"), include_str!("cpp/lanes_end.h"));
-    let text = format!("{begin}{}{end}{KERNELS}", grampus_io_stack::device::prelude());
+    let text = format!("{begin}{}{end}{KERNELS}", grampus_io_stack::device_headers::prelude());
     let compiled = compile_for(&device, &text, "lanes").expect("the kernels compile");
     let module = Module::load(&device, &compiled.cubin).expect("and load");
     for (queues, servers) in [(1, 0), (3, 0), (32, 0), (1, 1), (5, 2), (32, 1), (3, 2)] {

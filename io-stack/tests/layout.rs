@@ -23,14 +23,14 @@ fn check(name: &str, asserts: &str) -> Option<bool> {
 #[test]
 fn layouts_agree() {
     assert_ne!(
-        check("layout-same", &grampus_io_stack::layout::static_asserts()),
+        check("layout-same", &grampus_io_stack::abi::static_asserts()),
         Some(false)
     );
 }
 
 #[test]
 fn a_mismatch_fails_the_compile() {
-    let asserts = grampus_io_stack::layout::static_asserts();
+    let asserts = grampus_io_stack::abi::static_asserts();
     for (right, wrong) in [
         (
             "GRAMPUS_OFFSETOF(grampus::SqEntry, cid) == 2",

@@ -14,7 +14,7 @@ fn program(name: &str, flags: &[&str]) -> Option<PathBuf> {
     // Each test may be a process of its own, and all build the same: what one reads or runs the others replace, but never write to.
     let mine = |name: &str| folder.join(format!("{name}.{}", std::process::id()));
     let (asserts, binary) = (mine("asserts"), folder.join("protocol"));
-    std::fs::write(&asserts, grampus_io_stack::layout::static_asserts()).expect("writable");
+    std::fs::write(&asserts, grampus_io_stack::abi::static_asserts()).expect("writable");
     std::fs::rename(asserts, folder.join("layout_asserts.h")).expect("writable");
     let built = mine("built");
     let path = built.to_string_lossy().into_owned();

@@ -4,19 +4,25 @@
 //! A queue belongs to one thread. A thread keeps its own channel to every storage and its own way to device memory, so
 //! threads share nothing but counters.
 
-mod command;
+mod namespace;
 mod queue;
-mod targets;
+mod shared;
+mod slab;
+mod target;
+mod transfer;
 mod worker;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::bus::BusMemory;
+use crate::error::ControllerError;
 use crate::raw::QueueRings;
-use crate::storage::Storage;
+pub use namespace::Namespace;
+pub use shared::ControllerCounters;
+use shared::{Mode, Shared};
 use worker::Worker;
 
 /// One queue pair to serve.
@@ -26,15 +32,6 @@ pub struct QueueSetup {
     pub rings: QueueRings,
     /// NVMe queue id, as completions carry it.
     pub qid: u16,
-}
-
-/// One storage under its namespace id.
-#[derive(Debug, Clone)]
-pub struct Namespace {
-    /// Namespace id of the commands that it answers.
-    pub nsid: u32,
-    /// What answers.
-    pub storage: Arc<dyn Storage>,
 }
 
 /// How the controller works.
@@ -50,95 +47,6 @@ impl Default for ControllerOptions {
     fn default() -> Self {
         Self { threads: 4, depth: 256 }
     }
-}
-
-/// What a controller has done since it was started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ControllerCounters {
-    /// Commands taken.
-    pub commands: u64,
-    /// Bytes read from storages for them.
-    pub bytes: u64,
-    /// Bytes of these pushed through the copy engine.
-    pub pushed_bytes: u64,
-    /// Completions with an error status.
-    pub errors: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct SharedCounters {
-    commands: AtomicU64,
-    bytes: AtomicU64,
-    pushed_bytes: AtomicU64,
-    errors: AtomicU64,
-}
-
-impl SharedCounters {
-    fn add(&self, counted: &ControllerCounters) {
-        self.commands.fetch_add(counted.commands, Ordering::Relaxed);
-        self.bytes.fetch_add(counted.bytes, Ordering::Relaxed);
-        self.pushed_bytes.fetch_add(counted.pushed_bytes, Ordering::Relaxed);
-        self.errors.fetch_add(counted.errors, Ordering::Relaxed);
-    }
-}
-
-/// What the threads shall do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Watch doorbells.
-    Run,
-    /// Take nothing more, finish what is held, forget ring positions, wait.
-    Rest,
-    /// As `Rest`, then leave.
-    Stop,
-}
-
-#[derive(Debug)]
-pub(crate) struct Control {
-    pub(crate) mode: Mode,
-    /// Grows with every change of mode or namespaces, and to wake threads.
-    pub(crate) epoch: u64,
-    /// Threads that have reached `Rest` or `Stop` in this epoch.
-    pub(crate) resting: usize,
-    /// The last error a storage or the copy engine gave, in words: completions only carry a status.
-    pub(crate) last_error: Option<String>,
-    /// What threads answer for, from the next epoch they see on.
-    pub(crate) namespaces: Arc<Vec<Namespace>>,
-    /// Threads that have opened these; and why one could not.
-    pub(crate) informed: usize,
-    pub(crate) refused: Option<String>,
-}
-
-/// Shared by the controller and its threads.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) control: Mutex<Control>,
-    pub(crate) changed: Condvar,
-    /// Copy of `Control::epoch` that threads look at in every round.
-    pub(crate) epoch: AtomicU64,
-    pub(crate) counters: SharedCounters,
-}
-
-impl Shared {
-    pub(crate) fn control(&self) -> std::sync::MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn report(&self, error: String) {
-        log::warn!("{error}");
-        self.control().last_error = Some(error);
-    }
-}
-
-/// Why a controller did not start or rest.
-#[derive(Debug, thiserror::Error)]
-pub enum ControllerError {
-    /// A storage, a staging buffer or a thread could not be had.
-    #[error("cannot start the storage controller: {0}")]
-    Start(String),
-    /// Reads were still out after the time allowed: their memory must not be reused.
-    #[error("the storage controller did not come to rest within {0:?}: a storage stalls; its buffers stay reserved")]
-    Stalled(Duration),
 }
 
 /// How long dropping a controller waits for reads that are still out.
@@ -165,21 +73,7 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let threads = options.threads.clamp(1, queues.len().max(1));
         let namespaces = Arc::new(namespaces);
-        let control = Control {
-            mode: Mode::Rest,
-            epoch: 0,
-            resting: 0,
-            last_error: None,
-            namespaces: namespaces.clone(),
-            informed: 0,
-            refused: None,
-        };
-        let shared = Arc::new(Shared {
-            control: Mutex::new(control),
-            changed: Condvar::new(),
-            epoch: AtomicU64::new(0),
-            counters: SharedCounters::default(),
-        });
+        let shared = Arc::new(Shared::new(namespaces.clone()));
         let mut shares: Vec<Vec<QueueSetup>> = (0..threads).map(|_| Vec::new()).collect();
         for (i, queue) in queues.into_iter().enumerate() {
             shares[i % threads].push(queue);
@@ -274,13 +168,7 @@ impl Controller {
     /// What was done so far. Threads add up at every idle moment and when they rest, so the figures are exact after
     /// [`rest`](Self::rest).
     pub fn counters(&self) -> ControllerCounters {
-        let c = &self.shared.counters;
-        ControllerCounters {
-            commands: c.commands.load(Ordering::Relaxed),
-            bytes: c.bytes.load(Ordering::Relaxed),
-            pushed_bytes: c.pushed_bytes.load(Ordering::Relaxed),
-            errors: c.errors.load(Ordering::Relaxed),
-        }
+        self.shared.counters.total()
     }
 
     /// The last error in words, and forgets it: what stood behind an error status.

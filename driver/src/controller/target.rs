@@ -1,6 +1,6 @@
 //! What one controller thread answers for: a channel to each storage. They come and go while the thread runs; who tells it is mod.rs.
 
-use super::Namespace;
+use super::namespace::Namespace;
 use crate::storage::Channel;
 
 /// A namespace as one thread reads it.

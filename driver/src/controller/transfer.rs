@@ -1,7 +1,8 @@
 //! From a submission entry to the reads that answer it, or the status that refuses it.
 
 use crate::bus::BusMemory;
-use crate::spec::{Opcode, PAGE_BYTES, PrpError, PrpSegment, Status, StatusCode, SubmissionEntry, prp_segments};
+use crate::error::PrpError;
+use crate::spec::{Opcode, PAGE_BYTES, PrpSegment, Status, StatusCode, SubmissionEntry, prp_segments};
 use crate::storage::BLOCK_BYTES;
 
 /// PSDT 01b: SGL data block in the place of the PRPs (Base 2.0c §4.1.2).
@@ -72,7 +73,7 @@ pub(crate) fn pieces(segment: PrpSegment, limit: u64) -> impl Iterator<Item = Pr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::Pusher;
+    use crate::bus::Uploader;
     use crate::raw::HostMemory;
 
     struct NoMemory;
@@ -84,7 +85,7 @@ mod tests {
         fn prp_list(&self, _: u64, _: usize) -> Option<Vec<u64>> {
             None
         }
-        fn pusher(&self) -> Result<Option<Box<dyn Pusher>>, String> {
+        fn uploader(&self) -> Result<Option<Box<dyn Uploader>>, String> {
             Ok(None)
         }
     }

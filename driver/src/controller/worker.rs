@@ -1,15 +1,18 @@
-//! One controller thread: doorbells → commands → storage reads → (pushes) → completions, round and round without blocking.
+//! One controller thread: doorbells → commands → storage reads → (uploads) → completions, round and round without blocking.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::command::{decode, pieces};
+use super::QueueSetup;
+use super::namespace::Namespace;
 use super::queue::Queue;
-use super::targets::{self, Target};
-use super::{ControllerCounters, Mode, Namespace, QueueSetup, Shared};
-use crate::bus::{BusMemory, Pusher};
+use super::shared::{ControllerCounters, Mode, Shared};
+use super::slab::Slab;
+use super::target::{self, Target};
+use super::transfer::{Transfer, decode, pieces};
+use crate::bus::{BusMemory, Uploader};
 use crate::raw::HostMemory;
 use crate::spec::{PrpSegment, Status, StatusCode};
 use crate::storage::{ReadDone, ReadRequest};
@@ -54,7 +57,7 @@ impl Piece {
 struct Out {
     command: u32,
     /// Set if the read goes to a staging buffer: where it is pushed afterwards.
-    push_to: Option<u64>,
+    upload_to: Option<u64>,
     bytes: u64,
 }
 
@@ -66,20 +69,20 @@ pub(crate) struct Worker {
     namespaces: Arc<Vec<Namespace>>,
     depth: u32,
     bus: Arc<dyn BusMemory>,
-    pusher: Option<Box<dyn Pusher>>,
+    uploader: Option<Box<dyn Uploader>>,
     commands: Slab<Command>,
     outs: Slab<Out>,
     /// Pieces that found no staging buffer or a full channel, oldest first.
     waiting: VecDeque<Piece>,
     /// Copies to device memory under way.
-    pushing: usize,
+    uploading: usize,
     /// Completions that found their ring full, by queue: one whose completions nobody takes must not hold up the others', since whoever
     /// would take them may wait for just those.
     unposted: Vec<VecDeque<(u16, Status)>>,
     /// How many these are.
     unposted_count: usize,
     reads: Vec<ReadDone>,
-    pushes: Vec<(u64, Result<(), String>)>,
+    uploads: Vec<(u64, Result<(), String>)>,
     counted: ControllerCounters,
     shared: Arc<Shared>,
 }
@@ -101,14 +104,14 @@ impl Worker {
             targets,
             namespaces: namespaces.clone(),
             depth,
-            pusher: bus.pusher()?,
+            uploader: bus.uploader()?,
             bus,
             commands: Slab::default(),
             outs: Slab::default(),
             waiting: VecDeque::new(),
-            pushing: 0,
+            uploading: 0,
             reads: Vec::new(),
-            pushes: Vec::new(),
+            uploads: Vec::new(),
             counted: ControllerCounters::default(),
             shared,
         })
@@ -150,7 +153,7 @@ impl Worker {
         if Arc::ptr_eq(&self.namespaces, &namespaces) {
             return;
         }
-        let refused = targets::change(&mut self.targets, &namespaces, self.depth);
+        let refused = target::change(&mut self.targets, &namespaces, self.depth);
         self.namespaces = namespaces;
         let mut control = self.shared.control();
         if Arc::ptr_eq(&control.namespaces, &self.namespaces) {
@@ -212,7 +215,7 @@ impl Worker {
     /// True if nothing will write to anybody's memory any more. A command that a storage has dropped does not count:
     /// nothing writes for it, and the host has given it up.
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
+        self.waiting.is_empty() && self.uploading == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
     }
 
     fn take_commands(&mut self) -> bool {
@@ -251,8 +254,8 @@ impl Worker {
     }
 
     /// True: a [large](LARGE_BYTES) read was started.
-    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: super::command::Transfer) -> bool {
-        let limit = self.pusher.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
+    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: Transfer) -> bool {
+        let limit = self.uploader.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
         let command = self.commands.insert(Command {
             queue,
             cid,
@@ -290,10 +293,10 @@ impl Worker {
     /// Starts a piece's read; gives it back if there is no room now.
     fn start(&mut self, piece: Piece) -> Option<Piece> {
         let length = piece.to.length_bytes;
-        let (memory, push_to) = match self.bus.host_memory(piece.to.bus_address, length) {
+        let (memory, upload_to) = match self.bus.host_memory(piece.to.bus_address, length) {
             Some(memory) => (memory, None),
-            None => match &mut self.pusher {
-                Some(pusher) => match pusher.staging(length as usize) {
+            None => match &mut self.uploader {
+                Some(uploader) => match uploader.staging(length as usize) {
                     Some(staged) => (staged, Some(piece.to.bus_address)),
                     None => return Some(piece),
                 },
@@ -305,7 +308,7 @@ impl Worker {
         };
         let token = self.outs.insert(Out {
             command: piece.command,
-            push_to,
+            upload_to,
             bytes: length,
         });
         let request = ReadRequest {
@@ -315,7 +318,7 @@ impl Worker {
         };
         let Some(channel) = &mut self.targets[piece.target].channel else {
             self.outs.remove(token);
-            self.give_back(request.memory, push_to);
+            self.give_back(request.memory, upload_to);
             self.fail(piece.command, StatusCode::InvalidNamespace);
             return None;
         };
@@ -323,16 +326,16 @@ impl Worker {
             Ok(()) => None,
             Err(request) => {
                 self.outs.remove(token);
-                self.give_back(request.memory, push_to);
+                self.give_back(request.memory, upload_to);
                 Some(piece)
             }
         }
     }
 
-    /// Staging buffers go back to the pusher; other memory belongs to the host side again.
-    fn give_back(&mut self, memory: HostMemory, push_to: Option<u64>) {
-        if let (Some(pusher), Some(_)) = (&mut self.pusher, push_to) {
-            pusher.release(memory);
+    /// Staging buffers go back to the uploader; other memory belongs to the host side again.
+    fn give_back(&mut self, memory: HostMemory, upload_to: Option<u64>) {
+        if let (Some(uploader), Some(_)) = (&mut self.uploader, upload_to) {
+            uploader.release(memory);
         }
     }
 
@@ -392,7 +395,7 @@ impl Worker {
             self.read_done(read);
         }
         self.reads = reads;
-        busy |= self.poll_pushes();
+        busy |= self.poll_uploads();
         while let Some(piece) = self.waiting.pop_front() {
             let large = piece.is_large();
             if let Some(piece) = self.start(piece) {
@@ -407,13 +410,15 @@ impl Worker {
         busy
     }
 
-    fn poll_pushes(&mut self) -> bool {
-        let Some(pusher) = &mut self.pusher else { return false };
-        pusher.poll(&mut self.pushes);
-        let mut pushes = std::mem::take(&mut self.pushes);
-        let busy = !pushes.is_empty();
-        self.pushing -= pushes.len();
-        for (token, result) in pushes.drain(..) {
+    fn poll_uploads(&mut self) -> bool {
+        let Some(uploader) = &mut self.uploader else {
+            return false;
+        };
+        uploader.poll(&mut self.uploads);
+        let mut uploads = std::mem::take(&mut self.uploads);
+        let busy = !uploads.is_empty();
+        self.uploading -= uploads.len();
+        for (token, result) in uploads.drain(..) {
             let Some(out) = self.outs.remove(token as u32) else {
                 continue;
             };
@@ -426,74 +431,29 @@ impl Worker {
                 }
             }
         }
-        self.pushes = pushes;
+        self.uploads = uploads;
         busy
     }
 
     fn read_done(&mut self, read: ReadDone) {
         let token = read.token as u32;
         let Some(out) = self.outs.get_mut(token) else { return };
-        let (command, push_to, bytes) = (out.command, out.push_to, out.bytes);
-        match (read.result, push_to, &mut self.pusher) {
-            (Ok(()), Some(to), Some(pusher)) => {
-                self.counted.bytes += bytes;
-                self.counted.pushed_bytes += bytes;
-                self.pushing += 1;
-                pusher.push(u64::from(token), read.memory, to);
+        let (command, upload_to) = (out.command, out.upload_to);
+        match (read.result, upload_to, &mut self.uploader) {
+            (Ok(()), Some(to), Some(uploader)) => {
+                self.uploading += 1;
+                uploader.upload(u64::from(token), read.memory, to);
             }
             (Ok(()), _, _) => {
-                self.counted.bytes += bytes;
                 self.outs.remove(token);
                 self.piece_done(command);
             }
             (Err(e), _, _) => {
                 self.outs.remove(token);
-                self.give_back(read.memory, push_to);
+                self.give_back(read.memory, upload_to);
                 self.shared.report(e.to_string());
                 self.fail(command, e.code);
             }
         }
-    }
-}
-
-/// Values under small numbers that are used again.
-struct Slab<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Slab<T> {
-    fn insert(&mut self, value: T) -> u32 {
-        match self.free.pop() {
-            Some(i) => {
-                self.slots[i as usize] = Some(value);
-                i
-            }
-            None => {
-                self.slots.push(Some(value));
-                (self.slots.len() - 1) as u32
-            }
-        }
-    }
-
-    fn get_mut(&mut self, i: u32) -> Option<&mut T> {
-        self.slots.get_mut(i as usize)?.as_mut()
-    }
-
-    fn remove(&mut self, i: u32) -> Option<T> {
-        let value = self.slots.get_mut(i as usize)?.take();
-        if value.is_some() {
-            self.free.push(i);
-        }
-        value
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use zerocopy::IntoBytes;
 
-use crate::spec::{CompletionEntry, SubmissionEntry};
+use crate::spec::{CompletionEntry, MAX_QUEUE_ENTRIES, SubmissionEntry};
 
 /// Where a queue pair lies in host memory.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,10 @@ impl QueueRings {
     /// # Panics
     /// If the depth is not 2 … 65,536.
     pub unsafe fn new(at: RingAddresses, depth_log2: u32) -> Self {
-        assert!((1..=16).contains(&depth_log2), "a queue has 2 to 65,536 entries");
+        assert!(
+            (1..=MAX_QUEUE_ENTRIES.ilog2()).contains(&depth_log2),
+            "a queue has 2 to 65,536 entries"
+        );
         Self {
             at,
             mask: (1 << depth_log2) - 1,

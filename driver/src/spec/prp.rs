@@ -4,6 +4,8 @@
 //! into two, PRP2 is the second page; otherwise PRP2 points at a list of page addresses, whose last slot points
 //! at the next list when the list does not end within its own page.
 
+use crate::error::PrpError;
+
 /// Memory page size that queues here are set up with (CC.MPS = 0): 4 KiB.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -14,26 +16,6 @@ pub struct PrpSegment {
     pub bus_address: u64,
     /// Its bytes.
     pub length_bytes: u64,
-}
-
-/// Why PRPs name no memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PrpError {
-    /// PRP1 must be dword aligned.
-    #[error("PRP1 {0:#x} is not dword aligned")]
-    Unaligned(u64),
-    /// All entries after the first must be page aligned.
-    #[error("PRP entry {0:#x} is not page aligned")]
-    Offset(u64),
-    /// The list could not be read.
-    #[error("PRP list at {0:#x} cannot be read")]
-    List(u64),
-}
-
-/// How many list entries (beyond PRP1) a transfer of `length_bytes` starting at `prp1` takes.
-pub fn prp_entries_needed(prp1: u64, length_bytes: u64) -> u64 {
-    let first = PAGE_BYTES - prp1 % PAGE_BYTES;
-    length_bytes.saturating_sub(first).div_ceil(PAGE_BYTES)
 }
 
 /// The memory that a command's PRPs name for `length_bytes` bytes; physically adjacent pages merge.
@@ -155,7 +137,6 @@ mod tests {
             })
         };
         let length = PAGE_BYTES * 601;
-        assert_eq!(prp_entries_needed(0x3000, length), 600);
         let segments = prp_segments(0x3000, head, length, read).unwrap();
         assert_eq!(
             segments,

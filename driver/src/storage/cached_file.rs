@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Channel, ImmediateChannel, Storage, StorageError, namespace_bytes};
+use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
+use crate::error::StorageError;
 use crate::spec::StatusCode;
 
 /// A file as a namespace, read through the operating system's cache: fastest when it is there already.

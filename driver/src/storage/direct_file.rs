@@ -7,7 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{BLOCK_BYTES, Channel, ReadDone, ReadRequest, Storage, StorageError, namespace_bytes};
+use super::{BLOCK_BYTES, Channel, ReadDone, ReadRequest, Storage, namespace_bytes};
+use crate::error::StorageError;
 use crate::raw::{HostMemory, Uring};
 use crate::spec::StatusCode;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Channel, ReadDone, ReadRequest, Storage, StorageError};
+use super::{Channel, ReadDone, ReadRequest, Storage};
+use crate::error::StorageError;
 use crate::spec::StatusCode;
 
 /// What happens to a read that a rule matches.

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Channel, ImmediateChannel, Storage, StorageError, namespace_bytes};
+use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
+use crate::error::StorageError;
 use crate::raw::Mapping;
 
 /// A file as a namespace, copied from its mapping: half the time of a positioned read for 4 KiB that are in the page cache.

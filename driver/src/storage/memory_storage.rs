@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Channel, ImmediateChannel, Storage, StorageError, namespace_bytes};
+use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
+use crate::error::StorageError;
 
 /// Bytes in memory as a namespace.
 pub struct MemoryStorage {

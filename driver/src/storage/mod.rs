@@ -4,49 +4,37 @@
 //! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB; bytes past the end of a file inside its
 //! last 4 KiB read as zeros. Each controller thread opens its own [`Channel`] and keeps many reads in flight on it.
 
-mod cached;
+mod cached_file;
 #[cfg(target_os = "linux")]
-mod direct;
-mod fault;
-mod mapped;
-mod memory;
-mod null;
+mod direct_file;
+mod faulty_storage;
+mod immediate_channel;
+mod mapped_file;
+mod memory_storage;
+mod null_storage;
+mod replicated;
 mod striped;
 
 use std::fmt;
 
-pub use cached::CachedFile;
+pub use cached_file::CachedFile;
 #[cfg(target_os = "linux")]
-pub use direct::DirectFile;
-pub use fault::{FaultAction, FaultRule, FaultyStorage};
-pub use mapped::MappedFile;
-pub use memory::MemoryStorage;
-pub use null::NullStorage;
-pub use striped::{Replicated, Striped};
+pub use direct_file::DirectFile;
+pub use faulty_storage::{FaultAction, FaultRule, FaultyStorage};
+use immediate_channel::ImmediateChannel;
+pub use mapped_file::MappedFile;
+pub use memory_storage::MemoryStorage;
+pub use null_storage::NullStorage;
+pub use replicated::Replicated;
+pub use striped::Striped;
 
+use crate::error::StorageError;
 use crate::raw::HostMemory;
-use crate::spec::StatusCode;
 
 /// Logical block size of every storage here, in bytes.
 pub const BLOCK_BYTES: u64 = 512;
 /// A namespace is a multiple of this many bytes long.
 pub const NAMESPACE_GRAIN_BYTES: u64 = 4096;
-
-/// Why a read failed: what the completion's status says, and what a person should know.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{storage}: reading {length} bytes at byte {offset}: {reason}")]
-pub struct StorageError {
-    /// Which storage, as [`Storage::describe`] has it.
-    pub storage: String,
-    /// First byte asked for.
-    pub offset: u64,
-    /// Bytes asked for.
-    pub length: u64,
-    /// What went wrong.
-    pub reason: String,
-    /// The NVMe status that stands for it.
-    pub code: StatusCode,
-}
 
 /// A namespace that can be read.
 pub trait Storage: Send + Sync + fmt::Debug {
@@ -103,44 +91,4 @@ pub trait Channel: Send {
 /// `length` rounded up to a whole namespace.
 pub(crate) fn namespace_bytes(length: u64) -> u64 {
     length.next_multiple_of(NAMESPACE_GRAIN_BYTES)
-}
-
-/// A channel whose reads finish inside `start`: what every storage without asynchronous I/O uses.
-pub(crate) struct ImmediateChannel<F> {
-    read: F,
-    depth: usize,
-    done: Vec<ReadDone>,
-}
-
-impl<F: FnMut(u64, &mut [u8]) -> Result<(), StorageError> + Send> ImmediateChannel<F> {
-    pub(crate) fn new(depth: u32, read: F) -> Self {
-        Self {
-            read,
-            depth: depth.max(1) as usize,
-            done: Vec::new(),
-        }
-    }
-}
-
-impl<F: FnMut(u64, &mut [u8]) -> Result<(), StorageError> + Send> Channel for ImmediateChannel<F> {
-    fn start(&mut self, mut request: ReadRequest) -> Result<(), ReadRequest> {
-        if self.done.len() >= self.depth {
-            return Err(request);
-        }
-        let result = (self.read)(request.offset_bytes, request.memory.bytes_mut());
-        self.done.push(ReadDone {
-            token: request.token,
-            memory: request.memory,
-            result,
-        });
-        Ok(())
-    }
-
-    fn poll(&mut self, done: &mut Vec<ReadDone>) {
-        done.append(&mut self.done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
-    }
 }

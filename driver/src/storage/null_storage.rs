@@ -1,6 +1,7 @@
 //! A storage that moves nothing: what queues and controller cost by themselves.
 
-use super::{Channel, ImmediateChannel, Storage, StorageError, namespace_bytes};
+use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
+use crate::error::StorageError;
 
 /// Answers every read with success and leaves the memory as it is. For measuring only.
 #[derive(Debug)]

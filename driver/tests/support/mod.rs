@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use grampus_driver::bus::{BusMemory, Pusher};
+use grampus_driver::bus::{BusMemory, Uploader};
 use grampus_driver::controller::QueueSetup;
 use grampus_driver::raw::{HostMemory, QueueRings, RingAddresses};
 use grampus_driver::spec::{CompletionEntry, Status, SubmissionEntry};
@@ -94,28 +94,28 @@ impl BusMemory for TestBus {
                 .collect(),
         )
     }
-    fn pusher(&self) -> Result<Option<Box<dyn Pusher>>, String> {
+    fn uploader(&self) -> Result<Option<Box<dyn Uploader>>, String> {
         let staging = Arc::new(Arena::new(self.staging_bytes * 2));
         let free = (0..2).map(|i| i * self.staging_bytes).collect();
-        Ok(Some(Box::new(TestPusher {
+        Ok(Some(Box::new(TestUploader {
             staging,
             unit: self.staging_bytes,
             free,
             device: self.device.clone(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
         })))
     }
 }
 
-struct TestPusher {
+struct TestUploader {
     staging: Arc<Arena>,
     unit: usize,
     free: Vec<usize>,
     device: Arc<Arena>,
-    under_way: VecDeque<(u64, HostMemory, u64)>,
+    in_flight: VecDeque<(u64, HostMemory, u64)>,
 }
 
-impl Pusher for TestPusher {
+impl Uploader for TestUploader {
     fn staging_bytes(&self) -> usize {
         self.unit
     }
@@ -123,19 +123,19 @@ impl Pusher for TestPusher {
         let at = self.free.pop()?;
         let start = self.staging.at(self.staging.address() + at as u64, length as u64)?;
         // SAFETY: `at` checked the length; the piece was on the free list, so nobody else holds it until `release`. The
-        // arena lives as long as this pusher, and handles go back to it or are dropped with the controller that owns it.
+        // arena lives as long as this uploader, and handles go back to it or are dropped with the controller that owns it.
         Some(unsafe { HostMemory::new(start, length) })
     }
     fn release(&mut self, staged: HostMemory) {
         self.free
             .push((staged.as_ptr() as u64 - self.staging.address()) as usize);
     }
-    fn push(&mut self, token: u64, staged: HostMemory, bus: u64) {
-        self.under_way.push_back((token, staged, bus));
+    fn upload(&mut self, token: u64, staged: HostMemory, bus: u64) {
+        self.in_flight.push_back((token, staged, bus));
     }
     fn poll(&mut self, done: &mut Vec<(u64, Result<(), String>)>) {
-        // One copy a poll: pushes overlap with everything else.
-        if let Some((token, mut staged, bus)) = self.under_way.pop_front() {
+        // One copy a poll: uploads overlap with everything else.
+        if let Some((token, mut staged, bus)) = self.in_flight.pop_front() {
             let result = match self.device.at(bus, staged.len() as u64) {
                 Some(to) => {
                     self.device.put(

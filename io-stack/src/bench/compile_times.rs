@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use grampus_driver::storage::MemoryStorage;
 
-use super::BenchError;
 use super::report::Report;
 use super::setup::{Setup, wrong};
 use crate::cache::CacheOptions;
-use crate::cuda::{Args, CudaError, DeviceBuffer, Module, compile, compile_kernels, compile_slow_path, link};
+use crate::cuda::{Args, DeviceBuffer, Module, compile, compile_kernels, compile_slow_path, link};
+use crate::error::{BenchError, CudaError};
 use crate::queues::QueueOptions;
 use crate::stack::{Run, Stack, StackOptions};
 
@@ -49,14 +49,14 @@ fn best<T>(mut work: impl FnMut() -> Result<T, CudaError>) -> Result<(f64, T), C
     Ok((ms, made))
 }
 
-pub(super) fn compiling(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn compile_times(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
     let compute = setup.device.compute();
-    let whole = crate::device::prelude() + KERNEL;
+    let whole = crate::device_headers::prelude() + KERNEL;
     let (ms, _) = best(|| compile(&whole, "one.cu", compute))?;
     report.add("a kernel of tiles and fetches, compiled with the slow path", ms, "ms");
     let (ms, slow_path) = best(|| compile_slow_path(compute))?;
     report.add("the slow path alone, compiled once", ms, "ms");
-    let text = crate::device::kernel_prelude() + KERNEL;
+    let text = crate::device_headers::kernel_prelude() + KERNEL;
     let (ms, kernel) = best(|| compile_kernels(&text, "one.cu", compute))?;
     report.add("the kernel alone", ms, "ms");
     let (ms, module) = best(|| {

@@ -6,14 +6,14 @@ use std::time::Instant;
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{ReadRequest, Storage};
 
-use super::BenchError;
 use super::prefetch::median;
-use super::queued::options;
 use super::report::Report;
 use super::resident::cache_for;
 use super::setup::{Setup, same, wrong};
+use super::small_reads::options;
 use crate::cache::CacheOptions;
 use crate::cuda::{PinnedBuffer, StagingOptions};
+use crate::error::BenchError;
 use crate::stack::StackOptions;
 
 /// What a storage gives without GPU and queues: `threads` channels of `depth` reads of `piece` bytes, in GB/s.

@@ -7,13 +7,12 @@ use grampus_driver::controller::ControllerOptions;
 use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
 
-use super::BenchError;
 use super::report::Report;
 use super::setup::{Bed, Setup, wrong};
 use crate::cache::CacheOptions;
+use crate::error::{BenchError, Reason, StackError};
 use crate::queues::QueueOptions;
-use crate::stack::{StackError, StackOptions};
-use crate::status::Reason;
+use crate::stack::StackOptions;
 
 const LIMIT: Duration = Duration::from_millis(250);
 
@@ -44,7 +43,7 @@ fn bed(setup: &Setup, action: FaultAction, cache_bytes: u64) -> Result<Bed, Benc
     setup.bed(storage, options, 0)
 }
 
-pub(super) fn faults(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn fault_injection(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
     let tiles = 2048.min(setup.rows() / 512);
     let expected = setup.plain("expected_4k", 0, tiles, 1)?;
     let code = StatusCode::UnrecoveredReadError;

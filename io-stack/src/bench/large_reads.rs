@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use grampus_driver::storage::{CachedFile, Storage};
 
-use super::BenchError;
-use super::queued::{WARPS_PER_BLOCK, options};
 use super::report::Report;
 use super::resident::cache_for;
 use super::setup::{Setup, same};
+use super::small_reads::{WARPS_PER_BLOCK, options};
 use crate::cache::CacheOptions;
 use crate::cuda::{DeviceBuffer, Event, PinnedBuffer, StagingOptions};
+use crate::error::BenchError;
 use crate::stack::StackOptions;
 
 /// The copy engine alone, from a pinned ring, in pieces of `piece` bytes, in GB/s.
@@ -22,14 +22,14 @@ fn copy_engine(setup: &Setup, piece: usize) -> Result<f64, BenchError> {
     begin.record(&setup.stream)?;
     for at in (0..total as usize).step_by(piece) {
         let at = at % (64 << 20);
-        setup.stream.push(&ring, at, &to, at, piece)?;
+        setup.stream.upload(&ring, at, &to, at, piece)?;
     }
     end.record(&setup.stream)?;
     setup.stream.synchronize()?;
     Ok(total as f64 / end.ms_since(&begin)? / 1e6)
 }
 
-pub(super) fn pushed(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn large_reads(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
     let path = setup.file()?;
     let storage: Arc<dyn Storage> = Arc::new(CachedFile::open(&path)?);
     let (one, four) = (copy_engine(setup, 1 << 20)?, copy_engine(setup, 4 << 20)?);

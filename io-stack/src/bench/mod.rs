@@ -2,23 +2,25 @@
 //! comes with a check: sums of all words read are compared with what the positions say, and a pass over each path compares word
 //! by word.
 
-mod compiling;
+mod compile_times;
 mod disk;
-mod faults;
-mod phases;
+mod fault_injection;
+pub mod kernels;
+mod large_reads;
+mod operations;
 mod prefetch;
-mod pushed;
-mod queued;
 mod report;
 mod resident;
 mod setup;
+mod small_reads;
+mod step_clocks;
 
 use std::path::PathBuf;
 
 pub use report::{Figure, Report};
 use setup::Setup;
 
-use crate::stack::StackError;
+pub use crate::error::BenchError;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -33,43 +35,22 @@ pub struct BenchOptions {
     pub bytes: u64,
 }
 
-/// Why a benchmark ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// The stack said no.
-    #[error(transparent)]
-    Stack(#[from] StackError),
-    /// CUDA said no.
-    #[error(transparent)]
-    Cuda(#[from] crate::cuda::CudaError),
-    /// The data file.
-    #[error("data file: {0}")]
-    File(#[from] std::io::Error),
-    /// Bytes were read that are not what their address says: a defect.
-    #[error("{name}: {what}")]
-    Wrong {
-        /// The benchmark.
-        name: String,
-        /// What was found and expected.
-        what: String,
-    },
-}
-
 type Section = fn(&Setup, &mut Report) -> Result<(), BenchError>;
 
 /// In the order in which they run.
 const SECTIONS: &[(&str, Section)] = &[
-    ("compile", compiling::compiling),
+    ("operations", operations::operations),
+    ("compile", compile_times::compile_times),
     ("hits", resident::hits),
     ("mapped", resident::mapped),
-    ("empty", queued::empty),
-    ("one-queue", queued::one_queue),
-    ("cached", queued::cached),
-    ("several", queued::several),
-    ("pushed", pushed::pushed),
+    ("empty", small_reads::empty),
+    ("one-queue", small_reads::one_queue),
+    ("cached", small_reads::cached),
+    ("several", small_reads::several),
+    ("pushed", large_reads::large_reads),
     ("disk", disk::disk),
     ("prefetch", prefetch::prefetch),
-    ("faults", faults::faults),
+    ("faults", fault_injection::fault_injection),
 ];
 
 /// Names of all sections.

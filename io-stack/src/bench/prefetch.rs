@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage, MappedFile, Storage};
 
-use super::BenchError;
-use super::phases::Phase;
-use super::queued::{WARPS_PER_BLOCK, options};
 use super::report::Report;
 use super::setup::{Bed, Setup, Timed, wrong};
+use super::small_reads::{WARPS_PER_BLOCK, options};
+use super::step_clocks::Phase;
 use crate::cuda::Args;
+use crate::error::BenchError;
 
 /// What a launch's warps do.
 #[derive(Debug, Clone, Copy)]

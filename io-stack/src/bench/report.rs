@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::BenchError;
 use crate::cuda::{DeviceFacts, KernelUse};
+use crate::error::BenchError;
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize)]

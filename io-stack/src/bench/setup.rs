@@ -8,17 +8,16 @@ use std::sync::Arc;
 
 use grampus_driver::storage::Storage;
 
-use super::phases::{self, Phase};
-use super::{BenchError, BenchOptions};
-use crate::cuda::{Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
-use crate::layout::{ColumnDesc, IoStack, Stats};
+use super::BenchOptions;
+use super::kernels;
+use super::step_clocks::{self, Phase};
+use crate::abi::{ColumnDesc, IoStack, Stats};
+use crate::cuda::{Args, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
+use crate::error::{BenchError, CudaError};
 use crate::stack::{Column, Run, Stack, StackOptions};
 
-const COMMON: &str = include_str!("../../device/bench/common.cu");
-const KERNELS: &str = include_str!("../../device/bench/bench.cu");
-const STEPS: &str = include_str!("../../device/bench/steps.cu");
 /// Words behind the sum: how many warps have ended, and what clocks found.
-const MORE_WORDS: usize = 1 + phases::SLOTS;
+const MORE_WORDS: usize = 1 + step_clocks::SLOTS;
 pub(super) const BLOCK_THREADS: u32 = 256;
 
 pub(super) struct Setup {
@@ -58,8 +57,7 @@ impl Timed {
 impl Setup {
     pub(super) fn new(options: &BenchOptions) -> Result<Self, BenchError> {
         let device = Device::open(0)?;
-        let text = phases::without_clocks(&[COMMON, KERNELS, STEPS].concat());
-        let compiled = compile(&text, "bench.cu", device.compute())?;
+        let compiled = compile(&kernels::unit(), "bench.cu", device.compute())?;
         let module = Module::load(&device, &compiled.cubin)?;
         let mut options = options.clone();
         if options.small {
@@ -252,14 +250,13 @@ impl Setup {
         more: impl Fn(Args) -> Args,
     ) -> Result<(Timed, Vec<Phase>), BenchError> {
         if self.clocked.get().is_none() {
-            let text = phases::with_clocks(&[COMMON, STEPS].concat());
-            let compiled = compile(&text, "steps.cu", self.device.compute())?;
+            let compiled = compile(&kernels::clocked_unit(), "steps.cu", self.device.compute())?;
             let _ = self.clocked.set(Module::load(&self.device, &compiled.cubin)?);
         }
         let module = self.clocked.get().unwrap_or(&self.module);
         let run = self.steps_of(module, bed, kernel, blocks, servers, more)?;
-        let words = self.out.read::<u64>(16, phases::SLOTS)?;
-        Ok((run, phases::found(&words)))
+        let words = self.out.read::<u64>(16, step_clocks::SLOTS)?;
+        Ok((run, step_clocks::found(&words)))
     }
 
     fn steps_of(

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, MappedFile, MemoryStorage, NullStorage, Replicated, Storage, Striped};
 
-use super::BenchError;
 use super::report::Report;
 use super::resident::cache_for;
 use super::setup::{BLOCK_THREADS, Bed, Setup, Timed, same, wrong};
 use crate::cache::CacheOptions;
+use crate::error::BenchError;
 use crate::queues::QueueOptions;
 use crate::stack::StackOptions;
 

@@ -1,5 +1,7 @@
 //! Clocks at the steps of the protocol (`GRAMPUS_STEP`), compiled in for one benchmark: where a warp's own time goes.
 
+use super::kernels::STEPS;
+
 /// Steps that can be told apart.
 pub(super) const SLOTS: usize = 64;
 
@@ -14,7 +16,7 @@ pub(super) struct Phase {
 
 /// Names of the steps in device code, in the order of their first mention; a step's index is its place.
 fn names() -> Vec<String> {
-    let text = crate::device::prelude() + include_str!("../../device/bench/steps.cu");
+    let text = crate::device_headers::prelude() + STEPS;
     let mut names: Vec<String> = Vec::new();
     for mention in text.split("GRAMPUS_STEP(").skip(1) {
         let name = mention.split(')').next().unwrap_or_default().to_owned();
@@ -26,19 +28,16 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Device headers and `kernels` as they are.
-pub(super) fn without_clocks(kernels: &str) -> String {
-    let stubs = "static __device__ __forceinline__ void begin_phases() {}\n\
-                 static __device__ __forceinline__ void end_phases(unsigned long long*) {}\n";
-    crate::device::prelude() + stubs + "#line 1 \"bench.cu\"\n" + kernels
-}
+/// Stands in for the clocks where there are none.
+pub(super) const NONE: &str = "static __device__ __forceinline__ void begin_clocks() {}\n\
+                               static __device__ __forceinline__ void end_clocks(unsigned long long*) {}\n";
 
 /// Device headers and `kernels`, with a clock at each step. A warp's lowest active lane notes for it.
 pub(super) fn with_clocks(kernels: &str) -> String {
     let steps: String = names().iter().map(|name| format!("STEP_{name}, ")).collect();
     format!(
         "enum StepName {{ {steps} STEP_COUNT }};\n{CLOCKS}{}#line 1 \"bench.cu\"\n{kernels}",
-        crate::device::prelude()
+        crate::device_headers::prelude()
     )
 }
 
@@ -52,14 +51,14 @@ static __device__ __forceinline__ void note_phase(unsigned step) {
     phase_last[warp] = now;
 }
 #define GRAMPUS_STEP(name) note_phase(STEP_##name)
-static __device__ __forceinline__ void begin_phases() {
+static __device__ __forceinline__ void begin_clocks() {
     unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (unsigned i = lane; i < 64; i += 32) phase_time[warp][i] = 0;
     phase_on[warp] = 0x51eb;
     phase_last[warp] = (unsigned)clock();
     __syncwarp();
 }
-static __device__ __forceinline__ void end_phases(unsigned long long* out) {
+static __device__ __forceinline__ void end_clocks(unsigned long long* out) {
     unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     __syncwarp();
     phase_on[warp] = 0;

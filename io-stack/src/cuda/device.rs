@@ -1,80 +1,17 @@
-//! The driver, one GPU of it, and its primary context; or threads of this machine in its place. Nothing here allocates
-//! memory on the device.
+//! `Device`: one GPU with its primary context, or threads of this machine in its place.
+//!
+//! **Invariant:** nothing in this file allocates device memory.
 
 use std::sync::Arc;
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use super::host::HostMachine;
-use super::{CudaError, check};
-
-/// Whether the driver's library is there. Starts nothing: where it is, starting it takes 0.2 s.
-///
-/// # Errors
-/// [`CudaError::NoDriver`], saying how to get it.
-pub fn library() -> Result<(), CudaError> {
-    // SAFETY: only looks for the library.
-    match unsafe { sys::is_culib_present() } {
-        true => Ok(()),
-        false => {
-            let why = "libcuda.so was not found; install NVIDIA's driver, or give the container access to the GPU";
-            Err(CudaError::NoDriver(why.to_owned()))
-        }
-    }
-}
-
-/// Whether there is a driver and how many GPUs it has.
-///
-/// # Errors
-/// [`CudaError::NoDriver`], saying what is missing.
-pub fn probe() -> Result<u32, CudaError> {
-    library()?;
-    // SAFETY: the library is there.
-    check("cuInit", unsafe { sys::cuInit(0) }).map_err(|e| CudaError::NoDriver(e.to_string()))?;
-    let mut count = 0;
-    // SAFETY: the driver is initialised; `count` is writable.
-    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
-    if count <= 0 {
-        return Err(CudaError::NoDriver("the driver sees no GPU".to_owned()));
-    }
-    Ok(count as u32)
-}
-
-/// The newest CUDA version that the driver knows, as major and minor.
-///
-/// # Errors
-/// As [`probe`].
-pub fn driver_version() -> Result<(u32, u32), CudaError> {
-    probe()?;
-    let mut version = 0;
-    // SAFETY: the library is there; `version` is writable.
-    check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
-    Ok((version as u32 / 1000, version as u32 % 1000 / 10))
-}
-
-/// What there is to know of a GPU without measuring.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct DeviceFacts {
-    /// Marketing name.
-    pub name: String,
-    /// Compute capability.
-    pub compute: (u32, u32),
-    /// Streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Device memory, in bytes.
-    pub memory_bytes: u64,
-    /// Of that, free now.
-    pub free_bytes: u64,
-    /// L2 cache, in bytes.
-    pub l2_bytes: u64,
-    /// Copy engines.
-    pub copy_engines: u32,
-    /// PCI address, `domain:bus:device.function`.
-    pub pci: String,
-    /// Whether the GPU can read the CPU's memory that was not registered (HMM, ATS).
-    pub pageable_access: bool,
-}
+use super::call::check;
+use super::device_facts::DeviceFacts;
+use super::driver::{driver_version, probe};
+use super::host_machine::HostMachine;
+use crate::error::CudaError;
 
 #[derive(Debug)]
 struct Context {

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
 
-use super::{Compiled, CudaError};
+use super::compiled::Compiled;
+use crate::error::CudaError;
 
 const SUPPORT: &str = include_str!("host_support.cc");
 
@@ -76,7 +77,6 @@ pub fn compile_host(text: &str, name: &str) -> Result<Compiled, CudaError> {
     Ok(Compiled {
         cubin,
         kernels: Vec::new(),
-        log,
     })
 }
 

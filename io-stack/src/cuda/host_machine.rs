@@ -1,15 +1,14 @@
-//! Threads of this machine in a GPU's place: its memory, its idea of "idle", and launches on threads. Compiling kernels for
-//! it is host_compile.rs's business, the order of work in a stream launch.rs's.
+//! `HostMachine`: threads of this machine in a GPU's place, with memory and launches.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use libloading::Library;
-
-use super::{CudaError, DeviceFacts};
+use super::device_facts::DeviceFacts;
+use super::host_kernel::HostKernel;
+use super::host_work::HostWork;
+use crate::error::{CudaError, OUT_OF_MEMORY};
 
 /// Alignment of what is given out: a GPU's driver aligns large pieces at least so.
 const PAGE_BYTES: usize = 4096;
@@ -120,8 +119,8 @@ impl HostMachine {
         kernel: HostKernel,
         warps: u32,
         arguments: Vec<Box<[u128]>>,
-    ) -> Result<Arc<Work>, CudaError> {
-        let work = Arc::new(Work::default());
+    ) -> Result<Arc<HostWork>, CudaError> {
+        let work = Arc::new(HostWork::default());
         let (done, running, threads) = (work.clone(), self.running.clone(), self.threads.min(warps.max(1)));
         running.add();
         let body = move || {
@@ -163,7 +162,7 @@ fn layout(len: usize) -> Layout {
 fn out_of_memory(call: &'static str, len: usize) -> CudaError {
     CudaError::Call {
         call,
-        code: cudarc::driver::sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32,
+        code: OUT_OF_MEMORY,
         text: "out of memory".to_owned(),
         detail: format!(" ({len} bytes)"),
     }
@@ -179,80 +178,4 @@ pub(super) fn pages(len: usize) -> Result<NonNull<u8>, CudaError> {
 pub(super) fn free_pages(at: NonNull<u8>, len: usize) {
     // SAFETY: allocated with this layout; given back once, by `PinnedBuffer`'s drop.
     unsafe { dealloc(at.as_ptr(), layout(len)) };
-}
-
-/// Work in a stream: done, or not yet.
-#[derive(Debug, Default)]
-pub(super) struct Work {
-    finished: OnceLock<Instant>,
-    waiting: Mutex<()>,
-    changed: Condvar,
-}
-
-impl Work {
-    fn finish(&self) {
-        let _ = self.finished.set(Instant::now());
-        drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-
-    /// When it was done; `None`: it is not.
-    pub(super) fn finished(&self) -> Option<Instant> {
-        self.finished.get().copied()
-    }
-
-    /// Waits until it is done.
-    pub(super) fn wait(&self) -> Instant {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(at) = self.finished() {
-                return at;
-            }
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// What `GRAMPUS_KERNEL` (target.cuh) declares for host threads.
-type Entry = unsafe extern "C" fn(*const *const u128, u32, u32);
-
-/// A kernel of a loaded library.
-#[derive(Debug, Clone)]
-pub(super) struct HostKernel {
-    /// Keeps the code where it is.
-    _library: Arc<Library>,
-    entry: Entry,
-    /// Bytes of its one parameter.
-    pub(super) parameter_bytes: u64,
-}
-
-impl HostKernel {
-    /// Looks the kernel up; `None`: there is none of that name.
-    pub(super) fn find(library: &Arc<Library>, name: &str) -> Option<Self> {
-        // SAFETY: our own text defines both, with these types (`GRAMPUS_KERNEL`).
-        let entry: Entry = *unsafe { library.get::<Entry>(name) }.ok()?;
-        let bytes_name = format!("{name}_parameter_bytes");
-        // SAFETY: as above.
-        let bytes = unsafe { library.get::<unsafe extern "C" fn() -> u64>(bytes_name) }.ok()?;
-        Some(Self {
-            _library: library.clone(),
-            entry,
-            // SAFETY: as above; it returns a constant.
-            parameter_bytes: unsafe { bytes() },
-        })
-    }
-
-    fn call(&self, arguments: &[Box<[u128]>], first: u32, step: u32, warps: u32) {
-        let pointers: Vec<*const u128> = arguments.iter().map(|a| a.as_ptr()).collect();
-        let mut warp = first;
-        while warp < warps {
-            // SAFETY: the kernel takes one parameter of the size checked at the launch. What the addresses in it point at is the
-            // launcher's to see to, as on a GPU; memory that a running launch may use is not freed (`wait_idle`).
-            unsafe { (self.entry)(pointers.as_ptr(), warp, warps) };
-            warp = match warp.checked_add(step) {
-                Some(next) => next,
-                None => return,
-            };
-        }
-    }
 }

@@ -4,11 +4,13 @@ use std::ffi::CString;
 
 use cudarc::driver::sys;
 
-use super::{CudaError, Device, check};
+use super::call::check;
+use super::device::Device;
+use crate::error::CudaError;
 
-struct Linking(sys::CUlinkState);
+struct Linker(sys::CUlinkState);
 
-impl Drop for Linking {
+impl Drop for Linker {
     fn drop(&mut self) {
         // SAFETY: made in `link`, destroyed once.
         let _ = unsafe { sys::cuLinkDestroy(self.0) };
@@ -26,13 +28,13 @@ pub fn link(device: &Device, units: &[(&str, &[u8])]) -> Result<Vec<u8>, CudaErr
     check("cuLinkCreate", unsafe {
         sys::cuLinkCreate_v2(0, std::ptr::null_mut(), std::ptr::null_mut(), &mut raw)
     })?;
-    let linking = Linking(raw);
+    let linker = Linker(raw);
     for (name, code) in units {
         let c_name = CString::new(*name).unwrap_or_default();
         // SAFETY: the driver copies the code, which is as long as said, and the name; no options.
         check("cuLinkAddData", unsafe {
             sys::cuLinkAddData_v2(
-                linking.0,
+                linker.0,
                 sys::CUjitInputType_enum::CU_JIT_INPUT_CUBIN,
                 code.as_ptr().cast_mut().cast(),
                 code.len(),
@@ -45,10 +47,10 @@ pub fn link(device: &Device, units: &[(&str, &[u8])]) -> Result<Vec<u8>, CudaErr
         .map_err(|e| e.about(|| (*name).to_owned()))?;
     }
     let (mut code, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: our linking, all units added.
+    // SAFETY: our linker, all units added.
     check("cuLinkComplete", unsafe {
-        sys::cuLinkComplete(linking.0, &mut code, &mut len)
+        sys::cuLinkComplete(linker.0, &mut code, &mut len)
     })?;
-    // SAFETY: the driver's own buffer of that length, alive until the linking is destroyed, after this copy.
+    // SAFETY: the driver's own buffer of that length, alive until the linker is destroyed, after this copy.
     Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), len) }.to_vec())
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use cudarc::driver::sys;
 use memmap2::Mmap;
 
-use super::{CudaError, Device, check};
+use super::call::check;
+use super::device::Device;
+use crate::error::CudaError;
 
 /// A mapped file; registered with the GPU where that works. Registered pages are pinned until this is dropped.
 ///

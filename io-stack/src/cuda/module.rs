@@ -1,4 +1,4 @@
-//! Loaded modules, and launches whose arguments are checked against the kernel.
+//! `Module`, loaded machine code, and `Kernel`, whose launches check the arguments.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, PoisonError};
@@ -6,70 +6,13 @@ use std::sync::{Arc, PoisonError};
 use cudarc::driver::sys;
 use libloading::Library;
 
-use super::host::HostKernel;
-use super::{CudaError, Device, Stream, check, host_compile};
-use crate::layout;
-
-/// A value that kernels take by its bytes: any bit pattern is valid, and there are no references in it.
-///
-/// # Safety
-/// The type is `repr(C)` or a primitive, and every bit pattern of it is valid.
-pub unsafe trait Plain: Copy {}
-
-macro_rules! plain {
-    ($($ty:ty),* $(,)?) => {
-        $(
-            // SAFETY: a primitive, or a `repr(C)` struct of integers from `layout`.
-            unsafe impl Plain for $ty {}
-        )*
-    };
-}
-plain!(u8, u16, u32, u64, i32, i64, f64);
-plain!(
-    layout::IoStack,
-    layout::ColumnDesc,
-    layout::Extent,
-    layout::SourceDesc,
-    layout::QueueDesc,
-    layout::QueueState,
-    layout::Status,
-    layout::Stats
-);
-
-/// A kernel's arguments, copied.
-#[derive(Debug, Default)]
-pub struct Args {
-    /// 16-byte aligned storage of each argument, and its size in bytes.
-    values: Vec<(Box<[u128]>, usize)>,
-}
-
-impl Args {
-    /// No arguments yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Appends one.
-    #[must_use]
-    pub fn with<T: Plain>(mut self, value: T) -> Self {
-        let mut bytes = vec![0u128; size_of::<T>().div_ceil(16)].into_boxed_slice();
-        // SAFETY: room for a `T`, and 16-byte aligned, which is enough or made good for by an unaligned write.
-        unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(value) };
-        self.values.push((bytes, size_of::<T>()));
-        self
-    }
-
-    /// Appends a struct by its bytes, for those whose layout is known only when a kernel is generated. Its length is checked against
-    /// the kernel's parameter.
-    #[must_use]
-    pub fn with_bytes(mut self, value: &[u8]) -> Self {
-        let mut words = vec![0u128; value.len().div_ceil(16)].into_boxed_slice();
-        // SAFETY: room for all the bytes; two allocations do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), words.as_mut_ptr().cast::<u8>(), value.len()) };
-        self.values.push((words, value.len()));
-        self
-    }
-}
+use super::args::Args;
+use super::call::check;
+use super::device::Device;
+use super::host_compiler;
+use super::host_kernel::HostKernel;
+use super::stream::Stream;
+use crate::error::CudaError;
 
 #[derive(Debug)]
 enum Code {
@@ -98,7 +41,7 @@ impl Module {
         if device.is_host() {
             return Ok(Self {
                 device: device.clone(),
-                code: Code::Host(host_compile::load(cubin)?),
+                code: Code::Host(host_compiler::load(cubin)?),
             });
         }
         device.bind()?;
@@ -157,7 +100,7 @@ impl Drop for Module {
 }
 
 /// Parameters of a kernel take no more (CUDA C++ Programming Guide, "Kernel parameters": 32,764 bytes).
-const MOST_PARAMETER_BYTES: usize = 32768;
+const MAX_PARAMETER_BYTES: usize = 32768;
 
 #[derive(Debug)]
 enum Entry {
@@ -189,7 +132,7 @@ impl Kernel<'_> {
         self.check_arguments(raw, args)?;
         let mut pointers: Vec<*mut c_void> = args.values.iter_mut().map(|(v, _)| v.as_mut_ptr().cast()).collect();
         // A kernel with more parameters than arguments gets zeros: how many it has, the driver tells only by an error.
-        let mut zeros = vec![0u128; MOST_PARAMETER_BYTES / 16];
+        let mut zeros = vec![0u128; MAX_PARAMETER_BYTES / 16];
         pointers.resize(pointers.len() + 16, zeros.as_mut_ptr().cast());
         // SAFETY: each argument has its parameter's bytes, by the check, and those left out have zeros; the driver copies them
         // before it returns.

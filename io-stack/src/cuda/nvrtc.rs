@@ -1,32 +1,13 @@
-//! CUDA C++ text to machine code by NVRTC, with what the compiler says about registers and spills.
+//! NVRTC: CUDA C++ text to machine code, with the registers of each kernel.
 
 use std::ffi::{CStr, CString, c_char};
 
 use cudarc::nvrtc::sys;
 
-use super::{CudaError, Device, compile_host};
+use super::compiled::{Compiled, KernelUse};
+use crate::error::CudaError;
 
 const NVRTC: &str = "NVRTC";
-
-/// What one kernel takes.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct KernelUse {
-    /// Its name.
-    pub name: String,
-    /// Registers per thread.
-    pub registers: u32,
-}
-
-/// Machine code and what it took.
-#[derive(Debug)]
-pub struct Compiled {
-    /// For [`Module::load`](super::Module::load).
-    pub cubin: Vec<u8>,
-    /// The kernels, as ptxas names them.
-    pub kernels: Vec<KernelUse>,
-    /// Everything the compiler said.
-    pub log: String,
-}
 
 /// NVRTC's version.
 ///
@@ -77,17 +58,6 @@ impl Program {
     }
 }
 
-/// Compiles one translation unit for a device: by NVRTC, or by the host's C++ compiler where host threads are the device.
-///
-/// # Errors
-/// As [`compile`] and [`compile_host`].
-pub fn compile_for(device: &Device, text: &str, name: &str) -> Result<Compiled, CudaError> {
-    if device.is_host() {
-        return compile_host(text, name);
-    }
-    compile(text, name, device.compute())
-}
-
 /// Compiles one translation unit for a compute capability.
 ///
 /// # Errors
@@ -96,8 +66,8 @@ pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, 
     compile_unit(text, name, compute, &[])
 }
 
-/// Compiles kernels behind [`kernel_prelude`](crate::device::kernel_prelude): not to be loaded, but to be
-/// [linked](super::link) with [`compile_slow_path`]'s code.
+/// Compiles kernels behind [`kernel_prelude`](crate::device_headers::kernel_prelude): not to be loaded, but to be
+/// [linked](super::link()) with [`compile_slow_path`]'s code.
 ///
 /// # Errors
 /// As [`compile`].
@@ -110,7 +80,12 @@ pub fn compile_kernels(text: &str, name: &str, compute: (u32, u32)) -> Result<Co
 /// # Errors
 /// As [`compile`].
 pub fn compile_slow_path(compute: (u32, u32)) -> Result<Compiled, CudaError> {
-    compile_unit(&crate::device::slow_path(), "slow_path.cu", compute, &RELOCATABLE)
+    compile_unit(
+        &crate::device_headers::slow_path(),
+        "slow_path.cu",
+        compute,
+        &RELOCATABLE,
+    )
 }
 
 /// For units to be linked.
@@ -180,7 +155,7 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
         sys::nvrtcGetCUBIN(program.0, cubin.as_mut_ptr().cast())
     })?;
     let kernels = kernel_use(&log);
-    Ok(Compiled { cubin, kernels, log })
+    Ok(Compiled { cubin, kernels })
 }
 
 /// Reads "Compiling entry function 'NAME' …" and "Used N registers" from ptxas's words.

@@ -1,11 +1,15 @@
 //! Pinned memory in slots that are filled by one owner at a time and pushed to device memory by the copy engine. A slot is
-//! either its owner's to write, or under way and nobody's: that is why pushing takes it and gives it back only when done.
+//! either its owner's to write, or under way and nobody's: that is why pending takes it and gives it back only when done.
 
 use std::sync::Arc;
 
 use grampus_driver::raw::HostMemory;
 
-use super::{CudaError, Device, DeviceBuffer, Event, PinnedBuffer, Stream};
+use super::device::Device;
+use super::device_buffer::DeviceBuffer;
+use super::pinned_buffer::PinnedBuffer;
+use super::stream::{Event, Stream};
+use crate::error::CudaError;
 
 /// A piece of pinned memory that its owner alone writes.
 #[derive(Debug)]
@@ -15,7 +19,7 @@ pub struct Slot {
     memory: HostMemory,
     event: Event,
     /// A copy was started, or a kernel that reads it, and nobody has waited for that yet.
-    pushing: bool,
+    pending: bool,
 }
 
 /// Pins memory for `count` slots of `bytes` each, rounded up to whole pages.
@@ -36,7 +40,7 @@ pub fn slots(device: &Device, count: usize, bytes: usize) -> Result<Vec<Slot>, C
             offset,
             memory,
             event: Event::new(device, false)?,
-            pushing: false,
+            pending: false,
         })
     };
     (0..count).map(slot).collect()
@@ -67,17 +71,17 @@ impl Slot {
     ///
     /// # Errors
     /// A failed call.
-    pub fn lend(mut self, stream: &Stream) -> Result<Pushed, CudaError> {
-        self.pushing = true;
+    pub fn lend(mut self, stream: &Stream) -> Result<PendingSlot, CudaError> {
+        self.pending = true;
         self.event.record(stream)?;
-        Ok(Pushed(self))
+        Ok(PendingSlot(self))
     }
 
     /// Starts copying parts of the slot to device memory that must live until the stream has got there.
     ///
     /// # Errors
     /// A range outside the slot or a buffer, or a failed call.
-    pub fn push(mut self, stream: &Stream, parts: &[Part<'_>]) -> Result<Pushed, CudaError> {
+    pub fn upload(mut self, stream: &Stream, parts: &[Part<'_>]) -> Result<PendingSlot, CudaError> {
         for part in parts {
             if part.from.checked_add(part.len).is_none_or(|end| end > self.len()) {
                 return Err(CudaError::Arguments {
@@ -86,11 +90,11 @@ impl Slot {
                 });
             }
             // From here on the copy engine may read the slot: it is not given back, and not freed, before the event.
-            self.pushing = true;
-            stream.push(&self.buffer, self.offset + part.from, part.to, part.to_offset, part.len)?;
+            self.pending = true;
+            stream.upload(&self.buffer, self.offset + part.from, part.to, part.to_offset, part.len)?;
         }
         self.event.record(stream)?;
-        Ok(Pushed(self))
+        Ok(PendingSlot(self))
     }
 }
 
@@ -109,7 +113,7 @@ pub struct Part<'a> {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if self.pushing && self.event.synchronize().is_err() {
+        if self.pending && self.event.synchronize().is_err() {
             // The copy engine of a dead context reads nothing any more.
             log::warn!("a copy to the device did not come to its end");
         }
@@ -118,9 +122,9 @@ impl Drop for Slot {
 
 /// A slot that the copy engine reads, or a kernel.
 #[derive(Debug)]
-pub struct Pushed(Slot);
+pub struct PendingSlot(Slot);
 
-impl Pushed {
+impl PendingSlot {
     /// Reached when the bytes are there.
     pub fn event(&self) -> &Event {
         &self.0.event
@@ -140,7 +144,7 @@ impl Pushed {
     /// What went wrong before. The slot is lost then, and so is the context.
     pub fn finish(mut self) -> Result<Slot, CudaError> {
         self.0.event.synchronize()?;
-        self.0.pushing = false;
+        self.0.pending = false;
         Ok(self.0)
     }
 }

@@ -5,8 +5,12 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 
-use super::host::Work;
-use super::{CudaError, Device, DeviceBuffer, PinnedBuffer, check};
+use super::call::check;
+use super::device::Device;
+use super::device_buffer::DeviceBuffer;
+use super::host_work::HostWork;
+use super::pinned_buffer::PinnedBuffer;
+use crate::error::CudaError;
 
 /// A stream of its own, not synchronised with the default one.
 #[derive(Debug)]
@@ -14,7 +18,7 @@ pub struct Stream {
     pub(super) device: Device,
     pub(super) raw: sys::CUstream,
     /// On host threads: the last launch. Copies are done at once, when it has ended.
-    pub(super) last: Mutex<Option<Arc<Work>>>,
+    pub(super) last: Mutex<Option<Arc<HostWork>>>,
 }
 
 // SAFETY: streams may be used from any thread.
@@ -43,7 +47,7 @@ impl Stream {
     }
 
     /// The launch that was last put into a stream of host threads.
-    fn last(&self) -> Option<Arc<Work>> {
+    fn last(&self) -> Option<Arc<HostWork>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -109,7 +113,7 @@ impl Stream {
     ///
     /// # Errors
     /// A range outside a buffer, or a failed call.
-    pub fn push(
+    pub fn upload(
         &self,
         from: &PinnedBuffer,
         from_offset: usize,
@@ -160,7 +164,7 @@ pub struct Event {
     device: Device,
     raw: sys::CUevent,
     /// On host threads: the launch before it in its stream, and when it was recorded.
-    mark: Mutex<Option<(Option<Arc<Work>>, Instant)>>,
+    mark: Mutex<Option<(Option<Arc<HostWork>>, Instant)>>,
 }
 
 // SAFETY: events may be used from any thread.
@@ -192,7 +196,7 @@ impl Event {
         })
     }
 
-    fn mark(&self) -> Option<(Option<Arc<Work>>, Instant)> {
+    fn mark(&self) -> Option<(Option<Arc<HostWork>>, Instant)> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

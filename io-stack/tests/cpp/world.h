@@ -104,7 +104,6 @@ struct World {
         io.sources = &source;
         io.timeout_ns = c.timeout_ns;
         io.queue_count = c.queues;
-        io.source_count = 1;
         io.servers = c.servers;
     }
     ~World() {
@@ -131,7 +130,6 @@ struct World {
         q.bounce_bytes = config.bounce_bytes;
         q.depth_log2 = config.depth_log2;
         q.qid = index + 1;
-        q.flags = QUEUE_SGL;
         for (u32 i = 0; i < depth; i++) q.free_ring[i] = i + 1 < depth ? i : FREE_RING_EMPTY;
         q.state->credits = (i32)depth - 1;
         q.state->push_ticket = config.start + depth - 1;
@@ -146,8 +144,7 @@ struct World {
         c.groups = config.groups;
         c.set_count = config.groups << config.group_log2;
         c.sector_log2 = config.sector_log2;
-        c.ways = config.ways;
-        u32 lines = c.set_count * c.ways;
+        u32 lines = c.set_count * config.ways;
         c.data = make<u8>((u64)lines * LINE_BYTES);
         c.tags = make<u64>(lines);
         c.state = make<u64>(lines);
@@ -175,13 +172,13 @@ struct World {
             for (u32 i = 0; i + 1 < depth; i++) expect(seen[i] == 1, "command slot lost or doubled", i);
         }
         const CacheDesc& c = io.cache;
-        for (u32 m = 0; m < c.set_count * c.ways; m++) {
+        for (u32 m = 0; m < c.set_count * config.ways; m++) {
             expect((c.state[m] & LINE_PINS) == 0, "a line is still pinned", c.state[m]);
             expect((c.state[m] & LINE_BUSY) == 0, "a line is still busy", c.state[m]);
             if (c.tags[m] == TAG_NONE) continue;
-            for (u32 other = m / c.ways * c.ways; other < m; other++)
+            for (u32 other = m / config.ways * config.ways; other < m; other++)
                 expect(c.tags[other] != c.tags[m], "a key twice in a set", c.tags[m]);
-            u32 valid = valid_sectors(c.state[m]), slot = m % c.ways * c.set_count + m / c.ways;
+            u32 valid = valid_sectors(c.state[m]), slot = m % config.ways * c.set_count + m / config.ways;
             for (u32 b = 0; b < LINE_BYTES; b++) {
                 if (!(valid >> (b >> c.sector_log2) & 1)) continue;
                 u64 address = (c.tags[m] - config.first_line) * LINE_BYTES + b;

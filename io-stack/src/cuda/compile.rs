@@ -1,0 +1,18 @@
+//! `compile_for`: device code to machine code, by the compiler of the device.
+
+use super::compiled::Compiled;
+use super::device::Device;
+use super::host_compiler::compile_host;
+use super::nvrtc::compile;
+use crate::error::CudaError;
+
+/// Compiles one translation unit for a device: by NVRTC, or by the host's C++ compiler where host threads are the device.
+///
+/// # Errors
+/// As [`compile`] and [`compile_host`].
+pub fn compile_for(device: &Device, text: &str, name: &str) -> Result<Compiled, CudaError> {
+    if device.is_host() {
+        return compile_host(text, name);
+    }
+    compile(text, name, device.compute())
+}
