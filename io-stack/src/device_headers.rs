@@ -21,6 +21,9 @@ const HEADERS: &[Header] = headers![
     "cache.h",
     "column.h",
     "io_stack.h",
+    "target.h",
+    "target_gpu.cuh",
+    "target_host.cuh",
     "target.cuh",
     "status.cuh",
     "column_layout.cuh",
@@ -61,7 +64,7 @@ pub fn mapped_kernel_prelude() -> String {
 
 /// Types and the machine below the protocol alone, for kernels that read no columns.
 pub fn target_prelude() -> String {
-    text_of(|name| matches!(name, "types.h" | "target.cuh"))
+    text_of(|name| name == "types.h" || name.starts_with("target"))
 }
 
 /// The slow path as a unit of its own, for the backings that are named without arguments.
