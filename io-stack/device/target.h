@@ -1,4 +1,4 @@
-// What both targets have in common: offsetof, known protocol mistakes for tests, 16-byte words.
+// Common parts of both targets: offsetof, known protocol mistakes for tests, 16-byte words.
 #pragma once
 #include "types.h"
 
@@ -11,7 +11,7 @@
 
 namespace grampus {
 
-// A mutant is a known protocol mistake, switched on by a test that must catch it: GRAMPUS_MUTANT below.
+// A mutant is a known protocol mistake. A test switches it on through GRAMPUS_MUTANT and must catch it.
 enum Mutant {
     MUTANT_NONE = 0,
     MUTANT_PUBLISH_BEFORE_WRITE = 1,  // sectors valid before their bytes are copied
@@ -20,9 +20,9 @@ enum Mutant {
     MUTANT_NO_PHASE_FLIP = 4,         // every pass over the ring expects phase 1
     MUTANT_MARK_BEFORE_ENTRY = 5,     // entry declared ready before it is written
     MUTANT_NO_TAG_CHECK = 6,          // tag not read again after pinning
-    MUTANT_NO_VERSION_CHECK = 7,      // optimistic reads believed
+    MUTANT_NO_VERSION_CHECK = 7,      // optimistic reads not validated
     MUTANT_NO_COMMAND_PIN = 8,        // outstanding commands do not pin their line
-    MUTANT_WAITERS_DO_NOT_RING = 9,   // an entry left to a server is not rung by who waits for it
+    MUTANT_WAITERS_DO_NOT_RING = 9,   // a waiter does not ring an entry that was left to a server
 };
 
 // Sixteen bytes, moved as one.

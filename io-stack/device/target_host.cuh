@@ -10,17 +10,16 @@
 #define GRAMPUS_SLOW inline
 #define GRAMPUS_ENTRY inline
 #define GRAMPUS_UNROLL
-#define GRAMPUS_UNROLL_4
 #define GRAMPUS_NO_UNROLL
 #define GRAMPUS_STEP(name) grampus_host::step(#name)
 #define GRAMPUS_MUTANT grampus_host::mutant
 
-namespace grampus_host {  // given by the test program, or by io-stack/src/cuda/host_support.cc
+namespace grampus_host {  // defined by the test program, or by io-stack/src/cuda/host_support.cc
 void step(const char* name);
 grampus::u64 now_ns();
 void pause_ns(grampus::u32 ns);
 extern int mutant;  // grampus::Mutant
-extern __thread grampus::u32 warp, warps;  // of the launch, and which one runs on this thread
+extern __thread grampus::u32 warp, warps;  // of the launch: the warp that runs on this thread, and their number
 }  // namespace grampus_host
 
 namespace grampus {
@@ -32,7 +31,7 @@ constexpr u32 WARP = 1;
 #endif
 constexpr u32 FULL = (u32)((1ull << WARP) - 1);
 
-// ThreadSanitizer knows no fences, so what a fence orders on the GPU is ordered by the access here.
+// ThreadSanitizer knows no fences: where a fence orders on the GPU, the access itself orders here.
 template <class T> T load_relaxed_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 template <class T> T load_acquire_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 template <class T> T load_relaxed_sys(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
@@ -65,7 +64,7 @@ inline void store_after_fence_sys(u32* p, u32 v) { store_release_sys(p, v); }
 inline void store_after_loads_sys(u32* p, u32 v) { store_release_sys(p, v); }
 inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 
-// Pinned bytes are read plainly, so that ThreadSanitizer sees a line that changes under a reader.
+// Pinned bytes are read by plain loads, so that ThreadSanitizer reports a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }
 inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
 inline u64 load_line_optimistic_if(u32 i, u32 count, const u64* p) { return i < count ? load_relaxed_gpu(p) : 0; }
@@ -75,7 +74,7 @@ inline void store_line(u64x2* p, u64x2 v) {
 }
 inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu(p), load_relaxed_gpu(p + 1)}; }
 inline u64x2 load_bounce(const u64x2* p) { return *p; }
-// A GPU faults where an address is not a multiple of what is loaded; so do tests.
+// A GPU faults on an address that is not a multiple of the load's size; so does this one.
 inline u64 load_mapped(const u64* p) {
     if ((u64)p % sizeof *p != 0) __builtin_trap();
     return *p;
@@ -83,17 +82,17 @@ inline u64 load_mapped(const u64* p) {
 inline u64 load_mapped_if(bool on, const u64* p) { return on ? load_mapped(p) : 0; }
 inline u64 load_near_if(bool on, const u64* p) { return load_mapped_if(on, p); }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
-template <class T> T load_constant(const T* p) { return *p; }  // of pointers too
+template <class T> T load_constant(const T* p) { return *p; }  // also for pointers
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
 template <class F> F* far_call(F* function) { return function; }
 inline const u64* after_loads(const u64* p, u64, u64) { return p; }
 
-#ifdef GRAMPUS_HOST_LANES  // a test's warp of several lanes, which take turns at every collective
+#ifdef GRAMPUS_HOST_LANES  // a test's warp of several lanes, which alternate at every collective
 
 }  // namespace grampus
-namespace grampus_host {  // given by the test program
+namespace grampus_host {  // defined by the test program
 grampus::u32 lane();
-// Hands in this lane's word; returns all lanes' once they have come, valid until this lane's next call.
+// Hands in this lane's word and returns all lanes' words, valid until this lane's next call.
 const grampus::u64* exchange(grampus::u64 mine);
 void run_lanes(void (*body)(const void*), const void* argument);
 }  // namespace grampus_host
@@ -117,9 +116,11 @@ template <class T> T shuffle(T v, u32 from) {
     memcpy(&v, &all[from % WARP], sizeof v);
     return v;
 }
-// Where there is no such lane, a lane keeps its own.
+// A lane without a partner keeps its own value.
 template <class T> T shuffle_up(T v, u32 by) { return shuffle(v, lane_id() >= by ? lane_id() - by : lane_id()); }
-template <class T> T shuffle_down(T v, u32 by) { return shuffle(v, lane_id() + by < WARP ? lane_id() + by : lane_id()); }
+template <class T> T shuffle_down(T v, u32 by) {
+    return shuffle(v, lane_id() + by < WARP ? lane_id() + by : lane_id());
+}
 inline u32 match(u64 key) {
     const u64* all = grampus_host::exchange(key);
     u32 same = 0;
@@ -202,7 +203,7 @@ inline u32 launch_warps() { return grampus_host::warps; }
 #define GRAMPUS_OF_WARP
 #endif
 
-// The entry that `Kernel::launch` calls once for each warp, and the size it checks.
+// The entry that `Kernel::launch` calls once for each warp, and the parameter size that it checks.
 #define GRAMPUS_EXPORT extern "C" __attribute__((visibility("default")))
 #define GRAMPUS_KERNEL(name, Parameters, parameters)                                                              \
     static void name##_of_one_warp(const Parameters& parameters);                                                 \
@@ -214,7 +215,7 @@ inline u32 launch_warps() { return grampus_host::warps; }
     }                                                                                                             \
     static void name##_of_one_warp(const Parameters& parameters)
 
-// A struct of the one warp of this thread.
+// One struct for the warp of this thread.
 #define GRAMPUS_SHARED_BY_WARP(Type, name) \
     GRAMPUS_OF_WARP Type name##_of_warp;   \
     Type& name = name##_of_warp

@@ -1,5 +1,5 @@
-// Kernels whose warps alternate between I/O and computing: synchronously, or with the I/O requested some steps ahead.
-// The text before defines begin_clocks() and end_clocks(): with clocks, or empty.
+// Kernels with steps of I/O and computing in turn: synchronous, or with the I/O requested some steps ahead. The text
+// before defines begin_clocks() and end_clocks(): with clocks, or empty.
 
 #define STEPS                                                                                               \
     const __grid_constant__ IoStack io, const __grid_constant__ ColumnDesc column, u64 rows, u32 steps,     \
