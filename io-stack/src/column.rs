@@ -12,7 +12,7 @@ pub struct Run {
     pub source: u32,
     /// Where the first value begins, in bytes; any alignment.
     pub byte: u64,
-    /// Values.
+    /// Number of values.
     pub rows: u64,
     /// The GPU's address of the storage's byte 0 in a registered mapping; 0: not mapped.
     pub mapped: u64,
@@ -26,13 +26,13 @@ pub struct Column {
 }
 
 impl Column {
-    /// For kernels.
+    /// The description that kernels read.
     pub fn desc(&self) -> ColumnDesc {
         self.desc
     }
 }
 
-/// The runs, one after the other, as kernels see them.
+/// The runs, one after the other, in the form that kernels read.
 pub(crate) fn extents_of(sources: &[Source], value_bytes: u32, runs: &[Run]) -> Result<Vec<Extent>, StackError> {
     let mut extents = Vec::with_capacity(runs.len());
     let mut first_row = 0;

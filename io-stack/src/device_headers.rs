@@ -1,4 +1,4 @@
-//! The device headers as text: one flattened translation unit for NVRTC, which is given no include path.
+//! The device headers as text: one flattened translation unit, since NVRTC gets no include path.
 
 use crate::abi;
 
@@ -12,7 +12,7 @@ macro_rules! headers {
     ($($name:literal),* $(,)?) => { &[$(Header { name: $name, text: include_str!(concat!("../device/", $name)) }),*] };
 }
 
-/// In dependency order: each includes only what stands before it.
+/// In dependency order: each header includes only those before it.
 const HEADERS: &[Header] = headers![
     "types.h",
     "nvme.h",
@@ -38,36 +38,36 @@ const HEADERS: &[Header] = headers![
     "slow_path.cuh",
 ];
 
-/// Behind it are headers for columns with a cache.
+/// The headers behind this one are for columns with a cache.
 const LAST_MAPPED: &str = "mapped_array.cuh";
 
-/// All device headers in one text, followed by the layout asserts; append kernels and compile.
-/// Line numbers of compiler messages are kept per header by `#line`.
+/// All device headers in one text, followed by the layout asserts; the caller appends kernels. `#line` keeps the line
+/// numbers of compiler messages per header.
 pub fn prelude() -> String {
     let asserts = "#line 1 \"grampus/layout_asserts\"\n".to_owned() + &abi::static_asserts();
     text_of(|_| true) + &asserts
 }
 
-/// The headers without the slow path's bodies and what only these call, and without the layout asserts, which the slow path has: kernels
-/// behind this text compile in a fifth of the time, as relocatable code, and are linked with [`slow_path`], compiled once.
+/// The headers without the slow path's bodies, and without what only these bodies call. Kernels behind this text
+/// compile in a fifth of the time, as relocatable code, and are linked with [`slow_path`], compiled once. The layout
+/// asserts are in the slow path.
 pub fn kernel_prelude() -> String {
     text_of(|name| !matches!(name, "completion.cuh" | "serve.cuh" | "slow_path.cuh"))
 }
 
-/// The part of [`kernel_prelude`] for kernels of which every column is `Mapped`: half of the text, which the compiler reads for each
-/// of them.
+/// The part of [`kernel_prelude`] for kernels whose columns are all `Mapped`: half the text for the compiler to read.
 pub fn mapped_kernel_prelude() -> String {
     let last = HEADERS.iter().position(|header| header.name == LAST_MAPPED);
     let headers = HEADERS[..=last.unwrap_or(HEADERS.len() - 1)].iter();
     flattened(headers.map(|header| (header.name, header.text)))
 }
 
-/// Types and the machine below the protocol alone, for kernels that read no columns.
+/// Types and the target alone, for kernels that read no columns.
 pub fn target_prelude() -> String {
     text_of(|name| name == "types.h" || name.starts_with("target"))
 }
 
-/// The slow path as a unit of its own, for the backings that are named without arguments.
+/// The slow path as a unit of its own, for the backings with default arguments.
 pub fn slow_path() -> String {
     prelude()
         + "#line 1 \"grampus/slow_path.cu\"
@@ -79,7 +79,7 @@ fn text_of(wanted: impl Fn(&str) -> bool) -> String {
     flattened(headers.map(|header| (header.name, header.text)))
 }
 
-/// Headers, by name and text, one after the other without their includes: each includes only what stands before it.
+/// Headers, by name and text, one after the other and without their includes: each includes only those before it.
 pub fn flattened<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
     for (name, text) in headers {
@@ -88,7 +88,7 @@ pub fn flattened<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> S
 "
         ));
         for line in text.lines() {
-            // Blank, not dropped: line numbers stay those of the header.
+            // Blanked, not dropped: the line numbers stay those of the header.
             if !(line.starts_with("#include \"") || line.starts_with("#pragma once")) {
                 out.push_str(line);
             }

@@ -1,6 +1,6 @@
 //! The crate's errors: [`CudaError`], [`DeviceError`], [`StackError`] and [`BenchError`].
 //!
-//! Each of them may hold those before it.
+//! [`StackError`] holds the two before it, and [`BenchError`] holds [`StackError`] and [`CudaError`].
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::abi::Status;
 /// `CUDA_ERROR_OUT_OF_MEMORY` of `CUresult` (CUDA Driver API).
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 
-/// Why something that needs the GPU did not work.
+/// A failure of something that needs the GPU.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CudaError {
-    /// libcuda is not there, or there is no GPU behind it.
+    /// libcuda is missing, or sees no GPU.
     #[error("no NVIDIA driver: {0}")]
     NoDriver(String),
-    /// NVRTC is not there.
+    /// NVRTC is missing.
     #[error(
         "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, and put its folder on LD_LIBRARY_PATH"
     )]
@@ -25,14 +25,14 @@ pub enum CudaError {
     /// No C++ compiler for kernels on host threads.
     #[error("no C++ compiler for kernels on host threads: install g++ or clang++, or name one in CXX")]
     NoHostCompiler,
-    /// The compiler refused a kernel: a bug of ours, or an architecture that it does not know.
+    /// The compiler rejected a kernel: a defect of ours, or an architecture that the compiler does not know.
     #[error("{compiler} {call} failed: {log}")]
     Compile {
-        /// Which.
+        /// The compiler.
         compiler: &'static str,
         /// The function of NVRTC.
         call: &'static str,
-        /// What the compiler said.
+        /// The compiler's output.
         log: String,
     },
     /// A call of the driver failed.
@@ -42,45 +42,46 @@ pub enum CudaError {
         call: &'static str,
         /// CUDA's number for the error.
         code: u32,
-        /// CUDA's words for it.
+        /// CUDA's text for the error.
         text: String,
-        /// What it was about: sizes, names; empty or starting with a separator.
+        /// The object of the call: sizes, names; empty or starting with a separator.
         detail: String,
     },
     /// Kernel and arguments do not fit together.
     #[error("kernel {kernel}: {reason}")]
     Arguments {
-        /// Its name.
+        /// The kernel's name.
         kernel: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// A file could not be mapped.
     #[error("{path}: {reason}")]
     File {
-        /// Which.
+        /// The file's path.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl CudaError {
-    /// Whether there was too little device or pinned memory, so that less may do.
+    /// Whether device or pinned memory ran out, so that a smaller amount may succeed.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Call { code, .. } if *code == OUT_OF_MEMORY)
     }
 
-    /// Whether the context is dead after it, and everything made in it: a fault of a kernel, or of the device itself (CUDA Driver
-    /// API, "CUresult": errors that "leave the process in an inconsistent state").
+    /// Whether the context, and everything made in it, is dead: after a fault of a kernel or of the device itself (CUDA
+    /// Driver API, "CUresult": errors that "leave the process in an inconsistent state").
     pub fn is_sticky(&self) -> bool {
         let Self::Call { code, .. } = self else { return false };
-        // 214, 220, 226: ECC and NVLink; 709: the context is gone; 700, 702, 710, 714 – 719: addresses, traps, assertions, time-outs of
-        // kernels. Other codes of the 700s are mistakes of the caller that leave the context whole.
+        // 214, 220, 226: ECC and NVLink. 709: the context is gone. 700, 702, 710, 714 – 719: addresses, traps,
+        // assertions, time-outs of kernels. Other codes of the 700s are mistakes of the caller that leave the context
+        // whole.
         matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
     }
 
-    /// Adds to a failed call what it was about.
+    /// Adds to a failed call what the call was about.
     pub(crate) fn about(mut self, what: impl FnOnce() -> String) -> Self {
         if let Self::Call { detail, .. } = &mut self {
             *detail = format!(" ({})", what());
@@ -89,10 +90,10 @@ impl CudaError {
     }
 }
 
-/// Why device code left early; the numbers are `StatusCode`'s of `device/status.h`.
+/// The reason why device code ended early; the numbers are `StatusCode`'s of `device/status.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A command was submitted; its data did not come in time.
+    /// A command was submitted; its data did not arrive in time.
     NoCompletion,
     /// No credit, or an entry was not rung, in time.
     NoSubmission,
@@ -104,14 +105,14 @@ pub enum Reason {
     Aborted,
     /// A row or block outside the column.
     Range,
-    /// A structure held what the protocol forbids.
+    /// A queue structure held what the protocol forbids.
     Protocol,
     /// A number that this version does not know.
     Unknown(u32),
 }
 
 impl Reason {
-    /// `None`: all is well.
+    /// The reason in a status word; `None`: no failure.
     pub fn of(status: &Status) -> Option<Self> {
         Some(match status.code {
             0 => return None,
@@ -151,14 +152,14 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A kernel that gave up.
+/// A kernel ended early.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct DeviceError {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The file or storage concerned, if known.
     pub storage: Option<String>,
-    /// Byte position in it.
+    /// Byte position in the storage.
     pub offset: Option<u64>,
     /// NVMe queue, if one was concerned.
     pub queue: Option<u32>,
@@ -166,9 +167,9 @@ pub struct DeviceError {
     pub cid: Option<u32>,
     /// Length of the command in bytes.
     pub bytes: u32,
-    /// How long was waited, in ns.
+    /// Length of the wait, in ns.
     pub waited_ns: u64,
-    /// What the controller said of it.
+    /// The controller's last error, in words.
     pub controller: Option<String>,
 }
 
@@ -204,19 +205,19 @@ impl fmt::Display for DeviceError {
     }
 }
 
-/// Why a stack could not be built, or a query not be answered.
+/// A stack could not be built, or could not answer a query.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
-    /// CUDA said no.
+    /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
     /// The controller did not start or stop.
     #[error(transparent)]
     Controller(#[from] ControllerError),
-    /// A kernel gave up.
+    /// A kernel ended early.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A column that its file does not hold.
+    /// A column lies outside its file.
     #[error("{storage}: {bytes} bytes at byte {offset} lie outside the file of {size}")]
     Outside {
         /// The storage.
@@ -228,7 +229,7 @@ pub enum StackError {
         /// The storage's length.
         size: u64,
     },
-    /// A launch whose warps could pin more lines than there are: they might wait for each other.
+    /// The launch's warps could pin more lines than the cache has, and might then wait for each other.
     #[error(
         "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: launch fewer warps, or give it more memory"
     )]
@@ -237,32 +238,32 @@ pub enum StackError {
         lines: u64,
         /// Warps of the launch.
         warps: u64,
-        /// Lines that each may pin at once.
+        /// Lines that each warp may pin at once.
         pins: u64,
     },
-    /// An earlier failure left commands out that may still write: the stack cannot be used again.
+    /// An earlier failure left commands in flight, which may still write: the stack cannot be used again.
     #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
     OutOfService,
 }
 
-/// Why a benchmark ended early.
+/// A benchmark ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The stack said no.
+    /// The stack failed.
     #[error(transparent)]
     Stack(#[from] StackError),
-    /// CUDA said no.
+    /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The data file.
+    /// The data file could not be written or read.
     #[error("data file: {0}")]
     File(#[from] std::io::Error),
-    /// Bytes were read that are not what their address says: a defect.
+    /// Bytes read differ from what their address says: a defect.
     #[error("{name}: {what}")]
     Wrong {
-        /// The benchmark.
+        /// The benchmark's name.
         name: String,
-        /// What was found and expected.
+        /// The finding and the expectation.
         what: String,
     },
 }

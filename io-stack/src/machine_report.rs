@@ -1,4 +1,4 @@
-//! What is there to work with: driver, GPU, compiler, link; and for what is missing, how to get it. Measures nothing.
+//! `MachineReport`: this machine's driver, GPUs, compiler and links, and how to get what is missing. Measures nothing.
 
 use std::fmt;
 use std::fs;
@@ -12,13 +12,13 @@ use crate::error::CudaError;
 /// The PCIe link as the operating system sees it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Link {
-    /// Such as `32.0 GT/s PCIe`; GPUs lower it while idle.
+    /// For example `32.0 GT/s PCIe`; GPUs lower it while idle.
     pub speed: String,
-    /// Lanes.
+    /// Number of lanes.
     pub width: String,
 }
 
-/// What one machine has.
+/// The facts of one machine.
 #[derive(Debug, Serialize)]
 pub struct MachineReport {
     /// CUDA version of the driver.
@@ -27,14 +27,14 @@ pub struct MachineReport {
     pub compiler: Option<(u32, u32)>,
     /// The GPUs.
     pub devices: Vec<DeviceFacts>,
-    /// Their links, where the operating system tells.
+    /// Their links, as far as the operating system reports them.
     pub links: Vec<Option<Link>>,
     /// What is missing, and how to get it.
     pub missing: Vec<String>,
 }
 
 impl MachineReport {
-    /// Looks. Absence is an answer, not an error.
+    /// Gathers the facts. A missing part is an answer, not an error.
     pub fn gather() -> Self {
         let mut report = Self {
             driver: None,

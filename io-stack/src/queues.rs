@@ -1,5 +1,5 @@
-//! Queue pairs in pinned and device memory, in the start state of docs/PROTOCOL.md, and back to it after a failure.
-//! What the words mean is the protocol's business; who moves them is device code and the controller.
+//! `Queues`: queue pairs in pinned and device memory, their start state, and the return to it after a failure. Device
+//! code and the controller change the words (docs/PROTOCOL.md).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::abi::{
 use crate::cuda::{self, Device, DeviceBuffer, PinnedBuffer};
 use crate::error::CudaError;
 
-/// How many queue pairs, and how large.
+/// Number and size of the queue pairs.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueOptions {
     /// Queue pairs, at least 1.
@@ -40,13 +40,13 @@ pub struct Queues {
     /// Rings and doorbells.
     pinned: Arc<PinnedBuffer>,
     bounce: Option<Arc<PinnedBuffer>>,
-    /// States, marks, free rings, records.
+    /// States, marks, free rings, command records.
     device_words: DeviceBuffer,
     /// The descriptions, for kernels.
     device_descs: DeviceBuffer,
 }
 
-/// Byte offsets of one queue's parts: `[0]` in pinned memory, `[1]` in device memory.
+/// Sizes in bytes: the doorbells, and one queue's parts in pinned and in device memory.
 struct Parts {
     doorbells: u64,
     pinned_each: u64,
@@ -69,7 +69,7 @@ impl Parts {
 }
 
 impl Queues {
-    /// Allocates everything and puts it into the start state.
+    /// Allocates the queue pairs in their start state.
     ///
     /// # Errors
     /// Options outside their ranges; out of memory.
@@ -134,7 +134,7 @@ impl Queues {
         Ok(queues)
     }
 
-    /// Sets everything to the start state. No kernel uses the queues and the controller rests.
+    /// Sets all words to the start state. No kernel may use the queues, and the controller must rest.
     ///
     /// # Errors
     /// A failed copy: the context is dead.
@@ -159,7 +159,7 @@ impl Queues {
     /// The controller's side of all queues.
     ///
     /// # Errors
-    /// Never, unless the layout above is wrong.
+    /// None, unless the layout of this file is wrong.
     pub fn controller_side(&self) -> Result<Vec<QueueSetup>, CudaError> {
         let rings = self.descs.iter().map(|desc| {
             let rings = cuda::rings(desc, &self.pinned)?;
@@ -172,12 +172,12 @@ impl Queues {
         })
     }
 
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub fn count(&self) -> u32 {
         self.options.count
     }
 
-    /// Their descriptions.
+    /// The descriptions of the queue pairs.
     pub fn descs(&self) -> &[QueueDesc] {
         &self.descs
     }

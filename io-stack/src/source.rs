@@ -7,10 +7,10 @@ use grampus_driver::storage::{BLOCK_BYTES, Storage};
 
 use crate::abi::{LINE_BYTES, SourceDesc};
 
-/// A storage and the cache keys that are its own: never used for another file, or another version of this one.
+/// A storage and its own cache keys, which no other file and no other version of this file ever gets.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// `None`: no longer used; its keys are not used again.
+    /// `None`: retired; its keys are never used again.
     pub(crate) storage: Option<Arc<dyn Storage>>,
     pub(crate) first_line: u64,
     pub(crate) lines: u64,
@@ -22,7 +22,7 @@ impl Source {
     }
 }
 
-/// Takes key spaces for storages, behind those that are taken.
+/// Assigns key spaces to storages, behind those already assigned.
 pub(crate) fn sources_of(storages: Vec<Arc<dyn Storage>>, next_line: &mut u64) -> Vec<Source> {
     let take = |storage: Arc<dyn Storage>| {
         let lines = storage.size_bytes() / LINE_BYTES;
@@ -37,7 +37,7 @@ pub(crate) fn sources_of(storages: Vec<Arc<dyn Storage>>, next_line: &mut u64) -
     storages.into_iter().map(take).collect()
 }
 
-/// The namespaces of the sources that are used.
+/// The namespaces of the sources in use.
 pub(crate) fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
     let namespace = |(i, s): (usize, &Source)| {
         Some(Namespace {
@@ -48,7 +48,7 @@ pub(crate) fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
     sources.iter().enumerate().filter_map(namespace).collect()
 }
 
-/// The sources as kernels see them; `max_lines` is the longest transfer of one command.
+/// The sources in the form that kernels read; `max_lines` is the longest transfer of one command.
 pub(crate) fn describe_sources(sources: &[Source], queues: u32, max_lines: u32) -> Vec<SourceDesc> {
     let describe = |(i, s): (usize, &Source)| SourceDesc {
         blocks: s.size_bytes() / BLOCK_BYTES,

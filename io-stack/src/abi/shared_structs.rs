@@ -7,8 +7,8 @@
 
 use std::fmt::Write as _;
 
-/// Declares `#[repr(C)]` structs with the names of their C++ twins in namespace `grampus`, and a function `static_asserts` beside
-/// them.
+/// Declares `#[repr(C)]` structs with the names of their C++ twins in namespace `grampus`, and a function
+/// `static_asserts` beside them.
 #[macro_export]
 macro_rules! shared_structs {
     ($($(#[$meta:meta])* $name:ident { $($field:ident : $ty:ty),* $(,)? })*) => {

@@ -15,7 +15,7 @@ pub(super) fn check(call: &'static str, answer: sys::CUresult) -> Result<(), Cud
     // SAFETY: the driver sets `text` to a static string, or leaves it null for a code that it does not know.
     let known = unsafe { sys::cuGetErrorString(answer, &mut text) } == sys::CUresult::CUDA_SUCCESS && !text.is_null();
     let text = if known {
-        // SAFETY: a static, zero-terminated string, by the line above.
+        // SAFETY: a static, zero-terminated string: `known` says so.
         unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned()
     } else {
         "unknown error".to_owned()

@@ -6,7 +6,7 @@ use super::host_compiler::compile_host;
 use super::nvrtc::compile;
 use crate::error::CudaError;
 
-/// Compiles one translation unit for a device: by NVRTC, or by the host's C++ compiler where host threads are the device.
+/// Compiles one translation unit for a device: by NVRTC, or by the host's C++ compiler if the device is host threads.
 ///
 /// # Errors
 /// As [`compile`] and [`compile_host`].

@@ -1,15 +1,15 @@
-//! `Compiled`: machine code of one unit, and what each of its kernels takes.
+//! `Compiled`: machine code of one unit, and the registers of its kernels.
 
-/// What one kernel takes.
+/// The registers of one kernel.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct KernelUse {
-    /// Its name.
+    /// The kernel's name.
     pub name: String,
     /// Registers per thread.
     pub registers: u32,
 }
 
-/// Machine code and what it took.
+/// Machine code of one unit.
 #[derive(Debug)]
 pub struct Compiled {
     /// For [`Module::load`](super::Module::load).

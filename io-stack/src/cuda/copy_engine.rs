@@ -18,7 +18,7 @@ use crate::error::CudaError;
 /// Pinned staging memory of one controller thread.
 #[derive(Debug, Clone, Copy)]
 pub struct StagingOptions {
-    /// Bytes of one buffer: the longest piece that is pushed at once.
+    /// Bytes of one buffer: the longest piece that is uploaded at once.
     pub bytes: usize,
     /// Buffers per thread.
     pub count: usize,
@@ -41,7 +41,7 @@ pub(super) struct CopyEngine {
     device_ranges: Vec<Range<u64>>,
     free: Vec<usize>,
     events: Vec<Event>,
-    /// Copies in the stream's order: token, buffer, how the start went.
+    /// Copies in the stream's order: token, buffer, result of the start.
     in_flight: VecDeque<(u64, usize, Result<(), CudaError>)>,
 }
 
@@ -81,12 +81,14 @@ impl CopyEngine {
             });
         }
         if self.stream.device.is_host() {
-            // SAFETY: the source is a staging buffer of ours, the target was checked; both are multiples of a sector.
+            // SAFETY: the source is one of our staging buffers, and the target was checked; both are multiples of a
+            // sector.
             unsafe { copy_words(staged.as_ptr(), bus_address, staged.len()) };
             return self.events[buffer].record(&self.stream);
         }
         self.stream.device.bind()?;
-        // SAFETY: the source is a staging buffer that stays ours until its event is reached; the target was checked.
+        // SAFETY: the source is one of our staging buffers, and stays ours until its event is reached; the target was
+        // checked.
         check("cuMemcpyHtoDAsync", unsafe {
             sys::cuMemcpyHtoDAsync_v2(bus_address, staged.as_ptr().cast(), staged.len(), self.stream.raw)
         })?;
@@ -94,13 +96,13 @@ impl CopyEngine {
     }
 }
 
-/// Copies words one by one as atomics: kernels on host threads may be reading the line optimistically.
+/// Copies words one by one as atomics: kernels on host threads may read the line optimistically meanwhile.
 ///
 /// # Safety
 /// Both are live for `len` bytes and 8-byte aligned, and `len` is a multiple of 8.
 unsafe fn copy_words(from: *const u8, to: u64, len: usize) {
     for at in (0..len).step_by(8) {
-        // SAFETY: inside both, by the caller's promise; all concurrent access to the target is atomic.
+        // SAFETY: inside both, as the caller promises; all concurrent access to the target is atomic.
         unsafe {
             let word = from.add(at).cast::<u64>().read();
             AtomicU64::from_ptr((to as *mut u8).add(at).cast::<u64>()).store(word, Ordering::Relaxed);
@@ -154,6 +156,6 @@ impl Uploader for CopyEngine {
 
 impl Drop for CopyEngine {
     fn drop(&mut self) {
-        let _ = self.stream.synchronize(); // before the staging memory goes
+        let _ = self.stream.synchronize(); // before the staging memory is freed
     }
 }

@@ -22,12 +22,12 @@ pub struct CudaBus {
     bounce: Option<Arc<PinnedBuffer>>,
     device_ranges: Vec<Range<u64>>,
     staging: StagingOptions,
-    /// One for all threads: between the streams of several the copy engine changes channels, which costs it time.
+    /// One stream for all threads: with several, the copy engine would change channels, which takes time.
     stream: OnceLock<Arc<Stream>>,
 }
 
 impl CudaBus {
-    /// `bounce` may be written by the controller, `device_ranges` by the copy engine, nothing else by anybody.
+    /// The controller may write `bounce`, and the copy engine `device_ranges`; neither may write anything else.
     pub fn new(
         device: &Device,
         bounce: Option<Arc<PinnedBuffer>>,

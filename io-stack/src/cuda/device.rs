@@ -20,14 +20,16 @@ struct Context {
     version: (u32, u32),
 }
 
-// SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context Management").
+// SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context
+// Management").
 unsafe impl Send for Context {}
-// SAFETY: as above; the fields are never written after construction.
+// SAFETY: as for `Send`; the fields are never written after construction.
 unsafe impl Sync for Context {}
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once in `Device::open`; nothing made in the context outlives the handle, since all hold a `Device`.
+        // SAFETY: retained once, in `Device::open`. Nothing made in the context outlives the handle: all of it holds a
+        // `Device`.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.ordinal) };
     }
 }
@@ -57,7 +59,7 @@ impl Device {
         // SAFETY: initialised by `probe`; the ordinal is below the count.
         check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as i32) })?;
         let mut context = std::ptr::null_mut();
-        // SAFETY: a valid device; released in `Inner::drop`.
+        // SAFETY: a valid device; released in `Context::drop`.
         check("cuDevicePrimaryCtxRetain", unsafe {
             sys::cuDevicePrimaryCtxRetain(&mut context, device)
         })?;
@@ -71,9 +73,9 @@ impl Device {
         Ok(device)
     }
 
-    /// Threads of this machine as a device: ordinary memory, of which at most `memory_bytes` are given out as the device's, and
-    /// kernels compiled by the host's C++ compiler ([`compile_for`](super::compile_for)), `threads` warps of one lane at a time.
-    /// For tests and for looking into kernels: nothing about it is fast.
+    /// Threads of this machine as a device. At most `memory_bytes` of ordinary memory serve as device memory. The
+    /// host's C++ compiler compiles the kernels ([`compile_for`](super::compile_for)), and `threads` threads run them
+    /// as warps of one lane. For tests and for looking into kernels: nothing about it is fast.
     pub fn host(threads: u32, memory_bytes: u64) -> Self {
         Self(Arc::new(Inner::Host(HostMachine::new(threads.max(1), memory_bytes))))
     }
@@ -90,7 +92,7 @@ impl Device {
         }
     }
 
-    /// Makes the context this thread's.
+    /// Makes the context current on this thread.
     pub(super) fn bind(&self) -> Result<(), CudaError> {
         match &*self.0 {
             // SAFETY: the context is retained as long as `self`.
@@ -123,7 +125,7 @@ impl Device {
         )
     }
 
-    /// Streaming multiprocessors; of host threads, how many there are.
+    /// Number of streaming multiprocessors, or of host threads.
     pub fn multiprocessors(&self) -> u32 {
         if let Some(machine) = self.as_host() {
             return machine.threads();
@@ -131,7 +133,7 @@ impl Device {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32
     }
 
-    /// What the driver says about it.
+    /// The driver's facts about the device.
     ///
     /// # Errors
     /// A failed call.
@@ -145,12 +147,12 @@ impl Device {
         // SAFETY: a context is current; both are writable.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
         let mut name = [0u8; 128];
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer is as long as the call says.
         check("cuDeviceGetName", unsafe {
             sys::cuDeviceGetName(name.as_mut_ptr().cast(), 128, gpu.ordinal)
         })?;
         let mut pci = [0u8; 32];
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer is as long as the call says.
         check("cuDeviceGetPCIBusId", unsafe {
             sys::cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), 32, gpu.ordinal)
         })?;

@@ -9,13 +9,13 @@ use super::device::Device;
 use super::plain::Plain;
 use crate::error::CudaError;
 
-/// The bytes of plain values.
+/// Address and length of plain values.
 fn bytes_of<T: Plain>(values: &[T]) -> (*const std::ffi::c_void, usize) {
     (values.as_ptr().cast(), size_of_val(values))
 }
 
-/// Waits for what the default stream has to do: clearing memory, and the last piece of a copy from pageable memory, may go on when the
-/// call has returned (CUDA Driver API, "API synchronization behavior"), and our streams do not wait for the default one.
+/// Waits for the default stream. Clearing memory, and the last piece of a copy from pageable memory, may go on when the
+/// call has returned (CUDA Driver API, "API synchronization behavior"). Our streams do not wait for the default one.
 fn settle() -> Result<(), CudaError> {
     // SAFETY: a context is current; null is the default stream.
     check("cuStreamSynchronize", unsafe {
@@ -23,7 +23,7 @@ fn settle() -> Result<(), CudaError> {
     })
 }
 
-/// Device memory, freed on drop. The driver aligns it to 256 bytes at least; pieces of 2 MiB and more to 2 MiB.
+/// Device memory, freed on drop. The driver aligns it to at least 256 bytes, and buffers of 2 MiB and more to 2 MiB.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     device: Device,
@@ -46,7 +46,7 @@ impl DeviceBuffer {
         }
         device.bind()?;
         let mut at = 0;
-        // SAFETY: a context is current; `at` is writable; length 0 is not allowed by the driver.
+        // SAFETY: a context is current; `at` is writable; the driver does not allow length 0, and none is asked for.
         check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, len.max(16)) })
             .map_err(|e| e.about(|| format!("{len} bytes of device memory")))?;
         Ok(Self {
@@ -66,7 +66,7 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// Allocates room for `values` and copies them there.
+    /// Allocates memory for `values` and copies them there.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -97,7 +97,7 @@ impl DeviceBuffer {
     /// A failed call, mostly an earlier kernel's.
     pub fn fill(&self, byte: u8) -> Result<(), CudaError> {
         if self.device.is_host() {
-            // SAFETY: our own memory; the caller sees to it that no kernel works on it, as on a GPU.
+            // SAFETY: our own memory. As on a GPU, the caller ensures that no kernel works on it.
             unsafe { (self.at as *mut u8).write_bytes(byte, self.len) };
             return Ok(());
         }
@@ -165,7 +165,7 @@ impl Drop for DeviceBuffer {
         if let Some(machine) = self.device.as_host() {
             machine.free(self.at, self.len);
         } else if self.device.bind().is_ok() {
-            // SAFETY: allocated in `new`, freed once. A kernel that still runs is waited for by the driver.
+            // SAFETY: allocated in `new`, freed once. The driver waits for kernels that still run.
             let _ = unsafe { sys::cuMemFree_v2(self.at) };
         }
     }

@@ -1,6 +1,6 @@
 //! `DeviceFacts`: a GPU's properties, as the driver reports them.
 
-/// What there is to know of a GPU without measuring.
+/// A GPU's properties, known without measuring.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct DeviceFacts {
     /// Marketing name.
@@ -11,7 +11,7 @@ pub struct DeviceFacts {
     pub multiprocessors: u32,
     /// Device memory, in bytes.
     pub memory_bytes: u64,
-    /// Of that, free now.
+    /// Free device memory at the time of the call.
     pub free_bytes: u64,
     /// L2 cache, in bytes.
     pub l2_bytes: u64,
@@ -19,6 +19,6 @@ pub struct DeviceFacts {
     pub copy_engines: u32,
     /// PCI address, `domain:bus:device.function`.
     pub pci: String,
-    /// Whether the GPU can read the CPU's memory that was not registered (HMM, ATS).
+    /// Whether the GPU can read unregistered memory of the CPU (HMM, ATS).
     pub pageable_access: bool,
 }

@@ -1,14 +1,14 @@
-//! The CUDA driver: whether it is there, its version, its number of GPUs.
+//! The CUDA driver: its presence, its version, its number of GPUs.
 
 use cudarc::driver::sys;
 
 use super::call::check;
 use crate::error::CudaError;
 
-/// Whether the driver's library is there. Starts nothing: where it is, starting it takes 0.2 s.
+/// Checks that the driver's library is present, without starting the driver, which takes 0.2 s.
 ///
 /// # Errors
-/// [`CudaError::NoDriver`], saying how to get it.
+/// [`CudaError::NoDriver`], with the way to get it.
 pub fn library() -> Result<(), CudaError> {
     // SAFETY: only looks for the library.
     match unsafe { sys::is_culib_present() } {
@@ -20,10 +20,10 @@ pub fn library() -> Result<(), CudaError> {
     }
 }
 
-/// Whether there is a driver and how many GPUs it has.
+/// Starts the driver and counts its GPUs.
 ///
 /// # Errors
-/// [`CudaError::NoDriver`], saying what is missing.
+/// [`CudaError::NoDriver`], with what is missing.
 pub fn probe() -> Result<u32, CudaError> {
     library()?;
     // SAFETY: the library is there.

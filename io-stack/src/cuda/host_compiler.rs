@@ -1,4 +1,4 @@
-//! CUDA C++ text to a shared library by the host's C++ compiler, so that a kernel's text runs on threads; and loading it.
+//! The host's C++ compiler: CUDA C++ text to a shared library, so that a kernel's text runs on threads.
 
 use std::io::Write;
 use std::path::Path;
@@ -35,7 +35,8 @@ pub fn host_compiler() -> Result<(String, String), CudaError> {
     found.clone().ok_or(CudaError::NoHostCompiler)
 }
 
-/// Compiles one translation unit, as NVRTC would get it, into a shared library: [`Compiled::cubin`] holds its bytes.
+/// Compiles one translation unit into a shared library, from the text that NVRTC would get. [`Compiled::cubin`] holds
+/// the library's bytes.
 ///
 /// # Errors
 /// [`CudaError::NoHostCompiler`], or [`CudaError::Compile`] with the compiler's words.
@@ -49,7 +50,7 @@ pub fn compile_host(text: &str, name: &str) -> Result<Compiled, CudaError> {
     let folder = tempfile::tempdir().map_err(|e| failed(e.to_string()))?;
     let source = folder.path().join(format!("{name}.cc"));
     let library = folder.path().join("kernel.so");
-    // The compiler's headers come first, outside of everything's namespace.
+    // The compiler's headers come first, outside every namespace of the text.
     let text = format!(
         "#include <sched.h>\n#include <string.h>\n#include <time.h>\n{text}\n#line 1 \"host_support.cc\"\n{SUPPORT}"
     );
@@ -97,8 +98,8 @@ pub(super) fn load(bytes: &[u8]) -> Result<Arc<Library>, CudaError> {
         .and_then(|()| file.flush())
         .map_err(|e| failed(e.to_string()))?;
     let path: &Path = file.path();
-    // SAFETY: compiled from our own text; it has no initialisers but what the compiler's runtime adds. The file may go
-    // afterwards: its pages stay mapped.
+    // SAFETY: compiled from our own text; its only initialisers are those of the compiler's runtime. The file may be
+    // removed afterwards: its pages stay mapped.
     let library = unsafe { Library::new(path) }.map_err(|e| failed(e.to_string()))?;
     Ok(Arc::new(library))
 }

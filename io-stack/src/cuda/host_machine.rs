@@ -10,16 +10,16 @@ use super::host_kernel::HostKernel;
 use super::host_work::HostWork;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
-/// Alignment of what is given out: a GPU's driver aligns large pieces at least so.
+/// Alignment of all allocations: a GPU's driver aligns large ones at least so.
 const PAGE_BYTES: usize = 4096;
 
-/// Device memory that is ordinary memory, and how much of it is given out.
+/// Device memory made of ordinary memory, its use, and the running launches.
 #[derive(Debug)]
 pub(super) struct HostMachine {
     threads: u32,
     memory_bytes: u64,
     used_bytes: AtomicU64,
-    /// Launches under way, and who waits for there being none.
+    /// Launches in flight, and the threads that wait for their end.
     running: Arc<Running>,
 }
 
@@ -73,7 +73,7 @@ impl HostMachine {
         }
     }
 
-    /// Memory of the device, not initialised.
+    /// Allocates device memory, not initialised.
     pub(super) fn allocate(&self, len: usize) -> Result<u64, CudaError> {
         let bytes = rounded(len) as u64;
         let room = |used: u64| used.checked_add(bytes).filter(|all| *all <= self.memory_bytes);
@@ -93,15 +93,16 @@ impl HostMachine {
         Ok(at as u64)
     }
 
-    /// Gives memory back that [`allocate`](Self::allocate) gave for this length, once no kernel runs: as the driver does.
+    /// Frees memory that [`allocate`](Self::allocate) gave for this length. Like the driver, it waits until no kernel
+    /// runs.
     pub(super) fn free(&self, at: u64, len: usize) {
         self.wait_idle();
-        // SAFETY: allocated with this layout; given back once, by `DeviceBuffer`'s drop.
+        // SAFETY: allocated with this layout; freed once, by `DeviceBuffer`'s drop.
         unsafe { dealloc(at as *mut u8, layout(len)) };
         self.used_bytes.fetch_sub(rounded(len) as u64, Ordering::Relaxed);
     }
 
-    /// Returns when no launch is under way. Launches end: what they wait for has bounds.
+    /// Returns when no launch is in flight. Every launch ends: its waits are bounded.
     pub(super) fn wait_idle(&self) {
         let mut launches = self.running.launches();
         while *launches > 0 {
@@ -129,7 +130,7 @@ impl HostMachine {
                     let (kernel, arguments) = (&kernel, &arguments);
                     let share = move || kernel.call(arguments, first, threads, warps);
                     if first + 1 == threads || std::thread::Builder::new().spawn_scoped(scope, share).is_err() {
-                        share(); // here, where no thread can be had
+                        share(); // on this thread, if no other can be started
                     }
                 }
             });
@@ -155,7 +156,8 @@ fn rounded(len: usize) -> usize {
 }
 
 fn layout(len: usize) -> Layout {
-    // A page's alignment is a power of two, and lengths near `isize::MAX` fail in `allocate`'s check against the memory there is.
+    // A page's alignment is a power of two. Lengths near `isize::MAX` fail earlier, in `allocate`'s check of the
+    // memory.
     Layout::from_size_align(rounded(len), PAGE_BYTES).unwrap_or(Layout::new::<[u128; 256]>())
 }
 
@@ -168,14 +170,14 @@ fn out_of_memory(call: &'static str, len: usize) -> CudaError {
     }
 }
 
-/// Whole zeroed pages for what stands for pinned memory. `len` is a multiple of a page and not 0.
+/// Allocates whole zeroed pages in place of pinned memory. `len` is a multiple of a page and not 0.
 pub(super) fn pages(len: usize) -> Result<NonNull<u8>, CudaError> {
     // SAFETY: the length is not 0.
     NonNull::new(unsafe { alloc_zeroed(layout(len)) }).ok_or_else(|| out_of_memory("cuMemHostAlloc", len))
 }
 
-/// Gives back what [`pages`] gave for this length.
+/// Frees what [`pages`] gave for this length.
 pub(super) fn free_pages(at: NonNull<u8>, len: usize) {
-    // SAFETY: allocated with this layout; given back once, by `PinnedBuffer`'s drop.
+    // SAFETY: allocated with this layout; freed once, by `PinnedBuffer`'s drop.
     unsafe { dealloc(at.as_ptr(), layout(len)) };
 }

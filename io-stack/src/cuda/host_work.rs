@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// HostWork in a stream: done, or not yet.
+/// A launch: running or finished.
 #[derive(Debug, Default)]
 pub(super) struct HostWork {
     finished: OnceLock<Instant>,
@@ -18,12 +18,12 @@ impl HostWork {
         self.changed.notify_all();
     }
 
-    /// When it was done; `None`: it is not.
+    /// When the launch ended; `None`: it is running.
     pub(super) fn finished(&self) -> Option<Instant> {
         self.finished.get().copied()
     }
 
-    /// Waits until it is done.
+    /// Waits for the end of the launch.
     pub(super) fn wait(&self) -> Instant {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

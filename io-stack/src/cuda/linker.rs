@@ -1,4 +1,5 @@
-//! Relocatable machine code of several units put together by the driver: a query's kernel and the slow path behind it.
+//! `Linker`: several units of relocatable machine code to one, by the driver: a query's kernel and the slow path behind
+//! it.
 
 use std::ffi::CString;
 
@@ -17,10 +18,11 @@ impl Drop for Linker {
     }
 }
 
-/// Links units, each with a name for messages, to machine code for [`Module::load`](super::Module::load). Takes milliseconds.
+/// Links units, each with a name for messages, to machine code for [`Module::load`](super::Module::load). Takes
+/// milliseconds.
 ///
 /// # Errors
-/// A call that failed: a symbol that no unit has, code for another device.
+/// A failed call: an undefined symbol, or code for another device.
 pub fn link(device: &Device, units: &[(&str, &[u8])]) -> Result<Vec<u8>, CudaError> {
     device.bind()?;
     let mut raw = std::ptr::null_mut();
@@ -31,7 +33,7 @@ pub fn link(device: &Device, units: &[(&str, &[u8])]) -> Result<Vec<u8>, CudaErr
     let linker = Linker(raw);
     for (name, code) in units {
         let c_name = CString::new(*name).unwrap_or_default();
-        // SAFETY: the driver copies the code, which is as long as said, and the name; no options.
+        // SAFETY: the driver copies the code, which is as long as the call says, and the name; no options.
         check("cuLinkAddData", unsafe {
             sys::cuLinkAddData_v2(
                 linker.0,
@@ -51,6 +53,6 @@ pub fn link(device: &Device, units: &[(&str, &[u8])]) -> Result<Vec<u8>, CudaErr
     check("cuLinkComplete", unsafe {
         sys::cuLinkComplete(linker.0, &mut code, &mut len)
     })?;
-    // SAFETY: the driver's own buffer of that length, alive until the linker is destroyed, after this copy.
+    // SAFETY: the driver's own buffer of that length; the linker is destroyed only after this copy.
     Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), len) }.to_vec())
 }

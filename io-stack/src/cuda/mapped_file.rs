@@ -1,4 +1,4 @@
-//! A file's pages in the page cache, mapped read-only and registered so that the GPU loads from them over PCIe.
+//! `MappedFile`: a file's pages in the page cache, registered so that the GPU loads from them over PCIe.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use super::call::check;
 use super::device::Device;
 use crate::error::CudaError;
 
-/// A mapped file; registered with the GPU where that works. Registered pages are pinned until this is dropped.
+/// A file mapped read-only, and registered with the GPU if possible. Registered pages are pinned until the drop.
 ///
-/// The file must not shrink meanwhile: the CPU would get SIGBUS, the GPU a fault that ends the context. Whoever keeps it
-/// longer than a query compares size and modification time before the next one.
+/// The file must not shrink meanwhile: the CPU would get SIGBUS, and the GPU a fault that ends the context. A caller
+/// that keeps the mapping longer than a query compares size and modification time before the next query.
 #[derive(Debug)]
 pub struct MappedFile {
     device: Device,
     path: PathBuf,
     map: Mmap,
-    /// Kept open, so that the file stays the one that was mapped.
+    /// Kept open, so that the file stays the mapped one.
     _file: File,
-    /// The GPU's address, or why there is none.
+    /// The GPU's address, or why it has none.
     registered: Result<u64, CudaError>,
 }
 
@@ -29,8 +29,9 @@ const READ_ONLY: u32 =
     sys::CU_MEMHOSTREGISTER_READ_ONLY | sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE;
 
 impl MappedFile {
-    /// Maps the whole file and tries to register it. A registration that fails (no more memory may be locked, a file system
-    /// that cannot) is no error: [`device_address`](Self::device_address) is `None` then, and the queued backing serves.
+    /// Maps the whole file and tries to register it. A failed registration is no error:
+    /// [`device_address`](Self::device_address) is then `None`, and the queued backing serves. Typical reasons are a
+    /// limit on locked memory, or a file system without support.
     ///
     /// # Errors
     /// A file that cannot be opened or mapped, or that is empty.
@@ -43,7 +44,7 @@ impl MappedFile {
         if file.metadata().map_err(|e| refuse(e.to_string()))?.len() == 0 {
             return Err(refuse("the file is empty".to_owned()));
         }
-        // SAFETY: mapped read-only; the bytes are never lent as a slice, only their address goes to the GPU.
+        // SAFETY: mapped read-only. The bytes are never lent as a slice; only their address goes to the GPU.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| refuse(e.to_string()))?;
         let registered = register(device, &map);
         if let Err(e) = &registered {
@@ -93,18 +94,18 @@ fn register(device: &Device, map: &Mmap) -> Result<u64, CudaError> {
     }
     device.bind()?;
     let (at, len) = (map.as_ptr().cast_mut().cast(), map.len().next_multiple_of(4096));
-    // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before it is unmapped.
+    // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before the unmapping.
     check("cuMemHostRegister", unsafe {
         sys::cuMemHostRegister_v2(at, len, READ_ONLY)
     })
     .map_err(|e| e.about(|| format!("{len} bytes")))?;
     let mut address = 0;
-    // SAFETY: registered with DEVICEMAP above.
+    // SAFETY: registered with DEVICEMAP by the call before.
     let answer = check("cuMemHostGetDevicePointer", unsafe {
         sys::cuMemHostGetDevicePointer_v2(&mut address, at, 0)
     });
     if answer.is_err() {
-        // SAFETY: registered above.
+        // SAFETY: registered by this function.
         let _ = unsafe { sys::cuMemHostUnregister(at) };
     }
     answer.map(|()| address)

@@ -1,8 +1,20 @@
-//! CUDA's driver and runtime compiler as the rest of the crate needs them: the one module that opens `unsafe`, and the one
-//! that mentions `cudarc`. It knows memory, streams and kernels; what lies in that memory is its neighbours' business.
+//! CUDA's driver and runtime compiler: memory, streams, kernels, compilation.
 //!
-//! Libraries are asked for before they are used: `cudarc`'s loaders panic when a library is missing, and absence is a
-//! normal answer here.
+//! | file | what |
+//! | --- | --- |
+//! | `driver`, `device`, `device_facts` | the driver; one GPU, or host threads in its place |
+//! | `call` | a driver call's answer as a result |
+//! | `device_buffer`, `pinned_buffer`, `mapped_file`, `slot` | memory with one owner |
+//! | `stream` | streams and events |
+//! | `module`, `args`, `plain` | kernels and their arguments |
+//! | `compile`, `nvrtc`, `host_compiler`, `linker`, `compiled` | text to machine code |
+//! | `host_machine`, `host_kernel`, `host_work` | kernels on host threads |
+//! | `cuda_bus`, `copy_engine`, `queue_rings` | memory and rings for the software controller |
+//!
+//! **Invariant:** `unsafe` and `cudarc` are in this module alone.
+//!
+//! **Invariant:** a library's presence is checked before its first use. `cudarc`'s loaders panic when a library is
+//! missing, and a machine without CUDA is a normal case.
 
 mod args;
 mod call;

@@ -29,11 +29,11 @@ pub struct Module {
 
 // SAFETY: modules may be used from any thread.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: modules may be used from any thread.
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads what [`compile_for`](super::compile_for) made for this device.
+    /// Loads machine code that [`compile_for`](super::compile_for) made for this device.
     ///
     /// # Errors
     /// Mostly: code for another device.
@@ -46,7 +46,7 @@ impl Module {
         }
         device.bind()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: an ELF image carries its own length; it is copied by the driver.
+        // SAFETY: an ELF image carries its own length; the driver copies it.
         check("cuModuleLoadData", unsafe {
             sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast())
         })?;
@@ -56,10 +56,10 @@ impl Module {
         })
     }
 
-    /// A kernel by its `extern "C"` name.
+    /// Finds a kernel by its `extern "C"` name.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// The module has no kernel of that name.
     pub fn kernel(&self, name: &str) -> Result<Kernel<'_>, CudaError> {
         let entry = match &self.code {
             Code::Gpu(module) => {
@@ -99,7 +99,7 @@ impl Drop for Module {
     }
 }
 
-/// Parameters of a kernel take no more (CUDA C++ Programming Guide, "Kernel parameters": 32,764 bytes).
+/// The most that a kernel's parameters may take (CUDA C++ Programming Guide, "Kernel parameters": 32,764 bytes).
 const MAX_PARAMETER_BYTES: usize = 32768;
 
 #[derive(Debug)]
@@ -117,12 +117,12 @@ pub struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Starts the kernel. Sizes and number of the arguments are checked where the driver can tell them (CUDA 12.4); that
-    /// addresses among them are what the kernel takes them for is the caller's to see to: the GPU checks its own page
-    /// tables, and a wrong one ends the context.
+    /// Starts the kernel. The sizes and the number of the arguments are checked if the driver reports the kernel's
+    /// (CUDA 12.4). The caller ensures that addresses among them are valid: the GPU checks its own page tables, and a
+    /// wrong address ends the context.
     ///
     /// # Errors
-    /// Arguments that do not fit, a grid that cannot be launched, or an earlier kernel's failure.
+    /// Arguments that do not fit, an impossible grid, or an earlier kernel's failure.
     pub fn launch(&self, stream: &Stream, blocks: u32, threads: u32, args: &mut Args) -> Result<(), CudaError> {
         let raw = match &self.entry {
             Entry::Gpu(raw) => *raw,
@@ -131,11 +131,12 @@ impl Kernel<'_> {
         self.module.device.bind()?;
         self.check_arguments(raw, args)?;
         let mut pointers: Vec<*mut c_void> = args.values.iter_mut().map(|(v, _)| v.as_mut_ptr().cast()).collect();
-        // A kernel with more parameters than arguments gets zeros: how many it has, the driver tells only by an error.
+        // A kernel with more parameters than arguments gets zeros: the driver reports the number of parameters only by
+        // an error.
         let mut zeros = vec![0u128; MAX_PARAMETER_BYTES / 16];
         pointers.resize(pointers.len() + 16, zeros.as_mut_ptr().cast());
-        // SAFETY: each argument has its parameter's bytes, by the check, and those left out have zeros; the driver copies them
-        // before it returns.
+        // SAFETY: the check ensures that each argument has its parameter's bytes. Missing arguments are zeros. The
+        // driver copies all of them before it returns.
         check("cuLaunchKernel", unsafe {
             sys::cuLaunchKernel(
                 raw,
@@ -168,7 +169,7 @@ impl Kernel<'_> {
             other => return Err(self.refuse(format!("takes one argument on host threads, not {}", other.len()))),
         }
         let arguments = args.values.iter().map(|(words, _)| words.clone()).collect();
-        // Held throughout: launches of several threads follow one another, as in any stream.
+        // The lock is held throughout: launches of several threads follow one another, as in any stream.
         let mut last = stream.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = last.take() {
             work.wait();
@@ -184,7 +185,7 @@ impl Kernel<'_> {
         }
     }
 
-    /// Blocks of so many threads that fit a multiprocessor at once.
+    /// Number of blocks of so many threads that fit on a multiprocessor at once.
     ///
     /// # Errors
     /// A failed call.

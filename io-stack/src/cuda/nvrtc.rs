@@ -9,7 +9,7 @@ use crate::error::CudaError;
 
 const NVRTC: &str = "NVRTC";
 
-/// NVRTC's version.
+/// The version of NVRTC.
 ///
 /// # Errors
 /// [`CudaError::NoCompiler`].
@@ -52,7 +52,7 @@ impl Program {
             return String::new();
         }
         let mut bytes = vec![0u8; len];
-        // SAFETY: as long as NVRTC said.
+        // SAFETY: the buffer is as long as NVRTC said.
         let _ = unsafe { sys::nvrtcGetProgramLog(self.0, bytes.as_mut_ptr().cast()) };
         String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
     }
@@ -66,8 +66,8 @@ pub fn compile(text: &str, name: &str, compute: (u32, u32)) -> Result<Compiled, 
     compile_unit(text, name, compute, &[])
 }
 
-/// Compiles kernels behind [`kernel_prelude`](crate::device_headers::kernel_prelude): not to be loaded, but to be
-/// [linked](super::link()) with [`compile_slow_path`]'s code.
+/// Compiles kernels behind [`kernel_prelude`](crate::device_headers::kernel_prelude). The code cannot be loaded by
+/// itself: it is [linked](super::link()) with the code of [`compile_slow_path`].
 ///
 /// # Errors
 /// As [`compile`].
@@ -75,7 +75,7 @@ pub fn compile_kernels(text: &str, name: &str, compute: (u32, u32)) -> Result<Co
     compile_unit(text, name, compute, &RELOCATABLE)
 }
 
-/// Compiles the slow path that kernels are linked with: once per compute capability; the code may be kept.
+/// Compiles the slow path that kernels are linked with: once per compute capability. Callers may keep the code.
 ///
 /// # Errors
 /// As [`compile`].
@@ -88,15 +88,16 @@ pub fn compile_slow_path(compute: (u32, u32)) -> Result<Compiled, CudaError> {
     )
 }
 
-/// For units to be linked.
+/// Option for units to be linked.
 const RELOCATABLE: [&CStr; 1] = [c"--relocatable-device-code=true"];
-/// What is called by address, or in another unit, must not take more registers than kernels have: 64, since they are bound to four
-/// blocks of 256 threads on a multiprocessor.
+/// Functions that are called by address, or from another unit, must not take more registers than kernels have. Kernels
+/// have 64: they are bound to four blocks of 256 threads on a multiprocessor.
 const BOUND: &CStr = c"--maxrregcount=64";
 
-/// Leaves out what the compiler would put before a text and these do not use: the same machine code, some 8 ms earlier.
+/// Leaves out text that the compiler puts before a unit and that these units do not use: the same machine code, some 8
+/// ms earlier.
 const MINIMAL: &CStr = c"--minimal";
-/// The first version that this was tried with.
+/// The first version with which the option was tested.
 const SINCE_MINIMAL: (u32, u32) = (13, 0);
 
 fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> Result<Compiled, CudaError> {
@@ -122,7 +123,7 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
     })?;
     let program = Program(raw);
     let arch = CString::new(format!("--gpu-architecture=sm_{}{}", compute.0, compute.1)).unwrap_or_default();
-    // No fused multiply-add: queries give the CPU plan's answers, to the bit where the order of additions is the same.
+    // No fused multiply-add: queries give the CPU plan's answers, bit by bit if the order of additions is the same.
     let options = [
         arch.as_c_str(),
         c"--std=c++17",
@@ -133,7 +134,7 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
     let minimal = (version >= SINCE_MINIMAL).then_some(&MINIMAL);
     let options = options.iter().chain(more).chain(minimal);
     let options: Vec<*const c_char> = options.map(|o| o.as_ptr()).collect();
-    // SAFETY: our program; as many zero-terminated options as said.
+    // SAFETY: our program; as many zero-terminated options as the call says.
     let answer = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as i32, options.as_ptr()) };
     let log = program.log();
     if answer != sys::nvrtcResult::NVRTC_SUCCESS {
@@ -150,7 +151,7 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
         sys::nvrtcGetCUBINSize(program.0, &mut len)
     })?;
     let mut cubin = vec![0u8; len];
-    // SAFETY: as long as NVRTC said.
+    // SAFETY: the buffer is as long as NVRTC said.
     refuse("nvrtcGetCUBIN", unsafe {
         sys::nvrtcGetCUBIN(program.0, cubin.as_mut_ptr().cast())
     })?;
@@ -158,7 +159,7 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
     Ok(Compiled { cubin, kernels })
 }
 
-/// Reads "Compiling entry function 'NAME' …" and "Used N registers" from ptxas's words.
+/// Reads "Compiling entry function 'NAME' …" and "Used N registers" from ptxas's output.
 fn kernel_use(log: &str) -> Vec<KernelUse> {
     let mut kernels: Vec<KernelUse> = Vec::new();
     for line in log.lines() {

@@ -24,17 +24,17 @@ pub struct PinnedBuffer {
 
 // SAFETY: plain memory; the methods copy, or use atomics.
 unsafe impl Send for PinnedBuffer {}
-// SAFETY: as above: concurrent copies of bytes in use by a device or a thread are kept apart by docs/PROTOCOL.md.
+// SAFETY: as for `Send`; docs/PROTOCOL.md keeps apart the copies of bytes that a device or a thread is using.
 unsafe impl Sync for PinnedBuffer {}
 
-/// cuMemHostAlloc: usable in all contexts, and mapped; not write-combined, which is slow to read for the CPU.
+/// Flags of cuMemHostAlloc: usable in all contexts, and mapped. Not write-combined: the CPU reads such memory slowly.
 const PORTABLE_MAPPED: u32 = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
 
 impl PinnedBuffer {
     /// Allocates `len` zero bytes.
     ///
     /// # Errors
-    /// Mostly: no more memory may be locked.
+    /// Mostly: a limit on locked memory.
     pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
         device.bind()?;
         let len = len.max(1).next_multiple_of(4096);
@@ -76,7 +76,7 @@ impl PinnedBuffer {
         self.len == 0
     }
 
-    /// Sets every byte to zero. Only while neither the GPU nor a controller uses the memory.
+    /// Sets every byte to zero. Neither the GPU nor a controller may be using the memory.
     pub fn zero(&self) {
         // SAFETY: our own memory, `len` bytes of it.
         unsafe { self.at.as_ptr().write_bytes(0, self.len) };
@@ -93,19 +93,19 @@ impl PinnedBuffer {
                 reason: format!("{} bytes at {offset} of {} pinned ones", bytes.len(), self.len),
             });
         }
-        // SAFETY: inside our memory, by the check; a Rust slice is elsewhere.
+        // SAFETY: inside our memory, by the check; a Rust slice never lies there.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(offset), bytes.len()) };
         Ok(())
     }
 
-    /// Stores a word for the GPU to see: the abort word.
+    /// Stores a word for the GPU: the abort word. The GPU's waits load it relaxed; no other data depends on it.
     pub fn store_u32(&self, value: u32) {
         // SAFETY: at least one aligned page; all concurrent access is atomic on either side.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast()) }.store(value, Ordering::Release);
     }
 
-    /// Word `at` of a list of words that kernels fill in, if it is there: 0 is none. Other bytes that the kernel wrote are not promised to be
-    /// seen because this one is.
+    /// Word `at` of a list of words that kernels fill in; 0: not filled in yet. Relaxed: other bytes that the kernel
+    /// wrote need not be visible.
     pub fn peek_u32(&self, at: usize) -> u32 {
         if at >= self.len / 4 {
             return 0;
@@ -114,7 +114,7 @@ impl PinnedBuffer {
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast::<u32>().add(at)) }.load(Ordering::Relaxed)
     }
 
-    /// Takes up to `most` words that are there from word `at` on, leaving zeros; ends at the first that is not.
+    /// Takes up to `most` words from word `at` on and leaves zeros; ends at the first word that is zero.
     pub fn take_u32s(&self, at: usize, most: usize) -> Vec<u32> {
         let end = at.saturating_add(most).min(self.len / 4);
         let mut words = Vec::new();
@@ -131,21 +131,21 @@ impl PinnedBuffer {
         words
     }
 
-    /// `len` bytes at `offset` for a controller; `None` outside the buffer. The buffer must outlive the handle, and the
-    /// protocol must give the bytes to its holder.
+    /// Lends `len` bytes at `offset` to a controller; `None`: outside the buffer. The buffer must outlive the handle,
+    /// and the protocol must give the bytes to its holder.
     pub(super) fn host_memory(&self, offset: usize, len: usize) -> Option<HostMemory> {
         if offset.checked_add(len)? > self.len {
             return None;
         }
-        // SAFETY: inside our memory. Lifetime and exclusiveness are the caller's: `CudaBus` keeps the buffer, and the protocol
-        // gives a bounce slot to the command that holds it (PROTOCOL.md, "What a controller must do", 3).
+        // SAFETY: inside our memory. The callers ensure lifetime and exclusive use: `CudaBus` keeps the buffer, and the
+        // protocol gives a bounce slot to the command that holds it (PROTOCOL.md, "What a controller must do", 3).
         Some(unsafe { HostMemory::new(self.at.add(offset), len) })
     }
 }
 
 impl PinnedBuffer {
-    /// As [`host_memory`](Self::host_memory), for measuring a storage without a GPU: the buffer must outlive what is lent,
-    /// and nothing may be lent twice.
+    /// Like [`host_memory`](Self::host_memory), for measuring a storage without a GPU. The buffer must outlive the
+    /// handle, and no byte may be lent twice.
     pub(crate) fn lend(&self, offset: usize, len: usize) -> Option<HostMemory> {
         self.host_memory(offset, len)
     }
@@ -154,7 +154,7 @@ impl PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         if let Some(machine) = self.device.as_host() {
-            machine.wait_idle(); // as the driver waits for kernels that may still use it
+            machine.wait_idle(); // like the driver, which waits for kernels that may still use the memory
             host_machine::free_pages(self.at, self.len);
         } else if self.device.bind().is_ok() {
             // SAFETY: allocated in `new`, freed once.

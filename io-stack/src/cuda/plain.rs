@@ -2,7 +2,7 @@
 
 use crate::abi;
 
-/// A value that kernels take by its bytes: any bit pattern is valid, and there are no references in it.
+/// A value that kernels take by its bytes: every bit pattern is valid, and it holds no references.
 ///
 /// # Safety
 /// The type is `repr(C)` or a primitive, and every bit pattern of it is valid.

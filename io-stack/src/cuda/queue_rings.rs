@@ -5,8 +5,8 @@ use grampus_driver::raw::{QueueRings, RingAddresses};
 use super::pinned_buffer::PinnedBuffer;
 use crate::abi::{CqEntry, QueueDesc, SqEntry};
 
-/// The controller's side of a queue pair whose rings lie in pinned memory; `None` if `desc` does not lie inside `memory`.
-/// The memory must outlive the rings: the stack drops its controller first.
+/// The controller's side of a queue pair in pinned memory; `None` if `desc` does not lie inside `memory`. The memory
+/// must outlive the rings: the stack drops its controller first.
 pub(crate) fn rings(desc: &QueueDesc, memory: &PinnedBuffer) -> Option<QueueRings> {
     let depth = 1u64 << desc.depth_log2;
     let inside = |at: u64, bytes: u64| at >= memory.address() && at + bytes <= memory.address() + memory.len() as u64;
@@ -30,7 +30,7 @@ pub(crate) fn rings(desc: &QueueDesc, memory: &PinnedBuffer) -> Option<QueueRing
         sq_doorbell: desc.sq_doorbell as *const _,
         cq_doorbell: desc.cq_doorbell as *const _,
     };
-    // SAFETY: inside live pinned memory and aligned, by the checks; the host writes completions only while the controller
+    // SAFETY: the checks ensure live pinned memory and alignment. The host writes completions only while the controller
     // rests.
     Some(unsafe { QueueRings::new(at, desc.depth_log2) })
 }

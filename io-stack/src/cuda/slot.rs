@@ -1,5 +1,7 @@
-//! Pinned memory in slots that are filled by one owner at a time and pushed to device memory by the copy engine. A slot is
-//! either its owner's to write, or under way and nobody's: that is why pending takes it and gives it back only when done.
+//! `Slot`: pinned memory with one owner at a time, from which the copy engine fills device memory.
+//!
+//! **Invariant:** a slot is either its owner's to write, or in flight. `upload` and `lend` therefore take the slot, and
+//! [`PendingSlot::finish`] returns it.
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ pub struct Slot {
     offset: usize,
     memory: HostMemory,
     event: Event,
-    /// A copy was started, or a kernel that reads it, and nobody has waited for that yet.
+    /// A copy or a kernel may still read the slot: no thread has waited for its end yet.
     pending: bool,
 }
 
@@ -47,12 +49,12 @@ pub fn slots(device: &Device, count: usize, bytes: usize) -> Result<Vec<Slot>, C
 }
 
 impl Slot {
-    /// Its bytes, page-aligned.
+    /// The bytes, page-aligned.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.memory.bytes_mut()
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
@@ -62,12 +64,12 @@ impl Slot {
         self.memory.is_empty()
     }
 
-    /// Where kernels find its bytes, once they were [lent](Self::lend).
+    /// The address at which kernels read the bytes, once the slot was [lent](Self::lend).
     pub fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
 
-    /// Lends it to the kernels that were put into the stream to read it: it comes back when the stream has got here.
+    /// Lends the slot to the kernels in the stream. The slot comes back when the stream has reached this point.
     ///
     /// # Errors
     /// A failed call.
@@ -77,7 +79,7 @@ impl Slot {
         Ok(PendingSlot(self))
     }
 
-    /// Starts copying parts of the slot to device memory that must live until the stream has got there.
+    /// Starts copying parts of the slot to device memory, which must live until the stream has reached this point.
     ///
     /// # Errors
     /// A range outside the slot or a buffer, or a failed call.
@@ -89,7 +91,7 @@ impl Slot {
                     reason: format!("{} bytes from {} of a slot of {}", part.len, part.from, self.len()),
                 });
             }
-            // From here on the copy engine may read the slot: it is not given back, and not freed, before the event.
+            // From here on the copy engine may read the slot: the slot is neither returned nor freed before the event.
             self.pending = true;
             stream.upload(&self.buffer, self.offset + part.from, part.to, part.to_offset, part.len)?;
         }
@@ -98,12 +100,12 @@ impl Slot {
     }
 }
 
-/// Bytes of a slot and where they go.
+/// Bytes of a slot and their target.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     /// First byte in the slot.
     pub from: usize,
-    /// Bytes.
+    /// Number of bytes.
     pub len: usize,
     /// The target.
     pub to: &'a DeviceBuffer,
@@ -114,34 +116,34 @@ pub struct Part<'a> {
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.pending && self.event.synchronize().is_err() {
-            // The copy engine of a dead context reads nothing any more.
+            // The copy engine of a dead context no longer reads.
             log::warn!("a copy to the device did not come to its end");
         }
     }
 }
 
-/// A slot that the copy engine reads, or a kernel.
+/// A slot that the copy engine or a kernel may be reading.
 #[derive(Debug)]
 pub struct PendingSlot(Slot);
 
 impl PendingSlot {
-    /// Reached when the bytes are there.
+    /// Reached when the copy or the kernel has ended.
     pub fn event(&self) -> &Event {
         &self.0.event
     }
 
-    /// Whether the bytes are there. Never blocks.
+    /// Whether the copy or the kernel has ended. Never blocks.
     ///
     /// # Errors
-    /// What went wrong before.
+    /// An earlier failure in the stream.
     pub fn reached(&self) -> Result<bool, CudaError> {
         self.0.event.reached()
     }
 
-    /// Waits until the bytes are there, and gives the slot back.
+    /// Waits for the end of the copy or the kernel, and returns the slot.
     ///
     /// # Errors
-    /// What went wrong before. The slot is lost then, and so is the context.
+    /// An earlier failure in the stream. The slot and the context are then lost.
     pub fn finish(mut self) -> Result<Slot, CudaError> {
         self.0.event.synchronize()?;
         self.0.pending = false;
