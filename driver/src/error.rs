@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::spec::StatusCode;
 
-/// Why PRPs name no memory.
+/// PRPs that name no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrpError {
     /// PRP1 must be dword aligned.
@@ -18,29 +18,29 @@ pub enum PrpError {
     List(u64),
 }
 
-/// Why a read failed: what the completion's status says, and what a person should know.
+/// A failed read: the status for its completion, and the reason in words.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{storage}: reading {length} bytes at byte {offset}: {reason}")]
 pub struct StorageError {
-    /// Which storage, as [`Storage::describe`] has it.
+    /// The storage, as [`Storage::describe`](crate::storage::Storage::describe) names it.
     pub storage: String,
     /// First byte asked for.
     pub offset: u64,
     /// Bytes asked for.
     pub length: u64,
-    /// What went wrong.
+    /// The reason.
     pub reason: String,
-    /// The NVMe status that stands for it.
+    /// The NVMe status for the completion.
     pub code: StatusCode,
 }
 
-/// Why a controller did not start or rest.
+/// A controller that did not start or rest.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// A storage, a staging buffer or a thread could not be had.
+    /// A storage, a staging buffer or a thread could not be opened or allocated.
     #[error("cannot start the storage controller: {0}")]
     Start(String),
-    /// Reads were still out after the time allowed: their memory must not be reused.
+    /// Reads were still in flight after the time allowed: their memory must not be reused.
     #[error("the storage controller did not come to rest within {0:?}: a storage stalls; its buffers stay reserved")]
     Stalled(Duration),
 }

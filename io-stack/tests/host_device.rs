@@ -1,5 +1,5 @@
-//! The whole stack on host threads in place of a GPU: queues, cache, controller and a kernel compiled from the device headers,
-//! through both backings. Skipped, and says so, without a C++ compiler.
+//! The stack on host threads in place of a GPU: queues, cache, controller, and a kernel compiled from the device
+//! headers, through both backings. Without a C++ compiler the tests print "skipped" and pass.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Parameters {
     u64* sums;
 };
 
-// Bit-sums of a column's values, tile by tile, and those of every seventh row again by single fetches.
+// Bit-sums of a column's values, tile by tile, and of every seventh row again by single fetches.
 template <class Backing>
 GRAMPUS_DEVICE void sum(const Parameters& p) {
     ColumnArray<u64, Backing> array(p.io, p.column);
@@ -108,7 +108,7 @@ fn run(device: &Device, module: &Module, name: &str, stack: &Stack, column: &Col
     run_counted(device, module, name, stack, column).map(|(sum, _)| sum)
 }
 
-/// The sum, and how many commands it took, as device code counts: the controller's counters come when its threads find the time.
+/// The sum, and device code's number of commands. The controller's own counters may come later.
 fn run_counted(
     device: &Device,
     module: &Module,
@@ -128,7 +128,7 @@ fn run_counted(
     Ok((sum, stats.commands))
 }
 
-/// The parameter struct by its bytes, as a code generator would write it.
+/// The parameter struct as bytes, as a code generator would write it.
 fn blob(io: &IoStack, column: &Column, rows: u64, sums: u64) -> Vec<u8> {
     let mut bytes = grampus_io_stack::abi::bytes_of(io);
     bytes.extend(grampus_io_stack::abi::bytes_of(&column.desc()));
@@ -164,7 +164,7 @@ fn both_backings_give_the_files_values() {
         let through_queues = run_counted(&device, &module, "sum_queued", &stack, &column(&stack, 0));
         let (sum, commands) = through_queues.expect("runs");
         assert_eq!(sum, expected());
-        // Of at most 8 lines each.
+        // Each command carries at most 8 lines.
         assert!(
             again || commands * 8 * 4096 >= ROWS * 8,
             "{commands} commands were sent"

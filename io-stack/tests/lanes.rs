@@ -1,5 +1,5 @@
-//! Warps of 32 lanes on host threads: what one lane cannot show, above all completions of several queues taken by one warp, and warps
-//! that serve. Skipped, and says so, without a C++ compiler.
+//! Warps of 32 lanes on host threads: what one lane cannot show, above all one warp that takes the completions of
+//! several queues, and warps that serve. Without a C++ compiler the test prints "skipped" and passes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ struct Parameters {
     u32* ended;
 };
 
-// Each warp's own part of the rows: scattered ones asked for ahead and fetched, then all in tiles. The last io.servers warps serve.
+// Each warp reads its own part of the rows: scattered ones prefetched and fetched, then all in tiles. The last
+// io.servers warps serve.
 GRAMPUS_KERNEL(sum_lanes, Parameters, p) {
     u32 warps = launch_warps() - p.io.servers, warp = launch_warp();
     if (warp >= warps) {
@@ -81,7 +82,7 @@ fn sum(device: &Device, module: &Module, queues: u32, servers: u32) -> u64 {
             depth_log2: 4,
             bounce_bytes: 4096,
         },
-        // Far fewer lines than the file has, and groups of two: neighbours go to different queues.
+        // Far fewer lines than the file has, in groups of two: neighbours go to different queues.
         cache: CacheOptions {
             bytes: 1 << 19,
             sector_log2: 9,

@@ -1,4 +1,4 @@
-//! Rust's structs and the headers' agree, and a translation unit where they would not does not compile.
+//! Layouts of shared structs: Rust's and the headers' agree, and a unit with a mismatch does not compile.
 
 mod common;
 

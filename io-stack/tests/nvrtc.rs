@@ -1,5 +1,5 @@
-//! Every device header and kernel compiles with NVRTC for the architectures we name; registers, spills and compile times are
-//! printed. Needs python3 and NVRTC (see nvrtc.py), no GPU; without them the tests say so and pass.
+//! Device headers and kernels under NVRTC, for each architecture that we name; prints registers, spills and compile
+//! times. Needs python3 and NVRTC (see nvrtc.py), no GPU; without them the tests print "skipped" and pass.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use grampus_io_stack::bench::kernels;
 use grampus_io_stack::device_headers::{self, kernel_prelude, slow_path};
 
-/// Compiles; returns the report, or `None` where NVRTC is missing.
+/// Compiles; returns the report, or `None` without NVRTC.
 fn compile(arch: &str, name: &str, text: &str) -> Option<Result<String, String>> {
     compile_with(arch, name, text, &[])
 }

@@ -1,8 +1,20 @@
-//! The software controller: threads that watch doorbells, take NVMe read commands from submission queues in shared memory,
-//! move the data, and post completions. What it owes the other side is docs/PROTOCOL.md, "What a controller must do".
+//! The software controller: NVMe read commands from submission queues in shared memory, answered by threads.
+//! docs/PROTOCOL.md, "What a controller must do", has its duties.
 //!
-//! A queue belongs to one thread. A thread keeps its own channel to every storage and its own way to device memory, so
-//! threads share nothing but counters.
+//! 1. A thread watches the doorbells of its queues and takes new entries (`queue`).
+//! 2. `transfer` decodes an entry into reads, or into the status that rejects it.
+//! 3. `worker` starts the reads on its channel to the storage (`target`).
+//! 4. Bytes for device memory go to a staging buffer, and from there through the copy engine.
+//! 5. The thread posts the completion.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `namespace` | a storage under its NVMe number |
+//! | `shared` | mode, namespaces, last error and counters, shared by the threads |
+//! | `slab` | values under small reusable numbers |
+//!
+//! **Invariant:** a queue belongs to one thread. A thread has its own channel to every storage and its own uploader, so
+//! threads share only what `shared` has.
 
 mod namespace;
 mod queue;
@@ -34,10 +46,10 @@ pub struct QueueSetup {
     pub qid: u16,
 }
 
-/// How the controller works.
+/// Options of a controller.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
-    /// Threads; at most one per queue is of use.
+    /// Number of threads; at most one for each queue is of use.
     pub threads: usize,
     /// Reads in flight per thread and storage.
     pub depth: u32,
@@ -49,11 +61,11 @@ impl Default for ControllerOptions {
     }
 }
 
-/// How long dropping a controller waits for reads that are still out.
+/// Longest time that dropping a controller waits for reads in flight.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running software controller. Dropping it stops its threads after they have finished what they hold; threads that a
-/// storage stalls for longer than five seconds are left behind, so call [`rest`](Controller::rest) before freeing memory.
+/// A running software controller. Dropping it stops its threads after they have finished their commands. Threads that a
+/// storage stalls for longer than five seconds are left behind: call [`rest`](Controller::rest) before freeing memory.
 #[derive(Debug)]
 pub struct Controller {
     shared: Arc<Shared>,
@@ -61,7 +73,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts the threads, at rest: [`resume`](Self::resume) sets them to work.
+    /// Starts the threads at rest; [`resume`](Self::resume) sets them to work.
     ///
     /// # Errors
     /// [`ControllerError::Start`].
@@ -94,16 +106,16 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Watch the doorbells. The rings must be in their start state, or as they were left by this controller.
+    /// Sets the threads to work. The rings must be in their start state, or as this controller left them.
     pub fn resume(&self) {
         self.set_mode(Mode::Run);
     }
 
-    /// Takes nothing more, finishes what is held and waits for that. Afterwards no command writes anywhere, and the host
-    /// sets rings and doorbells to their start values before [`resume`](Self::resume).
+    /// Brings the threads to rest: they take no more commands and finish those in flight. Afterwards no command writes
+    /// anywhere, and the host may reset rings and doorbells before [`resume`](Self::resume).
     ///
     /// # Errors
-    /// [`ControllerError::Stalled`] if reads are still out after `timeout`.
+    /// [`ControllerError::Stalled`] if reads are still in flight after `timeout`.
     pub fn rest(&self, timeout: Duration) -> Result<(), ControllerError> {
         self.set_mode(Mode::Rest);
         self.wait_for_rest(timeout)
@@ -126,8 +138,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Commands will come: threads that have had none for seconds, and sleep, look at once. Without it they look within a tenth of a
-    /// second.
+    /// Announces commands: threads that have been idle for seconds, and sleep, look at once. Without it they look
+    /// within a tenth of a second.
     pub fn wake(&self) {
         let mut control = self.shared.control();
         if control.mode == Mode::Run {
@@ -137,11 +149,12 @@ impl Controller {
         }
     }
 
-    /// Gives the threads other namespaces to answer for, while they run or rest: storages under new numbers are opened, those whose
-    /// numbers are gone are closed. A number stands for one storage for ever. No command is out that is for one that goes.
+    /// Replaces the namespaces, while the threads run or rest. Storages under new numbers are opened; those whose
+    /// numbers are gone are closed. A number stands for one storage forever. No command for a closed storage may be in
+    /// flight.
     ///
     /// # Errors
-    /// [`ControllerError::Start`] if a storage cannot be opened: commands for it fail then, and so do none of the others.
+    /// [`ControllerError::Start`] if a storage cannot be opened: only commands for that storage fail then.
     /// [`ControllerError::Stalled`] if a thread has not looked within `timeout`.
     pub fn set_namespaces(&self, namespaces: Vec<Namespace>, timeout: Duration) -> Result<(), ControllerError> {
         let deadline = Instant::now() + timeout;
@@ -165,13 +178,13 @@ impl Controller {
             .map_or(Ok(()), |why| Err(ControllerError::Start(why)))
     }
 
-    /// What was done so far. Threads add up at every idle moment and when they rest, so the figures are exact after
+    /// The counters so far. Threads add theirs up when they become idle and when they rest: the figures are exact after
     /// [`rest`](Self::rest).
     pub fn counters(&self) -> ControllerCounters {
         self.shared.counters.total()
     }
 
-    /// The last error in words, and forgets it: what stood behind an error status.
+    /// Takes the last error in words: the reason behind an error status.
     pub fn take_error(&self) -> Option<String> {
         self.shared.control().last_error.take()
     }

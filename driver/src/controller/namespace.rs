@@ -9,6 +9,6 @@ use crate::storage::Storage;
 pub struct Namespace {
     /// Namespace id of the commands that it answers.
     pub nsid: u32,
-    /// What answers.
+    /// The storage that answers.
     pub storage: Arc<dyn Storage>,
 }

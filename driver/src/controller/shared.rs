@@ -1,16 +1,16 @@
-//! `Shared`: what a controller and its threads have in common: the mode, the namespaces, the last error, counters.
+//! `Shared`: the common state of a controller and its threads: mode, namespaces, last error, counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::namespace::Namespace;
 
-/// What a controller has done since it was started.
+/// Counters of a controller since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ControllerCounters {
-    /// Commands taken.
+    /// Number of commands taken.
     pub commands: u64,
-    /// Completions with an error status.
+    /// Number of completions with an error status.
     pub errors: u64,
 }
 
@@ -34,29 +34,29 @@ impl SharedCounters {
     }
 }
 
-/// What the threads shall do.
+/// What the threads are to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Watch doorbells.
     Run,
-    /// Take nothing more, finish what is held, forget ring positions, wait.
+    /// Take no more commands, finish those in flight, forget ring positions, wait.
     Rest,
-    /// As `Rest`, then leave.
+    /// Like `Rest`, then end.
     Stop,
 }
 
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) mode: Mode,
-    /// Grows with every change of mode or namespaces, and to wake threads.
+    /// Incremented at every change of mode or namespaces, and to wake threads.
     pub(crate) epoch: u64,
     /// Threads that have reached `Rest` or `Stop` in this epoch.
     pub(crate) resting: usize,
-    /// The last error a storage or the copy engine gave, in words: completions only carry a status.
+    /// The last error of a storage or of the copy engine, in words: completions only carry a status.
     pub(crate) last_error: Option<String>,
-    /// What threads answer for, from the next epoch they see on.
+    /// The namespaces that threads answer for, from the next epoch on.
     pub(crate) namespaces: Arc<Vec<Namespace>>,
-    /// Threads that have opened these; and why one could not.
+    /// Number of threads that have opened these namespaces; and the reason if one could not.
     pub(crate) informed: usize,
     pub(crate) refused: Option<String>,
 }
@@ -66,7 +66,8 @@ pub(crate) struct Control {
 pub(crate) struct Shared {
     pub(crate) control: Mutex<Control>,
     pub(crate) changed: Condvar,
-    /// Copy of `Control::epoch` that threads look at in every round.
+    /// Copy of `Control::epoch`, which threads load in every round. The load's acquire pairs with the release of the
+    /// stores; threads then take the lock.
     pub(crate) epoch: AtomicU64,
     pub(crate) counters: SharedCounters,
 }

@@ -1,6 +1,6 @@
-//! `Slab`: values under small numbers that are used again.
+//! `Slab`: values under small reusable numbers.
 
-/// Values under small numbers that are used again.
+/// Values under small reusable numbers.
 pub(super) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,

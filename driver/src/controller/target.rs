@@ -1,4 +1,4 @@
-//! What one controller thread answers for: a channel to each storage. They come and go while the thread runs; who tells it is mod.rs.
+//! `Target`: one controller thread's channel to a storage, opened and closed while the thread runs.
 
 use super::namespace::Namespace;
 use crate::storage::Channel;
@@ -7,7 +7,7 @@ use crate::storage::Channel;
 pub(super) struct Target {
     pub(super) nsid: u32,
     pub(super) size_bytes: u64,
-    /// `None`: no longer answered for.
+    /// `None`: closed.
     pub(super) channel: Option<Box<dyn Channel>>,
 }
 
@@ -25,8 +25,8 @@ impl Target {
     }
 }
 
-/// Opens what is new and closes what is gone, unless reads are out. Positions stay: pieces of commands know theirs. Returns why a
-/// storage could not be opened.
+/// Opens channels for new namespaces. Closes those of namespaces that are gone and have no reads in flight. Positions
+/// stay: pieces of commands refer to them. Returns why a storage could not be opened.
 pub(super) fn change(targets: &mut Vec<Target>, namespaces: &[Namespace], depth: u32) -> Option<String> {
     for target in targets.iter_mut() {
         if target.in_flight() == 0 && !namespaces.iter().any(|n| n.nsid == target.nsid) {

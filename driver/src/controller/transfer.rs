@@ -1,4 +1,4 @@
-//! From a submission entry to the reads that answer it, or the status that refuses it.
+//! `Transfer`: a submission entry as the reads that answer it, or the status that rejects it.
 
 use crate::bus::BusMemory;
 use crate::error::PrpError;
@@ -8,7 +8,7 @@ use crate::storage::BLOCK_BYTES;
 /// PSDT 01b: SGL data block in the place of the PRPs (Base 2.0c §4.1.2).
 const PSDT_SGL: u8 = 1;
 
-/// A read as a storage sees it.
+/// A read for a storage.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     /// Position in the namespace.
@@ -17,7 +17,8 @@ pub(crate) struct Transfer {
     pub(crate) segments: Vec<PrpSegment>,
 }
 
-/// What a command asks for. `size_bytes` is its namespace's size, `None` if there is no such namespace.
+/// Decodes a command; `Ok(None)`: no data to move. `size_bytes` is the size of its namespace; `None`: no such
+/// namespace.
 pub(crate) fn decode(
     entry: &SubmissionEntry,
     size_bytes: Option<u64>,
@@ -46,7 +47,7 @@ pub(crate) fn decode(
             PrpError::Unaligned(_) | PrpError::Offset(_) => refuse(StatusCode::InvalidPrpOffset),
             PrpError::List(_) => refuse(StatusCode::DataTransferError),
         })?,
-        // The descriptor type, in the top byte of the second word, is 0: data block. Its length is 32 bits.
+        // The descriptor type, in the top byte of the second word, is 0: data block. Its length has 32 bits.
         PSDT_SGL if entry.prp2 >> 56 == 0 && (entry.prp2 & 0xffff_ffff) >= length => {
             vec![PrpSegment {
                 bus_address: entry.prp1,
@@ -61,7 +62,7 @@ pub(crate) fn decode(
     }))
 }
 
-/// Cuts a segment into pieces of at most `limit` bytes at page borders, so that each fits a staging buffer.
+/// Cuts a segment at page borders into pieces of at most `limit` bytes, so that each fits a staging buffer.
 pub(crate) fn pieces(segment: PrpSegment, limit: u64) -> impl Iterator<Item = PrpSegment> {
     let limit = (limit / PAGE_BYTES * PAGE_BYTES).max(PAGE_BYTES);
     (0..segment.length_bytes.div_ceil(limit)).map(move |i| PrpSegment {

@@ -1,4 +1,5 @@
-//! One controller thread: doorbells → commands → storage reads → (uploads) → completions, round and round without blocking.
+//! `Worker`: one controller thread: doorbells → commands → storage reads → uploads → completions, round after round
+//! without blocking.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,24 +18,26 @@ use crate::raw::HostMemory;
 use crate::spec::{PrpSegment, Status, StatusCode};
 use crate::storage::{ReadDone, ReadRequest};
 
-/// Commands taken from one queue before the next one is looked at.
+/// Commands taken from one queue before the thread looks at the next queue.
 const BURST: usize = 64;
-/// A storage that copies takes longer for so many bytes than everything else in a round: what was read is passed on before more is
-/// begun, so that the link has work, and a staging buffer that comes back is filled while the processor's caches hold it.
+/// A storage that copies takes longer for so many bytes than everything else in a round. Finished reads are therefore
+/// passed on before more are started: the link has work, and a returned staging buffer is filled while the CPU's caches
+/// hold it.
 const LARGE_BYTES: u64 = 256 << 10;
 /// Empty rounds before the thread yields, and before it sleeps between rounds.
 const SPIN_ROUNDS: u32 = 2_000;
 const YIELD_ROUNDS: u32 = 20_000;
 const IDLE_SLEEP: Duration = Duration::from_micros(50);
-/// Empty rounds before it waits to be woken, some seconds later; it looks by itself now and then all the same.
+/// Empty rounds, some seconds of them, before the thread waits to be woken. It looks by itself now and then all the
+/// same.
 const DOZE_ROUNDS: u32 = 40_000;
 const DOZE: Duration = Duration::from_millis(100);
 
-/// A command being answered.
+/// A command in flight.
 struct Command {
     queue: usize,
     cid: u16,
-    /// Pieces not yet finished.
+    /// Number of unfinished pieces.
     pieces: u32,
     status: Status,
 }
@@ -53,19 +56,19 @@ impl Piece {
     }
 }
 
-/// What a token stands for while a read or a push is out.
+/// The read or upload in flight that a token stands for.
 struct Out {
     command: u32,
-    /// Set if the read goes to a staging buffer: where it is pushed afterwards.
+    /// For a read into a staging buffer: the address to which it is uploaded.
     upload_to: Option<u64>,
     bytes: u64,
 }
 
 pub(crate) struct Worker {
     queues: Vec<Queue>,
-    /// Never shorter: pieces know theirs by position.
+    /// Never shortened: pieces refer to their target by position.
     targets: Vec<Target>,
-    /// What the targets were made of.
+    /// The namespaces of the targets.
     namespaces: Arc<Vec<Namespace>>,
     depth: u32,
     bus: Arc<dyn BusMemory>,
@@ -74,12 +77,12 @@ pub(crate) struct Worker {
     outs: Slab<Out>,
     /// Pieces that found no staging buffer or a full channel, oldest first.
     waiting: VecDeque<Piece>,
-    /// Copies to device memory under way.
+    /// Number of copies to device memory in flight.
     uploading: usize,
-    /// Completions that found their ring full, by queue: one whose completions nobody takes must not hold up the others', since whoever
-    /// would take them may wait for just those.
+    /// Completions that found their ring full, by queue. A queue with untaken completions must not delay those of
+    /// others: the warps that would take them may be waiting for exactly those.
     unposted: Vec<VecDeque<(u16, Status)>>,
-    /// How many these are.
+    /// Number of all of these.
     unposted_count: usize,
     reads: Vec<ReadDone>,
     uploads: Vec<(u64, Result<(), String>)>,
@@ -117,7 +120,7 @@ impl Worker {
         })
     }
 
-    /// Until told to stop.
+    /// Runs until the controller stops.
     pub(crate) fn run(mut self) {
         let mut epoch = u64::MAX;
         let mut mode = Mode::Rest;
@@ -148,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// Opens what is new, closes what is gone, and says so.
+    /// Opens and closes targets for changed namespaces, and reports back.
     fn answer_for(&mut self, namespaces: Arc<Vec<Namespace>>) {
         if Arc::ptr_eq(&self.namespaces, &namespaces) {
             return;
@@ -163,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Reports that nothing is held any more and waits for another mode; false to stop.
+    /// Reports that nothing is in flight and waits for another mode; false: stop.
     fn rest(&mut self, epoch: u64) -> bool {
         self.publish_counters();
         self.queues.iter_mut().for_each(Queue::reset);
@@ -212,8 +215,8 @@ impl Worker {
         self.shared.counters.add(&std::mem::take(&mut self.counted));
     }
 
-    /// True if nothing will write to anybody's memory any more. A command that a storage has dropped does not count:
-    /// nothing writes for it, and the host has given it up.
+    /// True if this thread no longer writes to any memory. A command that a storage has dropped does not count: no
+    /// agent writes for it, and the host has given up on it.
     fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.uploading == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
     }
@@ -253,7 +256,7 @@ impl Worker {
         busy
     }
 
-    /// True: a [large](LARGE_BYTES) read was started.
+    /// Begins the reads of a command. True: a [large](LARGE_BYTES) read was started.
     fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: Transfer) -> bool {
         let limit = self.uploader.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
         let command = self.commands.insert(Command {
@@ -280,7 +283,7 @@ impl Worker {
         }
         let mut large = false;
         for piece in todo {
-            // Those behind a large one wait for their turn as well.
+            // Pieces behind a large one wait for their turn as well.
             let now = self.waiting.is_empty() && !large;
             large |= now && piece.is_large();
             if let Some(piece) = if now { self.start(piece) } else { Some(piece) } {
@@ -290,7 +293,7 @@ impl Worker {
         large
     }
 
-    /// Starts a piece's read; gives it back if there is no room now.
+    /// Starts a piece's read; returns the piece if no buffer or channel has space.
     fn start(&mut self, piece: Piece) -> Option<Piece> {
         let length = piece.to.length_bytes;
         let (memory, upload_to) = match self.bus.host_memory(piece.to.bus_address, length) {
@@ -332,7 +335,7 @@ impl Worker {
         }
     }
 
-    /// Staging buffers go back to the uploader; other memory belongs to the host side again.
+    /// Returns staging buffers to the uploader; other memory belongs to the host side again.
     fn give_back(&mut self, memory: HostMemory, upload_to: Option<u64>) {
         if let (Some(uploader), Some(_)) = (&mut self.uploader, upload_to) {
             uploader.release(memory);
@@ -366,7 +369,7 @@ impl Worker {
         }
     }
 
-    /// Posts what found its ring full, where there is room by now.
+    /// Posts completions that had found their ring full, if it has space.
     fn post_again(&mut self) -> bool {
         let before = self.unposted_count;
         for (queue, unposted) in self.queues.iter_mut().zip(&mut self.unposted) {
@@ -380,7 +383,7 @@ impl Worker {
         self.unposted_count < before
     }
 
-    /// Moves everything on that can move.
+    /// Advances everything that can advance.
     fn advance(&mut self) -> bool {
         let mut busy = false;
         if self.unposted_count > 0 {

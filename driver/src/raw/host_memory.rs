@@ -1,4 +1,4 @@
-//! A piece of memory that data is read into, owned by whoever holds the handle.
+//! `HostMemory`: memory that a read fills, with exclusive access by one handle.
 
 use std::ptr::NonNull;
 
@@ -9,7 +9,8 @@ pub struct HostMemory {
     len: usize,
 }
 
-// SAFETY: the handle is the only way to the memory for its lifetime (contract of `new`), so it may move between threads.
+// SAFETY: the handle is the only way to the memory for its lifetime (contract of `new`), so it may move between
+// threads.
 unsafe impl Send for HostMemory {}
 
 impl HostMemory {
@@ -63,7 +64,7 @@ impl HostMemory {
         )
     }
 
-    /// Puts two pieces together that [`split_at`](Self::split_at) made of one.
+    /// Joins two pieces that [`split_at`](Self::split_at) made of one.
     ///
     /// # Panics
     /// If `next` does not start where this one ends.

@@ -1,5 +1,6 @@
-//! The only `unsafe` of this crate: memory that somebody else reads or writes at the same time (queue rings, doorbells,
-//! data buffers), and io_uring, which writes to memory after the call that named it has returned.
+//! The only `unsafe` of this crate: memory that other agents read or write at the same time (queue rings, doorbells,
+//! data buffers), and io_uring. The kernel writes to the memory of an io_uring read after the call that named it has
+//! returned.
 #![allow(unsafe_code)]
 
 mod host_memory;

@@ -1,4 +1,5 @@
-//! One queue pair's rings as the controller sees them: rules 1 and 4 of docs/PROTOCOL.md, "What a controller must do".
+//! `QueueRings`: one queue pair's rings as the controller sees them (docs/PROTOCOL.md, "What a controller must do",
+//! rules 1 and 4).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,15 +27,15 @@ pub struct QueueRings {
     mask: u32,
 }
 
-// SAFETY: the rings are shared memory by design; all concurrent words are accessed through atomics, entries only after the
-// doorbell's acquire, and `QueueRings` is owned by one controller thread at a time.
+// SAFETY: the rings are shared memory by design. All concurrent words are accessed through atomics, and entries only
+// after the doorbell's acquire. One controller thread at a time owns a `QueueRings`.
 unsafe impl Send for QueueRings {}
 
 impl QueueRings {
     /// Takes the controller's side of a queue pair of `1 << depth_log2` entries.
     ///
     /// # Safety
-    /// The addresses are aligned for their types and stay valid for the life of the value; nobody else writes
+    /// The addresses are aligned for their types and stay valid for the life of the value. No other agent writes
     /// completion entries, and the host side follows the protocol for everything else.
     ///
     /// # Panics
@@ -55,13 +56,15 @@ impl QueueRings {
         self.mask + 1
     }
 
-    /// The submission tail doorbell; acquire, so that the entries before it can be read.
+    /// The submission tail doorbell. Acquire, so that the entries before it can be read; pairs with the release of the
+    /// doorbell (`try_ring` in device/queue.cuh).
     pub fn sq_tail(&self) -> u32 {
         // SAFETY: valid by the contract of `new`; concurrent access is atomic.
         unsafe { &*self.at.sq_doorbell }.load(Ordering::Acquire)
     }
 
-    /// The completion head doorbell; acquire, so that an entry that was taken may be overwritten.
+    /// The completion head doorbell. Acquire, so that a taken entry may be overwritten; pairs with the store of the
+    /// doorbell behind the entry's loads (`reap` in device/completion.cuh).
     pub fn cq_head(&self) -> u32 {
         // SAFETY: as in `sq_tail`.
         unsafe { &*self.at.cq_doorbell }.load(Ordering::Acquire)
@@ -69,12 +72,14 @@ impl QueueRings {
 
     /// Copies the submission entry at a physical index that lies before the tail last seen.
     pub fn submission(&self, index: u32) -> SubmissionEntry {
-        // SAFETY: masked, so inside the ring; the writer finished it before the doorbell's release that `sq_tail` acquired,
-        // and leaves it alone until a completion tells it that the entry was taken. Volatile: the value is not ours.
+        // SAFETY: masked, so inside the ring. The writer finished the entry before the doorbell's release that
+        // `sq_tail` acquired. The writer leaves the entry alone until a completion tells it that the entry was taken.
+        // Volatile: the value is not ours.
         unsafe { self.at.sq.add((index & self.mask) as usize).read_volatile() }
     }
 
-    /// Posts a completion at a physical index: dwords 0–2 first, dword 3 with the phase last, released.
+    /// Posts a completion at a physical index: dwords 0–2 first, dword 3 with the phase last, released. `reap`'s
+    /// acquire of dword 3 (device/completion.cuh) pairs with the release.
     pub fn complete(&self, index: u32, entry: &CompletionEntry) {
         // SAFETY: masked, so inside the ring; entries are 16-byte aligned, so each dword is aligned for an atomic.
         let words = unsafe { self.at.cq.add((index & self.mask) as usize) }.cast::<AtomicU32>();

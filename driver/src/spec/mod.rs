@@ -1,5 +1,5 @@
-//! NVMe wire types and rules, once, for both sides of a queue: NVM Express Base Specification 2.0c
-//! and NVM Command Set 1.0c. Fields keep the specification's short names.
+//! NVMe wire types and rules for both sides of a queue: NVM Express Base Specification 2.0c and NVM Command Set 1.0c.
+//! Fields keep the specification's short names.
 
 mod completion;
 mod prp;

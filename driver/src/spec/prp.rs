@@ -1,12 +1,14 @@
-//! Physical region pages: how a command names the memory that its data goes to (Base 2.0c §4.1.1).
+//! Physical region pages: the memory that a command's data goes to (Base 2.0c §4.1.1).
 //!
-//! PRP1 may start anywhere in a page (dword aligned). If the data fits into that page, PRP2 is unused; if it fits
-//! into two, PRP2 is the second page; otherwise PRP2 points at a list of page addresses, whose last slot points
-//! at the next list when the list does not end within its own page.
+//! PRP1 may start anywhere in a page (dword aligned). PRP2 depends on the pages of the data:
+//! - one page: PRP2 is unused;
+//! - two pages: PRP2 is the second page;
+//! - more: PRP2 points at a list of page addresses. If the list does not end within its own page, its last slot points
+//!   at the next list.
 
 use crate::error::PrpError;
 
-/// Memory page size that queues here are set up with (CC.MPS = 0): 4 KiB.
+/// Memory page size of our queues (CC.MPS = 0): 4 KiB.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A run of bus memory that data goes to, in command order.
@@ -14,7 +16,7 @@ pub const PAGE_BYTES: u64 = 4096;
 pub struct PrpSegment {
     /// Bus address of its first byte.
     pub bus_address: u64,
-    /// Its bytes.
+    /// Its length.
     pub length_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Submission queue entries: the 64 bytes a host puts into a ring, and what an NVM read looks like in them.
+//! `SubmissionEntry`: a submission queue entry, 64 bytes, and the form of an NVM read.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -6,14 +6,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
-    /// 00h: everything written before is durable. Nothing to do for a read-only storage.
+    /// 00h: makes earlier writes durable. A read-only storage has nothing to do.
     Flush = 0x00,
     /// 02h: read logical blocks.
     Read = 0x02,
 }
 
 impl Opcode {
-    /// The opcode with this number, if it is one we know.
+    /// The opcode with this number, if it is a known one.
     pub fn from_u8(value: u8) -> Option<Self> {
         match value {
             0x00 => Some(Self::Flush),

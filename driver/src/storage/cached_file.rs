@@ -1,4 +1,4 @@
-//! A file read through the page cache, with positioned reads on the controller's own thread.
+//! `CachedFile`: a file read through the page cache, with positioned reads on the controller's own thread.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
 use crate::error::StorageError;
 use crate::spec::StatusCode;
 
-/// A file as a namespace, read through the operating system's cache: fastest when it is there already.
+/// A file as a namespace, read through the operating system's cache: the fastest way if the cache holds the file.
 #[derive(Debug)]
 pub struct CachedFile {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub struct CachedFile {
 }
 
 impl CachedFile {
-    /// Opens a file; its length is taken now and must not shrink.
+    /// Opens a file. Its length is taken now and must not shrink.
     ///
     /// # Errors
     /// The operating system's.

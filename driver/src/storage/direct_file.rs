@@ -1,4 +1,4 @@
-//! A file read past the page cache: O_DIRECT through io_uring, many reads in flight on one thread.
+//! `DirectFile`: a file read past the page cache, with O_DIRECT through io_uring, many reads in flight on one thread.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Opens a file with O_DIRECT; its length is taken now and must not shrink.
+    /// Opens a file with O_DIRECT. Its length is taken now and must not shrink.
     ///
     /// # Errors
     /// The operating system's; file systems without direct I/O (tmpfs on older kernels) answer `InvalidInput`.

@@ -1,4 +1,4 @@
-//! Faults on purpose, by command pattern: delay, error status, drop, reorder, short data. For tests of everything above.
+//! `FaultyStorage`: injected faults by read pattern: delay, error status, drop, reorder, short data. For tests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::{Channel, ReadDone, ReadRequest, Storage};
 use crate::error::StorageError;
 use crate::spec::StatusCode;
 
-/// What happens to a read that a rule matches.
+/// The fate of a read that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultAction {
-    /// Finishes that much later.
+    /// Finishes later by this time.
     Delay(Duration),
     /// Fails with this status.
     Fail(StatusCode),
@@ -24,7 +24,7 @@ pub enum FaultAction {
     Short,
 }
 
-/// Which reads a fault hits.
+/// A fault, and the reads that it hits.
 #[derive(Debug, Clone)]
 pub struct FaultRule {
     /// Reads that start inside these bytes of the namespace.
@@ -33,11 +33,11 @@ pub struct FaultRule {
     pub every: u64,
     /// At most this many in all.
     pub at_most: u64,
-    /// What happens.
+    /// The fate of these reads.
     pub action: FaultAction,
 }
 
-/// A storage with rules; the first that matches counts.
+/// A storage with rules; the first rule that matches counts.
 #[derive(Debug)]
 pub struct FaultyStorage {
     inner: Box<dyn Storage>,
@@ -189,7 +189,7 @@ impl Channel for FaultyChannel {
         let mut i = 0;
         while i < self.held.len() {
             let held = &self.held[i];
-            // A reordered read waits for later ones only as long as there are any.
+            // A reordered read waits for later ones only as long as any are in flight.
             let ready = held.until.map_or(held.later_reads == 0 || quiet, |until| now >= until);
             if ready {
                 done.push(self.held.swap_remove(i).read);

@@ -3,7 +3,7 @@
 use super::{Channel, ReadDone, ReadRequest};
 use crate::error::StorageError;
 
-/// A channel whose reads finish inside `start`: what every storage without asynchronous I/O uses.
+/// A channel whose reads finish inside `start`, for every storage without asynchronous I/O.
 pub(crate) struct ImmediateChannel<F> {
     read: F,
     depth: usize,

@@ -1,4 +1,5 @@
-//! A file read through its mapping: a copy from the page cache without a system call, for many small reads.
+//! `MappedFile`: a file read through its mapping: a copy from the page cache without a system call, for many small
+//! reads.
 
 use std::fs::File;
 use std::io;
@@ -9,9 +10,9 @@ use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
 use crate::error::StorageError;
 use crate::raw::Mapping;
 
-/// A file as a namespace, copied from its mapping: half the time of a positioned read for 4 KiB that are in the page cache.
-/// Only for files that nobody truncates while they are open: a page behind a new end kills the process (SIGBUS), where
-/// [`CachedFile`](super::CachedFile) gives an error.
+/// A file as a namespace, copied from its mapping. For 4 KiB in the page cache, a copy takes half the time of a
+/// positioned read. Only for files that no process truncates while they are open: a page behind a new end kills the
+/// process (SIGBUS), while [`CachedFile`](super::CachedFile) returns an error.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
@@ -20,7 +21,7 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps a file; its length is taken now.
+    /// Maps a file. Its length is taken now.
     ///
     /// # Errors
     /// The operating system's.

@@ -1,4 +1,4 @@
-//! A storage in memory: tests, and data that is already there.
+//! `MemoryStorage`: bytes in memory as a storage, for tests and measurements.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Storage for MemoryStorage {
     }
 }
 
-/// Copies what `bytes` has from `offset` on, zeros for the rest.
+/// Copies the bytes from `offset` on, and zeros behind their end.
 pub(crate) fn copy_or_zero(bytes: &[u8], offset: u64, out: &mut [u8]) {
     let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let there = (bytes.len() - from).min(out.len());

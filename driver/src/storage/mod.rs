@@ -1,8 +1,18 @@
-//! What answers a read: a file through the page cache, through its mapping or past both, memory, nothing at all (for measuring), and several of
-//! those striped or replicated.
+//! Storages: what answers a read.
 //!
-//! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB; bytes past the end of a file inside its
-//! last 4 KiB read as zeros. Each controller thread opens its own [`Channel`] and keeps many reads in flight on it.
+//! | storage | bytes come from |
+//! | --- | --- |
+//! | `CachedFile` | a file through the page cache |
+//! | `MappedFile` | a file through its mapping |
+//! | `DirectFile` | a file past the page cache |
+//! | `MemoryStorage` | memory |
+//! | `NullStorage` | nowhere, for measuring |
+//! | `Striped`, `Replicated` | several storages |
+//! | `FaultyStorage` | another storage, with injected faults |
+//!
+//! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB. Bytes between the end of a file and
+//! the end of its last 4 KiB read as zeros. Each controller thread opens its own [`Channel`] and keeps many reads in
+//! flight on it.
 
 mod cached_file;
 #[cfg(target_os = "linux")]
@@ -44,21 +54,21 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Length in bytes, a multiple of [`NAMESPACE_GRAIN_BYTES`].
     fn size_bytes(&self) -> u64;
 
-    /// Opens a channel for one thread with room for `depth` reads in flight.
+    /// Opens a channel for one thread, for `depth` reads in flight.
     ///
     /// # Errors
-    /// When the file cannot be opened or a ring cannot be made.
+    /// The file cannot be opened, or a ring cannot be made.
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError>;
 }
 
 /// A read: `memory.len()` bytes at `offset_bytes`, both multiples of [`BLOCK_BYTES`], inside the namespace.
 #[derive(Debug)]
 pub struct ReadRequest {
-    /// Handed back with the result.
+    /// Returned with the result.
     pub token: u64,
     /// Position in the namespace.
     pub offset_bytes: u64,
-    /// Where the bytes go.
+    /// The memory that the bytes go to.
     pub memory: HostMemory,
 }
 
@@ -69,13 +79,13 @@ pub struct ReadDone {
     pub token: u64,
     /// The request's memory.
     pub memory: HostMemory,
-    /// Success, or why not.
+    /// Success, or the error.
     pub result: Result<(), StorageError>,
 }
 
 /// Reads in flight for one thread.
 pub trait Channel: Send {
-    /// Starts a read, or gives it back when the channel is full: poll, then try again.
+    /// Starts a read, or returns it if the channel is full: poll, then try again.
     ///
     /// # Errors
     /// The request itself, unchanged.
@@ -84,7 +94,7 @@ pub trait Channel: Send {
     /// Appends the reads that have finished since the last call, in any order. Never blocks.
     fn poll(&mut self, done: &mut Vec<ReadDone>);
 
-    /// Reads started and not yet handed out.
+    /// Reads started and not yet returned by `poll`.
     fn in_flight(&self) -> usize;
 }
 

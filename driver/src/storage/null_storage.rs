@@ -1,4 +1,4 @@
-//! A storage that moves nothing: what queues and controller cost by themselves.
+//! `NullStorage`: a storage that moves nothing, to measure queues and controller by themselves.
 
 use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
 use crate::error::StorageError;

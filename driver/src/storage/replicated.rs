@@ -1,21 +1,21 @@
-//! `Replicated`: equal copies of one namespace.
+//! `Replicated`: equal copies of one namespace, for speed, as BaM does with several SSDs.
 
 use std::collections::HashMap;
 
 use super::{BLOCK_BYTES, Channel, ReadDone, ReadRequest, Storage};
 use crate::error::StorageError;
 
-/// Equal copies: reads go to the members in turn; a read that fails is tried once more on the next one.
+/// Equal copies: reads go to the members in turn. A failed read is tried once more on the next member.
 #[derive(Debug)]
 pub struct Replicated {
     members: Vec<Box<dyn Storage>>,
 }
 
 impl Replicated {
-    /// Serves from `members`, which hold the same bytes.
+    /// Makes a storage of `members`, which hold the same bytes.
     ///
     /// # Errors
-    /// When there is no member or their sizes differ.
+    /// No member, or members of different sizes.
     pub fn new(members: Vec<Box<dyn Storage>>) -> Result<Self, String> {
         let Some(first) = members.first() else {
             return Err("replication needs at least one storage".into());
@@ -61,9 +61,9 @@ impl Storage for Replicated {
 struct ReplicatedChannel {
     channels: Vec<Box<dyn Channel>>,
     turn: usize,
-    /// By token: where the read is, and whether it was tried before.
+    /// By token: the read's offset, and whether it was tried before.
     offsets: HashMap<u64, (u64, bool)>,
-    /// Second tries whose member had no room.
+    /// Second tries whose member had no space.
     waiting: Vec<(usize, ReadRequest)>,
 }
 

@@ -1,4 +1,4 @@
-//! `Striped`: several storages as one namespace, for size and speed (RAID 0).
+//! `Striped`: several storages as one namespace, for size and speed (RAID 0), as BaM does with several SSDs.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ impl Striped {
     /// Stripes `members` in units of `unit_bytes`. The namespace is as long as the shortest member allows.
     ///
     /// # Errors
-    /// When there is no member, or the unit is no multiple of 4 KiB.
+    /// No member, or a unit that is no multiple of 4 KiB.
     pub fn new(members: Vec<Box<dyn Storage>>, unit_bytes: u64) -> Result<Self, String> {
         if members.is_empty() {
             return Err("striping needs at least one storage".into());
@@ -65,7 +65,7 @@ impl Storage for Striped {
 /// The parts of one read, each in one unit of one member.
 struct Parts {
     token: u64,
-    /// By part number; `None` while the part is out.
+    /// By part number; `None` while the part is in flight.
     memory: Vec<Option<HostMemory>>,
     outstanding: usize,
     error: Option<StorageError>,
@@ -74,7 +74,7 @@ struct Parts {
 struct StripedChannel {
     channels: Vec<Box<dyn Channel>>,
     unit_bytes: u64,
-    /// Parts whose member had no room.
+    /// Parts whose member had no space.
     waiting: Vec<(usize, ReadRequest)>,
     commands: HashMap<u64, Parts>,
     next: u64,

@@ -1,4 +1,4 @@
-//! The host's side of a queue pair on CPU threads, and memory for commands to point at: what a GPU does, in Rust.
+//! The host's side of a queue pair on CPU threads, in place of a GPU, and memory that commands point at.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -15,18 +15,18 @@ use grampus_driver::spec::{CompletionEntry, Status, SubmissionEntry};
 
 /// Page-aligned zeroed memory that outlives everything in the test.
 ///
-/// **Invariant:** no reference to its bytes is ever made here: what two threads share they access by volatile bytes or
-/// atomics, in the order that the queue protocol gives.
+/// **Invariant:** this module makes no reference to the bytes. Threads share them by volatile accesses or atomics, in
+/// the order of the queue protocol.
 pub(crate) struct Arena {
-    /// Of one allocation of `len` bytes that only `Drop` frees.
+    /// Start of one allocation of `len` bytes, which only `Drop` frees.
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the allocation belongs to no thread, and `Drop` runs once, on whichever thread holds the last handle.
 unsafe impl Send for Arena {}
-// SAFETY: `&Arena` gives bytes by volatile copies only; a racing write yields a wrong byte, which the test would notice,
-// and the protocol's acquire and release order the accesses that matter.
+// SAFETY: `&Arena` gives bytes by volatile copies only. A racing write yields a wrong byte, which the test would
+// notice; the protocol's acquire and release order the accesses that matter.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -70,7 +70,7 @@ impl Drop for Arena {
     }
 }
 
-/// One arena that the CPU may write, one that only the "copy engine" reaches.
+/// One arena that the CPU may write, and one that only the "copy engine" reaches.
 pub(crate) struct TestBus {
     pub(crate) host: Arc<Arena>,
     pub(crate) device: Arc<Arena>,
@@ -122,8 +122,9 @@ impl Uploader for TestUploader {
     fn staging(&mut self, length: usize) -> Option<HostMemory> {
         let at = self.free.pop()?;
         let start = self.staging.at(self.staging.address() + at as u64, length as u64)?;
-        // SAFETY: `at` checked the length; the piece was on the free list, so nobody else holds it until `release`. The
-        // arena lives as long as this uploader, and handles go back to it or are dropped with the controller that owns it.
+        // SAFETY: `at` checked the length. The piece was on the free list, so no other handle has it until `release`.
+        // The arena lives as long as this uploader, and handles go back to it or are dropped with the controller that
+        // owns it.
         Some(unsafe { HostMemory::new(start, length) })
     }
     fn release(&mut self, staged: HostMemory) {
@@ -187,8 +188,9 @@ impl HostQueue {
             sq_doorbell: self.doorbell(0),
             cq_doorbell: self.doorbell(1),
         };
-        // SAFETY: the arena is page-aligned and entries are 64 and 16 bytes, so all addresses are aligned; the tests stop the
-        // controller before they drop the queue; only `reset` writes completions, while the controller is paused.
+        // SAFETY: the arena is page-aligned and entries are 64 and 16 bytes, so all addresses are aligned. The tests
+        // stop the controller before they drop the queue. Only `reset` writes completions, while the controller is
+        // paused.
         let rings = unsafe { QueueRings::new(at, self.depth.trailing_zeros()) };
         QueueSetup { rings, qid }
     }
@@ -196,8 +198,8 @@ impl HostQueue {
     pub(crate) fn submit(&mut self, entries: &[SubmissionEntry]) {
         for entry in entries {
             let slot = (self.sq_tail % self.depth) as usize;
-            // SAFETY: `slot < depth`; the controller reads the entry only after the doorbell's release below, and has read
-            // what stood there before: the caller keeps one slot free.
+            // SAFETY: `slot < depth`. The controller reads the entry only after the doorbell's release below. It has
+            // read the entry that stood there before: the caller keeps one slot free.
             unsafe { self.sq().add(slot).write_volatile(*entry) };
             self.sq_tail = self.sq_tail.wrapping_add(1);
         }

@@ -1,4 +1,4 @@
-//! What a new kernel costs before it runs: compiled with everything behind it, or linked with the slow path compiled before.
+//! Compile times of a new kernel: with everything in one unit, or linked with the slow path compiled before.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,7 +67,7 @@ pub(super) fn compile_times(setup: &Setup, report: &mut Report) -> Result<(), Be
         Module::load(&setup.device, &code)
     })?;
     report.add("linking and loading it", ms, "ms");
-    // It must also run: every word once by tiles, and some again by themselves.
+    // The linked kernel must also run: it reads every word once by tiles, and some again by themselves.
     let rows = setup.rows().min(8 << 20) / 256 * 256;
     let words: Vec<u64> = setup.plain.read(0, rows as usize)?;
     let expected = words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: each must end soon with the right error, and the next query on the same stack must work.
+//! Injected faults: each must end soon with the right error, and the next query on the same stack must work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,7 +92,7 @@ pub(super) fn fault_injection(setup: &Setup, report: &mut Report) -> Result<(), 
     }
     at_most_a_second(report, "an aborted query", took, &words);
 
-    // 32 lines, and far more warps than that which each want one of their own at the same time.
+    // A cache of 32 lines, and far more warps, which each want a line of their own at the same time.
     let bed = self::bed(setup, FaultAction::Delay(Duration::ZERO), 1)?;
     let unchecked = |kernel: &str, blocks: u32, n: u64| {
         bed.stack.begin()?;

@@ -53,7 +53,7 @@ pub fn alone(prelude: &str, kernel: &str) -> String {
             out.push_str(line);
             out.push('\n');
         }
-        // A kernel ends with a brace: of its only line, or of a line of its own.
+        // A kernel ends with a brace: at the end of its only line, or on a line of its own.
         if line == "}" || (line.starts_with("KERNEL ") && line.ends_with('}')) {
             dropping = false;
         }

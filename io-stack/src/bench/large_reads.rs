@@ -1,4 +1,4 @@
-//! Large reads from the page cache, pushed by the copy engine.
+//! Large reads from the page cache, uploaded by the copy engine.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cuda::{DeviceBuffer, Event, PinnedBuffer, StagingOptions};
 use crate::error::BenchError;
 use crate::stack::StackOptions;
 
-/// The copy engine alone, from a pinned ring, in pieces of `piece` bytes, in GB/s.
+/// The rate of the copy engine alone, from a pinned ring, in pieces of `piece` bytes, in GB/s.
 fn copy_engine(setup: &Setup, piece: usize) -> Result<f64, BenchError> {
     let ring = PinnedBuffer::new(&setup.device, 64 << 20)?;
     let to = DeviceBuffer::new(&setup.device, 64 << 20)?;
@@ -49,7 +49,7 @@ pub(super) fn large_reads(setup: &Setup, report: &mut Report) -> Result<(), Benc
         (12, 4, 64, 3),
     ] {
         if setup.options.small && ring != 8 {
-            continue; // one is enough
+            continue; // one shape is enough for a check
         }
         let group_log2 = 8 + mib.ilog2();
         let bed_options = StackOptions {
@@ -66,7 +66,7 @@ pub(super) fn large_reads(setup: &Setup, report: &mut Report) -> Result<(), Benc
             ..options(threads, 32, 0)
         };
         let bed = setup.bed(storage.clone(), bed_options, 0)?;
-        // The first run of a stack is slower: its staging memory and its threads' way to the GPU are used for the first time.
+        // The first run of a stack is slower: its staging memory and its threads' streams are used for the first time.
         let run = setup.cold(
             &bed,
             "ahead_queued",

@@ -1,4 +1,4 @@
-//! Single operations of the protocol, taken by many warps at once: what a fence, a load of host memory or a pause costs.
+//! Single operations of the protocol, taken by many warps at once: the time of a fence, a load of host memory, a pause.
 
 use super::report::Report;
 use super::setup::{BLOCK_THREADS, Setup};
@@ -15,7 +15,7 @@ const OPERATIONS: [(&str, &str); 7] = [
     ("load of host memory, one lane", "load_host_one_lane"),
     ("pause of 1000 ns", "pause_1000"),
 ];
-/// Each warp repeats its operation so often.
+/// Number of times that each warp repeats its operation.
 const REPEATS: u32 = 50;
 
 pub(super) fn operations(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {

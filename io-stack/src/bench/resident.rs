@@ -1,4 +1,4 @@
-//! Data that is there already: in the cache in device memory, and in the page cache behind a registered mapping.
+//! Resident data: in the cache in device memory, and in the page cache behind a registered mapping.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::error::{BenchError, CudaError};
 use crate::queues::QueueOptions;
 use crate::stack::StackOptions;
 
-/// One queue pair that nobody uses, and a cache of `bytes`.
+/// One unused queue pair, and a cache of `bytes`.
 pub(super) fn no_queues(bytes: u64) -> StackOptions {
     StackOptions {
         queues: QueueOptions {
@@ -30,7 +30,7 @@ pub(super) fn no_queues(bytes: u64) -> StackOptions {
     }
 }
 
-/// Bytes of a cache that holds `bytes` of data.
+/// Size of a cache that holds `bytes` of data.
 pub(super) fn cache_for(bytes: u64) -> u64 {
     bytes + bytes / 64 + (128 << 20)
 }

@@ -1,4 +1,4 @@
-//! Small commands: empty ones, from the page cache, and from several storages. Large ones are pushed.rs's.
+//! Small commands: empty ones, from the page cache, and from several storages.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn threads_of(blocks: u32) -> u64 {
     u64::from(blocks) * u64::from(BLOCK_THREADS)
 }
 
-/// Empty commands per second, in millions.
+/// The rate of empty commands, in millions a second.
 fn commands(setup: &Setup, bed: &Bed, kernel: &str, blocks: u32, rounds: u64) -> Result<(f64, String), BenchError> {
     let run = setup.on_stack(bed, kernel, blocks, rounds, 1)?;
     if run.sum != 1 {
@@ -45,7 +45,7 @@ fn commands(setup: &Setup, bed: &Bed, kernel: &str, blocks: u32, rounds: u64) ->
     Ok((run.m_s(threads_of(blocks) * rounds), batch(&run)))
 }
 
-/// How many commands shared a doorbell.
+/// Average number of commands that shared a doorbell.
 fn batch(run: &Timed) -> String {
     let stats = run.stats;
     format!(
@@ -88,7 +88,7 @@ pub(super) fn one_queue(setup: &Setup, report: &mut Report) -> Result<(), BenchE
         if setup.options.small && blocks > 4 {
             continue;
         }
-        // Fresh queues each: the locked kernels leave theirs in a state of their own.
+        // Each kernel gets fresh queues: the locked kernels leave theirs in a state of their own.
         let fresh = || setup.bed(storage.clone(), options(1, 1, 1 << 30), 0);
         let rounds = setup.size((1 << 17) / threads_of(blocks) + 8, 2);
         let (ours, _) = commands(setup, &fresh()?, "raw_commands", blocks, rounds)?;
@@ -148,7 +148,7 @@ pub(super) fn cached(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
             figure.at_least(target);
         }
     }
-    // The same commands with nothing behind them: what the queues cost.
+    // The same commands without data behind them: the cost of the queues.
     let nothing = Arc::new(NullStorage::new(setup.options.bytes));
     let bed = setup.bed(nothing, options(8, 32, cache_for(setup.options.bytes)), 0)?;
     let run = setup.cold(&bed, "queued_4k", setup.blocks, tiles, 2)?;

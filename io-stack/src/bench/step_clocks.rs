@@ -1,20 +1,21 @@
-//! Clocks at the steps of the protocol (`GRAMPUS_STEP`), compiled in for one benchmark: where a warp's own time goes.
+//! Clocks at the steps of the protocol (`GRAMPUS_STEP`), compiled in for one benchmark: the time of each step of a
+//! warp.
 
 use super::kernels::STEPS;
 
-/// Steps that can be told apart.
+/// Number of steps that have a slot.
 pub(super) const SLOTS: usize = 64;
 
-/// Time that computing warps took to come to a step from the one before it.
+/// Time of computing warps from the previous step to this one.
 #[derive(Debug, Clone)]
 pub(super) struct Phase {
-    /// The step that ended it.
+    /// The step that ends the phase.
     pub(super) name: String,
-    /// By all warps together.
+    /// Microseconds, summed over all warps.
     pub(super) us: f64,
 }
 
-/// Names of the steps in device code, in the order of their first mention; a step's index is its place.
+/// Names of the steps in device code, in the order of their first mention. A step's index in this list is its slot.
 fn names() -> Vec<String> {
     let text = crate::device_headers::prelude() + STEPS;
     let mut names: Vec<String> = Vec::new();
@@ -28,11 +29,11 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Stands in for the clocks where there are none.
+/// Empty functions in place of the clocks.
 pub(super) const NONE: &str = "static __device__ __forceinline__ void begin_clocks() {}\n\
                                static __device__ __forceinline__ void end_clocks(unsigned long long*) {}\n";
 
-/// Device headers and `kernels`, with a clock at each step. A warp's lowest active lane notes for it.
+/// Device headers and `kernels`, with a clock at each step. A warp's lowest active lane takes the time.
 pub(super) fn with_clocks(kernels: &str) -> String {
     let steps: String = names().iter().map(|name| format!("STEP_{name}, ")).collect();
     format!(
@@ -66,7 +67,7 @@ static __device__ __forceinline__ void end_clocks(unsigned long long* out) {
 }
 "#;
 
-/// What the clocks found, longest first: cycles taken as at 2 GHz, like all of device code's times.
+/// The phases that the clocks measured, longest first. Cycles are taken as at 2 GHz, like all of device code's times.
 pub(super) fn found(cycles: &[u64]) -> Vec<Phase> {
     let mut phases: Vec<Phase> = (names().into_iter().zip(cycles))
         .map(|(name, cycles)| Phase {

@@ -1,9 +1,9 @@
-//! Finding and running the host's C++ compiler; on a machine without one the tests say so and pass.
+//! The host's C++ compiler for tests; on a machine without one the tests print "skipped" and pass.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Folder for what a test builds, one per name.
+/// Folder for a test's files, one for each name.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");

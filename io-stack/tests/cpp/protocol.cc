@@ -1,5 +1,5 @@
-// The device code on the CPU: on real threads (under ThreadSanitizer), and under a scheduler that explores interleavings
-// by a seed and replays them from it. Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
+// The device code on the CPU: on real threads (under ThreadSanitizer), and under a scheduler that explores
+// interleavings by a seed and replays them from the seed. Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
 #include <sched.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ struct Scheduler {
     Fiber* current = nullptr;
     u64 steps = 0, limit = 20000000;
     u32 switch_one_in;
-    u32 favourite = 0, favour = 0;  // for a while, one fiber does not run
+    u32 favourite = 0, favour = 0;  // one fiber that pauses for a while
 
     explicit Scheduler(u64 seed) : random(seed), switch_one_in(1u << random.below(5)) {}
 
@@ -113,7 +113,7 @@ struct Run {
     World world;
     std::vector<Outcome> outcomes;
     std::atomic<u32> working;
-    u32 ended = 0;  // workers that have; servers look at it
+    u32 ended = 0;  // number of ended workers; servers read it
     std::vector<std::unique_ptr<Controller>> controllers;
     bool drained = true;
 
@@ -126,7 +126,7 @@ struct Run {
     void worker(u32 index) {
         outcomes[index] = kind.work(world, seed * 1000 + index, rounds);
         fetch_add_relaxed_gpu(&ended, 1u);
-        // The last one waits for what prefetches are still under way, as a query's end does.
+        // The last worker waits for prefetches in flight, as the end of a query does.
         if (working.fetch_sub(1) == 1) {
             drained = world.status.code != STATUS_OK || kind.drain(world);
             working = ~0u;
@@ -170,7 +170,7 @@ struct Run {
         s.run();
         scheduler = nullptr;
     }
-    // Everything that must hold afterwards. `expected`: the status the run must end with.
+    // Checks everything that must hold afterwards. `expected`: the status with which the run must end.
     int verdict(u32 expected) {
         int bad = 0;
         u64 values = 0;
@@ -310,7 +310,7 @@ static int bounds() {
     bad += bound("row out of range", STATUS_RANGE, tiny, Faults(), [](Run& r) { r.world.column.extent_count = 1; });
     bad += bound("aborted by the host", STATUS_ABORTED, tiny, stall, [](Run& r) { r.world.abort_word = 1; });
     bad += bound("cache smaller than the pins", STATUS_CACHE_FULL, tiny, Faults(), [](Run& r) {
-        for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // somebody who never lets go
+        for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // a pin that is never dropped
     });
     bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
     bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });

@@ -1,4 +1,4 @@
-// What workers do in the tests: read random rows every way there is, and compare each byte with its address.
+// The workers of the tests: they read random rows in every way, and compare each byte with its address.
 #pragma once
 #include "world.h"
 
@@ -18,7 +18,7 @@ void check(const World& world, Outcome& out, u64 row, T value) {
     if (out.wrong++ == 0) out.first_wrong_row = row;
 }
 
-// One "warp" at work. Stops early when a call says so or a value is wrong.
+// One "warp" at work. Stops early when a call returns false or a value is wrong.
 template <class T, class Backing, bool ALIGNED>
 Outcome work(World& world, u64 seed, u32 rounds) {
     constexpr u32 K = 16;
@@ -31,7 +31,7 @@ Outcome work(World& world, u64 seed, u32 rounds) {
         return !good || out.wrong > 0;
     };
     for (u32 i = 0; i < rounds; i++) {
-        if (!random.one_in(3)) row = random.below((u32)rows);  // else go on nearby
+        if (!random.one_in(3)) row = random.below((u32)rows);  // else goes on nearby
         u32 count = 1 + random.below(K);
         if (count > rows - row) count = (u32)(rows - row);
         T values[K], value;
@@ -69,7 +69,7 @@ Outcome work(World& world, u64 seed, u32 rounds) {
     return out;
 }
 
-// Raw commands: blocks of the storage into a buffer of one's own, by the bounce slot or directly.
+// Raw commands: blocks of the storage into the worker's own buffer, through the bounce slot or directly.
 template <class Backing>
 Outcome work_raw(World& world, u64 seed, u32 rounds) {
     Random random(seed);
