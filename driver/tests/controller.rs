@@ -103,7 +103,7 @@ fn hammer(q: &mut HostQueue, bus: &TestBus, first_slot: usize, depth: usize, siz
 }
 
 #[test]
-fn many_wraps_of_tiny_queues_on_several_threads() {
+fn tiny_queues_wrap_on_several_threads() {
     let size = 1 << 20;
     let mut rig = rig(memory(size), 3, 2, 2);
     let bus = rig.bus.clone();
@@ -121,7 +121,7 @@ fn many_wraps_of_tiny_queues_on_several_threads() {
 /// A deadlock of a query: two warps waited for a read of one queue. Its completion stood behind one of another queue
 /// with a full ring, and only the same two warps would have emptied that ring.
 #[test]
-fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
+fn full_completion_ring_does_not_delay_other_queues() {
     let mut rig = rig(memory(1 << 16), 2, 2, 1);
     let read = |slot: usize| {
         let at = rig.bus.host.address() + (slot * SLOT) as u64;
@@ -145,7 +145,7 @@ fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
 }
 
 #[test]
-fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
+fn namespaces_change_while_threads_run_and_while_they_rest() {
     let mut rig = rig(memory(1 << 16), 2, 3, 2);
     let bus = rig.bus.clone();
     let at = bus.host.address();
@@ -183,7 +183,7 @@ fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
 }
 
 #[test]
-fn threads_that_sleep_are_woken_and_look_by_themselves() {
+fn sleeping_threads_wake_up_when_called_and_by_themselves() {
     let mut rig = rig(memory(1 << 16), 1, 3, 1);
     let at = rig.bus.host.address();
     for woken in [true, false] {
@@ -248,7 +248,7 @@ fn large_reads_are_pushed_to_device_memory() {
 }
 
 #[test]
-fn a_dropped_read_leaves_the_next_query_unharmed() {
+fn dropped_read_leaves_the_next_query_unharmed() {
     let rule = FaultRule {
         bytes: 0..512,
         every: 1,
@@ -268,7 +268,7 @@ fn a_dropped_read_leaves_the_next_query_unharmed() {
 }
 
 #[test]
-fn a_stalled_storage_is_reported_within_the_time_allowed() {
+fn stalled_storage_is_reported_within_the_time_allowed() {
     let rule = FaultRule {
         bytes: 0..u64::MAX,
         every: 1,
@@ -288,7 +288,7 @@ fn a_stalled_storage_is_reported_within_the_time_allowed() {
 }
 
 #[test]
-fn a_doorbell_outside_the_ring_stops_the_queue_and_is_reported() {
+fn doorbell_outside_the_ring_stops_the_queue_and_is_reported() {
     let rig = rig(memory(8192), 1, 2, 1);
     rig.queues[0].ring(4);
     let words = (0..1000).find_map(|_| {

@@ -55,7 +55,8 @@ struct IsFloat<double> {
 
 // ---- order ------------------------------------------------------------------------------------------------
 
-// An integer that orders as the value does: floats by total order (-NaN < -inf < ... < -0 < 0 < ... < inf < NaN).
+// An integer that orders as the value does. Floats have their total order (-NaN < -inf < ... < -0 < 0 < ... < inf <
+// NaN).
 GRAMPUS_DEVICE i64 order_of(double v) {
     i64 bits = bits_as<i64>(v);
     return bits ^ (i64)((u64)(bits >> 63) >> 1);

@@ -25,7 +25,7 @@ class ColumnArray {
     const ColumnDesc& column;
 
     // The extent used last: rows row_begin .. row_end - 1. `origin`: the place of row 0 if the extent reached back to
-    // it, as a byte of the key space (line key * 4096 + byte).
+    // it. Places are bytes of the key space (line key * 4096 + byte).
     u64 row_begin, row_end, origin;
 
     // Window of lines for tile(): lane i knows line window_key + i (and i + WARP ...), below window_lines. NO_LINE: the

@@ -238,8 +238,8 @@ GRAMPUS_DEVICE u32 lowest_bit(u32 v) { return v ? (u32)__ffs((int)v) - 1 : 32; }
 GRAMPUS_DEVICE u32 leading_lanes(bool p) { return lowest_bit(~ballot(p)); }
 
 // Time for bounds, by the multiprocessor's clock at an assumed 2 GHz. At a lower clock a bound is longer in proportion.
-// The register globaltimer is no alternative: the GPU reads it for one lane at a time, and thousands of waiting warps
-// would queue up for it.
+// The register globaltimer is no alternative: the GPU reads it for one lane at a time. Thousands of waiting warps would
+// queue up for it.
 GRAMPUS_DEVICE u64 now_ns() {
     u64 v;
     asm volatile("mov.u64 %0, %%clock64;" : "=l"(v));

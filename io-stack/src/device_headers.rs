@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_include_only_what_stands_before_them() {
+    fn headers_include_only_headers_before_them() {
         for (at, header) in HEADERS.iter().enumerate() {
             for line in header.text.lines() {
                 if let Some(name) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {

@@ -19,7 +19,8 @@ pub enum CudaError {
     NoDriver(String),
     /// NVRTC is missing.
     #[error(
-        "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, and put its folder on LD_LIBRARY_PATH"
+        "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, \
+         and put its folder on LD_LIBRARY_PATH"
     )]
     NoCompiler,
     /// No C++ compiler for kernels on host threads.
@@ -71,8 +72,8 @@ impl CudaError {
         matches!(self, Self::Call { code, .. } if *code == OUT_OF_MEMORY)
     }
 
-    /// Whether the context, and everything made in it, is dead: after a fault of a kernel or of the device itself (CUDA
-    /// Driver API, "CUresult": errors that "leave the process in an inconsistent state").
+    /// Whether the failure killed the context and everything made in it: a fault of a kernel or of the device. These
+    /// are the errors that "leave the process in an inconsistent state" (CUDA Driver API, "CUresult").
     pub fn is_sticky(&self) -> bool {
         let Self::Call { code, .. } = self else { return false };
         // 214, 220, 226: ECC and NVLink. 709: the context is gone. 700, 702, 710, 714 – 719: addresses, traps,
@@ -231,7 +232,8 @@ pub enum StackError {
     },
     /// The launch's warps could pin more lines than the cache has, and might then wait for each other.
     #[error(
-        "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: launch fewer warps, or give it more memory"
+        "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: \
+         launch fewer warps, or give it more memory"
     )]
     CacheTooSmall {
         /// Lines of the cache.
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_where_and_what() {
+    fn device_error_names_place_and_reason() {
         assert_eq!(Reason::of(&Status::default()), None);
         let status = Status {
             code: 3,
@@ -292,7 +294,8 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "trips.orc: a read failed with NVMe status 0x281 (type 2, code 0x81) (512 bytes at byte 8192, queue 2, command 17)"
+            "trips.orc: a read failed with NVMe status 0x281 (type 2, code 0x81) \
+             (512 bytes at byte 8192, queue 2, command 17)"
         );
     }
 }

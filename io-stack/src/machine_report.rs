@@ -27,9 +27,9 @@ pub struct MachineReport {
     pub compiler: Option<(u32, u32)>,
     /// The GPUs.
     pub devices: Vec<DeviceFacts>,
-    /// Their links, as far as the operating system reports them.
+    /// The GPUs' PCIe links, as far as the operating system reports them.
     pub links: Vec<Option<Link>>,
-    /// What is missing, and how to get it.
+    /// Missing parts, and how to get them.
     pub missing: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_without_a_gpu_says_so_and_what_to_do() {
+    fn machine_report_without_gpu_names_the_remedy() {
         let report = MachineReport::gather();
         let text = report.to_string();
         if report.devices.is_empty() {

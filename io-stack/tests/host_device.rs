@@ -218,7 +218,7 @@ fn storages_are_added_and_closed_and_the_cache_stays() {
 }
 
 #[test]
-fn a_failed_read_is_the_querys_error_and_the_next_query_works() {
+fn failed_read_is_the_querys_error_and_the_next_query_works() {
     let Some((device, module)) = device() else { return };
     let file = file();
     let storage = Box::new(CachedFile::open(file.path()).expect("opens"));

@@ -1,5 +1,5 @@
-//! Warps of 32 lanes on host threads: what one lane cannot show, above all one warp that takes the completions of
-//! several queues, and warps that serve. Without a C++ compiler the test prints "skipped" and passes.
+//! Warps of 32 lanes on host threads: one warp that takes the completions of several queues, and warps that serve. One
+//! lane cannot show either. Without a C++ compiler the test prints "skipped" and passes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ fn sum(device: &Device, module: &Module, queues: u32, servers: u32) -> u64 {
 }
 
 #[test]
-fn warps_of_32_lanes_read_what_is_there() {
+fn warps_of_32_lanes_read_the_right_values() {
     if let Err(e) = host_compiler() {
         println!("skipped: no C++ compiler ({e})");
         return;

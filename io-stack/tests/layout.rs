@@ -29,7 +29,7 @@ fn layouts_agree() {
 }
 
 #[test]
-fn a_mismatch_fails_the_compile() {
+fn mismatch_fails_the_compile() {
     let asserts = grampus_io_stack::abi::static_asserts();
     for (right, wrong) in [
         (

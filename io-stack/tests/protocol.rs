@@ -80,7 +80,7 @@ fn interleavings_by_seed() {
 }
 
 #[test]
-fn every_trouble_ends_in_time() {
+fn every_fault_ends_in_time() {
     let Some(binary) = plain() else { return };
     let (content, said) = run(binary, &["bounds"]);
     assert!(content, "{said}");

@@ -40,7 +40,7 @@ use worker::Worker;
 /// One queue pair to serve.
 #[derive(Debug)]
 pub struct QueueSetup {
-    /// Its rings.
+    /// The rings of the pair.
     pub rings: QueueRings,
     /// NVMe queue id, as completions carry it.
     pub qid: u16,

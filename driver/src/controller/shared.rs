@@ -34,7 +34,7 @@ impl SharedCounters {
     }
 }
 
-/// What the threads are to do.
+/// The threads' task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Watch doorbells.

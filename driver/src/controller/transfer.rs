@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_commands_are_refused_with_the_status_the_specification_names() {
+    fn bad_commands_are_rejected_with_the_status_the_specification_names() {
         let good = SubmissionEntry::read(1, 1, 8, 8, 0x1000, 0);
         assert!(decode(&good, Some(8192), &NoMemory).is_ok());
         assert_eq!(code(&good, None), StatusCode::InvalidNamespace as u16);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_sgl_data_block_is_one_segment() {
+    fn sgl_data_block_is_one_segment() {
         let entry = SubmissionEntry {
             flags: 0x40,
             prp2: 1 << 20,

@@ -21,7 +21,7 @@ use crate::storage::{ReadDone, ReadRequest};
 /// Commands taken from one queue before the thread looks at the next queue.
 const BURST: usize = 64;
 /// A storage that copies takes longer for so many bytes than everything else in a round. Finished reads are therefore
-/// passed on before more are started: the link has work, and a returned staging buffer is filled while the CPU's caches
+/// passed on before more are started. The link has work, and a returned staging buffer is filled while the CPU's caches
 /// hold it.
 const LARGE_BYTES: u64 = 256 << 10;
 /// Empty rounds before the thread yields, and before it sleeps between rounds.

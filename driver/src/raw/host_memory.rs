@@ -17,8 +17,8 @@ impl HostMemory {
     /// Takes the memory over.
     ///
     /// # Safety
-    /// `start` points to `len` writable bytes that stay valid, and that no Rust reference and no other `HostMemory`
-    /// touches, until the handle and everything split off it are gone. A device may read them meanwhile.
+    /// `start` points to `len` writable bytes that stay valid until the handle and everything split off it are gone.
+    /// Until then no Rust reference and no other `HostMemory` touches them. A device may read them meanwhile.
     pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
     }

@@ -16,7 +16,7 @@ pub const PAGE_BYTES: u64 = 4096;
 pub struct PrpSegment {
     /// Bus address of its first byte.
     pub bus_address: u64,
-    /// Its length.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_two_pages_and_an_offset() {
+    fn prps_of_one_page_two_pages_and_an_offset() {
         assert_eq!(
             prp_segments(0x1000, 0, 512, none).unwrap(),
             [PrpSegment {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_chain_over_pages_and_adjacent_pages_merge() {
+    fn prp_lists_chain_over_pages_and_adjacent_pages_merge() {
         // 600 list entries: a list page holds 511 pages and the address of the next list.
         let pages: Vec<u64> = (0..600u64).map(|i| 0x10_0000 + i * PAGE_BYTES).collect();
         let (head, tail) = (0x5000u64, 0x7000u64);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_list_is_an_error() {
+    fn missing_prp_list_is_an_error() {
         assert_eq!(
             prp_segments(0x1000, 0x8000, 3 * PAGE_BYTES, none),
             Err(PrpError::List(0x8000))

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_lies_where_the_specification_says() {
+    fn read_entry_lies_where_the_specification_says() {
         let entry = SubmissionEntry::read(0x1234, 1, 0x0102_0304_0506_0708, 8, 0x1000, 0x2000);
         let bytes = entry.as_bytes();
         assert_eq!(bytes[0], 0x02);

@@ -11,7 +11,7 @@ use crate::error::StorageError;
 use crate::raw::Mapping;
 
 /// A file as a namespace, copied from its mapping. For 4 KiB in the page cache, a copy takes half the time of a
-/// positioned read. Only for files that no process truncates while they are open: a page behind a new end kills the
+/// positioned read. Only for files that no process truncates while they are open. A page behind a new end kills the
 /// process (SIGBUS), while [`CachedFile`](super::CachedFile) returns an error.
 #[derive(Debug)]
 pub struct MappedFile {

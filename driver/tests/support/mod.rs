@@ -80,8 +80,8 @@ pub(crate) struct TestBus {
 impl BusMemory for TestBus {
     fn host_memory(&self, bus: u64, len: u64) -> Option<HostMemory> {
         let start = self.host.at(bus, len)?;
-        // SAFETY: `at` checked that `len` bytes lie in the arena, which the controller keeps alive through this bus. The
-        // tests point no two commands in flight at the same bytes, and read them only after the completion.
+        // SAFETY: `at` checked that `len` bytes lie in the arena, which the controller keeps alive through this bus.
+        // The tests point no two commands in flight at the same bytes, and read them only after the completion.
         Some(unsafe { HostMemory::new(start, len as usize) })
     }
     fn prp_list(&self, bus: u64, entries: usize) -> Option<Vec<u64>> {
@@ -178,7 +178,8 @@ impl HostQueue {
         unsafe { self.sq().add(self.depth as usize).cast() }
     }
     fn doorbell(&self, i: usize) -> *const AtomicU32 {
-        // SAFETY: the completion entries end inside the allocation (see `cq`) and 4,096 bytes follow them; `i` is 0 or 1.
+        // SAFETY: the completion entries end inside the allocation (see `cq`), and 4,096 bytes follow them. `i` is 0 or
+        // 1.
         unsafe { self.cq().add(self.depth as usize).cast::<AtomicU32>().add(i * 16) }
     }
     pub(crate) fn setup(&self, qid: u16) -> QueueSetup {
@@ -241,7 +242,7 @@ impl HostQueue {
     }
 }
 
-/// What stands at every byte of a test storage, so that every byte read can be checked against its address.
+/// The byte at each offset of a test storage: every byte read can be compared with its address.
 pub(crate) fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

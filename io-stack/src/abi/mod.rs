@@ -1,6 +1,7 @@
 //! Mirrors of the structs that device code and host share, one file for each header of `device/`.
 //!
-//! The headers say what the fields mean; docs/PROTOCOL.md says which side writes them when. Device pointers are `u64` here.
+//! The headers say what the fields mean. docs/PROTOCOL.md says which side writes them when. Device pointers are `u64`
+//! here.
 //!
 //! | file | header |
 //! | --- | --- |
@@ -12,8 +13,8 @@
 //! | `io_stack` | `io_stack.h`: the parameter of kernels |
 //! | `shared_structs` | the macro that declares a mirror |
 //!
-//! **Invariant:** a mismatch between mirror and header fails the compile. [`static_asserts`] stands in each unit that has all
-//! headers, for the GPU and for g++, and in the unit that all others are linked with
+//! **Invariant:** a mismatch between mirror and header fails the compile. [`static_asserts`] stands in each unit that
+//! has all headers, for the GPU and for g++. It also stands in the unit that all others are linked with
 //! ([`slow_path`](crate::device_headers::slow_path)).
 
 mod cache;

@@ -88,7 +88,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     use grampus_driver::storage::DirectFile;
     let path = setup.file()?;
     let storage: Arc<dyn Storage> = Arc::new(DirectFile::open(&path)?);
-    // The two ways are interleaved (A/B/A/B) over the same bytes in the same order, and the first turn of both is
+    // The two ways are interleaved (A/B/A/B) over the same bytes in the same order. The first turn of both is
     // discarded: the host below a virtual disk may cache what it has read once. Each turn gives one ratio of the two,
     // and the median ratio counts. A shared disk's rate may double from one turn to the next, and fall by a third from
     // the first to the last.
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_compared_with_their_neighbours_and_the_first_does_not_count() {
+    fn turns_compare_with_their_neighbours_and_the_first_does_not_count() {
         // The disk becomes slower and slower; the stack always gets nine tenths of the disk's rate.
         let turns = Turns(vec![0.1, 4.0, 2.0, 1.0], vec![9.0, 3.6, 1.8, 0.9]);
         assert!((turns.ours() / turns.alone() - 0.9).abs() < 1e-12);

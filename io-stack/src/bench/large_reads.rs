@@ -77,7 +77,10 @@ pub(super) fn large_reads(setup: &Setup, report: &mut Report) -> Result<(), Benc
         same("large reads", run, scan)?;
         report
             .add(
-                format!("{mib} MiB commands pushed from the page cache, {threads} threads with {ring} buffers, {warps} warps"),
+                format!(
+                    "{mib} MiB commands pushed from the page cache, {threads} threads with {ring} buffers, \
+                     {warps} warps"
+                ),
                 run.gb_s(setup.options.bytes),
                 "GB/s",
             )
@@ -86,7 +89,10 @@ pub(super) fn large_reads(setup: &Setup, report: &mut Report) -> Result<(), Benc
                 "{} commands{}",
                 run.stats.commands,
                 if mib == 1 {
-                    format!(", {:.0} % of the copy engine in such pieces", run.gb_s(setup.options.bytes) / one * 100.0)
+                    format!(
+                        ", {:.0} % of the copy engine in such pieces",
+                        run.gb_s(setup.options.bytes) / one * 100.0
+                    )
                 } else {
                     String::new()
                 }

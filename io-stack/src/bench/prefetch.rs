@@ -1,5 +1,5 @@
-//! Prefetch against synchronous fetch, over storages of several latencies, with computing that takes as long as the
-//! I/O; and the time of each step that a warp takes.
+//! Prefetch against synchronous fetch, over storages of several latencies, and the time of each step that a warp takes.
+//! Computing takes as long as the I/O.
 
 use std::sync::Arc;
 use std::time::Duration;

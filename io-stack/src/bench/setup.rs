@@ -258,7 +258,7 @@ impl Setup {
         let module = self.clocked.get().unwrap_or(&self.module);
         let run = self.steps_of(module, bed, kernel, blocks, servers, more)?;
         let words = self.out.read::<u64>(16, step_clocks::SLOTS)?;
-        Ok((run, step_clocks::found(&words)))
+        Ok((run, step_clocks::found(kernels::STEPS, &words)))
     }
 
     fn steps_of(

@@ -1,8 +1,6 @@
 //! Clocks at the steps of the protocol (`GRAMPUS_STEP`), compiled in for one benchmark: the time of each step of a
 //! warp.
 
-use super::kernels::STEPS;
-
 /// Number of steps that have a slot.
 pub(super) const SLOTS: usize = 64;
 
@@ -15,9 +13,10 @@ pub(super) struct Phase {
     pub(super) us: f64,
 }
 
-/// Names of the steps in device code, in the order of their first mention. A step's index in this list is its slot.
-fn names() -> Vec<String> {
-    let text = crate::device_headers::prelude() + STEPS;
+/// Names of the steps in device headers and `kernels`, in the order of their first mention. A step's index in this
+/// list is its slot.
+fn names(kernels: &str) -> Vec<String> {
+    let text = crate::device_headers::prelude() + kernels;
     let mut names: Vec<String> = Vec::new();
     for mention in text.split("GRAMPUS_STEP(").skip(1) {
         let name = mention.split(')').next().unwrap_or_default().to_owned();
@@ -35,7 +34,7 @@ pub(super) const NONE: &str = "static __device__ __forceinline__ void begin_cloc
 
 /// Device headers and `kernels`, with a clock at each step. A warp's lowest active lane takes the time.
 pub(super) fn with_clocks(kernels: &str) -> String {
-    let steps: String = names().iter().map(|name| format!("STEP_{name}, ")).collect();
+    let steps: String = names(kernels).iter().map(|name| format!("STEP_{name}, ")).collect();
     format!(
         "enum StepName {{ {steps} STEP_COUNT }};\n{CLOCKS}{}#line 1 \"bench.cu\"\n{kernels}",
         crate::device_headers::prelude()
@@ -68,8 +67,8 @@ static __device__ __forceinline__ void end_clocks(unsigned long long* out) {
 "#;
 
 /// The phases that the clocks measured, longest first. Cycles are taken as at 2 GHz, like all of device code's times.
-pub(super) fn found(cycles: &[u64]) -> Vec<Phase> {
-    let mut phases: Vec<Phase> = (names().into_iter().zip(cycles))
+pub(super) fn found(kernels: &str, cycles: &[u64]) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = (names(kernels).into_iter().zip(cycles))
         .map(|(name, cycles)| Phase {
             name,
             us: *cycles as f64 / 2e3,
@@ -85,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_step_has_a_slot() {
-        let names = names();
+        let names = names(super::super::kernels::STEPS);
         assert!(names.len() < SLOTS, "{} steps", names.len());
         for name in ["find", "ring", "copy_bounce", "computed"] {
             assert!(names.iter().any(|n| n == name), "{name}");

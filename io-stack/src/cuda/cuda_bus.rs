@@ -1,6 +1,6 @@
 //! `CudaBus`: CUDA's memory as a software controller reaches it.
 //!
-//! The controller writes bounce slots itself. It reaches device memory through staging buffers and the copy engine. The ranges
+//! The controller writes bounce slots itself, and device memory through staging buffers and the copy engine. The ranges
 //! of both are fixed when the stack is built.
 
 use std::ops::Range;

@@ -14,8 +14,8 @@ fn bytes_of<T: Plain>(values: &[T]) -> (*const std::ffi::c_void, usize) {
     (values.as_ptr().cast(), size_of_val(values))
 }
 
-/// Waits for the default stream. Clearing memory, and the last piece of a copy from pageable memory, may go on when the
-/// call has returned (CUDA Driver API, "API synchronization behavior"). Our streams do not wait for the default one.
+/// Waits for the default stream: our streams do not. Clearing memory may go on when the call has returned, and so may
+/// the last piece of a copy from pageable memory (CUDA Driver API, "API synchronization behavior").
 fn settle() -> Result<(), CudaError> {
     // SAFETY: a context is current; null is the default stream.
     check("cuStreamSynchronize", unsafe {

@@ -180,15 +180,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registers_are_read_from_the_assembler_s_words() {
-        let log = "ptxas info : Compiling entry function 'a' for 'sm_90'\nptxas info : Used 40 registers, 400 bytes cmem[0]\n\
+    fn registers_are_read_from_ptxas_output() {
+        let log = "ptxas info : Compiling entry function 'a' for 'sm_90'\n\
+                   ptxas info : Used 40 registers, 400 bytes cmem[0]\n\
                    ptxas info : Compiling entry function 'b' for 'sm_90'\nptxas info : Used 64 registers\n";
         let read: Vec<_> = kernel_use(log).into_iter().map(|k| (k.name, k.registers)).collect();
         assert_eq!(read, [("a".to_owned(), 40), ("b".to_owned(), 64)]);
     }
 
     #[test]
-    fn without_the_compiler_the_error_says_how_to_get_it() {
+    fn missing_compiler_error_says_how_to_get_it() {
         if let Err(e) = compiler_version() {
             assert!(e.to_string().contains("nvidia-cuda-nvrtc"), "{e}");
         }

@@ -1,7 +1,7 @@
 //! `PinnedBuffer`: page-locked host memory with one owner.
 //!
-//! The GPU and controller threads may write the memory at any time. Contents are therefore copied in and out, and never lent
-//! as references.
+//! The GPU and controller threads may write the memory at any time. Contents are therefore copied in and out, and never
+//! lent as references.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -61,7 +61,7 @@ impl PinnedBuffer {
         Ok(buffer)
     }
 
-    /// Its address: the same for host and GPU (unified addressing).
+    /// The address, the same for host and GPU (unified addressing).
     pub fn address(&self) -> u64 {
         self.at.as_ptr() as u64
     }
@@ -110,7 +110,7 @@ impl PinnedBuffer {
         if at >= self.len / 4 {
             return 0;
         }
-        // SAFETY: inside our pages, by the check, and aligned as they are; all concurrent access is atomic on either side.
+        // SAFETY: inside our pages, by the check, and aligned as they are; concurrent access is atomic on either side.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast::<u32>().add(at)) }.load(Ordering::Relaxed)
     }
 
@@ -137,7 +137,7 @@ impl PinnedBuffer {
         if offset.checked_add(len)? > self.len {
             return None;
         }
-        // SAFETY: inside our memory. The callers ensure lifetime and exclusive use: `CudaBus` keeps the buffer, and the
+        // SAFETY: inside our memory. The callers ensure lifetime and exclusive use. `CudaBus` keeps the buffer, and the
         // protocol gives a bounce slot to the command that holds it (PROTOCOL.md, "What a controller must do", 3).
         Some(unsafe { HostMemory::new(self.at.add(offset), len) })
     }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_taken_once_and_up_to_the_first_that_is_missing() {
+    fn words_are_taken_once_up_to_the_first_zero() {
         let buffer = PinnedBuffer::new(&Device::host(1, 1 << 20), 4096).unwrap();
         let words: Vec<u8> = [7u32, 8, 9, 0, 11].iter().flat_map(|w| w.to_le_bytes()).collect();
         buffer.write(0, &words).unwrap();

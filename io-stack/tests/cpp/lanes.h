@@ -50,7 +50,8 @@ static const Word* exchange(Word mine) {
     words[me] = mine;
     next();
     for (unsigned i = 0; i < LANES; i++) {
-        if (warp->at[i] < warp->at[me]) fail(warp->ended[i] ? "waits for one that has ended" : "waits for one that waits elsewhere");
+        if (warp->at[i] < warp->at[me])
+            fail(warp->ended[i] ? "waits for one that has ended" : "waits for one that waits elsewhere");
     }
     return words;
 }

@@ -1,5 +1,6 @@
-// The device code on the CPU: on real threads (under ThreadSanitizer), and under a scheduler that explores
-// interleavings by a seed and replays them from the seed. Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
+// The device code on the CPU: on real threads (under ThreadSanitizer), or under a scheduler. The scheduler explores
+// interleavings by a seed and replays them from the seed.
+// Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
 #include <sched.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -189,15 +190,16 @@ struct Run {
         if (world.status.code != expected) {
             bad++;
             printf("status %u (NVMe %x, queue %u, cid %x, line %llx, waited %llu ns), expected %u\n", world.status.code,
-                   world.status.nvme_status, world.status.queue, world.status.cid, world.status.line, world.status.waited_ns,
-                   expected);
+                   world.status.nvme_status, world.status.queue, world.status.cid, world.status.line,
+                   world.status.waited_ns, expected);
         }
         if (world.status.code == STATUS_OK) {
             bad += !drained;
             bad += world.check_quiet();
             u64 served = 0;
             for (auto& c : controllers) served += c->served;
-            if (world.stats.commands != served || world.stats.commands != world.stats.completions - world.stats.stale_completions) {
+            if (world.stats.commands != served ||
+                world.stats.commands != world.stats.completions - world.stats.stale_completions) {
                 bad++;
                 printf("%llu commands, %llu served, %llu completions, %llu stale\n", world.stats.commands, served,
                        world.stats.completions, world.stats.stale_completions);
@@ -205,13 +207,13 @@ struct Run {
         }
         if (bad > 0 && world.status.code != STATUS_OK)
             for (const QueueDesc& q : world.queues)
-                printf("queue %u: credits %d, popped %u, pushed %u, tickets %u, tail %u, head %u, doorbells %u %u\n", q.qid,
-                       q.state->credits, q.state->pop_ticket, q.state->push_ticket, q.state->sq_ticket, q.state->sq_tail,
-                       q.state->cq_head, *q.sq_doorbell, *q.cq_doorbell);
+                printf("queue %u: credits %d, popped %u, pushed %u, tickets %u, tail %u, head %u, doorbells %u %u\n",
+                       q.qid, q.state->credits, q.state->pop_ticket, q.state->push_ticket, q.state->sq_ticket,
+                       q.state->sq_tail, q.state->cq_head, *q.sq_doorbell, *q.cq_doorbell);
         if (bad > 0)
-            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u, %u of %u servers\n", seed, kind.name,
-                   1u << config.depth_log2, config.queues, world.io.cache.set_count * 2, 1u << config.sector_log2,
-                   config.bounce_bytes, config.present, config.servers);
+            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u, %u of %u servers\n",
+                   seed, kind.name, 1u << config.depth_log2, config.queues, world.io.cache.set_count * 2,
+                   1u << config.sector_log2, config.bounce_bytes, config.present, config.servers);
         return bad;
     }
 };
@@ -224,8 +226,8 @@ static void add_up(const Run& run) {
     for (const Outcome& out : run.outcomes) total_values += out.values;
 }
 static void report(const char* what, u64 count) {
-    printf("%s: %llu runs, %llu values checked, %llu commands, %llu installs, %llu evictions, %llu full sets, %llu stale "
-           "completions, %llu doorbells\n",
+    printf("%s: %llu runs, %llu values checked, %llu commands, %llu installs, %llu evictions, %llu full sets, "
+           "%llu stale completions, %llu doorbells\n",
            what, count, total_values, total.commands, total.installs, total.evictions, total.full_sets,
            total.stale_completions, total.doorbells);
 }
@@ -284,7 +286,8 @@ static int bound(const char* what, u32 expected, Config config, Faults faults, s
     u64 took_ms = (grampus_host::now_ns() - began) / 1000000;
     int bad = run.verdict(expected);
     const Status& s = run.world.status;
-    if (expected == STATUS_NVME && (s.nvme_status == 0 || s.bytes == 0 || s.nsid != run.world.source.nsid || s.cid == ~0u)) {
+    bool lacks = s.nvme_status == 0 || s.bytes == 0 || s.nsid != run.world.source.nsid || s.cid == ~0u;
+    if (expected == STATUS_NVME && lacks) {
         bad++;
         printf("the status lacks the command\n");
     }
@@ -312,13 +315,15 @@ static int bounds() {
     bad += bound("cache smaller than the pins", STATUS_CACHE_FULL, tiny, Faults(), [](Run& r) {
         for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // a pin that is never dropped
     });
-    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
-    bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    auto no_credits = [](Run& r) { r.world.queues[0].state->credits = 0; };
+    auto locked = [](Run& r) { r.world.queues[0].state->sq_lock = 1; };
+    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), no_credits);
+    bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), locked);
     Config served = small, deserted = small;
     served.servers = served.present = deserted.servers = 1;
     bad += bound("dropped completion, served", STATUS_TIMEOUT_COMPLETION, served, drop);
     bad += bound("stalled storage, served", STATUS_TIMEOUT_COMPLETION, served, stall);
-    bad += bound("an entry never rung, served", STATUS_TIMEOUT_SUBMIT, served, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    bad += bound("an entry never rung, served", STATUS_TIMEOUT_SUBMIT, served, Faults(), locked);
     bad += bound("no servers where some were promised", STATUS_OK, deserted, Faults());
     return bad > 0;
 }

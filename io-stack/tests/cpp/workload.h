@@ -58,7 +58,8 @@ Outcome work(World& world, u64 seed, u32 rounds) {
                 bool inside = row + count <= end;
                 bool follows = random.one_in(2);
                 if (stop(inside && follows ? array.template tile<K>(row, count, values)
-                         : inside ? array.template tile<K, false>(row, count, values) : array.template tile_across<K>(row, count, values)))
+                         : inside ? array.template tile<K, false>(row, count, values)
+                                  : array.template tile_across<K>(row, count, values)))
                     return out;
                 for (u32 k = 0; k < count; k++) check(world, out, row + k, values[k]);
                 if (stop(true)) return out;
@@ -124,14 +125,16 @@ struct Kind {
 };
 
 #define KIND(T, align, queued, ...)                                                                            \
-    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>, drain_all<__VA_ARGS__>, serve_some<__VA_ARGS__> }
+    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>,                 \
+           drain_all<__VA_ARGS__>, serve_some<__VA_ARGS__> }
 
 static const Kind KINDS[] = {
     KIND(u64, 8, true, Queued<Clock, 2>),
     KIND(double, 1, true, Queued<Clock, 2>),
     KIND(u32, 1, true, Queued<Fifo, 2>),
     KIND(u16, 2, true, Queued<Fifo, 2>),
-    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>, serve_some<Queued<Clock, 2>>},
+    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>,
+         serve_some<Queued<Clock, 2>>},
     KIND(u64, 1, false, MappedCached<Clock, 2>),
     KIND(float, 4, false, MappedCached<Fifo, 2>),
 };
