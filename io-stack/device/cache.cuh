@@ -117,7 +117,8 @@ GRAMPUS_DEVICE bool validate(const CacheDesc& c, u32 meta, u64 state, u64 values
 
 enum Install : u32 { INSTALL_DONE, INSTALL_PRESENT, INSTALL_LOCKED, INSTALL_FULL };
 
-// Takes the line from its key, unless the line is pinned. The caller holds the set's lock.
+// Takes the line from its key, unless the line is pinned. The caller holds the set's lock. The acquire pairs with
+// unpin's release: the readers' loads are before the line's reuse.
 template <class Policy>
 GRAMPUS_DEVICE bool seize(const CacheDesc& c, u32 meta, u32 pass) {
     u64 state = load_relaxed_gpu(&c.state[meta]);

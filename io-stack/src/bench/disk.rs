@@ -94,7 +94,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     // the first to the last.
     const TURNS: usize = 6;
     // Small reads take twice as many turns: the two ways differ by less than one turn from the next.
-    const SMALL_TURNS: usize = 12;
+    const SMALL_READ_TURNS: usize = 12;
     // Large reads.
     let large = StackOptions {
         cache: CacheOptions {
@@ -128,7 +128,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     let expected = setup.plain("expected_4k", 0, count, 1)?;
     let bed = setup.bed(storage.clone(), options(4, 32, cache_for(setup.options.bytes)), 0)?;
     let mut turns = Turns::default();
-    for _ in 0..SMALL_TURNS {
+    for _ in 0..SMALL_READ_TURNS {
         turns.note_alone(storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?);
         let run = setup.cold(&bed, "queued_4k", setup.blocks, count, 1)?;
         same("disk, 4 KiB", run, expected)?;
