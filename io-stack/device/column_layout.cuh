@@ -118,7 +118,7 @@ struct Mapped {
 template <class T, class Backing, bool ALIGNED = false>
 class ColumnArray;
 
-// ---- what is out of line -----------------------------------------------------------------------------------
+// ---- out-of-line entries -----------------------------------------------------------------------------------
 // The entries know a value's size, not its type: one text serves all columns of a kernel, and kernels are linked with
 // it.
 

@@ -13,7 +13,7 @@ GRAMPUS_ENTRY InExtent extent_at(const ColumnDesc& column, u64 row, u32 size, bo
                     (cached ? e.first_line << LINE_LOG2 : (u64)e.mapped) + e.first_byte - e.first_row * size};
 }
 
-// ---- lines that are not there ----------------------------------------------------------------------------
+// ---- missing lines ----------------------------------------------------------------------------
 
 // One or two neighbouring words of a line.
 struct Words {

@@ -216,7 +216,7 @@ impl Worker {
     }
 
     /// True if this thread no longer writes to any memory. A command that a storage has dropped does not count: no
-    /// agent writes for it, and the host has given up on it.
+    /// agent writes for it, and the host no longer waits for it.
     fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.uploading == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
     }

@@ -21,7 +21,7 @@ int mutant = 0;
 
 static thread_local Random* thread_random = nullptr;
 
-// ---- fibers: one runs at a time, the seed says who ------------------------------------------------------
+// ---- fibers: one runs at a time, chosen by the seed ------------------------------------------------------
 
 struct Fiber {
     ucontext_t context;
@@ -275,7 +275,7 @@ static int fibers(u64 seed, u64 count) {
     return 0;
 }
 
-// ---- bounded waits: each trouble ends with its status, and afterwards a fresh queue and cache work ------
+// ---- bounded waits: each fault ends with its status, and afterwards a fresh queue and cache work ------
 
 static int bound(const char* what, u32 expected, Config config, Faults faults, std::function<void(Run&)> spoil = {}) {
     if (expected != STATUS_OK) config.timeout_ns = 300000000;
