@@ -1,5 +1,5 @@
-//! The software controller against the host's side of the queues on CPU threads: every byte is checked against its
-//! address, rings are tiny so that they wrap all the time, and faults happen by pattern.
+//! The software controller against the host's side of the queues on CPU threads. Every byte is compared with its
+//! address, rings are tiny so that they wrap all the time, and faults are injected by pattern.
 #![allow(unsafe_code)]
 
 mod support;
@@ -8,7 +8,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grampus_driver::controller::{Controller, ControllerError, ControllerOptions, Namespace};
+use grampus_driver::controller::{Controller, ControllerOptions, Namespace};
+use grampus_driver::error::ControllerError;
 use grampus_driver::spec::{Status, StatusCode, SubmissionEntry};
 use grampus_driver::storage::{
     CachedFile, FaultAction, FaultRule, FaultyStorage, MappedFile, MemoryStorage, NullStorage, Replicated, Storage,
@@ -20,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);
 const SLOT: usize = 8192;
 
-/// Fields drop in this order: the controller stops before the queues it looks at are freed.
+/// Fields drop in this order: the controller stops before the queues that it looks at are freed.
 struct Rig {
     controller: Controller,
     queues: Vec<HostQueue>,
@@ -59,7 +60,8 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// `commands` reads of 1–16 blocks through one queue with as many in flight as fit; returns the statuses that were no success.
+/// Runs `commands` reads of 1–16 blocks through one queue, with as many in flight as fit; returns the statuses of
+/// failed reads.
 fn hammer(q: &mut HostQueue, bus: &TestBus, first_slot: usize, depth: usize, size: u64, commands: u32) -> Vec<Status> {
     let mut seed = 0x1234_5678 + first_slot as u64;
     let mut free: Vec<usize> = (0..depth - 1).collect();
@@ -101,7 +103,7 @@ fn hammer(q: &mut HostQueue, bus: &TestBus, first_slot: usize, depth: usize, siz
 }
 
 #[test]
-fn many_wraps_of_tiny_queues_on_several_threads() {
+fn tiny_queues_wrap_on_several_threads() {
     let size = 1 << 20;
     let mut rig = rig(memory(size), 3, 2, 2);
     let bus = rig.bus.clone();
@@ -116,10 +118,10 @@ fn many_wraps_of_tiny_queues_on_several_threads() {
     assert_eq!((counters.commands, counters.errors), (9000, 0));
 }
 
-/// Two warps of a query waited for a read of one queue. Its completion stood behind one of another queue whose ring was full, and who
-/// would have emptied that were the same two warps.
+/// A deadlock of a query: two warps waited for a read of one queue. Its completion stood behind one of another queue
+/// with a full ring, and only the same two warps would have emptied that ring.
 #[test]
-fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
+fn full_completion_ring_does_not_delay_other_queues() {
     let mut rig = rig(memory(1 << 16), 2, 2, 1);
     let read = |slot: usize| {
         let at = rig.bus.host.address() + (slot * SLOT) as u64;
@@ -143,7 +145,7 @@ fn a_queue_whose_completions_nobody_takes_does_not_hold_up_another() {
 }
 
 #[test]
-fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
+fn namespaces_change_while_threads_run_and_while_they_rest() {
     let mut rig = rig(memory(1 << 16), 2, 3, 2);
     let bus = rig.bus.clone();
     let at = bus.host.address();
@@ -181,11 +183,11 @@ fn namespaces_come_and_go_while_the_threads_run_and_while_they_rest() {
 }
 
 #[test]
-fn threads_that_sleep_are_woken_and_look_by_themselves() {
+fn sleeping_threads_wake_up_when_called_and_by_themselves() {
     let mut rig = rig(memory(1 << 16), 1, 3, 1);
     let at = rig.bus.host.address();
     for woken in [true, false] {
-        std::thread::sleep(Duration::from_secs(5)); // asleep since a second or more
+        std::thread::sleep(Duration::from_secs(5)); // the threads sleep after a second or more
         if woken {
             rig.controller.wake();
         }
@@ -238,7 +240,7 @@ fn large_reads_are_pushed_to_device_memory() {
     rig.queues[0].submit(&[read]);
     assert_eq!(rig.queues[0].reap_within(LONG), Some((5, Status::SUCCESS)));
     assert_eq!(rig.bus.device.bytes(4096, 400 * 512), pattern(123 * 512, 400 * 512));
-    // Memory that is neither: an error status, and words for a person.
+    // Memory that is neither host nor device memory: an error status, and the reason in words.
     rig.queues[0].submit(&[SubmissionEntry::read(6, 1, 0, 8, 0x4000, 0)]);
     let (_, status) = rig.queues[0].reap_within(LONG).unwrap();
     assert_eq!(status.sc(), StatusCode::DataTransferError as u8);
@@ -246,7 +248,7 @@ fn large_reads_are_pushed_to_device_memory() {
 }
 
 #[test]
-fn a_dropped_read_leaves_the_next_query_unharmed() {
+fn dropped_read_leaves_the_next_query_unharmed() {
     let rule = FaultRule {
         bytes: 0..512,
         every: 1,
@@ -266,7 +268,7 @@ fn a_dropped_read_leaves_the_next_query_unharmed() {
 }
 
 #[test]
-fn a_stalled_storage_is_reported_within_the_time_allowed() {
+fn stalled_storage_is_reported_within_the_time_allowed() {
     let rule = FaultRule {
         bytes: 0..u64::MAX,
         every: 1,
@@ -286,7 +288,7 @@ fn a_stalled_storage_is_reported_within_the_time_allowed() {
 }
 
 #[test]
-fn a_doorbell_outside_the_ring_stops_the_queue_and_is_reported() {
+fn doorbell_outside_the_ring_stops_the_queue_and_is_reported() {
     let rig = rig(memory(8192), 1, 2, 1);
     rig.queues[0].ring(4);
     let words = (0..1000).find_map(|_| {

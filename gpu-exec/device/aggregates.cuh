@@ -4,24 +4,26 @@
 
 namespace grampus {
 
-// How two words of an aggregate become one.
+// How two words of an aggregate are combined.
 enum Op : u32 {
     OP_ADD = 0,        // counts, sums of integers
     OP_ADD_FLOAT = 1,  // bits of a double
     OP_ADD_WIDE = 2,   // sums of decimals: this word and the next are a Wide
-    OP_WIDE_HIGH = 3,  // that next word
+    OP_WIDE_HIGH = 3,  // the word behind an OP_ADD_WIDE
     OP_MAX = 4,        // word_for_max, word_for_min
     OP_OR = 5,         // which aggregates have seen a value
 };
 
-// `Words` is generated: COUNT, and op(i) for each word. One word after the other by templates, not in a loop: a switch in each turn of
-// it, over which the compiler goes several times before it knows which case it is, was a thirtieth of a kernel's compilation.
+// `Words` is generated: COUNT, and op(i) for each word. The words are combined one after the other by templates, not in
+// a loop. With a switch in each turn of a loop, the compiler goes over the loop several times: a thirtieth of a
+// kernel's compilation.
 template <class Words, u32 AT = 0>
 GRAMPUS_DEVICE void combine(u64* into, const u64* from) {
     if constexpr (AT < Words::COUNT) {
         constexpr Op OP = Words::op(AT);
         if constexpr (OP == OP_ADD) into[AT] += from[AT];
-        if constexpr (OP == OP_ADD_FLOAT) into[AT] = bits_as<u64>(bits_as<double>(into[AT]) + bits_as<double>(from[AT]));
+        if constexpr (OP == OP_ADD_FLOAT)
+            into[AT] = bits_as<u64>(bits_as<double>(into[AT]) + bits_as<double>(from[AT]));
         if constexpr (OP == OP_ADD_WIDE) {
             Wide sum = add(Wide{into[AT], into[AT + 1]}, Wide{from[AT], from[AT + 1]});
             into[AT] = sum.low;
@@ -33,7 +35,7 @@ GRAMPUS_DEVICE void combine(u64* into, const u64* from) {
     }
 }
 
-// The lanes' words become lane 0's, always in the same order. Collective.
+// Combines the lanes' words into lane 0's, always in the same order. Collective.
 template <class Words>
 GRAMPUS_DEVICE void combine_lanes(u64 (&word)[Words::COUNT]) {
     GRAMPUS_NO_UNROLL

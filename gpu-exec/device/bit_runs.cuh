@@ -1,16 +1,16 @@
-// Boolean run-length encoding (ORC v1, "Boolean Run Length Encoding"): bits, the most significant first, in byte runs. Which rows have
-// a value is stored so, and so are booleans.
+// `BitRuns`: boolean run-length encoding (ORC v1, "Boolean Run Length Encoding"): bits, the most significant first, in
+// byte runs. Boolean columns are stored so, and so is which rows have a value.
 #pragma once
 #include "stream_bytes.cuh"
 
 namespace grampus {
 
-// The same in all lanes.
+// The state is the same in all lanes.
 class BitRuns {
     StreamBytes in;
-    u64 bits;     // the low `held` ones are to come, the highest of them next
+    u64 bits;     // the low `held` bits are to come, the highest of them first
     u32 held;
-    u32 left;     // bytes of the run under way
+    u32 left;     // bytes left of the current run
     u32 byte;
     bool repeats;
 
@@ -26,11 +26,12 @@ class BitRuns {
     }
 
   public:
-    GRAMPUS_DEVICE explicit BitRuns(const DecodeStream& stream) : in(stream), bits(0), held(0), left(0), byte(0), repeats(false) {}
+    GRAMPUS_DEVICE explicit BitRuns(const DecodeStream& stream)
+        : in(stream), bits(0), held(0), left(0), byte(0), repeats(false) {}
 
     GRAMPUS_DEVICE bool failed() const { return in.failed; }
 
-    // The next `count` bits, at most 32, the first one highest; 0 if there are not so many.
+    // The next `count` bits, at most 32, the first one highest; 0 if the stream ends before.
     GRAMPUS_SLOW u64 take(u32 count) {
         GRAMPUS_NO_UNROLL
         while (held < count) {
@@ -41,7 +42,7 @@ class BitRuns {
         held -= count;
         return bits >> held & ((1ull << count) - 1);
     }
-    // Moves over bits; how many of them were set.
+    // Moves over bits; returns how many of them are set.
     GRAMPUS_DEVICE u32 skip(u32 count) {
         u32 set = 0;
         GRAMPUS_NO_UNROLL

@@ -1,5 +1,5 @@
-// Fields of dates and times, and truncation to them: proleptic Gregorian calendar, no zones, no leap seconds, times before 1970
-// rounded down. Days and times outside chrono's calendar, for which arrow has no answer, refuse.
+// Fields of dates and times, and truncation to them: proleptic Gregorian calendar, no zones, no leap seconds, times
+// before 1970 rounded down. For days and times outside chrono's calendar arrow has no answer: these refuse.
 #pragma once
 #include "values.cuh"
 
@@ -9,7 +9,7 @@ namespace grampus {
 constexpr i64 FIRST_DAY = -96465292;
 constexpr i64 LAST_DAY = 95026236;
 
-// Rounded down; `b` is positive.
+// The quotient rounded down; `b` is positive.
 GRAMPUS_DEVICE i64 floor_divide(i64 a, i64 b) {
     i64 quotient = a / b;
     return a - quotient * b < 0 ? quotient - 1 : quotient;
@@ -23,7 +23,8 @@ struct Civil {
     i32 year, month, day;
 };
 
-// Both directions by eras of 400 years that begin in March (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+// Both directions by eras of 400 years that begin in March (Howard Hinnant, "chrono-Compatible Low-Level Date
+// Algorithms").
 GRAMPUS_DEVICE Civil civil_of(i32 days) {
     i32 z = days + 719468;
     i32 era = (z >= 0 ? z : z - 146096) / 146097;
@@ -45,13 +46,13 @@ GRAMPUS_DEVICE i32 days_of(i32 year, i32 month, i32 day) {
     return era * 146097 + (i32)(yoe * 365 + yoe / 4 - yoe / 100 + doy) - 719468;
 }
 
-// The day, if it is in the calendar; else refuses.
+// The day; refuses if it lies outside the calendar.
 GRAMPUS_DEVICE i32 calendar_day(i64 days, bool& refused) {
     bool good = days >= FIRST_DAY && days <= LAST_DAY;
     refused |= !good;
     return good ? (i32)days : 0;
 }
-// Of a time in units of which a day has PER_DAY.
+// The day of a time in units of which a day has PER_DAY.
 template <i64 PER_DAY>
 GRAMPUS_DEVICE i32 day_of_time(i64 time, bool& refused) {
     return calendar_day(floor_divide(time, PER_DAY), refused);
@@ -72,7 +73,7 @@ GRAMPUS_DEVICE i32 day_of_year(i32 day) { return day - days_of(civil_of(day).yea
 GRAMPUS_DEVICE i32 day_of_week(i32 day) { return (i32)floor_remainder((i64)day + 4, 7); }
 // 0 = Monday.
 GRAMPUS_DEVICE i32 day_from_monday(i32 day) { return (i32)floor_remainder((i64)day + 3, 7); }
-// ISO 8601: the week belongs to the year that has its Thursday.
+// ISO 8601: a week belongs to the year of its Thursday.
 GRAMPUS_DEVICE i32 week_of(i32 day) { return (day_of_year(day - day_from_monday(day) + 3) - 1) / 7 + 1; }
 
 // ---- the first day of ... -------------------------------------------------------------------------------
@@ -87,17 +88,18 @@ GRAMPUS_DEVICE i32 first_of_week(i32 day) { return day - day_from_monday(day); }
 
 // ---- times ------------------------------------------------------------------------------------------------
 
-// a * b, refusing where it does not fit; `b` is positive.
+// a * b; refuses if the product does not fit. `b` is positive.
 GRAMPUS_DEVICE i64 scale_up(i64 a, i64 b, bool& refused) {
     constexpr i64 MOST = 0x7FFFFFFFFFFFFFFF;
     bool good = a <= MOST / b && a >= (-MOST - 1) / b;
     refused |= !good;
     return good ? a * b : 0;
 }
-// The greatest multiple of `unit` not above the time. Wraps at the very beginning of time.
+// The greatest multiple of `unit` not above the time. Wraps at the beginning of time.
 GRAMPUS_DEVICE i64 truncate_to(i64 time, i64 unit) { return subtract(time, floor_remainder(time, unit)); }
 
-// A time whose day was truncated to `first`: weeks and longer go through nanoseconds in DataFusion, and must fit.
+// A time with its day truncated to `first`. DataFusion truncates to weeks and longer units through nanoseconds, and
+// these must fit.
 template <i64 PER_DAY>
 GRAMPUS_DEVICE i64 time_of_day(i64 time, i32 first, bool& refused) {
     constexpr i64 NS = 86400000000000 / PER_DAY;

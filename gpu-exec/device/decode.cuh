@@ -1,5 +1,10 @@
-// Stored streams to one value for each row, a warp for each task: which rows have a value, the values in their order, and the two put
-// together. What does not make sense, or does not fit, is an error that the host has the CPU's decoder put into words.
+// Decoding of encoded streams to one value for each row, one warp for each task.
+//
+// 1. The present stream says which rows have a value.
+// 2. The data stream, and for timestamps the fraction stream, has the values in their order.
+// 3. Each value goes to its row.
+//
+// A value that makes no sense, or does not fit, fails the task; the host then has the CPU's decoder say what is wrong.
 #pragma once
 #include "bit_runs.cuh"
 #include "value_runs.cuh"
@@ -20,7 +25,8 @@ GRAMPUS_DEVICE bool fits(u64 v, u32 width) {
     return (u64)((i64)(v << above) >> above) == v;
 }
 
-// Nanoseconds with the zeros that were cut off: the low three bits say how many, less one. False: no time within its second.
+// Nanoseconds from their stored form, without trailing zeros: the low three bits hold the number of zeros less one.
+// False: more than a second.
 GRAMPUS_DEVICE bool unscale(u64 stored, u64& nanos) {
     u64 digits = (u64)((i64)stored >> 3), factor = 1;
     GRAMPUS_NO_UNROLL
@@ -29,10 +35,12 @@ GRAMPUS_DEVICE bool unscale(u64 stored, u64& nanos) {
     return digits < 1000000000 && nanos < 1000000000;
 }
 
-// What a zone's clock is ahead of UTC at `seconds`. False: the table does not say.
+// A zone clock's offset from UTC at `seconds`. False: the table does not cover that time.
 GRAMPUS_DEVICE bool zone_offset(const ZoneChange* table, u32 length, i64 seconds, i64& offset) {
-    if (length < 2 || seconds < (i64)load_constant(&table[0].from) || seconds >= (i64)load_constant(&table[length - 1].from)) return false;
-    u32 low = 0, high = length - 1;  // it is one of low .. high - 1
+    if (length < 2 || seconds < (i64)load_constant(&table[0].from) ||
+        seconds >= (i64)load_constant(&table[length - 1].from))
+        return false;
+    u32 low = 0, high = length - 1;  // the entry is one of low .. high - 1
     GRAMPUS_NO_UNROLL
     while (high - low > 1) {
         u32 middle = (low + high) / 2;
@@ -43,17 +51,19 @@ GRAMPUS_DEVICE bool zone_offset(const ZoneChange* table, u32 length, i64 seconds
     return true;
 }
 
-// Nanoseconds since 1970 of a stored second and its fraction. False: 64 bits do not hold them, or there is no such time.
+// Nanoseconds since 1970 of a stored second and its fraction. False: 64 bits do not hold them, or there is no such
+// time.
 GRAMPUS_DEVICE bool timestamp(const DecodeTask& task, u64 stored, u64 fraction, u64& v) {
-    constexpr i64 NANOS = 1000000000, LAST = 9223372036, FIRST = -9223372037;  // seconds that hold the ends of 64-bit nanoseconds
+    // the seconds of the first and last 64-bit nanosecond
+    constexpr i64 NANOS = 1000000000, LAST = 9223372036, FIRST = -9223372037;
     constexpr i64 MOST = 1ll << 62;
     u64 nanos;
     if (!unscale(fraction, nanos)) return false;
-    // Far outside of the years that nanoseconds count: sums below cannot overflow.
+    // Far outside the years that nanoseconds cover: the sums below cannot overflow.
     if ((i64)stored > MOST || (i64)stored < -MOST) return false;
     i64 seconds = (i64)(stored + task.epoch);
-    // Writers divide milliseconds by 1,000 towards zero: before 1970 a fraction of a millisecond and more means that the second was
-    // rounded up (ORC-763).
+    // Writers divide milliseconds by 1,000 towards zero. Before 1970, a fraction of a millisecond or more therefore
+    // means that the second was rounded up (ORC-763).
     if (seconds < 0 && nanos > 999999) seconds--;
     if (task.table_length > 0) {
         i64 offset;
@@ -66,7 +76,7 @@ GRAMPUS_DEVICE bool timestamp(const DecodeTask& task, u64 stored, u64 fraction, 
     return true;
 }
 
-// What is stored as a column's value. False: it is none.
+// A column's value from its stored form. False: the stored form stands for no value.
 GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool fraction, u64& v) {
     switch (task.kind) {
     case DECODE_INTEGERS: return fits(v, task.width);
@@ -74,13 +84,13 @@ GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool fraction, u64
         if (v >= task.table_length) return false;
         v = load_constant((const u32*)task.table + v);
         return true;
-    // The same lane stored the seconds.
+    // The same lane has stored the seconds in this place.
     case DECODE_TIMESTAMPS: return !fraction || timestamp(task, ((const u64*)task.values)[row], v, v);
     default: return true;
     }
 }
 
-// One stream of values to its rows. False: something is wrong with it. Collective.
+// Decodes one stream of values to its rows. False: the stream is invalid. Collective.
 GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool fraction) {
     const DecodeStream& stream = fraction ? task.fraction : task.data;
     bool some_missing = task.present.bytes != nullptr, of_bits = task.coding == CODING_BITS, bad = false;
@@ -114,7 +124,7 @@ GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool fraction) {
     return !(any(bad) || present.failed() || bits.failed() || runs.failed());
 }
 
-// Collective.
+// Decodes all streams of a task. Collective.
 GRAMPUS_DEVICE bool decode(const DecodeTask& task) {
     u32 streams = task.kind == DECODE_TIMESTAMPS ? 2 : 1;
     bool well = true;

@@ -1,5 +1,6 @@
-// What a launch of the decoding kernel is told, and the constants both sides share. Mirrored and proved equal in
-// gpu-exec/src/decode/params.rs; who fills what is said there.
+// `DecodeLaunch`: the parameter of the decoding kernel, and the constants of both sides.
+//
+// gpu-exec mirrors this header in Rust, proves the layouts equal and says what writes the fields.
 #pragma once
 #include "types.h"
 
@@ -10,22 +11,23 @@ constexpr u32 CODING_BITS = 1;        // bits in byte runs
 constexpr u32 CODING_BYTES = 2;       // byte runs
 constexpr u32 CODING_INTEGERS_1 = 3;  // integer runs, version 1
 constexpr u32 CODING_INTEGERS_2 = 4;  // integer runs, version 2
-constexpr u32 CODING_RAW = 5;         // values of `width` bytes one after the other
+constexpr u32 CODING_RAW = 5;         // values of `width` bytes, one after the other
 
 // DecodeTask::kind
-constexpr u32 DECODE_PLAIN = 1;       // the low bytes of what is stored
-constexpr u32 DECODE_INTEGERS = 2;    // signed, and it must fit
-constexpr u32 DECODE_CODES = 3;       // indexes into a table of numbers
+constexpr u32 DECODE_PLAIN = 1;       // the low bytes of the stored value
+constexpr u32 DECODE_INTEGERS = 2;    // signed values that must fit
+constexpr u32 DECODE_CODES = 3;       // indexes into a table of dictionary codes
 constexpr u32 DECODE_TIMESTAMPS = 4;  // seconds in `data`, nanoseconds in `fraction`
 
-// Bytes of a stream from a place where decoding can start. Kernels read words of 8 bytes, aligned, that hold one of them.
+// Bytes of a stream from a place at which decoding can start. Kernels read aligned words of 8 bytes that hold at least
+// one of these bytes.
 struct DecodeStream {
     const u8* bytes;  // any alignment
     u32 length;
-    u32 skip;         // values (bits, bytes) from there on that belong to rows before `skip_rows`' first
+    u32 skip;         // values (bits, bytes) from there on that belong to rows before the task's first
 };
 
-// Seconds from which on a zone's clock is so many seconds ahead of UTC. The last of a table only ends it.
+// From `from` on, in seconds, a zone's clock is `offset` seconds ahead of UTC. The last entry of a table only ends it.
 struct ZoneChange {
     u64 from;    // i64
     u64 offset;  // i64
@@ -33,15 +35,15 @@ struct ZoneChange {
 
 // Rows of one column that one warp decodes: a row group, or a part of it.
 struct DecodeTask {
-    DecodeStream present;   // without bytes: no value is missing
+    DecodeStream present;   // without bytes: every row has a value
     DecodeStream data;
     DecodeStream fraction;  // DECODE_TIMESTAMPS
-    u8* values;             // of the first row wanted
-    u8* valid;              // likewise, a byte each; null: a missing value is an error
-    const u8* table;        // u32 numbers, or ZoneChange; 8-byte aligned
-    u64 epoch;              // i64: seconds from 1970 to the stored seconds' zero
+    u8* values;             // of the first decoded row
+    u8* valid;              // one byte for each row, likewise; null: a missing value is an error
+    const u8* table;        // u32 codes, or ZoneChange; 8-byte aligned
+    u64 epoch;              // i64: seconds from 1970 to the zero of the stored seconds
     u32 table_length;       // entries; no zone: 0
-    u32 skip_rows;          // before the first row wanted
+    u32 skip_rows;          // rows before the first decoded row
     u32 rows;
     u32 kind;
     u32 coding;
@@ -50,7 +52,7 @@ struct DecodeTask {
     u32 unused;
 };
 
-// Tasks that were brought together.
+// Tasks whose streams were transferred together.
 struct DecodeJob {
     const DecodeTask* tasks;
     u32 first;  // counted over the launch
@@ -60,7 +62,7 @@ struct DecodeJob {
 constexpr u32 DECODE_JOBS = 128;
 
 struct DecodeLaunch {
-    u32* failed;  // 0 at first; then 1 + the label of a task whose streams are not what they should be
+    u32* failed;  // 0 at first; then 1 + the label of a task with invalid streams
     u32 jobs;
     u32 tasks;    // of all jobs
     DecodeJob job[DECODE_JOBS];

@@ -1,11 +1,11 @@
-// Where aggregates are kept by group: in a warp's own table for the first few groups it meets, in a hash table in device memory for
-// all others. Tables begin as zeroed memory.
+// Group tables: a warp's own table for the first few groups that it meets, and a hash table in device memory for all
+// others. Both begin as zeroed memory.
 #pragma once
 #include "aggregates.cuh"
 
 namespace grampus {
 
-// Into words that all warps add to. Sums of floats depend on who comes first.
+// Combines into words that all warps add to. Sums of floats depend on the order of the warps.
 template <class Words>
 GRAMPUS_DEVICE void combine_atomically(u64* into, const u64* from) {
     GRAMPUS_UNROLL
@@ -29,12 +29,13 @@ GRAMPUS_DEVICE void combine_atomically(u64* into, const u64* from) {
 
 // ---- the table of all warps ---------------------------------------------------------------------------------
 
-// QueryHead::group_locks: a slot's words are KEYS of key, then those of the aggregates.
+// QueryHead::group_locks: a slot's words are the KEYS words of its key, then those of the aggregates.
 constexpr u32 GROUP_FREE = 0;
 constexpr u32 GROUP_BUSY = 1;   // its key is being written
-constexpr u32 GROUP_READY = 2;  // bit 1; the others are of the key's hash, so that most strangers are told without reading it
+// bit 1; the other bits are of the key's hash, and tell most other keys apart without reading them
+constexpr u32 GROUP_READY = 2;
 constexpr u32 MOST_PROBES = 4096;
-constexpr u32 MOST_ROUNDS = 1u << 20;  // a slot is busy for a few instructions: a bound that nothing meets
+constexpr u32 MOST_ROUNDS = 1u << 20;  // a slot is busy for a few instructions: no query reaches this bound
 
 template <u32 KEYS>
 GRAMPUS_DEVICE u64 hash_of(const u64 (&key)[KEYS]) {
@@ -56,10 +57,11 @@ GRAMPUS_DEVICE bool same_key(const u64* a, const u64 (&b)[KEYS]) {
     return same;
 }
 
-// Adds the active lanes' words to their keys' slots. Lanes go round together, none waits for another in its own loop. Collective.
-// False: refused.
+// Adds the active lanes' words to their keys' slots. The lanes go round together: no lane waits for another in a loop
+// of its own. Collective. False: refused.
 template <class Words, u32 KEYS>
-GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key)[KEYS], const u64 (&word)[Words::COUNT]) {
+GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key)[KEYS],
+                             const u64 (&word)[Words::COUNT]) {
     constexpr u64 STRIDE = KEYS + Words::COUNT;
     u64 mask = (1ull << head.group_slots_log2) - 1, hash = hash_of(key), at = hash & mask;
     u32 ready = (u32)(hash >> 32) | GROUP_READY, probes = 0;
@@ -77,7 +79,8 @@ GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key
                 store_release_gpu(&head.group_locks[at], ready);
                 mine = true;
             } else if (lock != GROUP_BUSY) {
-                // After the acquire. A lock that the swap has seen is looked at again: it did not acquire.
+                // After the acquire, which pairs with the release of `ready`. A lock that the swap has seen is loaded
+                // again: the failed swap did not acquire.
                 mine = lock == ready && load_acquire_gpu(&head.group_locks[at]) == ready && same_key(slot, key);
                 stranger = !mine;
             }
@@ -106,7 +109,8 @@ struct OwnGroups {
     u64 word[GROUPS][Words::COUNT];
 };
 
-// Of a warp's own table: the key's place, making one while there are any; GROUPS: there is none. All lanes hold the key.
+// The key's place in a warp's own table. A new key gets a place while the table has one; GROUPS: the table is full. All
+// lanes hold the key.
 template <class Words, u32 KEYS, u32 GROUPS>
 GRAMPUS_DEVICE u32 place_of(OwnGroups<Words, KEYS, GROUPS>& own, const u64 (&key)[KEYS]) {
     u32 used = (u32)own.used;
@@ -126,11 +130,11 @@ GRAMPUS_DEVICE u32 place_of(OwnGroups<Words, KEYS, GROUPS>& own, const u64 (&key
     return used;
 }
 
-// Adds the active lanes' words to their keys, one key after the other; keys that find no place are the table of all warps' business.
-// Collective. False: refused.
+// Adds the active lanes' words to their keys, one key after the other. Keys without a place go to the table of all
+// warps. Collective. False: refused.
 template <class Words, u32 KEYS, u32 GROUPS>
-GRAMPUS_SLOW bool add_to_own(const QueryHead& head, OwnGroups<Words, KEYS, GROUPS>& own, bool active, const u64 (&key)[KEYS],
-                             const u64 (&word)[Words::COUNT]) {
+GRAMPUS_SLOW bool add_to_own(const QueryHead& head, OwnGroups<Words, KEYS, GROUPS>& own, bool active,
+                             const u64 (&key)[KEYS], const u64 (&word)[Words::COUNT]) {
     bool strange = false;
     u32 todo = ballot(active);
     GRAMPUS_NO_UNROLL

@@ -1,28 +1,30 @@
-// Columns of which only some pages are in device memory, and how a kernel asks for the others: what it is told, and what brings pages.
-// Mirrored and proved equal in gpu-exec/src/paging.rs; who fills what is said there.
+// Partially resident columns: parameters by which a kernel finds and requests pages, and by which pages are placed.
+//
+// gpu-exec mirrors this header in Rust, proves the layouts equal and says what writes the fields.
 #pragma once
 #include "types.h"
 
 namespace grampus {
 
-// A column's values of one stripe. A page of it is PAGE_BYTES of values that lie raw in their file, or a row group of decoded ones.
+// A column's values of one stripe. A page has PAGE_BYTES of values that lie raw in their file, or one row group of
+// decoded values.
 struct PagedPiece {
-    u32* there;      // a bit for each page; null: all are there
+    u32* there;      // a bit for each page; null: all are resident
     u8* values;      // a multiple of 8
-    u64 bytes;       // of values
-    u32 first_page;  // number of its first page among those of all pieces; a multiple of 32
+    u64 bytes;       // bytes of values
+    u32 first_page;  // number of the first page among the pages of all pieces; a multiple of 32
     u32 page_rows;   // not 0
     u32 pages;
     u32 pad0;
 };
 
-// The end of a query kernel's parameter, where some column is paged.
+// The end of a query kernel's parameter, for queries with a paged column.
 struct alignas(16) PagingDesc {
     const u64* first_rows;     // [stripes], ascending
     const PagedPiece* pieces;  // [paged columns * stripes]
-    u32* wanted;               // a bit for each page
-    u32* list;                 // [capacity] in host memory, zeros at first: each page that is wanted, its number plus 1
-    u32* missed;               // how many were wanted, whether or not there was room in the list
+    u32* wanted;               // a bit for each requested page
+    u32* list;                 // [capacity] in host memory, zeros at first: number + 1 of each requested page
+    u32* missed;               // number of requests, also of those for which the list had no space
     u32 capacity;
     u32 stripes;
 };
@@ -32,8 +34,8 @@ struct PageMove {
     u32 page;   // of the piece
 };
 
-// Pages that have come: the first `raw` of `count` with PAGE_BYTES each in `values`, the others lie in their places already, or will before
-// it is said that they are there.
+// Pages that have arrived, `count` of them. The first `raw` have PAGE_BYTES each in `values`. The others lie in their
+// places already, or will before they are published.
 struct alignas(16) PageBatch {
     const PagedPiece* pieces;
     const PageMove* moves;
@@ -43,11 +45,11 @@ struct alignas(16) PageBatch {
     u32 raw;
 };
 
-// What has come in a pass, to be there in the next.
+// The pages that have arrived during a pass, to be published for the next.
 struct alignas(16) PagesCame {
     const PagedPiece* pieces;
     const u32* came;
-    u32 count;  // of pieces
+    u32 count;  // number of pieces
     u32 pad0;
 };
 

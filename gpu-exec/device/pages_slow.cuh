@@ -1,11 +1,12 @@
-// How pages are looked for and asked for, the entry that pages.cuh declares; and what brings them. Nothing here depends on a query.
+// The lookup of pages that pages.cuh declares, and the placing and publishing of pages that have arrived. Independent
+// of any query.
 #pragma once
 #include "pages.cuh"
 #include "tiles_slow.cuh"
 
 namespace grampus {
 
-// Asks for a page, once. Any lane may call.
+// Requests a page, once. Any lane may call.
 GRAMPUS_SLOW void ask_for_page(const PagingDesc& paging, u32 number) {
     u32 *word = paging.wanted + number / 32, bit = 1u << number % 32;
     if ((load_relaxed_gpu(word) & bit) != 0 || (fetch_or_relaxed_gpu(word, bit) & bit) != 0) return;
@@ -20,7 +21,8 @@ GRAMPUS_SLOW NearStripe stripe_of(const PagingDesc& paging, u64 row) {
         u32 middle = (low + high) / 2;
         if (load_constant(&paging.first_rows[middle]) <= row) low = middle; else high = middle;
     }
-    u64 begin = load_constant(&paging.first_rows[low]), end = low + 1 < paging.stripes ? load_constant(&paging.first_rows[low + 1]) : ~0ull;
+    u64 begin = load_constant(&paging.first_rows[low]);
+    u64 end = low + 1 < paging.stripes ? load_constant(&paging.first_rows[low + 1]) : ~0ull;
     return NearStripe{begin, end - begin, low};
 }
 
@@ -31,7 +33,7 @@ GRAMPUS_DEVICE NearStripe find_stripe(const PagingDesc& paging, NearStripe& near
     bool stranger = active && row - in.begin >= in.rows;
     u32 strangers = ballot(stranger);
     if (stranger) in = stripe_of(paging, row);
-    // Rows ascend: the next ones are closest to one of these.
+    // Rows ascend: the next rows are closest to one of these.
     if (stranger && lane_id() == lowest_bit(strangers)) near = in;
     sync_warp();
     return in;
@@ -50,7 +52,7 @@ GRAMPUS_ENTRY bool has_pages(const PagingDesc& paging, u64 which, NearStripe& ne
             there[i] = numbers[i] = 0;
             if (which == 0) continue;
             const PagedPiece* piece = paging.pieces + ((u64)take_column(which) * paging.stripes + in.at);
-            const u64* fields = (const u64*)piece;  // in words of 8 bytes: there, values, bytes, first_page and page_rows
+            const u64* fields = (const u64*)piece;  // as 8-byte words: there, values, bytes, first_page and page_rows
             there[i] = load_constant(&fields[0]);
             numbers[i] = load_constant(&fields[3]);
         }
@@ -58,7 +60,8 @@ GRAMPUS_ENTRY bool has_pages(const PagingDesc& paging, u64 which, NearStripe& ne
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
             pages[i] = there[i] == 0 ? 0 : (u32)(row - in.begin) / (u32)(numbers[i] >> 32);
-            bits[i] = there[i] == 0 ? ~0u : load_constant((const u32*)there[i] + pages[i] / 32);  // of one without bits, all are
+            // a piece without bits is resident
+            bits[i] = there[i] == 0 ? ~0u : load_constant((const u32*)there[i] + pages[i] / 32);
         }
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
@@ -70,7 +73,8 @@ GRAMPUS_ENTRY bool has_pages(const PagingDesc& paging, u64 which, NearStripe& ne
     return !missed;
 }
 
-// Puts pages where they belong, eight lanes for each, while the query's kernels run: none of them reads what is not said to be there.
+// Puts pages into their places, eight lanes for each, while the query's kernels run. No kernel reads a page that is not
+// published.
 GRAMPUS_DEVICE void place_pages(const PageBatch& batch) {
     constexpr u32 WORDS = PAGE_BYTES / 8;
     u64 first = (u64)launch_warp() * WARP + lane_id(), step = (u64)launch_warps() * WARP;
@@ -87,7 +91,7 @@ GRAMPUS_DEVICE void place_pages(const PageBatch& batch) {
     }
 }
 
-// Says that what has come is there: between two passes, behind all that brought it. A warp for each piece.
+// Publishes the pages that have arrived: between two passes, behind everything that loaded them. A warp for each piece.
 GRAMPUS_DEVICE void publish_pages(const PagesCame& what) {
     GRAMPUS_NO_UNROLL
     for (u32 at = launch_warp(); at < what.count; at += launch_warps()) {

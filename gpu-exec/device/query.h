@@ -1,19 +1,20 @@
-// What a launch of a query kernel is told, and the constants both sides share. Mirrored and proved equal in
-// gpu-exec/src/params.rs; who fills what is said there.
+// `QueryHead`: the start of a query kernel's parameter, and the constants of both sides.
+//
+// gpu-exec mirrors this header in Rust, proves the layouts equal and says what writes the fields.
 #pragma once
 #include "io_stack.h"
 
 namespace grampus {
 
-// Consecutive rows to look at, of one stripe. Tiles are counted over all runs; the last tile of each is short.
+// Consecutive rows of one stripe to evaluate. Tiles are counted over all runs; the last tile of each run is short.
 struct RowRun {
-    u64 first_tile;  // of this run; ascending
+    u64 first_tile;  // number of this run's first tile; ascending
     u64 first_row;
     u64 rows;        // not 0
 };
 
 // QueryHead::flags
-constexpr u32 LAUNCH_FIRST = 1;  // warps start afresh; else they go on from QueryHead::state
+constexpr u32 LAUNCH_FIRST = 1;  // warps start afresh; without it, they go on from QueryHead::state
 constexpr u32 LAUNCH_FLUSH = 2;  // no row stays in a warp's buffers when the launch ends
 constexpr u32 LAUNCH_LAST = 4;   // likewise, and the warps leave their partials
 
@@ -21,7 +22,7 @@ constexpr u32 LAUNCH_LAST = 4;   // likewise, and the warps leave their partials
 constexpr u32 REFUSED_VALUE = 1;   // a value out of a cast's range, a division by zero
 constexpr u32 REFUSED_GROUPS = 2;  // the group table is full
 
-// The start of a query kernel's parameter; after it come ColumnDesc columns[N] and ColumnDesc valid[N].
+// The start of a query kernel's parameter; ColumnDesc columns[N] and ColumnDesc valid[N] follow.
 struct alignas(16) QueryHead {
     IoStack io;
     const RowRun* runs;    // ascending
@@ -29,15 +30,15 @@ struct alignas(16) QueryHead {
     u64 end_tile;
     const u64* arguments;  // the literals, 8 bytes each
     u8* state;             // what a warp keeps from launch to launch
-    u8* partials;          // what a warp leaves in the end
-    u64* counters;         // of each warp, added to from launch to launch
-    u32* refused;          // REFUSED_*, 0 at first: the query cannot be answered here
+    u8* partials;          // what a warp leaves at the end of the last launch
+    u64* counters;         // of each warp, summed up from launch to launch
+    u32* refused;          // REFUSED_*, 0 at first: the device cannot answer the query
     u32* group_locks;      // [group_slots], GROUP_*
     u64* group_words;      // [group_slots * words of a group]
     u32 group_slots_log2;
     u32 run_count;
     u32 flags;
-    u32 patience;           // tiles for which rows that passed wait for others, at most; all ones: as long as it takes
+    u32 patience;           // tiles for which rows that passed may wait for others; all ones: unbounded
 };
 
 }  // namespace grampus

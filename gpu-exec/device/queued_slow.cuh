@@ -1,5 +1,5 @@
-// Values of columns that come by commands, one of each active lane, whatever their type: the entry that tiles.cuh declares. Takes the
-// assembler long, and only kernels with such columns are linked with it.
+// Values of columns on the NVMe command path, one for each active lane, of any type: the entry that tiles.cuh declares.
+// The unit takes ptxas long; only kernels with such columns are linked with it.
 #pragma once
 #include "tiles.cuh"
 

@@ -1,5 +1,6 @@
-// The bytes of one stream and a place in it. What they mean is for the runs above; no byte outside is ever looked at, and who asks for
-// more has failed.
+// `StreamBytes`: the bytes of one stream and a position in them.
+//
+// **Invariant:** no byte outside the stream is used; a read beyond its end sets `failed`.
 #pragma once
 #include "target.cuh"
 #include "decode.h"
@@ -12,21 +13,22 @@ GRAMPUS_DEVICE u64 reverse_bytes(u64 v) {
     return v << 32 | v >> 32;
 }
 
-// The same in all lanes.
+// The state is the same in all lanes.
 class StreamBytes {
     const u8* begin;
 
   public:
     u32 length;
     u32 at;       // the next byte, at most `length`
-    bool failed;  // there were too few bytes, or they made no sense
+    bool failed;  // the stream ended early, or its bytes make no sense
 
-    GRAMPUS_DEVICE explicit StreamBytes(const DecodeStream& stream) : begin(stream.bytes), length(stream.length), at(0), failed(false) {}
+    GRAMPUS_DEVICE explicit StreamBytes(const DecodeStream& stream)
+        : begin(stream.bytes), length(stream.length), at(0), failed(false) {}
 
-    // Byte i, which there is.
+    // Byte i, which the stream has.
     GRAMPUS_DEVICE u32 byte(u32 i) const { return load_constant(begin + i); }
 
-    // The next byte; 0 if there is none.
+    // The next byte; 0 at the end of the stream.
     GRAMPUS_DEVICE u32 take() {
         if (at >= length) {
             failed = true;
@@ -34,7 +36,7 @@ class StreamBytes {
         }
         return byte(at++);
     }
-    // Moves over bytes, which must be there.
+    // Moves over bytes, which the stream must have.
     GRAMPUS_DEVICE void skip(u32 count) {
         if (count > length - at) {
             failed = true;
@@ -42,7 +44,8 @@ class StreamBytes {
         }
         at += count;
     }
-    // Bytes i to i + 7, the first one lowest; what lies behind the stream's last is anything. Byte i there is. Differs by lane.
+    // Bytes i to i + 7, the first one lowest. The stream has byte i; bytes behind its end are arbitrary. `i` may differ
+    // by lane.
     GRAMPUS_DEVICE u64 word(u32 i) const {
         u64 address = (u64)(begin + i);
         const u64* words = (const u64*)(address & ~7ull);
@@ -51,8 +54,9 @@ class StreamBytes {
         if (shift != 0 && (u64)(words + 1) < (u64)(begin + length)) v |= load_constant(words + 1) << (64 - shift);
         return v;
     }
-    // Value `index` of those packed from byte `from` on, `width` bits each, the first one highest: all its bytes are there. No width
-    // above 56 leaves a byte's border, so that a value lies in eight bytes. Differs by lane.
+    // Value `index` of those packed from byte `from` on, `width` bits each, the first one highest. The stream has all
+    // of its bytes. Widths above 56 are multiples of 8, so that each value lies in eight bytes. `index` may differ by
+    // lane.
     GRAMPUS_DEVICE u64 packed(u32 from, u32 width, u32 index) const {
         u32 bit = index * width;
         return reverse_bytes(word(from + bit / 8)) << bit % 8 >> (64 - width);
@@ -71,7 +75,7 @@ class StreamBytes {
     }
 };
 
-// Bytes that so many values take.
+// Bytes that `count` packed values take.
 GRAMPUS_DEVICE u32 packed_bytes(u32 count, u32 width) { return (count * width + 7) / 8; }
 
 }  // namespace grampus

@@ -1,24 +1,25 @@
-// Which rows a warp looks at, tile after tile, and what it takes along from one launch to the next.
+// `Tiles`: a warp's walk through its tiles of a launch, and what a warp keeps from one launch to the next.
 #pragma once
 #include "mapped_array.cuh"
 #include "values.cuh"
 
 namespace grampus {
 
-// Where a warp stands among its tiles. The same in all lanes.
+// A warp's position among its tiles. The same in all lanes.
 struct Place {
-    u64 row, stop;  // rows to look at next, of this run and launch; none if row >= stop
-    u32 run;        // ~0: of none yet
+    u64 row, stop;  // the next rows, of this run and launch; none if row >= stop
+    u32 run;        // ~0: before the first run
     u32 left;       // tiles of the chunk, this one included
 };
 
-// The place of the warp's next tile behind the run that it is through with: the first that is not below the launch's, in chunks of
-// consecutive tiles, of which warp w of W has those that are w modulo W, wherever launches begin and end. Collective.
+// The warp's next tile after a finished run: the first that is not below the launch's first. Tiles come in chunks of
+// consecutive ones. Of W warps, warp w has the chunks that are w modulo W, wherever launches begin and end. Collective.
 GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2, u32 chunk_log2);
 
 GRAMPUS_DEVICE constexpr u32 log2_of(u32 v) { return v <= 1 ? 0 : 1 + log2_of(v / 2); }
 
-// Walks a warp through its tiles of a launch. Rows are all that a tile within a run takes: what is between runs is out of line.
+// Walks a warp through its tiles of a launch. A tile within a run needs only row numbers; the step between runs is out
+// of line.
 template <u32 TILE_ROWS, u32 CHUNK>
 class Tiles {
     static_assert((TILE_ROWS & (TILE_ROWS - 1)) == 0 && (CHUNK & (CHUNK - 1)) == 0, "powers of two");
@@ -29,7 +30,7 @@ class Tiles {
     GRAMPUS_DEVICE explicit Tiles(const QueryHead& launch) : head(launch), at{0, 0, ~0u, 0} {}
     Tiles(const Tiles&) = delete;
 
-    // The next tile's rows: `rows` from `row` on. False: there is none.
+    // The next tile: `rows` rows from `row` on. False: the launch has no more.
     GRAMPUS_DEVICE bool take(u64& row, u32& rows) {
         if (at.row >= at.stop) {
             at = far_call(&next_place)(head, at, log2_of(TILE_ROWS), log2_of(CHUNK));
@@ -49,20 +50,21 @@ class Tiles {
 
 // ---- values by address --------------------------------------------------------------------------------------
 
-// An extent, as places of values are found from it: the one in which a warp's last value of a column lay.
+// The extent of a warp's last value of a column, in the form by which values are located.
 struct Nearby {
     u64 row_begin, row_end;
-    u64 origin;  // address that row 0 would have if it were in it
+    u64 origin;  // address of row 0 if the extent reached back to it
     u64 size;    // bytes of a value
 };
-// The columns that a warp has at hand: bits of `which`, lowest first. In shared memory.
+// Fills `near` for the columns of `which`, lowest first. In shared memory.
 GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near);
-// bits[i]: the value of the i-th column of `which` at the active lanes' rows, zero for others; room for a multiple of four. All
-// columns' places are found before the first load of a value, four at a time, so that loads are under way together. `near` has the
-// columns of `at_hand`. Out of line, for all types alike. Collective. False: a status is up.
-GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand, bool active, u64 row,
-                                 u64* bits);
-// The same for one column that comes by commands.
+// bits[i]: the value of the i-th column of `which` at the active lanes' rows, zero for other lanes. `bits` has space
+// for a multiple of four. All columns' places are found before the first load of a value, four at a time, so that the
+// loads are in flight together. `near` has the columns of `at_hand`. Out of line, for all types. Collective. False: a
+// status is up.
+GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand,
+                                 bool active, u64 row, u64* bits);
+// Like fetch_columns, for one column on the NVMe command path.
 GRAMPUS_ENTRY FetchedBits fetch_queued(const IoStack& io, const ColumnDesc& column, bool active, u64 row);
 
 // A value from its bits.
@@ -71,7 +73,7 @@ GRAMPUS_DEVICE T value_of(u64 bits) {
     return Layout<T, true>::from_bits(bits);
 }
 
-// value[i], for an `i` that is the same in all lanes: registers have no index.
+// value[i], for an `i` that is the same in all lanes: registers cannot be indexed.
 template <u32 K, class T>
 GRAMPUS_DEVICE T pick(const T (&value)[K], u32 i) {
     T picked = value[0];
@@ -80,7 +82,7 @@ GRAMPUS_DEVICE T pick(const T (&value)[K], u32 i) {
     return picked;
 }
 
-// A bit for each of the lane's K values of a tile that is one of `rows`.
+// A bit for each of the lane's K values of a tile that belongs to one of `rows`.
 template <u32 K>
 GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {
     static_assert(K < 32, "bits of a word");
@@ -88,24 +90,26 @@ GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {
     return (1u << mine) - 1;
 }
 
-// Collective; all lanes have it.
+// Collective; all lanes get the result.
 GRAMPUS_DEVICE u32 or_of_lanes(u32 v) { return or_within(FULL, v); }
 
-// Row numbers that passed, and what is known of their rows, wait in a ring of CAPACITY entries; arrays of entries are generated.
-// The oldest leave first: what was sent for on their behalf has had the most time. In shared memory.
+// `Ring`: row numbers that passed, and facts about their rows, wait in CAPACITY entries. The arrays of entries are
+// generated. The oldest entries leave first: requests on their behalf have had the most time. In shared memory.
 template <u32 CAPACITY>
 struct Ring {
     static_assert((CAPACITY & (CAPACITY - 1)) == 0, "a power of two");
     u32 first, held;
 
-    // Where this lane's entry goes, if it has one: there is room. Collective; the entries may be read after sync_warp().
+    // The place of this lane's entry, if it has one; the ring must have space. Collective; the entries may be read
+    // after sync_warp().
     GRAMPUS_DEVICE u32 put(bool mine) {
         u32 votes = ballot(mine), before = held, at = (first + before + count_bits(votes & lanes_below())) % CAPACITY;
         sync_warp();
         if (lane_id() == 0) held = before + count_bits(votes);
         return at;
     }
-    // Where this lane's entry is, if it has one. Collective; the arrays may be read until the next put().
+    // The place from which this lane takes an entry. False: no entry for this lane. Collective; the arrays may be read
+    // until the next put().
     GRAMPUS_DEVICE bool take(u32& at) {
         u32 begin = first, before = held, taken = before < WARP ? before : WARP;
         bool mine = lane_id() < taken;
@@ -126,44 +130,45 @@ GRAMPUS_DEVICE void tally(u32& counter, bool active) {
     if (lane_id() == 0) counter += count_bits(votes);
 }
 
-// Says that the query cannot be answered here. Any lane may call.
+// Refuses the query: the device cannot answer it. Any lane may call.
 GRAMPUS_SLOW void refuse(const QueryHead& head, u32 why) { cas_relaxed_gpu(head.refused, 0u, why); }
-// Whether a lane has found that. Collective.
+// Whether a lane has refused. Collective.
 GRAMPUS_DEVICE bool leaves(const QueryHead& head, bool refused) {
     if (!any(refused)) return false;
     refuse(head, REFUSED_VALUE);
     return true;
 }
-// For all lanes alike, though another warp may refuse between two lanes' looks: they leave together. Collective.
+// Whether the query is refused, the same for all lanes: another warp may refuse between two lanes' loads, so the lanes
+// vote. Collective.
 GRAMPUS_DEVICE bool is_refused(const QueryHead& head) { return any(load_relaxed_gpu(head.refused) != 0); }
 
-// By the whole warp. Collective.
+// Copies words, by the whole warp. Collective.
 GRAMPUS_DEVICE void copy_words_together(u64* to, const u64* from, u32 count) {
     GRAMPUS_NO_UNROLL
     for (u32 i = lane_id(); i < count; i += WARP) to[i] = from[i];
 }
-// Structs of whole words.
+// The number of words in a struct of whole words.
 template <class T>
 GRAMPUS_DEVICE constexpr u32 words_in() {
     static_assert(sizeof(T) % 8 == 0, "whole words");
     return sizeof(T) / 8;
 }
 
-// Collective; lane 0 has it.
+// Collective; lane 0 gets the result.
 GRAMPUS_DEVICE u32 sum_of_lanes(u32 v) {
     GRAMPUS_UNROLL
     for (u32 by = WARP / 2; by > 0; by /= 2) v += shuffle_down(v, by);
     return v;
 }
 
-// Keeps what a warp shares and what each lane has, in words, for the next launch, or brings it back. Collective.
+// Saves what a warp shares and what each lane has, in words, for the next launch, or restores both. Collective.
 GRAMPUS_ENTRY void keep(const QueryHead& head, const u64* shared, u32 shared_words, const u64* lane, u32 lane_words);
 GRAMPUS_ENTRY void resume(const QueryHead& head, u64* shared, u32 shared_words, u64* lane, u32 lane_words);
 
-// Begin and end of a launch where there are stages: `tally` begins as zeros; `counted` is given over to the warp's counters, behind
-// that of the rows looked at; in the end the warp leaves `partial`. Collective.
+// Begin and end of a launch of a query with stages. `tally` begins as zeros. `counted` is added to the warp's counters,
+// behind the count of rows looked at. In the last launch the warp leaves `partial`. Collective.
 GRAMPUS_ENTRY void begin_warp(const QueryHead& head, u64* shared, u32 shared_words, u64* tally, u32 tally_words);
-GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps, u32 looked,
-                            const u64* partial, u32 partial_words, u32 partial_bytes);
+GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps,
+                            u32 looked, const u64* partial, u32 partial_words, u32 partial_bytes);
 
 }  // namespace grampus

@@ -1,11 +1,11 @@
-// What kernels call between runs, extents and launches, and long arithmetic: the entries that tiles.cuh and values.cuh declare. Nothing here depends on a query, so
-// that it is compiled once, in a unit with io-stack's slow path, and linked.
+// Entries that kernels call between runs, extents and launches, and long arithmetic, as tiles.cuh and values.cuh
+// declare them. Independent of any query: compiled once, in a unit with io-stack's slow path, and linked.
 #pragma once
 #include "tiles.cuh"
 
 namespace grampus {
 
-// The run is found by 33rds, each lane one border.
+// The run is found by 33rds: each lane has one border.
 GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2, u32 chunk_log2) {
     u64 tile = head.first_tile;
     if (from.run == ~0u) {
@@ -20,7 +20,7 @@ GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2,
         tile = load_constant(&run.first_tile) + ((from.row - load_constant(&run.first_row)) >> tile_log2);
     }
     if (tile >= head.end_tile) return Place{0, 0, from.run, 0};
-    u32 low = 0, high = head.run_count;  // it is one of low .. high - 1
+    u32 low = 0, high = head.run_count;  // the run is one of low .. high - 1
     GRAMPUS_NO_UNROLL
     while (high - low > 1) {
         u32 step = (high - low + WARP) / (WARP + 1), border = low + (lane_id() + 1) * step;
@@ -30,9 +30,11 @@ GRAMPUS_ENTRY Place next_place(const QueryHead& head, Place from, u32 tile_log2,
         low = start;
     }
     const RowRun& run = head.runs[low];
-    u64 first_tile = load_constant(&run.first_tile), first_row = load_constant(&run.first_row), rows = load_constant(&run.rows);
+    u64 first_tile = load_constant(&run.first_tile), first_row = load_constant(&run.first_row);
+    u64 rows = load_constant(&run.rows);
     u64 most = (head.end_tile - first_tile) << tile_log2;  // rows before the launch's end
-    return Place{first_row + ((tile - first_tile) << tile_log2), first_row + (rows < most ? rows : most), low, from.left};
+    u64 row = first_row + ((tile - first_tile) << tile_log2);
+    return Place{row, first_row + (rows < most ? rows : most), low, from.left};
 }
 
 GRAMPUS_ENTRY double quotient(double a, double b) { return settle_nan(a / b, a, b); }
@@ -42,7 +44,7 @@ GRAMPUS_DEVICE Nearby nearby(const Extent& e, u32 size) {
     return Nearby{e.first_row, e.first_row + e.rows, (u64)e.mapped + e.first_byte - e.first_row * size, size};
 }
 
-// The lowest column of `which`, which loses it.
+// Removes the lowest column from `which` and returns it.
 GRAMPUS_DEVICE u32 take_column(u64& which) {
     u32 low = (u32)which, column = low != 0 ? lowest_bit(low) : 32 + lowest_bit((u32)(which >> 32));
     which &= which - 1;
@@ -55,12 +57,14 @@ GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near)
     GRAMPUS_NO_UNROLL
     for (u32 i = 0; i < count; i++) {
         u32 c = take_column(which);
-        if (i % WARP == lane_id()) near[i] = columns[c].extent_count == 0 ? Nearby{0, 0, 0, 0} : nearby(*columns[c].extents, columns[c].value_bytes);
+        if (i % WARP == lane_id())
+            near[i] = columns[c].extent_count == 0 ? Nearby{0, 0, 0, 0}
+                                                   : nearby(*columns[c].extents, columns[c].value_bytes);
     }
     sync_warp();
 }
 
-// Where the active lanes' values are. Collective. False: a status is up.
+// Locates the active lanes' values. Collective. False: a status is up.
 GRAMPUS_SLOW bool locate(const IoStack& io, const ColumnDesc& column, Nearby* near, bool active, u64 row, Nearby& in) {
     in = Nearby{0, 0, 0, 0};
     if (near) in = *near;
@@ -74,13 +78,13 @@ GRAMPUS_SLOW bool locate(const IoStack& io, const ColumnDesc& column, Nearby* ne
         in = nearby(e, column.value_bytes);
     }
     if (!all(there)) return out_of_range(io, !there, row);
-    // Rows ascend: the next ones are closest to one of these.
+    // Rows ascend: the next rows are closest to one of these.
     if (near && lane_id() == lowest_bit(strangers)) *near = in;
     return true;
 }
 
-GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand, bool active, u64 row,
-                                 u64* bits) {
+GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand,
+                                 bool active, u64 row, u64* bits) {
     constexpr u32 TOGETHER = 4;
     GRAMPUS_NO_UNROLL
     for (; which != 0; bits += TOGETHER) {
@@ -93,7 +97,8 @@ GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u
             u32 c = take_column(which);
             u64 bit = 1ull << c;
             Nearby in;
-            if (!locate(io, columns[c], (at_hand & bit) != 0 ? near + columns_in(at_hand & (bit - 1)) : 0, active, row, in)) return false;
+            Nearby* known = (at_hand & bit) != 0 ? near + columns_in(at_hand & (bit - 1)) : 0;
+            if (!locate(io, columns[c], known, active, row, in)) return false;
             if (active) {
                 place[i] = in.origin + row * in.size;
                 high[i] = (place[i] & 7) + in.size > 8 ? 1 : 0;
@@ -141,8 +146,8 @@ GRAMPUS_ENTRY void begin_warp(const QueryHead& head, u64* shared, u32 shared_wor
     sync_warp();
 }
 
-GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps, u32 looked,
-                            const u64* partial, u32 partial_words, u32 partial_bytes) {
+GRAMPUS_ENTRY void end_warp(const QueryHead& head, const u64* shared, u32 shared_words, u32* counted, u32 steps,
+                            u32 looked, const u64* partial, u32 partial_words, u32 partial_bytes) {
     u64* counters = head.counters + (u64)launch_warp() * (1 + steps);
     if (lane_id() == 0) counters[0] += looked;
     sync_warp();

@@ -1,11 +1,13 @@
-// Runs of values by a warp: integers (ORC v1, "Run Length Encoding version 1" and "version 2"), bytes ("Byte Run Length Encoding") and
-// raw values. All lanes know the run; each makes its own values of it. Whatever the bytes are, every run takes at least one of them.
+// `ValueRuns`: runs of values, decoded by a warp: integers (ORC v1, "Run Length Encoding version 1" and "version 2"),
+// bytes ("Byte Run Length Encoding") and raw values. All lanes know the run; each lane makes its own values of it.
+//
+// **Invariant:** every run takes at least one byte, whatever the bytes are.
 //
 //   version 1   0..127: 3 + control values, signed byte delta, varint base;  128..255: 256 - control varints
 //   version 2   00 WWW CCC                      short repeat: W+1 bytes big-endian, C+3 times
 //               01 wwwww L  LLLLLLLL            direct: L+1 values of w bits
-//               10 wwwww L  LLLLLLLL  BBB ppppp  ggg PPPPP   patched base: B+1 base bytes, L+1 values of w bits, P patches of a gap of
-//                                               g+1 bits and p bits that go above the value
+//               10 wwwww L  LLLLLLLL  BBB ppppp  ggg PPPPP   patched base: B+1 base bytes, L+1 values of w bits,
+//                                               P patches of a gap of g+1 bits and p bits that go above the value
 //               11 wwwww L  LLLLLLLL            delta: varint base, signed varint delta, L-1 more distances of w bits
 #pragma once
 #include "stream_bytes.cuh"
@@ -14,15 +16,15 @@ namespace grampus {
 
 GRAMPUS_DEVICE u64 unzigzag(u64 v) { return v >> 1 ^ (0 - (v & 1)); }
 
-// The width that five bits of a header stand for.
+// The width that a header's five bits stand for.
 GRAMPUS_DEVICE u32 width_of_code(u32 code) { return code < 24 ? code + 1 : code < 28 ? 2 * code - 22 : 8 * code - 184; }
 
-// The narrowest width that values of so many bits are packed in.
+// The narrowest width in which values of so many bits are packed.
 GRAMPUS_DEVICE u32 closest_width(u32 bits) {
     return bits <= 24 ? bits : bits <= 32 ? (bits + 1) / 2 * 2 : bits <= 64 ? (bits + 7) / 8 * 8 : 64;
 }
 
-// The place of the k-th set bit, which there is.
+// The place of the k-th set bit, which `bits` has.
 GRAMPUS_DEVICE u32 place_of_bit(u32 word, u32 k) {
     u32 place = 0;
     GRAMPUS_UNROLL
@@ -43,12 +45,12 @@ class ValueRuns {
     StreamBytes in;
     u32 coding, raw_width;
     bool is_signed;
-    // The run under way: values `used` to `length - 1` are to come.
+    // The current run: values `used` to `length - 1` are to come.
     u32 kind, length, used;
     u32 body;         // its first packed byte
     u32 width;        // bits of packed values, bytes of raw ones
     u64 base, delta;  // DELTA: value used - 1, and the first distance
-    // PATCHED: the next patch and which value it belongs to.
+    // PATCHED: the next patch, and the value that it belongs to.
     u32 patch, patches, patch_width, entry_width, patched;
 
     GRAMPUS_DEVICE u64 signed_or_not(u64 v) const { return is_signed ? unzigzag(v) : v; }
@@ -92,7 +94,7 @@ class ValueRuns {
             u64 e = entry(k);
             place += (u32)(e >> patch_width);
             if (k == 0) patched = place;
-            // A gap too wide for its field is made of entries with an empty patch.
+            // A gap too wide for its field consists of entries with an empty patch.
             if (e << (64 - patch_width) != 0 && (place >= length || new_width >= 64)) in.failed = true;
         }
     }
@@ -116,7 +118,10 @@ class ValueRuns {
             base = signed_or_not(in.varint());
             delta = unzigzag(in.varint());
             kind = SEQUENCE;
-            if (code != 0) start_packed(DELTA, width_of_code(code), packed_bytes(length > 2 ? length - 2 : 0, width_of_code(code)));
+            if (code != 0) {
+                u32 bytes = packed_bytes(length > 2 ? length - 2 : 0, width_of_code(code));
+                start_packed(DELTA, width_of_code(code), bytes);
+            }
         }
     }
 
@@ -144,7 +149,7 @@ class ValueRuns {
         }
     }
 
-    // One run for all: only its header costs anything.
+    // One run for all values: only the header costs time.
     GRAMPUS_DEVICE void start_raw() {
         length = (in.length - in.at) / raw_width;
         start_packed(RAW, raw_width, length * raw_width);
@@ -163,7 +168,7 @@ class ValueRuns {
     // The next `count` varints, lane `first`'s the first. Collective.
     GRAMPUS_DEVICE u64 take_varints(u32 first, u32 count) {
         u64 mine = 0;
-        if (WARP < 16) {  // no varint is sure to end among the bytes that the lanes see
+        if (WARP < 16) {  // no varint surely ends among the bytes that the lanes see
             for (u32 i = 0; i < count; i++) {
                 u64 v = in.varint();
                 if (lane_id() == first + i) mine = v;
@@ -210,7 +215,8 @@ class ValueRuns {
         }
     }
 
-    // Puts the patches of values `used` to `used + part - 1` above the low bits of these. `index` is the lane's own value.
+    // Puts the patches of values `used` to `used + part - 1` above the low bits of these values. `index` is the lane's
+    // own value.
     GRAMPUS_DEVICE u64 with_patches(u64 v, u32 index, u32 part) {
         GRAMPUS_NO_UNROLL
         while (patch < patches && patched < used + part) {
@@ -226,8 +232,9 @@ class ValueRuns {
     GRAMPUS_DEVICE u64 sum_up(bool on, u32 index, u32 first, u32 part) {
         u64 d = 0;
         if (on && index < 2) d = index == 0 ? base : delta;
-        // The first distance gives the direction of all of them.
-        if (on && index >= 2) d = (i64)delta < 0 ? 0 - in.packed(body, width, index - 2) : in.packed(body, width, index - 2);
+        // The sign of the first distance holds for all of them.
+        if (on && index >= 2)
+            d = (i64)delta < 0 ? 0 - in.packed(body, width, index - 2) : in.packed(body, width, index - 2);
         GRAMPUS_UNROLL
         for (u32 by = 1; by < WARP; by *= 2) {
             u64 below = shuffle_up(d, by);
@@ -254,12 +261,12 @@ class ValueRuns {
 
   public:
     GRAMPUS_DEVICE ValueRuns(const DecodeStream& stream, u32 coded, u32 value_width, bool with_sign)
-        : in(stream), coding(coded), raw_width(value_width), is_signed(with_sign), kind(SEQUENCE), length(0), used(0), body(0), width(0),
-          base(0), delta(0), patch(0), patches(0), patch_width(1), entry_width(1), patched(0) {}
+        : in(stream), coding(coded), raw_width(value_width), is_signed(with_sign), kind(SEQUENCE), length(0), used(0),
+          body(0), width(0), base(0), delta(0), patch(0), patches(0), patch_width(1), entry_width(1), patched(0) {}
 
     GRAMPUS_DEVICE bool failed() const { return in.failed; }
 
-    // Moves over `count` values; what is `wanted` are at most WARP of them: lane k has the k-th. Collective.
+    // Moves over `count` values. With `wanted`, these are at most WARP values, and lane k gets the k-th. Collective.
     GRAMPUS_DEVICE u64 next(u32 count, bool wanted) {
         u64 mine = 0;
         u32 have = 0;
@@ -270,7 +277,7 @@ class ValueRuns {
                 continue;
             }
             u32 part = count - have < length - used ? count - have : length - used;
-            // The values of this kind of run are counted from those before them.
+            // Values of this kind of run are sums of those before them.
             bool passed_one_by_one = !wanted && kind == DELTA && part < length - used;
             if (passed_one_by_one && part > WARP) part = WARP;
             if (wanted || passed_one_by_one) {

@@ -1,5 +1,8 @@
-// Values as SQL has them, to the letter of DataFusion's (arrow's) kernels: the order of floats, integers that wrap, casts that may
-// refuse. NULL is not here: generated code carries it beside a value, and calls these with whatever stands in its place.
+// SQL's values, to the letter of DataFusion's (arrow's) kernels: the order of floats, integers that wrap, casts that
+// may refuse.
+//
+// NULL is handled outside: generated code carries it beside a value, and calls these functions with an arbitrary value
+// in its place.
 #pragma once
 #include "query.h"
 #include "target.cuh"
@@ -52,7 +55,8 @@ struct IsFloat<double> {
 
 // ---- order ------------------------------------------------------------------------------------------------
 
-// An integer that orders as the value does: floats by total order (-NaN < -inf < ... < -0 < 0 < ... < inf < NaN).
+// An integer that orders as the value does. Floats have their total order (-NaN < -inf < ... < -0 < 0 < ... < inf <
+// NaN).
 GRAMPUS_DEVICE i64 order_of(double v) {
     i64 bits = bits_as<i64>(v);
     return bits ^ (i64)((u64)(bits >> 63) >> 1);
@@ -67,15 +71,17 @@ GRAMPUS_DEVICE i64 order_of(i16 v) { return v; }
 GRAMPUS_DEVICE i64 order_of(i8 v) { return v; }
 GRAMPUS_DEVICE i64 order_of(bool v) { return v; }
 
-// Comparisons: total order, but the zeros are equal. Floats are compared as integers, without a branch: multiprocessors have few units
-// for doubles, and NaNs need no second look. One operand decides how the bits of both are turned; where it is the same for a whole tile,
-// that is found once, and a value costs two operations and the comparison.
+// Comparisons: total order, except that the zeros are equal. Floats are compared as integers, without a branch:
+// multiprocessors have few units for doubles, and NaNs need no second look. One operand decides how the bits of both
+// are turned. If that operand is the same for a whole tile, the compiler finds the turn once, and a value costs two
+// operations and the comparison.
 template <class T>
 struct SignBit {
     typedef typename WrapsAs<sizeof(T)>::type Bits;
     static constexpr Bits value = (Bits)1 << (8 * sizeof(T) - 1);
 };
-// a < b, where b may be what stays the same: beyond zero the bits order as signed integers, else the other way round as unsigned ones.
+// a < b, where b may be constant for a tile. Above zero the bits order as signed integers, below it as unsigned ones in
+// reverse.
 template <class T>
 GRAMPUS_DEVICE bool less(T a, T b) {
     if constexpr (IsFloat<T>::value) {
@@ -89,7 +95,7 @@ GRAMPUS_DEVICE bool less(T a, T b) {
         return a < b;
     }
 }
-// a > b, where b may be what stays the same.
+// a > b, where b may be constant for a tile.
 template <class T>
 GRAMPUS_DEVICE bool more(T a, T b) {
     if constexpr (IsFloat<T>::value) {
@@ -106,17 +112,18 @@ GRAMPUS_DEVICE bool more(T a, T b) {
 }
 template <class T>
 GRAMPUS_DEVICE bool equal(T a, T b) {
-    if constexpr (IsFloat<T>::value) return (a == b) | (bits_as<typename SignBit<T>::Bits>(a) == bits_as<typename SignBit<T>::Bits>(b));
+    if constexpr (IsFloat<T>::value)
+        return (a == b) | (bits_as<typename SignBit<T>::Bits>(a) == bits_as<typename SignBit<T>::Bits>(b));
     else return a == b;
 }
 
-// By bits: the zeros differ. What DataFusion's IN looks floats up by.
+// Equality of bits: the zeros differ. DataFusion's IN compares floats so.
 template <class T>
 GRAMPUS_DEVICE bool identical(T a, T b) {
     if constexpr (IsFloat<T>::value) return order_of(a) == order_of(b);
     else return a == b;
 }
-// A key of a group as a word: the zeros are one group, NaNs one for each pattern of bits.
+// A group's key as a word: the zeros are one group, and each bit pattern of NaN is one.
 GRAMPUS_DEVICE u64 key_word(double v) { return v == 0 ? 0 : bits_as<u64>(v); }
 GRAMPUS_DEVICE u64 key_word(float v) { return v == 0 ? 0 : bits_as<u32>(v); }
 template <class T>
@@ -124,8 +131,8 @@ GRAMPUS_DEVICE u64 key_word(T v) {
     return (u64)(i64)v;
 }
 
-// For MIN and MAX: words without sign that order as the values do, by strict total order (as arrow's aggregates, -0 < 0).
-// Turned around for MIN, so that for both 0 is the word that any other beats, and memory of zeros is an empty aggregate.
+// Words for MIN and MAX: unsigned, in the order of the values by strict total order (as arrow's aggregates, -0 < 0).
+// MIN's words are inverted: for both, any other word beats 0, and zeroed memory is an empty aggregate.
 template <class T>
 GRAMPUS_DEVICE u64 word_for_max(T v) {
     return (u64)order_of(v) ^ 1ull << 63;
@@ -138,9 +145,9 @@ GRAMPUS_DEVICE u64 greater_word(u64 a, u64 b) { return a > b ? a : b; }
 
 // ---- arithmetic -------------------------------------------------------------------------------------------
 
-// NaNs have signs, and the order of floats knows them; but which sign an operation's NaN has is the processor's own affair, and a GPU
-// has another opinion than the CPU. So it is settled here as that CPU does it on which the CPU plan runs: an operand that is NaN is the
-// result, else DEFAULT_NAN_SIGN (generated) says.
+// NaNs have signs, and the order of floats depends on them. Which sign an operation's NaN has differs between a GPU and
+// the CPU, so settle_nan follows the CPU that runs the CPU plan. A NaN operand is the result; without one,
+// DEFAULT_NAN_SIGN (generated) decides.
 GRAMPUS_DEVICE double quiet_nan(u64 bits) { return bits_as<double>(bits | 0x7FF8000000000000ull); }
 GRAMPUS_DEVICE float quiet_nan(u32 bits) { return bits_as<float>(bits | 0x7FC00000u); }
 GRAMPUS_DEVICE u64 bits_of(double v) { return bits_as<u64>(v); }
@@ -199,7 +206,7 @@ GRAMPUS_DEVICE bool divides(T a, T b) {
     constexpr T LEAST = (T)(1ull << (8 * sizeof(T) - 1));
     return b != 0 && !(b == (T)-1 && a == LEAST);
 }
-// `refused` is set where there is none; then the value means nothing.
+// `refused` is set if the division has no answer; the result is then meaningless.
 template <class T>
 GRAMPUS_DEVICE T divide(T a, T b, bool& refused) {
     bool good = divides(a, b);
@@ -212,7 +219,7 @@ GRAMPUS_DEVICE T modulo(T a, T b, bool& refused) {
     refused |= !good;
     return good ? (T)(a % b) : (T)0;
 }
-// Floats always have one. Those of doubles are long, and out of line.
+// Division of floats always has an answer. Those of doubles are long, and out of line.
 GRAMPUS_ENTRY double quotient(double a, double b);
 GRAMPUS_ENTRY double remainder(double a, double b);
 template <class T>
@@ -234,7 +241,7 @@ GRAMPUS_DEVICE Wide add(Wide a, Wide b) {
 
 // ---- casts ------------------------------------------------------------------------------------------------
 
-// Floats, their NaNs with their signs and what fits of their other bits.
+// Casts of floats keep a NaN's sign, and those of its other bits that fit.
 GRAMPUS_DEVICE double to_double(float v) {
     u64 bits = bits_as<u32>(v);
     return v == v ? (double)v : quiet_nan((bits >> 31) << 63 | (bits & 0x7FFFFF) << 29);
@@ -244,7 +251,7 @@ GRAMPUS_DEVICE float to_float(double v) {
     return v == v ? (float)v : quiet_nan((u32)(bits >> 63) << 31 | ((u32)(bits >> 29) & 0x7FFFFF));
 }
 
-// To an integer of fewer bits.
+// Casts to an integer of fewer bits.
 template <class To, class From>
 GRAMPUS_DEVICE To narrow(From from, bool& refused) {
     To to = (To)from;
@@ -252,12 +259,13 @@ GRAMPUS_DEVICE To narrow(From from, bool& refused) {
     return to;
 }
 
-// Towards zero; NaN and what does not fit refuse. The bounds are powers of two, exact in both types.
+// Casts towards zero; NaN and values that do not fit refuse. The bounds are powers of two, exact in both types.
 template <class To, class From>
 GRAMPUS_DEVICE To truncate(From from, bool& refused) {
     constexpr u32 BITS = 8 * sizeof(To);
     constexpr From BEYOND = (From)(1ull << (BITS - 1));
-    // Small integers: the value below the least whose integer part still is the least. Of the others no such value exists.
+    // Small integers: the bound is the value below the least one that still has the least integer as its integer part.
+    // For wider integers no such value exists.
     constexpr bool EXACT_BELOW = BITS < (sizeof(From) == 8 ? 53 : 24);
     bool good = from < BEYOND && (EXACT_BELOW ? from > -BEYOND - 1 : from >= -BEYOND);
     refused |= !good;

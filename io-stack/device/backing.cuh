@@ -1,5 +1,6 @@
-// How missing sectors of pinned lines come: by command (Queued) or by the warp's own copy from a registered mapping
-// (MappedCached). Both leave the line in the same states. Mapped (column_layout.cuh) has no cache at all.
+// Backings with a cache: how the missing sectors of pinned lines are loaded. `Queued` sends commands; `MappedCached`
+// copies from a registered mapping within the warp. Both leave the line in the same states. `Mapped`
+// (column_layout.cuh) has no cache.
 #pragma once
 #include "cache.cuh"
 
@@ -25,12 +26,13 @@ GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key,
     c.blocks = c.bytes >> lba_log2;
     c.lba = (load_constant(&e.storage_byte) + ((key - load_constant(&e.first_line)) << LINE_LOG2) + skip) >> lba_log2;
     c.nsid = load_constant(&source.nsid);
-    c.bus = (u64)cache.data + ((u64)c.slot << LINE_LOG2) + skip + load_constant(&io.queues[queue_of(io, source, key)].data_bus);
+    c.bus = (u64)cache.data + ((u64)c.slot << LINE_LOG2) + skip +
+            load_constant(&io.queues[queue_of(io, source, key)].data_bus);
     c.target = 0;
     return c;
 }
 
-// Values come from the cache; misses are commands.
+// Values come from the cache; each miss becomes a command.
 template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>
 struct Queued {
     static constexpr bool CACHED = true;
@@ -38,16 +40,18 @@ struct Queued {
     static constexpr u32 WAYS = CACHE_WAYS_;
     typedef EvictionPolicy Policy;
 
-    // Sectors one command carries at least.
+    // The smallest number of sectors that one command carries.
     GRAMPUS_DEVICE static u32 unit(const IoStack& io, const Extent& e) {
-        u32 lba_log2 = load_constant(&io.sources[load_constant(&e.source)].lba_log2), sector_log2 = io.cache.sector_log2;
+        u32 lba_log2 = load_constant(&io.sources[load_constant(&e.source)].lba_log2);
+        u32 sector_log2 = io.cache.sector_log2;
         return lba_log2 > sector_log2 ? 1u << (lba_log2 - sector_log2) : 1;
     }
     GRAMPUS_DEVICE static u32 queue(const IoStack& io, const Extent& e, u64 key) {
         return queue_of(io, io.sources[load_constant(&e.source)], key);
     }
 
-    // Sends for the `fresh` sectors of each lane's pinned line. Collective; does not wait for data. False: a status is up.
+    // Sends commands for the `fresh` sectors of each lane's pinned line, without waiting for the data. Collective.
+    // False: a status is up.
     GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh) {
         FillFinish<WAYS> finish(io.cache);
         while (any(fresh != 0)) {
@@ -65,13 +69,13 @@ struct Queued {
         return true;
     }
 
-    // Finishes what has come in on the open lanes' queues. Collective.
+    // Finishes the completions on the open lanes' queues. Collective.
     GRAMPUS_DEVICE static u32 help(const IoStack& io, bool open, u32 queue) {
         return advance(io, open, queue, FillFinish<WAYS>(io.cache));
     }
 };
 
-// Values come from the cache; misses are copied from a registered mapping by the warp that found them.
+// Values come from the cache; the warp that finds a miss copies the bytes from a registered mapping.
 template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>
 struct MappedCached {
     static constexpr bool CACHED = true;
@@ -89,7 +93,8 @@ struct MappedCached {
             u32 bytes = count_bits(run) << cache.sector_log2;
             const u8* from = e.mapped + ((key - e.first_line) << LINE_LOG2) + skip;
             u8* to = run != 0 ? bytes_of<WAYS>(cache, meta) + skip : (u8*)0;
-            // An optimistic reader that sees these bytes must also see that the line was replaced.
+            // The fence orders the replacement before the copy: an optimistic reader that sees these bytes also sees
+            // that the line was replaced.
             fence_acq_rel_gpu();
             sync_warp();
             if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE && run != 0)
@@ -106,16 +111,17 @@ struct MappedCached {
     GRAMPUS_DEVICE static u32 help(const IoStack&, bool, u32) { return 0; }
 };
 
-// By value, so that the hot path's registers need no addresses.
+// Returned by value, so that the hot path needs no addresses of its registers.
 struct Ensured {
     bool ok;   // false: a status is up
-    u32 meta;  // the pinned line; NO_LINE: none could be had, the lane holds nothing
+    u32 meta;  // the pinned line; NO_LINE: no line was free, the lane holds no pin
 };
 
-// Looks at a line that servers should fill before a waiter helps itself: some 200 us.
+// A waiter leaves a line to the servers for so many looks, some 200 us, before it helps itself.
 constexpr u32 PATIENCE = 64;
 
-// Waits until the lanes' pinned lines hold the sectors, which somebody has sent for. Collective. False: a status is up.
+// Waits until the lanes' pinned lines hold the sectors, which some warp has requested. Collective. False: a status is
+// up.
 template <class Backing>
 GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 sectors) {
     Wait wait;
@@ -124,7 +130,7 @@ GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u
         u32 waiting = ballot(open);
         if (waiting == 0) return true;
         u32 from = lowest_bit(waiting);
-        bool others = Backing::QUEUED && io.servers > 0 && shuffle(wait.tries, 0) < PATIENCE;  // they are at it
+        bool others = Backing::QUEUED && io.servers > 0 && shuffle(wait.tries, 0) < PATIENCE;  // left to the servers
         u32 mine = open ? Backing::queue(io, e, key) : 0u, queue = shuffle(mine, from);
         u32 done = others ? 0 : Backing::help(io, open, mine);
         u64 line = shuffle(key, from);
@@ -134,12 +140,13 @@ GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u
     }
 }
 
-// Pins each active lane's line (keys differ between lanes), sends for what is missing of `sectors`, and with `wait` stays until it
-// is there. Collective.
+// Pins each active lane's line and requests the missing ones of its `sectors`. The lanes' keys differ. With `wait`,
+// returns when the sectors are resident. Collective.
 template <class Backing>
 GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64 key, u32 sectors, bool wait) {
     u32 meta = NO_LINE;
-    // A few tries: another lane may hold the set's lock for a moment. No waiting for ways here: others' pins may need ours gone.
+    // A few attempts: another lane may hold the set's lock for a moment. No wait for ways here: other warps' pins may
+    // depend on ours.
     for (u32 i = 0; i < 4 && any(active && meta == NO_LINE); i++)
         if (active && meta == NO_LINE)
             meta = pin_or_install<typename Backing::Policy, Backing::WAYS>(io, key, Backing::WAYS);
@@ -149,8 +156,8 @@ GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64
     return Ensured{!wait || await<Backing>(io, e, key, meta, sectors), meta};
 }
 
-// Asks for lines key .. key + lines - 1 of an extent in commands as long as possible; waits for slots, never for data or
-// ways: lines that cannot be had are left out. Collective. False: a status is up.
+// Requests lines key .. key + lines - 1 of an extent, in the longest possible commands. The warp waits for command
+// slots, never for data or ways; lines that get no way are left out. Collective. False: a status is up.
 template <class Backing>
 GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 lines) {
     constexpr u32 WAYS = Backing::WAYS;
@@ -158,7 +165,8 @@ GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 l
     FillFinish<WAYS> finish(cache);
     u32 group_mask = (1u << cache.group_log2) - 1, max_lines = io.sources[e.source].max_lines;
     u64 run_key = key;
-    u32 run_meta = 0, run = 0;  // lines of a growing command: installed by us, contiguous, one group, one way
+    // lines of a growing command: installed by this warp, contiguous, in one group and one way
+    u32 run_meta = 0, run = 0;
     for (;;) {
         u32 batch = lines < WARP ? (u32)lines : WARP;
         u32 left = group_mask + 1 - ((u32)key & group_mask);
@@ -167,7 +175,7 @@ GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 l
         u32 meta = NO_LINE, fresh = 0;
         if (batch > 0) {
             u32 way = run > 0 ? run_meta % WAYS : WAYS;
-            if (run == 0) {  // the first line's way is everybody's
+            if (run == 0) {  // the first line's way holds for all lanes
                 if (lane_id() == 0) meta = pin_or_install<typename Backing::Policy, WAYS>(io, key, way);
                 u32 first = shuffle(meta, 0);
                 way = first == NO_LINE ? WAYS : first % WAYS;
@@ -179,7 +187,8 @@ GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 l
         u32 first = shuffle(meta, 0);
         bool whole = batch > 0 && all(!in || (meta == first + lane_id() * WAYS && fresh == all_sectors(cache)));
         if (run > 0 && !(whole && first == run_meta + run * WAYS && (key & group_mask) != 0)) {
-            // The run ends: one lane for each piece of at most max_lines. Its lines' pins become the command's.
+            // The run ends. Each lane takes one piece of at most max_lines; the pins of the piece's lines become the
+            // command's.
             u32 pieces = (run + max_lines - 1) / max_lines;
             for (u32 base = 0; base < pieces; base += WARP) {
                 u32 piece = base + lane_id(), at = piece * max_lines;

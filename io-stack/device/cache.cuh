@@ -1,5 +1,4 @@
-// Lines of file bytes in device memory: finding, pinning, validating, replacing, publishing. One lane, one line;
-// who asks the storage for missing sectors, and who waits, is column_array.cuh's business.
+// Cache lines of file bytes in device memory: finding, pinning, validating, replacing and publishing them.
 #pragma once
 #include "completion.cuh"
 
@@ -7,7 +6,7 @@ namespace grampus {
 
 constexpr u32 NO_LINE = ~0u;
 
-// Eviction policies, fixed at compile time. `spares(state, pass)`: pass over this unpinned line this time?
+// Eviction policies, fixed at compile time. `spares(state, pass)`: whether the hand passes over this unpinned line.
 struct Clock {
     static constexpr bool NOTES_USE = true;  // readers set LINE_REF
     GRAMPUS_DEVICE static bool spares(u64 state, u32 pass) { return pass == 0 && (state & LINE_REF) != 0; }
@@ -49,7 +48,7 @@ GRAMPUS_DEVICE u32 valid_sectors(u64 state) { return (u32)(state >> LINE_VALID_S
 
 // ---- lookup ------------------------------------------------------------------------------------------
 
-// Where the key's tag stands now, or NO_LINE. A hint: pin or validate before believing it.
+// Where the key's tag stands now, or NO_LINE. The result is a hint: pin or validate the line before use.
 template <u32 WAYS>
 GRAMPUS_DEVICE u32 find(const CacheDesc& c, u64 key) {
     GRAMPUS_STEP(find);
@@ -75,7 +74,8 @@ GRAMPUS_DEVICE void note_use(const CacheDesc& c, u32 meta, u64 state) {
     if (Policy::NOTES_USE && (state & LINE_REF) == 0) fetch_or_relaxed_gpu(&c.state[meta], (u64)LINE_REF);
 }
 
-// Pins the line if it is in the cache: it stays, with its key, until unpin. NO_LINE: not there.
+// Pins the line if it is in the cache: the line keeps its place and its key until unpin. NO_LINE: not in the cache. The
+// acquire pairs with install's release of the state, and with publish_line's.
 template <class Policy, u32 WAYS>
 GRAMPUS_DEVICE u32 pin(const CacheDesc& c, u64 key) {
     u32 meta = find<WAYS>(c, key);
@@ -91,7 +91,8 @@ GRAMPUS_DEVICE u32 pin(const CacheDesc& c, u64 key) {
     return meta;
 }
 
-// Start of an optimistic read: the state to validate against. False: not there.
+// Begins an optimistic read: returns the state to validate against. False: not in the cache. The acquire pairs with
+// install's release, and with publish_line's.
 template <class Policy, u32 WAYS>
 GRAMPUS_DEVICE bool observe(const CacheDesc& c, u64 key, u32& meta, u64& state) {
     meta = find<WAYS>(c, key);
@@ -104,8 +105,8 @@ GRAMPUS_DEVICE bool observe(const CacheDesc& c, u64 key, u32& meta, u64& state) 
     return true;
 }
 
-// End of an optimistic read: whether the line was the same all the while. `values` are the words read, or-ed: they
-// are in registers before the state is loaded again.
+// Ends an optimistic read: whether the line stayed the same. `values` are the words read, or-ed together: the
+// dependency loads the state again only after they are in registers.
 GRAMPUS_DEVICE bool validate(const CacheDesc& c, u32 meta, u64 state, u64 values) {
     GRAMPUS_STEP(validate);
     u64 again = load_relaxed_gpu(after_loads(&c.state[meta], values, c.zero));
@@ -116,7 +117,8 @@ GRAMPUS_DEVICE bool validate(const CacheDesc& c, u32 meta, u64 state, u64 values
 
 enum Install : u32 { INSTALL_DONE, INSTALL_PRESENT, INSTALL_LOCKED, INSTALL_FULL };
 
-// Takes the line away from its key, if nobody has it pinned. The caller holds the set's lock.
+// Takes the line from its key, unless the line is pinned. The caller holds the set's lock. The acquire pairs with
+// unpin's release: the readers' loads are before the line's reuse.
 template <class Policy>
 GRAMPUS_DEVICE bool seize(const CacheDesc& c, u32 meta, u32 pass) {
     u64 state = load_relaxed_gpu(&c.state[meta]);
@@ -130,8 +132,9 @@ GRAMPUS_DEVICE bool seize(const CacheDesc& c, u32 meta, u32 pass) {
     return cas_acq_rel_gpu(&c.state[meta], state, busy) == state;
 }
 
-// Gives the key a line, without valid sectors, pinned once. One attempt, no waiting: one lane of those that want a set
-// gets in, the others see INSTALL_LOCKED and look again. `prefer` is the way to take if it can be had; WAYS: any.
+// Gives the key a line, without valid sectors and pinned once. One attempt without waiting: one of the lanes that want
+// a set gets its lock, the others see INSTALL_LOCKED and look again. `prefer`: the way to take if possible; WAYS: any
+// way.
 template <class Policy, u32 WAYS>
 GRAMPUS_DEVICE Install install(const IoStack& io, u64 key, u32 prefer, u32& meta) {
     const CacheDesc& c = io.cache;
@@ -171,7 +174,7 @@ GRAMPUS_DEVICE Install install(const IoStack& io, u64 key, u32 prefer, u32& meta
     return result;
 }
 
-// Pins the line, installing it if need be. One attempt. On failure the lane holds nothing.
+// Pins the line, and installs it if necessary. One attempt. On failure the lane holds no pin.
 template <class Policy, u32 WAYS>
 GRAMPUS_SLOW u32 pin_or_install(const IoStack& io, u64 key, u32 prefer) {
     u32 meta = pin<Policy, WAYS>(io.cache, key);
@@ -184,16 +187,17 @@ GRAMPUS_SLOW u32 pin_or_install(const IoStack& io, u64 key, u32 prefer) {
 
 // ---- sectors -----------------------------------------------------------------------------------------
 
-// Whether the pinned line holds the bytes of all the sectors. What their writer wrote is then visible.
+// Whether the pinned line holds the bytes of all the sectors. The acquire pairs with publish_line's release: the bytes
+// of valid sectors are visible.
 GRAMPUS_DEVICE bool holds(const CacheDesc& c, u32 meta, u32 sectors) {
     return (sectors & ~valid_sectors(load_acquire_gpu(&c.state[meta]))) == 0;
 }
 
-// Of `sectors` of a pinned line, those that nobody has asked for before: the caller must now get them.
-// `unit` is the smallest power-of-two number of sectors a command can carry.
+// Returns those of a pinned line's `sectors` that no lane has requested yet: the caller must load them. `unit`: the
+// smallest power-of-two number of sectors that a command carries.
 GRAMPUS_DEVICE u32 request(const CacheDesc& c, u32 meta, u32 sectors, u32 unit) {
     GRAMPUS_STEP(request);
-    for (u32 by = 1; by < unit; by *= 2) {  // spread each wanted sector over its block
+    for (u32 by = 1; by < unit; by *= 2) {  // spreads each wanted sector over its block
         u32 low = 0xFFFFFFFFu / ((1u << by) | 1u);  // 0x5555…, 0x3333…: the lower half of each pair of runs
         sectors |= (sectors & low) << by | (sectors >> by & low);
     }
@@ -202,7 +206,7 @@ GRAMPUS_DEVICE u32 request(const CacheDesc& c, u32 meta, u32 sectors, u32 unit) 
     return sectors & ~fetch_or_relaxed_gpu(&c.requested[meta], sectors);
 }
 
-// The lowest run of set bits; removes it from `sectors`.
+// Removes the lowest run of set bits from `sectors` and returns it.
 GRAMPUS_DEVICE u32 take_run(u32& sectors) {
     u32 from = lowest_bit(sectors), length = lowest_bit(~(sectors >> from));
     u32 run = length >= 32 ? sectors : ((1u << length) - 1) << from;
@@ -214,13 +218,14 @@ GRAMPUS_DEVICE void pin_for_command(const CacheDesc& c, u32 meta) {
     if (GRAMPUS_MUTANT != MUTANT_NO_COMMAND_PIN) add_relaxed_gpu(&c.state[meta], (u64)LINE_PIN);
 }
 
-// V: makes sectors valid and drops one pin, in one step. After fence_acq_rel_gpu().
+// V: makes sectors valid and drops one pin, in one addition. Follows fence_acq_rel_gpu(), which makes the addition a
+// release; the acquires in pin, observe and holds pair with it.
 GRAMPUS_DEVICE void publish_line(const CacheDesc& c, u32 meta, u32 sectors) {
     u64 pin = GRAMPUS_MUTANT != MUTANT_NO_COMMAND_PIN ? LINE_PIN : 0;
     add_after_fence_gpu(&c.state[meta], ((u64)sectors << LINE_VALID_SHIFT) - pin);
 }
 
-// What the end of a fill means; reap's `Finish`.
+// `Finish` of a fill: where its bytes go, and how its sectors are published.
 template <u32 WAYS>
 struct FillFinish {
     const CacheDesc& c;
@@ -232,7 +237,7 @@ struct FillFinish {
         return c.data + ((u64)r.slot << LINE_LOG2) + skip;
     }
 
-    // Collective: the lanes' long fills are published by the whole warp.
+    // Collective: the whole warp publishes the lanes' long fills.
     GRAMPUS_DEVICE void publish(const CommandRecord& r, bool ok, bool active) const {
         GRAMPUS_STEP(publish);
         fence_acq_rel_gpu();

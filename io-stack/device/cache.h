@@ -1,17 +1,17 @@
-// The cache of file bytes in device memory: 4 KiB lines of 128-512 B sectors, set-associative.
-// Metadata is sized by the cache: 20 bytes per line and 8 per set. States: docs/PROTOCOL.md.
+// The cache of file bytes in device memory: 4 KiB lines of 128-512 B sectors, set-associative. Its metadata takes 20
+// bytes per line and 8 per set. States: docs/PROTOCOL.md.
 #pragma once
 #include "types.h"
 
 namespace grampus {
 
 constexpr u32 CACHE_WAYS = 8;
-constexpr u64 TAG_NONE = ~0ull;  // no line; host sets every tag so before first use
+constexpr u64 TAG_NONE = ~0ull;  // no line; the host sets every tag to this before first use
 
-// Word `state` of a line: one 64-bit word, so that every transition is one atomic operation.
+// `state` of a line: one 64-bit word, so that every transition is one atomic operation.
 constexpr u64 LINE_PIN = 1;                    // bits 15:0, pins: readers and outstanding commands
 constexpr u64 LINE_PINS = 0xFFFF;
-constexpr u64 LINE_BUSY = 1ull << 16;          // tag is being replaced
+constexpr u64 LINE_BUSY = 1ull << 16;          // the tag is being replaced
 constexpr u64 LINE_REF = 1ull << 17;           // used since the clock hand passed
 constexpr u32 LINE_VERSION_SHIFT = 18;         // bits 31:18, counts replacements
 constexpr u64 LINE_VERSION_ONE = 1ull << LINE_VERSION_SHIFT;
@@ -23,8 +23,8 @@ struct CacheSet {
     u32 hand;  // policy state: clock hand or counter; read and written under `lock`
 };
 
-// Metadata index of way w of set s: s * ways + w. Data slot: w * sets + s, so that lines with
-// consecutive keys, installed in one way, are contiguous and one command can fill them all.
+// Metadata index of way w of set s: s * ways + w. Data slot: w * sets + s. Lines with consecutive keys in one way are
+// therefore contiguous, and one command can fill them all.
 struct alignas(16) CacheDesc {
     u8* data;         // [ways * sets * 4096] device memory, 4 KiB aligned
     u64* tags;        // line keys
@@ -35,8 +35,8 @@ struct alignas(16) CacheDesc {
     u32 groups;       // set groups: a line's group is (key >> group_log2) mod groups
     u32 group_log2;   // log2 of the lines of a group, the longest run one command can fill; at most 12
     u32 sector_log2;  // 7 .. 12
-    u32 ways;         // equals the template parameter of the device code
-    u32 zero;         // always 0; data dependencies are built with it that a compiler cannot fold
+    u32 zero;         // always 0; builds data dependencies that a compiler cannot fold
+    u32 pad0;
 };
 
 }  // namespace grampus

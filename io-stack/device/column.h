@@ -1,12 +1,12 @@
-// Where a column's values are: extents of rows, each a contiguous run of fixed-width values at any
-// byte alignment. Built by the host from what orc-layout found; read-only for kernels.
+// A column's location: extents of rows, each a contiguous run of fixed-width values at any byte alignment. The host
+// builds them; kernels only read them.
 #pragma once
 #include "types.h"
 
 namespace grampus {
 
-// One contiguous run of values. Key space: each (file identity, version) owns a range of line keys
-// that is never used again, so a changed file gets new keys and its old lines die unread.
+// One contiguous run of values. Each version of a file owns a range of line keys that is never used again. A changed
+// file therefore gets new keys, and its old lines are evicted unread.
 struct alignas(16) Extent {
     u64 first_row;      // row of the first value
     u64 rows;           // values
@@ -23,7 +23,7 @@ struct alignas(16) ColumnDesc {
     u32 value_bytes;        // 1, 2, 4 or 8
 };
 
-// A storage: its namespace and the queues that lead to it.
+// A storage: its namespace and its queues.
 struct alignas(16) SourceDesc {
     u64 blocks;        // size of the namespace in logical blocks; a multiple of 4096 bytes
     u32 nsid;

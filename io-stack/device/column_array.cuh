@@ -1,16 +1,18 @@
-// A column as kernels see it: row in, value out, at any byte alignment, from any backing. `tile` for runs of rows,
-// `fetch` for scattered ones, `prefetch` and `ahead` to have bytes on their way before they are asked for. Without a cache:
-// mapped_array.cuh.
+// `ColumnArray`: a column as kernels read it, row in, value out, at any byte alignment, from any backing.
+//
+// 1. `tile` reads runs of rows; `fetch` reads scattered rows.
+// 2. `prefetch` and `ahead` request bytes before they are needed.
 #pragma once
 #include "backing.cuh"
 #include "mapped_array.cuh"
 
 namespace grampus {
 
-// All member functions are collective: the whole warp calls, lanes without a row pass active = false. Those that return bool
-// return false to all lanes when a status is up: leave the kernel. Pass IoStack and ColumnDesc to the kernel as
-// `const __grid_constant__` parameters, and bound its registers (`__launch_bounds__(256, 4)`: 64), else the functions out of line
-// decide how many it takes.
+// All member functions are collective: the whole warp calls them, and lanes without a row pass active = false. Those
+// that return bool return false to all lanes when a status is up: the kernel must end.
+//
+// Kernels take IoStack and ColumnDesc as `const __grid_constant__` parameters. They bound their registers to 64
+// (`__launch_bounds__(256, 4)`); without the bound, the out-of-line functions decide how many registers a kernel takes.
 template <class T, class Backing, bool ALIGNED>
 class ColumnArray {
     typedef Layout<T, ALIGNED> In;
@@ -22,19 +24,19 @@ class ColumnArray {
     const IoStack& io;
     const ColumnDesc& column;
 
-    // The extent used last: rows row_begin .. row_end - 1, and where row 0 would begin if it were in it, as a byte of the key space
-    // (line key * 4096 + byte).
+    // The extent used last: rows row_begin .. row_end - 1. `origin`: the place of row 0 if the extent reached back to
+    // it. Places are bytes of the key space (line key * 4096 + byte).
     u64 row_begin, row_end, origin;
 
-    // Window of lines for tile(): lane i knows line window_key + i (and i + WARP ...), below window_lines. NO_LINE: not whole, or
-    // not there.
+    // Window of lines for tile(): lane i knows line window_key + i (and i + WARP ...), below window_lines. NO_LINE: the
+    // line is missing, or some of its sectors are.
     static constexpr u32 WINDOW = WARP * LINES_PER_LANE;
     u64 window_key;
     u32 window_lines;
     u32 window_meta[LINES_PER_LANE];
     u32 window_state[LINES_PER_LANE];  // low half: version and BUSY
 
-    // Line that this lane's last fetch() found, and its state then: reused as long as rows stay in it.
+    // The line of this lane's last fetch() and its state then, reused while rows stay in the line.
     u64 last_key;
     u64 last_state;
     u32 last_meta;
@@ -43,15 +45,16 @@ class ColumnArray {
     GRAMPUS_DEVICE ColumnArray(const IoStack& stack, const ColumnDesc& desc) : io(stack), column(desc) { forget(); }
     ColumnArray(const ColumnArray&) = delete;
 
-    // value[i] = column[row + i * WARP + lane], for those below row + rows; 0 < rows <= K * WARP, all in one extent. The other
-    // values are zero. `row` and `rows` are the same in all lanes. SEQUENTIAL: the next tiles will follow this one, so 32 lines are
-    // looked up, and sent for, at once.
+    // value[i] = column[row + i * WARP + lane] for rows below row + rows, and zero for the others. 0 < rows <= K *
+    // WARP, all in one extent. `row` and `rows` are the same in all lanes. SEQUENTIAL: further tiles follow this one;
+    // 32 lines are looked up, and requested, at once.
     template <u32 K, bool SEQUENTIAL = true>
     GRAMPUS_DEVICE bool tile(u64 row, u32 rows, T (&value)[K]) {
         static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         u64 word[K], tail;
         u32 pinned = 0;
-        while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {  // a second time only after hold(), and then for sure
+        // repeats once at most: after hold() the lines are pinned
+        while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {
             Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, SEQUENTIAL ? window_lines : 0);
             forget();
             if (!held.ok) {
@@ -67,7 +70,7 @@ class ColumnArray {
         return true;
     }
 
-    // As tile(), for rows of any extents. Slow: for the few tiles at an extent's or a run's end.
+    // Like tile(), for rows of several extents. Slow: for the few tiles at an extent's or a run's end.
     template <u32 K>
     GRAMPUS_DEVICE bool tile_across(u64 row, u32 rows, T (&value)[K]) {
         bool good = tile_value_by_value<Backing>(io, column, row, rows, value);
@@ -75,7 +78,7 @@ class ColumnArray {
         return good;
     }
 
-    // As tile(), or as tile_across() where an extent ends in the tile.
+    // Like tile(), or like tile_across() for a tile in which an extent ends.
     template <u32 K, bool SEQUENTIAL = true>
     GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K]) {
         return has_rows(row, rows) ? tile<K, SEQUENTIAL>(row, rows, value) : tile_across<K>(row, rows, value);
@@ -93,12 +96,12 @@ class ColumnArray {
         return slow.ok;
     }
 
-    // Sends for the lines of the active lanes' rows, without waiting for data. Best effort.
+    // Requests the lines of the active lanes' rows, without waiting for data. Best effort.
     GRAMPUS_DEVICE bool prefetch(bool active, u64 row) {
         return far_call(&prefetch_slowly<Backing>)(io, column, active, row, SIZE);
     }
 
-    // Sends for all lines of rows row .. row + rows - 1 (to the extent's end at most) in long commands. Best effort.
+    // Requests all lines of rows row .. row + rows - 1 in long commands, as far as the extent reaches. Best effort.
     // `row` and `rows` are the same in all lanes.
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::QUEUED) return far_call(&ahead_slowly<Backing>)(io, column, row, rows, SIZE);
@@ -106,8 +109,8 @@ class ColumnArray {
     }
 
   private:
-    // After a call out of line nothing is taken to be known: what need not survive the call costs the hot path no
-    // register, and no spill.
+    // After an out-of-line call the array starts afresh: state that need not survive the call costs the hot path no
+    // register and no spill.
     GRAMPUS_DEVICE void forget() {
         row_begin = row_end = origin = 0;
         last_key = window_key = NO_KEY;
@@ -117,10 +120,10 @@ class ColumnArray {
         for (u32 i = 0; i < LINES_PER_LANE; i++) window_meta[i] = NO_LINE;
     }
 
-    // Whether the rows are in the extent used last, or in another, which becomes that.
+    // Whether the rows are in the extent used last. If not, the first row's extent becomes that one.
     GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) {
         if (row >= row_begin && row + rows <= row_end) return true;
-        // In line: what else is at hand about a cache leaves no register across a call.
+        // Inlined: the state of the cache lookup leaves no register free across a call.
         const Extent& e = *extent_of(column, row);
         if (!has_row(e, row)) return false;
         row_begin = e.first_row;
@@ -129,12 +132,12 @@ class ColumnArray {
         return row >= row_begin && row + rows <= row_end;
     }
 
-    // Where the value of a row of this extent begins: byte of the key space.
+    // Where the value of a row of this extent begins, as a byte of the key space.
     GRAMPUS_DEVICE u64 place_of(u64 row) const { return origin + row * SIZE; }
 
     // ---- one value of this lane ---------------------------------------------------------------------
 
-    // The value at a place, if it is at hand.
+    // The bits of the value at a place, if its sectors are resident.
     GRAMPUS_DEVICE bool find_bits(u64 place, u64& bits) {
         u64 key = place >> LINE_LOG2;
         u32 at = (u32)place & (LINE_BYTES - 1);
@@ -145,7 +148,7 @@ class ColumnArray {
             last_key = key;
         }
         if ((sectors_of(io.cache, at, at + SIZE - 1) & ~valid_sectors(last_state)) != 0) {
-            last_key = NO_KEY;  // they may be valid by now
+            last_key = NO_KEY;  // the sectors may be valid by the next look
             return false;
         }
         const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, last_meta) + (at & ~7u));
@@ -157,7 +160,7 @@ class ColumnArray {
     }
 
     // ---- tiles --------------------------------------------------------------------------------------
-    // Looks up lines from `key` on, each lane its own: one instruction for 32 lines.
+    // Looks up lines from `key` on, one for each lane: one instruction for 32 lines.
     GRAMPUS_DEVICE void open_window(u64 key, u32 lines) {
         window_lines = lines;
         window_key = key;
@@ -173,7 +176,7 @@ class ColumnArray {
         }
         sync_warp();  // each lane's acquire is before all lanes' loads
     }
-    // The window made of pinned lines: they cannot change.
+    // Makes a window of pinned lines, which cannot change.
     GRAMPUS_DEVICE void use(const Held& held) {
         window_key = held.first;
         window_lines = 2;
@@ -187,15 +190,17 @@ class ColumnArray {
             if (window_meta[i] != NO_LINE) unpin(io.cache, window_meta[i]);
             window_meta[i] = NO_LINE;
         }
-        window_lines = 0;  // looked up again by the next tile
+        window_lines = 0;  // the next tile looks them up again
     }
-    // The window's entry for its `at`-th line, from the lane that has it.
-    GRAMPUS_DEVICE u32 meta_at(u32 at) const { return shuffle(window_meta[LINES_PER_LANE > 1 ? at / WARP : 0], at % WARP); }
+    // The window's entry for its `at`-th line, from the lane that holds the entry.
+    GRAMPUS_DEVICE u32 meta_at(u32 at) const {
+        return shuffle(window_meta[LINES_PER_LANE > 1 ? at / WARP : 0], at % WARP);
+    }
 
-    // How many of a tile's values are this lane's.
+    // Number of a tile's values that this lane holds.
     static GRAMPUS_DEVICE u32 words_of_lane(u32 rows) { return (rows + WARP - 1 - lane_id()) / WARP; }
 
-    // Reads the tile's words if its lines are in the window and stay there.
+    // Reads the tile's words if its lines are in the window and stay unchanged.
     template <u32 K, bool SEQUENTIAL>
     GRAMPUS_DEVICE bool read_tile(u64 row, u32 rows, u64 (&word)[K], u64& tail) {
         bool there = has_rows(row, rows);
@@ -209,27 +214,31 @@ class ColumnArray {
             u32 mine = lane_id() + i * WARP;
             if (mine >= from && mine <= to && window_meta[i] == NO_LINE) there = false;
         }
-        // From here on there is no branch: words that some path leaves undefined would be kept twice, and in memory.
+        // No branch from here on: the compiler would keep words that some path leaves undefined twice, in local memory.
         there = all(there);
-        // The lane's first `below` words lie in the first line, the others in the next; both are addressed from the first's start.
+        // The lane's first `below` words lie in the first line, the others in the next. Both are addressed from the
+        // first line's start.
         const u8* line = bytes_of<Backing::WAYS>(io.cache, meta_at(from));
         const u8* next = bytes_of<Backing::WAYS>(io.cache, meta_at(to)) - LINE_BYTES;
         u32 end = at + rows * SIZE;
-        tail = load_line_optimistic_if(0, there && Tile::needs_tail(at, rows) ? 1 : 0, (const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
+        tail = load_line_optimistic_if(0, there && Tile::needs_tail(at, rows) ? 1 : 0,
+                                       (const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
         u64 values = tail;
         at += lane_id() * SIZE;
-        u32 mine = !there ? 0 : rows == K * WARP ? K : words_of_lane(rows), below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
+        u32 mine = !there ? 0 : rows == K * WARP ? K : words_of_lane(rows);
+        u32 below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++)
             word[i] = load_line_optimistic_if(i, mine, Tile::word_at(i < below ? line : next, at, i));
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++) values |= word[i];
-        // Each lane checks its own line of the window, after every lane's loads.
+        // Each lane validates its own line of the window, after the loads of all lanes.
         u32 loaded = or_within(FULL, (u32)values | (u32)(values >> 32));
         bool same = there;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u32 mine = lane_id() + i * WARP;
-            if (there && mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i], loaded)) same = false;
+            if (there && mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i], loaded))
+                same = false;
         }
         return all(same);
     }

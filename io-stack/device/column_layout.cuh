@@ -1,5 +1,7 @@
-// How values lie in bytes, words and lines, and what a column array calls when they are not at hand: out of line, taking and
-// returning values, so that the hot path around the call keeps its registers. The calls' bodies are in slow_path.cuh.
+// How values lie in bytes, words and lines, and the out-of-line entries of column arrays.
+//
+// The entries take and return values, so that the hot path around a call keeps its registers. slow_path.cuh defines
+// them.
 #pragma once
 #include "status.cuh"
 
@@ -12,7 +14,7 @@ GRAMPUS_DEVICE u64 byte_of(const Extent& e, u64 row, u32 size) { return e.first_
 
 GRAMPUS_DEVICE bool has_row(const Extent& e, u64 row) { return row - e.first_row < e.rows; }
 
-// The extent that has the row; if none has, one that has not.
+// The extent that has the row; an arbitrary one if no extent has the row.
 GRAMPUS_DEVICE const Extent* extent_of(const ColumnDesc& column, u64 row) {
     u32 low = 0, high = column.extent_count;
     GRAMPUS_NO_UNROLL
@@ -23,7 +25,7 @@ GRAMPUS_DEVICE const Extent* extent_of(const ColumnDesc& column, u64 row) {
     return column.extents + low;
 }
 
-// How a value of T lies in aligned 8-byte words, from byte `at` on. ALIGNED: at a multiple of its size.
+// How a value of T lies in aligned 8-byte words, from byte `at` on. ALIGNED: `at` is a multiple of the value's size.
 template <class T, bool ALIGNED>
 struct Layout {
     static constexpr u32 SIZE = sizeof(T);
@@ -47,7 +49,8 @@ struct Layout {
         return both.value;
     }
 
-    // The value at `p` in a mapping. The words around it are in the mapping too, since that ends at a page's end.
+    // The bits of the value at `p` in a mapping. The words around the value are in the mapping too: a mapping ends at a
+    // page's end.
     static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
         u32 at = ALIGNED && SIZE == 8 ? 0 : (u32)(u64)p & 7;
         const u64* word = (const u64*)(p - at);
@@ -56,12 +59,13 @@ struct Layout {
     }
 };
 
-// A tile as aligned 8-byte words: value i of a lane is that of row i * WARP + lane, and its word i the one that this value starts in.
+// A tile as aligned 8-byte words. Value i of a lane is the value of row i * WARP + lane. Word i is the word in which
+// that value starts.
 template <class T, bool ALIGNED>
 struct TileWords {
     typedef Layout<T, ALIGNED> In;
     static constexpr u32 SIZE = sizeof(T);
-    static constexpr u32 STRIDE = WARP * SIZE;  // from a lane's value to its next
+    static constexpr u32 STRIDE = WARP * SIZE;  // bytes from a lane's value to its next
 
     // The aligned word in which byte `at + i * STRIDE` lies.
     static GRAMPUS_DEVICE const u64* word_at(const u8* line, u32 at, u32 i) {
@@ -69,13 +73,14 @@ struct TileWords {
         return (const u64*)(line + (STRIDE % 8 == 0 ? (at & ~7u) + i * STRIDE : (at + i * STRIDE) & ~7u));
     }
 
-    // Whether this lane loads one more word (`tail`), in which the tile's last value ends: the one after the last row's word.
+    // Whether this lane loads one more word (`tail`): the one in which the tile's last value ends, behind the last
+    // row's word.
     static GRAMPUS_DEVICE bool needs_tail(u32 byte, u32 rows) {
         return lane_id() == 0 && In::spans_words(byte + (rows - 1) * SIZE);
     }
 
-    // Values from words. A value that spans two words ends in the one that the next row's value starts in: the next lane's, and for
-    // the last lane the first one's next. WHOLE: there are K * WARP rows.
+    // Values from words. A value that spans two words ends in the word in which the next row's value starts. The next
+    // lane has that word; for the last lane, the first lane's next word. WHOLE: the tile has K * WARP rows.
     template <u32 K, bool WHOLE>
     static GRAMPUS_DEVICE void combine(u32 byte, u32 rows, const u64 (&word)[K], u64 tail, T (&value)[K]) {
         u64 last = ALIGNED || WHOLE ? 0 : shuffle(tail, 0);
@@ -87,7 +92,7 @@ struct TileWords {
                 u64 given = lane_id() > 0 ? word[i] : i + 1 < K ? word[i + 1 < K ? i + 1 : i] : tail;
                 high = shuffle(given, (lane_id() + 1) % WARP);
                 if constexpr (WHOLE && SIZE == 8) {
-                    // All values begin at the same byte of their words: little to look at, for the compiler too.
+                    // All values begin at the same byte of their words: a short form for the GPU and for the compiler.
                     const u32 shift = (byte & 7) * 8;
                     value[i] = In::from_bits(word[i] >> shift | high << 1 << (63 - shift));
                     continue;
@@ -95,7 +100,7 @@ struct TileWords {
                 if (!WHOLE && n + 1 == rows) high = last;
                 if (!In::spans_words(at)) high = 0;
             }
-            // Words that were not loaded are zero.
+            // Words that no lane loaded are zero.
             value[i] = In::from_bits(WHOLE || (ALIGNED && SIZE == 8) || n < rows ? In::join(word[i], high, at) : 0);
         }
     }
@@ -103,19 +108,21 @@ struct TileWords {
 
 // ---- backings ----------------------------------------------------------------------------------------------
 
-// Values come by loads from a registered mapping. The others, which have a cache, are backing.cuh's.
+// Loads values from a registered mapping or from device memory. backing.cuh has the backings with a cache.
 struct Mapped {
     static constexpr bool CACHED = false;
 };
 
-// mapped_array.cuh, column_array.cuh. ALIGNED: every extent's values start at a multiple of their size.
+// A column of T: mapped_array.cuh and column_array.cuh define it. ALIGNED: every extent's values start at a multiple of
+// their size.
 template <class T, class Backing, bool ALIGNED = false>
 class ColumnArray;
 
-// ---- what is out of line -----------------------------------------------------------------------------------
-// It knows a value's size, not its type: one text for all columns of a kernel, which kernels may be linked with.
+// ---- out-of-line entries -----------------------------------------------------------------------------------
+// The entries know a value's size, not its type: one text serves all columns of a kernel, and kernels are linked with
+// it.
 
-// Lines of a tile, at most two, pinned: lane j has line j (with one lane: both).
+// The pinned lines of a tile, at most two: lane j has line j. With one lane per warp, the lane has both.
 constexpr u32 LINES_PER_LANE = WARP < 2 ? 2 : 1;
 struct Held {
     bool ok;  // false: a status is up
@@ -124,43 +131,38 @@ struct Held {
     u32 state[LINES_PER_LANE];
 };
 
-// A value's bits, or the end.
+// A value's bits.
 struct FetchedBits {
     bool ok;  // false: a status is up
     u64 bits;
 };
 
-// A value, or the end: for kernels that put a fetch out of line themselves.
-template <class T>
-struct Fetched {
-    bool ok;  // false: a status is up
-    T value;
-};
-
-// An extent's rows, and where row 0 would begin if it were in it; no rows: there is none.
+// An extent's rows, and the place of row 0 if the extent reached back to it. No rows: no extent has the row.
 struct InExtent {
     u64 row_begin, row_end, origin;
 };
-// That of a row: `cached`, as a byte of the key space, else as an address.
+// The extent of a row. `cached`: the place is a byte of the key space, else an address.
 GRAMPUS_ENTRY InExtent extent_at(const ColumnDesc& column, u64 row, u32 size, bool cached);
-// Pins the lines of a tile once they are there, whole; sends for `most` lines from the first (0: for its own only), where the next
-// tiles will want them. Collective. The caller lets go.
+// Pins the lines of a tile, complete with all sectors. Requests `most` lines from the first on, for the tiles that
+// follow (0: the tile's own lines only). Collective. The caller unpins.
 template <class Backing>
 GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 most);
-// column[row] for active lanes, whatever it takes. Collective.
+// column[row] for active lanes, however many commands that takes. Collective.
 template <class Backing>
 GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size);
-// bits[i] = those of column[row + i * WARP + lane] below row + rows, over the ends of extents. Collective.
+// bits[i]: the bits of column[row + i * WARP + lane] below row + rows, across extents. Collective.
 template <class Backing>
-GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k, u64* bits);
-// Sends for the lines of the active lanes' values. Collective.
+GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k,
+                               u64* bits);
+// Requests the lines of the active lanes' values. Collective.
 template <class Backing>
 GRAMPUS_ENTRY bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size);
-// Sends for all lines of `rows` rows from `row` (to the end of its extent at most) in long commands. Collective.
+// Requests all lines of `rows` rows from `row` on in long commands, as far as the extent reaches. Collective.
 template <class Backing>
 GRAMPUS_ENTRY bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows, u32 size);
 
-// value[i] = column[row + i * WARP + lane] below row + rows, of any extents. Slow: for the few tiles at an extent's or a run's end.
+// value[i] = column[row + i * WARP + lane] below row + rows, across extents. Slow: for the few tiles at an extent's or
+// a run's end.
 template <class Backing, class T, u32 K>
 GRAMPUS_DEVICE bool tile_value_by_value(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, T (&value)[K]) {
     u64 slow[K];

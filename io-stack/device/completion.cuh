@@ -1,5 +1,6 @@
-// Completion: one warp reaps for all, and finishes what it took for whoever waits. What a completed fill means is the cache's
-// business: it comes in as `Finish`. docs/PROTOCOL.md has the argument.
+// Completion of commands: one warp reaps for all warps, and finishes what it took.
+//
+// The cache says what the end of a fill means, through `Finish`. docs/PROTOCOL.md has the argument.
 #pragma once
 #include "queue.cuh"
 
@@ -7,7 +8,8 @@ namespace grampus {
 
 // ---- completion (R) ----------------------------------------------------------------------------------
 
-// Checks the completion against the command it names. True: this lane now owns the command's end.
+// Checks the completion against the command that it names. True: this lane now owns the command's end. The record is
+// visible: mark release, mark acquire, fence and doorbell, completion, and reap's acquire of the completion.
 GRAMPUS_DEVICE bool claim(const IoStack& io, const QueueDesc& q, u32 cid) {
     GRAMPUS_STEP(claim);
     u32 slot = cid & (depth_of(q) - 1), generation = cid >> depth_log2_of(q);
@@ -27,22 +29,21 @@ GRAMPUS_SLOW void raise_nvme(const IoStack& io, u32 queue, u32 cid, const Comman
     what.line = ~0ull;
     what.bytes = record.bytes;
     what.nsid = record.nsid;
-    count(&io.stats->failed_commands, 1);
     raise(io, what);
 }
 
-// The phase tag of a completion at a virtual index: 1 in the first pass, then the other.
+// The phase tag of a completion at a virtual index: 1 in the first pass over the ring, then alternating.
 GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
     return GRAMPUS_MUTANT == MUTANT_NO_PHASE_FLIP ? 1 : (index >> depth_log2_of(q) & 1) ^ 1;
 }
 
-// Takes completions that are there and finishes them for whoever waits: of the open lanes' queues, which differ, up to a warp's
-// width together. Collective; returns how many were taken, 0 also when others are at it. `finish` has destination(record) and
-// publish(record, ok, active).
+// Takes and finishes the completions of the open lanes' queues, up to a warp's width together. The lanes' queues
+// differ. Collective; returns the number of completions taken, which is 0 if other warps hold the locks. `finish` has
+// destination(record) and publish(record, ok, active).
 template <class Finish>
 GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& finish) {
     u32 locked = 0, first = 0;
-    // Asked for here, together, and handed to the lanes that take part: each by itself would be a trip to L2.
+    // Loaded here, together, and handed to the lanes that take part: each load by itself would be a trip to L2.
     const QueueDesc& own = queue_at(io, asked);
     QueueState* state = state_of(own);
     CqEntry* ring = load_constant(&own.cq);
@@ -52,10 +53,10 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         locked = load_relaxed_gpu(&state->cq_lock) == 0 && cas_acquire_gpu(&state->cq_lock, 0u, 1u) == 0;
         if (locked) {
             first = load_relaxed_gpu(&state->cq_head);
-            // One look across PCIe for each; the whole warp looks only where there is something.
+            // One load across PCIe for each queue; the whole warp looks only at queues with a completion.
             u32 dw3 = load_relaxed_sys(&ring[first & ((1u << depth_log2) - 1)].cid_psf);
             if ((dw3 >> 16 & 1) != phase_at(own, first)) {
-                store_relaxed_gpu(&state->cq_lock, 0u);  // nothing was changed under it
+                store_relaxed_gpu(&state->cq_lock, 0u);  // nothing was changed under the lock
                 locked = 0;
             }
         }
@@ -63,7 +64,7 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     u32 ready = ballot(locked != 0);
     if (ready == 0) return 0;
 
-    // The warp is shared out: `width` lanes to each of these queues.
+    // Divides the warp: `width` lanes for each of these queues.
     u32 queues = count_bits(ready), width = WARP;
     while (width * queues > WARP) width /= 2;
     u32 group = lane_id() / width, place = lane_id() % width, rest = ready;
@@ -88,8 +89,8 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         if (taken > 0) {
             u32 next = first + taken, depth = 1u << depth_log2;
             store_relaxed_gpu(&state->cq_head, next);
-            // The entries' loads have returned, so the controller may write there again. It need not know at once: it can
-            // always post half a ring more, and then there is something to reap.
+            // The loads of the entries have returned, so the controller may overwrite them. The doorbell may be late:
+            // the controller can always post half a ring more, and then a warp reaps again.
             if (next - load_relaxed_gpu(&state->cq_rung) >= depth / 2) {
                 store_relaxed_gpu(&state->cq_rung, next);
                 if (own.flags & QUEUE_MMIO)
@@ -107,7 +108,7 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     u32 cid = dw3 & 0xFFFF, slot = cid & mask, nvme_status = dw3 >> NVME_CQE_STATUS_SHIFT;
     bool mine = took && claim(io, q, cid);
     CommandRecord record = {};
-    if (mine) {  // all but `state`, which a stale completion of the slot may look at meanwhile
+    if (mine) {  // all fields but `state`, which a stale completion of the slot may read meanwhile
         const CommandRecord& r = commands[slot];
         record.kind = r.kind;
         record.slot = r.slot;
@@ -136,14 +137,13 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     if (any(units > 0)) {
         sync_warp();  // every lane's acquire above is before any lane's loads below
         copy_pieces<FromBounce>(bounce + (u64)slot * bounce_bytes, to, units);
-        if (units > 0) count(&io.stats->bounce_bytes, record.bytes);
     }
     sync_warp();
     if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
 
     if (mine && !fill) {
         commands[slot].result = nvme_status;
-        // After sync_warp(): the bytes that other lanes copied are released too.
+        // Release, after sync_warp(): covers the bytes that other lanes copied. is_done's acquire pairs with it.
         store_release_gpu(&commands[slot].state, (cid >> depth_log2_of(q)) << 8 | CMD_DONE);
     }
     bool pushed = false;
@@ -151,7 +151,7 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         store_relaxed_gpu(&commands[slot].state, (cid >> depth_log2_of(q)) << 8 | CMD_FREE);
         pushed = push_slot(io, queue, slot);
     }
-    // Credits go back together: one lane for those with its queue.
+    // Credits return together: one lane returns those of its queue.
     u32 peers = match(pushed ? queue : ~0u);
     if (pushed && lane_id() == lowest_bit(peers)) return_credits(q, count_bits(peers));
     if (lane_id() == 0) count(&io.stats->completions, taken);
@@ -160,12 +160,12 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
 
 // ---- raw commands: the submitter waits for its own ---------------------------------------------------
 
-// Whether the raw command `cid` has ended.
+// Whether the raw command `cid` has ended. The acquire pairs with reap's release of CMD_DONE.
 GRAMPUS_DEVICE bool is_done(const QueueDesc& q, u32 cid) {
     return (load_acquire_gpu(&commands_of(q)[cid & (depth_of(q) - 1)].state) & 0xFF) == CMD_DONE;
 }
 
-// Waits for the lanes' raw commands and gives their slots back. Collective. False: a status is up.
+// Waits for the lanes' raw commands and frees their slots. Collective. False: a status is up.
 template <class Finish>
 GRAMPUS_SLOW bool wait_raw(const IoStack& io, bool wanted, u32 queue, u32 cid, const Finish& finish) {
     Wait wait;
@@ -184,13 +184,13 @@ GRAMPUS_SLOW bool wait_raw(const IoStack& io, bool wanted, u32 queue, u32 cid, c
         store_relaxed_gpu(&commands_of(q)[slot].state, (cid >> depth_log2_of(q)) << 8 | CMD_FREE);
         pushed = push_slot(io, queue, slot);
     }
-    // Credits go back together: one lane for those with its queue.
+    // Credits return together: one lane returns those of its queue.
     u32 peers = match(pushed ? queue : ~0u);
     if (pushed && lane_id() == lowest_bit(peers)) return_credits(q, count_bits(peers));
     return all(good);
 }
 
-// Runs the lanes' raw commands, whatever number of slots there is. Collective. False: a status is up.
+// Runs the lanes' raw commands, with any number of free slots. Collective. False: a status is up.
 template <class Finish>
 GRAMPUS_DEVICE bool run_raw(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
     while (any(wanted)) {
@@ -201,7 +201,7 @@ GRAMPUS_DEVICE bool run_raw(const IoStack& io, bool wanted, u32 queue, const Com
     return true;
 }
 
-// Reaps a queue until nothing is outstanding. Collective. For the end of a query that has prefetched.
+// Reaps a queue until no command is outstanding. Collective. For the end of a query that has prefetched.
 template <class Finish>
 GRAMPUS_SLOW bool drain(const IoStack& io, u32 queue, const Finish& finish) {
     const QueueDesc& q = queue_at(io, queue);

@@ -1,5 +1,5 @@
-// A warp copies many short pieces together: the lanes' pieces are laid end to end and shared out in
-// 16-byte units, so that 32 small pieces cost about one memory latency, not 32.
+// Copies of many short pieces by one warp. The lanes' pieces are laid end to end and divided into 16-byte units, so
+// that 32 small pieces cost about one memory latency, not 32.
 #pragma once
 #include "target.cuh"
 
@@ -12,8 +12,8 @@ struct FromMapped {
     GRAMPUS_DEVICE static u64x2 load(const u64x2* p) { return load_mapped(p); }
 };
 
-// Copies `units` 16-byte units from `from` to `to` for every lane (0: none). Collective; the stores are relaxed,
-// and every lane has stored its share on return: fence or release before publishing, after sync_warp().
+// Copies `units` 16-byte units from `from` to `to` for every lane (0: none). Collective; the stores are relaxed. On
+// return every lane has stored its share. Before publishing, the caller needs sync_warp() and a fence or a release.
 template <class From>
 GRAMPUS_DEVICE void copy_pieces(const u8* from, u8* to, u32 units) {
     constexpr u32 UNROLL = 4;
@@ -31,7 +31,7 @@ GRAMPUS_DEVICE void copy_pieces(const u8* from, u8* to, u32 units) {
         GRAMPUS_UNROLL
         for (u32 k = 0; k < UNROLL; k++) {
             u32 unit = base + k * WARP + lane_id();
-            u32 owner = 0;  // the lane whose piece holds the unit: how many prefix sums are <= unit
+            u32 owner = 0;  // the lane whose piece holds the unit: the number of prefix sums <= unit
             GRAMPUS_UNROLL
             for (u32 half = WARP / 2; half > 0; half /= 2)
                 if (shuffle(end, owner + half - 1) <= unit) owner += half;

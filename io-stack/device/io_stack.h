@@ -1,4 +1,4 @@
-// Everything a kernel needs to fetch data: passed by value as a kernel parameter.
+// `IoStack`: what a kernel needs to fetch data, passed by value as a kernel parameter.
 #pragma once
 #include "cache.h"
 #include "column.h"
@@ -10,14 +10,14 @@ namespace grampus {
 struct alignas(16) IoStack {
     Status* status;            // device memory
     Stats* stats;              // device memory
-    const u32* host_abort;     // pinned host memory; writer: host, non-zero = leave
+    const u32* host_abort;     // pinned host memory; written by the host, non-zero: the kernel must end
     const QueueDesc* queues;
     const SourceDesc* sources;
-    u64 timeout_ns;            // longest wait for anything
+    u64 timeout_ns;            // longest wait of any kind
     u32 queue_count;
-    u32 source_count;
-    u32 servers;               // warps of the launch that serve(): ring and reap for the others; 0: everybody does
-    u32 pad0;
+    // warps of the launch that call serve(): they ring and reap for the others; 0: every warp does
+    u32 servers;
+    u64 pad0;
     CacheDesc cache;
 };
 

@@ -1,11 +1,12 @@
-// A column whose values come by loads: from a registered mapping or from device memory. What column_array.cuh has for columns with a
-// cache, and all that a kernel without such columns needs of it.
+// `ColumnArray` for columns without a cache: values come by loads, from a registered mapping or from device memory.
+//
+// Kernels whose columns are all of this kind need no header behind this one.
 #pragma once
 #include "column_layout.cuh"
 
 namespace grampus {
 
-// The members are those of the general ColumnArray, which says what they do.
+// column_array.cuh documents the members.
 template <class T, bool ALIGNED>
 class ColumnArray<T, Mapped, ALIGNED> {
     typedef Layout<T, ALIGNED> In;
@@ -15,7 +16,8 @@ class ColumnArray<T, Mapped, ALIGNED> {
     const IoStack& io;
     const ColumnDesc& column;
 
-    // The extent used last: rows row_begin .. row_end - 1, and the address that row 0 would have if it were in it.
+    // The extent used last: rows row_begin .. row_end - 1. `origin`: the address of row 0 if the extent reached back to
+    // it.
     u64 row_begin, row_end, origin;
 
   public:
@@ -40,7 +42,7 @@ class ColumnArray<T, Mapped, ALIGNED> {
 
     template <u32 K, bool SEQUENTIAL = true>
     GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K]) {
-        // Of whole tiles nothing has to be looked at value by value.
+        // A whole tile needs no look at single values.
         if (rows < K * WARP || !has_rows(row, K * WARP)) return tile_across<K>(row, rows, value);
         load_tile<K>(row, value);
         return true;
@@ -62,11 +64,11 @@ class ColumnArray<T, Mapped, ALIGNED> {
     GRAMPUS_DEVICE bool ahead(u64, u64) { return true; }
 
   private:
-    // After a call out of line nothing is taken to be known: what need not survive the call costs the hot path no
-    // register, and no spill.
+    // After an out-of-line call the array starts afresh: state that need not survive the call costs the hot path no
+    // register and no spill.
     GRAMPUS_DEVICE void forget() { row_begin = row_end = origin = 0; }
 
-    // Whether the rows are in the extent used last, or in another, which becomes that.
+    // Whether the rows are in the extent used last. If not, the first row's extent becomes that one.
     GRAMPUS_DEVICE bool has_rows(u64 row, u32 rows) {
         if (row >= row_begin && row + rows <= row_end) return true;
         InExtent found = far_call(&extent_at)(column, row, SIZE, false);
@@ -78,7 +80,7 @@ class ColumnArray<T, Mapped, ALIGNED> {
 
     GRAMPUS_DEVICE u64 place_of(u64 row) const { return origin + row * SIZE; }
 
-    // A whole tile, in the extent used last.
+    // Loads a whole tile in the extent used last.
     template <u32 K>
     GRAMPUS_DEVICE void load_tile(u64 row, T (&value)[K]) {
         if constexpr (ALIGNED) {
@@ -86,7 +88,8 @@ class ColumnArray<T, Mapped, ALIGNED> {
             GRAMPUS_UNROLL
             for (u32 i = 0; i < K; i++) value[i] = In::from_bits(In::mapped_bits(base + i * Tile::STRIDE));
         } else {
-            // Each word once, its second half from the next lane: asked for again it would cost another request over PCIe.
+            // Loads each word once and takes its second half from the next lane: a second load would be another request
+            // over PCIe.
             u64 place = place_of(row);
             u32 at = (u32)place & 7, end = at + K * Tile::STRIDE;
             const u8* line = (const u8*)(place - at);

@@ -1,12 +1,12 @@
-// NVMe wire formats used between device code and a controller: submission and completion entries.
-// Names and bits are the specification's (NVMe Base 2.0c §3.3.3, §4.1; NVM Command Set 1.0c §3.2.4).
+// NVMe wire formats between device code and a controller: submission and completion entries. Names and bits are the
+// specification's (NVMe Base 2.0c §3.3.3, §4.1; NVM Command Set 1.0c §3.2.4).
 #pragma once
 #include "types.h"
 
 namespace grampus {
 
-// Submission queue entry of a read command (NVMe Base 2.0c figure 87). Written by the submitting
-// lane with plain stores; read by the controller after it saw the tail doorbell.
+// Submission queue entry of a read command (NVMe Base 2.0c figure 87). The submitting lane writes it with plain stores;
+// the controller reads it after it saw the tail doorbell.
 struct alignas(64) SqEntry {
     u8 opc;      // opcode: NVME_OPC_READ
     u8 flags;    // bits 7:6 PSDT: 0 = PRPs, 1 = SGL (NVME_PSDT_SGL)
@@ -25,8 +25,8 @@ struct alignas(64) SqEntry {
     u32 cdw15;   // unused
 };
 
-// Completion queue entry (NVMe Base 2.0c figure 90). Written by the controller: dwords 0-2 first,
-// dword 3 last with release; read by the reaper: dword 3 with acquire, nothing else before it.
+// Completion queue entry (NVMe Base 2.0c figure 90). The controller writes dwords 0-2 first, then dword 3 with release.
+// The reaper reads dword 3 with acquire, and nothing before it.
 struct alignas(16) CqEntry {
     u32 dw0;      // command specific
     u32 dw1;      // command specific
@@ -37,8 +37,6 @@ struct alignas(16) CqEntry {
 
 constexpr u8 NVME_OPC_READ = 0x02;
 constexpr u8 NVME_PSDT_SGL = 0x40;
-constexpr u32 NVME_CQE_PHASE = 1u << 16;
 constexpr u32 NVME_CQE_STATUS_SHIFT = 17;
-constexpr u32 NVME_MAX_BLOCKS = 65536;  // NLB is 16 bits, zero-based
 
 }  // namespace grampus

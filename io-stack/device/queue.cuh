@@ -1,4 +1,4 @@
-// Submission: lanes hand in commands, one lane rings for many. Completion is completion.cuh's. docs/PROTOCOL.md has the argument.
+// Submission of commands: lanes hand in commands, and one lane rings for many. docs/PROTOCOL.md has the argument.
 #pragma once
 #include "copy.cuh"
 #include "status.cuh"
@@ -8,8 +8,8 @@ namespace grampus {
 // One read, as its submitter describes it.
 struct Command {
     u64 lba;      // first block
-    u64 bus;      // where the data goes if it is not bounced: the controller's address
-    u64 target;   // CMD_RAW, bounced: device address the reaper copies to; 0: it stays in the bounce slot
+    u64 bus;      // the controller's address for data that is not bounced
+    u64 target;   // CMD_RAW, bounced: device address to which the reaper copies; 0: stays in the bounce slot
     u32 blocks;   // 1 .. 65536
     u32 bytes;    // blocks in bytes
     u32 nsid;
@@ -20,7 +20,7 @@ struct Command {
 };
 
 GRAMPUS_DEVICE const QueueDesc& queue_at(const IoStack& io, u32 queue) { return io.queues[queue]; }
-// Fields of the descriptor, which no kernel writes: asked for once, whatever atomic operations stand between.
+// Fields of the descriptor, which no kernel writes: the compiler loads each once, also across atomic operations.
 GRAMPUS_DEVICE u32 depth_log2_of(const QueueDesc& q) { return load_constant(&q.depth_log2); }
 GRAMPUS_DEVICE u32 depth_of(const QueueDesc& q) { return 1u << depth_log2_of(q); }
 GRAMPUS_DEVICE QueueState* state_of(const QueueDesc& q) { return load_constant(&q.state); }
@@ -28,10 +28,12 @@ GRAMPUS_DEVICE CommandRecord* commands_of(const QueueDesc& q) { return load_cons
 
 // ---- command slots (C and F in PROTOCOL.md) ----------------------------------------------------------
 
-// Takes up to `n` credits, but none if there are fewer than `least`; returns how many.
+// Takes up to `n` credits, but none if fewer than `least` are free; returns how many. The acquire pairs with the
+// releases that return credits.
 GRAMPUS_DEVICE u32 take_credits(const QueueDesc& q, u32 n, u32 least) {
     GRAMPUS_STEP(take_credits);
-    if ((i32)load_relaxed_gpu((u32*)&state_of(q)->credits) < (i32)least) return 0;  // no more than a look
+    // a look costs less than an addition
+    if ((i32)load_relaxed_gpu((u32*)&state_of(q)->credits) < (i32)least) return 0;
     i32 old = (i32)fetch_add_acquire_gpu((u32*)&state_of(q)->credits, 0u - n);
     u32 got = old <= 0 ? 0 : (u32)old < n ? (u32)old : n;
     if (got < n) fetch_add_release_gpu((u32*)&state_of(q)->credits, n - got);
@@ -43,7 +45,8 @@ GRAMPUS_DEVICE void return_credits(const QueueDesc& q, u32 n) {
     fetch_add_release_gpu((u32*)&state_of(q)->credits, n);
 }
 
-// Gets the slot that the free ring holds, or will hold, for `ticket`. FREE_RING_EMPTY: gave up.
+// Takes the slot that the free ring holds, or will hold, for `ticket`. FREE_RING_EMPTY: a status is up. The acquire
+// pairs with push_slot's release.
 GRAMPUS_SLOW u32 pop_slot(const IoStack& io, u32 queue, u32 ticket) {
     const QueueDesc& q = queue_at(io, queue);
     u32* entry = &q.free_ring[ticket & (depth_of(q) - 1)];
@@ -56,7 +59,8 @@ GRAMPUS_SLOW u32 pop_slot(const IoStack& io, u32 queue, u32 ticket) {
     }
 }
 
-// Gives a slot back. Its credit is returned by the caller, after this.
+// Puts a slot back into the free ring; the release pairs with pop_slot's acquire. The caller returns the credit
+// afterwards.
 GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
     const QueueDesc& q = queue_at(io, queue);
     u32 ticket = fetch_add_relaxed_gpu(&state_of(q)->push_ticket, 1u);
@@ -73,7 +77,7 @@ GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
 
 GRAMPUS_DEVICE u32 generation_mask(const QueueDesc& q) { return 0xFFFFu >> depth_log2_of(q); }
 
-// Writes the record for `slot`, entry included. Returns the cid.
+// Writes the record for `slot`, including the entry. Returns the cid.
 GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
     CommandRecord* record = &commands_of(q)[slot];
     u32 generation = ((load_relaxed_gpu(&record->state) >> 8) + 1) & generation_mask(q);
@@ -85,7 +89,7 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
     record->lba = c.lba;
     record->nsid = c.nsid;
     record->target = c.target;
-    store_relaxed_gpu(&record->state, generation << 8 | CMD_SUBMITTED);  // handed over with the mark
+    store_relaxed_gpu(&record->state, generation << 8 | CMD_SUBMITTED);  // the release of the mark hands it over
 
     GRAMPUS_STEP(write_entry);
     u32 cid = generation << depth_log2_of(q) | slot;
@@ -111,7 +115,8 @@ GRAMPUS_DEVICE u32 mark_of(const QueueDesc& q, u32 ticket, u32 slot) {
     return ((ticket >> depth_log2_of(q)) + 1) << MARK_SLOT_BITS | slot;
 }
 
-// Copies the entries that are ready from `tail` on into the ring. The warp holds sq_lock. Collective; returns the new tail.
+// Copies the entries that are ready from `tail` on into the ring. The warp holds sq_lock. Collective; returns the new
+// tail.
 GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
     u32 mask = depth_of(q) - 1;
     for (;;) {
@@ -122,7 +127,7 @@ GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
         u32 run = leading_lanes(ready);
         sync_warp();
         GRAMPUS_STEP(gather);
-        for (u32 base = 0; base < run * 4; base += WARP) {  // four lanes an entry: whole lines cross PCIe
+        for (u32 base = 0; base < run * 4; base += WARP) {  // four lanes for each entry: whole lines cross PCIe
             u32 unit = base + lane_id(), from = shuffle(slot, unit / 4 % WARP);
             if (unit < run * 4) {
                 const u64x2* entry = (const u64x2*)commands_of(q)[from].entry;
@@ -134,15 +139,15 @@ GRAMPUS_DEVICE u32 gather_entries(const QueueDesc& q, u32 tail) {
     }
 }
 
-// What an attempt to ring came to.
+// The result of an attempt to ring.
 struct Rung {
-    u32 locked;  // 1: this lane's queue was looked at
-    u32 tail;    // and is rung up to here
+    u32 locked;  // 1: this lane got the lock of its queue
+    u32 tail;    // the queue is rung up to here
 };
 
-// One attempt to ring the open lanes' queues, which differ: for those that nobody else is ringing, what is ready. What costs is the
-// fence behind writes that cross PCIe, of which the GPU does one at a time (2 us): one for all queues, one behind the
-// doorbells. Collective.
+// One attempt to ring the open lanes' queues, which differ. Queues that another warp is ringing are left out. The cost
+// is the fence behind writes that cross PCIe, of which the GPU does one at a time (2 us). One fence therefore serves
+// all queues and one more stands behind the doorbells. Collective.
 GRAMPUS_SLOW Rung try_ring(const IoStack& io, bool open, u32 queue) {
     const QueueDesc& q = queue_at(io, queue);
     QueueState* state = state_of(q);
@@ -156,7 +161,8 @@ GRAMPUS_SLOW Rung try_ring(const IoStack& io, bool open, u32 queue) {
         if (lane_id() == from) tail = moved;
     }
     if (any(tail != start)) {
-        // D: what the submitters released to the device, this warp has copied; the fence orders it before the doorbell for all.
+        // D: this warp has copied what the submitters released to the device (mark release, mark acquire). The fence
+        // orders those copies before the doorbell, for all lanes.
         fence_acq_rel_sys();
         sync_warp();
     }
@@ -179,7 +185,8 @@ GRAMPUS_SLOW Rung try_ring(const IoStack& io, bool open, u32 queue) {
     return Rung{locked, tail};
 }
 
-// Sees to it that the leading lanes' queues are rung up to `target`, by this warp or another. Collective. False: a status is up.
+// Returns when the leading lanes' queues are rung up to `target`, by this warp or by another. Collective. False: a
+// status is up.
 GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
     QueueState* state = state_of(queue_at(io, queue));
     Wait wait;
@@ -193,7 +200,7 @@ GRAMPUS_SLOW bool ring(const IoStack& io, bool open, u32 queue, u32 target) {
     }
 }
 
-// Whether entries wait to be rung, or are being written.
+// Whether some entries are unrung, or still being written.
 GRAMPUS_DEVICE bool unrung(const QueueDesc& q) {
     return load_relaxed_gpu(&state_of(q)->sq_tail) != load_relaxed_gpu(&state_of(q)->sq_ticket);
 }
@@ -201,8 +208,8 @@ GRAMPUS_DEVICE bool unrung(const QueueDesc& q) {
 template <class Finish>
 GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 queue, const Finish& finish);
 
-// What whoever waits for anything of the open lanes' queues does: rings what submitters have left to servers, who may be late or
-// gone, and reaps. Collective; returns how many completions were taken.
+// For a warp that waits for anything on the open lanes' queues: rings entries left to servers, and reaps. The servers
+// may be late or absent. Collective; returns the number of completions taken.
 template <class Finish>
 GRAMPUS_SLOW u32 advance(const IoStack& io, bool open, u32 queue, const Finish& finish) {
     u32 peers = match(open ? queue : ~0u);
@@ -214,32 +221,33 @@ GRAMPUS_SLOW u32 advance(const IoStack& io, bool open, u32 queue, const Finish& 
     return reap(io, open, queue, finish);
 }
 
-// Commands that hold slots.
+// Number of commands that hold slots.
 GRAMPUS_DEVICE u32 slots_held(const QueueDesc& q) {
     return load_relaxed_gpu(&state_of(q)->pop_ticket) - load_relaxed_gpu(&state_of(q)->push_ticket) + depth_of(q) - 1;
 }
 
-// What a wait is really for: an entry that is never rung, a command that never ends, or neither.
+// The reason of a wait: an entry that is never rung, a command that never ends, or neither.
 GRAMPUS_DEVICE StatusCode cause(const QueueDesc& q, const Wait& wait, StatusCode otherwise) {
     if (!wait.due()) return otherwise;
     if (unrung(q)) return STATUS_TIMEOUT_SUBMIT;
     return slots_held(q) > 0 ? STATUS_TIMEOUT_COMPLETION : otherwise;
 }
 
-// What became of a lane's command.
+// The result of a lane's submission.
 struct Submitted {
     bool ok;    // false: a status is up
-    bool rung;  // the command is on its way
+    bool rung;  // the command is submitted
     u32 cid;
 };
 
-// Submits one command each for as many lanes with `wanted` as get slots, at least one of them; queues may differ. While
-// nobody gets one, it reaps. Collective.
+// Submits one command for each lane with `wanted` that gets a slot, for at least one lane. The queues may differ. While
+// no lane gets a slot, the warp reaps. Collective.
 template <class Finish>
-GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
+GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, const Command& command,
+                                   const Finish& finish) {
     Submitted result = {false, false, 0};
     const QueueDesc& q = queue_at(io, queue);
-    // Asked for here, together: each by itself would be a trip to L2, since acquires empty L1.
+    // Loaded here, together: each load by itself would be a trip to L2, because acquires empty L1.
     QueueState* state = state_of(q);
     u32 depth = depth_of(q), *free_ring = load_constant(&q.free_ring), *marks = load_constant(&q.marks);
     u32 todo = ballot(wanted), peers = match(wanted ? queue : ~0u);
@@ -250,18 +258,18 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
     while (todo != 0) {
         u32 granted = 0, ticket = 0;
         if (leads) {
-            // Not in crumbs, if patience gets all at once: each grant costs a doorbell.
+            // Asks for all slots at first, and accepts fewer after several attempts: each grant costs a doorbell.
             u32 n = count_bits(peers), most = depth - 1;
             granted = take_credits(q, n, wait.tries >= 8 ? 1 : n < most ? n : most);
             if (granted > 0) ticket = fetch_add_relaxed_gpu(&state->pop_ticket, granted);
         }
-        if (!any(granted > 0)) {  // help to free some
+        if (!any(granted > 0)) {  // helps to free slots
             u32 done = advance(io, wanted, queue, finish);
             StatusCode code = cause(q, wait, STATUS_TIMEOUT_SUBMIT);
             if (!all(done > 0 || wait.go_on(io, code, queue, ~0ull))) return result;
             continue;
         }
-        // Collectives stand alone: behind && or ?: some lanes would not come.
+        // Collectives stand alone: behind && or ?: some lanes would not take part.
         u32 places = shuffle(granted, leader);
         ticket = shuffle(ticket, leader);
         bool go = wanted && rank < places, good = true;
@@ -269,11 +277,12 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         if (go) {
             GRAMPUS_STEP(pop_slot);
             slot = exchange_acquire_gpu(&free_ring[(ticket + rank) & (depth - 1)], FREE_RING_EMPTY);
-            if (slot == FREE_RING_EMPTY) slot = pop_slot(io, queue, ticket + rank);  // it is being pushed
+            if (slot == FREE_RING_EMPTY) slot = pop_slot(io, queue, ticket + rank);  // another lane is still pushing it
             good = slot != FREE_RING_EMPTY;
         }
         if (!all(good)) return result;
-        // T: acquire and release, since the credit that proves the entry free may have been somebody else's.
+        // T: acquire and release. The credit that proves the entry free may have been taken by another lane; the chain
+        // of additions orders that lane's acquire before this write.
         if (granted > 0) ticket = fetch_add_acq_rel_gpu(&state->sq_ticket, granted);
         ticket = shuffle(ticket, leader);
         if (go) {
@@ -285,7 +294,8 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         }
         sync_warp();
         if (granted > 0) count(&io.stats->commands, granted);
-        // A fill's entry may be left to the servers: whoever comes to wait for it rings it otherwise (advance).
+        // A fill's entry may be left to the servers. If no server rings it, the warp that waits for the fill does
+        // (advance).
         bool left = io.servers > 0 && all(!wanted || command.kind == CMD_FILL);
         result.ok = left || ring(io, granted > 0, queue, ticket + granted);
         result.rung = go;
@@ -295,8 +305,8 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
     return result;
 }
 
-// Submits all of them. Only for fills, whose slots come back by themselves: who holds raw commands of its own and waits
-// for slots waits for itself. Collective. False: a status is up.
+// Submits the commands of all lanes. Only for fills, whose slots come back by themselves: a warp that holds raw
+// commands and waits for slots would wait for itself. Collective. False: a status is up.
 template <class Finish>
 GRAMPUS_DEVICE bool submit(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
     while (any(wanted)) {

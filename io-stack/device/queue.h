@@ -1,5 +1,5 @@
-// A queue pair as device code sees it. The rings and doorbells lie in pinned host memory (or a real
-// device's registers), everything else in device memory. States and hand-overs: docs/PROTOCOL.md.
+// A queue pair as device code sees it. The rings and doorbells lie in pinned host memory, or in a device's registers;
+// everything else lies in device memory. States and hand-overs: docs/PROTOCOL.md.
 #pragma once
 #include "nvme.h"
 #include "types.h"
@@ -7,22 +7,19 @@
 namespace grampus {
 
 // QueueDesc::flags
-constexpr u32 QUEUE_SGL = 1;   // transfers of more than two pages use one SGL data block, not a PRP list
 constexpr u32 QUEUE_MMIO = 2;  // doorbells are device registers
 
-constexpr u32 QUEUE_MIN_DEPTH_LOG2 = 1;
-constexpr u32 QUEUE_MAX_DEPTH_LOG2 = 12;  // leaves 4 bits of a cid for the generation
 constexpr u32 FREE_RING_EMPTY = ~0u;
 constexpr u32 MARK_SLOT_BITS = 12;  // a mark: low bits command slot, above them (ticket >> depth_log2) + 1, truncated
 
-// SQ tail doorbells of 16 queues share one 64-byte line, so that a controller thread watches 16
-// queues with one load. Queue i's word is group[i / 16].tail[i % 16]. CQ head doorbells likewise.
+// SQ tail doorbells of 16 queues share one 64-byte line, so that a controller thread watches 16 queues with one load.
+// Queue i has word i % 16 of group i / 16. CQ head doorbells likewise.
 struct alignas(64) DoorbellGroup {
-    u32 word[16];  // physical ring index; writer: device; reader: controller
+    u32 word[16];  // physical ring index; written by the device, read by the controller
 };
 
-// Words that warps contend for, one 64-byte block each. Device memory, zeroed by the host except
-// where said. All indices are virtual (monotonic, wrapping at 2^32); the ring index is `& (depth - 1)`.
+// Words that warps contend for, one 64-byte block each, in device memory. The host zeroes them except where said. All
+// indices are virtual (monotonic, wrapping at 2^32); the ring index is `& (depth - 1)`.
 struct alignas(64) QueueState {
     i32 credits;      // commands that may still be submitted; starts at depth - 1
     u32 pad0[15];
@@ -33,11 +30,11 @@ struct alignas(64) QueueState {
     u32 sq_ticket;    // next SQ entry to write
     u32 pad3[15];
     u32 sq_lock;      // 1 while one lane moves the tail
-    u32 sq_tail;      // entries before this one have been rung; written under sq_lock
+    u32 sq_tail;      // entries before this index are rung; written under sq_lock
     u32 pad4[14];
     u32 cq_lock;      // 1 while one warp reaps
-    u32 cq_head;      // completions before this one have been taken; written under cq_lock
-    u32 cq_rung;      // of these, what the head doorbell says; written under cq_lock; starts as cq_head
+    u32 cq_head;      // completions before this index are taken; written under cq_lock
+    u32 cq_rung;      // the value of the head doorbell, as a virtual index; written under cq_lock; starts as cq_head
     u32 pad5[13];
 };
 
@@ -48,11 +45,11 @@ constexpr u32 CMD_REAPED = 2;     // owned by the warp that reaped it
 constexpr u32 CMD_DONE = 3;       // CMD_RAW only: the submitter may read `result` and release the slot
 
 // CommandRecord::kind
-constexpr u32 CMD_RAW = 0;   // data goes where the submitter said; it polls `state`
+constexpr u32 CMD_RAW = 0;   // data goes to the submitter's address; the submitter polls `state`
 constexpr u32 CMD_FILL = 1;  // data goes into cache lines; the reaper publishes the sectors
 
-// What is known of a command while it is outstanding, indexed by command slot. Written by the
-// submitter before its entry is rung; read by whoever reaps the completion.
+// An outstanding command, indexed by command slot. The submitter writes the record before its entry is rung; the lane
+// that reaps the completion reads it.
 struct alignas(16) CommandRecord {
     u32 state;    // generation << 8 | CMD_*
     u32 kind;     // CMD_RAW or CMD_FILL
@@ -63,8 +60,8 @@ struct alignas(16) CommandRecord {
     u64 lba;      // first block
     u32 result;   // CMD_RAW: status field of the completion, 0 = success
     u32 nsid;
-    u64 target;   // CMD_RAW: where a bounced transfer goes on to, 0 = nowhere
-    u64 entry[8]; // the SqEntry; whoever rings copies it into the ring
+    u64 target;   // CMD_RAW: to where a bounced transfer is copied, 0 = nowhere
+    u64 entry[8]; // the SqEntry; the lane that rings copies it into the ring
 };
 
 // Read-only for kernels; an array of these lies in device memory.
@@ -74,14 +71,14 @@ struct alignas(16) QueueDesc {
     u32* sq_doorbell;         // tail, pinned host memory or BAR
     u32* cq_doorbell;         // head, pinned host memory or BAR
     QueueState* state;        // device memory
-    u32* marks;               // [depth] device memory: turn and command slot of the entry that is ready (MARK_*)
+    u32* marks;               // [depth] device memory: turn and command slot of a ready entry (MARK_*)
     u32* free_ring;           // [depth] device memory: free command slots; starts 0 .. depth-2, EMPTY
     CommandRecord* commands;  // [depth] device memory
     u8* bounce;               // [depth] slots of bounce_bytes, pinned host memory, page-aligned; or null
     u64 bounce_bus;           // the controller's address of `bounce`
     u64 data_bus;             // the controller's address minus the device's, for device memory (0: equal)
     u32 bounce_bytes;         // transfers up to this length go through the bounce slot; 0: none do
-    u32 depth_log2;           // ring entries, power of two
+    u32 depth_log2;           // log2 of the ring entries, 1 .. 12: 4 bits of a cid remain for the generation
     u32 qid;                  // NVMe queue id
     u32 flags;                // QUEUE_*
 };

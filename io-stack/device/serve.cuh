@@ -1,12 +1,16 @@
-// Warps that do nothing but ring and reap, so that those that compute need not: a fill then costs its submitter the entry alone, and
-// its reader a look at the line. Nobody depends on them: whoever waits long enough rings and reaps for itself (`advance`).
+// Servers: warps that only ring and reap. A fill then costs its submitter the entry alone, and its reader a look at the
+// line.
+//
+// **Invariant:** no warp depends on a server: a warp that has waited long enough rings and reaps for itself
+// (`advance`).
 #pragma once
 #include "completion.cuh"
 
 namespace grampus {
 
-// Server `server` of `io.servers` serves queues server, server + servers, … One round: rings what is ready, finishes what has come in.
-// Its lanes look at a queue each, across PCIe at once; no other server looks there. Collective; returns how many completions it took.
+// One round of server `server` of `io.servers`, for queues server, server + servers, and so on. The warp rings the
+// entries that are ready and finishes the commands that have completed. Each lane looks at one queue, all across PCIe
+// at once; no other server looks at these queues. Collective; returns the number of completions taken.
 template <class Finish>
 GRAMPUS_SLOW u32 serve_once(const IoStack& io, u32 server, const Finish& finish) {
     u32 done = 0;
@@ -20,13 +24,13 @@ GRAMPUS_SLOW u32 serve_once(const IoStack& io, u32 server, const Finish& finish)
         if (any(left)) try_ring(io, left, queue);
         u32 head = load_relaxed_gpu(&state_of(q)->cq_head);
         u32 dw3 = mine ? load_relaxed_sys(&q.cq[head & (depth_of(q) - 1)].cid_psf) : 0;
-        bool came = mine && (dw3 >> 16 & 1) == phase_at(q, head);  // a hint, if others reap too
+        bool came = mine && (dw3 >> 16 & 1) == phase_at(q, head);  // a hint if other warps reap too
         if (any(came)) done += reap(io, came, queue, finish);
     }
     return done;
 }
 
-// Serves until `all` warps have added themselves to `ended`, or a status is up: no longer than those that compute. Collective.
+// Serves until `all` warps have added themselves to `ended`, or a status is up. Collective.
 template <class Finish>
 GRAMPUS_SLOW void serve(const IoStack& io, u32 server, const u32* ended, u32 all, const Finish& finish) {
     for (;;) {

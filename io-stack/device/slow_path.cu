@@ -1,5 +1,5 @@
-// The slow path as a unit of its own: kernels compiled with the headers before slow_path.cuh are linked with it, so that a new kernel
-// costs a fifth of the time. Appended to all device headers.
+// The slow path as a unit of its own, behind all device headers. Kernels compiled with the headers before slow_path.cuh
+// are linked with it, so that a new kernel compiles in a fifth of the time.
 namespace grampus {
 
 #define GRAMPUS_SLOW_PATH(Backing)                                                                           \

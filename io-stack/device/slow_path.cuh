@@ -1,5 +1,5 @@
-// What a column array does when values are not at hand: the entries that column_layout.cuh declares, and what they need. May be a unit of its own:
-// slow_path.cu. Sending and waiting are backing.cuh's.
+// The slow path of column arrays: the entries that column_layout.cuh declares, for values that are not resident.
+// slow_path.cu makes a unit of it.
 #pragma once
 #include "backing.cuh"
 #include "column_layout.cuh"
@@ -9,10 +9,11 @@ namespace grampus {
 GRAMPUS_ENTRY InExtent extent_at(const ColumnDesc& column, u64 row, u32 size, bool cached) {
     const Extent& e = *extent_of(column, row);
     if (!has_row(e, row)) return InExtent{0, 0, 0};
-    return InExtent{e.first_row, e.first_row + e.rows, (cached ? e.first_line << LINE_LOG2 : (u64)e.mapped) + e.first_byte - e.first_row * size};
+    return InExtent{e.first_row, e.first_row + e.rows,
+                    (cached ? e.first_line << LINE_LOG2 : (u64)e.mapped) + e.first_byte - e.first_row * size};
 }
 
-// ---- lines that are not there ----------------------------------------------------------------------------
+// ---- missing lines ----------------------------------------------------------------------------
 
 // One or two neighbouring words of a line.
 struct Words {
@@ -20,7 +21,7 @@ struct Words {
     u64 low, high;
 };
 
-// One round of waiting for others to unpin. Collective. False: a status is up.
+// One round of waiting until other warps unpin lines. Collective. False: a status is up.
 template <class Backing>
 GRAMPUS_SLOW bool wait_for_ways(const IoStack& io, Wait& wait, u64 key) {
     u32 queue = io.queue_count > 0 ? shuffle(wait.tries, 0) % io.queue_count : 0;
@@ -30,8 +31,8 @@ GRAMPUS_SLOW bool wait_for_ways(const IoStack& io, Wait& wait, u64 key) {
     return all(done > 0 || wait.go_on(io, code, ~0u, key));
 }
 
-// The word(s) at byte `at` of each active lane's line, under a pin, sent for if need be. Lanes with one line share the
-// work. Collective.
+// The word or words at byte `at` of each active lane's line, read under a pin and loaded if missing. Lanes with the
+// same line share the work. Collective.
 template <class Backing>
 GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active, u64 key, u32 at, bool two) {
     Words got = {true, 0, 0};
@@ -55,7 +56,8 @@ GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active,
         }
         sync_warp();
         if (leads && line.meta != NO_LINE) unpin(io.cache, line.meta);
-        // Nobody: every way is pinned, or the sets are being changed. We hold nothing, so others get on.
+        // No lane got a line: every way is pinned, or the sets are being changed. This warp holds no pin, so others
+        // proceed.
         if (!any(here) && !wait_for_ways<Backing>(io, wait, key)) return Words{false, 0, 0};
     }
     return got;
@@ -87,7 +89,7 @@ GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u3
             got = got && (key > last || line.meta != NO_LINE);
         }
         if (all(got)) break;
-        // Not both: keep neither, or two warps with one each wait for each other.
+        // Some line is missing: unpins all. Two warps with one pinned line each would wait for each other.
         for (u32 i = 0; i < LINES_PER_LANE; i++)
             if (held.meta[i] != NO_LINE) unpin(io.cache, held.meta[i]);
         if (!wait_for_ways<Backing>(io, wait, held.first)) return held;
@@ -111,10 +113,10 @@ GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& colu
         return got;
     }
     u64 byte = active ? byte_of(e, row, size) : 0;
-    // In device memory a column begins where it was put: words are those of its address.
+    // In device memory a column may begin at any address: the words are those of the address.
     if (!Backing::CACHED && active) byte += (u64)e.mapped;
     u32 at = (u32)byte & (LINE_BYTES - 1), in_word = at & 7, shift = in_word * 8;
-    bool two = in_word + size > 8;  // words
+    bool two = in_word + size > 8;  // two words
     got.ok = true;
     Words words = {true, 0, 0};
     if constexpr (!Backing::CACHED) {
@@ -126,7 +128,7 @@ GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& colu
         bool straddles = two && at + size > LINE_BYTES;
         words = words_slowly<Backing>(io, e, active, key, at, two && !straddles);
         got.ok = words.ok;
-        if (got.ok && any(active && straddles)) {  // its end is in the next line
+        if (got.ok && any(active && straddles)) {  // the value ends in the next line
             Words next = words_slowly<Backing>(io, e, active && straddles, key + 1, 0, false);
             got.ok = next.ok;
             if (straddles) words.high = next.low;
@@ -138,7 +140,8 @@ GRAMPUS_ENTRY FetchedBits fetch_slowly(const IoStack& io, const ColumnDesc& colu
 }
 
 template <class Backing>
-GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k, u64* bits) {
+GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k,
+                               u64* bits) {
     bool good = true;
     GRAMPUS_NO_UNROLL
     for (u32 i = 0; i < k && good; i++) {
@@ -150,7 +153,7 @@ GRAMPUS_ENTRY bool tile_slowly(const IoStack& io, const ColumnDesc& column, u64 
     return good;
 }
 
-// Sends for bytes first .. last of each active lane's line, without waiting. Collective.
+// Requests bytes first .. last of each active lane's line, without waiting. Collective.
 template <class Backing>
 GRAMPUS_DEVICE bool send_for(const IoStack& io, const Extent& e, bool active, u64 key, u32 first, u32 last) {
     u32 peers = match(active ? key : ~0ull);

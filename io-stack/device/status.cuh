@@ -1,12 +1,11 @@
-// Giving up in order: raising the status word, and bounded waits. What a wait is for, and which status
-// its end means, is the caller's.
+// Ending a kernel in order: the status word is raised, and waits are bounded.
 #pragma once
 #include "io_stack.h"
 #include "target.cuh"
 
 namespace grampus {
 
-// Raises a status unless one is there already. Any lane may call; the first one's details stay.
+// Raises a status unless one is up. Any lane may call; the details of the first one stay.
 GRAMPUS_SLOW void raise(const IoStack& io, const Status& what) {
     Status* status = io.status;
     if (cas_relaxed_gpu(&status->code, (u32)STATUS_OK, what.code) != STATUS_OK) return;
@@ -20,26 +19,27 @@ GRAMPUS_SLOW void raise(const IoStack& io, const Status& what) {
     status->waited_ns = what.waited_ns;
 }
 
-// Whether some lane of the kernel has given up.
+// Whether some lane of the kernel has raised a status.
 GRAMPUS_DEVICE bool raised(const IoStack& io) { return load_relaxed_gpu(&io.status->code) != STATUS_OK; }
 
 GRAMPUS_DEVICE void count(u64* counter, u64 by) { add_relaxed_gpu(counter, by); }
 
-// Thousands of warps may wait for the same queue: short pauses first, for the few, long ones then, lest looking be all that is done.
+// Thousands of warps may wait for the same queue. Pauses are short at first, for few waiters, and then long, so that
+// polling does not take all the time.
 constexpr u32 LONGEST_PAUSE_LOG2 = 12;  // ns
 
-// One lane's bounded wait: sleeps a little longer each time, and says when to stop.
+// One lane's bounded wait: pauses a little longer each time, and tells the lane when to stop.
 struct Wait {
     u64 started_ns;
     u32 tries;
 
     GRAMPUS_DEVICE Wait() : started_ns(0), tries(0) {}
 
-    // Whether the next go_on() may find the wait too long, so that its reason matters.
+    // Whether the next go_on() may find the wait too long: then its reason matters.
     GRAMPUS_DEVICE bool due() const { return tries % 8 == 0; }
 
-    // False: leave. Either a status was up, or the host aborted, or the bound has passed; in the latter cases the status
-    // is raised here, with `code` and what was waited for.
+    // False: the kernel must end, because a status is up, the host has aborted, or the bound has passed. In the latter
+    // two cases go_on() raises the status, with `code` and what the lane waited for.
     GRAMPUS_SLOW bool go_on(const IoStack& io, StatusCode code, u32 queue, u64 line) {
         GRAMPUS_STEP(wait);
         bool judges = due();

@@ -1,5 +1,5 @@
-//! The I/O stack's microbenchmarks as a program of their own: `bench_io [--small] [--json FILE] [--folder DIR] [--gib N]
-//! [SECTION ...]`. Exit status 1: no GPU, or a figure that could not be had.
+//! The I/O stack's microbenchmarks as a program of their own: `bench_io [--small] [--json FILE] [--folder DIR] [--gib
+//! N] [SECTION ...]`. Exit status 1: no GPU, or a section failed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

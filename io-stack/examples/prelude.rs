@@ -1,4 +1,4 @@
-//! Prints the device headers as one translation unit, as NVRTC sees them: for looking at, and for nvcc.
+//! Prints the device headers as one translation unit, as NVRTC gets them: for reading, and for nvcc.
 fn main() {
-    print!("{}", grampus_io_stack::device::prelude());
+    print!("{}", grampus_io_stack::device_headers::prelude());
 }

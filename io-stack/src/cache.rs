@@ -1,17 +1,12 @@
-//! The cache in device memory: how many lines fit into so many bytes, and its start state. Who puts what there is device code's
-//! business (`device/cache.cuh`).
+//! `Cache`: the cache in device memory, its size and its start state. Device code fills it (`device/cache.cuh`).
 
 use std::ops::Range;
 
-use crate::cuda::{CudaError, Device, DeviceBuffer};
-use crate::layout::{CacheDesc, CacheSet};
+use crate::abi::{CacheDesc, CacheSet, LINE_BYTES, WAYS};
+use crate::cuda::{Device, DeviceBuffer};
+use crate::error::CudaError;
 
-/// Ways of a set: the device code's template parameter.
-pub const WAYS: u32 = 8;
-/// Bytes of a line.
-pub const LINE_BYTES: u64 = 4096;
-
-/// How large the cache is and what it fetches.
+/// Size of the cache, and of what it fetches.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheOptions {
     /// Device memory for lines and their metadata, in bytes; rounded down to whole groups of sets, at least one.
@@ -32,27 +27,27 @@ impl Default for CacheOptions {
     }
 }
 
-/// Bytes of metadata per line: tag, state, requested sectors; a set's words are shared by its ways.
+/// Bytes of metadata per line: tag, state, requested sectors. The ways of a set share the set's words.
 const METADATA_BYTES: u64 = 8 + 8 + 4 + size_of::<CacheSet>() as u64 / WAYS as u64;
 
-/// Groups of sets that fit.
+/// Number of groups of sets that fit.
 fn groups(options: &CacheOptions) -> u32 {
     let group = (u64::from(WAYS) << options.group_log2) * (LINE_BYTES + METADATA_BYTES);
     (options.bytes / group).clamp(1, u64::from(u32::MAX >> (options.group_log2 + 3))) as u32
 }
 
-/// A cache.
+/// The cache's memory on the device.
 #[derive(Debug)]
 pub struct Cache {
     desc: CacheDesc,
     data: DeviceBuffer,
     tags: DeviceBuffer,
-    /// states, then sets, then requested sectors.
+    /// States, then sets, then requested sectors.
     words: DeviceBuffer,
 }
 
 impl Cache {
-    /// Allocates it, empty.
+    /// Allocates an empty cache.
     ///
     /// # Errors
     /// Options outside their ranges; out of device memory.
@@ -81,8 +76,8 @@ impl Cache {
             groups,
             group_log2: options.group_log2,
             sector_log2: options.sector_log2,
-            ways: WAYS,
             zero: 0,
+            pad0: 0,
         };
         Ok(Self {
             desc,
@@ -92,7 +87,7 @@ impl Cache {
         })
     }
 
-    /// Empties it. No kernel and no command uses it.
+    /// Empties the cache. No kernel and no command may be using it.
     ///
     /// # Errors
     /// A failed call: the context is dead.
@@ -101,12 +96,12 @@ impl Cache {
         self.words.fill(0)
     }
 
-    /// Its description for kernels.
+    /// The description that kernels read.
     pub fn desc(&self) -> CacheDesc {
         self.desc
     }
 
-    /// Lines it holds.
+    /// Number of lines.
     pub fn lines(&self) -> u64 {
         u64::from(self.desc.set_count) * u64::from(WAYS)
     }

@@ -1,21 +1,17 @@
-//! Queue pairs in pinned and device memory, in the start state of docs/PROTOCOL.md, and back to it after a failure.
-//! What the words mean is the protocol's business; who moves them is device code and the controller.
+//! `Queues`: queue pairs in pinned and device memory, their start state, and the return to it after a failure. Device
+//! code and the controller change the words (docs/PROTOCOL.md).
 
 use std::sync::Arc;
 
 use grampus_driver::controller::QueueSetup;
 
-use crate::cuda::{self, CudaError, Device, DeviceBuffer, PinnedBuffer};
-use crate::layout::{CommandRecord, CqEntry, DoorbellGroup, QueueDesc, QueueState, SqEntry};
+use crate::abi::{
+    CommandRecord, CqEntry, DoorbellGroup, FREE_RING_EMPTY, QUEUES_PER_GROUP, QueueDesc, QueueState, SqEntry,
+};
+use crate::cuda::{self, Device, DeviceBuffer, PinnedBuffer};
+use crate::error::CudaError;
 
-/// QueueDesc::flags: long transfers carry an SGL data block.
-const QUEUE_SGL: u32 = 1;
-/// An empty entry of the free ring.
-const FREE_RING_EMPTY: u32 = u32::MAX;
-/// Queues whose doorbells share a 64-byte line.
-const QUEUES_PER_GROUP: u64 = 16;
-
-/// How many queue pairs, and how large.
+/// Number and size of the queue pairs.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueOptions {
     /// Queue pairs, at least 1.
@@ -44,13 +40,13 @@ pub struct Queues {
     /// Rings and doorbells.
     pinned: Arc<PinnedBuffer>,
     bounce: Option<Arc<PinnedBuffer>>,
-    /// States, marks, free rings, records.
+    /// States, marks, free rings, command records.
     device_words: DeviceBuffer,
     /// The descriptions, for kernels.
     device_descs: DeviceBuffer,
 }
 
-/// Byte offsets of one queue's parts: `[0]` in pinned memory, `[1]` in device memory.
+/// Sizes in bytes: the doorbells, and one queue's parts in pinned and in device memory.
 struct Parts {
     doorbells: u64,
     pinned_each: u64,
@@ -73,7 +69,7 @@ impl Parts {
 }
 
 impl Queues {
-    /// Allocates everything and puts it into the start state.
+    /// Allocates the queue pairs in their start state.
     ///
     /// # Errors
     /// Options outside their ranges; out of memory.
@@ -122,7 +118,7 @@ impl Queues {
                 bounce_bytes: options.bounce_bytes,
                 depth_log2: options.depth_log2,
                 qid: i as u32 + 1,
-                flags: QUEUE_SGL,
+                flags: 0,
             }
         };
         let descs: Vec<QueueDesc> = (0..count).map(describe).collect();
@@ -138,7 +134,7 @@ impl Queues {
         Ok(queues)
     }
 
-    /// Sets everything to the start state. No kernel uses the queues and the controller rests.
+    /// Sets all words to the start state. No kernel may use the queues, and the controller must rest.
     ///
     /// # Errors
     /// A failed copy: the context is dead.
@@ -163,7 +159,7 @@ impl Queues {
     /// The controller's side of all queues.
     ///
     /// # Errors
-    /// Never, unless the layout above is wrong.
+    /// None, unless the layout of this file is wrong.
     pub fn controller_side(&self) -> Result<Vec<QueueSetup>, CudaError> {
         let rings = self.descs.iter().map(|desc| {
             let rings = cuda::rings(desc, &self.pinned)?;
@@ -176,12 +172,12 @@ impl Queues {
         })
     }
 
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub fn count(&self) -> u32 {
         self.options.count
     }
 
-    /// Their descriptions.
+    /// The descriptions of the queue pairs.
     pub fn descs(&self) -> &[QueueDesc] {
         &self.descs
     }

@@ -1,72 +1,37 @@
-//! One I/O stack: storages, the controller that answers for them, queues, cache, status; built once, used by query after query,
-//! and set back to its start state when one of them fails. Kernels and what they compute are the caller's.
+//! `Stack`: storages, their controller, queues, cache and status.
+//!
+//! 1. A stack is built once and serves query after query.
+//! 2. Before a query, `begin` clears status and counters; after its kernels, `finish` returns the counters or the
+//!    error.
+//! 3. After a failed query, the stack returns to its start state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grampus_driver::controller::{Controller, ControllerCounters, ControllerError, ControllerOptions};
+use grampus_driver::controller::{Controller, ControllerOptions};
 use grampus_driver::storage::{BLOCK_BYTES, Storage};
 
-use crate::cache::{Cache, CacheOptions, LINE_BYTES};
-use crate::cuda::{CudaBus, CudaError, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
-use crate::layout::{ColumnDesc, IoStack, Stats, Status};
+use crate::abi::{ColumnDesc, IoStack, LINE_BYTES, Stats, Status};
+use crate::cache::{Cache, CacheOptions};
+use crate::column::extents_of;
+pub use crate::column::{Column, Run};
+use crate::cuda::{CudaBus, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
+pub use crate::error::StackError;
+use crate::error::{CudaError, DeviceError, Reason};
 use crate::queues::{QueueOptions, Queues};
-pub use crate::sources::{Column, Run};
-use crate::sources::{Source, describe_sources, extents_of, namespaces_of, sources_of};
-use crate::status::{DeviceError, Reason};
+use crate::source::{Source, describe_sources, namespaces_of, sources_of};
 
-/// Why a stack could not be built, or a query not be answered.
-#[derive(Debug, thiserror::Error)]
-pub enum StackError {
-    /// CUDA said no.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-    /// The controller did not start or stop.
-    #[error(transparent)]
-    Controller(#[from] ControllerError),
-    /// A kernel gave up.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// A column that its file does not hold.
-    #[error("{storage}: {bytes} bytes at byte {offset} lie outside the file of {size}")]
-    Outside {
-        /// The storage.
-        storage: String,
-        /// First byte.
-        offset: u64,
-        /// Length.
-        bytes: u64,
-        /// The storage's length.
-        size: u64,
-    },
-    /// A launch whose warps could pin more lines than there are: they might wait for each other.
-    #[error(
-        "the GPU cache of {lines} lines is too small for {warps} warps that pin up to {pins} lines each: launch fewer warps, or give it more memory"
-    )]
-    CacheTooSmall {
-        /// Lines of the cache.
-        lines: u64,
-        /// Warps of the launch.
-        warps: u64,
-        /// Lines that each may pin at once.
-        pins: u64,
-    },
-    /// An earlier failure left commands out that may still write: the stack cannot be used again.
-    #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
-    OutOfService,
-}
-
-/// How a stack is built.
+/// Options of a stack.
 #[derive(Debug, Clone)]
 pub struct StackOptions {
     /// The queue pairs; all storages share them.
     pub queues: QueueOptions,
     /// The cache.
     pub cache: CacheOptions,
-    /// The controller's threads and depth.
+    /// The controller's threads, and their reads in flight.
     pub controller: ControllerOptions,
-    /// Its staging memory.
+    /// The controller's staging memory.
     pub staging: StagingOptions,
     /// Longest wait of device code for anything.
     pub timeout: Duration,
@@ -87,19 +52,27 @@ impl Default for StackOptions {
     }
 }
 
+impl StackOptions {
+    /// Longest transfer of one command, in lines: at least one, and at most a group of the cache.
+    fn max_lines_in_a_group(&self) -> u32 {
+        self.max_lines.clamp(1, 1 << self.cache.group_log2)
+    }
+}
+
 /// Lines that a warp may hold pinned at once: one per lane (`device/slow_path.cuh`).
 pub const PINS_PER_WARP: u64 = 32;
 
-/// How long the controller's threads may take to open storages.
+/// Longest time in which the controller's threads open storages.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// The I/O stack. The controller is first: it is dropped, and so stopped, before the memory it works on.
+/// The I/O stack. The controller is the first field: it is dropped, and thereby stopped, before the memory that it
+/// works on.
 #[derive(Debug)]
 pub struct Stack {
     controller: Option<Controller>,
     device: Device,
     sources: Vec<Source>,
-    /// Key of the first line that no source has had.
+    /// Key of the first unassigned line.
     next_line: u64,
     queues: Arc<Queues>,
     cache: Arc<Cache>,
@@ -108,7 +81,7 @@ pub struct Stack {
     stats: DeviceBuffer,
     abort: Arc<PinnedBuffer>,
     options: StackOptions,
-    /// Set when commands may still be out: nothing may be reset or freed.
+    /// Set when commands may still be in flight: no memory may be reset or freed.
     broken: AtomicBool,
 }
 
@@ -117,7 +90,7 @@ pub struct Stack {
 pub struct AbortHandle(Arc<PinnedBuffer>);
 
 impl AbortHandle {
-    /// Kernels leave at their next wait.
+    /// Sets the abort word: kernels end at their next wait. No other data depends on the word.
     pub fn abort(&self) {
         self.0.store_u32(1);
     }
@@ -126,10 +99,10 @@ impl AbortHandle {
 impl Stack {
     /// Builds queues, cache and controller for the storages, and starts the controller.
     ///
-    /// `more_device_memory`: further device memory that commands may be told to write, beside the cache.
+    /// `more_device_memory`: device memory that commands may write, in addition to the cache.
     ///
     /// # Errors
-    /// Out of memory of one kind or another; a storage that cannot be opened.
+    /// Out of memory of some kind; a storage that cannot be opened.
     pub fn new(
         device: &Device,
         storages: Vec<Arc<dyn Storage>>,
@@ -148,7 +121,7 @@ impl Stack {
         let mut next_line = 1u64 << 12; // a group's border
         let sources = sources_of(storages, &mut next_line);
         let namespaces = namespaces_of(&sources);
-        let descs = describe_sources(&sources, queues.count(), &options);
+        let descs = describe_sources(&sources, queues.count(), options.max_lines_in_a_group());
         let controller = Controller::start(
             queues.controller_side()?,
             namespaces,
@@ -172,11 +145,11 @@ impl Stack {
         })
     }
 
-    /// Adds storages behind those that are there, without stopping anything or forgetting what is cached; returns the first one's
-    /// index. No kernel runs.
+    /// Adds storages behind the present ones, without stopping anything and without losing cached data. Returns the
+    /// index of the first one. No kernel may run.
     ///
     /// # Errors
-    /// A storage that cannot be opened: then none of them is there.
+    /// A storage that cannot be opened: then none is added.
     pub fn add(&mut self, storages: Vec<Arc<dyn Storage>>) -> Result<u32, StackError> {
         let first = self.sources.len();
         self.sources.extend(sources_of(storages, &mut self.next_line));
@@ -187,7 +160,7 @@ impl Stack {
         told.map(|()| first as u32)
     }
 
-    /// Closes storages: their indices mean nothing from now on, and their lines die unread. No kernel runs.
+    /// Closes storages. Their indices become invalid, and their lines are evicted unread. No kernel may run.
     pub fn retire(&mut self, sources: impl IntoIterator<Item = u32>) {
         for source in sources {
             if let Some(source) = self.sources.get_mut(source as usize) {
@@ -203,12 +176,12 @@ impl Stack {
         if let Some(controller) = &self.controller {
             controller.set_namespaces(namespaces_of(&self.sources), OPENING)?;
         }
-        let descs = describe_sources(&self.sources, self.queues.count(), &self.options);
+        let descs = describe_sources(&self.sources, self.queues.count(), self.options.max_lines_in_a_group());
         self.device_sources = DeviceBuffer::from_values(&self.device, &descs)?;
         Ok(())
     }
 
-    /// What kernels take as their parameter.
+    /// The parameter that kernels take.
     pub fn io(&self) -> IoStack {
         IoStack {
             status: self.status.address(),
@@ -218,7 +191,6 @@ impl Stack {
             sources: self.device_sources.address(),
             timeout_ns: u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX),
             queue_count: self.queues.count(),
-            source_count: self.sources.len() as u32,
             servers: 0,
             pad0: 0,
             cache: self.cache.desc(),
@@ -230,8 +202,8 @@ impl Stack {
         &self.cache
     }
 
-    /// Before a query whose launches have up to `warps` warps: refuses if these could pin more lines than the cache has, each
-    /// [`PINS_PER_WARP`] at once; else as [`begin`](Self::begin).
+    /// Like [`begin`](Self::begin), for a query whose launches have up to `warps` warps. Refuses if the warps could pin
+    /// more lines than the cache has, each warp [`PINS_PER_WARP`] at once.
     ///
     /// # Errors
     /// [`StackError::CacheTooSmall`], and those of `begin`.
@@ -246,7 +218,7 @@ impl Stack {
         self.begin()
     }
 
-    /// Whether `warps`, each holding up to `pins` lines, can never fill the cache with pins.
+    /// Whether the cache has more lines than `warps` warps can pin, at `pins` lines each.
     pub fn has_room_for_pins(&self, warps: u64, pins: u64) -> bool {
         warps.saturating_mul(pins) <= self.cache.lines()
     }
@@ -268,7 +240,7 @@ impl Stack {
         })
     }
 
-    /// Before a query: clears status, counters and abort word.
+    /// Prepares a query: clears status, counters and abort word.
     ///
     /// # Errors
     /// [`StackError::OutOfService`], or a failed call.
@@ -285,17 +257,17 @@ impl Stack {
         Ok(())
     }
 
-    /// A handle that cancels whatever runs on this stack.
+    /// A handle that cancels the query running on this stack.
     pub fn abort_handle(&self) -> AbortHandle {
         AbortHandle(self.abort.clone())
     }
 
-    /// After a query's kernels have ended (the stream was synchronised): what was counted, or why they gave up. In that case the
-    /// stack is set back to its start state, so that the next query works.
+    /// Ends a query after its kernels: returns the counters, or the reason why the kernels ended early. The stream must
+    /// be synchronised. After a failure the stack returns to its start state, so that the next query works.
     ///
     /// # Errors
-    /// [`StackError::Device`] with what the status said; [`StackError::Controller`] if a storage holds commands for longer than
-    /// a second more: then the stack is out of service, since they may still write.
+    /// [`StackError::Device`] with the contents of the status. [`StackError::Controller`] if a storage holds commands
+    /// for more than another second: the stack is then out of service, because the commands may still write.
     pub fn finish(&self) -> Result<Stats, StackError> {
         let status: Status = one(&self.status)?;
         let stats: Stats = one(&self.stats)?;
@@ -309,7 +281,7 @@ impl Stack {
         }
     }
 
-    /// Lets the controller come to rest, sets queues and cache to their start state, and goes on.
+    /// Lets the controller come to rest, sets queues and cache to their start state, and resumes the controller.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -326,17 +298,12 @@ impl Stack {
         Ok(())
     }
 
-    /// Empties the cache, and nothing else. No kernel runs, no command is out.
+    /// Empties the cache, and nothing else. No kernel may run, and no command may be in flight.
     ///
     /// # Errors
     /// A failed call.
     pub fn empty_cache(&self) -> Result<(), StackError> {
         Ok(self.cache.reset()?)
-    }
-
-    /// What the controller did so far.
-    pub fn controller_counters(&self) -> ControllerCounters {
-        self.controller.as_ref().map(Controller::counters).unwrap_or_default()
     }
 
     fn describe(&self, reason: Reason, status: &Status) -> DeviceError {
@@ -375,7 +342,7 @@ impl Drop for Stack {
             return;
         };
         if controller.rest(Duration::from_secs(2)).is_err() {
-            // Commands are out that will write into our buffers: better to leave the memory to the process's end.
+            // Commands in flight will write into these buffers: their memory is left to the end of the process.
             log::error!("a storage stalls: the I/O stack's memory is not given back");
             std::mem::forget((self.queues.clone(), self.cache.clone()));
         }

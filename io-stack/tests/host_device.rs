@@ -1,5 +1,5 @@
-//! The whole stack on host threads in place of a GPU: queues, cache, controller and a kernel compiled from the device headers,
-//! through both backings. Skipped, and says so, without a C++ compiler.
+//! The stack on host threads in place of a GPU: queues, cache, controller, and a kernel compiled from the device
+//! headers, through both backings. Without a C++ compiler the tests print "skipped" and pass.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage, Storage};
+use grampus_io_stack::abi::IoStack;
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{
     Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, StagingOptions, Stream, compile_for,
     host_compiler, slots,
 };
-use grampus_io_stack::layout::IoStack;
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackError, StackOptions};
 
@@ -26,7 +26,7 @@ struct Parameters {
     u64* sums;
 };
 
-// Bit-sums of a column's values, tile by tile, and those of every seventh row again by single fetches.
+// Bit-sums of a column's values, tile by tile, and of every seventh row again by single fetches.
 template <class Backing>
 GRAMPUS_DEVICE void sum(const Parameters& p) {
     ColumnArray<u64, Backing> array(p.io, p.column);
@@ -54,7 +54,7 @@ fn device() -> Option<(Device, Module)> {
         return None;
     }
     let device = Device::host(3, 1 << 30);
-    let text = grampus_io_stack::device::prelude() + KERNELS;
+    let text = grampus_io_stack::device_headers::prelude() + KERNELS;
     let compiled = compile_for(&device, &text, "sums").expect("the kernels compile");
     let module = Module::load(&device, &compiled.cubin).expect("and load");
     Some((device, module))
@@ -108,7 +108,7 @@ fn run(device: &Device, module: &Module, name: &str, stack: &Stack, column: &Col
     run_counted(device, module, name, stack, column).map(|(sum, _)| sum)
 }
 
-/// The sum, and how many commands it took, as device code counts: the controller's counters come when its threads find the time.
+/// The sum, and device code's number of commands. The controller's own counters may come later.
 fn run_counted(
     device: &Device,
     module: &Module,
@@ -128,10 +128,10 @@ fn run_counted(
     Ok((sum, stats.commands))
 }
 
-/// The parameter struct by its bytes, as a code generator would write it.
+/// The parameter struct as bytes, as a code generator would write it.
 fn blob(io: &IoStack, column: &Column, rows: u64, sums: u64) -> Vec<u8> {
-    let mut bytes = grampus_io_stack::layout::bytes_of(io);
-    bytes.extend(grampus_io_stack::layout::bytes_of(&column.desc()));
+    let mut bytes = grampus_io_stack::abi::bytes_of(io);
+    bytes.extend(grampus_io_stack::abi::bytes_of(&column.desc()));
     bytes.extend(rows.to_le_bytes());
     bytes.extend(sums.to_le_bytes());
     bytes
@@ -164,7 +164,7 @@ fn both_backings_give_the_files_values() {
         let through_queues = run_counted(&device, &module, "sum_queued", &stack, &column(&stack, 0));
         let (sum, commands) = through_queues.expect("runs");
         assert_eq!(sum, expected());
-        // Of at most 8 lines each.
+        // Each command carries at most 8 lines.
         assert!(
             again || commands * 8 * 4096 >= ROWS * 8,
             "{commands} commands were sent"
@@ -218,7 +218,7 @@ fn storages_are_added_and_closed_and_the_cache_stays() {
 }
 
 #[test]
-fn a_failed_read_is_the_querys_error_and_the_next_query_works() {
+fn failed_read_is_the_querys_error_and_the_next_query_works() {
     let Some((device, module)) = device() else { return };
     let file = file();
     let storage = Box::new(CachedFile::open(file.path()).expect("opens"));
@@ -301,11 +301,13 @@ fn slots_carry_bytes_to_the_device() {
     let mut ring = slots(&device, 2, 4096).expect("pinned");
     let mut slot = ring.pop().expect("two");
     slot.bytes_mut()[5..9].copy_from_slice(&[1, 2, 3, 4]);
-    let pushed = slot.push(&stream, &[part(4, 4100, 6), part(0, 0, 4)]).expect("starts");
+    let pushed = slot
+        .upload(&stream, &[part(4, 4100, 6), part(0, 0, 4)])
+        .expect("starts");
     let slot = pushed.finish().expect("arrives");
     assert_eq!(to.read::<u8>(4100, 6).expect("reads"), [0, 1, 2, 3, 4, 0]);
     let refused = slot
-        .push(&stream, &[part(4000, 0, 97)])
+        .upload(&stream, &[part(4000, 0, 97)])
         .expect_err("past the slot's end");
     assert!(matches!(refused, CudaError::Arguments { .. }));
 }

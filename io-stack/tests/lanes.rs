@@ -1,5 +1,5 @@
-//! Warps of 32 lanes on host threads: what one lane cannot show, above all completions of several queues taken by one warp, and warps
-//! that serve. Skipped, and says so, without a C++ compiler.
+//! Warps of 32 lanes on host threads: one warp that takes the completions of several queues, and warps that serve. One
+//! lane cannot show either. Without a C++ compiler the test prints "skipped" and passes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
+use grampus_io_stack::abi::{Bytes, IoStack};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{Args, Device, DeviceBuffer, Module, StagingOptions, Stream, compile_for, host_compiler};
-use grampus_io_stack::layout::{Bytes, IoStack};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Run, Stack, StackOptions};
 
@@ -24,7 +24,8 @@ struct Parameters {
     u32* ended;
 };
 
-// Each warp's own part of the rows: scattered ones asked for ahead and fetched, then all in tiles. The last io.servers warps serve.
+// Each warp reads its own part of the rows: scattered ones prefetched and fetched, then all in tiles. The last
+// io.servers warps serve.
 GRAMPUS_KERNEL(sum_lanes, Parameters, p) {
     u32 warps = launch_warps() - p.io.servers, warp = launch_warp();
     if (warp >= warps) {
@@ -81,7 +82,7 @@ fn sum(device: &Device, module: &Module, queues: u32, servers: u32) -> u64 {
             depth_log2: 4,
             bounce_bytes: 4096,
         },
-        // Far fewer lines than the file has, and groups of two: neighbours go to different queues.
+        // Far fewer lines than the file has, in groups of two: neighbours go to different queues.
         cache: CacheOptions {
             bytes: 1 << 19,
             sector_log2: 9,
@@ -126,14 +127,14 @@ fn sum(device: &Device, module: &Module, queues: u32, servers: u32) -> u64 {
 }
 
 #[test]
-fn warps_of_32_lanes_read_what_is_there() {
+fn warps_of_32_lanes_read_the_right_values() {
     if let Err(e) = host_compiler() {
         println!("skipped: no C++ compiler ({e})");
         return;
     }
     let device = Device::host(5, 1 << 30);
     let (begin, end) = (include_str!("cpp/lanes.h"), include_str!("cpp/lanes_end.h"));
-    let text = format!("{begin}{}{end}{KERNELS}", grampus_io_stack::device::prelude());
+    let text = format!("{begin}{}{end}{KERNELS}", grampus_io_stack::device_headers::prelude());
     let compiled = compile_for(&device, &text, "lanes").expect("the kernels compile");
     let module = Module::load(&device, &compiled.cubin).expect("and load");
     for (queues, servers) in [(1, 0), (3, 0), (32, 0), (1, 1), (5, 2), (32, 1), (3, 2)] {

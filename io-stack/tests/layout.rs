@@ -1,4 +1,4 @@
-//! Rust's structs and the headers' agree, and a translation unit where they would not does not compile.
+//! Layouts of shared structs: Rust's and the headers' agree, and a unit with a mismatch does not compile.
 
 mod common;
 
@@ -23,14 +23,14 @@ fn check(name: &str, asserts: &str) -> Option<bool> {
 #[test]
 fn layouts_agree() {
     assert_ne!(
-        check("layout-same", &grampus_io_stack::layout::static_asserts()),
+        check("layout-same", &grampus_io_stack::abi::static_asserts()),
         Some(false)
     );
 }
 
 #[test]
-fn a_mismatch_fails_the_compile() {
-    let asserts = grampus_io_stack::layout::static_asserts();
+fn mismatch_fails_the_compile() {
+    let asserts = grampus_io_stack::abi::static_asserts();
     for (right, wrong) in [
         (
             "GRAMPUS_OFFSETOF(grampus::SqEntry, cid) == 2",

@@ -1,6 +1,6 @@
 """Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel.
 
-Usage: nvrtc.py ARCH FILE [OPTION ...]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: there is no NVRTC.
+Usage: nvrtc.py ARCH FILE [OPTION ...]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: no NVRTC.
 NVRTC is found in Python's `nvidia` packages (pip install nvidia-cuda-nvrtc==13.0.88), or by the dynamic linker.
 """
 import ctypes
@@ -55,7 +55,11 @@ def main():
     if result != 0:
         print(log)
         sys.exit(1)
-    spills = re.findall(r"properties for (\w+)\s.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log, re.S)
+    pattern = (
+        r"properties for (\w+)\s.*?(\d+) bytes stack frame, "
+        r"(\d+) bytes spill stores, (\d+) bytes spill loads"
+    )
+    spills = re.findall(pattern, log, re.S)
     spills = {name: rest for name, *rest in spills}
     registers = re.findall(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", log, re.S)
     for name, used in registers:

@@ -1,18 +1,13 @@
-//! Every device header and kernel compiles with NVRTC for the architectures we name; registers, spills and compile times are
-//! printed. Needs python3 and NVRTC (see nvrtc.py), no GPU; without them the tests say so and pass.
+//! Device headers and kernels under NVRTC, for each architecture that we name; prints registers, spills and compile
+//! times. Needs python3 and NVRTC (see nvrtc.py), no GPU; without them the tests print "skipped" and pass.
 
 use std::path::Path;
 use std::process::Command;
 
-const KERNELS: &str = include_str!("cuda/kernels.cu");
-const BENCHMARKS: &str = concat!(
-    "static __device__ void begin_phases() {}\nstatic __device__ void end_phases(unsigned long long*) {}\n",
-    include_str!("../device/bench/common.cu"),
-    include_str!("../device/bench/bench.cu"),
-    include_str!("../device/bench/steps.cu")
-);
+use grampus_io_stack::bench::kernels;
+use grampus_io_stack::device_headers::{self, kernel_prelude, slow_path};
 
-/// Compiles; returns the report, or `None` where NVRTC is missing.
+/// Compiles; returns the report, or `None` without NVRTC.
 fn compile(arch: &str, name: &str, text: &str) -> Option<Result<String, String>> {
     compile_with(arch, name, text, &[])
 }
@@ -40,37 +35,21 @@ fn compile_with(arch: &str, name: &str, text: &str, options: &[&str]) -> Option<
     Some(if out.status.success() { Ok(said) } else { Err(said) })
 }
 
-/// The kernels file reduced to one kernel, behind `prelude`.
-fn only(prelude: String, kernel: &str) -> String {
-    let start = KERNELS.find("KERNEL tile_mapped(").expect("the first kernel");
-    let at = KERNELS.find(&format!("KERNEL {kernel}(")).expect("the kernel");
-    let end = KERNELS[at + 1..]
-        .find("\nKERNEL ")
-        .map_or(KERNELS.len(), |length| at + 1 + length);
-    format!("{}{}{}", prelude, &KERNELS[..start], &KERNELS[at..end])
-}
-
 #[test]
-fn every_header_and_kernel_compiles() {
-    for (name, kernels) in [("all", KERNELS), ("bench", BENCHMARKS)] {
-        let text = grampus_io_stack::device::prelude() + kernels;
-        for arch in ["sm_80", "sm_90", "compute_100"] {
-            match compile(arch, name, &text) {
-                None => return,
-                Some(Ok(report)) => println!("{report}"),
-                Some(Err(complaint)) => panic!("{arch}: {complaint}"),
-            }
+fn headers_and_kernels_compile_for_every_architecture() {
+    for arch in ["sm_80", "sm_90", "compute_100"] {
+        match compile(arch, "bench", &kernels::unit()) {
+            None => return,
+            Some(Ok(report)) => println!("{report}"),
+            Some(Err(complaint)) => panic!("{arch}: {complaint}"),
         }
     }
 }
 
 #[test]
-fn registers_spills_and_compile_times() {
-    for kernel in KERNELS
-        .lines()
-        .filter_map(|line| line.strip_prefix("KERNEL ")?.split('(').next())
-    {
-        match compile("sm_90", kernel, &only(grampus_io_stack::device::prelude(), kernel)) {
+fn kernels_keep_to_64_registers() {
+    for kernel in kernels::names() {
+        match compile("sm_90", &kernel, &kernels::alone(&device_headers::prelude(), &kernel)) {
             None => return,
             Some(Ok(report)) => {
                 print!("{report}");
@@ -88,13 +67,12 @@ fn registers_spills_and_compile_times() {
 /// As queries do it: the slow path once, kernels by themselves.
 #[test]
 fn kernels_and_slow_path_compile_apart() {
-    use grampus_io_stack::device::{kernel_prelude, slow_path};
     let relocatable = "--relocatable-device-code=true";
-    let kernel = |name: &str| (name.to_owned() + "-alone", only(kernel_prelude(), name));
+    let kernel = |name: &str| (name.to_owned() + "-alone", kernels::alone(&kernel_prelude(), name));
     let units = [
         ("slow-path".to_owned(), slow_path()),
-        kernel("tile_queued"),
-        kernel("tile_mapped_cached"),
+        kernel("tiles_queued"),
+        kernel("tiles_mapped_cached"),
         kernel("rows_queued"),
         kernel("ahead_queued"),
     ];
@@ -110,8 +88,8 @@ fn kernels_and_slow_path_compile_apart() {
 }
 
 #[test]
-fn a_layout_mismatch_fails_the_compile() {
-    let text = grampus_io_stack::device::prelude().replace(
+fn layout_mismatch_fails_the_compile() {
+    let text = device_headers::prelude().replace(
         "GRAMPUS_OFFSETOF(grampus::SqEntry, prp1) == 24",
         "GRAMPUS_OFFSETOF(grampus::SqEntry, prp1) == 16",
     );

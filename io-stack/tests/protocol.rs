@@ -1,5 +1,9 @@
-//! The device code on CPU threads: the queue and cache protocol under ThreadSanitizer, under a seeded scheduler, with known
-//! mistakes that must be found, and with troubles that must end in time. The work is done by tests/cpp/protocol.cc.
+//! The queue and cache protocol on CPU threads, by tests/cpp/protocol.cc.
+//!
+//! 1. Threads under ThreadSanitizer.
+//! 2. Interleavings of a seeded scheduler.
+//! 3. Mutants: known mistakes that must be found.
+//! 4. Faults that must end in time.
 
 mod common;
 
@@ -7,14 +11,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Compiles the test program; `None` where there is no compiler, or none with the sanitizer asked for.
+/// Compiles the test program; `None` without a compiler, or without one that has the requested sanitizer.
 fn program(name: &str, flags: &[&str]) -> Option<PathBuf> {
     let compiler = common::compiler()?;
     let folder = common::scratch(&format!("protocol-{name}"));
-    // Each test may be a process of its own, and all build the same: what one reads or runs the others replace, but never write to.
+    // Each test may run in its own process, and all build the same files. A process replaces files that another one
+    // reads or runs, and never writes to them.
     let mine = |name: &str| folder.join(format!("{name}.{}", std::process::id()));
     let (asserts, binary) = (mine("asserts"), folder.join("protocol"));
-    std::fs::write(&asserts, grampus_io_stack::layout::static_asserts()).expect("writable");
+    std::fs::write(&asserts, grampus_io_stack::abi::static_asserts()).expect("writable");
     std::fs::rename(asserts, folder.join("layout_asserts.h")).expect("writable");
     let built = mine("built");
     let path = built.to_string_lossy().into_owned();
@@ -43,7 +48,7 @@ fn sanitized() -> Option<&'static PathBuf> {
     BUILT.get_or_init(|| program("tsan", &["-fsanitize=thread"])).as_ref()
 }
 
-/// Runs the program; returns whether it was content, and what it said.
+/// Runs the program; returns whether it succeeded, and its output.
 fn run(binary: &PathBuf, arguments: &[&str]) -> (bool, String) {
     let out = Command::new(binary)
         .args(arguments)
@@ -75,14 +80,14 @@ fn interleavings_by_seed() {
 }
 
 #[test]
-fn every_trouble_ends_in_time() {
+fn every_fault_ends_in_time() {
     let Some(binary) = plain() else { return };
     let (content, said) = run(binary, &["bounds"]);
     assert!(content, "{said}");
     println!("{said}");
 }
 
-/// The mistakes of `enum Mutant` in target.cuh.
+/// The mistakes of `enum Mutant` in target.h.
 const MUTANTS: [&str; 9] = [
     "publish before write",
     "ring before fence",
@@ -110,7 +115,7 @@ fn every_mutant_is_caught() {
             println!("{name}: caught by the scheduler: {seed}");
             continue;
         }
-        // What is wrong only in memory order does not show in interleavings.
+        // A mistake that is only in memory order does not show in interleavings.
         let Some(sanitized) = sanitized() else { continue };
         let (content, said) = run(sanitized, &["threads", "1", "40", &number]);
         assert!(!content, "{name} was not caught");

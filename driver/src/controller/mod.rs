@@ -1,46 +1,55 @@
-//! The software controller: threads that watch doorbells, take NVMe read commands from submission queues in shared memory,
-//! move the data, and post completions. What it owes the other side is docs/PROTOCOL.md, "What a controller must do".
+//! The software controller: NVMe read commands from submission queues in shared memory, answered by threads.
+//! docs/PROTOCOL.md, "What a controller must do", has its duties.
 //!
-//! A queue belongs to one thread. A thread keeps its own channel to every storage and its own way to device memory, so
-//! threads share nothing but counters.
+//! 1. A thread watches the doorbells of its queues and takes new entries (`queue`).
+//! 2. `transfer` decodes an entry into reads, or into the status that rejects it.
+//! 3. `worker` starts the reads on its channel to the storage (`target`).
+//! 4. Bytes for device memory go to a staging buffer, and from there through the copy engine.
+//! 5. The thread posts the completion.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `namespace` | a storage under its NVMe number |
+//! | `shared` | mode, namespaces, last error and counters, shared by the threads |
+//! | `slab` | values under small reusable numbers |
+//!
+//! **Invariant:** a queue belongs to one thread. A thread has its own channel to every storage and its own uploader, so
+//! threads share only what `shared` has.
 
-mod command;
+mod namespace;
 mod queue;
-mod targets;
+mod shared;
+mod slab;
+mod target;
+mod transfer;
 mod worker;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::bus::BusMemory;
+use crate::error::ControllerError;
 use crate::raw::QueueRings;
-use crate::storage::Storage;
+pub use namespace::Namespace;
+pub use shared::ControllerCounters;
+use shared::{Mode, Shared};
 use worker::Worker;
 
 /// One queue pair to serve.
 #[derive(Debug)]
 pub struct QueueSetup {
-    /// Its rings.
+    /// The rings of the pair.
     pub rings: QueueRings,
     /// NVMe queue id, as completions carry it.
     pub qid: u16,
 }
 
-/// One storage under its namespace id.
-#[derive(Debug, Clone)]
-pub struct Namespace {
-    /// Namespace id of the commands that it answers.
-    pub nsid: u32,
-    /// What answers.
-    pub storage: Arc<dyn Storage>,
-}
-
-/// How the controller works.
+/// Options of a controller.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
-    /// Threads; at most one per queue is of use.
+    /// Number of threads; at most one for each queue is of use.
     pub threads: usize,
     /// Reads in flight per thread and storage.
     pub depth: u32,
@@ -52,100 +61,11 @@ impl Default for ControllerOptions {
     }
 }
 
-/// What a controller has done since it was started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ControllerCounters {
-    /// Commands taken.
-    pub commands: u64,
-    /// Bytes read from storages for them.
-    pub bytes: u64,
-    /// Bytes of these pushed through the copy engine.
-    pub pushed_bytes: u64,
-    /// Completions with an error status.
-    pub errors: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct SharedCounters {
-    commands: AtomicU64,
-    bytes: AtomicU64,
-    pushed_bytes: AtomicU64,
-    errors: AtomicU64,
-}
-
-impl SharedCounters {
-    fn add(&self, counted: &ControllerCounters) {
-        self.commands.fetch_add(counted.commands, Ordering::Relaxed);
-        self.bytes.fetch_add(counted.bytes, Ordering::Relaxed);
-        self.pushed_bytes.fetch_add(counted.pushed_bytes, Ordering::Relaxed);
-        self.errors.fetch_add(counted.errors, Ordering::Relaxed);
-    }
-}
-
-/// What the threads shall do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Watch doorbells.
-    Run,
-    /// Take nothing more, finish what is held, forget ring positions, wait.
-    Rest,
-    /// As `Rest`, then leave.
-    Stop,
-}
-
-#[derive(Debug)]
-pub(crate) struct Control {
-    pub(crate) mode: Mode,
-    /// Grows with every change of mode or namespaces, and to wake threads.
-    pub(crate) epoch: u64,
-    /// Threads that have reached `Rest` or `Stop` in this epoch.
-    pub(crate) resting: usize,
-    /// The last error a storage or the copy engine gave, in words: completions only carry a status.
-    pub(crate) last_error: Option<String>,
-    /// What threads answer for, from the next epoch they see on.
-    pub(crate) namespaces: Arc<Vec<Namespace>>,
-    /// Threads that have opened these; and why one could not.
-    pub(crate) informed: usize,
-    pub(crate) refused: Option<String>,
-}
-
-/// Shared by the controller and its threads.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) control: Mutex<Control>,
-    pub(crate) changed: Condvar,
-    /// Copy of `Control::epoch` that threads look at in every round.
-    pub(crate) epoch: AtomicU64,
-    pub(crate) counters: SharedCounters,
-}
-
-impl Shared {
-    pub(crate) fn control(&self) -> std::sync::MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn report(&self, error: String) {
-        log::warn!("{error}");
-        self.control().last_error = Some(error);
-    }
-}
-
-/// Why a controller did not start or rest.
-#[derive(Debug, thiserror::Error)]
-pub enum ControllerError {
-    /// A storage, a staging buffer or a thread could not be had.
-    #[error("cannot start the storage controller: {0}")]
-    Start(String),
-    /// Reads were still out after the time allowed: their memory must not be reused.
-    #[error("the storage controller did not come to rest within {0:?}: a storage stalls; its buffers stay reserved")]
-    Stalled(Duration),
-}
-
-/// How long dropping a controller waits for reads that are still out.
+/// Longest time that dropping a controller waits for reads in flight.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running software controller. Dropping it stops its threads after they have finished what they hold; threads that a
-/// storage stalls for longer than five seconds are left behind, so call [`rest`](Controller::rest) before freeing memory.
+/// A running software controller. Dropping it stops its threads after they have finished their commands. Threads that a
+/// storage stalls for longer than five seconds are left behind: call [`rest`](Controller::rest) before freeing memory.
 #[derive(Debug)]
 pub struct Controller {
     shared: Arc<Shared>,
@@ -153,7 +73,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts the threads, at rest: [`resume`](Self::resume) sets them to work.
+    /// Starts the threads at rest; [`resume`](Self::resume) sets them to work.
     ///
     /// # Errors
     /// [`ControllerError::Start`].
@@ -165,21 +85,7 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let threads = options.threads.clamp(1, queues.len().max(1));
         let namespaces = Arc::new(namespaces);
-        let control = Control {
-            mode: Mode::Rest,
-            epoch: 0,
-            resting: 0,
-            last_error: None,
-            namespaces: namespaces.clone(),
-            informed: 0,
-            refused: None,
-        };
-        let shared = Arc::new(Shared {
-            control: Mutex::new(control),
-            changed: Condvar::new(),
-            epoch: AtomicU64::new(0),
-            counters: SharedCounters::default(),
-        });
+        let shared = Arc::new(Shared::new(namespaces.clone()));
         let mut shares: Vec<Vec<QueueSetup>> = (0..threads).map(|_| Vec::new()).collect();
         for (i, queue) in queues.into_iter().enumerate() {
             shares[i % threads].push(queue);
@@ -200,16 +106,16 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Watch the doorbells. The rings must be in their start state, or as they were left by this controller.
+    /// Sets the threads to work. The rings must be in their start state, or as this controller left them.
     pub fn resume(&self) {
         self.set_mode(Mode::Run);
     }
 
-    /// Takes nothing more, finishes what is held and waits for that. Afterwards no command writes anywhere, and the host
-    /// sets rings and doorbells to their start values before [`resume`](Self::resume).
+    /// Brings the threads to rest: they take no more commands and finish those in flight. Afterwards no command writes
+    /// anywhere, and the host may reset rings and doorbells before [`resume`](Self::resume).
     ///
     /// # Errors
-    /// [`ControllerError::Stalled`] if reads are still out after `timeout`.
+    /// [`ControllerError::Stalled`] if reads are still in flight after `timeout`.
     pub fn rest(&self, timeout: Duration) -> Result<(), ControllerError> {
         self.set_mode(Mode::Rest);
         self.wait_for_rest(timeout)
@@ -232,8 +138,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Commands will come: threads that have had none for seconds, and sleep, look at once. Without it they look within a tenth of a
-    /// second.
+    /// Announces commands: threads that have been idle for seconds, and sleep, look at once. Without it they look
+    /// within a tenth of a second.
     pub fn wake(&self) {
         let mut control = self.shared.control();
         if control.mode == Mode::Run {
@@ -243,11 +149,12 @@ impl Controller {
         }
     }
 
-    /// Gives the threads other namespaces to answer for, while they run or rest: storages under new numbers are opened, those whose
-    /// numbers are gone are closed. A number stands for one storage for ever. No command is out that is for one that goes.
+    /// Replaces the namespaces, while the threads run or rest. Storages under new numbers are opened; those whose
+    /// numbers are gone are closed. A number stands for one storage forever. No command for a closed storage may be in
+    /// flight.
     ///
     /// # Errors
-    /// [`ControllerError::Start`] if a storage cannot be opened: commands for it fail then, and so do none of the others.
+    /// [`ControllerError::Start`] if a storage cannot be opened: only commands for that storage fail then.
     /// [`ControllerError::Stalled`] if a thread has not looked within `timeout`.
     pub fn set_namespaces(&self, namespaces: Vec<Namespace>, timeout: Duration) -> Result<(), ControllerError> {
         let deadline = Instant::now() + timeout;
@@ -271,19 +178,13 @@ impl Controller {
             .map_or(Ok(()), |why| Err(ControllerError::Start(why)))
     }
 
-    /// What was done so far. Threads add up at every idle moment and when they rest, so the figures are exact after
+    /// The counters so far. Threads add theirs up when they become idle and when they rest: the figures are exact after
     /// [`rest`](Self::rest).
     pub fn counters(&self) -> ControllerCounters {
-        let c = &self.shared.counters;
-        ControllerCounters {
-            commands: c.commands.load(Ordering::Relaxed),
-            bytes: c.bytes.load(Ordering::Relaxed),
-            pushed_bytes: c.pushed_bytes.load(Ordering::Relaxed),
-            errors: c.errors.load(Ordering::Relaxed),
-        }
+        self.shared.counters.total()
     }
 
-    /// The last error in words, and forgets it: what stood behind an error status.
+    /// Takes the last error in words: the reason behind an error status.
     pub fn take_error(&self) -> Option<String> {
         self.shared.control().last_error.take()
     }

@@ -1,4 +1,4 @@
-//! One queue pair's positions: where the controller stands in both rings.
+//! `Queue`: the controller's positions in the two rings of a queue pair.
 
 use crate::raw::QueueRings;
 use crate::spec::{CompletionEntry, Status, SubmissionEntry};
@@ -10,7 +10,7 @@ pub(crate) struct Queue {
     qid: u16,
     /// Physical index of the next entry to take.
     sq_head: u32,
-    /// The tail last seen.
+    /// The tail at the last look.
     sq_tail: u32,
     /// Virtual index of the next completion: its wraps give the phase.
     cq_tail: u32,
@@ -34,7 +34,7 @@ impl Queue {
         self.qid
     }
 
-    /// Forgets all positions: the host sets the rings to their start values.
+    /// Forgets all positions: the host resets the rings.
     pub(crate) fn reset(&mut self) {
         (self.sq_head, self.sq_tail, self.cq_tail, self.failed) = (0, 0, 0, false);
     }
@@ -42,7 +42,7 @@ impl Queue {
     /// The next new entry, in ring order.
     ///
     /// # Errors
-    /// Once, when the doorbell holds an index outside the ring.
+    /// The doorbell's value, once, if it lies outside the ring.
     pub(crate) fn take(&mut self) -> Result<Option<SubmissionEntry>, u32> {
         if self.sq_head == self.sq_tail {
             let tail = self.rings.sq_tail();
@@ -60,8 +60,8 @@ impl Queue {
         Ok(Some(entry))
     }
 
-    /// Posts a completion; false if the ring is full: the other side takes entries and says so later, and half a ring of those beside all
-    /// its credits' worth of new ones is more than a ring.
+    /// Posts a completion; false if the ring is full. The other side tells late which entries it has taken. Half a ring
+    /// of those, and new completions for all its credits, are more than a ring.
     pub(crate) fn complete(&mut self, cid: u16, status: Status) -> bool {
         let depth = self.rings.depth();
         let index = self.cq_tail & (depth - 1);

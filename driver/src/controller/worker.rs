@@ -1,37 +1,43 @@
-//! One controller thread: doorbells → commands → storage reads → (pushes) → completions, round and round without blocking.
+//! `Worker`: one controller thread: doorbells → commands → storage reads → uploads → completions, round after round
+//! without blocking.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::command::{decode, pieces};
+use super::QueueSetup;
+use super::namespace::Namespace;
 use super::queue::Queue;
-use super::targets::{self, Target};
-use super::{ControllerCounters, Mode, Namespace, QueueSetup, Shared};
-use crate::bus::{BusMemory, Pusher};
+use super::shared::{ControllerCounters, Mode, Shared};
+use super::slab::Slab;
+use super::target::{self, Target};
+use super::transfer::{Transfer, decode, pieces};
+use crate::bus::{BusMemory, Uploader};
 use crate::raw::HostMemory;
 use crate::spec::{PrpSegment, Status, StatusCode};
 use crate::storage::{ReadDone, ReadRequest};
 
-/// Commands taken from one queue before the next one is looked at.
+/// Commands taken from one queue before the thread looks at the next queue.
 const BURST: usize = 64;
-/// A storage that copies takes longer for so many bytes than everything else in a round: what was read is passed on before more is
-/// begun, so that the link has work, and a staging buffer that comes back is filled while the processor's caches hold it.
+/// A storage that copies takes longer for so many bytes than everything else in a round. Finished reads are therefore
+/// passed on before more are started. The link has work, and a returned staging buffer is filled while the CPU's caches
+/// hold it.
 const LARGE_BYTES: u64 = 256 << 10;
 /// Empty rounds before the thread yields, and before it sleeps between rounds.
 const SPIN_ROUNDS: u32 = 2_000;
 const YIELD_ROUNDS: u32 = 20_000;
 const IDLE_SLEEP: Duration = Duration::from_micros(50);
-/// Empty rounds before it waits to be woken, some seconds later; it looks by itself now and then all the same.
+/// Empty rounds, some seconds of them, before the thread waits to be woken. It looks by itself now and then all the
+/// same.
 const DOZE_ROUNDS: u32 = 40_000;
 const DOZE: Duration = Duration::from_millis(100);
 
-/// A command being answered.
+/// A command in flight.
 struct Command {
     queue: usize,
     cid: u16,
-    /// Pieces not yet finished.
+    /// Number of unfinished pieces.
     pieces: u32,
     status: Status,
 }
@@ -50,36 +56,36 @@ impl Piece {
     }
 }
 
-/// What a token stands for while a read or a push is out.
+/// The read or upload in flight that a token stands for.
 struct Out {
     command: u32,
-    /// Set if the read goes to a staging buffer: where it is pushed afterwards.
-    push_to: Option<u64>,
+    /// For a read into a staging buffer: the address to which it is uploaded.
+    upload_to: Option<u64>,
     bytes: u64,
 }
 
 pub(crate) struct Worker {
     queues: Vec<Queue>,
-    /// Never shorter: pieces know theirs by position.
+    /// Never shortened: pieces refer to their target by position.
     targets: Vec<Target>,
-    /// What the targets were made of.
+    /// The namespaces of the targets.
     namespaces: Arc<Vec<Namespace>>,
     depth: u32,
     bus: Arc<dyn BusMemory>,
-    pusher: Option<Box<dyn Pusher>>,
+    uploader: Option<Box<dyn Uploader>>,
     commands: Slab<Command>,
     outs: Slab<Out>,
     /// Pieces that found no staging buffer or a full channel, oldest first.
     waiting: VecDeque<Piece>,
-    /// Copies to device memory under way.
-    pushing: usize,
-    /// Completions that found their ring full, by queue: one whose completions nobody takes must not hold up the others', since whoever
-    /// would take them may wait for just those.
+    /// Number of copies to device memory in flight.
+    uploading: usize,
+    /// Completions that found their ring full, by queue. A queue with untaken completions must not delay those of
+    /// others: the warps that would take them may be waiting for exactly those.
     unposted: Vec<VecDeque<(u16, Status)>>,
-    /// How many these are.
+    /// Number of all of these.
     unposted_count: usize,
     reads: Vec<ReadDone>,
-    pushes: Vec<(u64, Result<(), String>)>,
+    uploads: Vec<(u64, Result<(), String>)>,
     counted: ControllerCounters,
     shared: Arc<Shared>,
 }
@@ -101,20 +107,20 @@ impl Worker {
             targets,
             namespaces: namespaces.clone(),
             depth,
-            pusher: bus.pusher()?,
+            uploader: bus.uploader()?,
             bus,
             commands: Slab::default(),
             outs: Slab::default(),
             waiting: VecDeque::new(),
-            pushing: 0,
+            uploading: 0,
             reads: Vec::new(),
-            pushes: Vec::new(),
+            uploads: Vec::new(),
             counted: ControllerCounters::default(),
             shared,
         })
     }
 
-    /// Until told to stop.
+    /// Runs until the controller stops.
     pub(crate) fn run(mut self) {
         let mut epoch = u64::MAX;
         let mut mode = Mode::Rest;
@@ -145,12 +151,12 @@ impl Worker {
         }
     }
 
-    /// Opens what is new, closes what is gone, and says so.
+    /// Opens and closes targets for changed namespaces, and reports back.
     fn answer_for(&mut self, namespaces: Arc<Vec<Namespace>>) {
         if Arc::ptr_eq(&self.namespaces, &namespaces) {
             return;
         }
-        let refused = targets::change(&mut self.targets, &namespaces, self.depth);
+        let refused = target::change(&mut self.targets, &namespaces, self.depth);
         self.namespaces = namespaces;
         let mut control = self.shared.control();
         if Arc::ptr_eq(&control.namespaces, &self.namespaces) {
@@ -160,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Reports that nothing is held any more and waits for another mode; false to stop.
+    /// Reports that nothing is in flight and waits for another mode; false: stop.
     fn rest(&mut self, epoch: u64) -> bool {
         self.publish_counters();
         self.queues.iter_mut().for_each(Queue::reset);
@@ -209,10 +215,10 @@ impl Worker {
         self.shared.counters.add(&std::mem::take(&mut self.counted));
     }
 
-    /// True if nothing will write to anybody's memory any more. A command that a storage has dropped does not count:
-    /// nothing writes for it, and the host has given it up.
+    /// True if this thread no longer writes to any memory. A command that a storage has dropped does not count: no
+    /// agent writes for it, and the host no longer waits for it.
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.pushing == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
+        self.waiting.is_empty() && self.uploading == 0 && self.targets.iter().all(|t| t.in_flight() == 0)
     }
 
     fn take_commands(&mut self) -> bool {
@@ -250,9 +256,9 @@ impl Worker {
         busy
     }
 
-    /// True: a [large](LARGE_BYTES) read was started.
-    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: super::command::Transfer) -> bool {
-        let limit = self.pusher.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
+    /// Begins the reads of a command. True: a [large](LARGE_BYTES) read was started.
+    fn begin(&mut self, queue: usize, cid: u16, target: usize, transfer: Transfer) -> bool {
+        let limit = self.uploader.as_ref().map_or(u64::MAX, |p| p.staging_bytes() as u64);
         let command = self.commands.insert(Command {
             queue,
             cid,
@@ -277,7 +283,7 @@ impl Worker {
         }
         let mut large = false;
         for piece in todo {
-            // Those behind a large one wait for their turn as well.
+            // Pieces behind a large one wait for their turn as well.
             let now = self.waiting.is_empty() && !large;
             large |= now && piece.is_large();
             if let Some(piece) = if now { self.start(piece) } else { Some(piece) } {
@@ -287,13 +293,13 @@ impl Worker {
         large
     }
 
-    /// Starts a piece's read; gives it back if there is no room now.
+    /// Starts a piece's read; returns the piece if no buffer or channel has space.
     fn start(&mut self, piece: Piece) -> Option<Piece> {
         let length = piece.to.length_bytes;
-        let (memory, push_to) = match self.bus.host_memory(piece.to.bus_address, length) {
+        let (memory, upload_to) = match self.bus.host_memory(piece.to.bus_address, length) {
             Some(memory) => (memory, None),
-            None => match &mut self.pusher {
-                Some(pusher) => match pusher.staging(length as usize) {
+            None => match &mut self.uploader {
+                Some(uploader) => match uploader.staging(length as usize) {
                     Some(staged) => (staged, Some(piece.to.bus_address)),
                     None => return Some(piece),
                 },
@@ -305,7 +311,7 @@ impl Worker {
         };
         let token = self.outs.insert(Out {
             command: piece.command,
-            push_to,
+            upload_to,
             bytes: length,
         });
         let request = ReadRequest {
@@ -315,7 +321,7 @@ impl Worker {
         };
         let Some(channel) = &mut self.targets[piece.target].channel else {
             self.outs.remove(token);
-            self.give_back(request.memory, push_to);
+            self.give_back(request.memory, upload_to);
             self.fail(piece.command, StatusCode::InvalidNamespace);
             return None;
         };
@@ -323,16 +329,16 @@ impl Worker {
             Ok(()) => None,
             Err(request) => {
                 self.outs.remove(token);
-                self.give_back(request.memory, push_to);
+                self.give_back(request.memory, upload_to);
                 Some(piece)
             }
         }
     }
 
-    /// Staging buffers go back to the pusher; other memory belongs to the host side again.
-    fn give_back(&mut self, memory: HostMemory, push_to: Option<u64>) {
-        if let (Some(pusher), Some(_)) = (&mut self.pusher, push_to) {
-            pusher.release(memory);
+    /// Returns staging buffers to the uploader; other memory belongs to the host side again.
+    fn give_back(&mut self, memory: HostMemory, upload_to: Option<u64>) {
+        if let (Some(uploader), Some(_)) = (&mut self.uploader, upload_to) {
+            uploader.release(memory);
         }
     }
 
@@ -363,7 +369,7 @@ impl Worker {
         }
     }
 
-    /// Posts what found its ring full, where there is room by now.
+    /// Posts completions that had found their ring full, if it has space.
     fn post_again(&mut self) -> bool {
         let before = self.unposted_count;
         for (queue, unposted) in self.queues.iter_mut().zip(&mut self.unposted) {
@@ -377,7 +383,7 @@ impl Worker {
         self.unposted_count < before
     }
 
-    /// Moves everything on that can move.
+    /// Advances everything that can advance.
     fn advance(&mut self) -> bool {
         let mut busy = false;
         if self.unposted_count > 0 {
@@ -392,7 +398,7 @@ impl Worker {
             self.read_done(read);
         }
         self.reads = reads;
-        busy |= self.poll_pushes();
+        busy |= self.poll_uploads();
         while let Some(piece) = self.waiting.pop_front() {
             let large = piece.is_large();
             if let Some(piece) = self.start(piece) {
@@ -407,13 +413,15 @@ impl Worker {
         busy
     }
 
-    fn poll_pushes(&mut self) -> bool {
-        let Some(pusher) = &mut self.pusher else { return false };
-        pusher.poll(&mut self.pushes);
-        let mut pushes = std::mem::take(&mut self.pushes);
-        let busy = !pushes.is_empty();
-        self.pushing -= pushes.len();
-        for (token, result) in pushes.drain(..) {
+    fn poll_uploads(&mut self) -> bool {
+        let Some(uploader) = &mut self.uploader else {
+            return false;
+        };
+        uploader.poll(&mut self.uploads);
+        let mut uploads = std::mem::take(&mut self.uploads);
+        let busy = !uploads.is_empty();
+        self.uploading -= uploads.len();
+        for (token, result) in uploads.drain(..) {
             let Some(out) = self.outs.remove(token as u32) else {
                 continue;
             };
@@ -426,74 +434,29 @@ impl Worker {
                 }
             }
         }
-        self.pushes = pushes;
+        self.uploads = uploads;
         busy
     }
 
     fn read_done(&mut self, read: ReadDone) {
         let token = read.token as u32;
         let Some(out) = self.outs.get_mut(token) else { return };
-        let (command, push_to, bytes) = (out.command, out.push_to, out.bytes);
-        match (read.result, push_to, &mut self.pusher) {
-            (Ok(()), Some(to), Some(pusher)) => {
-                self.counted.bytes += bytes;
-                self.counted.pushed_bytes += bytes;
-                self.pushing += 1;
-                pusher.push(u64::from(token), read.memory, to);
+        let (command, upload_to) = (out.command, out.upload_to);
+        match (read.result, upload_to, &mut self.uploader) {
+            (Ok(()), Some(to), Some(uploader)) => {
+                self.uploading += 1;
+                uploader.upload(u64::from(token), read.memory, to);
             }
             (Ok(()), _, _) => {
-                self.counted.bytes += bytes;
                 self.outs.remove(token);
                 self.piece_done(command);
             }
             (Err(e), _, _) => {
                 self.outs.remove(token);
-                self.give_back(read.memory, push_to);
+                self.give_back(read.memory, upload_to);
                 self.shared.report(e.to_string());
                 self.fail(command, e.code);
             }
         }
-    }
-}
-
-/// Values under small numbers that are used again.
-struct Slab<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Slab<T> {
-    fn insert(&mut self, value: T) -> u32 {
-        match self.free.pop() {
-            Some(i) => {
-                self.slots[i as usize] = Some(value);
-                i
-            }
-            None => {
-                self.slots.push(Some(value));
-                (self.slots.len() - 1) as u32
-            }
-        }
-    }
-
-    fn get_mut(&mut self, i: u32) -> Option<&mut T> {
-        self.slots.get_mut(i as usize)?.as_mut()
-    }
-
-    fn remove(&mut self, i: u32) -> Option<T> {
-        let value = self.slots.get_mut(i as usize)?.take();
-        if value.is_some() {
-            self.free.push(i);
-        }
-        value
     }
 }

@@ -1,4 +1,4 @@
-//! A file mapped read-only: bytes of the page cache that can be copied without a system call.
+//! `Mapping`: a file mapped read-only: bytes of the page cache, copied without a system call.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping is read-only and belongs to this value alone.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; reads from several threads do not touch each other.
+// SAFETY: the mapping is read-only; reads from several threads do not touch each other.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -35,7 +35,7 @@ impl Mapping {
         let end = offset.checked_add(out.len());
         assert!(end.is_some_and(|end| end <= self.len), "outside the mapped file");
         // SAFETY: inside the mapping, by the assertion; `out` is ours and no part of it. Another process may change the
-        // bytes meanwhile: then it is open which of them are copied, as with a read; they are not looked at here.
+        // bytes meanwhile. As with a read, it is then open which bytes are copied; this code does not look at them.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), out.as_mut_ptr(), out.len()) };
     }
 }

@@ -1,15 +1,16 @@
-//! The only `unsafe` of this crate: memory that somebody else reads or writes at the same time (queue rings, doorbells,
-//! data buffers), and io_uring, which writes to memory after the call that named it has returned.
+//! The only `unsafe` of this crate: memory that other agents read or write at the same time (queue rings, doorbells,
+//! data buffers), and io_uring. The kernel writes to the memory of an io_uring read after the call that named it has
+//! returned.
 #![allow(unsafe_code)]
 
+mod host_memory;
 mod mapping;
-mod memory;
-mod rings;
+mod queue_rings;
 #[cfg(target_os = "linux")]
 mod uring;
 
+pub use host_memory::HostMemory;
 pub(crate) use mapping::Mapping;
-pub use memory::HostMemory;
-pub use rings::{QueueRings, RingAddresses};
+pub use queue_rings::{QueueRings, RingAddresses};
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;

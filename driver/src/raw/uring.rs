@@ -1,5 +1,7 @@
-//! A small io_uring for reads into [`HostMemory`]: the kernel writes there after `start` has returned, so the ring keeps
-//! the memory until the read is done.
+//! `Uring`: a small io_uring for reads into [`HostMemory`].
+//!
+//! **Invariant:** the kernel writes to a read's memory after `start` has returned, so the ring keeps the memory until
+//! the read is done.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -37,8 +39,8 @@ impl Uring {
         self.slots.len() - self.free.len()
     }
 
-    /// Queues a read of `memory.len()` bytes at `offset`; the memory comes back with `token` from [`poll`](Self::poll).
-    /// Gives the memory back if the ring is full.
+    /// Queues a read of `memory.len()` bytes at `offset`; [`poll`](Self::poll) returns the memory with `token`. Returns
+    /// the memory at once if the ring is full.
     pub(crate) fn start(&mut self, file: RawFd, offset: u64, memory: HostMemory, token: u64) -> Result<(), HostMemory> {
         let Some(slot) = self.free.pop() else {
             return Err(memory);
@@ -47,8 +49,8 @@ impl Uring {
             .offset(offset)
             .build()
             .user_data(u64::from(slot));
-        // SAFETY: the buffer belongs to the `HostMemory` kept in `slots` until its completion has been seen; `drop`
-        // waits for all of them. There are as many slots as ring entries, and submission empties the ring.
+        // SAFETY: the buffer belongs to the `HostMemory` in `slots` until its completion has been seen; `drop` waits
+        // for all of them. There are as many slots as ring entries, and submission empties the ring.
         let pushed = unsafe { self.ring.submission().push(&read) };
         if pushed.is_err() {
             self.free.push(slot);
@@ -59,12 +61,13 @@ impl Uring {
         Ok(())
     }
 
-    /// Submits what was queued and hands out finished reads as (token, memory, bytes read or error number).
+    /// Submits the queued reads and hands out finished ones as (token, memory, bytes read or error number).
     pub(crate) fn poll(&mut self, mut done: impl FnMut(u64, HostMemory, Result<usize, i32>)) -> io::Result<()> {
         if self.unsubmitted > 0 {
             match self.ring.submit() {
                 Ok(n) => self.unsubmitted -= n.min(self.unsubmitted),
-                // The completion queue is full or the kernel is short of memory: reap, and submit at the next poll.
+                // The completion queue is full or the kernel is short of memory: reaps now, and submits at the next
+                // poll.
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -88,10 +91,11 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The kernel may still write into the memory of reads in flight: wait for them. Reads of files end by themselves.
+        // The kernel may still write into the memory of reads in flight, so the drop waits for them. Reads of files
+        // always end.
         while self.in_flight() > 0 {
             if self.ring.submit_and_wait(1).is_err() {
-                // Nothing more can be learnt from the ring; closing it cancels and waits for what is left.
+                // The ring reports nothing more; closing it cancels and waits for the rest.
                 break;
             }
             let _ = self.poll(|_, _, _| {});

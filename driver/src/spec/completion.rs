@@ -1,4 +1,4 @@
-//! Completion queue entries and their status field.
+//! `CompletionEntry`: a completion queue entry, and its status field.
 
 use std::fmt;
 
@@ -80,7 +80,7 @@ impl Status {
         self.0 & Self::DO_NOT_RETRY != 0
     }
 
-    /// True for 0/0.
+    /// True for status code 0 of type 0.
     pub fn is_success(self) -> bool {
         self.sc() == 0 && self.sct() == 0
     }
@@ -110,13 +110,13 @@ impl fmt::Debug for Status {
 
 macro_rules! status_codes {
     ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        /// Status codes a controller here gives or understands; the value is SCT << 8 | SC.
+        /// Status codes that a controller here gives or understands; the value is SCT << 8 | SC.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u16)]
         pub enum StatusCode { $($(#[$doc])* $name = $value,)* }
 
         impl StatusCode {
-            /// The code with these parts, if it is one we know.
+            /// The code with these parts, if it is a known one.
             pub fn from_parts(sct: u8, sc: u8) -> Option<Self> {
                 match u16::from(sct) << 8 | u16::from(sc) {
                     $($value => Some(Self::$name),)*
@@ -124,7 +124,7 @@ macro_rules! status_codes {
                 }
             }
 
-            /// The specification's words.
+            /// The specification's name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -139,15 +139,15 @@ status_codes! {
     InvalidOpcode = 0x001, "Invalid Command Opcode";
     /// 0/02h: a reserved value, or PRPs where none fit.
     InvalidField = 0x002, "Invalid Field in Command";
-    /// 0/04h: the data could not be transferred.
+    /// 0/04h: the data transfer failed.
     DataTransferError = 0x004, "Data Transfer Error";
-    /// 0/06h: the controller broke.
+    /// 0/06h: the controller failed.
     InternalError = 0x006, "Internal Error";
     /// 0/07h: aborted on request (shutdown).
     AbortRequested = 0x007, "Command Abort Requested";
     /// 0/0Bh: no such namespace.
     InvalidNamespace = 0x00b, "Invalid Namespace or Format";
-    /// 0/13h: a PRP entry with an offset where none may be.
+    /// 0/13h: a PRP entry with an offset that is not allowed.
     InvalidPrpOffset = 0x013, "PRP Offset Invalid";
     /// 0/80h: blocks beyond the namespace's size.
     LbaOutOfRange = 0x080, "LBA Out of Range";

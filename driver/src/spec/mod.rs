@@ -1,13 +1,13 @@
-//! NVMe wire types and rules, once, for both sides of a queue: NVM Express Base Specification 2.0c
-//! and NVM Command Set 1.0c. Fields keep the specification's short names.
+//! NVMe wire types and rules for both sides of a queue: NVM Express Base Specification 2.0c and NVM Command Set 1.0c.
+//! Fields keep the specification's short names.
 
-mod command;
 mod completion;
 mod prp;
+mod submission;
 
-pub use command::{Opcode, SubmissionEntry};
 pub use completion::{CompletionEntry, Status, StatusCode};
-pub use prp::{PAGE_BYTES, PrpError, PrpSegment, prp_entries_needed, prp_segments};
+pub use prp::{PAGE_BYTES, PrpSegment, prp_segments};
+pub use submission::{Opcode, SubmissionEntry};
 
 /// Size of a submission queue entry: 64 bytes (Base 2.0c §3.3.3.1).
 pub const SUBMISSION_ENTRY_BYTES: usize = 64;

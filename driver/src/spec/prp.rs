@@ -1,10 +1,14 @@
-//! Physical region pages: how a command names the memory that its data goes to (Base 2.0c §4.1.1).
+//! Physical region pages: the memory that a command's data goes to (Base 2.0c §4.1.1).
 //!
-//! PRP1 may start anywhere in a page (dword aligned). If the data fits into that page, PRP2 is unused; if it fits
-//! into two, PRP2 is the second page; otherwise PRP2 points at a list of page addresses, whose last slot points
-//! at the next list when the list does not end within its own page.
+//! PRP1 may start anywhere in a page (dword aligned). PRP2 depends on the pages of the data:
+//! - one page: PRP2 is unused;
+//! - two pages: PRP2 is the second page;
+//! - more: PRP2 points at a list of page addresses. If the list does not end within its own page, its last slot points
+//!   at the next list.
 
-/// Memory page size that queues here are set up with (CC.MPS = 0): 4 KiB.
+use crate::error::PrpError;
+
+/// Memory page size of our queues (CC.MPS = 0): 4 KiB.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A run of bus memory that data goes to, in command order.
@@ -12,28 +16,8 @@ pub const PAGE_BYTES: u64 = 4096;
 pub struct PrpSegment {
     /// Bus address of its first byte.
     pub bus_address: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
-}
-
-/// Why PRPs name no memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PrpError {
-    /// PRP1 must be dword aligned.
-    #[error("PRP1 {0:#x} is not dword aligned")]
-    Unaligned(u64),
-    /// All entries after the first must be page aligned.
-    #[error("PRP entry {0:#x} is not page aligned")]
-    Offset(u64),
-    /// The list could not be read.
-    #[error("PRP list at {0:#x} cannot be read")]
-    List(u64),
-}
-
-/// How many list entries (beyond PRP1) a transfer of `length_bytes` starting at `prp1` takes.
-pub fn prp_entries_needed(prp1: u64, length_bytes: u64) -> u64 {
-    let first = PAGE_BYTES - prp1 % PAGE_BYTES;
-    length_bytes.saturating_sub(first).div_ceil(PAGE_BYTES)
 }
 
 /// The memory that a command's PRPs name for `length_bytes` bytes; physically adjacent pages merge.
@@ -113,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_two_pages_and_an_offset() {
+    fn prps_of_one_page_two_pages_and_an_offset() {
         assert_eq!(
             prp_segments(0x1000, 0, 512, none).unwrap(),
             [PrpSegment {
@@ -139,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_chain_over_pages_and_adjacent_pages_merge() {
+    fn prp_lists_chain_over_pages_and_adjacent_pages_merge() {
         // 600 list entries: a list page holds 511 pages and the address of the next list.
         let pages: Vec<u64> = (0..600u64).map(|i| 0x10_0000 + i * PAGE_BYTES).collect();
         let (head, tail) = (0x5000u64, 0x7000u64);
@@ -155,7 +139,6 @@ mod tests {
             })
         };
         let length = PAGE_BYTES * 601;
-        assert_eq!(prp_entries_needed(0x3000, length), 600);
         let segments = prp_segments(0x3000, head, length, read).unwrap();
         assert_eq!(
             segments,
@@ -173,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_list_is_an_error() {
+    fn missing_prp_list_is_an_error() {
         assert_eq!(
             prp_segments(0x1000, 0x8000, 3 * PAGE_BYTES, none),
             Err(PrpError::List(0x8000))

@@ -1,52 +1,50 @@
-//! What answers a read: a file through the page cache, through its mapping or past both, memory, nothing at all (for measuring), and several of
-//! those striped or replicated.
+//! Storages: what answers a read.
 //!
-//! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB; bytes past the end of a file inside its
-//! last 4 KiB read as zeros. Each controller thread opens its own [`Channel`] and keeps many reads in flight on it.
+//! | storage | bytes come from |
+//! | --- | --- |
+//! | `CachedFile` | a file through the page cache |
+//! | `MappedFile` | a file through its mapping |
+//! | `DirectFile` | a file past the page cache |
+//! | `MemoryStorage` | memory |
+//! | `NullStorage` | nowhere, for measuring |
+//! | `Striped`, `Replicated` | several storages |
+//! | `FaultyStorage` | another storage, with injected faults |
+//!
+//! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB. Bytes between the end of a file and
+//! the end of its last 4 KiB read as zeros. Each controller thread opens its own [`Channel`] and keeps many reads in
+//! flight on it.
 
-mod cached;
+mod cached_file;
 #[cfg(target_os = "linux")]
-mod direct;
-mod fault;
-mod mapped;
-mod memory;
-mod null;
+mod direct_file;
+mod faulty_storage;
+mod immediate_channel;
+mod mapped_file;
+mod memory_storage;
+mod null_storage;
+mod replicated;
 mod striped;
 
 use std::fmt;
 
-pub use cached::CachedFile;
+pub use cached_file::CachedFile;
 #[cfg(target_os = "linux")]
-pub use direct::DirectFile;
-pub use fault::{FaultAction, FaultRule, FaultyStorage};
-pub use mapped::MappedFile;
-pub use memory::MemoryStorage;
-pub use null::NullStorage;
-pub use striped::{Replicated, Striped};
+pub use direct_file::DirectFile;
+pub use faulty_storage::{FaultAction, FaultRule, FaultyStorage};
+use immediate_channel::ImmediateChannel;
+pub use mapped_file::MappedFile;
+pub use memory_storage::MemoryStorage;
+pub use null_storage::NullStorage;
+pub use replicated::Replicated;
+pub use striped::Striped;
 
+use crate::error::StorageError;
 use crate::raw::HostMemory;
-use crate::spec::StatusCode;
 
 /// Logical block size of every storage here, in bytes.
 pub const BLOCK_BYTES: u64 = 512;
 /// A namespace is a multiple of this many bytes long.
 pub const NAMESPACE_GRAIN_BYTES: u64 = 4096;
-
-/// Why a read failed: what the completion's status says, and what a person should know.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{storage}: reading {length} bytes at byte {offset}: {reason}")]
-pub struct StorageError {
-    /// Which storage, as [`Storage::describe`] has it.
-    pub storage: String,
-    /// First byte asked for.
-    pub offset: u64,
-    /// Bytes asked for.
-    pub length: u64,
-    /// What went wrong.
-    pub reason: String,
-    /// The NVMe status that stands for it.
-    pub code: StatusCode,
-}
 
 /// A namespace that can be read.
 pub trait Storage: Send + Sync + fmt::Debug {
@@ -56,21 +54,21 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Length in bytes, a multiple of [`NAMESPACE_GRAIN_BYTES`].
     fn size_bytes(&self) -> u64;
 
-    /// Opens a channel for one thread with room for `depth` reads in flight.
+    /// Opens a channel for one thread, for `depth` reads in flight.
     ///
     /// # Errors
-    /// When the file cannot be opened or a ring cannot be made.
+    /// The file cannot be opened, or a ring cannot be made.
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError>;
 }
 
 /// A read: `memory.len()` bytes at `offset_bytes`, both multiples of [`BLOCK_BYTES`], inside the namespace.
 #[derive(Debug)]
 pub struct ReadRequest {
-    /// Handed back with the result.
+    /// Returned with the result.
     pub token: u64,
     /// Position in the namespace.
     pub offset_bytes: u64,
-    /// Where the bytes go.
+    /// The memory that the bytes go to.
     pub memory: HostMemory,
 }
 
@@ -81,13 +79,13 @@ pub struct ReadDone {
     pub token: u64,
     /// The request's memory.
     pub memory: HostMemory,
-    /// Success, or why not.
+    /// Success, or the error.
     pub result: Result<(), StorageError>,
 }
 
 /// Reads in flight for one thread.
 pub trait Channel: Send {
-    /// Starts a read, or gives it back when the channel is full: poll, then try again.
+    /// Starts a read, or returns it if the channel is full: poll, then try again.
     ///
     /// # Errors
     /// The request itself, unchanged.
@@ -96,51 +94,11 @@ pub trait Channel: Send {
     /// Appends the reads that have finished since the last call, in any order. Never blocks.
     fn poll(&mut self, done: &mut Vec<ReadDone>);
 
-    /// Reads started and not yet handed out.
+    /// Reads started and not yet returned by `poll`.
     fn in_flight(&self) -> usize;
 }
 
 /// `length` rounded up to a whole namespace.
 pub(crate) fn namespace_bytes(length: u64) -> u64 {
     length.next_multiple_of(NAMESPACE_GRAIN_BYTES)
-}
-
-/// A channel whose reads finish inside `start`: what every storage without asynchronous I/O uses.
-pub(crate) struct ImmediateChannel<F> {
-    read: F,
-    depth: usize,
-    done: Vec<ReadDone>,
-}
-
-impl<F: FnMut(u64, &mut [u8]) -> Result<(), StorageError> + Send> ImmediateChannel<F> {
-    pub(crate) fn new(depth: u32, read: F) -> Self {
-        Self {
-            read,
-            depth: depth.max(1) as usize,
-            done: Vec::new(),
-        }
-    }
-}
-
-impl<F: FnMut(u64, &mut [u8]) -> Result<(), StorageError> + Send> Channel for ImmediateChannel<F> {
-    fn start(&mut self, mut request: ReadRequest) -> Result<(), ReadRequest> {
-        if self.done.len() >= self.depth {
-            return Err(request);
-        }
-        let result = (self.read)(request.offset_bytes, request.memory.bytes_mut());
-        self.done.push(ReadDone {
-            token: request.token,
-            memory: request.memory,
-            result,
-        });
-        Ok(())
-    }
-
-    fn poll(&mut self, done: &mut Vec<ReadDone>) {
-        done.append(&mut self.done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
-    }
 }

@@ -1,8 +1,9 @@
-//! Several storages as one: striped for size and speed, or replicated for speed, as BaM does with several SSDs.
+//! `Striped`: several storages as one namespace, for size and speed (RAID 0), as BaM does with several SSDs.
 
 use std::collections::HashMap;
 
-use super::{BLOCK_BYTES, Channel, NAMESPACE_GRAIN_BYTES, ReadDone, ReadRequest, Storage, StorageError};
+use super::{Channel, NAMESPACE_GRAIN_BYTES, ReadDone, ReadRequest, Storage};
+use crate::error::StorageError;
 use crate::raw::HostMemory;
 
 /// RAID 0: consecutive units of bytes go to the members in turn.
@@ -16,7 +17,7 @@ impl Striped {
     /// Stripes `members` in units of `unit_bytes`. The namespace is as long as the shortest member allows.
     ///
     /// # Errors
-    /// When there is no member, or the unit is no multiple of 4 KiB.
+    /// No member, or a unit that is no multiple of 4 KiB.
     pub fn new(members: Vec<Box<dyn Storage>>, unit_bytes: u64) -> Result<Self, String> {
         if members.is_empty() {
             return Err("striping needs at least one storage".into());
@@ -64,7 +65,7 @@ impl Storage for Striped {
 /// The parts of one read, each in one unit of one member.
 struct Parts {
     token: u64,
-    /// By part number; `None` while the part is out.
+    /// By part number; `None` while the part is in flight.
     memory: Vec<Option<HostMemory>>,
     outstanding: usize,
     error: Option<StorageError>,
@@ -73,7 +74,7 @@ struct Parts {
 struct StripedChannel {
     channels: Vec<Box<dyn Channel>>,
     unit_bytes: u64,
-    /// Parts whose member had no room.
+    /// Parts whose member had no space.
     waiting: Vec<(usize, ReadRequest)>,
     commands: HashMap<u64, Parts>,
     next: u64,
@@ -177,113 +178,5 @@ impl Channel for StripedChannel {
 
     fn in_flight(&self) -> usize {
         self.commands.len()
-    }
-}
-
-/// Equal copies: reads go to the members in turn; a read that fails is tried once more on the next one.
-#[derive(Debug)]
-pub struct Replicated {
-    members: Vec<Box<dyn Storage>>,
-}
-
-impl Replicated {
-    /// Serves from `members`, which hold the same bytes.
-    ///
-    /// # Errors
-    /// When there is no member or their sizes differ.
-    pub fn new(members: Vec<Box<dyn Storage>>) -> Result<Self, String> {
-        let Some(first) = members.first() else {
-            return Err("replication needs at least one storage".into());
-        };
-        let size = first.size_bytes();
-        match members.iter().find(|m| m.size_bytes() != size) {
-            None => Ok(Self { members }),
-            Some(m) => Err(format!(
-                "replicas differ in size: {} has {} bytes, {} has {size}",
-                m.describe(),
-                m.size_bytes(),
-                members[0].describe()
-            )),
-        }
-    }
-}
-
-impl Storage for Replicated {
-    fn describe(&self) -> String {
-        let names: Vec<_> = self.members.iter().map(|m| m.describe()).collect();
-        format!("replicas [{}]", names.join(", "))
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.members[0].size_bytes()
-    }
-
-    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {
-        let channels = self
-            .members
-            .iter()
-            .map(|m| m.channel(depth))
-            .collect::<Result<_, _>>()?;
-        Ok(Box::new(ReplicatedChannel {
-            channels,
-            turn: 0,
-            offsets: HashMap::new(),
-            waiting: Vec::new(),
-        }))
-    }
-}
-
-struct ReplicatedChannel {
-    channels: Vec<Box<dyn Channel>>,
-    turn: usize,
-    /// By token: where the read is, and whether it was tried before.
-    offsets: HashMap<u64, (u64, bool)>,
-    /// Second tries whose member had no room.
-    waiting: Vec<(usize, ReadRequest)>,
-}
-
-impl Channel for ReplicatedChannel {
-    fn start(&mut self, request: ReadRequest) -> Result<(), ReadRequest> {
-        debug_assert!(request.offset_bytes.is_multiple_of(BLOCK_BYTES));
-        let (token, offset) = (request.token, request.offset_bytes);
-        self.turn = (self.turn + 1) % self.channels.len();
-        self.channels[self.turn].start(request)?;
-        self.offsets.insert(token, (offset, false));
-        Ok(())
-    }
-
-    fn poll(&mut self, done: &mut Vec<ReadDone>) {
-        for (member, request) in std::mem::take(&mut self.waiting) {
-            if let Err(request) = self.channels[member].start(request) {
-                self.waiting.push((member, request));
-            }
-        }
-        let members = self.channels.len();
-        let mut finished = Vec::new();
-        for member in 0..members {
-            self.channels[member].poll(&mut finished);
-            for read in finished.drain(..) {
-                match (&read.result, self.offsets.get(&read.token).copied()) {
-                    (Err(e), Some((offset_bytes, false))) if members > 1 => {
-                        log::warn!("{e}; trying the next replica");
-                        self.offsets.insert(read.token, (offset_bytes, true));
-                        let request = ReadRequest {
-                            token: read.token,
-                            offset_bytes,
-                            memory: read.memory,
-                        };
-                        self.waiting.push(((member + 1) % members, request));
-                    }
-                    _ => {
-                        self.offsets.remove(&read.token);
-                        done.push(read);
-                    }
-                }
-            }
-        }
-    }
-
-    fn in_flight(&self) -> usize {
-        self.offsets.len()
     }
 }

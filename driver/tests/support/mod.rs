@@ -1,4 +1,4 @@
-//! The host's side of a queue pair on CPU threads, and memory for commands to point at: what a GPU does, in Rust.
+//! The host's side of a queue pair on CPU threads, in place of a GPU, and memory that commands point at.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -8,25 +8,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use grampus_driver::bus::{BusMemory, Pusher};
+use grampus_driver::bus::{BusMemory, Uploader};
 use grampus_driver::controller::QueueSetup;
 use grampus_driver::raw::{HostMemory, QueueRings, RingAddresses};
 use grampus_driver::spec::{CompletionEntry, Status, SubmissionEntry};
 
 /// Page-aligned zeroed memory that outlives everything in the test.
 ///
-/// **Invariant:** no reference to its bytes is ever made here: what two threads share they access by volatile bytes or
-/// atomics, in the order that the queue protocol gives.
+/// **Invariant:** this module makes no reference to the bytes. Threads share them by volatile accesses or atomics, in
+/// the order of the queue protocol.
 pub(crate) struct Arena {
-    /// Of one allocation of `len` bytes that only `Drop` frees.
+    /// Start of one allocation of `len` bytes, which only `Drop` frees.
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the allocation belongs to no thread, and `Drop` runs once, on whichever thread holds the last handle.
 unsafe impl Send for Arena {}
-// SAFETY: `&Arena` gives bytes by volatile copies only; a racing write yields a wrong byte, which the test would notice,
-// and the protocol's acquire and release order the accesses that matter.
+// SAFETY: `&Arena` gives bytes by volatile copies only. A racing write yields a wrong byte, which the test would
+// notice; the protocol's acquire and release order the accesses that matter.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -70,7 +70,7 @@ impl Drop for Arena {
     }
 }
 
-/// One arena that the CPU may write, one that only the "copy engine" reaches.
+/// One arena that the CPU may write, and one that only the "copy engine" reaches.
 pub(crate) struct TestBus {
     pub(crate) host: Arc<Arena>,
     pub(crate) device: Arc<Arena>,
@@ -80,8 +80,8 @@ pub(crate) struct TestBus {
 impl BusMemory for TestBus {
     fn host_memory(&self, bus: u64, len: u64) -> Option<HostMemory> {
         let start = self.host.at(bus, len)?;
-        // SAFETY: `at` checked that `len` bytes lie in the arena, which the controller keeps alive through this bus. The
-        // tests point no two commands in flight at the same bytes, and read them only after the completion.
+        // SAFETY: `at` checked that `len` bytes lie in the arena, which the controller keeps alive through this bus.
+        // The tests point no two commands in flight at the same bytes, and read them only after the completion.
         Some(unsafe { HostMemory::new(start, len as usize) })
     }
     fn prp_list(&self, bus: u64, entries: usize) -> Option<Vec<u64>> {
@@ -94,48 +94,49 @@ impl BusMemory for TestBus {
                 .collect(),
         )
     }
-    fn pusher(&self) -> Result<Option<Box<dyn Pusher>>, String> {
+    fn uploader(&self) -> Result<Option<Box<dyn Uploader>>, String> {
         let staging = Arc::new(Arena::new(self.staging_bytes * 2));
         let free = (0..2).map(|i| i * self.staging_bytes).collect();
-        Ok(Some(Box::new(TestPusher {
+        Ok(Some(Box::new(TestUploader {
             staging,
             unit: self.staging_bytes,
             free,
             device: self.device.clone(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
         })))
     }
 }
 
-struct TestPusher {
+struct TestUploader {
     staging: Arc<Arena>,
     unit: usize,
     free: Vec<usize>,
     device: Arc<Arena>,
-    under_way: VecDeque<(u64, HostMemory, u64)>,
+    in_flight: VecDeque<(u64, HostMemory, u64)>,
 }
 
-impl Pusher for TestPusher {
+impl Uploader for TestUploader {
     fn staging_bytes(&self) -> usize {
         self.unit
     }
     fn staging(&mut self, length: usize) -> Option<HostMemory> {
         let at = self.free.pop()?;
         let start = self.staging.at(self.staging.address() + at as u64, length as u64)?;
-        // SAFETY: `at` checked the length; the piece was on the free list, so nobody else holds it until `release`. The
-        // arena lives as long as this pusher, and handles go back to it or are dropped with the controller that owns it.
+        // SAFETY: `at` checked the length. The piece was on the free list, so no other handle has it until `release`.
+        // The arena lives as long as this uploader, and handles go back to it or are dropped with the controller that
+        // owns it.
         Some(unsafe { HostMemory::new(start, length) })
     }
     fn release(&mut self, staged: HostMemory) {
         self.free
             .push((staged.as_ptr() as u64 - self.staging.address()) as usize);
     }
-    fn push(&mut self, token: u64, staged: HostMemory, bus: u64) {
-        self.under_way.push_back((token, staged, bus));
+    fn upload(&mut self, token: u64, staged: HostMemory, bus: u64) {
+        self.in_flight.push_back((token, staged, bus));
     }
     fn poll(&mut self, done: &mut Vec<(u64, Result<(), String>)>) {
-        // One copy a poll: pushes overlap with everything else.
-        if let Some((token, mut staged, bus)) = self.under_way.pop_front() {
+        // One copy a poll: uploads overlap with everything else.
+        if let Some((token, mut staged, bus)) = self.in_flight.pop_front() {
             let result = match self.device.at(bus, staged.len() as u64) {
                 Some(to) => {
                     self.device.put(
@@ -177,7 +178,8 @@ impl HostQueue {
         unsafe { self.sq().add(self.depth as usize).cast() }
     }
     fn doorbell(&self, i: usize) -> *const AtomicU32 {
-        // SAFETY: the completion entries end inside the allocation (see `cq`) and 4,096 bytes follow them; `i` is 0 or 1.
+        // SAFETY: the completion entries end inside the allocation (see `cq`), and 4,096 bytes follow them. `i` is 0 or
+        // 1.
         unsafe { self.cq().add(self.depth as usize).cast::<AtomicU32>().add(i * 16) }
     }
     pub(crate) fn setup(&self, qid: u16) -> QueueSetup {
@@ -187,8 +189,9 @@ impl HostQueue {
             sq_doorbell: self.doorbell(0),
             cq_doorbell: self.doorbell(1),
         };
-        // SAFETY: the arena is page-aligned and entries are 64 and 16 bytes, so all addresses are aligned; the tests stop the
-        // controller before they drop the queue; only `reset` writes completions, while the controller is paused.
+        // SAFETY: the arena is page-aligned and entries are 64 and 16 bytes, so all addresses are aligned. The tests
+        // stop the controller before they drop the queue. Only `reset` writes completions, while the controller is
+        // paused.
         let rings = unsafe { QueueRings::new(at, self.depth.trailing_zeros()) };
         QueueSetup { rings, qid }
     }
@@ -196,8 +199,8 @@ impl HostQueue {
     pub(crate) fn submit(&mut self, entries: &[SubmissionEntry]) {
         for entry in entries {
             let slot = (self.sq_tail % self.depth) as usize;
-            // SAFETY: `slot < depth`; the controller reads the entry only after the doorbell's release below, and has read
-            // what stood there before: the caller keeps one slot free.
+            // SAFETY: `slot < depth`. The controller reads the entry only after the doorbell's release below. It has
+            // read the entry that stood there before: the caller keeps one slot free.
             unsafe { self.sq().add(slot).write_volatile(*entry) };
             self.sq_tail = self.sq_tail.wrapping_add(1);
         }
@@ -239,7 +242,7 @@ impl HostQueue {
     }
 }
 
-/// What stands at every byte of a test storage, so that every byte read can be checked against its address.
+/// The byte at each offset of a test storage: every byte read can be compared with its address.
 pub(crate) fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

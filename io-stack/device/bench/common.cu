@@ -1,9 +1,15 @@
-// What the microbenchmarks' kernels share; bench.cu and steps.cu are appended. The data is a function of its position (word_at), so
-// that sums are known and every word can be compared with where it should have come from.
+// The benchmark kernels' common part: parameters, data and sums. The other files of this folder follow in one unit, in
+// the order of src/bench/kernels.rs.
+//
+// The data is a function of its position (word_at). Sums are therefore known, and each word can be compared with its
+// address.
 using namespace grampus;
 
+// Device code keeps to 64 registers with this bound: four blocks of 256 threads on a multiprocessor.
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 4)
-#define ARGUMENTS const __grid_constant__ IoStack io, const __grid_constant__ ColumnDesc column, u64 rows, u64 n, u64 *out
+#define ARGUMENTS \
+    const __grid_constant__ IoStack io, const __grid_constant__ ColumnDesc column, u64 rows, u64 n, u64 *out
+#define PARAMETERS const IoStack &io, const ColumnDesc &column, u64 rows, u64 n, u64 *out
 #define PLAIN const u64 *__restrict__ data, u64 rows, u64 n, u64 *out
 
 static __device__ __forceinline__ u64 word_at(u64 row) {

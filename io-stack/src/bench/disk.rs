@@ -1,4 +1,4 @@
-//! Reads from the disk through the whole stack, next to the storage alone.
+//! Reads from the disk through the whole stack, compared with the storage alone.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,17 +6,17 @@ use std::time::Instant;
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{ReadRequest, Storage};
 
-use super::BenchError;
 use super::prefetch::median;
-use super::queued::options;
 use super::report::Report;
 use super::resident::cache_for;
 use super::setup::{Setup, same, wrong};
+use super::small_reads::options;
 use crate::cache::CacheOptions;
 use crate::cuda::{PinnedBuffer, StagingOptions};
+use crate::error::BenchError;
 use crate::stack::StackOptions;
 
-/// What a storage gives without GPU and queues: `threads` channels of `depth` reads of `piece` bytes, in GB/s.
+/// The rate of a storage without GPU and queues: `threads` channels of `depth` reads of `piece` bytes, in GB/s.
 fn storage_alone(
     setup: &Setup,
     storage: &dyn Storage,
@@ -44,7 +44,7 @@ fn storage_alone(
                         while next < pieces
                             && let Some(memory) = free.pop()
                         {
-                            // Large pieces in order; small ones where the kernels' `scattered` has them.
+                            // Large pieces are read in order, small ones at the places of the kernels' `scattered`.
                             let place = if piece > 4096 {
                                 next
                             } else {
@@ -88,12 +88,13 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     use grampus_driver::storage::DirectFile;
     let path = setup.file()?;
     let storage: Arc<dyn Storage> = Arc::new(DirectFile::open(&path)?);
-    // What lies below a virtual disk may cache what it has read once, so the two take turns over the same bytes in the same order, and
-    // the first turn of both is thrown away. In each of the others they are compared with one another, and the median of these ratios
-    // counts: a shared disk's rate may double from one turn to the next, and fall by a third from the first to the last.
+    // The two ways are interleaved (A/B/A/B) over the same bytes in the same order. The first turn of both is
+    // discarded: the host below a virtual disk may cache what it has read once. Each turn gives one ratio of the two,
+    // and the median ratio counts. A shared disk's rate may double from one turn to the next, and fall by a third from
+    // the first to the last.
     const TURNS: usize = 6;
-    // Of small reads, where the two differ by less than one turn from the next, twice as many.
-    const SMALL_TURNS: usize = 12;
+    // Small reads take twice as many turns: the two ways differ by less than one turn from the next.
+    const SMALL_READ_TURNS: usize = 12;
     // Large reads.
     let large = StackOptions {
         cache: CacheOptions {
@@ -127,7 +128,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     let expected = setup.plain("expected_4k", 0, count, 1)?;
     let bed = setup.bed(storage.clone(), options(4, 32, cache_for(setup.options.bytes)), 0)?;
     let mut turns = Turns::default();
-    for _ in 0..SMALL_TURNS {
+    for _ in 0..SMALL_READ_TURNS {
         turns.note_alone(storage_alone(setup, &*storage, 4, 256, 4096, count * 4096)?);
         let run = setup.cold(&bed, "queued_4k", setup.blocks, count, 1)?;
         same("disk, 4 KiB", run, expected)?;
@@ -140,7 +141,7 @@ pub(super) fn disk(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
     Ok(())
 }
 
-/// Figures of a storage alone and of the stack over it, in turns.
+/// Rates of a storage alone and of the stack over it, interleaved.
 #[derive(Default)]
 struct Turns(Vec<f64>, Vec<f64>);
 
@@ -153,12 +154,12 @@ impl Turns {
         self.1.push(figure);
     }
 
-    /// The stack's usual figure.
+    /// The stack's median rate.
     fn ours(&self) -> f64 {
         median(self.1.iter().skip(1).copied().collect())
     }
 
-    /// That of the storage alone, of which the stack's is the usual ratio.
+    /// The rate of the storage alone that gives the median ratio to the stack's.
     fn alone(&self) -> f64 {
         let turns = self.1.iter().zip(&self.0).skip(1);
         self.ours() / median(turns.map(|(ours, alone)| ours / alone).collect())
@@ -186,8 +187,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_compared_with_their_neighbours_and_the_first_does_not_count() {
-        // The disk becomes slower and slower; the stack always gets nine tenths of what it gives.
+    fn turns_compare_with_their_neighbours_and_the_first_does_not_count() {
+        // The disk becomes slower and slower; the stack always gets nine tenths of the disk's rate.
         let turns = Turns(vec![0.1, 4.0, 2.0, 1.0], vec![9.0, 3.6, 1.8, 0.9]);
         assert!((turns.ours() / turns.alone() - 0.9).abs() < 1e-12);
         assert_eq!(turns.ours(), 1.8);

@@ -1,75 +1,69 @@
-//! The microbenchmarks of the I/O stack: what each path reaches, next to a plain kernel of the same shape in the same run. Every figure
-//! comes with a check: sums of all words read are compared with what the positions say, and a pass over each path compares word
-//! by word.
+//! The microbenchmarks of the I/O stack: the rate of each path, next to a plain kernel of the same shape in the same
+//! run.
+//!
+//! | file | sections |
+//! | --- | --- |
+//! | `operations` | operations: fences, loads of host memory, pauses |
+//! | `compile_times` | compile |
+//! | `resident` | hits, mapped: values in the cache, and in a registered mapping |
+//! | `small_reads` | empty, one-queue, cached, several: commands of 512 bytes to 4 KiB |
+//! | `large_reads`, `disk` | pushed, disk |
+//! | `prefetch`, `step_clocks` | prefetch, and the time of each step of the protocol |
+//! | `fault_injection` | faults |
+//! | `kernels`, `setup`, `report` | the kernels' text, what sections share, figures |
+//!
+//! **Invariant:** every figure comes with a check. Sums of all words read are compared with those of the positions, and
+//! one pass over each path compares word by word.
 
-mod compiling;
+mod compile_times;
 mod disk;
-mod faults;
-mod phases;
+mod fault_injection;
+pub mod kernels;
+mod large_reads;
+mod operations;
 mod prefetch;
-mod pushed;
-mod queued;
 mod report;
 mod resident;
 mod setup;
+mod small_reads;
+mod step_clocks;
 
 use std::path::PathBuf;
 
 pub use report::{Figure, Report};
 use setup::Setup;
 
-use crate::stack::StackError;
+pub use crate::error::BenchError;
 
-/// What to run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
-    /// Tiny sizes: for checking, and for compute-sanitizer; the figures mean nothing.
+    /// Tiny sizes, for checks and for compute-sanitizer; the figures mean nothing.
     pub small: bool,
-    /// Names of sections; empty: all.
+    /// Names of the sections to run; empty: all.
     pub sections: Vec<String>,
-    /// Folder for the data file; on the disk to be measured, with 8 GiB of room.
+    /// Folder for the data file, on the disk to be measured, with 8 GiB of free space.
     pub folder: PathBuf,
-    /// Bytes of the data file and of the resident column; whole MiB.
+    /// Bytes of the data file and of the resident column, in whole MiB.
     pub bytes: u64,
-}
-
-/// Why a benchmark ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// The stack said no.
-    #[error(transparent)]
-    Stack(#[from] StackError),
-    /// CUDA said no.
-    #[error(transparent)]
-    Cuda(#[from] crate::cuda::CudaError),
-    /// The data file.
-    #[error("data file: {0}")]
-    File(#[from] std::io::Error),
-    /// Bytes were read that are not what their address says: a defect.
-    #[error("{name}: {what}")]
-    Wrong {
-        /// The benchmark.
-        name: String,
-        /// What was found and expected.
-        what: String,
-    },
 }
 
 type Section = fn(&Setup, &mut Report) -> Result<(), BenchError>;
 
-/// In the order in which they run.
+/// The sections, in the order in which they run.
 const SECTIONS: &[(&str, Section)] = &[
-    ("compile", compiling::compiling),
+    ("operations", operations::operations),
+    ("compile", compile_times::compile_times),
     ("hits", resident::hits),
     ("mapped", resident::mapped),
-    ("empty", queued::empty),
-    ("one-queue", queued::one_queue),
-    ("cached", queued::cached),
-    ("several", queued::several),
-    ("pushed", pushed::pushed),
+    ("empty", small_reads::empty),
+    ("one-queue", small_reads::one_queue),
+    ("cached", small_reads::cached),
+    ("several", small_reads::several),
+    ("pushed", large_reads::large_reads),
     ("disk", disk::disk),
     ("prefetch", prefetch::prefetch),
-    ("faults", faults::faults),
+    ("faults", fault_injection::fault_injection),
 ];
 
 /// Names of all sections.
@@ -77,11 +71,11 @@ pub fn sections() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Runs the sections; `shown` sees every figure as it comes. A section that fails is reported with its error, and the next
+/// Runs the sections; `shown` gets every figure as it comes. A failed section is reported with its error, and the next
 /// one runs.
 ///
 /// # Errors
-/// Without a GPU, a compiler, or room for the data.
+/// No GPU, no compiler, or too little memory for the data.
 pub fn run(options: &BenchOptions, shown: &mut dyn FnMut(&Figure)) -> Result<Report, BenchError> {
     let setup = Setup::new(options)?;
     let mut report = Report::new(setup.facts()?, setup.kernels());

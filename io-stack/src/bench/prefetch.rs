@@ -1,32 +1,32 @@
-//! Prefetch against synchronous fetch, where computing takes as long as the I/O, over storages of several latencies; and where a warp's
-//! own time goes.
+//! Prefetch against synchronous fetch, over storages of several latencies, and the time of each step that a warp takes.
+//! Computing takes as long as the I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage, MappedFile, Storage};
 
-use super::BenchError;
-use super::phases::Phase;
-use super::queued::{WARPS_PER_BLOCK, options};
 use super::report::Report;
 use super::setup::{Bed, Setup, Timed, wrong};
+use super::small_reads::{WARPS_PER_BLOCK, options};
+use super::step_clocks::Phase;
 use crate::cuda::Args;
+use crate::error::BenchError;
 
-/// What a launch's warps do.
+/// The work of a launch's warps.
 #[derive(Debug, Clone, Copy)]
 struct Steps {
     /// Blocks that compute.
     blocks: u32,
     /// Steps of each warp.
     steps: u32,
-    /// Lines of 4 KiB in each: one read whole, or a value from each.
+    /// Lines of 4 KiB in each step: one read whole, or a value from each.
     lines: u32,
-    /// How many steps ahead they are asked for; 0: when they are needed.
+    /// Number of steps by which lines are requested ahead; 0: not ahead.
     ahead: u32,
-    /// Warps beside them that serve.
+    /// Additional warps that serve.
     servers: u32,
-    /// Computing in each step.
+    /// Computing time in each step.
     compute_ns: u64,
 }
 
@@ -39,7 +39,7 @@ impl Steps {
         self.blocks + self.servers.div_ceil(WARPS_PER_BLOCK as u32)
     }
 
-    /// Microseconds a step; the sum is compared with what the positions say.
+    /// Microseconds a step; compares the sum with that of the positions.
     fn time(self, setup: &Setup, bed: &Bed, expected: u64) -> Result<f64, BenchError> {
         let run = setup.steps(bed, self.kernel(), self.all_blocks(), self.servers, |args| {
             self.arguments(args)
@@ -72,19 +72,20 @@ impl Steps {
     }
 }
 
-/// Queues, and warps that serve: one for each.
+/// Number of queues, and of serving warps: one for each queue.
 const QUEUES: u32 = 32;
-/// Each variant takes its turn so often; the median counts.
+/// Runs of each variant, interleaved with the others; the median counts.
 const TURNS: usize = 3;
 
 pub(super) fn prefetch(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
     let path = setup.file()?;
     let cached = || MappedFile::open(&path);
-    // Blocks of 8 warps, and lines a step. What the disk gets stays below its most reads a second, or prefetching could gain nothing.
+    // Blocks of 8 warps, and lines a step. The disk's load stays below its most reads a second: above, prefetching
+    // could gain nothing.
     let shapes: &[(u32, u32)] = &[(1, 1), (4, 1), (16, 1), (1, 32), (4, 32)];
     let page_cache = over(setup, report, "page cache", Arc::new(cached()?), shapes)?;
     for us in [50, 100] {
-        // As a device answers: every read that much later, any number of them at once.
+        // Like a device: every read finishes that much later, and any number of reads overlap.
         let rule = FaultRule {
             bytes: 0..u64::MAX,
             every: 1,
@@ -107,7 +108,7 @@ fn stack_over(setup: &Setup, storage: Arc<dyn Storage>) -> Result<Bed, BenchErro
     setup.bed(storage, options(8, QUEUES, setup.size(2 << 30, 1 << 30)), 0)
 }
 
-/// Microseconds a step of I/O alone, of the first shape.
+/// Runs all shapes over one storage; returns microseconds a step of I/O alone, of the first shape.
 fn over(
     setup: &Setup,
     report: &mut Report,
@@ -143,7 +144,7 @@ fn over(
             servers: QUEUES,
             ..steps
         };
-        // Computing takes as long as the faster of the synchronous ways; and that is what prefetching is compared with.
+        // Computing takes as long as the faster one of the synchronous ways, with which prefetching is compared.
         let io = medians(&[alone, served(alone)])?;
         alone.compute_ns = (io[0].min(io[1]) * 1e3) as u64;
         let [one, two] = [1, 2].map(|ahead| Steps { ahead, ..alone });
@@ -169,7 +170,7 @@ fn over(
     Ok(first_io)
 }
 
-/// The steps of the protocol that a computing warp takes itself, by clocks between them.
+/// Reports the steps of the protocol that a computing warp takes itself, by clocks between them.
 fn where_time_goes(
     setup: &Setup,
     report: &mut Report,
@@ -213,13 +214,13 @@ fn where_time_goes(
     Ok(())
 }
 
-/// Phases of at least a quarter of a microsecond.
+/// Lists phases of at least a quarter of a microsecond.
 fn listed(phases: &[Phase], steps: f64) -> String {
     let long = phases.iter().filter(|p| p.name != "computed" && p.us / steps >= 0.25);
     long.map(|p| format!(" {} {:.1}", p.name, p.us / steps)).collect()
 }
 
-/// The middle one; of an even number the upper.
+/// The median; of an even number of times the upper one.
 pub(super) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or_default()

@@ -1,30 +1,30 @@
-//! Figures, their targets, and how they look as a table.
+//! `Report` and `Figure`: measurements, their targets, and their form as a table.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::BenchError;
 use crate::cuda::{DeviceFacts, KernelUse};
+use crate::error::BenchError;
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
     /// Section it belongs to.
     pub section: String,
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
-    /// How much.
+    /// The measured value.
     pub value: f64,
-    /// Of what: GB/s, M/s, ×, s.
+    /// The value's unit: GB/s, M/s, ×, s.
     pub unit: &'static str,
     /// The plain kernel's figure in the same unit.
     pub plain: Option<f64>,
-    /// Least value / plain, or least value where there is no plain one.
+    /// Least value / plain, or least value if there is no plain figure.
     pub target: Option<f64>,
-    /// What else is to be known.
+    /// Additional facts.
     pub note: String,
-    /// Why it failed.
+    /// The error, if the section failed.
     pub error: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// Everything one run found.
+/// Everything that one run measured.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The GPU.
@@ -78,7 +78,7 @@ pub struct Report {
     pub kernels: Vec<KernelUse>,
     /// The measurements, in order.
     pub figures: Vec<Figure>,
-    /// Section under way.
+    /// Name of the running section.
     #[serde(skip)]
     pub(super) section: String,
 }

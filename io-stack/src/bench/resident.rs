@@ -1,19 +1,20 @@
-//! Data that is there already: in the cache in device memory, and in the page cache behind a registered mapping.
+//! Resident data: in the cache in device memory, and in the page cache behind a registered mapping.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use grampus_driver::storage::NullStorage;
 
-use super::BenchError;
 use super::report::Report;
 use super::setup::{Setup, same};
-use crate::cache::{CacheOptions, LINE_BYTES};
-use crate::cuda::{Args, CudaError, MappedFile};
+use crate::abi::LINE_BYTES;
+use crate::cache::CacheOptions;
+use crate::cuda::{Args, MappedFile};
+use crate::error::{BenchError, CudaError};
 use crate::queues::QueueOptions;
 use crate::stack::StackOptions;
 
-/// One queue pair that nobody uses, and a cache of `bytes`.
+/// One unused queue pair, and a cache of `bytes`.
 pub(super) fn no_queues(bytes: u64) -> StackOptions {
     StackOptions {
         queues: QueueOptions {
@@ -29,7 +30,7 @@ pub(super) fn no_queues(bytes: u64) -> StackOptions {
     }
 }
 
-/// Bytes of a cache that holds `bytes` of data.
+/// Size of a cache that holds `bytes` of data.
 pub(super) fn cache_for(bytes: u64) -> u64 {
     bytes + bytes / 64 + (128 << 20)
 }
@@ -59,15 +60,30 @@ pub(super) fn hits(setup: &Setup, report: &mut Report) -> Result<(), BenchError>
             )
             .against(plain, 0.88);
     }
+    for (name, kernel) in [
+        ("tiles of 256 values", "tiles_queued_8"),
+        ("tiles of 256 values, code for any alignment", "tiles_queued_unaligned"),
+    ] {
+        let hit = setup.on_stack(&bed, kernel, setup.blocks, 16384, 5)?;
+        same(name, hit, scan)?;
+        report.add(format!("cache hits, {name}"), hit.gb_s(bytes), "GB/s").plain = Some(plain);
+    }
     let count = setup.size(1 << 29, 1 << 14);
     let plain = setup.plain("plain_rows", data, count, 3)?;
     let hit = setup.on_stack(&bed, "rows_queued", setup.blocks, count, 3)?;
     same("random hits", hit, plain)?;
+    let unaligned = setup.on_stack(&bed, "rows_queued_unaligned", setup.blocks, count, 3)?;
+    same("random hits, unaligned", unaligned, plain)?;
     report.add("random 8-byte loads, plain", plain.m_s(count) / 1e3, "G/s");
     report
         .add("random 8-byte hits", hit.m_s(count) / 1e3, "G/s")
         .at_least(12.0)
         .note(format!("{:.0} % of plain loads", plain.ms / hit.ms * 100.0));
+    report.add(
+        "random 8-byte hits, code for any alignment",
+        unaligned.m_s(count) / 1e3,
+        "G/s",
+    );
     let tiles = rows / 512;
     let plain = setup.plain("plain_4k", data, tiles, 3)?;
     let hit = setup.on_stack(&bed, "queued_4k", setup.blocks, tiles, 3)?;
@@ -99,11 +115,27 @@ pub(super) fn mapped(setup: &Setup, report: &mut Report) -> Result<(), BenchErro
     report
         .add("mapped, sequential", run.gb_s(bytes), "GB/s")
         .against(plain.gb_s(bytes), 0.97);
+    let unaligned = setup.on_stack(&bed, "tiles_mapped_unaligned", setup.blocks, 512, 3)?;
+    same("mapped, unaligned", unaligned, plain)?;
+    let figure = report.add(
+        "mapped, sequential, code for any alignment",
+        unaligned.gb_s(bytes),
+        "GB/s",
+    );
+    figure.plain = Some(plain.gb_s(bytes));
     let fill = setup.on_stack(&bed, "tiles_mapped_cached", setup.blocks, 512, 1)?;
     same("mapped, filling the cache", fill, plain)?;
+    let stats = fill.stats;
     report
         .add("mapped, sequential, filling the cache", fill.gb_s(bytes), "GB/s")
-        .against(run.gb_s(bytes), 0.97);
+        .against(run.gb_s(bytes), 0.97)
+        .note(format!(
+            "{} installs, {} evictions, {} full sets, {} bytes copied",
+            stats.installs, stats.evictions, stats.full_sets, stats.mapped_fill_bytes
+        ));
+    let again = setup.on_stack(&bed, "tiles_mapped_cached", setup.blocks, 512, 1)?;
+    same("mapped, again from the cache", again, plain)?;
+    report.add("mapped, sequential, again from the cache", again.gb_s(bytes), "GB/s");
     let tiles = setup.size(1 << 20, 1 << 10);
     let small = setup.size(8 << 20, 1 << 12);
     for (name, kernels, n, each, target) in [

@@ -1,4 +1,5 @@
-//! What all sections share: the GPU, the compiled kernels, the data file, and how a kernel is timed and its sum checked.
+//! `Setup`: what all sections share: the GPU, the compiled kernels, the data file, and how a kernel is timed and
+//! checked.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -8,17 +9,16 @@ use std::sync::Arc;
 
 use grampus_driver::storage::Storage;
 
-use super::phases::{self, Phase};
-use super::{BenchError, BenchOptions};
-use crate::cuda::{Args, CudaError, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
-use crate::layout::{ColumnDesc, IoStack, Stats};
+use super::BenchOptions;
+use super::kernels;
+use super::step_clocks::{self, Phase};
+use crate::abi::{ColumnDesc, IoStack, Stats};
+use crate::cuda::{Args, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
+use crate::error::{BenchError, CudaError};
 use crate::stack::{Column, Run, Stack, StackOptions};
 
-const COMMON: &str = include_str!("../../device/bench/common.cu");
-const KERNELS: &str = include_str!("../../device/bench/bench.cu");
-const STEPS: &str = include_str!("../../device/bench/steps.cu");
-/// Words behind the sum: how many warps have ended, and what clocks found.
-const MORE_WORDS: usize = 1 + phases::SLOTS;
+/// Words behind the sum: the number of ended warps, and the clocks' times.
+const MORE_WORDS: usize = 1 + step_clocks::SLOTS;
 pub(super) const BLOCK_THREADS: u32 = 256;
 
 pub(super) struct Setup {
@@ -37,12 +37,12 @@ pub(super) struct Setup {
     file: OnceCell<PathBuf>,
 }
 
-/// A timed kernel's best time and what it added up.
+/// A kernel's best time, and its sum.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timed {
     pub(super) ms: f64,
     pub(super) sum: u64,
-    /// What device code counted, in the last run.
+    /// Device code's counters of the last run.
     pub(super) stats: Stats,
 }
 
@@ -58,8 +58,7 @@ impl Timed {
 impl Setup {
     pub(super) fn new(options: &BenchOptions) -> Result<Self, BenchError> {
         let device = Device::open(0)?;
-        let text = phases::without_clocks(&[COMMON, KERNELS, STEPS].concat());
-        let compiled = compile(&text, "bench.cu", device.compute())?;
+        let compiled = compile(&kernels::unit(), "bench.cu", device.compute())?;
         let module = Module::load(&device, &compiled.cubin)?;
         let mut options = options.clone();
         if options.small {
@@ -83,7 +82,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// A kernel without a sum.
+    /// Launches a kernel without a sum.
     pub(super) fn launch(&self, kernel: &str, mut args: Args) -> Result<(), BenchError> {
         let run = self.module.kernel(kernel)?;
         run.launch(&self.stream, self.blocks, BLOCK_THREADS, &mut args)?;
@@ -98,12 +97,12 @@ impl Setup {
         &self.kernels
     }
 
-    /// 8-byte words of the data.
+    /// Number of 8-byte words of the data.
     pub(super) fn rows(&self) -> u64 {
         self.options.bytes / 8
     }
 
-    /// `large`, or `small` if sizes are to be tiny.
+    /// `large`, or `small` in a run of tiny sizes.
     pub(super) fn size(&self, large: u64, small: u64) -> u64 {
         if self.options.small { small } else { large }
     }
@@ -128,7 +127,7 @@ impl Setup {
         Ok(path)
     }
 
-    /// Best of `repeats`; each run's sum is compared with the first one's.
+    /// The best of `repeats` runs; compares each run's sum with the first one's.
     pub(super) fn time(
         &self,
         kernel: &str,
@@ -180,13 +179,13 @@ impl Setup {
         best.ok_or_else(|| wrong(kernel, "never run".to_owned()))
     }
 
-    /// A plain kernel over `data` (a device address).
+    /// Times a plain kernel over `data` (a device address).
     pub(super) fn plain(&self, kernel: &str, data: u64, n: u64, repeats: u32) -> Result<Timed, BenchError> {
         let args = || Args::new().with(data).with(self.rows()).with(n);
         self.time(kernel, self.blocks, args, repeats)
     }
 
-    /// A kernel over a column array; a status that it raised is an error.
+    /// Times a kernel over a column array; a status that the kernel raised is an error.
     pub(super) fn on_stack(
         &self,
         bed: &Bed,
@@ -199,7 +198,7 @@ impl Setup {
         self.on_begun_stack(bed, kernel, blocks, n, repeats)
     }
 
-    /// As `on_stack`, after whatever `begin` the caller chose.
+    /// Like `on_stack`, after a `begin` of the caller's choice.
     pub(super) fn on_begun_stack(
         &self,
         bed: &Bed,
@@ -216,7 +215,7 @@ impl Setup {
         timed.map(|t| Timed { stats, ..t })
     }
 
-    /// As `on_stack`, the cache emptied before each of `repeats` runs: the best of them.
+    /// Like `on_stack`, with an empty cache before each of `repeats` runs: the best of them.
     pub(super) fn cold(&self, bed: &Bed, kernel: &str, blocks: u32, n: u64, repeats: u32) -> Result<Timed, BenchError> {
         let mut best: Option<Timed> = None;
         for _ in 0..repeats.max(1) {
@@ -229,8 +228,8 @@ impl Setup {
         best.ok_or_else(|| wrong(kernel, "never run".to_owned()))
     }
 
-    /// A kernel of steps.cu over an empty cache, where `more` are its arguments behind stack and column. `servers`: warps of it that
-    /// serve.
+    /// Times a kernel of steps.cu over an empty cache. `more` appends the arguments behind stack and column. `servers`
+    /// of its warps serve.
     pub(super) fn steps(
         &self,
         bed: &Bed,
@@ -242,7 +241,8 @@ impl Setup {
         self.steps_of(&self.module, bed, kernel, blocks, servers, more)
     }
 
-    /// The same with clocks: microseconds before each step of the protocol, of all computing warps together.
+    /// Like `steps`, with clocks: also returns the microseconds before each step of the protocol, summed over all
+    /// computing warps.
     pub(super) fn clocked_steps(
         &self,
         bed: &Bed,
@@ -252,14 +252,13 @@ impl Setup {
         more: impl Fn(Args) -> Args,
     ) -> Result<(Timed, Vec<Phase>), BenchError> {
         if self.clocked.get().is_none() {
-            let text = phases::with_clocks(&[COMMON, STEPS].concat());
-            let compiled = compile(&text, "steps.cu", self.device.compute())?;
+            let compiled = compile(&kernels::clocked_unit(), "steps.cu", self.device.compute())?;
             let _ = self.clocked.set(Module::load(&self.device, &compiled.cubin)?);
         }
         let module = self.clocked.get().unwrap_or(&self.module);
         let run = self.steps_of(module, bed, kernel, blocks, servers, more)?;
-        let words = self.out.read::<u64>(16, phases::SLOTS)?;
-        Ok((run, phases::found(&words)))
+        let words = self.out.read::<u64>(16, step_clocks::SLOTS)?;
+        Ok((run, step_clocks::found(kernels::STEPS, &words)))
     }
 
     fn steps_of(
@@ -297,7 +296,7 @@ impl Setup {
         Ok(Bed { stack, column })
     }
 
-    /// Compares every word of the column with its position, through the kernel named.
+    /// Compares every word of the column with its position, by the named kernel.
     pub(super) fn compare(&self, bed: &Bed, kernel: &str) -> Result<(), BenchError> {
         match self.on_stack(bed, kernel, self.blocks, 0, 1)?.sum {
             0 => Ok(()),
@@ -327,7 +326,7 @@ pub(super) fn wrong(name: &str, what: String) -> BenchError {
     }
 }
 
-/// Refuses a sum that is not the plain kernel's.
+/// Rejects a sum that differs from the plain kernel's.
 pub(super) fn same(name: &str, found: Timed, expected: Timed) -> Result<(), BenchError> {
     if found.sum == expected.sum {
         return Ok(());

@@ -1,5 +1,5 @@
-// What device code on host threads needs of its machine (target.cuh): time, pauses, and which warp a thread runs.
-// Appended to the kernels' text by cuda/host.rs.
+// Time, pauses and warp numbers of host threads, as target_host.cuh declares them. cuda/host_compiler.rs appends this
+// file to a kernel's text.
 
 namespace grampus_host {
 
@@ -14,7 +14,7 @@ grampus::u64 now_ns() {
     return (grampus::u64)now.tv_sec * 1000000000ull + (grampus::u64)now.tv_nsec;
 }
 
-// The threads share few cores with the controller's: rather let those run than sleep.
+// The threads share few cores with the controller's threads: yielding lets those run, sleeping would not.
 void pause_ns(grampus::u32 ns) {
     if (ns < 20000) {
         sched_yield();

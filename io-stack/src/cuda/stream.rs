@@ -1,29 +1,33 @@
-//! Streams, the points in them that can be waited for, and copies in their order. On host threads both are as [`host`](super::host) has them.
+//! `Stream` and `Event`: work in order, points in it, and copies. On host threads, launches are [`HostWork`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cudarc::driver::sys;
 
-use super::host::Work;
-use super::{CudaError, Device, DeviceBuffer, PinnedBuffer, check};
+use super::call::check;
+use super::device::Device;
+use super::device_buffer::DeviceBuffer;
+use super::host_work::HostWork;
+use super::pinned_buffer::PinnedBuffer;
+use crate::error::CudaError;
 
-/// A stream of its own, not synchronised with the default one.
+/// A stream, not synchronised with the default stream.
 #[derive(Debug)]
 pub struct Stream {
     pub(super) device: Device,
     pub(super) raw: sys::CUstream,
-    /// On host threads: the last launch. Copies are done at once, when it has ended.
-    pub(super) last: Mutex<Option<Arc<Work>>>,
+    /// On host threads: the last launch. Copies take place at once, after its end.
+    pub(super) last: Mutex<Option<Arc<HostWork>>>,
 }
 
 // SAFETY: streams may be used from any thread.
 unsafe impl Send for Stream {}
-// SAFETY: as above: the driver locks.
+// SAFETY: streams may be used from any thread: the driver locks.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Makes one.
+    /// Makes a stream.
     ///
     /// # Errors
     /// A failed call.
@@ -42,8 +46,8 @@ impl Stream {
         })
     }
 
-    /// The launch that was last put into a stream of host threads.
-    fn last(&self) -> Option<Arc<Work>> {
+    /// The last launch in a stream of host threads.
+    fn last(&self) -> Option<Arc<HostWork>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -53,10 +57,10 @@ impl Stream {
         }
     }
 
-    /// Waits for everything in it.
+    /// Waits for everything in the stream.
     ///
     /// # Errors
-    /// What went wrong in a kernel; the context is dead after most of these.
+    /// A kernel's failure; most of these end the context.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         if self.device.is_host() {
             self.wait_on_host();
@@ -67,7 +71,7 @@ impl Stream {
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
     }
 
-    /// What is put into the stream from now on happens after what `event` stands for.
+    /// Orders later work of the stream behind the event.
     ///
     /// # Errors
     /// A failed call.
@@ -77,13 +81,13 @@ impl Stream {
             return Ok(());
         }
         self.device.bind()?;
-        // SAFETY: our stream and a live event; one that was never recorded counts as reached.
+        // SAFETY: our stream and a live event; an event that was never recorded counts as reached.
         check("cuStreamWaitEvent", unsafe {
             sys::cuStreamWaitEvent(self.raw, event.raw, 0)
         })
     }
 
-    /// Sets bytes of device memory, in the stream's order; the memory must live until it is synchronised.
+    /// Sets bytes of device memory, in the stream's order. The memory must live until the stream is synchronised.
     ///
     /// # Errors
     /// A range outside the buffer, or a failed call.
@@ -105,11 +109,12 @@ impl Stream {
         })
     }
 
-    /// Copies from pinned memory to device memory, in the stream's order; both must live until it is synchronised.
+    /// Copies from pinned memory to device memory, in the stream's order. Both must live until the stream is
+    /// synchronised.
     ///
     /// # Errors
     /// A range outside a buffer, or a failed call.
-    pub fn push(
+    pub fn upload(
         &self,
         from: &PinnedBuffer,
         from_offset: usize,
@@ -148,7 +153,7 @@ impl Drop for Stream {
         if self.device.is_host() {
             self.wait_on_host();
         } else if self.device.bind().is_ok() {
-            // SAFETY: made in `new`; the driver finishes what is in it.
+            // SAFETY: made in `new`; the driver finishes the stream's work.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };
         }
     }
@@ -159,17 +164,17 @@ impl Drop for Stream {
 pub struct Event {
     device: Device,
     raw: sys::CUevent,
-    /// On host threads: the launch before it in its stream, and when it was recorded.
-    mark: Mutex<Option<(Option<Arc<Work>>, Instant)>>,
+    /// On host threads: the launch before the event in its stream, and the time of the recording.
+    mark: Mutex<Option<(Option<Arc<HostWork>>, Instant)>>,
 }
 
 // SAFETY: events may be used from any thread.
 unsafe impl Send for Event {}
-// SAFETY: as above: the driver locks.
+// SAFETY: events may be used from any thread: the driver locks.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Makes one; `timed` ones can be subtracted.
+    /// Makes an event; `timed` events can be subtracted.
     ///
     /// # Errors
     /// A failed call.
@@ -192,17 +197,17 @@ impl Event {
         })
     }
 
-    fn mark(&self) -> Option<(Option<Arc<Work>>, Instant)> {
+    fn mark(&self) -> Option<(Option<Arc<HostWork>>, Instant)> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// When what was recorded was done; waits for it.
+    /// Waits for the recorded work; returns the time of its end.
     fn wait_on_host(&self) -> Option<Instant> {
         let (work, recorded) = self.mark()?;
         Some(work.map_or(recorded, |w| w.wait().max(recorded)))
     }
 
-    /// Puts it at the end of the stream.
+    /// Records the event at the end of the stream.
     ///
     /// # Errors
     /// A failed call.
@@ -219,7 +224,7 @@ impl Event {
     /// Whether the stream has reached it. Never blocks.
     ///
     /// # Errors
-    /// What went wrong before it.
+    /// A failure before the event.
     pub fn reached(&self) -> Result<bool, CudaError> {
         if self.device.is_host() {
             let work = self.mark().and_then(|(work, _)| work);
@@ -233,10 +238,10 @@ impl Event {
         }
     }
 
-    /// Waits for it.
+    /// Waits until the stream has reached the event.
     ///
     /// # Errors
-    /// What went wrong before it.
+    /// A failure before the event.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         if self.device.is_host() {
             self.wait_on_host();
@@ -250,7 +255,7 @@ impl Event {
     /// Milliseconds from `earlier` to this one; waits for both.
     ///
     /// # Errors
-    /// What went wrong before them.
+    /// A failure before the events.
     pub fn ms_since(&self, earlier: &Self) -> Result<f64, CudaError> {
         if self.device.is_host() {
             let (from, to) = (earlier.wait_on_host(), self.wait_on_host());
@@ -266,7 +271,7 @@ impl Event {
         // SAFETY: our event.
         check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })?;
         let mut ms = 0f32;
-        // SAFETY: both recorded, both with timing, or the driver says that they are not.
+        // SAFETY: both are recorded with timing; otherwise the driver returns an error.
         check("cuEventElapsedTime", unsafe {
             sys::cuEventElapsedTime_v2(&mut ms, earlier.raw, self.raw)
         })?;

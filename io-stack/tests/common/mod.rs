@@ -1,31 +1,26 @@
-//! Finding and running the host's C++ compiler; on a machine without one the tests say so and pass.
+//! The host's C++ compiler for tests; on a machine without one the tests print "skipped" and pass.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Folder for what a test builds, one per name.
+use grampus_io_stack::cuda::host_compiler;
+
+/// Folder for a test's files, one for each name.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
     folder
 }
 
-/// The first of `CXX`, g++, clang++, c++ that answers.
+/// The host's C++ compiler; `None`: there is none, and the test is skipped.
 pub(crate) fn compiler() -> Option<String> {
-    let named = std::env::var("CXX").ok();
-    let found = named
-        .into_iter()
-        .chain(["g++", "clang++", "c++"].map(String::from))
-        .find(|name| {
-            Command::new(name)
-                .arg("--version")
-                .output()
-                .is_ok_and(|out| out.status.success())
-        });
-    if found.is_none() {
-        println!("skipped: no C++ compiler");
+    match host_compiler() {
+        Ok((name, _)) => Some(name),
+        Err(e) => {
+            println!("skipped: {e}");
+            None
+        }
     }
-    found
 }
 
 /// Runs the compiler over the device code's test sources with `arguments` added.

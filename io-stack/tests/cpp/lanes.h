@@ -1,6 +1,7 @@
-// A warp of 32 lanes on one host thread: a fiber each, which take turns at every collective, so that code for whole warps runs
-// without a GPU. Stands before the device headers. A lane that ends while others wait for it ends the process: on a GPU they would wait
-// for ever.
+// A warp of 32 lanes on one host thread, so that code for whole warps runs without a GPU. Each lane is a fiber; the
+// fibers alternate at every collective. Stands before the device headers.
+//
+// **Invariant:** a lane that ends while others wait for it ends the process: on a GPU they would wait forever.
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -16,9 +17,9 @@ constexpr unsigned STACK_BYTES = 256 << 10;
 struct Warp {
     ucontext_t outside, fiber[LANES];
     char* stacks;
-    // Two sets of words: a lane may be at its next collective while others still read the last one's.
+    // Two sets of words: a lane may be at its next collective while others still read the words of the last one.
     Word word[2][LANES];
-    unsigned long at[LANES];  // collectives that each lane has come to
+    unsigned long at[LANES];  // number of collectives that each lane has reached
     bool ended[LANES];
     unsigned current;
     void (*body)(const void*);
@@ -49,7 +50,8 @@ static const Word* exchange(Word mine) {
     words[me] = mine;
     next();
     for (unsigned i = 0; i < LANES; i++) {
-        if (warp->at[i] < warp->at[me]) fail(warp->ended[i] ? "waits for one that has ended" : "waits for one that waits elsewhere");
+        if (warp->at[i] < warp->at[me])
+            fail(warp->ended[i] ? "waits for one that has ended" : "waits for one that waits elsewhere");
     }
     return words;
 }

@@ -1,4 +1,4 @@
-// After the device headers: what they want of lanes.h.
+// The functions that target_host.cuh declares for lanes, by those of lanes.h. Stands behind the device headers.
 namespace grampus_host {
 grampus::u32 lane() { return lanes::warp->current; }
 const grampus::u64* exchange(grampus::u64 mine) { return lanes::exchange(mine); }

@@ -1,5 +1,6 @@
-// The device code on the CPU: on real threads (under ThreadSanitizer), and under a scheduler that explores interleavings
-// by a seed and replays them from it. Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
+// The device code on the CPU: on real threads (under ThreadSanitizer), or under a scheduler. The scheduler explores
+// interleavings by a seed and replays them from the seed.
+// Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
 #include <sched.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ int mutant = 0;
 
 static thread_local Random* thread_random = nullptr;
 
-// ---- fibers: one runs at a time, the seed says who ------------------------------------------------------
+// ---- fibers: one runs at a time, chosen by the seed ------------------------------------------------------
 
 struct Fiber {
     ucontext_t context;
@@ -35,7 +36,7 @@ struct Scheduler {
     Fiber* current = nullptr;
     u64 steps = 0, limit = 20000000;
     u32 switch_one_in;
-    u32 favourite = 0, favour = 0;  // for a while, one fiber does not run
+    u32 favourite = 0, favour = 0;  // one fiber that pauses for a while
 
     explicit Scheduler(u64 seed) : random(seed), switch_one_in(1u << random.below(5)) {}
 
@@ -113,7 +114,7 @@ struct Run {
     World world;
     std::vector<Outcome> outcomes;
     std::atomic<u32> working;
-    u32 ended = 0;  // workers that have; servers look at it
+    u32 ended = 0;  // number of ended workers; servers read it
     std::vector<std::unique_ptr<Controller>> controllers;
     bool drained = true;
 
@@ -126,7 +127,7 @@ struct Run {
     void worker(u32 index) {
         outcomes[index] = kind.work(world, seed * 1000 + index, rounds);
         fetch_add_relaxed_gpu(&ended, 1u);
-        // The last one waits for what prefetches are still under way, as a query's end does.
+        // The last worker waits for prefetches in flight, as the end of a query does.
         if (working.fetch_sub(1) == 1) {
             drained = world.status.code != STATUS_OK || kind.drain(world);
             working = ~0u;
@@ -170,7 +171,7 @@ struct Run {
         s.run();
         scheduler = nullptr;
     }
-    // Everything that must hold afterwards. `expected`: the status the run must end with.
+    // Checks everything that must hold afterwards. `expected`: the status with which the run must end.
     int verdict(u32 expected) {
         int bad = 0;
         u64 values = 0;
@@ -189,15 +190,16 @@ struct Run {
         if (world.status.code != expected) {
             bad++;
             printf("status %u (NVMe %x, queue %u, cid %x, line %llx, waited %llu ns), expected %u\n", world.status.code,
-                   world.status.nvme_status, world.status.queue, world.status.cid, world.status.line, world.status.waited_ns,
-                   expected);
+                   world.status.nvme_status, world.status.queue, world.status.cid, world.status.line,
+                   world.status.waited_ns, expected);
         }
         if (world.status.code == STATUS_OK) {
             bad += !drained;
             bad += world.check_quiet();
             u64 served = 0;
             for (auto& c : controllers) served += c->served;
-            if (world.stats.commands != served || world.stats.commands != world.stats.completions - world.stats.stale_completions) {
+            if (world.stats.commands != served ||
+                world.stats.commands != world.stats.completions - world.stats.stale_completions) {
                 bad++;
                 printf("%llu commands, %llu served, %llu completions, %llu stale\n", world.stats.commands, served,
                        world.stats.completions, world.stats.stale_completions);
@@ -205,13 +207,13 @@ struct Run {
         }
         if (bad > 0 && world.status.code != STATUS_OK)
             for (const QueueDesc& q : world.queues)
-                printf("queue %u: credits %d, popped %u, pushed %u, tickets %u, tail %u, head %u, doorbells %u %u\n", q.qid,
-                       q.state->credits, q.state->pop_ticket, q.state->push_ticket, q.state->sq_ticket, q.state->sq_tail,
-                       q.state->cq_head, *q.sq_doorbell, *q.cq_doorbell);
+                printf("queue %u: credits %d, popped %u, pushed %u, tickets %u, tail %u, head %u, doorbells %u %u\n",
+                       q.qid, q.state->credits, q.state->pop_ticket, q.state->push_ticket, q.state->sq_ticket,
+                       q.state->sq_tail, q.state->cq_head, *q.sq_doorbell, *q.cq_doorbell);
         if (bad > 0)
-            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u, %u of %u servers\n", seed, kind.name,
-                   1u << config.depth_log2, config.queues, world.io.cache.set_count * 2, 1u << config.sector_log2,
-                   config.bounce_bytes, config.present, config.servers);
+            printf("FAILED: seed %llu, %s, depth %u, %u queues, %u lines, sectors of %u, bounce %u, %u of %u servers\n",
+                   seed, kind.name, 1u << config.depth_log2, config.queues, world.io.cache.set_count * 2,
+                   1u << config.sector_log2, config.bounce_bytes, config.present, config.servers);
         return bad;
     }
 };
@@ -224,8 +226,8 @@ static void add_up(const Run& run) {
     for (const Outcome& out : run.outcomes) total_values += out.values;
 }
 static void report(const char* what, u64 count) {
-    printf("%s: %llu runs, %llu values checked, %llu commands, %llu installs, %llu evictions, %llu full sets, %llu stale "
-           "completions, %llu doorbells\n",
+    printf("%s: %llu runs, %llu values checked, %llu commands, %llu installs, %llu evictions, %llu full sets, "
+           "%llu stale completions, %llu doorbells\n",
            what, count, total_values, total.commands, total.installs, total.evictions, total.full_sets,
            total.stale_completions, total.doorbells);
 }
@@ -273,7 +275,7 @@ static int fibers(u64 seed, u64 count) {
     return 0;
 }
 
-// ---- bounded waits: each trouble ends with its status, and afterwards a fresh queue and cache work ------
+// ---- bounded waits: each fault ends with its status, and afterwards a fresh queue and cache work ------
 
 static int bound(const char* what, u32 expected, Config config, Faults faults, std::function<void(Run&)> spoil = {}) {
     if (expected != STATUS_OK) config.timeout_ns = 300000000;
@@ -284,7 +286,8 @@ static int bound(const char* what, u32 expected, Config config, Faults faults, s
     u64 took_ms = (grampus_host::now_ns() - began) / 1000000;
     int bad = run.verdict(expected);
     const Status& s = run.world.status;
-    if (expected == STATUS_NVME && (s.nvme_status == 0 || s.bytes == 0 || s.nsid != run.world.source.nsid || s.cid == ~0u)) {
+    bool lacks = s.nvme_status == 0 || s.bytes == 0 || s.nsid != run.world.source.nsid || s.cid == ~0u;
+    if (expected == STATUS_NVME && lacks) {
         bad++;
         printf("the status lacks the command\n");
     }
@@ -310,15 +313,17 @@ static int bounds() {
     bad += bound("row out of range", STATUS_RANGE, tiny, Faults(), [](Run& r) { r.world.column.extent_count = 1; });
     bad += bound("aborted by the host", STATUS_ABORTED, tiny, stall, [](Run& r) { r.world.abort_word = 1; });
     bad += bound("cache smaller than the pins", STATUS_CACHE_FULL, tiny, Faults(), [](Run& r) {
-        for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // somebody who never lets go
+        for (u32 m = 0; m < 2; m++) r.world.io.cache.state[m] += LINE_PIN;  // a pin that is never dropped
     });
-    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), [](Run& r) { r.world.queues[0].state->credits = 0; });
-    bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    auto no_credits = [](Run& r) { r.world.queues[0].state->credits = 0; };
+    auto locked = [](Run& r) { r.world.queues[0].state->sq_lock = 1; };
+    bad += bound("no slot ever", STATUS_TIMEOUT_SUBMIT, small, Faults(), no_credits);
+    bad += bound("an entry never rung", STATUS_TIMEOUT_SUBMIT, tiny, Faults(), locked);
     Config served = small, deserted = small;
     served.servers = served.present = deserted.servers = 1;
     bad += bound("dropped completion, served", STATUS_TIMEOUT_COMPLETION, served, drop);
     bad += bound("stalled storage, served", STATUS_TIMEOUT_COMPLETION, served, stall);
-    bad += bound("an entry never rung, served", STATUS_TIMEOUT_SUBMIT, served, Faults(), [](Run& r) { r.world.queues[0].state->sq_lock = 1; });
+    bad += bound("an entry never rung, served", STATUS_TIMEOUT_SUBMIT, served, Faults(), locked);
     bad += bound("no servers where some were promised", STATUS_OK, deserted, Faults());
     return bad > 0;
 }

@@ -1,4 +1,4 @@
-// What workers do in the tests: read random rows every way there is, and compare each byte with its address.
+// The workers of the tests: they read random rows in every way, and compare each byte with its address.
 #pragma once
 #include "world.h"
 
@@ -18,7 +18,7 @@ void check(const World& world, Outcome& out, u64 row, T value) {
     if (out.wrong++ == 0) out.first_wrong_row = row;
 }
 
-// One "warp" at work. Stops early when a call says so or a value is wrong.
+// One "warp" at work. Stops early when a call returns false or a value is wrong.
 template <class T, class Backing, bool ALIGNED>
 Outcome work(World& world, u64 seed, u32 rounds) {
     constexpr u32 K = 16;
@@ -31,7 +31,7 @@ Outcome work(World& world, u64 seed, u32 rounds) {
         return !good || out.wrong > 0;
     };
     for (u32 i = 0; i < rounds; i++) {
-        if (!random.one_in(3)) row = random.below((u32)rows);  // else go on nearby
+        if (!random.one_in(3)) row = random.below((u32)rows);  // else goes on nearby
         u32 count = 1 + random.below(K);
         if (count > rows - row) count = (u32)(rows - row);
         T values[K], value;
@@ -58,7 +58,8 @@ Outcome work(World& world, u64 seed, u32 rounds) {
                 bool inside = row + count <= end;
                 bool follows = random.one_in(2);
                 if (stop(inside && follows ? array.template tile<K>(row, count, values)
-                         : inside ? array.template tile<K, false>(row, count, values) : array.template tile_across<K>(row, count, values)))
+                         : inside ? array.template tile<K, false>(row, count, values)
+                                  : array.template tile_across<K>(row, count, values)))
                     return out;
                 for (u32 k = 0; k < count; k++) check(world, out, row + k, values[k]);
                 if (stop(true)) return out;
@@ -69,7 +70,7 @@ Outcome work(World& world, u64 seed, u32 rounds) {
     return out;
 }
 
-// Raw commands: blocks of the storage into a buffer of one's own, by the bounce slot or directly.
+// Raw commands: blocks of the storage into the worker's own buffer, through the bounce slot or directly.
 template <class Backing>
 Outcome work_raw(World& world, u64 seed, u32 rounds) {
     Random random(seed);
@@ -124,14 +125,16 @@ struct Kind {
 };
 
 #define KIND(T, align, queued, ...)                                                                            \
-    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>, drain_all<__VA_ARGS__>, serve_some<__VA_ARGS__> }
+    Kind { #T " " #__VA_ARGS__, sizeof(T), align, queued, work<T, __VA_ARGS__, align == sizeof(T)>,                 \
+           drain_all<__VA_ARGS__>, serve_some<__VA_ARGS__> }
 
 static const Kind KINDS[] = {
     KIND(u64, 8, true, Queued<Clock, 2>),
     KIND(double, 1, true, Queued<Clock, 2>),
     KIND(u32, 1, true, Queued<Fifo, 2>),
     KIND(u16, 2, true, Queued<Fifo, 2>),
-    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>, serve_some<Queued<Clock, 2>>},
+    Kind{"raw commands", 1, 1, true, work_raw<Queued<Clock, 2>>, drain_all<Queued<Clock, 2>>,
+         serve_some<Queued<Clock, 2>>},
     KIND(u64, 1, false, MappedCached<Clock, 2>),
     KIND(float, 4, false, MappedCached<Fifo, 2>),
 };

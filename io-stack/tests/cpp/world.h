@@ -1,5 +1,6 @@
-// A world for the device code to run in without a GPU: queues, cache, a storage whose bytes are a function of their
-// address, and the checks that must hold when all is quiet. Threads and schedules are the test program's.
+// `World`: what device code needs to run without a GPU: queues, cache, and a storage of bytes that are a function of
+// their address. Also the checks that must hold when nothing is outstanding. The test program has the threads and
+// schedules.
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,12 +39,12 @@ inline u64 value_at(u64 address, u32 size) {
 struct Config {
     u32 depth_log2 = 2, queues = 1, ways = 2, group_log2 = 0, groups = 1, sector_log2 = 9, lba_log2 = 9;
     u32 bounce_bytes = 4096, max_lines = 1, storage_lines = 16, first_byte = 0;
-    u32 servers = 0, present = 0;  // warps that submitters believe to serve; of these, those that there are
-    u32 start = 0;  // where the queues' counters begin: near 2^32, they wrap
+    u32 servers = 0, present = 0;  // servers that submitters count on; of these, those that exist
+    u32 start = 0;  // start of the queues' counters: near 2^32, they wrap
     u64 first_line = 1ull << 40, timeout_ns = 30000000000ull;
 };
 
-// What a controller may do wrong, each with probability one in n; 0: never.
+// Faults of a controller, each with probability one in n; 0: never.
 struct Faults {
     u32 reorder = 0, delay = 0, drop = 0, duplicate = 0, fail = 0;
     bool stall = false;
@@ -69,7 +70,7 @@ struct World {
         return (T*)p;
     }
 
-    // Two extents of values of `size` bytes over the same storage: what they have in common is only the key space.
+    // Two extents of values of `size` bytes over the same storage; they have only the key space in common.
     World(const Config& c, u32 size) : config(c) {
         u64 bytes = (u64)c.storage_lines * LINE_BYTES;
         u8* file = make<u8>(bytes);
@@ -104,7 +105,6 @@ struct World {
         io.sources = &source;
         io.timeout_ns = c.timeout_ns;
         io.queue_count = c.queues;
-        io.source_count = 1;
         io.servers = c.servers;
     }
     ~World() {
@@ -131,7 +131,6 @@ struct World {
         q.bounce_bytes = config.bounce_bytes;
         q.depth_log2 = config.depth_log2;
         q.qid = index + 1;
-        q.flags = QUEUE_SGL;
         for (u32 i = 0; i < depth; i++) q.free_ring[i] = i + 1 < depth ? i : FREE_RING_EMPTY;
         q.state->credits = (i32)depth - 1;
         q.state->push_ticket = config.start + depth - 1;
@@ -146,8 +145,7 @@ struct World {
         c.groups = config.groups;
         c.set_count = config.groups << config.group_log2;
         c.sector_log2 = config.sector_log2;
-        c.ways = config.ways;
-        u32 lines = c.set_count * c.ways;
+        u32 lines = c.set_count * config.ways;
         c.data = make<u8>((u64)lines * LINE_BYTES);
         c.tags = make<u64>(lines);
         c.state = make<u64>(lines);
@@ -156,7 +154,7 @@ struct World {
         for (u32 i = 0; i < lines; i++) c.tags[i] = TAG_NONE;
     }
 
-    // What must hold when nothing is outstanding. Returns the number of violations, each printed.
+    // Checks what must hold when nothing is outstanding. Returns the number of violations, and prints each.
     int check_quiet() const {
         int bad = 0;
         auto expect = [&](bool ok, const char* what, u64 value) {
@@ -175,13 +173,13 @@ struct World {
             for (u32 i = 0; i + 1 < depth; i++) expect(seen[i] == 1, "command slot lost or doubled", i);
         }
         const CacheDesc& c = io.cache;
-        for (u32 m = 0; m < c.set_count * c.ways; m++) {
+        for (u32 m = 0; m < c.set_count * config.ways; m++) {
             expect((c.state[m] & LINE_PINS) == 0, "a line is still pinned", c.state[m]);
             expect((c.state[m] & LINE_BUSY) == 0, "a line is still busy", c.state[m]);
             if (c.tags[m] == TAG_NONE) continue;
-            for (u32 other = m / c.ways * c.ways; other < m; other++)
+            for (u32 other = m / config.ways * config.ways; other < m; other++)
                 expect(c.tags[other] != c.tags[m], "a key twice in a set", c.tags[m]);
-            u32 valid = valid_sectors(c.state[m]), slot = m % c.ways * c.set_count + m / c.ways;
+            u32 valid = valid_sectors(c.state[m]), slot = m % config.ways * c.set_count + m / config.ways;
             for (u32 b = 0; b < LINE_BYTES; b++) {
                 if (!(valid >> (b >> c.sector_log2) & 1)) continue;
                 u64 address = (c.tags[m] - config.first_line) * LINE_BYTES + b;
@@ -195,7 +193,7 @@ struct World {
     }
 };
 
-// A small NVMe controller over the storage, one per queue; `poll` does one step of work.
+// A small NVMe controller over the storage, one for each queue; `poll` does one step of work.
 class Controller {
     World& world;
     const QueueDesc& q;
@@ -211,12 +209,12 @@ class Controller {
     Controller(World& w, u32 queue, u64 seed, const Faults& f)
         : world(w), q(w.queues[queue]), random(seed), faults(f), head(0), tail(0) {}
 
-    // Returns whether anything was done.
+    // Returns whether some work was done.
     bool poll() {
         if (faults.stall) return false;
         u32 mask = (1u << q.depth_log2) - 1;
         GRAMPUS_STEP(controller_doorbell);
-        u32 rung = load_acquire_sys(q.sq_doorbell);  // pairs with advance_tail's release
+        u32 rung = load_acquire_sys(q.sq_doorbell);  // pairs with try_ring's fence and doorbell
         if (head != rung) {
             open.push_back(q.sq[head]);
             head = (head + 1) & mask;
@@ -264,7 +262,7 @@ class Controller {
             if (i % 512 == 0) GRAMPUS_STEP(controller_copy);
             u64x2 data;
             memcpy(&data, storage + from + i, 16);
-            // Bounce slots are handed over whole; lines may be read optimistically while they are written.
+            // Bounce slots are handed over whole. Lines may be read optimistically while they are written.
             if (bounced) memcpy(to + i, &data, 16);
             else store_line((u64x2*)(to + i), data);
         }

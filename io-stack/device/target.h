@@ -1,0 +1,33 @@
+// Common parts of both targets: offsetof, known protocol mistakes for tests, 16-byte words.
+#pragma once
+#include "types.h"
+
+// offsetof for the layout asserts. NVRTC has neither the macro nor the builtin; its front end has this operator.
+#ifdef __CUDACC_RTC__
+#define GRAMPUS_OFFSETOF(type, field) __INTADDR__(&((type*)0)->field)
+#else
+#define GRAMPUS_OFFSETOF(type, field) __builtin_offsetof(type, field)
+#endif
+
+namespace grampus {
+
+// A mutant is a known protocol mistake. A test switches it on through GRAMPUS_MUTANT and must catch it.
+enum Mutant {
+    MUTANT_NONE = 0,
+    MUTANT_PUBLISH_BEFORE_WRITE = 1,  // sectors valid before their bytes are copied
+    MUTANT_RING_BEFORE_FENCE = 2,     // doorbell without release
+    MUTANT_FREE_BEFORE_REAP = 3,      // command slot given back before its bounce slot was read
+    MUTANT_NO_PHASE_FLIP = 4,         // every pass over the ring expects phase 1
+    MUTANT_MARK_BEFORE_ENTRY = 5,     // entry declared ready before it is written
+    MUTANT_NO_TAG_CHECK = 6,          // tag not read again after pinning
+    MUTANT_NO_VERSION_CHECK = 7,      // optimistic reads not validated
+    MUTANT_NO_COMMAND_PIN = 8,        // outstanding commands do not pin their line
+    MUTANT_WAITERS_DO_NOT_RING = 9,   // a waiter does not ring an entry that was left to a server
+};
+
+// Sixteen bytes, moved as one.
+struct alignas(16) u64x2 {
+    u64 x, y;
+};
+
+}  // namespace grampus

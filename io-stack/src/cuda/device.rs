@@ -1,0 +1,176 @@
+//! `Device`: one GPU with its primary context, or threads of this machine in its place.
+//!
+//! **Invariant:** nothing in this file allocates device memory.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+
+use super::call::check;
+use super::device_facts::DeviceFacts;
+use super::driver::{driver_version, probe};
+use super::host_machine::HostMachine;
+use crate::error::CudaError;
+
+#[derive(Debug)]
+struct Context {
+    ordinal: sys::CUdevice,
+    context: sys::CUcontext,
+    version: (u32, u32),
+}
+
+// SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context
+// Management").
+unsafe impl Send for Context {}
+// SAFETY: as for `Send`; the fields are never written after construction.
+unsafe impl Sync for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once, in `Device::open`. Nothing made in the context outlives the handle: all of it holds a
+        // `Device`.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.ordinal) };
+    }
+}
+
+#[derive(Debug)]
+enum Inner {
+    Gpu(Context),
+    Host(HostMachine),
+}
+
+/// A GPU with its primary context, or threads of this machine that run the same kernels. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Device(Arc<Inner>);
+
+impl Device {
+    /// Opens the GPU.
+    ///
+    /// # Errors
+    /// [`CudaError::NoDriver`] without one; a failed call otherwise.
+    pub fn open(ordinal: u32) -> Result<Self, CudaError> {
+        let count = probe()?;
+        if ordinal >= count {
+            return Err(CudaError::NoDriver(format!("GPU {ordinal} of {count} asked for")));
+        }
+        let version = driver_version()?;
+        let mut device = 0;
+        // SAFETY: initialised by `probe`; the ordinal is below the count.
+        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as i32) })?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a valid device; released in `Context::drop`.
+        check("cuDevicePrimaryCtxRetain", unsafe {
+            sys::cuDevicePrimaryCtxRetain(&mut context, device)
+        })?;
+        let context = Context {
+            ordinal: device,
+            context,
+            version,
+        };
+        let device = Self(Arc::new(Inner::Gpu(context)));
+        device.bind()?;
+        Ok(device)
+    }
+
+    /// Threads of this machine as a device. At most `memory_bytes` of ordinary memory serve as device memory. The
+    /// host's C++ compiler compiles the kernels ([`compile_for`](super::compile_for)), and `threads` threads run them
+    /// as warps of one lane. For tests and for looking into kernels: nothing about it is fast.
+    pub fn host(threads: u32, memory_bytes: u64) -> Self {
+        Self(Arc::new(Inner::Host(HostMachine::new(threads.max(1), memory_bytes))))
+    }
+
+    /// Whether kernels run on threads of this machine.
+    pub fn is_host(&self) -> bool {
+        self.as_host().is_some()
+    }
+
+    pub(super) fn as_host(&self) -> Option<&HostMachine> {
+        match &*self.0 {
+            Inner::Host(machine) => Some(machine),
+            Inner::Gpu(_) => None,
+        }
+    }
+
+    /// Makes the context current on this thread.
+    pub(super) fn bind(&self) -> Result<(), CudaError> {
+        match &*self.0 {
+            // SAFETY: the context is retained as long as `self`.
+            Inner::Gpu(gpu) => check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(gpu.context) }),
+            Inner::Host(_) => Ok(()),
+        }
+    }
+
+    /// The driver's CUDA version; 0.0 for host threads.
+    pub fn version(&self) -> (u32, u32) {
+        match &*self.0 {
+            Inner::Gpu(gpu) => gpu.version,
+            Inner::Host(_) => (0, 0),
+        }
+    }
+
+    fn attribute(&self, attribute: Attribute) -> u64 {
+        let Inner::Gpu(gpu) = &*self.0 else { return 0 };
+        let mut value = 0;
+        // SAFETY: a valid device; an attribute that the driver does not know gives an error and leaves 0.
+        let _ = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, gpu.ordinal) };
+        value.max(0) as u64
+    }
+
+    /// Compute capability.
+    pub fn compute(&self) -> (u32, u32) {
+        (
+            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) as u32,
+            self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) as u32,
+        )
+    }
+
+    /// Number of streaming multiprocessors, or of host threads.
+    pub fn multiprocessors(&self) -> u32 {
+        if let Some(machine) = self.as_host() {
+            return machine.threads();
+        }
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32
+    }
+
+    /// The driver's facts about the device.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn facts(&self) -> Result<DeviceFacts, CudaError> {
+        let gpu = match &*self.0 {
+            Inner::Gpu(gpu) => gpu,
+            Inner::Host(machine) => return Ok(machine.facts()),
+        };
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: a context is current; both are writable.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        let mut name = [0u8; 128];
+        // SAFETY: the buffer is as long as the call says.
+        check("cuDeviceGetName", unsafe {
+            sys::cuDeviceGetName(name.as_mut_ptr().cast(), 128, gpu.ordinal)
+        })?;
+        let mut pci = [0u8; 32];
+        // SAFETY: the buffer is as long as the call says.
+        check("cuDeviceGetPCIBusId", unsafe {
+            sys::cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), 32, gpu.ordinal)
+        })?;
+        Ok(DeviceFacts {
+            name: until_zero(&name),
+            compute: self.compute(),
+            multiprocessors: self.multiprocessors(),
+            memory_bytes: total as u64,
+            free_bytes: free as u64,
+            l2_bytes: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+            copy_engines: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT) as u32,
+            pci: until_zero(&pci),
+            pageable_access: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0,
+        })
+    }
+}
+
+fn until_zero(bytes: &[u8]) -> String {
+    let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}

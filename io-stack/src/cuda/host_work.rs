@@ -1,0 +1,36 @@
+//! `HostWork`: a launch on host threads that another thread can wait for.
+
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// A launch: running or finished.
+#[derive(Debug, Default)]
+pub(super) struct HostWork {
+    finished: OnceLock<Instant>,
+    waiting: Mutex<()>,
+    changed: Condvar,
+}
+
+impl HostWork {
+    pub(super) fn finish(&self) {
+        let _ = self.finished.set(Instant::now());
+        drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    /// When the launch ended; `None`: it is running.
+    pub(super) fn finished(&self) -> Option<Instant> {
+        self.finished.get().copied()
+    }
+
+    /// Waits for the end of the launch.
+    pub(super) fn wait(&self) -> Instant {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(at) = self.finished() {
+                return at;
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `MappedFile`: a file's pages in the page cache, registered so that the GPU loads from them over PCIe.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use cudarc::driver::sys;
+use memmap2::Mmap;
+
+use super::call::check;
+use super::device::Device;
+use crate::error::CudaError;
+
+/// A file mapped read-only, and registered with the GPU if possible. Registered pages are pinned until the drop.
+///
+/// The file must not shrink meanwhile: the CPU would get SIGBUS, and the GPU a fault that ends the context. A caller
+/// that keeps the mapping longer than a query compares size and modification time before the next query.
+#[derive(Debug)]
+pub struct MappedFile {
+    device: Device,
+    path: PathBuf,
+    map: Mmap,
+    /// Kept open, so that the file stays the mapped one.
+    _file: File,
+    /// The GPU's address, or why it has none.
+    registered: Result<u64, CudaError>,
+}
+
+const READ_ONLY: u32 =
+    sys::CU_MEMHOSTREGISTER_READ_ONLY | sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE;
+
+impl MappedFile {
+    /// Maps the whole file and tries to register it. A failed registration is no error:
+    /// [`device_address`](Self::device_address) is then `None`, and the queued backing serves. Typical reasons are a
+    /// limit on locked memory, or a file system without support.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or mapped, or that is empty.
+    pub fn open(device: &Device, path: &Path) -> Result<Self, CudaError> {
+        let refuse = |reason: String| CudaError::File {
+            path: path.display().to_string(),
+            reason,
+        };
+        let file = File::open(path).map_err(|e| refuse(e.to_string()))?;
+        if file.metadata().map_err(|e| refuse(e.to_string()))?.len() == 0 {
+            return Err(refuse("the file is empty".to_owned()));
+        }
+        // SAFETY: mapped read-only. The bytes are never lent as a slice; only their address goes to the GPU.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| refuse(e.to_string()))?;
+        let registered = register(device, &map);
+        if let Err(e) = &registered {
+            log::warn!(
+                "{}: not registered with the GPU, reads go through queues: {e}",
+                path.display()
+            );
+        }
+        Ok(Self {
+            device: device.clone(),
+            path: path.to_owned(),
+            map,
+            _file: file,
+            registered,
+        })
+    }
+
+    /// The GPU's address of byte 0.
+    pub fn device_address(&self) -> Option<u64> {
+        self.registered.as_ref().ok().copied()
+    }
+
+    /// Why there is no address.
+    pub fn failure(&self) -> Option<&CudaError> {
+        self.registered.as_ref().err()
+    }
+
+    /// Mapped bytes.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// True for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn register(device: &Device, map: &Mmap) -> Result<u64, CudaError> {
+    if device.is_host() {
+        return Ok(map.as_ptr() as u64); // its kernels use the host's addresses
+    }
+    device.bind()?;
+    let (at, len) = (map.as_ptr().cast_mut().cast(), map.len().next_multiple_of(4096));
+    // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before the unmapping.
+    check("cuMemHostRegister", unsafe {
+        sys::cuMemHostRegister_v2(at, len, READ_ONLY)
+    })
+    .map_err(|e| e.about(|| format!("{len} bytes")))?;
+    let mut address = 0;
+    // SAFETY: registered with DEVICEMAP by the call before.
+    let answer = check("cuMemHostGetDevicePointer", unsafe {
+        sys::cuMemHostGetDevicePointer_v2(&mut address, at, 0)
+    });
+    if answer.is_err() {
+        // SAFETY: registered by this function.
+        let _ = unsafe { sys::cuMemHostUnregister(at) };
+    }
+    answer.map(|()| address)
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if let Some(machine) = self.device.as_host() {
+            machine.wait_idle();
+        } else if self.registered.is_ok() && self.device.bind().is_ok() {
+            // SAFETY: registered in `open`, and still mapped.
+            let answer = unsafe { sys::cuMemHostUnregister(self.map.as_ptr().cast_mut().cast()) };
+            if let Err(e) = check("cuMemHostUnregister", answer) {
+                log::warn!("{}: {e}", self.path.display());
+            }
+        }
+    }
+}

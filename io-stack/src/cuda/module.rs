@@ -1,0 +1,219 @@
+//! `Module`, loaded machine code, and `Kernel`, whose launches check the arguments.
+
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, PoisonError};
+
+use cudarc::driver::sys;
+use libloading::Library;
+
+use super::args::Args;
+use super::call::check;
+use super::device::Device;
+use super::host_compiler;
+use super::host_kernel::HostKernel;
+use super::stream::Stream;
+use crate::error::CudaError;
+
+#[derive(Debug)]
+enum Code {
+    Gpu(sys::CUmodule),
+    Host(Arc<Library>),
+}
+
+/// Loaded machine code.
+#[derive(Debug)]
+pub struct Module {
+    device: Device,
+    code: Code,
+}
+
+// SAFETY: modules may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: modules may be used from any thread.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// Loads machine code that [`compile_for`](super::compile_for) made for this device.
+    ///
+    /// # Errors
+    /// Mostly: code for another device.
+    pub fn load(device: &Device, cubin: &[u8]) -> Result<Self, CudaError> {
+        if device.is_host() {
+            return Ok(Self {
+                device: device.clone(),
+                code: Code::Host(host_compiler::load(cubin)?),
+            });
+        }
+        device.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: an ELF image carries its own length; the driver copies it.
+        check("cuModuleLoadData", unsafe {
+            sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast())
+        })?;
+        Ok(Self {
+            device: device.clone(),
+            code: Code::Gpu(raw),
+        })
+    }
+
+    /// Finds a kernel by its `extern "C"` name.
+    ///
+    /// # Errors
+    /// The module has no kernel of that name.
+    pub fn kernel(&self, name: &str) -> Result<Kernel<'_>, CudaError> {
+        let entry = match &self.code {
+            Code::Gpu(module) => {
+                self.device.bind()?;
+                let c_name = CString::new(name).unwrap_or_default();
+                let mut raw = std::ptr::null_mut();
+                // SAFETY: our module, a zero-terminated name.
+                check("cuModuleGetFunction", unsafe {
+                    sys::cuModuleGetFunction(&mut raw, *module, c_name.as_ptr())
+                })
+                .map_err(|e| e.about(|| name.to_owned()))?;
+                Entry::Gpu(raw)
+            }
+            Code::Host(library) => {
+                Entry::Host(HostKernel::find(library, name).ok_or_else(|| CudaError::Arguments {
+                    kernel: name.to_owned(),
+                    reason: "the library has no such kernel".to_owned(),
+                })?)
+            }
+        };
+        Ok(Kernel {
+            module: self,
+            name: name.to_owned(),
+            entry,
+        })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if let Code::Gpu(raw) = self.code
+            && self.device.bind().is_ok()
+        {
+            // SAFETY: loaded in `load`; kernels borrow the module.
+            let _ = unsafe { sys::cuModuleUnload(raw) };
+        }
+    }
+}
+
+/// The most that a kernel's parameters may take (CUDA C++ Programming Guide, "Kernel parameters": 32,764 bytes).
+const MAX_PARAMETER_BYTES: usize = 32768;
+
+#[derive(Debug)]
+enum Entry {
+    Gpu(sys::CUfunction),
+    Host(HostKernel),
+}
+
+/// A kernel of a module.
+#[derive(Debug)]
+pub struct Kernel<'a> {
+    module: &'a Module,
+    name: String,
+    entry: Entry,
+}
+
+impl Kernel<'_> {
+    /// Starts the kernel. The sizes and the number of the arguments are checked if the driver reports the kernel's
+    /// (CUDA 12.4). The caller ensures that addresses among them are valid: the GPU checks its own page tables, and a
+    /// wrong address ends the context.
+    ///
+    /// # Errors
+    /// Arguments that do not fit, an impossible grid, or an earlier kernel's failure.
+    pub fn launch(&self, stream: &Stream, blocks: u32, threads: u32, args: &mut Args) -> Result<(), CudaError> {
+        let raw = match &self.entry {
+            Entry::Gpu(raw) => *raw,
+            Entry::Host(kernel) => return self.launch_on_host(kernel, stream, blocks * (threads / 32).max(1), args),
+        };
+        self.module.device.bind()?;
+        self.check_arguments(raw, args)?;
+        let mut pointers: Vec<*mut c_void> = args.values.iter_mut().map(|(v, _)| v.as_mut_ptr().cast()).collect();
+        // A kernel with more parameters than arguments gets zeros: the driver reports the number of parameters only by
+        // an error.
+        let mut zeros = vec![0u128; MAX_PARAMETER_BYTES / 16];
+        pointers.resize(pointers.len() + 16, zeros.as_mut_ptr().cast());
+        // SAFETY: the check ensures that each argument has its parameter's bytes. Missing arguments are zeros. The
+        // driver copies all of them before it returns.
+        check("cuLaunchKernel", unsafe {
+            sys::cuLaunchKernel(
+                raw,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.raw,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        })
+        .map_err(|e| e.about(|| format!("{} with {blocks} blocks of {threads}", self.name)))
+    }
+
+    /// On host threads a kernel takes one parameter, and each warp is one lane.
+    fn launch_on_host(&self, kernel: &HostKernel, stream: &Stream, warps: u32, args: &Args) -> Result<(), CudaError> {
+        let Some(machine) = self.module.device.as_host() else {
+            return Err(self.refuse("was compiled for host threads".to_owned()));
+        };
+        match args.values.as_slice() {
+            [(_, bytes)] if *bytes as u64 == kernel.parameter_bytes => {}
+            [(_, bytes)] => {
+                let takes = kernel.parameter_bytes;
+                return Err(self.refuse(format!("parameter 0 has {takes} bytes, not {bytes}")));
+            }
+            other => return Err(self.refuse(format!("takes one argument on host threads, not {}", other.len()))),
+        }
+        let arguments = args.values.iter().map(|(words, _)| words.clone()).collect();
+        // The lock is held throughout: launches of several threads follow one another, as in any stream.
+        let mut last = stream.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = last.take() {
+            work.wait();
+        }
+        *last = Some(machine.launch(kernel.clone(), warps, arguments)?);
+        Ok(())
+    }
+
+    fn refuse(&self, reason: String) -> CudaError {
+        CudaError::Arguments {
+            kernel: self.name.clone(),
+            reason,
+        }
+    }
+
+    /// Number of blocks of so many threads that fit on a multiprocessor at once.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn blocks_that_fit(&self, threads: u32) -> Result<u32, CudaError> {
+        let Entry::Gpu(raw) = self.entry else { return Ok(1) };
+        self.module.device.bind()?;
+        let mut blocks = 0;
+        // SAFETY: our kernel; `blocks` is writable.
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, raw, threads as i32, 0)
+        })?;
+        Ok(blocks.max(1) as u32)
+    }
+
+    fn check_arguments(&self, raw: sys::CUfunction, args: &Args) -> Result<(), CudaError> {
+        if self.module.device.version() < (12, 4) {
+            return Ok(());
+        }
+        for (i, (_, bytes)) in args.values.iter().enumerate() {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: our kernel; an index past the last parameter gives an error.
+            let answer = unsafe { sys::cuFuncGetParamInfo(raw, i, &mut offset, &mut size) };
+            check("cuFuncGetParamInfo", answer)
+                .map_err(|_| self.refuse(format!("takes no more than {i} arguments")))?;
+            if size != *bytes {
+                return Err(self.refuse(format!("parameter {i} has {size} bytes, not {bytes}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! `PinnedBuffer`: page-locked host memory with one owner.
+//!
+//! The GPU and controller threads may write the memory at any time. Contents are therefore copied in and out, and never
+//! lent as references.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cudarc::driver::sys;
+use grampus_driver::raw::HostMemory;
+
+use super::call::check;
+use super::device::Device;
+use super::host_machine;
+use crate::error::CudaError;
+
+/// Page-locked, cached host memory that the GPU reads and writes under the host's own address. Page-aligned, zeroed.
+#[derive(Debug)]
+pub struct PinnedBuffer {
+    device: Device,
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain memory; the methods copy, or use atomics.
+unsafe impl Send for PinnedBuffer {}
+// SAFETY: as for `Send`; docs/PROTOCOL.md keeps apart the copies of bytes that a device or a thread is using.
+unsafe impl Sync for PinnedBuffer {}
+
+/// Flags of cuMemHostAlloc: usable in all contexts, and mapped. Not write-combined: the CPU reads such memory slowly.
+const PORTABLE_MAPPED: u32 = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+
+impl PinnedBuffer {
+    /// Allocates `len` zero bytes.
+    ///
+    /// # Errors
+    /// Mostly: a limit on locked memory.
+    pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
+        device.bind()?;
+        let len = len.max(1).next_multiple_of(4096);
+        if device.is_host() {
+            return Ok(Self {
+                device: device.clone(),
+                at: host_machine::pages(len)?,
+                len,
+            });
+        }
+        let mut at = std::ptr::null_mut();
+        // SAFETY: a context is current; `at` is writable.
+        check("cuMemHostAlloc", unsafe {
+            sys::cuMemHostAlloc(&mut at, len, PORTABLE_MAPPED)
+        })
+        .map_err(|e| e.about(|| format!("{len} bytes of pinned memory")))?;
+        let at = NonNull::new(at.cast()).ok_or_else(|| CudaError::NoDriver("pinned memory at address 0".to_owned()))?;
+        let buffer = Self {
+            device: device.clone(),
+            at,
+            len,
+        };
+        buffer.zero();
+        Ok(buffer)
+    }
+
+    /// The address, the same for host and GPU (unified addressing).
+    pub fn address(&self) -> u64 {
+        self.at.as_ptr() as u64
+    }
+
+    /// Length in bytes, whole pages.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sets every byte to zero. Neither the GPU nor a controller may be using the memory.
+    pub fn zero(&self) {
+        // SAFETY: our own memory, `len` bytes of it.
+        unsafe { self.at.as_ptr().write_bytes(0, self.len) };
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// A range outside the buffer.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), CudaError> {
+        if offset.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
+            return Err(CudaError::Arguments {
+                kernel: "copy".to_owned(),
+                reason: format!("{} bytes at {offset} of {} pinned ones", bytes.len(), self.len),
+            });
+        }
+        // SAFETY: inside our memory, by the check; a Rust slice never lies there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(offset), bytes.len()) };
+        Ok(())
+    }
+
+    /// Stores a word for the GPU: the abort word. The GPU's waits load it relaxed; no other data depends on it.
+    pub fn store_u32(&self, value: u32) {
+        // SAFETY: at least one aligned page; all concurrent access is atomic on either side.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast()) }.store(value, Ordering::Release);
+    }
+
+    /// Word `at` of a list of words that kernels fill in; 0: not filled in yet. Relaxed: other bytes that the kernel
+    /// wrote need not be visible.
+    pub fn peek_u32(&self, at: usize) -> u32 {
+        if at >= self.len / 4 {
+            return 0;
+        }
+        // SAFETY: inside our pages, by the check, and aligned as they are; concurrent access is atomic on either side.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast::<u32>().add(at)) }.load(Ordering::Relaxed)
+    }
+
+    /// Takes up to `most` words from word `at` on and leaves zeros; ends at the first word that is zero.
+    pub fn take_u32s(&self, at: usize, most: usize) -> Vec<u32> {
+        let end = at.saturating_add(most).min(self.len / 4);
+        let mut words = Vec::new();
+        for at in at..end {
+            // SAFETY: as in `peek_u32`.
+            let word = unsafe { AtomicU32::from_ptr(self.at.as_ptr().cast::<u32>().add(at)) };
+            let value = word.load(Ordering::Relaxed);
+            if value == 0 {
+                break;
+            }
+            word.store(0, Ordering::Relaxed);
+            words.push(value);
+        }
+        words
+    }
+
+    /// Lends `len` bytes at `offset` to a controller; `None`: outside the buffer. The buffer must outlive the handle,
+    /// and the protocol must give the bytes to its holder.
+    pub(super) fn host_memory(&self, offset: usize, len: usize) -> Option<HostMemory> {
+        if offset.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: inside our memory. The callers ensure lifetime and exclusive use. `CudaBus` keeps the buffer, and the
+        // protocol gives a bounce slot to the command that holds it (PROTOCOL.md, "What a controller must do", 3).
+        Some(unsafe { HostMemory::new(self.at.add(offset), len) })
+    }
+}
+
+impl PinnedBuffer {
+    /// Like [`host_memory`](Self::host_memory), for measuring a storage without a GPU. The buffer must outlive the
+    /// handle, and no byte may be lent twice.
+    pub(crate) fn lend(&self, offset: usize, len: usize) -> Option<HostMemory> {
+        self.host_memory(offset, len)
+    }
+}
+
+impl Drop for PinnedBuffer {
+    fn drop(&mut self) {
+        if let Some(machine) = self.device.as_host() {
+            machine.wait_idle(); // like the driver, which waits for kernels that may still use the memory
+            host_machine::free_pages(self.at, self.len);
+        } else if self.device.bind().is_ok() {
+            // SAFETY: allocated in `new`, freed once.
+            let _ = unsafe { sys::cuMemFreeHost(self.at.as_ptr().cast()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_taken_once_up_to_the_first_zero() {
+        let buffer = PinnedBuffer::new(&Device::host(1, 1 << 20), 4096).unwrap();
+        let words: Vec<u8> = [7u32, 8, 9, 0, 11].iter().flat_map(|w| w.to_le_bytes()).collect();
+        buffer.write(0, &words).unwrap();
+        assert_eq!(
+            (buffer.peek_u32(2), buffer.peek_u32(3), buffer.peek_u32(1024)),
+            (9, 0, 0)
+        );
+        assert_eq!(buffer.take_u32s(0, 2), [7, 8]);
+        assert_eq!(buffer.take_u32s(2, 100), [9]);
+        assert!(buffer.take_u32s(0, 100).is_empty());
+        assert_eq!(buffer.take_u32s(4, 100), [11]);
+        buffer.write(4092, &1u32.to_le_bytes()).unwrap();
+        assert_eq!(buffer.take_u32s(1023, 100), [1], "not past the end");
+    }
+}

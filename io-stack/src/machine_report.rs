@@ -1,0 +1,141 @@
+//! `MachineReport`: this machine's driver, GPUs, compiler and links, and how to get what is missing. Measures nothing.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cuda::{self, Device, DeviceFacts};
+use crate::error::CudaError;
+
+/// The PCIe link as the operating system sees it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Link {
+    /// For example `32.0 GT/s PCIe`; GPUs lower it while idle.
+    pub speed: String,
+    /// Number of lanes.
+    pub width: String,
+}
+
+/// The facts of one machine.
+#[derive(Debug, Serialize)]
+pub struct MachineReport {
+    /// CUDA version of the driver.
+    pub driver: Option<(u32, u32)>,
+    /// Version of NVRTC.
+    pub compiler: Option<(u32, u32)>,
+    /// The GPUs.
+    pub devices: Vec<DeviceFacts>,
+    /// The GPUs' PCIe links, as far as the operating system reports them.
+    pub links: Vec<Option<Link>>,
+    /// Missing parts, and how to get them.
+    pub missing: Vec<String>,
+}
+
+impl MachineReport {
+    /// Gathers the facts. A missing part is an answer, not an error.
+    pub fn gather() -> Self {
+        let mut report = Self {
+            driver: None,
+            compiler: None,
+            devices: Vec::new(),
+            links: Vec::new(),
+            missing: Vec::new(),
+        };
+        match cuda::driver_version() {
+            Ok(version) => report.driver = Some(version),
+            Err(e) => report.missing.push(e.to_string()),
+        }
+        match cuda::compiler_version() {
+            Ok(version) => report.compiler = Some(version),
+            Err(e) => report.missing.push(e.to_string()),
+        }
+        for ordinal in 0..cuda::probe().unwrap_or(0) {
+            match Device::open(ordinal).and_then(|d| d.facts()) {
+                Ok(facts) => report.add(facts),
+                Err(e) => report.missing.push(format!("GPU {ordinal}: {e}")),
+            }
+        }
+        report
+    }
+
+    fn add(&mut self, facts: DeviceFacts) {
+        self.links.push(link_of(&facts.pci));
+        self.devices.push(facts);
+    }
+
+    /// Whether queries can run on a GPU here.
+    ///
+    /// # Errors
+    /// What is missing, in words.
+    pub fn usable(&self) -> Result<(), CudaError> {
+        if !self.missing.is_empty() || self.devices.is_empty() {
+            return Err(CudaError::NoDriver(self.missing.join("; ")));
+        }
+        Ok(())
+    }
+}
+
+fn link_of(pci: &str) -> Option<Link> {
+    let folder = Path::new("/sys/bus/pci/devices").join(pci.to_ascii_lowercase());
+    let read = |name: &str| {
+        fs::read_to_string(folder.join(name))
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    Some(Link {
+        speed: read("current_link_speed")?,
+        width: read("current_link_width")?,
+    })
+}
+
+impl fmt::Display for MachineReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = |v: Option<(u32, u32)>| v.map_or("none".to_owned(), |(major, minor)| format!("{major}.{minor}"));
+        writeln!(f, "NVIDIA driver  CUDA {}", version(self.driver))?;
+        writeln!(f, "NVRTC          {}", version(self.compiler))?;
+        for (device, link) in self.devices.iter().zip(&self.links) {
+            writeln!(
+                f,
+                "GPU            {}, compute {}.{}, {} multiprocessors, {:.1} GiB ({:.1} free), L2 {} MiB, PCI {}",
+                device.name,
+                device.compute.0,
+                device.compute.1,
+                device.multiprocessors,
+                device.memory_bytes as f64 / (1u64 << 30) as f64,
+                device.free_bytes as f64 / (1u64 << 30) as f64,
+                device.l2_bytes >> 20,
+                device.pci
+            )?;
+            match link {
+                Some(link) => writeln!(f, "PCIe           {} x{}", link.speed, link.width)?,
+                None => writeln!(f, "PCIe           the operating system does not tell")?,
+            }
+        }
+        for missing in &self.missing {
+            writeln!(f, "missing        {missing}")?;
+        }
+        if self.devices.is_empty() {
+            writeln!(f, "Queries run on the CPU.")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_report_without_gpu_names_the_remedy() {
+        let report = MachineReport::gather();
+        let text = report.to_string();
+        if report.devices.is_empty() {
+            assert!(text.contains("missing"), "{text}");
+            assert!(text.contains("Queries run on the CPU"), "{text}");
+            assert!(report.usable().is_err());
+        }
+        println!("{text}");
+    }
+}

@@ -1,0 +1,63 @@
+//! `Source`: a storage of a stack, its cache keys, and its description for the controller and for kernels.
+
+use std::sync::Arc;
+
+use grampus_driver::controller::Namespace;
+use grampus_driver::storage::{BLOCK_BYTES, Storage};
+
+use crate::abi::{LINE_BYTES, SourceDesc};
+
+/// A storage and its own cache keys, which no other file and no other version of this file ever gets.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// `None`: retired; its keys are never used again.
+    pub(crate) storage: Option<Arc<dyn Storage>>,
+    pub(crate) first_line: u64,
+    pub(crate) lines: u64,
+}
+
+impl Source {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.storage.as_ref().map_or(0, |s| s.size_bytes())
+    }
+}
+
+/// Assigns key spaces to storages, behind those already assigned.
+pub(crate) fn sources_of(storages: Vec<Arc<dyn Storage>>, next_line: &mut u64) -> Vec<Source> {
+    let take = |storage: Arc<dyn Storage>| {
+        let lines = storage.size_bytes() / LINE_BYTES;
+        let first_line = *next_line;
+        *next_line += (lines + 1).next_multiple_of(1 << 12);
+        Source {
+            storage: Some(storage),
+            first_line,
+            lines,
+        }
+    };
+    storages.into_iter().map(take).collect()
+}
+
+/// The namespaces of the sources in use.
+pub(crate) fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
+    let namespace = |(i, s): (usize, &Source)| {
+        Some(Namespace {
+            nsid: i as u32 + 1,
+            storage: s.storage.clone()?,
+        })
+    };
+    sources.iter().enumerate().filter_map(namespace).collect()
+}
+
+/// The sources in the form that kernels read; `max_lines` is the longest transfer of one command.
+pub(crate) fn describe_sources(sources: &[Source], queues: u32, max_lines: u32) -> Vec<SourceDesc> {
+    let describe = |(i, s): (usize, &Source)| SourceDesc {
+        blocks: s.size_bytes() / BLOCK_BYTES,
+        nsid: i as u32 + 1,
+        lba_log2: BLOCK_BYTES.ilog2(),
+        first_queue: 0,
+        queue_count: queues,
+        max_lines,
+        pad0: 0,
+    };
+    sources.iter().enumerate().map(describe).collect()
+}
