@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::physical_plan::collect;
@@ -166,4 +167,16 @@ async fn session_without_a_plan_cache_plans_each_time() {
     for _ in 0..2 {
         assert!(!ask(&context, sql).await.1);
     }
+}
+
+#[tokio::test]
+async fn session_made_of_another_plans_anew() {
+    let context = context();
+    let sql = "SELECT 1 AS one";
+    ask(&context, sql).await;
+    assert!(ask(&context, sql).await.1);
+    let state = SessionStateBuilder::new_from_existing(context.state()).build();
+    let other = SessionContext::new_with_state(state);
+    assert!(!ask(&other, sql).await.1);
+    assert!(ask(&other, sql).await.1);
 }

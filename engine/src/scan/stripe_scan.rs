@@ -1,7 +1,7 @@
 //! `StripeScan`: the scan of one stripe.
 //!
 //! 1. The row groups that statistics do not exclude are cut into tiles.
-//! 2. If the file is remote, the first conjunct's columns are fetched for a window of tiles.
+//! 2. If the file is remote, a window of tiles is fetched: the first conjunct's columns or, without a filter, all.
 //! 3. Each conjunct reads its columns for the tile's remaining rows, and removes the rows that do not pass.
 //! 4. Surviving rows of many tiles become pending, with their values of projected filter columns.
 //! 5. A flush reads the other projected columns for the pending rows and returns a batch.
@@ -28,7 +28,7 @@ use super::stripe_column::{StoredColumn, StripeColumn, is_all_null, is_nested, i
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
 
-/// Bytes of the first conjunct's columns that one window of a remote file fetches.
+/// Bytes that one window of a remote file fetches.
 const WINDOW_BYTES: f64 = (16 << 20) as f64;
 /// Minimum rows of a tile of a remote file, because each tile costs a round trip.
 const MIN_FETCHED_TILE_ROWS: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub(super) struct StripeScan {
     columns: Vec<Option<StripeColumn>>,
     tiles: Vec<Range<u64>>,
     next_tile: usize,
-    /// The first tile whose first conjunct's columns are not fetched.
+    /// The first tile after the fetched window.
     fetched_tiles: usize,
     /// Rows that passed, and whose other columns are not read yet.
     pending: RowSelection,

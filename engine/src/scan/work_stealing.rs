@@ -24,8 +24,8 @@ pub(super) struct WorkQueues {
 #[derive(Debug)]
 struct List {
     work: VecDeque<ScanRange>,
-    /// Whether the partition is being executed. No range of another partition is stolen: if a caller executes only some
-    /// partitions, it gets only their rows.
+    /// Whether the partition has begun. Only ranges of begun partitions are stolen: a caller that executes some of the
+    /// partitions gets only their rows.
     begun: bool,
 }
 
