@@ -312,3 +312,7 @@ fn strict_error(error: RunError) -> DataFusionError {
         other => DataFusionError::External(Box::new(other)),
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_aggregate_exec_tests.rs"]
+mod tests;

@@ -27,6 +27,3 @@ pub(crate) mod partial_state;
 pub(crate) mod runner;
 pub mod session;
 pub(crate) mod string_dictionary;
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,7 @@ use datafusion::common::{exec_err, internal_err};
 use datafusion::error::Result;
 use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
 
-use super::lower::aggregate::StateField;
+use super::lower::aggregates::StateField;
 use super::string_dictionary::Dictionary;
 
 /// The batch of schema `schema`, whose fields after the keys are the aggregates at `state`.

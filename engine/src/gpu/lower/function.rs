@@ -9,7 +9,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, MathFunction, Type};
 
 use super::Reason;
-use super::expr::{Builder, Typed, comparison, is_float, not_computed};
+use super::expr_lowering::{Builder, Typed, comparison, is_float, not_computed};
 
 /// The call `expr`, taken apart as `call`.
 pub(super) fn lower(

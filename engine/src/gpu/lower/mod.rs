@@ -11,8 +11,8 @@
 //!
 //! What cannot be lowered keeps its reason: the first one that is met, in words that go on after "the CPU answers this: ".
 
-pub(crate) mod aggregate;
-pub(crate) mod expr;
+pub(crate) mod aggregates;
+pub(crate) mod expr_lowering;
 mod function;
 pub(crate) mod plan_fragment;
 pub(crate) mod types;
@@ -28,7 +28,7 @@ use grampus_gpu_exec::program::{Program, Value};
 
 use super::string_dictionary::Dictionary;
 use crate::scan::orc_scan_exec::OrcScanExec;
-use aggregate::StateField;
+use aggregates::StateField;
 
 /// Why something is not computed on the GPU, for people.
 pub(crate) type Reason = String;
@@ -62,7 +62,7 @@ impl Lowered {
 pub(crate) fn lower(aggregation: &AggregateExec, dictionary: &Dictionary) -> Result<Lowered, Reason> {
     let source = plan_fragment::source(aggregation.input())?;
     let scan: &OrcScanExec = source.scan.downcast_ref().ok_or("there is no ORC scan below")?;
-    let mut builder = expr::Builder::new(Arc::clone(&scan.scan().table), dictionary);
+    let mut builder = expr_lowering::Builder::new(Arc::clone(&scan.scan().table), dictionary);
     let mut conjuncts = Vec::new();
     for &at in &scan.scan().order {
         conjuncts.push(builder.boolean(&scan.scan().conjuncts[at].expr)?);
@@ -70,8 +70,8 @@ pub(crate) fn lower(aggregation: &AggregateExec, dictionary: &Dictionary) -> Res
     for filter in &source.filters {
         conjuncts.push(builder.boolean(filter)?);
     }
-    let (keys, aggregates, state) = aggregate::lower(aggregation, &source, &mut builder)?;
-    let expr::Parts {
+    let (keys, aggregates, state) = aggregates::lower(aggregation, &source, &mut builder)?;
+    let expr_lowering::Parts {
         columns,
         table_columns,
         arguments,

@@ -14,9 +14,9 @@ use grampus_gpu_exec::gpu::{Backing, ColumnChoice, Request};
 use grampus_gpu_exec::output::{Output, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use super::calibration::Rates;
-use super::runner::Runner;
-use super::session::GpuSession;
+use crate::gpu::calibration::Rates;
+use crate::gpu::runner::Runner;
+use crate::gpu::session::GpuSession;
 use crate::config::{Device, GrampusOptions};
 
 /// What the device does when it is asked to run.

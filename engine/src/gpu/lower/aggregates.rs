@@ -9,7 +9,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
 
 use super::Reason;
-use super::expr::{Builder, is_number};
+use super::expr_lowering::{Builder, is_number};
 use super::plan_fragment::Source;
 
 /// Where a field of the partial aggregation's schema comes from: by position in the program's aggregates.
