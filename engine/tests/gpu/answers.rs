@@ -1,5 +1,6 @@
-//! The project's queries on the sample of real trips, by kernels and by the CPU's plan. The sample is not part of the project: without it
-//! the test says "ignored: no data".
+//! The queries of `queries/` on the sample of real trips, by kernels and by the CPU's plan.
+//!
+//! The sample is not part of the project. Without the sample, the test prints "ignored: no data".
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use crate::compare::difference;
 use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, ignored, shared};
 
-/// Those of which statistics leave nothing on a sample of one month.
+/// Queries for which statistics exclude all rows of a sample of one month.
 const PRUNED: [&str; 1] = ["x3"];
 
 fn queries() -> BTreeMap<String, String> {
@@ -37,7 +38,7 @@ async fn open(setting: &Setting, location: &Path) -> SessionContext {
     context
 }
 
-/// The answer, and how many aggregations kernels computed and gave back.
+/// The answer, and the numbers of aggregations that kernels computed, and that fell back.
 async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, usize)) {
     let frame = context.sql(sql).await.unwrap();
     let task = Arc::new(frame.task_ctx());
@@ -47,8 +48,8 @@ async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, us
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_query_of_every_file_has_the_cpus_answer() {
-    let test = "every_query_of_every_file_has_the_cpus_answer";
+async fn query_answers_are_those_of_the_cpu() {
+    let test = "query_answers_are_those_of_the_cpu";
     let Some(folder) = shared().map(|shared| shared.join("data/taxi")) else {
         return ignored(test, "no data");
     };
@@ -79,10 +80,10 @@ async fn every_query_of_every_file_has_the_cpus_answer() {
     }
 }
 
-/// Columns mapped, and whatever the device chooses, in one session: what is kept there serves the next query rightly.
+/// Queries with mapped columns, and with the device's own choice, share one session and its cached columns.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_on_the_device_serves_later_queries() {
-    let test = "what_is_kept_on_the_device_serves_later_queries";
+async fn cached_columns_serve_later_queries() {
+    let test = "cached_columns_serve_later_queries";
     let Some(folder) = shared().map(|shared| shared.join("data/taxi")) else {
         return ignored(test, "no data");
     };

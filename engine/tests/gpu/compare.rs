@@ -1,12 +1,12 @@
-//! Two answers to one query: equal but for the order in which floats were added.
+//! The difference of two answers to one query. Sums of floats may differ in their last digits.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 
-/// What sums of floats may differ by, relative.
+/// Maximum relative difference of sums of floats.
 const TOLERANCE: f64 = 1e-11;
 
-/// Where the answers differ, if they do. Rows are in the same order.
+/// The first difference between two answers with rows in the same order, if there is one.
 pub(crate) fn difference(expected: &RecordBatch, actual: &RecordBatch) -> Option<String> {
     if expected.num_rows() != actual.num_rows() || expected.num_columns() != actual.num_columns() {
         return Some(format!(
@@ -64,7 +64,7 @@ fn is_close(wanted: f64, found: f64) -> bool {
 }
 
 #[test]
-fn sums_may_differ_in_their_last_digits_and_in_nothing_else() {
+fn difference_ignores_only_the_last_digits_of_sums() {
     assert!(is_close(0.1 + 0.2, 0.3));
     assert!(is_close(f64::NAN, -f64::NAN));
     assert!(!is_close(1.0, f64::NAN));

@@ -1,10 +1,13 @@
-//! The GPU path from SQL to answer, its kernels compiled for host threads: every answer is the CPU's, and every plan says what it does.
-//! Without a C++ compiler the tests say "skipped: no C++ compiler".
+//! The GPU path from SQL to answer, with kernels compiled for host threads. Each answer must be the CPU's.
+//!
+//! Without a C++ compiler, the tests print "skipped: no C++ compiler".
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod answers;
-mod behaviour;
+mod common;
 mod compare;
+mod device_setting;
+mod gpu_operator;
 mod random;

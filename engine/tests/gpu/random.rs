@@ -1,6 +1,6 @@
 //! Random tables in random layouts: random filtered, grouped aggregates by kernels and by the CPU's plan.
 //!
-//! A failure prints its seed; `GRAMPUS_TEST_SEED=<seed>` replays it, `GRAMPUS_TEST_CASES` sets how many cases run.
+//! A failure prints its seed, and `GRAMPUS_TEST_SEED=<seed>` replays it. `GRAMPUS_TEST_CASES` sets the number of cases.
 
 #[path = "../property/filters.rs"]
 mod filters;
@@ -29,25 +29,25 @@ use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
 use filters::{FilterSpec, filters};
 use tables::{TableSpec, tables};
 
-/// An aggregate query; columns are taken modulo what the table has.
+/// An aggregate query. Columns are taken modulo the number of the table's columns.
 #[derive(Debug, Clone)]
 struct QuerySpec {
     filter: Option<FilterSpec>,
     keys: Vec<ValueSpec>,
     /// Function and argument.
     aggregates: Vec<(usize, ValueSpec)>,
-    /// FILTER (WHERE …) of the first aggregate.
+    /// The FILTER (WHERE …) of the first aggregate.
     only: Option<FilterSpec>,
 }
 
-/// A column, and what is done to it.
+/// A column, and an operation on it.
 #[derive(Debug, Clone)]
 struct ValueSpec {
     column: usize,
     transform: usize,
-    /// Where a literal comes from.
+    /// The row of a literal.
     row: usize,
-    /// Of a CASE.
+    /// The condition of a CASE.
     condition: FilterSpec,
 }
 
@@ -61,7 +61,7 @@ fn values() -> impl Strategy<Value = ValueSpec> {
 }
 
 impl ValueSpec {
-    /// The expression over `rows`, and its type.
+    /// The expression over `rows` with its type.
     fn expression(&self, rows: &RecordBatch, usable: &[usize]) -> Result<(Expr, DataType)> {
         let at = usable[self.column % usable.len()];
         let schema = rows.schema();
@@ -120,7 +120,7 @@ fn kernels_agree_with_the_cpu() {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
-        // Each compiles a kernel or two.
+        // Each case compiles a kernel or two.
         cases: number("GRAMPUS_TEST_CASES").map_or(24, |cases| cases as u32),
         failure_persistence: None,
         max_shrink_time: 60_000,
@@ -150,7 +150,7 @@ fn kernels_agree_with_the_cpu() {
     assert!(ran.get() > 0, "no query ran by a kernel");
 }
 
-/// How many aggregations kernels computed, or where the answers differ.
+/// The number of aggregations that kernels computed, or the first difference between the answers.
 async fn compare(path: &Path, table: &TableSpec, query: &QuerySpec) -> Result<std::result::Result<usize, String>> {
     let rows = table.rows();
     write_orc(path, rows.schema(), &table.batches(&rows), table.options());
@@ -221,8 +221,8 @@ async fn frame(
     for (at, (function, value)) in query.aggregates.iter().enumerate() {
         let at_column = usable[value.column % usable.len()];
         let (value, data_type) = value.expression(rows, &usable)?;
-        // In groups DataFusion's MIN and MAX of floats with a NaN among them depend on the order of rows (min_max.rs: a
-        // comparison without an answer takes the new value), so there is nothing to agree with.
+        // If a group has a NaN, DataFusion's MIN and MAX of floats depend on the order of rows: in min_max.rs, a
+        // comparison without an answer takes the new value. Such queries have no single right answer.
         let is_wild = at_column > 0 && table.columns[at_column - 1].is_wild();
         let has_answer = keys.is_empty() || !data_type.is_floating() || !is_wild;
         let mut expr = aggregate(if has_answer { *function } else { 1 }, value, &data_type);
@@ -238,7 +238,8 @@ async fn frame(
     if order.is_empty() { Ok(frame) } else { frame.sort(order) }
 }
 
-/// Sums and averages only of what has them; of floats not, where infinities and huge values make the order of addition matter.
+/// An aggregate of a value. Only integers and decimals are summed and averaged: with infinities and huge values, sums
+/// of floats depend on the order of additions.
 fn aggregate(function: usize, value: Expr, data_type: &DataType) -> Expr {
     match function {
         0 => count(lit(ScalarValue::Int64(Some(1)))),

@@ -1,4 +1,7 @@
-//! Keys and aggregate functions: each state field of DataFusion's partial aggregation is one of the program's results.
+//! [`Aggregates`]: the keys and aggregate functions of a partial aggregation, in a program's terms.
+//!
+//! Each state field of DataFusion's partial aggregation is one of the program's results. AVG for example has two state
+//! fields: a count and a sum.
 
 use std::sync::Arc;
 
@@ -8,61 +11,61 @@ use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
 
-use super::Reason;
-use super::expr_lowering::{Builder, is_number};
-use super::plan_fragment::Source;
+use super::expr_lowering::ExprLowering;
+use super::plan_fragment::PlanFragment;
+use super::types::is_number;
+use crate::gpu::refusal::Refusal;
 
-/// Where a field of the partial aggregation's schema comes from: by position in the program's aggregates.
-pub(crate) type StateField = usize;
-
-/// Keys, aggregates, and the state fields in DataFusion's order.
-type Lowered = (Vec<Expr>, Vec<Aggregate>, Vec<StateField>);
-
-/// The keys and aggregates of `aggregation`.
-pub(super) fn lower(
-    aggregation: &AggregateExec,
-    source: &Source,
-    builder: &mut Builder<'_>,
-) -> Result<Lowered, Reason> {
-    use AggregateMode::{Partial, Single, SinglePartitioned};
-    if !matches!(aggregation.mode(), Partial | Single | SinglePartitioned) {
-        return Err("it merges other aggregations".to_owned());
-    }
-    let group_by = aggregation.group_expr();
-    if group_by.has_grouping_set() || !(group_by.is_empty() || group_by.is_single()) {
-        return Err("GROUPING SETS, ROLLUP and CUBE are not computed on the GPU".to_owned());
-    }
-    let mut keys = Vec::with_capacity(group_by.expr().len());
-    for (key, _) in group_by.expr() {
-        keys.push(builder.lower(&source.over_table(key)?)?.expr);
-    }
-    let mut aggregates = Aggregates::default();
-    for (function, filter) in aggregation.aggr_expr().iter().zip(aggregation.filter_expr()) {
-        let filter = match filter {
-            Some(filter) => Some(builder.boolean(&source.over_table(filter)?)?),
-            None => None,
-        };
-        aggregates.add(function, filter, source, builder)?;
-    }
-    Ok((keys, aggregates.aggregates, aggregates.state))
-}
-
+/// The keys and aggregate functions of one aggregation.
 #[derive(Default)]
-struct Aggregates {
-    aggregates: Vec<Aggregate>,
-    state: Vec<StateField>,
+pub(super) struct Aggregates {
+    /// The grouping keys.
+    pub(super) keys: Vec<Expr>,
+    /// The program's aggregates, without duplicates.
+    pub(super) aggregates: Vec<Aggregate>,
+    /// By position of the state field in DataFusion's order: position in `aggregates`.
+    pub(super) state: Vec<usize>,
 }
 
 impl Aggregates {
+    /// The keys and aggregate functions of `aggregation`, whose input is `fragment`.
+    pub(super) fn of(
+        aggregation: &AggregateExec,
+        fragment: &PlanFragment,
+        expressions: &mut ExprLowering<'_>,
+    ) -> Result<Self, Refusal> {
+        use AggregateMode::{Partial, Single, SinglePartitioned};
+        if !matches!(aggregation.mode(), Partial | Single | SinglePartitioned) {
+            return Err(Refusal::MergesStates);
+        }
+        let group_by = aggregation.group_expr();
+        if group_by.has_grouping_set() || !(group_by.is_empty() || group_by.is_single()) {
+            return Err(Refusal::GroupingSets);
+        }
+        let mut aggregates = Self::default();
+        for (key, _) in group_by.expr() {
+            let key = expressions.lower(&fragment.over_table(key)?)?;
+            aggregates.keys.push(key.expr);
+        }
+        for (function, filter) in aggregation.aggr_expr().iter().zip(aggregation.filter_expr()) {
+            let filter = match filter {
+                Some(filter) => Some(expressions.boolean(&fragment.over_table(filter)?)?),
+                None => None,
+            };
+            aggregates.add(function, filter, fragment, expressions)?;
+        }
+        Ok(aggregates)
+    }
+
     fn add(
         &mut self,
         expr: &AggregateFunctionExpr,
         filter: Option<Expr>,
-        source: &Source,
-        builder: &mut Builder<'_>,
-    ) -> Result<(), Reason> {
+        fragment: &PlanFragment,
+        expressions: &mut ExprLowering<'_>,
+    ) -> Result<(), Refusal> {
         let name = expr.name();
-        let refuse = || format!("{name} is not computed on the GPU");
+        let refuse = || Refusal::NotComputed(name.to_owned());
         if expr.is_distinct() || !expr.order_bys().is_empty() || !is_datafusions(expr) {
             return Err(refuse());
         }
@@ -70,29 +73,29 @@ impl Aggregates {
         let [argument] = arguments.as_slice() else {
             return Err(refuse());
         };
-        let argument = source.over_table(argument)?;
-        let fields = expr.state_fields().map_err(|error| error.strip_backtrace())?;
+        let argument = fragment.over_table(argument)?;
+        let fields = expr.state_fields().map_err(Refusal::Expression)?;
         let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
         match (expr.fun().name(), types.as_slice()) {
             ("count", [DataType::Int64]) => {
-                let argument = count_argument(&argument, builder)?;
+                let argument = count_argument(&argument, expressions)?;
                 self.push(Function::Count, argument, filter);
             }
             ("sum", [sum]) => {
-                let argument = summed(&argument, sum, &refuse, builder)?;
+                let argument = summed(&argument, sum, &refuse, expressions)?;
                 self.push(Function::Sum, Some(argument), filter);
             }
             ("avg", [DataType::UInt64, sum]) => {
-                let argument = summed(&argument, sum, &refuse, builder)?;
+                let argument = summed(&argument, sum, &refuse, expressions)?;
                 self.push(Function::Count, Some(argument.clone()), filter.clone());
                 self.push(Function::Sum, Some(argument), filter);
             }
             ("min", [_]) => {
-                let argument = ordered(&argument, name, builder)?;
+                let argument = ordered(&argument, name, expressions)?;
                 self.push(Function::Min, Some(argument), filter);
             }
             ("max", [_]) => {
-                let argument = ordered(&argument, name, builder)?;
+                let argument = ordered(&argument, name, expressions)?;
                 self.push(Function::Max, Some(argument), filter);
             }
             _ => return Err(refuse()),
@@ -100,7 +103,7 @@ impl Aggregates {
         Ok(())
     }
 
-    /// One aggregate serves all fields that are the same.
+    /// Adds a state field. Equal state fields share one aggregate.
     fn push(&mut self, function: Function, argument: Option<Expr>, filter: Option<Expr>) {
         let aggregate = Aggregate {
             function,
@@ -115,7 +118,7 @@ impl Aggregates {
     }
 }
 
-/// Whether the function is the one that DataFusion itself has under this name.
+/// True if the function is DataFusion's own function of this name.
 fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
     use datafusion::functions_aggregate::{average, count, min_max, sum};
     let own = match expr.fun().name() {
@@ -129,12 +132,15 @@ fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
     own.as_ref() == expr.fun()
 }
 
-/// What is counted: rows for a literal that is not NULL, as in `count(*)`.
-fn count_argument(argument: &Arc<dyn PhysicalExpr>, builder: &mut Builder<'_>) -> Result<Option<Expr>, Reason> {
+/// The argument of a count; `None` for a literal that is not NULL, as in `count(*)`: such a count counts rows.
+fn count_argument(
+    argument: &Arc<dyn PhysicalExpr>,
+    expressions: &mut ExprLowering<'_>,
+) -> Result<Option<Expr>, Refusal> {
     use datafusion::physical_expr::expressions::Literal;
     match argument.downcast_ref::<Literal>() {
         Some(literal) if !literal.value().is_null() => Ok(None),
-        _ => Ok(Some(builder.lower(argument)?.expr)),
+        _ => Ok(Some(expressions.lower(argument)?.expr)),
     }
 }
 
@@ -142,10 +148,10 @@ fn count_argument(argument: &Arc<dyn PhysicalExpr>, builder: &mut Builder<'_>) -
 fn summed(
     argument: &Arc<dyn PhysicalExpr>,
     sum: &DataType,
-    refuse: &dyn Fn() -> Reason,
-    builder: &mut Builder<'_>,
-) -> Result<Expr, Reason> {
-    let typed = builder.lower(argument)?;
+    refuse: &dyn Fn() -> Refusal,
+    expressions: &mut ExprLowering<'_>,
+) -> Result<Expr, Refusal> {
+    let typed = expressions.lower(argument)?;
     let fits = match (typed.ty, sum) {
         (Type::Decimal { scale, .. }, DataType::Decimal128(_, sum_scale)) => scale == *sum_scale,
         (Type::Float32 | Type::Float64, DataType::Float64) => true,
@@ -156,10 +162,10 @@ fn summed(
 }
 
 /// The argument of a minimum or maximum.
-fn ordered(argument: &Arc<dyn PhysicalExpr>, name: &str, builder: &mut Builder<'_>) -> Result<Expr, Reason> {
-    let typed = builder.lower(argument)?;
+fn ordered(argument: &Arc<dyn PhysicalExpr>, name: &str, expressions: &mut ExprLowering<'_>) -> Result<Expr, Refusal> {
+    let typed = expressions.lower(argument)?;
     match typed.ty {
-        Type::Code => Err(format!("{name} orders strings, which the GPU only tests for equality")),
+        Type::Code => Err(Refusal::OrdersStrings(name.to_owned())),
         _ => Ok(typed.expr),
     }
 }

@@ -1,90 +1,20 @@
-//! What the GPU path says of itself, and what becomes of queries that it cannot or should not run.
+//! The GPU operator: EXPLAIN and metrics, decoding and paging, errors, and changed files.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::{ExecutionPlan, collect};
-use datafusion::prelude::SessionContext;
-use grampus::{Device, GrampusOptions, scan_io, session};
+use grampus::{scan_io, session};
 use grampus_orc_layout::tail::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
-use crate::support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler, ignored, write_orc};
+use crate::common::{failure, open, ran, rows, set, text, write};
+use crate::support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
 
-/// 3,000 rows: `x` counts, `i` counts modulo 7, `word` is one of three or NULL.
-fn rows() -> RecordBatch {
-    let words = (0..3000).map(|row| ["a", "b", "c"].get(row % 4).copied());
-    let columns: [(&str, ArrayRef); 3] = [
-        ("x", Arc::new(Float64Array::from_iter_values((0..3000).map(f64::from)))),
-        (
-            "i",
-            Arc::new(Int32Array::from_iter_values((0..3000).map(|row| row % 7))),
-        ),
-        ("word", Arc::new(StringArray::from_iter(words))),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
-}
-
-fn options() -> WriterOptions {
-    WriterOptions {
-        row_index_stride: 500,
-        stripe_rows: 1000,
-        ..WriterOptions::default()
-    }
-}
-
-fn write(path: &Path, rows: &RecordBatch) {
-    write_orc(path, rows.schema(), std::slice::from_ref(rows), options());
-}
-
-/// A session on host threads with `t`, the rows above.
-async fn open(folder: &Path, setting: &Setting) -> SessionContext {
-    let path = folder.join("t.orc");
-    if !path.exists() {
-        write(&path, &rows());
-    }
-    let context = setting.context();
-    session::register_orc(&context, "t", &path.display().to_string())
-        .await
-        .unwrap();
-    context
-}
-
-async fn set(context: &SessionContext, name: &str, value: &str) {
-    context
-        .sql(&format!("SET {name} = '{value}'"))
-        .await
-        .unwrap()
-        .collect()
-        .await
-        .unwrap();
-}
-
-async fn text(context: &SessionContext, sql: &str) -> String {
-    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
-    pretty_format_batches(&batches).unwrap().to_string()
-}
-
-async fn failure(context: &SessionContext, sql: &str) -> String {
-    let outcome = async { context.sql(sql).await?.collect().await };
-    grampus::error::message(&outcome.await.expect_err(sql))
-}
-
-/// The plan after it was run, and the answer.
-async fn ran(context: &SessionContext, sql: &str) -> (Arc<dyn ExecutionPlan>, String) {
-    let frame = context.sql(sql).await.unwrap();
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await.unwrap();
-    let batches = collect(Arc::clone(&plan), task).await.unwrap();
-    (plan, pretty_format_batches(&batches).unwrap().to_string())
-}
-
-/// Names and values of all metrics of a plan that was run.
+/// Names and values of all metrics of an executed plan.
 fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<(String, usize)> {
     let own = plan.metrics().into_iter().flat_map(|set| {
         let metrics: Vec<_> = set
@@ -98,8 +28,8 @@ fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<(String, usize)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_says_what_will_be_done_and_analyze_what_was() {
-    if !has_compiler("explain_says_what_will_be_done_and_analyze_what_was") {
+async fn explain_shows_the_plan_and_analyze_the_run() {
+    if !has_compiler("explain_shows_the_plan_and_analyze_the_run") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -145,7 +75,7 @@ async fn explain_says_what_will_be_done_and_analyze_what_was() {
     assert!(io.needed_bytes > 0, "{io:?}");
 }
 
-/// 40,000 rows of columns that are stored in runs; half of `maybe` are NULL.
+/// 40,000 rows of columns that are stored in runs. Half of `maybe` is NULL.
 fn stored_rows() -> RecordBatch {
     let count = 40_000i64;
     let words = (0..count).map(|row| ["green", "yellow", "purple"].get((row * row) as usize % 5).copied());
@@ -177,7 +107,7 @@ fn stored_rows() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// Columns that do not lie raw are brought as they are stored, and decoded on the device; with compression the CPU does it.
+/// The device decodes columns in runs from their encoded form. In compressed files, the CPU decodes them.
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_in_runs_are_decoded_by_the_gpu() {
     if !has_compiler("columns_in_runs_are_decoded_by_the_gpu") {
@@ -215,11 +145,11 @@ async fn columns_in_runs_are_decoded_by_the_gpu() {
                 .map(|(_, v)| *v)
                 .sum::<usize>()
         };
-        // A time of nothing counts as a nanosecond.
+        // A time of zero is reported as one nanosecond.
         assert_eq!(number("decode_time") > 1, codec.is_some(), "{metrics:?}");
         assert_eq!(number("device_decode_time") > 1, codec.is_none(), "{metrics:?}");
         if codec.is_none() {
-            // 40,000 values of 8 + 8 + 4 + 8 + 1 bytes, and their validity, would be 1.36 MB; the file is less than half of that.
+            // 40,000 values of 8 + 8 + 4 + 8 + 1 bytes, with their validity, take 1.36 MB. The file has less than half.
             let file = std::fs::metadata(&path).unwrap().len() as usize;
             let pushed = number("pushed_bytes");
             assert!(pushed > 0 && pushed < file, "{pushed} of {file}");
@@ -232,10 +162,10 @@ async fn columns_in_runs_are_decoded_by_the_gpu() {
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
 }
 
-/// Bytes that make no sense: the error is the one that the CPU's plan has, and the session goes on.
+/// For damaged bytes, the error is that of the CPU's plan, and the session goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_runs_are_an_error_in_the_decoders_words() {
-    if !has_compiler("damaged_runs_are_an_error_in_the_decoders_words") {
+async fn damaged_runs_give_the_decoders_error() {
+    if !has_compiler("damaged_runs_give_the_decoders_error") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -248,7 +178,8 @@ async fn damaged_runs_are_an_error_in_the_decoders_words() {
         WriterOptions::default(),
     );
     let mut bytes = std::fs::read(&path).unwrap();
-    // The first fifth of the file is row indexes and the runs of `id`; patches and gaps of more than 64 bits are in none.
+    // The first fifth of the file has row indexes and the runs of `id`. Neither has patches or gaps of more than 64
+    // bits.
     let tenth = bytes.len() / 10;
     bytes[tenth..tenth + 4000].fill(0xBF);
     std::fs::write(&path, bytes).unwrap();
@@ -269,7 +200,7 @@ async fn damaged_runs_are_an_error_in_the_decoders_words() {
     );
 }
 
-/// Columns of which pages are brought as they are missed: what a page is depends on how they are stored.
+/// Paged columns. The size of a page depends on the encoding of the column.
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_names_pages_and_analyze_counts_them() {
     if !has_compiler("explain_names_pages_and_analyze_counts_them") {
@@ -299,86 +230,8 @@ async fn explain_names_pages_and_analyze_counts_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_device_gpu_is_an_error_where_it_cannot_be() {
-    if !has_compiler("the_device_gpu_is_an_error_where_it_cannot_be") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
-    set(&context, "grampus.device", "gpu").await;
-    for (sql, reason) in [
-        (
-            "SELECT count(DISTINCT i), count(DISTINCT x) FROM t",
-            "count(DISTINCT t.i) is not computed on the GPU",
-        ),
-        (
-            "SELECT sum(x) FROM t WHERE word LIKE 'a%'",
-            "LIKE is not computed on the GPU",
-        ),
-        ("SELECT x FROM t WHERE i = 3", "its rows are wanted as they are"),
-        ("SELECT count(*) FROM t a JOIN t b ON a.i = b.i", "the rows of a join"),
-    ] {
-        let error = failure(&context, sql).await;
-        assert!(
-            error.contains(reason) && error.contains("grampus.device = 'gpu'"),
-            "{sql}: {error}"
-        );
-    }
-    // What reads no ORC file has nothing to do with it, nor what statistics leave nothing of.
-    for sql in [
-        "SELECT 1",
-        "SHOW grampus.device",
-        "SELECT sum(x) FROM t WHERE x > 5000",
-        "SELECT sum(x) FROM t WHERE x > 2000",
-    ] {
-        text(&context, sql).await;
-    }
-    let (plan, _) = ran(&context, "SELECT word, count(*) FROM t GROUP BY word").await;
-    assert_eq!(gpu_runs(&plan), (1, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_worth_it_stays_on_the_cpu_and_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
-    set(&context, "grampus.device", "auto").await;
-    let plan = text(&context, "EXPLAIN SELECT sum(x) FROM t WHERE i > 3").await;
-    assert!(
-        plan.contains("not on the GPU: the CPU takes an estimated 0.0 ms, too little"),
-        "{plan}"
-    );
-    let plan = text(&context, "EXPLAIN SELECT max(word) FROM t WHERE i > 3").await;
-    assert!(plan.contains("not on the GPU: max(t.word) orders strings"), "{plan}");
-    set(&context, "grampus.device", "cpu").await;
-    let plan = text(&context, "EXPLAIN SELECT sum(x) FROM t WHERE i > 3").await;
-    assert!(!plan.contains("GPU"), "{plan}");
-}
-
-/// On a machine without a GPU: the CPU answers, and EXPLAIN says so once.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_gpu_that_is_not_there_is_a_normal_answer() {
-    let folder = tempfile::tempdir().unwrap();
-    let context = open(folder.path(), &GPU_SETTINGS[0]).await;
-    set(&context, "grampus.gpu_target", "cuda").await;
-    set(&context, "grampus.device", "auto").await;
-    if grampus_gpu_exec::library().is_ok() {
-        return ignored("a_gpu_that_is_not_there_is_a_normal_answer", "there may be a GPU");
-    }
-    let sql = "SELECT sum(a.s) FROM (SELECT i, sum(x) s FROM t GROUP BY i) a JOIN (SELECT i, max(x) m FROM t GROUP BY i) b ON a.i = b.i";
-    for device in ["auto", "prefer"] {
-        set(&context, "grampus.device", device).await;
-        let plan = text(&context, &format!("EXPLAIN {sql}")).await;
-        assert_eq!(plan.matches("not on the GPU: no NVIDIA driver").count(), 1, "{plan}");
-        assert!(text(&context, sql).await.contains("4498500"), "{device}");
-    }
-    set(&context, "grampus.device", "gpu").await;
-    let error = failure(&context, sql).await;
-    assert!(error.contains("no NVIDIA driver"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn errors_are_the_cpus() {
-    if !has_compiler("errors_are_the_cpus") {
+async fn gpu_errors_are_those_of_the_cpu() {
+    if !has_compiler("gpu_errors_are_those_of_the_cpu") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -399,18 +252,18 @@ async fn errors_are_the_cpus() {
         let (wanted, found) = (failure(&cpu, sql).await, failure(&gpu, sql).await);
         assert_eq!(wanted, found, "{sql}");
     }
-    // Where the divisor is never zero for the rows that pass, there is an answer.
+    // If the divisor is never zero in the passing rows, the query has an answer.
     let sql = "SELECT sum(10 / i) FROM t WHERE i > 0";
     let (plan, answer) = ran(&gpu, sql).await;
     assert_eq!(gpu_runs(&plan), (1, 0));
     assert_eq!(answer, text(&cpu, sql).await);
 }
 
-/// A plan outlives the file it was made for: the device notices, the CPU still holds the old file open, the next query sees the
-/// new one.
+/// A file changes after planning. The device notices the change, the CPU still has the old file open, and the next
+/// query sees the new file.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_changes_is_noticed() {
-    if !has_compiler("a_file_that_changes_is_noticed") {
+async fn changed_file_is_noticed() {
+    if !has_compiler("changed_file_is_noticed") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -437,10 +290,10 @@ async fn a_file_that_changes_is_noticed() {
     assert!(answer.contains("| 1000     | 499500.0 "), "{answer}");
 }
 
-/// Two files that number their columns differently are one table: what is kept of one is not taken for the other's.
+/// Two files of one table number their columns differently. The cached columns of one file are not used for the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn columns_are_told_apart_across_files() {
-    if !has_compiler("columns_are_told_apart_across_files") {
+async fn cached_columns_are_distinct_across_files() {
+    if !has_compiler("cached_columns_are_distinct_across_files") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -469,7 +322,7 @@ async fn columns_are_told_apart_across_files() {
     }
 }
 
-/// Strings keep their numbers from query to query, whatever literals come first.
+/// Strings keep their dictionary codes from query to query, in any order of literals.
 #[tokio::test(flavor = "multi_thread")]
 async fn strings_are_found_by_equality() {
     if !has_compiler("strings_are_found_by_equality") {
@@ -491,25 +344,4 @@ async fn strings_are_found_by_equality() {
     .await;
     assert_eq!(gpu_runs(&plan), (1, 0));
     assert!(answer.contains("none") && answer.contains("| a    | 750"), "{answer}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn somebody_elses_session_gets_it_in_a_line() {
-    if !has_compiler("somebody_elses_session_gets_it_in_a_line") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    write(&folder.path().join("t.orc"), &rows());
-    let mut options = GrampusOptions::default();
-    options.device = Device::Prefer;
-    options.gpu_target = grampus::GpuTarget::Host;
-    options.cache_folder = crate::support::kernel_folder();
-    let builder = SessionStateBuilder::new().with_default_features();
-    let context = SessionContext::new_with_state(grampus::register(builder, options).build());
-    let location = folder.path().join("t.orc").display().to_string();
-    let sql = format!("CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{location}'");
-    context.sql(&sql).await.unwrap().collect().await.unwrap();
-    let (plan, answer) = ran(&context, "SELECT sum(x) FROM t WHERE i = 3").await;
-    assert_eq!(gpu_runs(&plan), (1, 0));
-    assert!(answer.contains("643929"), "{answer}");
 }
