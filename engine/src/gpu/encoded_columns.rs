@@ -1,4 +1,4 @@
-//! Encoded columns of ORC stripes in the types of [`grampus_gpu_exec::encoded`].
+//! Columns of ORC stripes in encoded form, in the types of [`grampus_gpu_exec::encoded`].
 //!
 //! The footer and the row index of a stripe give all that the GPU needs to decode a column.
 

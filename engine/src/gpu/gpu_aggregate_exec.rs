@@ -204,7 +204,7 @@ impl Execution {
     fn failure_of(&self, error: RunError) -> RunFailure {
         match &error {
             // The CPU's plan gives the answer, or the error.
-            RunError::Refused(reason) => return RunFailure::Fallback(reason.clone()),
+            RunError::Refused(reason) => return RunFailure::Fallback(reason.to_string()),
             RunError::Cancelled => return RunFailure::Error(DataFusionError::Execution(error.to_string())),
             RunError::Decode(inner) => {
                 if is_dictionary_full(inner.as_ref()) {

@@ -163,7 +163,7 @@ pub(crate) fn column_bytes(program: &Program, input: &Input, column: usize) -> C
 pub(crate) struct ColumnBytes {
     /// Raw values in the file.
     pub(crate) direct: u64,
-    /// Encoded values in the file.
+    /// Values in encoded form in the file.
     pub(crate) stored: u64,
     /// Decoded values of `stored`.
     pub(crate) decoded: u64,

@@ -2,10 +2,11 @@
 //!
 //! For each aggregation the rule takes these steps:
 //!
-//! 1. Lower the aggregation to a program, and build the program's input.
+//! 1. Lower the aggregation to a program.
 //! 2. Check that a device is open, or that its libraries are there.
-//! 3. Take the filter's selectivity from its last run, or from a sample.
-//! 4. With `grampus.device = 'auto'`, compare the estimated times of CPU and GPU.
+//! 3. Build the program's input.
+//! 4. Take the filter's selectivity from its last run, or from a sample.
+//! 5. With `grampus.device = 'auto'`, compare the estimated times of CPU and GPU.
 //!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.

@@ -38,7 +38,7 @@ impl<'a> ExprLowering<'a> {
         }
     }
 
-    /// The program of these expressions, all of which this value has lowered.
+    /// The program of expressions that `self` has lowered.
     pub(super) fn finish(self, conjuncts: Vec<Expr>, keys: Vec<Expr>, aggregates: Vec<Aggregate>) -> BuiltProgram {
         self.program.finish(conjuncts, keys, aggregates)
     }

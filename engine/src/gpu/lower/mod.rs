@@ -20,10 +20,10 @@
 //!
 //! The first step that fails gives the [`Refusal`].
 
-pub(crate) mod aggregates;
-pub(crate) mod expr_lowering;
+mod aggregates;
+mod expr_lowering;
 mod function;
-pub(crate) mod plan_fragment;
+mod plan_fragment;
 mod program_builder;
 mod typed_expr;
 pub(crate) mod types;

@@ -53,7 +53,7 @@ impl<'a> ProgramBuilder<'a> {
         }
     }
 
-    /// The program of these expressions, which this builder's columns and arguments belong to.
+    /// The program of expressions over the columns and arguments of `self`.
     pub(super) fn finish(self, conjuncts: Vec<Expr>, keys: Vec<Expr>, aggregates: Vec<Aggregate>) -> BuiltProgram {
         BuiltProgram {
             program: Program {
