@@ -1,5 +1,6 @@
-//! Columns as they are stored, in the words of [`grampus_gpu_exec::encoded`]: what a GPU needs to decode them, from what the file's footer
-//! and row index say.
+//! Columns of ORC stripes in encoded form, in the types of [`grampus_gpu_exec::encoded`].
+//!
+//! The footer and the row index of a stripe give all that the GPU needs to decode a column.
 
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 
-/// Whether a GPU can decode a column of a stripe, as far as can be told without its row index.
+/// True if the GPU can probably decode a column of a stripe. The row index, which this does not read, may exclude it.
 pub(super) fn on_device(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
     let group_rows = tail.row_index_stride.map_or(stripe.info.rows, u64::from);
     let entries = stripe.encodings.get(column as usize).map_or(0, |e| e.dictionary_size);
     may_be_encoded(tail, stripe, column) && group_rows <= MOST_GROUP_ROWS && entries <= MOST_NUMBERS
 }
 
-/// The column for the GPU; `None` if it has too much of something.
+/// The column for the GPU; `None` if its time zone has more changes of its offset than the GPU takes.
 pub(super) fn encoded(column: EncodedColumn) -> Option<Encoded> {
     Some(Encoded {
         values: values(column.values)?,

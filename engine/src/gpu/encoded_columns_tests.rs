@@ -1,5 +1,7 @@
-//! What the decoding kernel makes of files is what orc-layout's decoder makes of them: files that we write, example files of Apache ORC and
-//! orc-rust (`shared/data/orc` beside the workspace; without them the test says "ignored: no data"), and files with damaged bytes.
+//! Tests of decoding on the device: the decode kernel gives the values of orc-layout's decoder.
+//!
+//! The files come from Grampus's own writer, and from Apache ORC and orc-rust (`shared/data/orc` beside the workspace;
+//! without them the test prints "ignored: no data"). Other tests damage bytes of a file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,11 +30,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::gpu::input_builder::decoded;
 use crate::gpu::lower::types::type_of;
-use crate::gpu::string_dictionary::Dictionary;
+use crate::gpu::string_dictionary::StringDictionary;
+use crate::gpu::stripe_decoder::decoded;
 
-/// Host threads as warps of one lane, and of 32 in lockstep.
+/// Host threads as warps of one lane, and as warps of 32 lanes in lockstep.
 struct Machines {
     device: Device,
     modules: [Arc<Module>; 2],
@@ -68,7 +70,7 @@ impl ByteSource for InMemory {
     }
 }
 
-/// A column of a stripe, both ways.
+/// A column of a stripe, for both decoders.
 struct Column {
     file: Arc<InMemory>,
     tail: Arc<FileTail>,
@@ -77,14 +79,14 @@ struct Column {
     id: ColumnId,
     ty: Type,
     encoded: Encoded,
-    dictionary: Dictionary,
+    dictionary: StringDictionary,
 }
 
-/// How many comparisons came to what.
+/// Numbers of comparisons by outcome.
 #[derive(Debug, Default)]
 struct Tally {
     equal: usize,
-    /// The device has none, and the decoder has.
+    /// The decoder has values, and the device has none.
     left_to_cpu: usize,
     errors: usize,
 }
@@ -127,7 +129,7 @@ impl Column {
         decode(device, module, &what, &self.file.0).unwrap()
     }
 
-    /// Where the device has values they are the decoder's.
+    /// Values of the device must equal the decoder's.
     fn compare(&self, machines: &Machines, rows: Range<u64>, what: &str, tally: &mut Tally) {
         let wanted = self.by_cpu(rows.clone());
         for (k, module) in machines.modules.iter().enumerate() {
@@ -155,7 +157,7 @@ impl Column {
     }
 }
 
-/// The columns of a file that a device may decode. Nothing of a file that cannot be read.
+/// The columns of a file that the device may decode. A damaged file has none.
 fn columns(file: Bytes) -> Vec<Column> {
     let file = Arc::new(InMemory(file));
     let Ok(tail) = read_tail(&"file".into(), file.0.len() as u64, &*file) else {
@@ -189,7 +191,7 @@ fn columns(file: Bytes) -> Vec<Column> {
                 id,
                 ty,
                 encoded,
-                dictionary: Dictionary::default(),
+                dictionary: StringDictionary::default(),
             });
         }
     }
@@ -215,19 +217,19 @@ fn compare_all(machines: &Machines, file: Bytes, random: &mut ChaCha8Rng, ranges
     (columns.len(), tally)
 }
 
-/// A table of every kind of column, with runs of all sorts and NULLs in half of them.
+/// A table with a column of each kind with NULLs, and one without, in all kinds of runs.
 fn rows(random: &mut ChaCha8Rng, count: usize) -> RecordBatch {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     for with_nulls in [false, true] {
-        // Stretches of one manner each, so that all kinds of runs are chosen.
+        // Stretches of one pattern each, so that the writer chooses all kinds of runs.
         let mut numbers = |bits: u32| {
             let mut out: Vec<Option<i64>> = Vec::new();
             while out.len() < count {
                 let length = random.random_range(1..700);
                 let base = random.random::<i64>() >> (64 - bits) >> 1;
-                let (manner, step) = (random.random_range(0..6), random.random_range(-3..4));
+                let (pattern, step) = (random.random_range(0..6), random.random_range(-3..4));
                 for k in 0..length {
-                    let value = match manner {
+                    let value = match pattern {
                         0 => base,
                         1 => (base / 2).saturating_add(k * step),
                         2 => base / 2 + (random.random::<i64>() >> (65 - bits / 2)),
@@ -237,7 +239,7 @@ fn rows(random: &mut ChaCha8Rng, count: usize) -> RecordBatch {
                     };
                     let limit = i64::MAX >> (64 - bits);
                     let value = value.clamp(-limit - 1, limit);
-                    let missing = with_nulls && (manner == 5 || random.random_ratio(1, 9));
+                    let missing = with_nulls && (pattern == 5 || random.random_ratio(1, 9));
                     out.push((!missing).then_some(value));
                 }
             }
@@ -281,7 +283,7 @@ fn write(rows: &RecordBatch, stride: u32, stripe_rows: usize) -> Bytes {
 }
 
 #[test]
-fn files_of_our_writer_decode_as_the_decoder_has_them() {
+fn own_files_decode_to_the_decoders_values() {
     let Some(machines) = machines() else { return };
     for (seed, (stride, stripe_rows)) in [(500, 3000), (1000, 2500), (100, 1500), (0, 2000), (7, 500)]
         .into_iter()
@@ -291,7 +293,7 @@ fn files_of_our_writer_decode_as_the_decoder_has_them() {
         let rows = rows(&mut random, 3000);
         let (count, tally) = compare_all(&machines, write(&rows, stride, stripe_rows), &mut random, 2, "ours");
         println!("stride {stride}: {count} columns of stripes, {tally:?}");
-        // Doubles and floats without NULLs lie raw; they are decoded all the same.
+        // Doubles and floats without NULLs are stored raw. The test decodes them too.
         assert!(
             count >= 20 && tally.left_to_cpu == 0 && tally.errors == 0,
             "stride {stride}: {tally:?}"
@@ -311,7 +313,7 @@ fn orc_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn files_of_other_writers_decode_as_the_decoder_has_them() {
+fn other_writers_files_decode_to_the_decoders_values() {
     let Some(machines) = machines() else { return };
     let shared = match std::env::var_os("GRAMPUS_SHARED") {
         Some(path) => PathBuf::from(path),
@@ -355,9 +357,9 @@ fn is_version_1(encoded: &Encoded) -> bool {
     )
 }
 
-/// Whatever is done to the bytes of streams: where the device has values they are the decoder's.
+/// For damaged streams too, values of the device must equal the decoder's.
 #[test]
-fn damaged_files_decode_as_the_decoder_has_them_or_not_at_all() {
+fn damaged_files_decode_to_the_decoders_values_or_to_none() {
     let Some(machines) = machines() else { return };
     let mut random = ChaCha8Rng::seed_from_u64(99);
     let rows = rows(&mut random, 900);
@@ -384,8 +386,8 @@ fn damaged_files_decode_as_the_decoder_has_them_or_not_at_all() {
         }
         let mut tally = Tally::default();
         for column in columns(bytes.into()) {
-            // Where a run has another length than it had, rows after it depend on where reading begins: the decoder goes on from one row
-            // group to the next, the device begins at each.
+            // After a run of a damaged length, values depend on the row at which reading begins. The decoder continues
+            // from one row group to the next, and the device begins at each. The rows here are of one row group.
             let group = random.random_range(0..3) * 300;
             let (first, last) = (random.random_range(0..300), random.random_range(0..300));
             let rows = group + first.min(last)..group + first.max(last) + 1;

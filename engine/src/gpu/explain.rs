@@ -1,5 +1,7 @@
-//! What EXPLAIN says of a [`GpuAggregateExec`]: device, columns with backing and granularity, estimated bytes, and why the GPU; VERBOSE
-//! adds the kernel.
+//! [`Explain`]: the text that EXPLAIN shows for the GPU operator.
+//!
+//! The text has the device, the keys and aggregates, the columns with backing and granularity, the estimated bytes, and
+//! the reason for the GPU. EXPLAIN VERBOSE adds the kernel's source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,55 +11,75 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan};
 use grampus_gpu_exec::gpu::{Backing, ColumnChoice};
 
-use super::gpu_aggregate_exec::GpuAggregateExec;
+use super::gpu_work::GpuWork;
 
-/// Writes the operator's line, or lines.
-pub(super) fn show(exec: &GpuAggregateExec, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let work = exec.work();
-    let columns: Vec<String> = (work.lowered.program.columns.iter().zip(work.choices()))
-        .map(|(column, choice)| format!("{} ({})", column.name, column_words(choice)))
-        .collect();
-    let moved: u64 = work.choices().iter().map(|choice| choice.estimated_bytes).sum();
-    let (stripes, files) = (work.placed.input.stripes.len(), work.placed.input.files.len());
-    let (keys, aggregates) = what(exec.cpu_plan().as_ref());
-    match format {
-        DisplayFormatType::Default | DisplayFormatType::Verbose => {
-            write!(
-                f,
-                "GpuAggregateExec: device={}, gby=[{keys}], aggr=[{aggregates}]",
-                work.device.name()
-            )?;
-            write!(
-                f,
-                ", files={files}, stripes={stripes}, columns=[{}]",
-                columns.join(", ")
-            )?;
-            let filter = filter(exec);
-            if !filter.is_empty() {
-                write!(f, ", filter=[{}]", filter.join(", "))?;
-            }
-            write!(f, ", estimated={}, because {}", bytes(moved), work.why)?;
-            if let Some(reason) = exec.fell_back() {
-                write!(f, ", answered by the CPU: {reason}")?;
-            }
-            if matches!(format, DisplayFormatType::Verbose) {
-                match work.device.kernel_text(&work.request(&Arc::default())) {
-                    Ok(text) => write!(f, "\n{text}")?,
-                    Err(error) => write!(f, "\n{error}")?,
+/// The parts of the GPU operator that EXPLAIN shows.
+pub(super) struct Explain<'a> {
+    pub(super) work: &'a GpuWork,
+    /// The CPU's plan for the same aggregation.
+    pub(super) cpu: &'a dyn ExecutionPlan,
+    /// The reason why the CPU answered, after a fallback.
+    pub(super) fallback: Option<&'a str>,
+}
+
+impl Explain<'_> {
+    /// Writes the operator's lines.
+    pub(super) fn write(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let work = self.work;
+        let columns: Vec<String> = (work.lowered.program.columns.iter().zip(work.choices()))
+            .map(|(column, choice)| format!("{} ({})", column.name, column_words(choice)))
+            .collect();
+        let columns = columns.join(", ");
+        let moved: u64 = work.choices().iter().map(|choice| choice.estimated_bytes).sum();
+        let (keys, aggregates) = keys_and_aggregates(self.cpu);
+        let device = work.device.name();
+        match format {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                let input = &work.gpu_input.input;
+                let (files, stripes) = (input.files.len(), input.stripes.len());
+                write!(
+                    f,
+                    "GpuAggregateExec: device={device}, gby=[{keys}], aggr=[{aggregates}]"
+                )?;
+                write!(f, ", files={files}, stripes={stripes}, columns=[{columns}]")?;
+                let filter = self.filter();
+                if !filter.is_empty() {
+                    write!(f, ", filter=[{}]", filter.join(", "))?;
                 }
+                write!(f, ", estimated={}, because {}", bytes(moved), work.reason)?;
+                if let Some(reason) = self.fallback {
+                    write!(f, ", answered by the CPU: {reason}")?;
+                }
+                if matches!(format, DisplayFormatType::Verbose) {
+                    match work.device.kernel_source(&work.request(&Arc::default())) {
+                        Ok(source) => write!(f, "\n{source}")?,
+                        Err(error) => write!(f, "\n{error}")?,
+                    }
+                }
+                Ok(())
             }
-            Ok(())
+            DisplayFormatType::TreeRender => {
+                writeln!(f, "device={device}")?;
+                writeln!(f, "gby={keys}")?;
+                writeln!(f, "aggr={aggregates}")?;
+                writeln!(f, "columns={columns}")?;
+                writeln!(f, "estimated={}", bytes(moved))
+            }
         }
-        DisplayFormatType::TreeRender => {
-            writeln!(f, "device={}", work.device.name())?;
-            writeln!(f, "gby={keys}")?;
-            writeln!(f, "aggr={aggregates}")?;
-            writeln!(f, "columns={}", columns.join(", "))?;
-            writeln!(f, "estimated={}", bytes(moved))
-        }
+    }
+
+    /// The scan's conjuncts, in the order of evaluation.
+    fn filter(&self) -> Vec<String> {
+        let Some(scan) = self.work.lowered.scan().map(|exec| exec.shared()) else {
+            return Vec::new();
+        };
+        (scan.order.iter())
+            .map(|&at| fmt_sql(scan.conjuncts[at].expr.as_ref()).to_string())
+            .collect()
     }
 }
 
+/// Backing, granularity, estimated and resident bytes of a column.
 fn column_words(choice: &ColumnChoice) -> String {
     let backing = match choice.backing {
         Backing::Resident => "resident",
@@ -79,11 +101,11 @@ fn column_words(choice: &ColumnChoice) -> String {
     words
 }
 
-/// Keys and aggregates in the words of the CPU's plan.
-fn what(cpu: &dyn ExecutionPlan) -> (String, String) {
+/// Keys and aggregates as the CPU's plan names them.
+fn keys_and_aggregates(cpu: &dyn ExecutionPlan) -> (String, String) {
     let Some(aggregation) = cpu.downcast_ref::<AggregateExec>() else {
         return match cpu.children().first() {
-            Some(child) => what(child.as_ref()),
+            Some(child) => keys_and_aggregates(child.as_ref()),
             None => Default::default(),
         };
     };
@@ -101,17 +123,7 @@ fn what(cpu: &dyn ExecutionPlan) -> (String, String) {
     (keys.join(", "), aggregates.join(", "))
 }
 
-/// The scan's conjuncts in the order in which they are asked.
-fn filter(exec: &GpuAggregateExec) -> Vec<String> {
-    let Some(scan) = exec.work().lowered.scan().map(|exec| exec.shared()) else {
-        return Vec::new();
-    };
-    (scan.order.iter())
-        .map(|&at| fmt_sql(scan.conjuncts[at].expr.as_ref()).to_string())
-        .collect()
-}
-
-/// A number of bytes for people.
+/// A number of bytes with a binary unit.
 fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
@@ -132,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_for_people() {
+    fn bytes_have_binary_units() {
         assert_eq!(
             [bytes(0), bytes(1023), bytes(1536), bytes(20 << 20)],
             ["0 B", "1023 B", "1.5 KiB", "20 MiB"]

@@ -1,5 +1,8 @@
-//! [`GpuAggregateExec`]: a partial aggregation on the GPU as a DataFusion operator. It keeps the CPU's plan for the same batch: where the
-//! GPU gives up, that one gives the answer, or the right words for the error.
+//! [`GpuAggregateExec`]: a partial aggregation on the GPU as a DataFusion operator.
+//!
+//! 1. A blocking thread runs the program on the device. Dropping the stream cancels the run.
+//! 2. The output becomes the batch of partial state that the CPU's plan would give.
+//! 3. If the device cannot finish, the operator falls back: the CPU's plan gives the batch, or its own error.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,34 +23,14 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use grampus_gpu_exec::gpu::{BackingChoice, ColumnChoice, Request};
 use grampus_gpu_exec::output::RunError;
 
-use super::input_builder::GpuInput;
-use super::lower::Lowered;
+use super::explain::Explain;
+use super::gpu_work::GpuWork;
 use super::metrics::{record, record_fallback};
 use super::partial_state::batch;
-use super::runner::Runner;
-use super::session::{FilterKey, GpuSession};
 use super::string_dictionary::DictionaryFull;
 use crate::scan::metrics::with_amplification;
-
-/// What is to be run, and on what.
-#[derive(Debug)]
-pub(crate) struct GpuWork {
-    pub(crate) lowered: Lowered,
-    pub(crate) placed: GpuInput,
-    pub(crate) device: Arc<dyn Runner>,
-    pub(crate) session: Arc<GpuSession>,
-    pub(crate) backing: BackingChoice,
-    pub(crate) selectivity: f64,
-    /// How columns were to be read when that was first asked: to decide where to run, or by EXPLAIN.
-    pub(crate) choices: OnceLock<Vec<ColumnChoice>>,
-    /// Why the GPU, for people.
-    pub(crate) why: String,
-    /// Errors of the device are errors of the query.
-    pub(crate) strict: bool,
-}
 
 /// A partial aggregation on the GPU.
 #[derive(Debug)]
@@ -57,12 +40,12 @@ pub struct GpuAggregateExec {
     cpu: Arc<dyn ExecutionPlan>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
-    /// Why the CPU did it after all.
-    fell_back: Arc<OnceLock<String>>,
+    /// The reason why the CPU answered, set by the first fallback.
+    fallback: Arc<OnceLock<String>>,
 }
 
 impl GpuAggregateExec {
-    /// The operator that does what `cpu`, of one partition, does.
+    /// The operator for `work`. `cpu` is the CPU's plan for the same aggregation, in one partition.
     pub(crate) fn new(work: GpuWork, cpu: Arc<dyn ExecutionPlan>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(cpu.schema()),
@@ -76,29 +59,29 @@ impl GpuAggregateExec {
             cpu,
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
-            fell_back: Arc::default(),
+            fallback: Arc::default(),
         }
     }
 
-    /// The plan that answers where the GPU gives up.
+    /// The plan that answers after a fallback.
     pub fn cpu_plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.cpu
     }
 
-    /// Why the CPU answered after all, once that has happened.
+    /// The reason why the CPU answered, after a fallback.
     pub fn fell_back(&self) -> Option<&str> {
-        self.fell_back.get().map(String::as_str)
-    }
-
-    /// What is run, for the display.
-    pub(crate) fn work(&self) -> &GpuWork {
-        &self.work
+        self.fallback.get().map(String::as_str)
     }
 }
 
 impl DisplayAs for GpuAggregateExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::explain::show(self, format, f)
+        let explain = Explain {
+            work: &self.work,
+            cpu: self.cpu.as_ref(),
+            fallback: self.fell_back(),
+        };
+        explain.write(format, f)
     }
 }
 
@@ -141,11 +124,11 @@ impl ExecutionPlan for GpuAggregateExec {
         if partition != 0 {
             return internal_err!("GpuAggregateExec has one partition, not {partition}");
         }
-        let run = Run {
+        let run = Execution {
             work: Arc::clone(&self.work),
             cpu: Arc::clone(&self.cpu),
             metrics: self.metrics.clone(),
-            fell_back: Arc::clone(&self.fell_back),
+            fallback: Arc::clone(&self.fallback),
             context,
         };
         let stream = futures::stream::once(run.stream()).try_flatten();
@@ -157,16 +140,16 @@ impl ExecutionPlan for GpuAggregateExec {
     }
 }
 
-/// One execution.
-struct Run {
+/// One execution of the operator.
+struct Execution {
     work: Arc<GpuWork>,
     cpu: Arc<dyn ExecutionPlan>,
     metrics: ExecutionPlanMetricsSet,
-    fell_back: Arc<OnceLock<String>>,
+    fallback: Arc<OnceLock<String>>,
     context: Arc<TaskContext>,
 }
 
-/// Tells the device to stop when whoever waits for it goes away.
+/// Cancels the run on the device when the stream that waits for it is dropped.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -175,23 +158,23 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl Run {
+impl Execution {
     async fn stream(self) -> Result<SendableRecordBatchStream> {
         match self.on_device().await {
             Ok(batch) => self.batches(batch),
-            Err(Failed::CpuAnswers(reason)) => {
+            Err(RunFailure::Fallback(reason)) => {
                 log::info!("the CPU answers: {reason}");
                 record_fallback(&self.metrics);
                 // Only the first execution's reason is shown.
-                let _ = self.fell_back.set(reason);
+                let _ = self.fallback.set(reason);
                 self.cpu.execute(0, Arc::clone(&self.context))
             }
-            Err(Failed::Error(error)) => Err(error),
+            Err(RunFailure::Error(error)) => Err(error),
         }
     }
 
-    /// The partial aggregates by the GPU.
-    async fn on_device(&self) -> Result<RecordBatch, Failed> {
+    /// The batch of partial state from the GPU.
+    async fn on_device(&self) -> Result<RecordBatch, RunFailure> {
         let cancel = Arc::new(AtomicBool::new(false));
         let stop = CancelOnDrop(Arc::clone(&cancel));
         let work = Arc::clone(&self.work);
@@ -199,15 +182,14 @@ impl Run {
         drop(stop);
         let output = match ran {
             Ok(Ok(output)) => output,
-            Ok(Err(error)) => return Err(self.failed(error)),
-            Err(join) => return Err(Failed::Error(DataFusionError::External(Box::new(join)))),
+            Ok(Err(error)) => return Err(self.failure_of(error)),
+            Err(join) => return Err(RunFailure::Error(DataFusionError::External(Box::new(join)))),
         };
         let work = &self.work;
         record(&self.metrics, &output.cost, work);
         if output.cost.rows > 0 {
-            let key = FilterKey::of(&work.lowered.program, &work.lowered.arguments, &work.placed.input);
-            work.session
-                .remember_selectivity(key, output.cost.passed as f64 / output.cost.rows as f64);
+            let selectivity = output.cost.passed as f64 / output.cost.rows as f64;
+            work.session.remember_selectivity(work.filter_key(), selectivity);
         }
         let batch = batch(
             &output,
@@ -215,33 +197,33 @@ impl Run {
             &self.cpu.schema(),
             &work.session.dictionary,
         );
-        batch.map_err(Failed::Error)
+        batch.map_err(RunFailure::Error)
     }
 
-    /// What becomes of the query after an error of the device.
-    fn failed(&self, error: RunError) -> Failed {
+    /// The consequence of an error of the device.
+    fn failure_of(&self, error: RunError) -> RunFailure {
         match &error {
-            // The CPU has the answer, or the right words.
-            RunError::Refused(reason) => return Failed::CpuAnswers(reason.clone()),
-            RunError::Cancelled => return Failed::Error(DataFusionError::Execution(error.to_string())),
+            // The CPU's plan gives the answer, or the error.
+            RunError::Refused(reason) => return RunFailure::Fallback(reason.to_string()),
+            RunError::Cancelled => return RunFailure::Error(DataFusionError::Execution(error.to_string())),
             RunError::Decode(inner) => {
                 if is_dictionary_full(inner.as_ref()) {
-                    return Failed::CpuAnswers(error.to_string());
+                    return RunFailure::Fallback(error.to_string());
                 }
             }
-            // A device that is lost is opened anew by the next query's run.
+            // The next query opens a lost device again.
             RunError::Cuda(_) | RunError::Stack(_) | RunError::File { .. } | RunError::Invalid(_) => {}
         }
         match self.work.strict {
             false => {
                 log::warn!("the GPU failed, the CPU answers: {error}");
-                Failed::CpuAnswers(error.to_string())
+                RunFailure::Fallback(error.to_string())
             }
-            true => Failed::Error(strict_error(error)),
+            true => RunFailure::Error(strict_error(error)),
         }
     }
 
-    /// The result in batches of the session's size.
+    /// The result in batches of the session's batch size.
     fn batches(&self, batch: RecordBatch) -> Result<SendableRecordBatchStream> {
         let consumer = MemoryConsumer::new("GpuAggregate");
         let reservation = consumer.register(self.context.memory_pool());
@@ -249,7 +231,7 @@ impl Run {
         let (schema, rows) = (batch.schema(), batch.num_rows());
         let step = self.context.session_config().batch_size().max(1);
         let slices = (0..rows).step_by(step).map(move |start| {
-            // Moves with the batch: given back when the last slice was taken.
+            // The reservation moves with the batch and is released after the last slice.
             let _held = &reservation;
             Ok(batch.slice(start, step.min(rows - start)))
         });
@@ -260,32 +242,12 @@ impl Run {
     }
 }
 
-/// Why there is no batch of the GPU's.
-enum Failed {
-    /// The CPU is to answer, for this reason.
-    CpuAnswers(String),
+/// The outcome of a run without a batch.
+enum RunFailure {
+    /// The CPU answers, for this reason.
+    Fallback(String),
     /// The query fails.
     Error(DataFusionError),
-}
-
-impl GpuWork {
-    /// How each column would be read; nothing if the device cannot tell.
-    pub(crate) fn choices(&self) -> &[ColumnChoice] {
-        let ask = || self.device.choose(&self.request(&Arc::default())).unwrap_or_default();
-        self.choices.get_or_init(ask)
-    }
-
-    /// What is asked of the device.
-    pub(crate) fn request<'a>(&'a self, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
-        Request {
-            program: &self.lowered.program,
-            arguments: &self.lowered.arguments,
-            input: &self.placed.input,
-            backing: self.backing,
-            selectivity: self.selectivity,
-            cancel,
-        }
-    }
 }
 
 fn is_dictionary_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
@@ -302,7 +264,7 @@ fn is_dictionary_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -
     false
 }
 
-/// The error as the CPU's plan would carry it where both read the same bytes.
+/// The error of a query that may not fall back. Errors of decoding are wrapped as the CPU's plan wraps them.
 fn strict_error(error: RunError) -> DataFusionError {
     match error {
         RunError::Decode(inner) => match inner.downcast::<DataFusionError>() {
@@ -312,3 +274,7 @@ fn strict_error(error: RunError) -> DataFusionError {
         other => DataFusionError::External(Box::new(other)),
     }
 }
+
+#[cfg(test)]
+#[path = "gpu_aggregate_exec_tests.rs"]
+mod tests;

@@ -1,13 +1,15 @@
-//! What a run cost, as metrics of the operator: EXPLAIN ANALYZE shows them, and the accounting of scans adds them up under the same names.
+//! Metrics of [`GpuAggregateExec`](super::gpu_aggregate_exec::GpuAggregateExec): the cost of a run.
+//!
+//! EXPLAIN ANALYZE shows them. [`scan_io`](crate::scan_io()) sums them with those of scans, under the same names.
 
 use std::time::Duration;
 
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use grampus_gpu_exec::output::Cost;
 
-use super::gpu_aggregate_exec::GpuWork;
+use super::gpu_work::GpuWork;
 
-/// Records a run.
+/// Records the cost of one run.
 pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuWork) {
     let counters = [
         ("needed_bytes", cost.needed_bytes),
@@ -30,7 +32,10 @@ pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuW
         let skipped = scan.skipped();
         let counters = [
             ("row_groups_total", skipped.row_groups_total),
-            ("row_groups_skipped", skipped.row_groups + work.placed.groups.skipped),
+            (
+                "row_groups_skipped",
+                skipped.row_groups + work.gpu_input.skipped_row_groups,
+            ),
             ("stripes_skipped", skipped.stripes),
         ];
         for (name, value) in counters {
@@ -47,12 +52,12 @@ pub(super) fn record(metrics: &ExecutionPlanMetricsSet, cost: &Cost, work: &GpuW
         ("kernel_time", cost.kernel),
     ];
     for (name, time) in times {
-        // A time of nothing would not be shown at all.
+        // DataFusion shows a time of zero only if the time was added.
         MetricBuilder::new(metrics).subset_time(name, 0).add_duration(time);
     }
 }
 
-/// Records that the CPU did it.
+/// Records that the CPU answered.
 pub(super) fn record_fallback(metrics: &ExecutionPlanMetricsSet) {
     MetricBuilder::new(metrics).counter("answered_by_cpu", 0).add(1);
 }

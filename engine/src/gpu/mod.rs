@@ -1,32 +1,45 @@
-//! Filtered aggregates on a GPU: which of a plan's aggregations can run there, whether they should, and the operator that runs them.
+//! Filtered aggregates on a GPU: the optimizer rule, the operator, and the state kept between queries.
 //!
-//! ```text
-//! offload_rule         the optimizer rule: finds aggregations over ORC scans, and replaces them
-//! lower                a partial aggregation -> a program (what to compute), or the reason why not
-//! input_builder        the scan below it -> the program's input (where the values are)
-//! encoded_columns      the encoded form of columns that the GPU decodes
-//! device_choice        CPU or GPU: estimates; calibration: how fast the machine is
-//! gpu_aggregate_exec   GpuAggregateExec, the operator; explain and metrics: what it shows of itself
-//! partial_state        the program's results -> the batch that the CPU's aggregation would have given
-//! session              what is kept between queries; string_dictionary: strings <-> numbers
-//! runner               the runtime of `grampus-gpu-exec`, and how it is opened
-//! ```
+//! The files, in the order of a query's way:
 //!
-//! What a program computes and how is the business of the crate `grampus-gpu-exec`; nothing here mentions CUDA's libraries.
+//! | file | content |
+//! | --- | --- |
+//! | `offload_rule` | the optimizer rule: finds aggregations over ORC scans and gives them to the GPU |
+//! | `lower/` | a partial aggregation becomes a program |
+//! | `string_dictionary` | `StringDictionary`, strings as codes |
+//! | `refusal` | `Refusal`, the reason why an aggregation stays on the CPU |
+//! | `input_builder` | `InputBuilder`, the scan below becomes the program's input |
+//! | `column_ids` | `ColumnIds`, one id per column over all files of a table |
+//! | `encoded_columns` | encoded columns of ORC, as the GPU decodes them |
+//! | `stripe_decoder` | `StripeDecoder`, values of columns that are not stored raw |
+//! | `device_choice` | estimated times on CPU and GPU |
+//! | `calibration` | `Rates`, the speed of the machine |
+//! | `filter_key` | `FilterKey`, under which selectivities are remembered |
+//! | `session` | `GpuSession`, the state kept from query to query |
+//! | `runner` | `Runner`, the device |
+//! | `gpu_work` | `GpuWork`, one aggregation on its device |
+//! | `gpu_aggregate_exec` | `GpuAggregateExec`, the operator |
+//! | `explain` | `Explain`, the operator's text in EXPLAIN |
+//! | `metrics` | the operator's metrics |
+//! | `partial_state` | the program's output becomes the batch of the CPU's partial aggregation |
+//!
+//! **Invariant:** the crate `grampus-gpu-exec` computes programs. Nothing here mentions CUDA's libraries.
 
 pub mod calibration;
+mod column_ids;
 mod device_choice;
 mod encoded_columns;
 mod explain;
+mod filter_key;
 pub mod gpu_aggregate_exec;
-pub(crate) mod input_builder;
-pub(crate) mod lower;
+mod gpu_work;
+mod input_builder;
+mod lower;
 mod metrics;
 pub mod offload_rule;
-pub(crate) mod partial_state;
-pub(crate) mod runner;
+mod partial_state;
+mod refusal;
+mod runner;
 pub mod session;
-pub(crate) mod string_dictionary;
-
-#[cfg(test)]
-mod tests;
+mod string_dictionary;
+mod stripe_decoder;

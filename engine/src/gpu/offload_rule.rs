@@ -1,5 +1,15 @@
-//! The optimizer rule: replaces partial aggregations over ORC scans by [`GpuAggregateExec`] where that can be and is worth it. Everywhere
-//! else the plan stays as it is and the scan says why, in EXPLAIN; with `grampus.device = 'gpu'` that is an error.
+//! [`GpuAggregates`]: the optimizer rule that replaces partial aggregations over ORC scans by [`GpuAggregateExec`].
+//!
+//! For each aggregation the rule takes these steps:
+//!
+//! 1. Lower the aggregation to a program.
+//! 2. Check that a device is open, or that its libraries are there.
+//! 3. Build the program's input.
+//! 4. Take the filter's selectivity from its last run, or from a sample.
+//! 5. With `grampus.device = 'auto'`, compare the estimated times of CPU and GPU.
+//!
+//! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
+//! a refusal is an error.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,17 +27,21 @@ use grampus_gpu_exec::gpu::{Backing, BackingChoice};
 use grampus_gpu_exec::output::RunError;
 
 use super::device_choice::{Work, has_dependents, sampled_selectivity, shown};
-use super::gpu_aggregate_exec::{GpuAggregateExec, GpuWork};
-use super::input_builder::{GpuInput, place};
-use super::lower::{Lowered, Reason, lower};
-use super::session::{FilterKey, GpuSession};
+use super::filter_key::FilterKey;
+use super::gpu_aggregate_exec::GpuAggregateExec;
+use super::gpu_work::GpuWork;
+use super::input_builder::{GpuInput, InputBuilder};
+use super::lower::{Lowered, lower};
+use super::refusal::Refusal;
+use super::runner::{Absence, check_libraries};
+use super::session::GpuSession;
 use crate::config::{Device, GpuBacking, GrampusOptions, LocalIo};
 use crate::scan::orc_scan_exec::OrcScanExec;
 
-/// A query that takes the CPU no longer is not worth finding out how long.
-const WORTH_SAMPLING: Duration = Duration::from_millis(5);
+/// Minimum estimated time on the CPU for which a filter is sampled. Shorter queries do not repay the sample.
+const MIN_SAMPLED_TIME: Duration = Duration::from_millis(5);
 
-/// Moves filtered aggregates to the GPU. Belongs after DataFusion's own rules: it wants the plan as it will be run.
+/// Moves filtered aggregates to the GPU. The rule runs after DataFusion's own rules, on the final plan.
 #[derive(Debug)]
 pub struct GpuAggregates {
     session: Arc<GpuSession>,
@@ -46,12 +60,12 @@ impl PhysicalOptimizerRule for GpuAggregates {
         if options.device == Device::Cpu {
             return Ok(plan);
         }
-        let mut pass = Pass {
+        let mut rewrite = PlanRewrite {
             session: &self.session,
             options: &options,
-            absence_said: false,
+            is_absence_shown: false,
         };
-        pass.rewrite(plan, None)
+        rewrite.rewrite(plan, None)
     }
 
     fn name(&self) -> &'static str {
@@ -63,49 +77,70 @@ impl PhysicalOptimizerRule for GpuAggregates {
     }
 }
 
-/// Why an aggregation stays on the CPU.
-enum Stays {
-    /// There is nothing to run.
-    Nothing,
-    /// There is no device: said once in a plan.
-    NoDevice(Reason),
-    /// Anything else.
-    Because(Reason),
+/// The reason why an aggregation stays on the CPU.
+#[derive(Debug, thiserror::Error)]
+enum CpuReason {
+    /// Statistics exclude all rows. EXPLAIN shows no reason.
+    #[error("there are no rows")]
+    NoRows,
+    /// There is no device. EXPLAIN shows this once per plan.
+    #[error(transparent)]
+    NoDevice(Absence),
+    /// The GPU does not compute the aggregation.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The runtime does not take the program.
+    #[error("{}", program_error(.0))]
+    Program(RunError),
+    /// The query is too short to open the device for.
+    #[error("the CPU takes an estimated {}, too little to open the GPU for", shown(*.cpu))]
+    TooShort { cpu: Duration },
+    /// The GPU is estimated to take more time.
+    #[error("the GPU is estimated to take {}, the CPU {}", shown(*.gpu), shown(*.cpu))]
+    Slower { gpu: Duration, cpu: Duration },
 }
 
-impl From<Reason> for Stays {
-    fn from(reason: Reason) -> Self {
-        Self::Because(reason)
+/// The text of an error of the runtime, without the prefix of invalid programs.
+fn program_error(error: &RunError) -> String {
+    match error {
+        RunError::Invalid(reason) => reason.clone(),
+        other => other.to_string(),
     }
 }
 
-/// One walk over a plan.
-struct Pass<'a> {
-    session: &'a Arc<GpuSession>,
-    options: &'a GrampusOptions,
-    absence_said: bool,
+/// The note that a scan takes from the nearest aggregation above it.
+#[derive(Debug, Clone)]
+enum ScanNote {
+    /// EXPLAIN shows nothing, and `grampus.device = 'gpu'` allows the scan.
+    Nothing,
+    /// The reason why the GPU does not read the scan.
+    Reason(Arc<str>),
 }
 
-/// Why a scan is not read by the GPU; empty: there is nothing to be said.
-type Note = Arc<str>;
+/// One walk over a plan.
+struct PlanRewrite<'a> {
+    session: &'a Arc<GpuSession>,
+    options: &'a GrampusOptions,
+    is_absence_shown: bool,
+}
 
-impl Pass<'_> {
-    /// `plan` with its aggregations moved. `note`: why the nearest aggregation above was not.
-    fn rewrite(&mut self, plan: Arc<dyn ExecutionPlan>, note: Option<Note>) -> Result<Arc<dyn ExecutionPlan>> {
+impl PlanRewrite<'_> {
+    /// The plan with its aggregations moved. `note` comes from the nearest aggregation above, if that was not moved.
+    fn rewrite(&mut self, plan: Arc<dyn ExecutionPlan>, note: Option<ScanNote>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut note = note;
         if let Some(aggregation) = plan.downcast_ref::<AggregateExec>() {
             match aggregation.mode() {
                 AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned => {
                     match self.replace(aggregation) {
                         Ok(replaced) => return replaced,
-                        Err(stays) => note = Some(self.note(stays)),
+                        Err(reason) => note = Some(self.note(&reason)),
                     }
                 }
                 AggregateMode::Final | AggregateMode::FinalPartitioned | AggregateMode::PartialReduce => {}
             }
         }
         if let Some(scan) = plan.downcast_ref::<OrcScanExec>() {
-            return self.scan_stays(&plan, scan, note);
+            return self.noted_scan(&plan, scan, note);
         }
         let children: Vec<Arc<dyn ExecutionPlan>> = plan.children().into_iter().cloned().collect();
         let mut rewritten = Vec::with_capacity(children.len());
@@ -115,112 +150,124 @@ impl Pass<'_> {
         replace_children_if_necessary(plan, rewritten)
     }
 
-    /// A scan that the CPU reads.
-    fn scan_stays(
+    /// A scan that the CPU reads, with its note.
+    fn noted_scan(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         scan: &OrcScanExec,
-        note: Option<Note>,
+        note: Option<ScanNote>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.options.device == Device::Gpu && note.as_deref() != Some("") && !scan.work().concat().is_empty() {
-            let reason = note
-                .as_deref()
-                .unwrap_or("its rows are wanted as they are, not aggregated");
+        let reason = match &note {
+            Some(ScanNote::Nothing) => return Ok(Arc::clone(plan)),
+            Some(ScanNote::Reason(reason)) => Some(reason),
+            None => None,
+        };
+        if self.options.device == Device::Gpu && !scan.work().concat().is_empty() {
+            let reason = reason.map_or("its rows are wanted as they are, not aggregated", AsRef::as_ref);
             return plan_err!("the query cannot run on the GPU: {reason} (grampus.device = 'gpu')");
         }
-        Ok(match note.filter(|note| !note.is_empty()) {
-            Some(note) => Arc::new(scan.with_note(note)),
+        Ok(match reason {
+            Some(reason) => Arc::new(scan.with_note(Arc::clone(reason))),
             None => Arc::clone(plan),
         })
     }
 
-    fn note(&mut self, stays: Stays) -> Note {
-        match stays {
-            Stays::Nothing => "".into(),
-            Stays::Because(reason) => reason.into(),
-            Stays::NoDevice(reason) => {
-                let first = !std::mem::replace(&mut self.absence_said, true);
+    fn note(&mut self, reason: &CpuReason) -> ScanNote {
+        match reason {
+            CpuReason::NoRows => ScanNote::Nothing,
+            CpuReason::NoDevice(absence) => {
+                let is_first = !std::mem::replace(&mut self.is_absence_shown, true);
                 let is_error = self.options.device == Device::Gpu;
-                if first || is_error { reason.into() } else { "".into() }
+                match is_first || is_error {
+                    true => ScanNote::Reason(absence.to_string().into()),
+                    false => ScanNote::Nothing,
+                }
             }
+            other => ScanNote::Reason(other.to_string().into()),
         }
     }
 
-    /// What takes the place of `aggregation`.
-    fn replace(&self, aggregation: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>>, Stays> {
+    /// The operator that replaces `aggregation`.
+    fn replace(&self, aggregation: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>>, CpuReason> {
         let mut lowered = lower(aggregation, &self.session.dictionary)?;
-        lowered.program.check().map_err(|error| reason_of(&error))?;
-        let scan = lowered.scan().ok_or_else(|| "there is no ORC scan below".to_owned())?;
+        lowered.program.check().map_err(CpuReason::Program)?;
+        let scan = lowered.scan().ok_or(Refusal::NoOrcScan)?;
         if scan.work().iter().all(Vec::is_empty) {
-            return Err(Stays::Nothing);
+            return Err(CpuReason::NoRows);
         }
-        // Absence first: it needs no look at the files.
+        // The device is checked first, since the check reads no file.
         let is_open = match self.session.known_device(self.options) {
             Some(device) => device.map(|_| true),
-            None => super::runner::present(self.options).map(|()| false),
+            None => check_libraries(self.options).map(|()| false),
         };
-        let is_open = is_open.map_err(Stays::NoDevice)?;
+        let is_open = is_open.map_err(CpuReason::NoDevice)?;
         let session = self.session;
-        let placed = place(&mut lowered, &session.dictionary, &session.numbers, &session.locations)?;
-        if placed.input.stripes.is_empty() {
-            return Err(Stays::Nothing);
+        let builder = InputBuilder {
+            dictionary: &session.dictionary,
+            column_ids: &session.column_ids,
+            locations: &session.locations,
+        };
+        let gpu_input = builder.build(&mut lowered)?;
+        if gpu_input.input.stripes.is_empty() {
+            return Err(CpuReason::NoRows);
         }
-        let work = self.decide(lowered, placed, is_open)?;
+        let work = self.decide(lowered, gpu_input, is_open)?;
         Ok(replacement(aggregation, work))
     }
 
-    /// Whether the GPU is to do it, and how.
-    fn decide(&self, lowered: Lowered, placed: GpuInput, is_open: bool) -> Result<GpuWork, Stays> {
+    /// The aggregation's work for the GPU, if the GPU is to compute the aggregation.
+    fn decide(&self, lowered: Lowered, gpu_input: GpuInput, is_open: bool) -> Result<GpuWork, CpuReason> {
         let may_stay_closed = !is_open && self.options.device == Device::Auto;
         if may_stay_closed {
-            // If all rows passed it could take no longer: often that settles it without a sample.
-            let most = Work::of(&lowered.program, &placed.input, 1.0);
-            let cpu = most.cpu_time(&self.session.rates(self.options));
-            if cpu < WORTH_SAMPLING {
-                return Err(too_little(cpu).into());
+            // The time is longest if all rows pass. If that is short too, no sample is needed.
+            let longest = Work::of(&lowered.program, &gpu_input.input, 1.0);
+            let cpu = longest.cpu_time(&self.session.rates(self.options));
+            if cpu < MIN_SAMPLED_TIME {
+                return Err(CpuReason::TooShort { cpu });
             }
         }
-        let key = FilterKey::of(&lowered.program, &lowered.arguments, &placed.input);
+        let key = FilterKey::of(&lowered.program, &lowered.arguments, &gpu_input.input);
         let selectivity = match self.session.selectivity(key) {
             Some(known) => known,
-            // Nothing depends on it where no column is read only for rows that pass, and where nobody asks what the CPU would take.
+            // Without dependent columns, only the estimate for the CPU depends on the selectivity, and a required GPU
+            // needs no such estimate.
             None if self.options.device == Device::Gpu && !has_dependents(&lowered.program) => 1.0,
             None => {
-                let sampled = sampled_selectivity(&lowered, &placed).map_err(|error| crate::error::message(&error))?;
+                let sampled = sampled_selectivity(&lowered, &gpu_input).map_err(Refusal::File)?;
                 self.session.remember_selectivity(key, sampled);
                 sampled
             }
         };
-        let size = Work::of(&lowered.program, &placed.input, selectivity);
+        let size = Work::of(&lowered.program, &gpu_input.input, selectivity);
         if may_stay_closed {
-            self.worth_opening(&size)?;
+            self.check_worth_opening(&size)?;
         }
-        let device = self.session.device(self.options).map_err(Stays::NoDevice)?;
+        let device = self.session.device(self.options).map_err(CpuReason::NoDevice)?;
         let mut work = GpuWork {
             lowered,
-            placed,
+            gpu_input,
             device,
             session: Arc::clone(self.session),
             backing: self.backing(),
             selectivity,
             choices: OnceLock::new(),
-            why: format!("grampus.device = '{}'", self.options.device),
+            reason: format!("grampus.device = '{}'", self.options.device),
             strict: self.options.device == Device::Gpu,
         };
         if self.options.device == Device::Auto {
-            work.why = self.worth_it(&size, &work)?;
+            work.reason = self.reason_for_gpu(&size, &work)?;
         }
         Ok(work)
     }
 
-    /// Why the GPU is to do it, by the time it is estimated to take.
-    fn worth_it(&self, size: &Work, work: &GpuWork) -> Result<String, Stays> {
+    /// The reason for the GPU, from the estimated times.
+    fn reason_for_gpu(&self, size: &Work, work: &GpuWork) -> Result<String, CpuReason> {
         let choices = work.device.choose(&work.request(&Arc::default()));
-        let choices = choices.map_err(|error| reason_of(&error))?;
+        let choices = choices.map_err(CpuReason::Program)?;
         let rates = self.session.rates(self.options);
         let (gpu, cpu) = (size.gpu_time(&rates, &choices), size.cpu_time(&rates));
         let hot = size.hot_time(&rates, &choices);
-        // It is asked once.
+        // EXPLAIN shows these choices, so the device is asked once.
         let _ = work.choices.set(choices);
         if gpu < cpu {
             return Ok(format!(
@@ -229,8 +276,11 @@ impl Pass<'_> {
                 shown(cpu)
             ));
         }
-        // Bringing columns that stay is an investment: it is made when queries of these columns have missed as much as it costs.
-        let missed = self.session.miss_columns(&work.placed.input, cpu.saturating_sub(hot));
+        // Loading columns that stay resident is an investment. The rule makes the investment once queries of these
+        // columns have missed as much time as loading costs.
+        let missed = self
+            .session
+            .miss_columns(&work.gpu_input.input, cpu.saturating_sub(hot));
         if hot < cpu && missed >= gpu - cpu {
             return Ok(format!(
                 "it is estimated to take {} instead of {} this time, and {} with its columns there",
@@ -239,16 +289,16 @@ impl Pass<'_> {
                 shown(hot)
             ));
         }
-        Err(format!("the GPU is estimated to take {}, the CPU {}", shown(gpu), shown(cpu)).into())
+        Err(CpuReason::Slower { gpu, cpu })
     }
 
-    /// Whether to open the device for what queries of this size would have saved so far, were it open.
-    fn worth_opening(&self, size: &Work) -> Result<(), Stays> {
+    /// Refuses to open the device while opening takes more time than queries would have saved with an open device.
+    fn check_worth_opening(&self, size: &Work) -> Result<(), CpuReason> {
         let rates = self.session.rates(self.options);
         let (gpu, cpu) = (size.least_gpu_time(&rates), size.cpu_time(&rates));
         let missed = self.session.miss(cpu.saturating_sub(gpu));
         match missed.as_secs_f64() < rates.open_seconds {
-            true => Err(too_little(cpu).into()),
+            true => Err(CpuReason::TooShort { cpu }),
             false => Ok(()),
         }
     }
@@ -259,30 +309,14 @@ impl Pass<'_> {
             (GpuBacking::Queued, _) => BackingChoice::All(Backing::Queued),
             (GpuBacking::Resident, _) => BackingChoice::All(Backing::Resident),
             (GpuBacking::Paged, _) => BackingChoice::All(Backing::Paged),
-            // Files that others may truncate are not to be mapped.
+            // LocalIo::Read is for files that other processes may truncate. Such files are not mapped.
             (GpuBacking::Auto, LocalIo::Read) => BackingChoice::All(Backing::Resident),
             (GpuBacking::Auto, LocalIo::Mmap) => BackingChoice::Auto,
         }
     }
 }
 
-/// Why the device stays closed for a query that the CPU answers in `time`.
-fn too_little(time: Duration) -> Reason {
-    format!(
-        "the CPU takes an estimated {}, too little to open the GPU for",
-        shown(time)
-    )
-}
-
-/// An error of the runtime as a reason.
-fn reason_of(error: &RunError) -> Reason {
-    match error {
-        RunError::Invalid(reason) => reason.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// The GPU's operator instead of a partial aggregation; below a final one instead of a whole aggregation.
+/// The GPU's operator. If `aggregation` is a whole aggregation, a final one above merges the partial state.
 fn replacement(aggregation: &AggregateExec, work: GpuWork) -> Result<Arc<dyn ExecutionPlan>> {
     let partial = AggregateExec::try_new(
         AggregateMode::Partial,
@@ -304,10 +338,10 @@ fn replacement(aggregation: &AggregateExec, work: GpuWork) -> Result<Arc<dyn Exe
     let partitions = aggregation.properties().output_partitioning().partition_count();
     let (mode, input) = match aggregation.mode() {
         AggregateMode::SinglePartitioned if partitions > 1 => {
-            let dealt = RepartitionExec::try_new(gpu, Partitioning::Hash(keys.input_exprs(), partitions))?;
+            let repartitioned = RepartitionExec::try_new(gpu, Partitioning::Hash(keys.input_exprs(), partitions))?;
             (
                 AggregateMode::FinalPartitioned,
-                Arc::new(dealt) as Arc<dyn ExecutionPlan>,
+                Arc::new(repartitioned) as Arc<dyn ExecutionPlan>,
             )
         }
         _ => (AggregateMode::Final, gpu),

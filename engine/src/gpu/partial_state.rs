@@ -1,4 +1,6 @@
-//! From a program's [`Output`] to the batch that DataFusion's partial aggregation would have given: keys, then state fields.
+//! The batch of partial state: a program's [`Output`] in the schema of DataFusion's partial aggregation.
+//!
+//! The batch has the keys first, then the state fields of the aggregates.
 
 use std::sync::Arc;
 
@@ -12,18 +14,17 @@ use datafusion::common::{exec_err, internal_err};
 use datafusion::error::Result;
 use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
 
-use super::lower::aggregate::StateField;
-use super::string_dictionary::Dictionary;
+use super::string_dictionary::StringDictionary;
 
-/// The batch of schema `schema`, whose fields after the keys are the aggregates at `state`.
+/// The batch of `schema`. `state` has the position of an aggregate of `output` for each field after the keys.
 ///
 /// # Errors
-/// If the output is not what the schema promises: a bug.
+/// If the output does not fit the schema, which is a bug.
 pub(crate) fn batch(
     output: &Output,
-    state: &[StateField],
+    state: &[usize],
     schema: &SchemaRef,
-    dictionary: &Dictionary,
+    dictionary: &StringDictionary,
 ) -> Result<RecordBatch> {
     let states = state.iter().map(|&at| output.aggregates.get(at));
     let columns: Option<Vec<&ResultColumn>> = output.keys.iter().map(Some).chain(states).collect();
@@ -43,7 +44,7 @@ pub(crate) fn batch(
 }
 
 /// The values as an array of `data_type`.
-fn array(column: &ResultColumn, data_type: &DataType, dictionary: &Dictionary) -> Result<ArrayRef> {
+fn array(column: &ResultColumn, data_type: &DataType, dictionary: &StringDictionary) -> Result<ArrayRef> {
     match (&column.values, data_type) {
         (ResultValues::Int(codes), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => {
             strings(codes, column.valid.as_deref(), data_type, dictionary)
@@ -75,7 +76,7 @@ fn array(column: &ResultColumn, data_type: &DataType, dictionary: &Dictionary) -
     }
 }
 
-/// The values with NULL where they are not valid.
+/// The values, with NULL for the invalid ones.
 fn masked<T>(values: impl Iterator<Item = T>, valid: Option<&[bool]>) -> impl Iterator<Item = Option<T>> {
     values.enumerate().map(move |(row, value)| {
         valid
@@ -84,7 +85,7 @@ fn masked<T>(values: impl Iterator<Item = T>, valid: Option<&[bool]>) -> impl It
     })
 }
 
-/// Sixty-four bits as a smaller integer, or as what is stored as one.
+/// 64-bit integers as `data_type`: a smaller integer, or a type that is stored as an integer.
 fn integers(array: PrimitiveArray<Int64Type>, data_type: &DataType) -> Result<ArrayRef> {
     let stored = match data_type {
         DataType::Date32 => DataType::Int32,
@@ -112,9 +113,14 @@ fn decimals(values: impl Iterator<Item = i128>, valid: Option<&[bool]>, precisio
     Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
 }
 
-fn strings(codes: &[i64], valid: Option<&[bool]>, data_type: &DataType, dictionary: &Dictionary) -> Result<ArrayRef> {
-    let there: Vec<i64> = masked(codes.iter().copied(), valid).flatten().collect();
-    let Some(found) = dictionary.strings(&there) else {
+fn strings(
+    codes: &[i64],
+    valid: Option<&[bool]>,
+    data_type: &DataType,
+    dictionary: &StringDictionary,
+) -> Result<ArrayRef> {
+    let valid_codes: Vec<i64> = masked(codes.iter().copied(), valid).flatten().collect();
+    let Some(found) = dictionary.strings(&valid_codes) else {
         return exec_err!("the GPU gave a string's number that was never given out");
     };
     let mut found = found.into_iter();
@@ -141,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn every_type_finds_its_array() {
-        let dictionary = Dictionary::default();
+    fn arrays_have_the_types_of_the_schema() {
+        let dictionary = StringDictionary::default();
         let code = i64::from(dictionary.code("green").unwrap());
         let some = Some(vec![true, false]);
         let int = |ty, value| column(ty, ResultValues::Int(vec![value, 0]), some.clone());
@@ -205,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn one_result_serves_several_fields_and_none_needs_columns() {
-        let dictionary = Dictionary::default();
+    fn batches_may_share_results_and_have_no_columns() {
+        let dictionary = StringDictionary::default();
         let count = column(Type::Int64, ResultValues::Int(vec![3]), None);
         let output = Output {
             groups: 1,

@@ -1,4 +1,6 @@
-//! The device as the rest of the engine sees it, and how it is opened. The only place that calls `grampus-gpu-exec`'s runtime.
+//! [`Runner`]: the device as the engine sees it.
+//!
+//! **Invariant:** of the engine, this file alone calls the runtime of `grampus-gpu-exec`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,36 +12,50 @@ use grampus_gpu_exec::run::calibration::Calibration;
 use grampus_gpu_exec::{CudaError, compiler_version, library};
 
 use super::calibration::Rates;
-use super::lower::Reason;
 use crate::config::{GpuSettings, GpuTarget, GrampusOptions};
 
-/// Host threads that run kernels in tests, at most.
-const HOST_THREADS: usize = 4;
-/// Threads that read files and fill the pinned ring, at most: more gained nothing where it was measured.
-const READING_THREADS: usize = 16;
+/// Maximum number of host threads that run kernels ([`GpuTarget::Host`]).
+const MAX_HOST_THREADS: usize = 4;
+/// Maximum number of threads that read files and fill the pinned ring. More threads gained nothing in measurements.
+const MAX_READER_THREADS: usize = 16;
 
-/// What runs programs.
+/// A device that runs programs.
 pub(crate) trait Runner: fmt::Debug + Send + Sync {
-    /// What it is, for people.
+    /// The name of the device, shown by EXPLAIN.
     fn name(&self) -> String;
 
-    /// How each column of the program would be read.
+    /// The backing of each column of the program.
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError>;
 
     /// Runs a program.
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError>;
 
-    /// The kernel that would run.
-    fn kernel_text(&self, request: &Request<'_>) -> Result<String, RunError>;
+    /// The source of the program's kernel.
+    fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError>;
 }
 
-/// Why there is no device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Absent {
-    /// For people.
-    pub(crate) reason: Reason,
-    /// It will not come while this process lives.
+/// The absence of a device. EXPLAIN shows the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Absence {
+    /// The cause, for the user.
+    reason: String,
+    /// True if the device stays absent while this process runs.
     pub(crate) is_final: bool,
+}
+
+impl Absence {
+    /// The absence that an error of CUDA means.
+    fn of(error: &CudaError) -> Self {
+        let is_final = matches!(
+            error,
+            CudaError::NoDriver(_) | CudaError::NoCompiler | CudaError::NoHostCompiler
+        );
+        Self {
+            reason: error.to_string(),
+            is_final,
+        }
+    }
 }
 
 impl Runner for Gpu {
@@ -55,31 +71,34 @@ impl Runner for Gpu {
         Self::run(self, *request)
     }
 
-    fn kernel_text(&self, request: &Request<'_>) -> Result<String, RunError> {
+    fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError> {
         self.text(*request)
     }
 }
 
 /// Opens the device.
-pub(crate) fn open(settings: &GpuSettings, rates: &Rates) -> Result<Arc<dyn Runner>, Absent> {
+///
+/// # Errors
+/// If there is no device, or if the device cannot be opened now.
+pub(crate) fn open(settings: &GpuSettings, rates: &Rates) -> Result<Arc<dyn Runner>, Absence> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
         GpuTarget::Cuda => Target::Cuda(0),
         GpuTarget::Host => Target::Host {
-            threads: threads.min(HOST_THREADS) as u32,
+            threads: threads.min(MAX_HOST_THREADS) as u32,
         },
     };
     if settings.target == GpuTarget::Cuda {
-        library().map_err(|error| absent(&error))?;
-        // Without it nothing could ever run: better said now than by every query.
-        compiler_version().map_err(|error| absent(&error))?;
+        library().map_err(|error| Absence::of(&error))?;
+        // Without the compiler no kernel can run, so opening fails here instead of every query.
+        compiler_version().map_err(|error| Absence::of(&error))?;
     }
     let options = GpuOptions {
         target,
         cache_bytes: settings.cache_bytes,
         pin_bytes: None,
         kernel_folder: settings.kernels.clone(),
-        threads: threads.min(READING_THREADS),
+        threads: threads.min(MAX_READER_THREADS),
     };
     let tuning = Tuning {
         calibration: Calibration {
@@ -96,35 +115,24 @@ pub(crate) fn open(settings: &GpuSettings, rates: &Rates) -> Result<Arc<dyn Runn
     };
     match Gpu::open_with(options, tuning) {
         Ok(gpu) => Ok(Arc::new(gpu)),
-        Err(RunError::Cuda(error)) => Err(absent(&error)),
-        Err(error) => Err(Absent {
+        Err(RunError::Cuda(error)) => Err(Absence::of(&error)),
+        Err(error) => Err(Absence {
             reason: error.to_string(),
             is_final: false,
         }),
     }
 }
 
-fn absent(error: &CudaError) -> Absent {
-    let is_final = matches!(
-        error,
-        CudaError::NoDriver(_) | CudaError::NoCompiler | CudaError::NoHostCompiler
-    );
-    Absent {
-        reason: error.to_string(),
-        is_final,
-    }
-}
-
-/// Whether there may be a device to open: a look that takes no time, where opening takes some.
+/// Checks for the libraries of a device. The check takes no time, while opening the device takes some.
 ///
 /// # Errors
-/// What is missing.
-pub(crate) fn present(options: &GrampusOptions) -> Result<(), Reason> {
-    static LIBRARY: OnceLock<Result<(), Reason>> = OnceLock::new();
+/// Names the missing library.
+pub(crate) fn check_libraries(options: &GrampusOptions) -> Result<(), Absence> {
+    static LIBRARY: OnceLock<Result<(), Absence>> = OnceLock::new();
     match options.gpu_target {
         GpuTarget::Host => Ok(()),
         GpuTarget::Cuda => LIBRARY
-            .get_or_init(|| library().map_err(|error| error.to_string()))
+            .get_or_init(|| library().map_err(|error| Absence::of(&error)))
             .clone(),
     }
 }

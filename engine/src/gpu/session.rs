@@ -1,5 +1,7 @@
-//! What a session keeps for the GPU from query to query: the device once it was opened, the numbers of strings and columns, what
-//! filters let pass. Contexts that are clones of one another share one.
+//! [`GpuSession`]: the state that a session keeps for the GPU from query to query.
+//!
+//! The session keeps the open device, dictionary codes of strings, ids and locations of columns, and the selectivity of
+//! filters. Clones of a context share one session.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -9,99 +11,100 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use grampus_gpu_exec::input::Input;
-use grampus_gpu_exec::program::{Program, Value};
 
 use super::calibration::Rates;
-use super::input_builder::ColumnNumbers;
-use super::lower::Reason;
-use super::runner::{self, Absent, Runner};
-use super::string_dictionary::Dictionary;
+use super::column_ids::ColumnIds;
+use super::filter_key::FilterKey;
+use super::runner::{self, Absence, Runner};
+use super::string_dictionary::StringDictionary;
 use crate::config::{GpuSettings, GrampusOptions, cache_folder};
 use crate::scan::column_locations::LocationCache;
 
-/// Filters whose selectivity is remembered at most; then all are forgotten.
-const REMEMBERED_FILTERS: usize = 10_000;
+/// Maximum number of filters, and of sets of columns, that a session remembers. A session at the maximum forgets all.
+const MAX_REMEMBERED_ENTRIES: usize = 10_000;
 
 /// The GPU's side of a session. The device is opened by the first query that is to run on it.
 #[derive(Debug, Default)]
 pub struct GpuSession {
-    pub(crate) dictionary: Arc<Dictionary>,
-    pub(crate) numbers: ColumnNumbers,
+    pub(crate) dictionary: Arc<StringDictionary>,
+    pub(crate) column_ids: ColumnIds,
     pub(crate) locations: LocationCache,
-    opened: Mutex<Option<Opened>>,
+    opened: Mutex<Option<OpenedDevice>>,
+    /// The machine's rates, and the folder that they were loaded from.
     rates: Mutex<Option<(PathBuf, Rates)>>,
-    selectivity: Mutex<HashMap<u64, f64>>,
-    /// Time that queries would have saved had the device been open: when it exceeds what opening takes, that is worth while.
+    selectivity: Mutex<HashMap<FilterKey, f64>>,
+    /// The time that queries would have saved with an open device. If it exceeds the time of opening, the device is
+    /// opened.
     missed: Mutex<Duration>,
-    /// The same for columns that were not there, by columns and files.
+    /// By hash of columns and files: the time that queries would have saved with resident columns.
     missed_columns: Mutex<HashMap<u64, Duration>>,
 }
 
-/// A device, or why there is none, for these settings.
+/// A device for these settings, or its absence.
 #[derive(Debug)]
-struct Opened {
+struct OpenedDevice {
     settings: GpuSettings,
-    device: Result<Arc<dyn Runner>, Reason>,
+    device: Result<Arc<dyn Runner>, Absence>,
 }
 
-/// A lock over values that are put in whole: a panic elsewhere leaves nothing half done.
+/// Locks a value that is only replaced as a whole, so that a panic under the lock leaves the value usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GpuSession {
-    /// The device for these settings, opened now if need be.
+    /// The device for these settings. Opens the device if it is not open.
     ///
     /// # Errors
-    /// Why there is none.
-    pub(crate) fn device(&self, options: &GrampusOptions) -> Result<Arc<dyn Runner>, Reason> {
+    /// If there is no device.
+    pub(crate) fn device(&self, options: &GrampusOptions) -> Result<Arc<dyn Runner>, Absence> {
         let settings = GpuSettings::of(options);
         let mut opened = lock(&self.opened);
         if let Some(opened) = opened.as_ref().filter(|opened| opened.settings == settings) {
             return opened.device.clone();
         }
-        // The old one first: two would share the device's memory.
+        // The old device is closed first: two open ones would share the device's memory.
         *opened = None;
         match runner::open(&settings, &self.rates(options)) {
             Ok(device) => {
                 let device = Ok(device);
-                *opened = Some(Opened {
+                *opened = Some(OpenedDevice {
                     settings,
                     device: device.clone(),
                 });
                 device
             }
-            Err(Absent { reason, is_final }) => {
+            Err(absence) => {
                 // A device that was busy may be free for the next query.
-                if is_final {
-                    *opened = Some(Opened {
+                if absence.is_final {
+                    *opened = Some(OpenedDevice {
                         settings,
-                        device: Err(reason.clone()),
+                        device: Err(absence.clone()),
                     });
                 }
-                Err(reason)
+                Err(absence)
             }
         }
     }
 
     /// The device, if it is open or known to be absent.
-    pub(crate) fn known_device(&self, options: &GrampusOptions) -> Option<Result<Arc<dyn Runner>, Reason>> {
+    pub(crate) fn known_device(&self, options: &GrampusOptions) -> Option<Result<Arc<dyn Runner>, Absence>> {
         let settings = GpuSettings::of(options);
         let opened = lock(&self.opened);
         let opened = opened.as_ref().filter(|opened| opened.settings == settings);
         opened.map(|opened| opened.device.clone())
     }
 
-    /// Takes `device` for what these settings open.
+    /// Sets the device that these settings open.
     #[cfg(test)]
     pub(crate) fn preset(&self, options: &GrampusOptions, device: Arc<dyn Runner>) {
-        *lock(&self.opened) = Some(Opened {
+        *lock(&self.opened) = Some(OpenedDevice {
             settings: GpuSettings::of(options),
             device: Ok(device),
         });
     }
 
-    /// The machine's rates, from the calibration if there is one.
+    /// The machine's rates: calibrated ones, or the defaults.
     pub(crate) fn rates(&self, options: &GrampusOptions) -> Rates {
         let folder = cache_folder(options).unwrap_or_default();
         let mut rates = lock(&self.rates);
@@ -115,27 +118,27 @@ impl GpuSession {
         }
     }
 
-    /// What the filter `key` let pass when it was last asked, 0 to 1.
+    /// The selectivity of the filter in its last run, from 0 to 1.
     pub(crate) fn selectivity(&self, key: FilterKey) -> Option<f64> {
-        lock(&self.selectivity).get(&key.0).copied()
+        lock(&self.selectivity).get(&key).copied()
     }
 
-    /// Remembers what a filter let pass.
+    /// Remembers the selectivity of a filter.
     pub(crate) fn remember_selectivity(&self, key: FilterKey, selectivity: f64) {
         let mut known = lock(&self.selectivity);
-        if known.len() >= REMEMBERED_FILTERS {
+        if known.len() >= MAX_REMEMBERED_ENTRIES {
             known.clear();
         }
-        known.insert(key.0, selectivity);
+        known.insert(key, selectivity);
     }
 
-    /// Adds what a query would save if its columns were on the device; the sum of all such.
+    /// Adds the time that a query would save with resident columns. Returns the sum for these columns.
     pub(crate) fn miss_columns(&self, input: &Input, saved: Duration) -> Duration {
         let mut hasher = DefaultHasher::new();
         input.column_ids.hash(&mut hasher);
         input.files.hash(&mut hasher);
         let mut known = lock(&self.missed_columns);
-        if known.len() >= REMEMBERED_FILTERS {
+        if known.len() >= MAX_REMEMBERED_ENTRIES {
             known.clear();
         }
         let missed = known.entry(hasher.finish()).or_default();
@@ -143,7 +146,7 @@ impl GpuSession {
         *missed
     }
 
-    /// Adds what a query would save if the device were open; the sum of all such.
+    /// Adds the time that a query would save with an open device. Returns the sum.
     pub(crate) fn miss(&self, saved: Duration) -> Duration {
         let mut missed = lock(&self.missed);
         *missed += saved;
@@ -151,48 +154,25 @@ impl GpuSession {
     }
 }
 
-/// A filter with its literals over certain files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FilterKey(u64);
-
-impl FilterKey {
-    pub(crate) fn of(program: &Program, arguments: &[Value], input: &Input) -> Self {
-        let mut hasher = DefaultHasher::new();
-        program.conjuncts.hash(&mut hasher);
-        input.column_ids.hash(&mut hasher);
-        for argument in arguments {
-            match argument {
-                Value::Bool(value) => value.hash(&mut hasher),
-                Value::Int(value) => value.hash(&mut hasher),
-                Value::Float(value) => value.to_bits().hash(&mut hasher),
-            }
-        }
-        for file in &input.files {
-            file.hash(&mut hasher);
-        }
-        Self(hasher.finish())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Where there is no GPU that is said, again and again, without looking for it each time.
+    /// A session without a GPU gives the same absence for each query.
     #[test]
-    fn absence_is_an_answer() {
+    fn session_remembers_the_absence_of_a_device() {
         let session = GpuSession::default();
         let options = GrampusOptions::default();
-        if let Err(reason) = session.device(&options) {
-            assert!(!reason.is_empty());
+        if let Err(absence) = session.device(&options) {
+            assert!(!absence.to_string().is_empty());
             if let Some(known) = session.known_device(&options) {
-                assert_eq!(known.unwrap_err(), reason);
+                assert_eq!(known.unwrap_err(), absence);
             }
         }
     }
 
     #[test]
-    fn what_is_missed_adds_up() {
+    fn missed_time_adds_up() {
         let session = GpuSession::default();
         session.miss(Duration::from_millis(20));
         assert_eq!(session.miss(Duration::from_millis(30)), Duration::from_millis(50));

@@ -1,35 +1,39 @@
-//! Strings as numbers: a kernel compares and groups strings by code alone. The session keeps one dictionary, so that what lies on
-//! the device from one query means the same in the next.
+//! [`StringDictionary`]: strings as codes. Kernels compare and group strings by code alone.
+//!
+//! **Invariant:** the session keeps one dictionary, and codes never change. Codes in cached columns therefore keep
+//! their meaning from query to query.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, StringArray};
 
-/// Bytes of different strings that a session keeps at most.
+/// Maximum total length of the different strings of a session.
 const MAX_BYTES: usize = 256 << 20;
-/// Different strings that a session keeps at most.
+/// Maximum number of different strings of a session.
 const MAX_STRINGS: usize = 16 << 20;
 
-/// There are too many different strings for codes to be of use: the CPU is to answer.
+/// There are too many different strings: the query falls back to the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the columns hold too many different strings for the GPU to number them")]
 pub(crate) struct DictionaryFull;
 
-/// The strings that were met, in the order of their codes. Codes never change.
+/// The strings of a session and their codes.
 #[derive(Debug, Default)]
-pub(crate) struct Dictionary {
-    known: Mutex<Known>,
+pub(crate) struct StringDictionary {
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Entries {
     codes: HashMap<Arc<str>, u32>,
+    /// By code.
     strings: Vec<Arc<str>>,
+    /// Total length of `strings`.
     bytes: usize,
 }
 
-impl Known {
+impl Entries {
     fn code(&mut self, text: &str) -> Result<u32, DictionaryFull> {
         if let Some(&code) = self.codes.get(text) {
             return Ok(code);
@@ -46,10 +50,10 @@ impl Known {
     }
 }
 
-impl Dictionary {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        // A string is entered in one step; a panic elsewhere leaves nothing half done that matters.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl StringDictionary {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        // A string is entered in one step, so a panic under the lock leaves the entries usable.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The code of `text`.
@@ -57,9 +61,9 @@ impl Dictionary {
         self.lock().code(text)
     }
 
-    /// The codes of `texts`, zero where one is missing.
+    /// The codes of `texts`; zero for NULL.
     pub(crate) fn codes(&self, texts: &StringArray) -> Result<Vec<u32>, DictionaryFull> {
-        // Strings repeat: the lock is taken for those that this call meets for the first time only.
+        // Strings repeat. The call takes the lock once for each different string.
         let mut met: HashMap<&str, u32> = HashMap::new();
         let mut codes = Vec::with_capacity(texts.len());
         let mut last: Option<(&str, u32)> = None;
@@ -85,10 +89,10 @@ impl Dictionary {
         Ok(codes)
     }
 
-    /// The strings of `codes`, `None` for a code that was never given out.
+    /// The strings of `codes`; `None` if one of the codes was never assigned.
     pub(crate) fn strings(&self, codes: &[i64]) -> Option<Vec<Arc<str>>> {
-        let known = self.lock();
-        let string = |&code: &i64| known.strings.get(usize::try_from(code).ok()?).cloned();
+        let entries = self.lock();
+        let string = |&code: &i64| entries.strings.get(usize::try_from(code).ok()?).cloned();
         codes.iter().map(string).collect()
     }
 }
@@ -98,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_stay_and_lead_back() {
-        let dictionary = Dictionary::default();
+    fn dictionary_codes_are_stable_and_reversible() {
+        let dictionary = StringDictionary::default();
         let green = dictionary.code("green").unwrap();
         let texts = StringArray::from(vec![Some("yellow"), None, Some("green"), Some("yellow"), Some("")]);
         let codes = dictionary.codes(&texts).unwrap();

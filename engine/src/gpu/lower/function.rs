@@ -1,4 +1,6 @@
-//! SQL functions that kernels have, by their name in DataFusion.
+//! SQL functions that kernels compute, by their name in DataFusion.
+//!
+//! The functions here lower the arguments of a call through the caller's [`LowerArgument`].
 
 use std::sync::Arc;
 
@@ -8,43 +10,47 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::PhysicalExpr;
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, MathFunction, Type};
 
-use super::Reason;
-use super::expr::{Builder, Typed, comparison, is_float, not_computed};
+use super::typed_expr::{TypedExpr, binary};
+use super::types::is_float;
+use crate::gpu::refusal::Refusal;
 
-/// The call `expr`, taken apart as `call`.
+/// Lowers one argument of a call.
+pub(super) type LowerArgument<'a> = dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TypedExpr, Refusal> + 'a;
+
+/// The function call `expr`, downcast as `call`.
 pub(super) fn lower(
-    builder: &mut Builder<'_>,
     expr: &Arc<dyn PhysicalExpr>,
     call: &ScalarFunctionExpr,
-) -> Result<Typed, Reason> {
-    // A function of another crate may have the name of one of DataFusion's and mean something else; it cannot have its Rust type's
-    // name too, but that is private to most. DataFusion replaces a function by registering another of its name: that is the person's
-    // wish, and is honoured by looking at what stands behind the name.
+    lower_argument: &mut LowerArgument<'_>,
+) -> Result<TypedExpr, Refusal> {
+    // Another crate may register a function under the name of one of DataFusion's functions, and DataFusion then calls
+    // the other crate's function. Names therefore do not tell the functions apart, and most Rust types of functions
+    // are private. The comparison with DataFusion's own function object does.
     if !is_datafusions(call) {
-        return Err(format!("{}() is not computed on the GPU", call.name()));
+        return Err(Refusal::NotComputed(format!("{}()", call.name())));
     }
     match (call.name(), call.args()) {
-        ("date_part", [part, value]) => date_part(builder, expr, part, value),
-        ("date_trunc", [part, value]) => date_trunc(builder, expr, part, value),
-        ("coalesce", values) if !values.is_empty() => coalesce(builder, expr, values),
-        ("nullif", [value, other]) => nullif(builder, expr, value, other),
+        ("date_part", [part, value]) => date_part(expr, part, value, lower_argument),
+        ("date_trunc", [part, value]) => date_trunc(expr, part, value, lower_argument),
+        ("coalesce", values) if !values.is_empty() => coalesce(expr, values, lower_argument),
+        ("nullif", [value, other]) => nullif(expr, value, other, lower_argument),
         (name, [value]) => match math(name) {
             Some(function) => {
-                let value = builder.lower(value)?;
+                let value = lower_argument(value)?;
                 if !is_float(value.ty) {
-                    return Err(not_computed(expr));
+                    return Err(Refusal::not_computed(expr));
                 }
                 let ty = value.ty;
                 let value = Box::new(value.expr);
-                Ok(Typed::new(Expr::Math { function, value }, ty))
+                Ok(TypedExpr::new(Expr::Math { function, value }, ty))
             }
-            None => Err(format!("{name}() is not computed on the GPU")),
+            None => Err(Refusal::NotComputed(format!("{name}()"))),
         },
-        (name, _) => Err(format!("{name}() is not computed on the GPU")),
+        (name, _) => Err(Refusal::NotComputed(format!("{name}()"))),
     }
 }
 
-/// Whether the function is the one that DataFusion itself has under this name.
+/// True if the function is DataFusion's own function of this name.
 fn is_datafusions(call: &ScalarFunctionExpr) -> bool {
     use datafusion::functions::{core, datetime, math};
     let own = match call.name() {
@@ -71,7 +77,7 @@ fn math(name: &str) -> Option<MathFunction> {
     })
 }
 
-/// The word that a literal is.
+/// The value of a string literal, in lower case and without quotes.
 fn word(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
     match expr.downcast_ref::<Literal>()?.value() {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
@@ -82,12 +88,12 @@ fn word(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
 }
 
 fn date_part(
-    builder: &mut Builder<'_>,
     expr: &Arc<dyn PhysicalExpr>,
     part: &Arc<dyn PhysicalExpr>,
     value: &Arc<dyn PhysicalExpr>,
-) -> Result<Typed, Reason> {
-    let part = word(part).ok_or_else(|| not_computed(expr))?;
+    lower_argument: &mut LowerArgument<'_>,
+) -> Result<TypedExpr, Refusal> {
+    let part = word(part).ok_or_else(|| Refusal::not_computed(expr))?;
     let part = match part.as_str() {
         "year" | "years" => DatePart::Year,
         "quarter" | "qtr" => DatePart::Quarter,
@@ -99,25 +105,25 @@ fn date_part(
         "hour" | "hours" => DatePart::Hour,
         "minute" | "minutes" => DatePart::Minute,
         "second" | "seconds" => DatePart::Second,
-        other => return Err(format!("extract({other} FROM …) is not computed on the GPU")),
+        other => return Err(Refusal::NotComputed(format!("extract({other} FROM …)"))),
     };
-    let value = builder.lower(value)?;
+    let value = lower_argument(value)?;
     match value.ty {
         Type::Date32 | Type::Timestamp(_) => {
             let value = Box::new(value.expr);
-            Ok(Typed::new(Expr::Extract { part, value }, Type::Int32))
+            Ok(TypedExpr::new(Expr::Extract { part, value }, Type::Int32))
         }
-        _ => Err(not_computed(expr)),
+        _ => Err(Refusal::not_computed(expr)),
     }
 }
 
 fn date_trunc(
-    builder: &mut Builder<'_>,
     expr: &Arc<dyn PhysicalExpr>,
     part: &Arc<dyn PhysicalExpr>,
     value: &Arc<dyn PhysicalExpr>,
-) -> Result<Typed, Reason> {
-    let part = word(part).ok_or_else(|| not_computed(expr))?;
+    lower_argument: &mut LowerArgument<'_>,
+) -> Result<TypedExpr, Refusal> {
+    let part = word(part).ok_or_else(|| Refusal::not_computed(expr))?;
     let part = match part.as_str() {
         "year" => DatePart::Year,
         "quarter" => DatePart::Quarter,
@@ -127,51 +133,51 @@ fn date_trunc(
         "hour" => DatePart::Hour,
         "minute" => DatePart::Minute,
         "second" => DatePart::Second,
-        other => return Err(format!("date_trunc('{other}', …) is not computed on the GPU")),
+        other => return Err(Refusal::NotComputed(format!("date_trunc('{other}', …)"))),
     };
-    let value = builder.lower(value)?;
+    let value = lower_argument(value)?;
     match value.ty {
         ty @ Type::Timestamp(_) => {
             let value = Box::new(value.expr);
-            Ok(Typed::new(Expr::Truncate { part, value }, ty))
+            Ok(TypedExpr::new(Expr::Truncate { part, value }, ty))
         }
-        _ => Err(not_computed(expr)),
+        _ => Err(Refusal::not_computed(expr)),
     }
 }
 
 fn coalesce(
-    builder: &mut Builder<'_>,
     expr: &Arc<dyn PhysicalExpr>,
     values: &[Arc<dyn PhysicalExpr>],
-) -> Result<Typed, Reason> {
+    lower_argument: &mut LowerArgument<'_>,
+) -> Result<TypedExpr, Refusal> {
     let mut items = Vec::with_capacity(values.len());
     let mut ty = None;
     for value in values {
-        let value = builder.lower(value)?;
+        let value = lower_argument(value)?;
         if *ty.get_or_insert(value.ty) != value.ty {
-            return Err(not_computed(expr));
+            return Err(Refusal::not_computed(expr));
         }
         items.push(value.expr);
     }
-    let ty = ty.ok_or_else(|| not_computed(expr))?;
-    Ok(Typed::new(Expr::Coalesce(items), ty))
+    let ty = ty.ok_or_else(|| Refusal::not_computed(expr))?;
+    Ok(TypedExpr::new(Expr::Coalesce(items), ty))
 }
 
-/// NULL where the two are equal, else the first.
+/// NULL if the two values are equal, else the first value.
 fn nullif(
-    builder: &mut Builder<'_>,
     expr: &Arc<dyn PhysicalExpr>,
     value: &Arc<dyn PhysicalExpr>,
     other: &Arc<dyn PhysicalExpr>,
-) -> Result<Typed, Reason> {
-    let (value, other) = (builder.lower(value)?, builder.lower(other)?);
+    lower_argument: &mut LowerArgument<'_>,
+) -> Result<TypedExpr, Refusal> {
+    let (value, other) = (lower_argument(value)?, lower_argument(other)?);
     if value.ty != other.ty {
-        return Err(not_computed(expr));
+        return Err(Refusal::not_computed(expr));
     }
-    let equal = comparison(BinaryOp::Eq, value.expr.clone(), other.expr);
+    let equal = binary(BinaryOp::Eq, value.expr.clone(), other.expr);
     let case = Expr::Case {
         branches: vec![(equal, Expr::Null(value.ty))],
         otherwise: Some(Box::new(value.expr)),
     };
-    Ok(Typed::new(case, value.ty))
+    Ok(TypedExpr::new(case, value.ty))
 }

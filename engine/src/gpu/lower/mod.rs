@@ -1,20 +1,31 @@
-//! From a physical plan to a [`Program`]: which partial aggregations a GPU can compute, as typed expressions over the table's columns.
-//! Where the columns' values lie, and whether it is worth it, is left to `place` and `choose`.
+//! [`lower`]: a partial aggregation of a physical plan becomes a [`Program`] with typed expressions over the table's
+//! columns.
 //!
-//! ```text
-//! fragment   the operators below the aggregation, down to the scan: column references become expressions over the table
-//! expr       one physical expression to one of the program's; literals become arguments
-//! function   SQL functions by name
-//! types      Arrow's types and literals to the program's
-//! aggregate  keys, aggregate functions, and which of the program's results each state field is
-//! ```
+//! | file | content |
+//! | --- | --- |
+//! | `typed_expr` | `TypedExpr`, an expression with the type of its value |
+//! | `types` | types and literals: Arrow's as the program's |
+//! | `program_builder` | `ProgramBuilder`, the columns and literals of a program |
+//! | `function` | SQL functions by name |
+//! | `expr_lowering` | `ExprLowering`, physical expressions to the program's |
+//! | `plan_fragment` | `PlanFragment`, the operators from the aggregation down to the scan |
+//! | `aggregates` | `Aggregates`, keys and aggregate functions |
 //!
-//! What cannot be lowered keeps its reason: the first one that is met, in words that go on after "the CPU answers this: ".
+//! Lowering takes four steps:
+//!
+//! 1. Fold the operators below the aggregation, so that column references become expressions over the table.
+//! 2. Lower the conjuncts of the scan, and the filters above the scan.
+//! 3. Lower the keys and the aggregate functions.
+//! 4. Note which of the program's results each state field of the aggregation takes.
+//!
+//! The first step that fails gives the [`Refusal`].
 
-pub(crate) mod aggregate;
-pub(crate) mod expr;
+mod aggregates;
+mod expr_lowering;
 mod function;
-pub(crate) mod plan_fragment;
+mod plan_fragment;
+mod program_builder;
+mod typed_expr;
 pub(crate) mod types;
 
 #[cfg(test)]
@@ -26,68 +37,61 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use grampus_gpu_exec::program::{Program, Value};
 
-use super::string_dictionary::Dictionary;
+use super::refusal::Refusal;
+use super::string_dictionary::StringDictionary;
 use crate::scan::orc_scan_exec::OrcScanExec;
-use aggregate::StateField;
-
-/// Why something is not computed on the GPU, for people.
-pub(crate) type Reason = String;
+use aggregates::Aggregates;
+use expr_lowering::ExprLowering;
+use plan_fragment::PlanFragment;
 
 /// An aggregation as a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Lowered {
-    /// What to compute.
+    /// The computation.
     pub(crate) program: Program,
-    /// Its literals.
+    /// By position in the program's arguments: the literal's value.
     pub(crate) arguments: Vec<Value>,
-    /// By position in the program's columns: which column of the table.
+    /// By position in the program's columns: the table's column.
     pub(crate) columns: Vec<usize>,
-    /// By position after the keys in the partial aggregation's schema: where it comes from.
-    pub(crate) state: Vec<StateField>,
+    /// By position after the keys in the partial aggregation's schema: the position in the program's aggregates.
+    pub(crate) state: Vec<usize>,
     /// The scan below, an [`OrcScanExec`].
     pub(crate) scan: Arc<dyn ExecutionPlan>,
 }
 
 impl Lowered {
-    /// The scan that the aggregation is over.
+    /// The scan below the aggregation.
     pub(crate) fn scan(&self) -> Option<&OrcScanExec> {
         self.scan.downcast_ref()
     }
 }
 
-/// The program of an aggregation over rows (not over other aggregations' states).
+/// The program of an aggregation over rows. Aggregations over other aggregations' states have none.
 ///
 /// # Errors
-/// Why there is none.
-pub(crate) fn lower(aggregation: &AggregateExec, dictionary: &Dictionary) -> Result<Lowered, Reason> {
-    let source = plan_fragment::source(aggregation.input())?;
-    let scan: &OrcScanExec = source.scan.downcast_ref().ok_or("there is no ORC scan below")?;
-    let mut builder = expr::Builder::new(Arc::clone(&scan.scan().table), dictionary);
+/// The first part of the plan that the GPU does not compute.
+pub(crate) fn lower(aggregation: &AggregateExec, dictionary: &StringDictionary) -> Result<Lowered, Refusal> {
+    let fragment = PlanFragment::of(aggregation.input())?;
+    let scan: &OrcScanExec = fragment.scan.downcast_ref().ok_or(Refusal::NoOrcScan)?;
+    let mut expressions = ExprLowering::new(Arc::clone(&scan.scan().table), dictionary);
     let mut conjuncts = Vec::new();
     for &at in &scan.scan().order {
-        conjuncts.push(builder.boolean(&scan.scan().conjuncts[at].expr)?);
+        conjuncts.push(expressions.boolean(&scan.scan().conjuncts[at].expr)?);
     }
-    for filter in &source.filters {
-        conjuncts.push(builder.boolean(filter)?);
+    for filter in &fragment.filters {
+        conjuncts.push(expressions.boolean(filter)?);
     }
-    let (keys, aggregates, state) = aggregate::lower(aggregation, &source, &mut builder)?;
-    let expr::Parts {
-        columns,
-        table_columns,
-        arguments,
-        values,
-    } = builder.into_parts();
-    Ok(Lowered {
-        program: Program {
-            columns,
-            arguments,
-            conjuncts,
-            keys,
-            aggregates,
-        },
-        arguments: values,
-        columns: table_columns,
+    let Aggregates {
+        keys,
+        aggregates,
         state,
-        scan: Arc::clone(&source.scan),
+    } = Aggregates::of(aggregation, &fragment, &mut expressions)?;
+    let built = expressions.finish(conjuncts, keys, aggregates);
+    Ok(Lowered {
+        program: built.program,
+        arguments: built.values,
+        columns: built.table_columns,
+        state,
+        scan: Arc::clone(&fragment.scan),
     })
 }

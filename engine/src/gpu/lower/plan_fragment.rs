@@ -1,9 +1,10 @@
-//! The operators between an aggregation and its scan: those that only filter, project or deal out rows are folded away; any other is
-//! a reason to stay on the CPU.
+//! [`PlanFragment`]: the operators between an aggregation and its ORC scan, folded into expressions over the table.
+//!
+//! Operators that filter, project or repartition rows are folded. Any other operator refuses the aggregation.
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::split_conjunction;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -13,104 +14,100 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use super::Reason;
+use crate::gpu::refusal::Refusal;
 use crate::scan::orc_scan_exec::OrcScanExec;
 
-/// Rows of an ORC table on their way into an aggregation.
-pub(crate) struct Source {
+/// Rows of an ORC table as an aggregation receives them.
+pub(crate) struct PlanFragment {
     /// The scan, an [`OrcScanExec`].
     pub(crate) scan: Arc<dyn ExecutionPlan>,
     /// Filters above the scan's own, over the table's columns.
     pub(crate) filters: Vec<Arc<dyn PhysicalExpr>>,
-    /// What comes in, by position, over the table's columns.
+    /// By position in the aggregation's input: the expression over the table's columns.
     pub(crate) outputs: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-impl Source {
-    /// `expr` over the table's columns instead of the incoming ones. What is shared stays shared.
-    pub(crate) fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>, Reason> {
+impl PlanFragment {
+    /// The rows that `plan` gives to the aggregation above it.
+    ///
+    /// # Errors
+    /// Names the operator that the GPU does not replace.
+    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Self, Refusal> {
+        if let Some(scan) = plan.downcast_ref::<OrcScanExec>() {
+            return Self::of_scan(plan, scan);
+        }
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let below = Self::of(projection.input())?;
+            let outputs = projection.expr().iter().map(|output| below.over_table(&output.expr));
+            let outputs = outputs.collect::<Result<_, _>>()?;
+            return Ok(Self { outputs, ..below });
+        }
+        if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+            return Self::of_filter(filter);
+        }
+        if plan.fetch().is_some() {
+            return Err(Refusal::Limit);
+        }
+        if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+            return Self::of(repartition.input());
+        }
+        if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+            return Self::of(coalesce.input());
+        }
+        if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
+            return Self::of(cooperative.input());
+        }
+        Err(Refusal::OtherRows(source_of_rows(plan.as_ref())))
+    }
+
+    fn of_scan(plan: &Arc<dyn ExecutionPlan>, scan: &OrcScanExec) -> Result<Self, Refusal> {
+        if scan.limit().is_some() {
+            return Err(Refusal::Limit);
+        }
+        let table = &scan.scan().table;
+        let column = |&at: &usize| Arc::new(Column::new(table.field(at).name(), at)) as Arc<dyn PhysicalExpr>;
+        Ok(Self {
+            scan: Arc::clone(plan),
+            filters: Vec::new(),
+            outputs: scan.scan().projection.iter().map(column).collect(),
+        })
+    }
+
+    fn of_filter(filter: &FilterExec) -> Result<Self, Refusal> {
+        if filter.fetch().is_some() {
+            return Err(Refusal::Limit);
+        }
+        let mut below = Self::of(filter.input())?;
+        for conjunct in split_conjunction(filter.predicate()) {
+            let conjunct = below.over_table(conjunct)?;
+            below.filters.push(conjunct);
+        }
+        if let Some(projection) = filter.projection() {
+            below.outputs = projection.iter().map(|&at| Arc::clone(&below.outputs[at])).collect();
+        }
+        Ok(below)
+    }
+
+    /// `expr` over the table's columns instead of the aggregation's input. Shared expressions stay shared.
+    pub(crate) fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>, Refusal> {
         let replaced = Arc::clone(expr).transform_down(|node| {
             let Some(column) = node.downcast_ref::<Column>() else {
                 return Ok(Transformed::no(node));
             };
             match self.outputs.get(column.index()) {
-                // Not to be looked at again: its columns are the table's already.
-                Some(output) => Ok(Transformed::new(
-                    Arc::clone(output),
-                    true,
-                    datafusion::common::tree_node::TreeNodeRecursion::Jump,
-                )),
+                // The columns of the replacement are the table's already, so the walk does not enter the replacement.
+                Some(output) => Ok(Transformed::new(Arc::clone(output), true, TreeNodeRecursion::Jump)),
                 None => datafusion::common::internal_err!("column {column} is not there"),
             }
         });
-        replaced.map(|done| done.data).map_err(|error| error.strip_backtrace())
+        replaced.map(|done| done.data).map_err(Refusal::Expression)
     }
 }
 
-/// What `plan` gives to the aggregation above it.
-///
-/// # Errors
-/// Names the operator that a GPU does not replace.
-pub(crate) fn source(plan: &Arc<dyn ExecutionPlan>) -> Result<Source, Reason> {
-    if let Some(scan) = plan.downcast_ref::<OrcScanExec>() {
-        return leaf(plan, scan);
-    }
-    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        let below = source(projection.input())?;
-        let outputs = projection.expr().iter().map(|output| below.over_table(&output.expr));
-        let outputs = outputs.collect::<Result<_, _>>()?;
-        return Ok(Source { outputs, ..below });
-    }
-    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return filtered(filter);
-    }
-    if plan.fetch().is_some() {
-        return Err("there is a LIMIT below the aggregate".to_owned());
-    }
-    if let Some(deal) = plan.downcast_ref::<RepartitionExec>() {
-        return source(deal.input());
-    }
-    if let Some(gather) = plan.downcast_ref::<CoalescePartitionsExec>() {
-        return source(gather.input());
-    }
-    if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
-        return source(cooperative.input());
-    }
-    Err(refused(plan.as_ref()))
-}
-
-fn leaf(plan: &Arc<dyn ExecutionPlan>, scan: &OrcScanExec) -> Result<Source, Reason> {
-    if scan.limit().is_some() {
-        return Err("there is a LIMIT below the aggregate".to_owned());
-    }
-    let table = &scan.scan().table;
-    let column = |&at: &usize| Arc::new(Column::new(table.field(at).name(), at)) as Arc<dyn PhysicalExpr>;
-    Ok(Source {
-        scan: Arc::clone(plan),
-        filters: Vec::new(),
-        outputs: scan.scan().projection.iter().map(column).collect(),
-    })
-}
-
-fn filtered(filter: &FilterExec) -> Result<Source, Reason> {
-    if filter.fetch().is_some() {
-        return Err("there is a LIMIT below the aggregate".to_owned());
-    }
-    let mut below = source(filter.input())?;
-    for conjunct in split_conjunction(filter.predicate()) {
-        let conjunct = below.over_table(conjunct)?;
-        below.filters.push(conjunct);
-    }
-    if let Some(projection) = filter.projection() {
-        below.outputs = projection.iter().map(|&at| Arc::clone(&below.outputs[at])).collect();
-    }
-    Ok(below)
-}
-
-/// Why an aggregation over `plan` stays on the CPU.
-fn refused(plan: &dyn ExecutionPlan) -> Reason {
+/// The operator `plan` in words.
+fn source_of_rows(plan: &dyn ExecutionPlan) -> String {
     let name = plan.name();
-    let what = match name {
+    let words = match name {
         _ if name.ends_with("JoinExec") => "a join",
         _ if name.contains("Window") => "a window function",
         _ if name.ends_with("LimitExec") => "a LIMIT",
@@ -118,7 +115,7 @@ fn refused(plan: &dyn ExecutionPlan) -> Reason {
         "SortExec" | "SortPreservingMergeExec" => "a sort",
         "UnionExec" | "InterleaveExec" => "a UNION",
         "UnnestExec" => "UNNEST",
-        _ => return format!("it aggregates the rows of {name}, not of an ORC table"),
+        other => other,
     };
-    format!("it aggregates the rows of {what}, not of an ORC table")
+    words.to_owned()
 }

@@ -1,4 +1,4 @@
-//! What becomes of SQL: programs as text, and reasons.
+//! Tests of lowering: the programs of SQL queries as text, and the texts of refusals.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -17,7 +17,7 @@ use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use super::*;
 use crate::config::GrampusConfig;
 
-/// The taxi columns that the queries name, and one of every other type.
+/// The taxi columns that the queries name, and one column of every other type.
 fn schema() -> Schema {
     let double = [
         "passenger_count",
@@ -64,7 +64,7 @@ async fn session(folder: &Path, partitions: usize) -> SessionContext {
         target_partitions: Some(partitions),
         ..GrampusConfig::default()
     };
-    // Three rows of NULLs would be excluded by their statistics.
+    // Statistics would exclude the file: it has three rows of NULLs.
     config.options.prune = false;
     let context = crate::session::context(config).unwrap();
     crate::session::register_orc(&context, "trips", &path.display().to_string())
@@ -82,11 +82,11 @@ fn aggregation(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     }
 }
 
-async fn lowered(context: &SessionContext, sql: &str) -> Result<Lowered, Reason> {
+async fn lowered(context: &SessionContext, sql: &str) -> Result<Lowered, Refusal> {
     let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
     lower(
         aggregation(&plan).unwrap_or_else(|| panic!("no aggregation: {sql}")),
-        &Dictionary::default(),
+        &StringDictionary::default(),
     )
 }
 
@@ -175,7 +175,7 @@ fn query(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_taxi_queries_become_programs() {
+async fn taxi_queries_become_programs() {
     let folder = tempfile::tempdir().unwrap();
     let context = session(folder.path(), 4).await;
     let mut out = String::new();
@@ -190,9 +190,9 @@ async fn the_taxi_queries_become_programs() {
     insta::assert_snapshot!(out);
 }
 
-/// A single aggregation, as on one partition, is the same program.
+/// A single aggregation, as on one partition, has the same program as a partial one.
 #[tokio::test]
-async fn partitions_make_no_difference() {
+async fn programs_are_equal_for_any_number_of_partitions() {
     let folder = tempfile::tempdir().unwrap();
     let (one, four) = (session(folder.path(), 1).await, session(folder.path(), 4).await);
     for name in ["q0_20", "q5_20", "t4", "x1"] {
@@ -204,9 +204,9 @@ async fn partitions_make_no_difference() {
     }
 }
 
-/// Other literals, same program: that is what lets one kernel serve them all.
+/// Queries that differ in literals share a program, and so a kernel.
 #[tokio::test]
-async fn literals_are_no_part_of_a_program() {
+async fn programs_do_not_contain_literals() {
     let folder = tempfile::tempdir().unwrap();
     let context = session(folder.path(), 2).await;
     let sql = |miles: i32, cab: &str| {
@@ -247,7 +247,7 @@ async fn expressions_of_every_kind() {
 }
 
 #[tokio::test]
-async fn what_is_not_lowered_says_why() {
+async fn refusals_name_their_reason() {
     let folder = tempfile::tempdir().unwrap();
     let context = session(folder.path(), 2).await;
     let mut out = String::new();
@@ -276,15 +276,16 @@ async fn what_is_not_lowered_says_why() {
         "SELECT sum(value) FROM generate_series(1, 3)",
         "SELECT sum(n) FROM (SELECT sum(i) OVER (ORDER BY l) AS n FROM trips)",
     ] {
-        let reason = lowered(&context, sql)
-            .await
-            .map_or_else(|reason| reason, |lowered| format!("LOWERED\n{}", text(&lowered)));
+        let reason = lowered(&context, sql).await.map_or_else(
+            |refusal| refusal.to_string(),
+            |lowered| format!("LOWERED\n{}", text(&lowered)),
+        );
         let _ = writeln!(out, "{sql}\n    {reason}");
     }
     insta::assert_snapshot!(out);
 }
 
-/// Long chains of conditions are refused, not followed down to the end of the stack.
+/// Long chains of conditions are refused before they exhaust the stack.
 #[tokio::test]
 async fn deep_expressions_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,6 +296,7 @@ async fn deep_expressions_are_refused() {
         .join(" OR ");
     let reason = lowered(&context, &format!("SELECT count(*) FROM trips WHERE {deep}"))
         .await
-        .unwrap_err();
+        .unwrap_err()
+        .to_string();
     assert!(reason.contains("nested more than"), "{reason}");
 }

@@ -1,14 +1,14 @@
-//! Arrow's types and literals as the program's.
+//! Types of programs: their Arrow types, the values of literals, and the types that operations accept.
 
 use arrow::datatypes::{DataType, TimeUnit as ArrowUnit};
 use datafusion::common::ScalarValue;
-use grampus_gpu_exec::program::{TimeUnit, Type, Value};
+use grampus_gpu_exec::program::{BinaryOp, TimeUnit, Type, Value};
 
-use super::Reason;
-use crate::gpu::string_dictionary::Dictionary;
+use crate::gpu::refusal::Refusal;
+use crate::gpu::string_dictionary::StringDictionary;
 
-/// Most digits of a decimal that fits eight bytes.
-const DECIMAL_DIGITS: u8 = 18;
+/// Maximum precision of a decimal in eight bytes.
+const MAX_DECIMAL_DIGITS: u8 = 18;
 
 /// The program's type for values of `data_type`; `None` if there is none.
 pub(crate) fn type_of(data_type: &DataType) -> Option<Type> {
@@ -21,9 +21,9 @@ pub(crate) fn type_of(data_type: &DataType) -> Option<Type> {
         DataType::Float32 => Type::Float32,
         DataType::Float64 => Type::Float64,
         DataType::Date32 => Type::Date32,
-        // In UTC, local time is the stored time: fields, truncation and comparison are the same.
+        // In UTC, the local time is the stored time, so fields, truncation and comparison agree.
         DataType::Timestamp(unit, zone) if zone.as_deref().is_none_or(is_utc) => Type::Timestamp(unit_of(*unit)),
-        DataType::Decimal128(precision, scale) if *precision <= DECIMAL_DIGITS => Type::Decimal {
+        DataType::Decimal128(precision, scale) if *precision <= MAX_DECIMAL_DIGITS => Type::Decimal {
             precision: *precision,
             scale: *scale,
         },
@@ -45,18 +45,22 @@ fn unit_of(unit: ArrowUnit) -> TimeUnit {
     }
 }
 
-/// Why values of a type are not computed with.
-pub(crate) fn refused(what: &str, data_type: &DataType) -> Reason {
+/// The refusal of `value`, whose type programs do not have.
+pub(super) fn unsupported(value: String, data_type: &DataType) -> Refusal {
     match data_type {
-        DataType::Decimal128(..) | DataType::Decimal256(..) => {
-            format!("{what} is a decimal of more than {DECIMAL_DIGITS} digits")
-        }
-        _ => format!("{what} is of type {data_type}, which the GPU does not compute with"),
+        DataType::Decimal128(..) | DataType::Decimal256(..) => Refusal::WideDecimal {
+            value,
+            max_digits: MAX_DECIMAL_DIGITS,
+        },
+        _ => Refusal::UnsupportedType {
+            value,
+            data_type: data_type.clone(),
+        },
     }
 }
 
 /// A literal's value; `None`: NULL.
-pub(crate) fn value_of(literal: &ScalarValue, dictionary: &Dictionary) -> Result<Option<Value>, Reason> {
+pub(crate) fn value_of(literal: &ScalarValue, dictionary: &StringDictionary) -> Result<Option<Value>, Refusal> {
     use ScalarValue as S;
     if literal.is_null() {
         return Ok(None);
@@ -74,11 +78,52 @@ pub(crate) fn value_of(literal: &ScalarValue, dictionary: &Dictionary) -> Result
         S::Float32(Some(value)) => Value::Float(f64::from(*value)),
         S::Float64(Some(value)) => Value::Float(*value),
         S::Decimal128(Some(value), ..) => {
-            Value::Int(i64::try_from(*value).map_err(|_| refused(&literal.to_string(), &literal.data_type()))?)
+            Value::Int(i64::try_from(*value).map_err(|_| unsupported(literal.to_string(), &literal.data_type()))?)
         }
         S::Utf8(Some(text)) | S::LargeUtf8(Some(text)) | S::Utf8View(Some(text)) => {
-            Value::Int(i64::from(dictionary.code(text).map_err(|full| full.to_string())?))
+            Value::Int(i64::from(dictionary.code(text)?))
         }
-        other => return Err(refused(&other.to_string(), &other.data_type())),
+        other => return Err(unsupported(other.to_string(), &other.data_type())),
     }))
+}
+
+/// The type of a sum or difference of two decimals of one scale; `None` if the type does not fit eight bytes.
+pub(super) fn decimal_sum(op: BinaryOp, left: Type, right: Type) -> Option<Type> {
+    let (
+        Type::Decimal { precision: a, scale },
+        Type::Decimal {
+            precision: b,
+            scale: other,
+        },
+    ) = (left, right)
+    else {
+        return None;
+    };
+    let precision = a.max(b) + 1;
+    let fits = matches!(op, BinaryOp::Add | BinaryOp::Subtract) && scale == other && precision <= MAX_DECIMAL_DIGITS;
+    fits.then_some(Type::Decimal { precision, scale })
+}
+
+/// True for the types that kernels do arithmetic on. Decimals have only sums ([`decimal_sum`]): the digits of products
+/// grow too fast.
+pub(super) fn is_number(ty: Type) -> bool {
+    is_integer(ty) || is_float(ty)
+}
+
+fn is_integer(ty: Type) -> bool {
+    matches!(ty, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64)
+}
+
+pub(super) fn is_float(ty: Type) -> bool {
+    matches!(ty, Type::Float32 | Type::Float64)
+}
+
+/// True if kernels convert values of one type to the other.
+pub(super) fn can_cast(from: Type, to: Type) -> bool {
+    match (from, to) {
+        (Type::Bool, to) => is_number(to),
+        (from, to) if is_number(from) => is_number(to),
+        (Type::Date32, Type::Timestamp(_)) | (Type::Timestamp(_), Type::Timestamp(_) | Type::Date32) => true,
+        _ => false,
+    }
 }

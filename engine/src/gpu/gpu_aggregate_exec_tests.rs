@@ -1,4 +1,4 @@
-//! The operator over a device that does as the test says: gives up, fails, waits to be cancelled.
+//! Tests of the operator over a fake device that refuses, fails, or waits to be cancelled.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,36 +14,36 @@ use grampus_gpu_exec::gpu::{Backing, ColumnChoice, Request};
 use grampus_gpu_exec::output::{Output, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use super::calibration::Rates;
-use super::runner::Runner;
-use super::session::GpuSession;
 use crate::config::{Device, GrampusOptions};
+use crate::gpu::calibration::Rates;
+use crate::gpu::runner::Runner;
+use crate::gpu::session::GpuSession;
 
-/// What the device does when it is asked to run.
+/// The behaviour of the fake device in a run.
 #[derive(Debug, Clone, Copy)]
-enum Does {
-    GivesUp,
+enum Behaviour {
+    Refuses,
     Fails,
     WaitsForCancel,
 }
 
 #[derive(Debug)]
-struct Fake {
-    does: Does,
+struct FakeDevice {
+    behaviour: Behaviour,
     /// Runs that have ended.
     ended: AtomicUsize,
 }
 
-impl Runner for Fake {
+impl Runner for FakeDevice {
     fn name(&self) -> String {
         "a fake".to_owned()
     }
 
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
         let choice = ColumnChoice {
-            backing: match self.does {
-                Does::GivesUp => Backing::Resident,
-                Does::Fails | Does::WaitsForCancel => Backing::Mapped,
+            backing: match self.behaviour {
+                Behaviour::Refuses => Backing::Resident,
+                Behaviour::Fails | Behaviour::WaitsForCancel => Backing::Mapped,
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
@@ -55,15 +55,15 @@ impl Runner for Fake {
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
         let begun = Instant::now();
-        let error = match self.does {
-            Does::GivesUp => RunError::Refused("it would rather not".to_owned()),
-            Does::Fails => RunError::Invalid("it is broken".to_owned()),
-            Does::WaitsForCancel => loop {
+        let error = match self.behaviour {
+            Behaviour::Refuses => RunError::Refused("it would rather not".to_owned()),
+            Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
+            Behaviour::WaitsForCancel => loop {
                 if request.cancel.load(Ordering::Relaxed) {
                     break RunError::Cancelled;
                 }
                 if begun.elapsed() > Duration::from_secs(30) {
-                    break RunError::Invalid("nobody cancelled".to_owned());
+                    break RunError::Invalid("not cancelled".to_owned());
                 }
                 std::thread::sleep(Duration::from_millis(1));
             },
@@ -72,15 +72,15 @@ impl Runner for Fake {
         Err(error)
     }
 
-    fn kernel_text(&self, _: &Request<'_>) -> Result<String, RunError> {
+    fn kernel_source(&self, _: &Request<'_>) -> Result<String, RunError> {
         Ok("no kernel".to_owned())
     }
 }
 
-/// A session with the device and a table `t` of a thousand rows.
-async fn session(folder: &Path, device: Device, does: Does) -> (SessionContext, Arc<Fake>) {
-    let fake = Arc::new(Fake {
-        does,
+/// A session with the fake device and a table `t` of a thousand rows.
+async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>) {
+    let fake = Arc::new(FakeDevice {
+        behaviour,
         ended: AtomicUsize::new(0),
     });
     let gpu = Arc::new(GpuSession::default());
@@ -116,10 +116,10 @@ async fn shown(context: &SessionContext, sql: &str) -> Result<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_device_gives_up_the_cpu_answers_and_says_so() {
+async fn operator_falls_back_if_the_device_refuses() {
     let folder = tempfile::tempdir().unwrap();
     for device in [Device::Gpu, Device::Prefer] {
-        let (context, fake) = session(folder.path(), device, Does::GivesUp).await;
+        let (context, fake) = session(folder.path(), device, Behaviour::Refuses).await;
         let answer = shown(&context, SQL).await.unwrap();
         assert!(answer.contains("| 990 | 499455.0 |"), "{answer}");
         let analyzed = shown(&context, &format!("EXPLAIN ANALYZE {SQL}")).await.unwrap();
@@ -133,20 +133,20 @@ async fn where_the_device_gives_up_the_cpu_answers_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_device_fails_the_cpu_answers_unless_the_gpu_was_insisted_on() {
+async fn operator_falls_back_after_device_errors_unless_the_gpu_is_required() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, _) = session(folder.path(), Device::Prefer, Does::Fails).await;
+    let (context, _) = session(folder.path(), Device::Prefer, Behaviour::Fails).await;
     assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    let (context, _) = session(folder.path(), Device::Gpu, Does::Fails).await;
+    let (context, _) = session(folder.path(), Device::Gpu, Behaviour::Fails).await;
     let error = shown(&context, SQL).await.unwrap_err();
     assert_eq!(error, "invalid program: it is broken");
 }
 
-/// A query that nobody waits for any more frees its thread.
+/// A dropped query frees its thread.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_query_is_cancelled() {
+async fn dropped_query_is_cancelled() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, fake) = session(folder.path(), Device::Gpu, Does::WaitsForCancel).await;
+    let (context, fake) = session(folder.path(), Device::Gpu, Behaviour::WaitsForCancel).await;
     let query = context.sql(SQL).await.unwrap();
     let task = tokio::spawn(query.collect());
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -163,7 +163,7 @@ async fn a_dropped_query_is_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_verbose_shows_the_kernel() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, _) = session(folder.path(), Device::Gpu, Does::Fails).await;
+    let (context, _) = session(folder.path(), Device::Gpu, Behaviour::Fails).await;
     let plain = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
     assert!(
         plain.contains("GpuAggregateExec: device=a fake, gby=[], aggr=[count(Int64(1)), sum(t.x)]"),
@@ -178,11 +178,12 @@ async fn explain_verbose_shows_the_kernel() {
     assert!(verbose.contains("no kernel"), "{verbose}");
 }
 
-/// `auto` brings columns to stay when queries of them have missed as much as that costs: here the first would be faster on the CPU.
+/// With `auto`, queries load columns once they have missed as much time as loading costs. The first query stays on the
+/// CPU, which is faster for one query.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_again_and_again_moves_to_the_device() {
+async fn auto_device_loads_columns_of_repeated_queries() {
     let folder = tempfile::tempdir().unwrap();
-    // A machine whose CPU is slow, and the way to the GPU slower.
+    // A machine with a slow CPU, and a slower transfer to the GPU.
     let slow = Rates {
         cpu_scan_bytes: 1e5,
         cpu_scan_bytes_all: 1e5,
@@ -191,7 +192,7 @@ async fn what_is_asked_again_and_again_moves_to_the_device() {
         ..Rates::of_cores(1)
     };
     slow.save(folder.path()).unwrap();
-    let (context, fake) = session(folder.path(), Device::Auto, Does::GivesUp).await;
+    let (context, fake) = session(folder.path(), Device::Auto, Behaviour::Refuses).await;
     let mut on_gpu = Vec::new();
     for _ in 0..4 {
         let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
@@ -201,7 +202,7 @@ async fn what_is_asked_again_and_again_moves_to_the_device() {
             "{plan}"
         );
     }
-    // 8 KB: 80 ms on the CPU, 200 ms to bring what the fake says, next to nothing once it is there.
+    // 8 KB take 80 ms on the CPU, 200 ms to load as the fake device estimates, and almost no time once resident.
     assert_eq!(on_gpu, [false, true, true, true]);
     assert_eq!(fake.ended.load(Ordering::Relaxed), 0);
 }

@@ -1,0 +1,36 @@
+//! [`ColumnIds`]: one id per column of a table, also if the column has different ORC ids in the table's files.
+//!
+//! **Invariant:** one id never means two columns of a file. A device keys its cached columns by file version and id, so
+//! each combination of files and ORC ids has an id of its own.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::scan::Scan;
+use crate::table::files::TableFile;
+
+/// Ids from here on are assigned by [`ColumnIds`]. Ids below are ORC column ids.
+const FIRST_ASSIGNED_ID: u32 = 1 << 31;
+
+/// The assigned ids of a session.
+#[derive(Debug, Default)]
+pub(crate) struct ColumnIds {
+    /// By file id and ORC column id in each file of the table.
+    assigned: Mutex<HashMap<Vec<(u64, u32)>, u32>>,
+}
+
+impl ColumnIds {
+    /// The id of the table's column: the ORC column id if all files have the same one, else an assigned id.
+    pub(super) fn of(&self, scan: &Scan, column: usize) -> u32 {
+        let ids = |file: &TableFile| Some((file.file.id, file.place_of(column).ok()?));
+        let ids: Vec<(u64, u32)> = scan.files.iter().filter_map(ids).collect();
+        match ids.first() {
+            Some(&(_, first)) if first < FIRST_ASSIGNED_ID && ids.iter().all(|(_, id)| *id == first) => first,
+            _ => {
+                let mut assigned = self.assigned.lock().unwrap_or_else(PoisonError::into_inner);
+                let next = FIRST_ASSIGNED_ID + assigned.len() as u32;
+                *assigned.entry(ids).or_insert(next)
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! [`Aggregates`]: the keys and aggregate functions of a partial aggregation, in a program's terms.
+//!
+//! Each state field of DataFusion's partial aggregation is one of the program's results. AVG for example has two state
+//! fields: a count and a sum.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_plan::PhysicalExpr;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
+
+use super::expr_lowering::ExprLowering;
+use super::plan_fragment::PlanFragment;
+use super::types::is_number;
+use crate::gpu::refusal::Refusal;
+
+/// The keys and aggregate functions of one aggregation.
+#[derive(Default)]
+pub(super) struct Aggregates {
+    /// The grouping keys.
+    pub(super) keys: Vec<Expr>,
+    /// The program's aggregates, without duplicates.
+    pub(super) aggregates: Vec<Aggregate>,
+    /// By position of the state field in DataFusion's order: position in `aggregates`.
+    pub(super) state: Vec<usize>,
+}
+
+impl Aggregates {
+    /// The keys and aggregate functions of `aggregation`, whose input is `fragment`.
+    pub(super) fn of(
+        aggregation: &AggregateExec,
+        fragment: &PlanFragment,
+        expressions: &mut ExprLowering<'_>,
+    ) -> Result<Self, Refusal> {
+        use AggregateMode::{Partial, Single, SinglePartitioned};
+        if !matches!(aggregation.mode(), Partial | Single | SinglePartitioned) {
+            return Err(Refusal::MergesStates);
+        }
+        let group_by = aggregation.group_expr();
+        if group_by.has_grouping_set() || !(group_by.is_empty() || group_by.is_single()) {
+            return Err(Refusal::GroupingSets);
+        }
+        let mut aggregates = Self::default();
+        for (key, _) in group_by.expr() {
+            let key = expressions.lower(&fragment.over_table(key)?)?;
+            aggregates.keys.push(key.expr);
+        }
+        for (function, filter) in aggregation.aggr_expr().iter().zip(aggregation.filter_expr()) {
+            let filter = match filter {
+                Some(filter) => Some(expressions.boolean(&fragment.over_table(filter)?)?),
+                None => None,
+            };
+            aggregates.add(function, filter, fragment, expressions)?;
+        }
+        Ok(aggregates)
+    }
+
+    fn add(
+        &mut self,
+        expr: &AggregateFunctionExpr,
+        filter: Option<Expr>,
+        fragment: &PlanFragment,
+        expressions: &mut ExprLowering<'_>,
+    ) -> Result<(), Refusal> {
+        let name = expr.name();
+        let refuse = || Refusal::NotComputed(name.to_owned());
+        if expr.is_distinct() || !expr.order_bys().is_empty() || !is_datafusions(expr) {
+            return Err(refuse());
+        }
+        let arguments = expr.expressions();
+        let [argument] = arguments.as_slice() else {
+            return Err(refuse());
+        };
+        let argument = fragment.over_table(argument)?;
+        let fields = expr.state_fields().map_err(Refusal::Expression)?;
+        let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
+        match (expr.fun().name(), types.as_slice()) {
+            ("count", [DataType::Int64]) => {
+                let argument = count_argument(&argument, expressions)?;
+                self.push(Function::Count, argument, filter);
+            }
+            ("sum", [sum]) => {
+                let argument = summed(&argument, sum, &refuse, expressions)?;
+                self.push(Function::Sum, Some(argument), filter);
+            }
+            ("avg", [DataType::UInt64, sum]) => {
+                let argument = summed(&argument, sum, &refuse, expressions)?;
+                self.push(Function::Count, Some(argument.clone()), filter.clone());
+                self.push(Function::Sum, Some(argument), filter);
+            }
+            ("min", [_]) => {
+                let argument = ordered(&argument, name, expressions)?;
+                self.push(Function::Min, Some(argument), filter);
+            }
+            ("max", [_]) => {
+                let argument = ordered(&argument, name, expressions)?;
+                self.push(Function::Max, Some(argument), filter);
+            }
+            _ => return Err(refuse()),
+        }
+        Ok(())
+    }
+
+    /// Adds a state field. Equal state fields share one aggregate.
+    fn push(&mut self, function: Function, argument: Option<Expr>, filter: Option<Expr>) {
+        let aggregate = Aggregate {
+            function,
+            argument,
+            filter,
+        };
+        let known = self.aggregates.iter().position(|known| *known == aggregate);
+        self.state.push(known.unwrap_or(self.aggregates.len()));
+        if known.is_none() {
+            self.aggregates.push(aggregate);
+        }
+    }
+}
+
+/// True if the function is DataFusion's own function of this name.
+fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
+    use datafusion::functions_aggregate::{average, count, min_max, sum};
+    let own = match expr.fun().name() {
+        "count" => count::count_udaf(),
+        "sum" => sum::sum_udaf(),
+        "avg" => average::avg_udaf(),
+        "min" => min_max::min_udaf(),
+        "max" => min_max::max_udaf(),
+        _ => return false,
+    };
+    own.as_ref() == expr.fun()
+}
+
+/// The argument of a count; `None` for a literal that is not NULL, as in `count(*)`: such a count counts rows.
+fn count_argument(
+    argument: &Arc<dyn PhysicalExpr>,
+    expressions: &mut ExprLowering<'_>,
+) -> Result<Option<Expr>, Refusal> {
+    use datafusion::physical_expr::expressions::Literal;
+    match argument.downcast_ref::<Literal>() {
+        Some(literal) if !literal.value().is_null() => Ok(None),
+        _ => Ok(Some(expressions.lower(argument)?.expr)),
+    }
+}
+
+/// The argument of a sum whose state is of type `sum`.
+fn summed(
+    argument: &Arc<dyn PhysicalExpr>,
+    sum: &DataType,
+    refuse: &dyn Fn() -> Refusal,
+    expressions: &mut ExprLowering<'_>,
+) -> Result<Expr, Refusal> {
+    let typed = expressions.lower(argument)?;
+    let fits = match (typed.ty, sum) {
+        (Type::Decimal { scale, .. }, DataType::Decimal128(_, sum_scale)) => scale == *sum_scale,
+        (Type::Float32 | Type::Float64, DataType::Float64) => true,
+        (ty, DataType::Int64) => is_number(ty) && !matches!(ty, Type::Float32 | Type::Float64),
+        _ => false,
+    };
+    if fits { Ok(typed.expr) } else { Err(refuse()) }
+}
+
+/// The argument of a minimum or maximum.
+fn ordered(argument: &Arc<dyn PhysicalExpr>, name: &str, expressions: &mut ExprLowering<'_>) -> Result<Expr, Refusal> {
+    let typed = expressions.lower(argument)?;
+    match typed.ty {
+        Type::Code => Err(Refusal::OrdersStrings(name.to_owned())),
+        _ => Ok(typed.expr),
+    }
+}

@@ -1,0 +1,154 @@
+//! [`StripeDecoder`]: values of the columns that are not stored raw, for a device that reads an input.
+//!
+//! The device decodes what it can from the encoded form. For the rest, this decoder gives the device arrays of values.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::ToByteSlice;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimeUnit, TimestampNanosecondType,
+};
+use datafusion::error::DataFusionError;
+use grampus_gpu_exec::encoded::Encoded;
+use grampus_gpu_exec::input::{Decode, Decoded};
+use grampus_orc_layout::stripe::StripeLayout;
+
+use super::encoded_columns;
+use super::string_dictionary::{DictionaryFull, StringDictionary};
+use crate::scan::Scan;
+use crate::scan::column_locations::{self, StripeLocations};
+
+/// Decodes columns of the located stripes, or gives the device their encoded form.
+pub(super) struct StripeDecoder {
+    scan: Arc<Scan>,
+    /// By position in the input's stripes: file and footer.
+    stripes: Vec<(usize, Arc<StripeLayout>)>,
+    /// By position in the program's columns: the table's column.
+    columns: Vec<usize>,
+    dictionary: Arc<StringDictionary>,
+    stripe_codes: Mutex<StripeCodes>,
+}
+
+/// By stripe and column: the session's codes of the stripe dictionary's entries. All parts of a column share them.
+type StripeCodes = HashMap<(usize, usize), Arc<[u32]>>;
+
+impl StripeDecoder {
+    /// The decoder of `columns` of the table in the stripes that `located` lists.
+    pub(super) fn new(
+        scan: Arc<Scan>,
+        located: &[StripeLocations],
+        columns: &[usize],
+        dictionary: &Arc<StringDictionary>,
+    ) -> Self {
+        let stripe = |stripe: &StripeLocations| (stripe.file, Arc::clone(&stripe.layout));
+        Self {
+            scan,
+            stripes: located.iter().map(stripe).collect(),
+            columns: columns.to_vec(),
+            dictionary: Arc::clone(dictionary),
+            stripe_codes: Mutex::default(),
+        }
+    }
+}
+
+impl fmt::Debug for StripeDecoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StripeDecoder")
+            .field("columns", &self.columns)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Decode for StripeDecoder {
+    fn decode(&self, stripe: usize, column: usize, rows: Range<u64>) -> Result<Decoded, Box<dyn Error + Send + Sync>> {
+        let (file, layout) = &self.stripes[stripe];
+        let array = column_locations::read(&self.scan, *file, layout, self.columns[column], rows)?;
+        Ok(decoded(&array, &self.dictionary)?)
+    }
+
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+        let (file, layout) = &self.stripes[stripe];
+        let column = column_locations::encoded(&self.scan, *file, layout, self.columns[column])?;
+        encoded_columns::encoded(column).map(Arc::new)
+    }
+
+    fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
+        let lock = || self.stripe_codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(codes) = lock().get(&(stripe, column)) {
+            return Ok(Arc::clone(codes));
+        }
+        let (file, layout) = &self.stripes[stripe];
+        let entries = column_locations::dictionary(&self.scan, *file, layout, self.columns[column])?;
+        let codes: Arc<[u32]> = self.dictionary.codes(&entries).map_err(dictionary_full)?.into();
+        lock().insert((stripe, column), Arc::clone(&codes));
+        Ok(codes)
+    }
+}
+
+/// The values of an array as a kernel reads them.
+pub(super) fn decoded(array: &ArrayRef, dictionary: &StringDictionary) -> Result<Decoded, DataFusionError> {
+    let values = match array.data_type() {
+        DataType::Boolean => {
+            let booleans = array.as_boolean();
+            (0..booleans.len())
+                .map(|row| u8::from(booleans.is_valid(row) && booleans.value(row)))
+                .collect()
+        }
+        DataType::Int8 => raw::<Int8Type>(array),
+        DataType::Int16 => raw::<Int16Type>(array),
+        DataType::Int32 => raw::<Int32Type>(array),
+        DataType::Int64 => raw::<Int64Type>(array),
+        DataType::Float32 => raw::<Float32Type>(array),
+        DataType::Float64 => raw::<Float64Type>(array),
+        DataType::Date32 => raw::<Date32Type>(array),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => raw::<TimestampNanosecondType>(array),
+        DataType::Decimal128(..) => unscaled(array)?,
+        DataType::Utf8 => {
+            let codes = dictionary.codes(array.as_string()).map_err(dictionary_full)?;
+            codes.iter().flat_map(|code| code.to_le_bytes()).collect()
+        }
+        other => return datafusion::common::internal_err!("a column of type {other} was lowered"),
+    };
+    let valid = array
+        .nulls()
+        .filter(|nulls| nulls.null_count() > 0)
+        .map(|nulls| nulls.iter().map(u8::from).collect());
+    Ok(Decoded { values, valid })
+}
+
+fn dictionary_full(error: DictionaryFull) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// The bytes of the values; zeros for NULL.
+fn raw<T: ArrowPrimitiveType>(array: &ArrayRef) -> Vec<u8> {
+    let array = array.as_primitive::<T>();
+    let mut bytes = array.values().to_byte_slice().to_vec();
+    let width = size_of::<T::Native>();
+    if let Some(nulls) = array.nulls() {
+        for (row, value) in bytes.chunks_exact_mut(width).enumerate() {
+            if nulls.is_null(row) {
+                value.fill(0);
+            }
+        }
+    }
+    bytes
+}
+
+/// The unscaled values as eight-byte integers; zero for NULL.
+fn unscaled(array: &ArrayRef) -> Result<Vec<u8>, DataFusionError> {
+    let decimals = array.as_primitive::<Decimal128Type>();
+    let mut bytes = Vec::with_capacity(decimals.len() * 8);
+    for value in decimals {
+        let value = i64::try_from(value.unwrap_or_default());
+        let value = value.map_err(|_| datafusion::common::exec_datafusion_err!("a decimal has more than 18 digits"))?;
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(bytes)
+}
