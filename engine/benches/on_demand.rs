@@ -33,7 +33,7 @@ use clap::Parser;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::{Device, GrampusConfig, GrampusOptions, LocalIo, ScanIo, scan_io};
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_tools::taxi::{GenerateOptions, generate};
 use tokio::runtime::Runtime;
 

@@ -6,7 +6,7 @@
 
 mod support;
 
-#[path = "../../fuzz/src/seeds.rs"]
+#[path = "../../orc-layout/fuzz/src/seeds.rs"]
 mod seeds;
 
 use std::path::Path;

@@ -16,7 +16,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use grampus::config::GrampusConfig;
 use grampus::session;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_tools::convert::{ConvertOptions, convert};
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::{LayoutError, open};
+use grampus_orc_layout::{LayoutError, metadata_reader};
 
 use crate::exit_error::ErrorReport;
 use crate::wording::os_words;
@@ -40,7 +40,7 @@ impl LocalFile {
 
     /// Reads and parses the file's tail.
     pub(crate) fn tail(&self) -> Result<FileTail, LayoutError> {
-        open::read_tail(&self.name, self.length, self)
+        metadata_reader::read_tail(&self.name, self.length, self)
     }
 }
 

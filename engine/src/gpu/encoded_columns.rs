@@ -7,7 +7,7 @@ use std::sync::Arc;
 use grampus_gpu_exec::encoded::{
     Change, Clock, Encoded, Entry, MOST_CHANGES, MOST_GROUP_ROWS, MOST_NUMBERS, Runs, Stored, Values,
 };
-use grampus_orc_layout::encoded::{EncodedColumn, EncodedStream, EncodedValues, RunLength, may_be_encoded};
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedStream, EncodedValues, RunLength, may_be_encoded};
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
@@ -65,7 +65,7 @@ fn runs(version: RunLength) -> Runs {
 }
 
 fn stored(stream: EncodedStream) -> Stored {
-    let entry = |entry: &grampus_orc_layout::encoded::EncodedEntry| Entry {
+    let entry = |entry: &grampus_orc_layout::encoded_column::EncodedEntry| Entry {
         at: entry.at,
         skip: entry.skip,
         end: entry.end,

@@ -22,7 +22,7 @@ use grampus_io_stack::cuda::{self, Device, Module};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
 use grampus_orc_layout::index::ColumnIndex;
-use grampus_orc_layout::open::{read_index, read_stripe, read_tail};
+use grampus_orc_layout::metadata_reader::{read_index, read_stripe, read_tail};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};

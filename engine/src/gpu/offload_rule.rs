@@ -1,4 +1,4 @@
-//! [`GpuAggregates`]: the optimizer rule that replaces partial aggregations over ORC scans by [`GpuAggregateExec`].
+//! [`OffloadRule`]: the optimizer rule that replaces partial aggregations over ORC scans by [`GpuAggregateExec`].
 //!
 //! For each aggregation the rule takes these steps:
 //!
@@ -43,18 +43,18 @@ const MIN_SAMPLED_TIME: Duration = Duration::from_millis(5);
 
 /// Moves filtered aggregates to the GPU. The rule runs after DataFusion's own rules, on the final plan.
 #[derive(Debug)]
-pub struct GpuAggregates {
+pub struct OffloadRule {
     session: Arc<GpuSession>,
 }
 
-impl GpuAggregates {
+impl OffloadRule {
     /// The rule for a session that keeps its device in `session`.
     pub fn new(session: Arc<GpuSession>) -> Self {
         Self { session }
     }
 }
 
-impl PhysicalOptimizerRule for GpuAggregates {
+impl PhysicalOptimizerRule for OffloadRule {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let options = config.extensions.get::<GrampusOptions>().cloned().unwrap_or_default();
         if options.device == Device::Cpu {

@@ -20,7 +20,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use grampus_orc_layout::access::{Access, Direct};
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
-use grampus_orc_layout::encoded::EncodedColumn;
+use grampus_orc_layout::encoded_column::EncodedColumn;
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;

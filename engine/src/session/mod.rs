@@ -22,7 +22,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::config::{GrampusConfig, GrampusOptions};
 use crate::file::file_cache::FileCache;
-use crate::gpu::offload_rule::GpuAggregates;
+use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
 use crate::orc_table::{OrcTable, OrcTableFactory};
 use cooperative_joins::CooperativeJoins;
@@ -89,7 +89,7 @@ pub(crate) fn register_with(
         .with_config(session)
         .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
         // Last: the rule replaces operators of the plan as it will run.
-        .with_physical_optimizer_rule(Arc::new(GpuAggregates::new(gpu)))
+        .with_physical_optimizer_rule(Arc::new(OffloadRule::new(gpu)))
         .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
 }
 

@@ -8,7 +8,7 @@ use arrow::array::{
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use grampus::{scan_io, session};
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
 use crate::common::{failure, open, ran, rows, set, text, write};

@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;

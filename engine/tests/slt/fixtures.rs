@@ -8,7 +8,7 @@ use arrow::array::{
     Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Int32Type};
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
 use crate::support::write_orc;

@@ -1,6 +1,6 @@
 //! Stripe and chunk sizes of files whose options name none.
 
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 
 /// Rows per stripe: a multiple of the row group's 10,000.
 pub(crate) const STRIPE_ROWS: usize = 1_000_000;

@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int32Type, SchemaRef, TimeUnit};
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 use grampus_tools::ToolError;
 use grampus_tools::convert::{ConvertOptions, ConvertReport, convert};
 use orc_rust::ArrowReaderBuilder;

@@ -301,7 +301,7 @@ impl ColumnSizes {
             let told = |error: grampus_orc_layout::LayoutError| ExitError::from(ErrorReport::new(error.to_string()));
             let tail = file.tail().map_err(told)?;
             for stripe in 0..tail.stripes.len() {
-                let stripe = grampus_orc_layout::open::read_stripe(&tail, &file, stripe).map_err(told)?;
+                let stripe = grampus_orc_layout::metadata_reader::read_stripe(&tail, &file, stripe).map_err(told)?;
                 for stream in stripe.streams.iter().filter(|stream| is_data(stream.kind)) {
                     let name = tail.schema.path(stream.column);
                     match columns.iter_mut().find(|(known, _)| *known == name) {

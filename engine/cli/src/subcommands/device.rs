@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use grampus::GrampusOptions;
 use grampus::config::cache_folder;
 use grampus::gpu::calibration::{Rates, calibrate};
-use grampus_gpu_exec::report::MachineReport;
+use grampus_gpu_exec::machine_report::MachineReport;
 use serde::Serialize;
 
 use crate::args::DeviceArgs;

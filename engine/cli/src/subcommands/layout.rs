@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use grampus_orc_layout::LayoutError;
-use grampus_orc_layout::describe::{DescribeOptions, FileReport};
+use grampus_orc_layout::report::{ReportOptions, FileReport};
 
 use crate::args::LayoutArgs;
 use crate::error_messages;
@@ -16,9 +16,9 @@ pub(crate) fn run(arguments: &LayoutArgs) -> Result<(), ExitError> {
     let file = LocalFile::open(&arguments.file)?;
     let explain = |error: LayoutError| ExitError::from(error_messages::layout(&error));
     let tail = file.tail().map_err(explain)?;
-    let options = DescribeOptions {
+    let options = ReportOptions {
         chunks: arguments.json || arguments.full,
-        ..DescribeOptions::default()
+        ..ReportOptions::default()
     };
     let report = FileReport::build(&tail, &file, &options).map_err(explain)?;
     print(arguments, &report).map_err(|error| ExitError::output(&error))?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 
 /// Form of CSV files.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use grampus_orc_layout::tail::Codec;
+use grampus_orc_layout::codec::Codec;
 
 use super::column_set::ColumnSet;
 
