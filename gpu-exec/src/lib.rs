@@ -15,17 +15,25 @@
 //! **Invariant:** a program says *what*, an input says *where*; neither is changed by how it is run.
 #![forbid(unsafe_code)]
 
+pub mod abi;
 pub mod codegen;
-pub mod compile;
 pub mod decode;
-pub mod encoded;
-pub mod gpu;
+mod error;
 pub mod input;
+pub mod kernel_cache;
+mod machine_profile;
+mod options;
 pub mod output;
-pub mod paging;
-pub mod params;
 pub mod program;
-pub mod run;
+mod runtime;
+
+pub use error::RunError;
+pub use input::Input;
+pub use machine_profile::Calibration;
+pub use options::{Backing, BackingChoice, ColumnChoice, GpuOptions, Request, Target};
+pub use output::Output;
+pub use program::Program;
+pub use runtime::{Gpu, OpenStorage, Tuning};
 
 // For the command line and for planners: what the machine has, and what its paths reach.
 pub use grampus_io_stack::cuda::{CudaError, compiler_version, host_compiler, library};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use common::random::Random;
 use common::streams::{self, Coded, Column};
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
-use grampus_gpu_exec::compile::Modules;
-use grampus_gpu_exec::decode::alone::{Rows, decode};
+use grampus_gpu_exec::decode::standalone::{Rows, decode};
 use grampus_gpu_exec::decode::{ENTRY, unit};
-use grampus_gpu_exec::encoded::{Change, Clock, Runs, Values};
 use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::encoded_column::{Change, Clock, Runs, Values};
+use grampus_gpu_exec::kernel_cache::Modules;
 use grampus_gpu_exec::program::{TimeUnit, Type};
 use grampus_io_stack::cuda::{self, Device, Module};
 

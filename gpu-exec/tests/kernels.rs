@@ -11,8 +11,8 @@ use common::interpret::{self, Refused, Scalar};
 use common::machine::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, Random};
 use common::{aggregate, arg, binary, col, column, count, sum};
+use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, QueryKernel, Shape};
-use grampus_gpu_exec::params::Refusal;
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
 use grampus_io_stack::cuda::{Args, DeviceBuffer, Stream};
 

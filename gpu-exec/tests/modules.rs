@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use common::{shape, taxi};
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel};
-use grampus_gpu_exec::compile::{Modules, Origin};
+use grampus_gpu_exec::kernel_cache::{Modules, Origin};
 use grampus_io_stack::cuda::{Device, host_compiler};
 
 fn kernel(dependents: usize) -> QueryKernel {

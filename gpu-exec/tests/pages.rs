@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, Request, Tuning};
+use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion};
-use grampus_gpu_exec::output::{Output, ResultValues, RunError};
+use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Request, Tuning};
 use support::{Kind, Shape, Table, answer, gpu, program, run};
 
 const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);

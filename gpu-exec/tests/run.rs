@@ -6,10 +6,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, Tuning};
 use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::output::ResultValues;
 use grampus_gpu_exec::program::{Expr, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Tuning};
 use support::{ALL, Kind, Shape, Table, answer, gpu, program, run};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[1], &[33_333, 512, 9_999]];
@@ -455,7 +455,7 @@ fn plans_say_what_runs_do() {
     let sums = program(5, &[1, 4], &[1, 2, 3, 4]);
     let input = table.first_columns(5);
     let cancel = std::sync::Arc::default();
-    let request = grampus_gpu_exec::gpu::Request {
+    let request = grampus_gpu_exec::Request {
         program: &sums,
         arguments: &[Value::Float(100.0)],
         input: &input,

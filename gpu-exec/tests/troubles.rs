@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Request, Tuning};
+use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
-use grampus_gpu_exec::output::RunError;
 use grampus_gpu_exec::program::Value;
+use grampus_gpu_exec::{Backing, BackingChoice, Request, Tuning};
 use support::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];

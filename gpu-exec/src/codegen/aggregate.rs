@@ -3,7 +3,7 @@
 use super::expr::Emitter;
 use super::kernel::{Writer, comment};
 use super::plan::Op;
-use crate::output::RunError;
+use crate::error::RunError;
 use crate::program::{Aggregate, Function};
 
 impl Writer<'_> {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::Shape;
-use crate::output::RunError;
+use crate::error::RunError;
 use crate::program::{BinaryOp, Expr, Program, Type, operands};
 
 /// The C++ type of a type's values in registers.

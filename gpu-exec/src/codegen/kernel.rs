@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::expr::{Emitter, arguments_of, cpp, stored};
 use super::plan::Plan;
 use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
-use crate::output::RunError;
+use crate::error::RunError;
 use crate::program::{Expr, Program, Type};
 
 /// How functions begin that the loop calls and another unit may have.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use super::expr::{arguments_of, cost};
 use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape};
-use crate::output::RunError;
-use crate::params::Sizes;
+use crate::abi::query::Sizes;
+use crate::error::RunError;
 use crate::program::{self, Aggregate, Expr, Function, Program, Type};
 
 /// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), shared out among its warps.

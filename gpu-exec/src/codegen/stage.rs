@@ -7,7 +7,7 @@ use super::Access;
 use super::expr::{Emitter, cpp, stored};
 use super::kernel::{ENTRY_FUNCTION, Writer};
 use super::plan::Stage;
-use crate::output::RunError;
+use crate::error::RunError;
 use crate::program::Type;
 
 impl Writer<'_> {

@@ -93,7 +93,7 @@ pub enum BinaryOp {
     Subtract,
     /// Integers wrap.
     Multiply,
-    /// An integer division by zero, or of the least value by −1, gives up ([`RunError::Refused`](crate::output::RunError::Refused)).
+    /// An integer division by zero, or of the least value by −1, gives up ([`RunError::Refused`](crate::error::RunError::Refused)).
     Divide,
     /// As `Divide`.
     Modulo,

@@ -2,7 +2,7 @@
 //! planner can keep them as its reason.
 
 use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, Type};
-use crate::output::RunError;
+use crate::error::RunError;
 
 /// Columns of a program: their descriptions are a kernel's parameter, of 4 KiB on older drivers.
 pub const MOST_COLUMNS: usize = 64;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
+use grampus_gpu_exec::abi::query::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
 use grampus_gpu_exec::codegen::{
     Access, BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel, Shape,
 };
-use grampus_gpu_exec::compile::Modules;
-use grampus_gpu_exec::params::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
+use grampus_gpu_exec::kernel_cache::Modules;
 use grampus_gpu_exec::program::Type;
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Module, StagingOptions, Stream};
@@ -267,7 +267,7 @@ fn pass(
     let sizes = kernel.sizes(placed.lanes);
     let warps = (blocks * threads / GPU_LANES) as usize;
     let buffer = |bytes: usize, byte: u8| DeviceBuffer::filled(device, bytes.max(16), byte).expect("memory");
-    let (runs, tiles) = params::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
+    let (runs, tiles) = query::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
     let runs_at = DeviceBuffer::from_values(
         device,
         &runs
@@ -325,7 +325,7 @@ fn pass(
         let paging = placed.paging.as_ref().map(Paging::desc);
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
         let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
-        let mut args = Args::new().with_bytes(&params::parameter(&head, &columns, &valid, paging.as_ref()));
+        let mut args = Args::new().with_bytes(&query::parameter(&head, &columns, &valid, paging.as_ref()));
         let kernel = module.kernel(ENTRY).expect("the kernel's name");
         kernel.launch(&stream, blocks, threads, &mut args).expect("starts");
         stream.synchronize().expect("ends");

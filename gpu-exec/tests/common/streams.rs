@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use grampus_gpu_exec::encoded::{Change, Clock, Encoded, Entry, Runs, Stored, Values};
 use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::encoded_column::{Change, Clock, Encoded, Entry, Runs, Stored, Values};
 use grampus_gpu_exec::program::Type;
 
 use super::random::Random;

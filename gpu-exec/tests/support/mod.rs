@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use grampus_gpu_exec::encoded::{Encoded, Entry, Stored, Values};
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, GpuOptions, Request, Target, Tuning};
+use grampus_gpu_exec::RunError;
+use grampus_gpu_exec::input::encoded_column::{Encoded, Entry, Stored, Values};
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
-use grampus_gpu_exec::output::{Output, ResultValues, RunError};
+use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, GpuOptions, Request, Target, Tuning};
 
 /// How a column is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,0 +1,4 @@
+//! io_stack
+
+pub(crate) mod command_backend;
+pub(crate) mod status_block;

@@ -1,0 +1,180 @@
+//! Seeing to it that what jobs bring is there for the kernels launched next: their copies are waited for, and what came as it is stored
+//! is decoded, in launches of its own between copies and query. Nothing is waited for here but by streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grampus_io_stack::cuda::{Args, CudaError, Device, Event, Module, Stream};
+use grampus_io_stack::layout::bytes_of;
+
+use crate::abi::decode::{DecodeJob, DecodeLaunch, MOST_JOBS};
+use crate::codegen::{BLOCK_THREADS, GPU_LANES};
+use crate::decode::ENTRY;
+use crate::error::RunError;
+use crate::kernel_cache::{Modules, Origin};
+use crate::runtime::memory::staging_buffer::HALVES;
+use crate::runtime::transfer::copy_job::{Job, StoredJob, What};
+use crate::runtime::transfer::uploader::Pusher;
+
+/// Blocks on a multiprocessor: what the kernel's registers are bounded for.
+const BLOCKS_EACH: u32 = 4;
+
+/// What kernels are launched by.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) compute: &'a Stream,
+    pub(crate) copy: &'a Stream,
+    pub(crate) modules: &'a Modules,
+}
+
+/// How far a query's jobs have come, as kernels see it.
+pub(crate) struct Arrivals<'a> {
+    means: Means<'a>,
+    jobs: &'a [Job],
+    /// By stage: jobs before its end.
+    stage_ends: Vec<usize>,
+    /// Stages that are decoded.
+    stage: usize,
+    /// Compiled if a job needs it.
+    module: Option<Arc<Module>>,
+    /// Device address of the word that says that a stream made no sense.
+    failed: u64,
+    arrived: Event,
+    decoded: Event,
+    /// Before the first kernel.
+    started: &'a Event,
+    has_started: bool,
+    /// Around the decoding of each stretch of jobs.
+    times: Vec<(Event, Event)>,
+    /// Jobs that are there, and decoded.
+    next: usize,
+    /// Time it took to get the kernel, if it was not at hand.
+    pub(crate) compile: Duration,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(crate) fn new(means: Means<'a>, jobs: &'a [Job], failed: u64, started: &'a Event) -> Result<Self, CudaError> {
+        let mut arrivals = Self {
+            means,
+            jobs,
+            stage_ends: stage_ends(jobs),
+            stage: 0,
+            module: None,
+            failed,
+            arrived: Event::new(means.device, false)?,
+            decoded: Event::new(means.device, false)?,
+            started,
+            has_started: false,
+            times: Vec::new(),
+            next: 0,
+            compile: Duration::ZERO,
+        };
+        if jobs.iter().any(|job| matches!(job.what, What::Stored(_))) {
+            let loaded = means.modules.decoding()?;
+            if loaded.origin != Origin::Memory {
+                arrivals.compile = loaded.took;
+            }
+            arrivals.module = Some(loaded.module);
+        }
+        Ok(arrivals)
+    }
+
+    /// What is launched from now on finds the first `jobs` jobs' values.
+    pub(crate) fn bring(&mut self, jobs: usize, pusher: &Pusher<'_>) -> Result<(), RunError> {
+        let (copy, compute) = (self.means.copy, self.means.compute);
+        while self.next < jobs {
+            let end = self.stage_ends.get(self.stage).map_or(jobs, |end| jobs.min(*end));
+            pusher.wait_for(end)?;
+            self.arrived.record(copy)?;
+            compute.wait(&self.arrived)?;
+            self.decode(end)?;
+            self.next = end;
+            if self.stage_ends.get(self.stage) == Some(&end) {
+                // Copies of the stage after the next take this one's memory: they come after the kernels.
+                self.decoded.record(compute)?;
+                copy.wait(&self.decoded)?;
+                self.stage += 1;
+                pusher.allow_stages(self.stage + HALVES);
+            }
+        }
+        self.start()?;
+        Ok(())
+    }
+
+    /// Marks the first kernel's start.
+    fn start(&mut self) -> Result<(), CudaError> {
+        if !self.has_started {
+            self.started.record(self.means.compute)?;
+            self.has_started = true;
+        }
+        Ok(())
+    }
+
+    /// Decodes the jobs up to `end`.
+    fn decode(&mut self, end: usize) -> Result<(), CudaError> {
+        let jobs: Vec<&StoredJob> = self.jobs[self.next..end].iter().filter_map(staged).collect();
+        let Some(module) = self.module.clone().filter(|_| !jobs.is_empty()) else {
+            return Ok(());
+        };
+        self.start()?;
+        let (device, compute) = (self.means.device, self.means.compute);
+        let kernel = module.kernel(ENTRY)?;
+        let (before, after) = (Event::new(device, true)?, Event::new(device, true)?);
+        before.record(compute)?;
+        for jobs in jobs.chunks(MOST_JOBS) {
+            let launch = self.parameter(jobs);
+            let most = device.multiprocessors().max(1) * BLOCKS_EACH;
+            let blocks = launch.tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most);
+            let mut args = Args::new().with_bytes(&bytes_of(&launch));
+            kernel.launch(compute, blocks, BLOCK_THREADS, &mut args)?;
+        }
+        after.record(compute)?;
+        self.times.push((before, after));
+        Ok(())
+    }
+
+    fn parameter(&self, jobs: &[&StoredJob]) -> DecodeLaunch {
+        let mut launch = DecodeLaunch {
+            failed: self.failed,
+            ..DecodeLaunch::default()
+        };
+        for (job, out) in jobs.iter().zip(&mut launch.job) {
+            let Some(staged) = &job.staged else { continue };
+            *out = DecodeJob {
+                tasks: staged.to.address(),
+                first: launch.tasks,
+                count: job.piece.tasks() as u32,
+            };
+            launch.tasks += out.count;
+            launch.jobs += 1;
+        }
+        launch
+    }
+
+    /// Time that decoding took on the device, once everything has ended.
+    pub(crate) fn decoding_time(&self) -> Duration {
+        let ms = |(before, after): &(Event, Event)| after.ms_since(before).map_or(0.0, |ms| ms.max(0.0));
+        Duration::from_secs_f64(self.times.iter().map(ms).sum::<f64>() / 1e3)
+    }
+}
+
+fn staged(job: &Job) -> Option<&StoredJob> {
+    match &job.what {
+        What::Stored(stored) => Some(stored),
+        What::Read { .. } | What::Decode { .. } => None,
+    }
+}
+
+/// By stage: jobs before its end.
+fn stage_ends(jobs: &[Job]) -> Vec<usize> {
+    let mut ends: Vec<usize> = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(staged) = staged(job).and_then(|stored| stored.staged.as_ref()) else {
+            continue;
+        };
+        ends.resize(staged.stage + 1, at);
+        ends[staged.stage] = at + 1;
+    }
+    ends
+}

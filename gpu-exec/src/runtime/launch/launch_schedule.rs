@@ -1,0 +1,153 @@
+//! A query's tiles divided into launches: each as soon as its bytes are on their way, all with the same warps, so that what a warp
+//! sums up, and in which order, does not depend on the division.
+
+use crate::abi::query::RowRun;
+
+use crate::runtime::transfer::copy_job::{Job, What};
+
+/// One launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// It may start when so many jobs are done.
+    pub(crate) jobs: usize,
+    pub(crate) first_tile: u64,
+    pub(crate) end_tile: u64,
+    /// The window that ends with it.
+    pub(crate) ends_window: Option<usize>,
+}
+
+/// Tiles of which all rows come before `row`.
+fn tiles_before(runs: &[RowRun], row: u64, tile_rows: u64, tiles: u64) -> u64 {
+    let at = runs.partition_point(|r| r.first_row + r.rows <= row);
+    match runs.get(at) {
+        None => tiles,
+        Some(run) => run.first_tile + row.saturating_sub(run.first_row) / tile_rows,
+    }
+}
+
+fn bytes_of(job: &Job) -> u64 {
+    match &job.what {
+        What::Read { parts, .. } => parts.iter().map(|p| p.end - p.start).sum(),
+        What::Decode { rows, width, .. } => (rows.end - rows.start) * *width as u64,
+        What::Stored(stored) => stored.piece.stored_bytes(),
+    }
+}
+
+/// The launches; at least one, the last of which takes all tiles that are left.
+pub(crate) fn divide(
+    jobs: &[Job],
+    window_ends: &[u64],
+    runs: &[RowRun],
+    (tiles, tile_rows): (u64, u64),
+    launch_bytes: u64,
+) -> Vec<Launch> {
+    let mut launches = Vec::new();
+    let (mut first_tile, mut bytes) = (0, 0);
+    for (at, job) in jobs.iter().enumerate() {
+        bytes += bytes_of(job);
+        let next = jobs.get(at + 1);
+        let window_over = next.is_some_and(|n| n.window != job.window);
+        if !window_over && (bytes < launch_bytes || next.is_none()) {
+            continue;
+        }
+        // Jobs come by row: what is before the next one's first row is there for every column.
+        let mut row = next.map_or(u64::MAX, |n| n.first_row);
+        if window_over {
+            row = row.max(window_ends.get(job.window).copied().unwrap_or(row));
+        }
+        let end_tile = tiles_before(runs, row, tile_rows, tiles);
+        if window_over || end_tile > first_tile {
+            launches.push(Launch {
+                jobs: at + 1,
+                first_tile,
+                end_tile,
+                ends_window: window_over.then_some(job.window),
+            });
+            (first_tile, bytes) = (end_tile, 0);
+        }
+    }
+    launches.push(Launch {
+        jobs: jobs.len(),
+        first_tile,
+        end_tile: tiles,
+        ends_window: None,
+    });
+    launches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::query::row_runs;
+    use crate::runtime::transfer::copy_job::Target;
+    use grampus_io_stack::cuda::{Device, DeviceBuffer};
+    use std::sync::Arc;
+
+    fn jobs(parts: &[(u64, usize, u64)]) -> Vec<Job> {
+        let buffer = Arc::new(DeviceBuffer::new(&Device::host(1, 1 << 20), 16).unwrap());
+        let job = |&(first_row, window, bytes): &(u64, usize, u64)| Job {
+            first_row,
+            window,
+            to: Target {
+                buffer: buffer.clone(),
+                offset: 0,
+            },
+            what: What::Read {
+                file: 0,
+                parts: std::iter::once(0..bytes).collect(),
+            },
+        };
+        parts.iter().map(job).collect()
+    }
+
+    fn launch(jobs: usize, first_tile: u64, end_tile: u64, ends_window: Option<usize>) -> Launch {
+        Launch {
+            jobs,
+            first_tile,
+            end_tile,
+            ends_window,
+        }
+    }
+
+    #[test]
+    fn without_jobs_one_launch_takes_all_tiles() {
+        assert_eq!(divide(&[], &[100], &[], (0, 8), 64), [launch(0, 0, 0, None)]);
+        let (runs, tiles) = row_runs([(0, 100)], 8);
+        assert_eq!(divide(&[], &[100], &runs, (tiles, 8), 64), [launch(0, 0, 13, None)]);
+    }
+
+    #[test]
+    fn a_launch_takes_the_tiles_of_which_everything_is_there() {
+        // Two columns, brought in pieces of 40 rows; the second piece of the first column ends a launch in the middle of a tile.
+        let jobs = jobs(&[
+            (0, 0, 320),
+            (0, 0, 320),
+            (40, 0, 320),
+            (40, 0, 320),
+            (80, 0, 160),
+            (80, 0, 160),
+        ]);
+        let (runs, tiles) = row_runs([(3, 50), (60, 40)], 8);
+        let launches = divide(&jobs, &[100], &runs, (tiles, 8), 600);
+        // Rows before 40: 37 of the first run, four whole tiles. Before 80: all seven, and two of the second run's five.
+        assert_eq!(
+            launches,
+            [launch(2, 0, 4, None), launch(4, 4, 9, None), launch(6, 9, 12, None)]
+        );
+    }
+
+    #[test]
+    fn a_window_ends_with_a_launch_even_if_that_has_no_tiles() {
+        let jobs = jobs(&[(0, 0, 64), (8, 1, 64), (16, 2, 64)]);
+        let (runs, tiles) = row_runs([(8, 16)], 8);
+        let launches = divide(&jobs, &[8, 16, 24], &runs, (tiles, 8), 1 << 20);
+        assert_eq!(
+            launches,
+            [
+                launch(1, 0, 0, Some(0)),
+                launch(2, 0, 1, Some(1)),
+                launch(3, 1, 2, None)
+            ]
+        );
+    }
+}

@@ -1,0 +1,453 @@
+//! Device memory for columns, taken from the driver in a few large arenas and given out in pieces: to stripes' columns that stay
+//! for later queries, the least recently used of which make room, and to windows that columns stream through.
+
+use std::collections::HashMap;
+
+use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+
+use crate::input::file_registry::FileId;
+use crate::program::Type;
+use crate::runtime::memory::arena::{Arena, MARGIN_BYTES, Piece, rounded};
+
+/// An arena, if there is room for it and no more is needed at once.
+const ARENA_BYTES: u64 = 2 << 30;
+
+/// A column of a stripe of a file in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) file: FileId,
+    pub(crate) stripe: usize,
+    pub(crate) column: u32,
+    pub(crate) ty: Type,
+}
+
+/// Where a stripe's column is: its values, and a byte for each of them where some may be missing.
+#[derive(Debug, Clone)]
+pub(crate) struct Resident {
+    pub(crate) values: Piece,
+    pub(crate) valid: Option<Piece>,
+}
+
+impl Resident {
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.values.len + self.valid.as_ref().map_or(0, |v| v.len)) as u64
+    }
+}
+
+/// Which pages of a column are there, while not all are.
+#[derive(Debug, Clone)]
+pub(crate) struct PageBits {
+    /// A bit for each page, in device memory.
+    pub(crate) there: Piece,
+    pub(crate) pages: u32,
+    pub(crate) missing: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    resident: Resident,
+    /// The query that used it last; that query's entries stay.
+    used: u64,
+    /// Whether its bytes are all there: set when the query that loads it has ended well.
+    complete: bool,
+    /// It is there in part, and stays so.
+    pages: Option<PageBits>,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        self.resident.bytes() + self.pages.as_ref().map_or(0, |p| p.there.len as u64)
+    }
+}
+
+/// Stripes' columns in device memory, and the memory.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    device: Device,
+    arenas: Vec<Arena>,
+    /// Bytes of all arenas together, at most.
+    capacity: u64,
+    taken: u64,
+    entries: HashMap<Key, Entry>,
+    query: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(device: &Device, capacity: u64) -> Self {
+        Self {
+            device: device.clone(),
+            arenas: Vec::new(),
+            capacity,
+            taken: 0,
+            entries: HashMap::new(),
+            query: 0,
+        }
+    }
+
+    /// A new query: from now on, what it uses stays until the next.
+    pub(crate) fn begin(&mut self) {
+        self.query += 1;
+    }
+
+    /// Bytes that could be given out if nothing had to stay for the running query.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes that are free, or would be if all were given up that the running query does not use.
+    pub(crate) fn available(&self) -> u64 {
+        let in_use = self.entries.values().filter(|e| e.used == self.query);
+        self.capacity.saturating_sub(in_use.map(Entry::bytes).sum())
+    }
+
+    /// A column that is there, whole; it stays for this query.
+    pub(crate) fn find(&mut self, key: &Key) -> Option<Resident> {
+        let query = self.query;
+        let entry = self.entries.get_mut(key).filter(|e| e.complete)?;
+        entry.used = query;
+        Some(entry.resident.clone())
+    }
+
+    /// Whether a column is there, whole.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|e| e.complete)
+    }
+
+    /// Room for a column that will be brought now: `None` if there is none, though all was given up that this query does not use.
+    pub(crate) fn reserve(
+        &mut self,
+        key: Key,
+        values: usize,
+        valid: Option<usize>,
+    ) -> Result<Option<Resident>, CudaError> {
+        let Some(values) = self.piece(values)? else {
+            return Ok(None);
+        };
+        let valid = match valid.map(|len| self.piece(len)).transpose()? {
+            Some(None) => {
+                self.give_back(&values);
+                return Ok(None);
+            }
+            Some(piece) => piece,
+            None => None,
+        };
+        let resident = Resident { values, valid };
+        let entry = Entry {
+            resident: resident.clone(),
+            used: self.query,
+            complete: false,
+            pages: None,
+        };
+        if let Some(old) = self.entries.insert(key, entry) {
+            self.drop_entry(&old);
+        }
+        Ok(Some(resident))
+    }
+
+    /// As [`reserve`](Self::reserve), for a column of which pages will be brought as they are missed; the bits of `pages` are zeros when
+    /// the first kernel looks at them.
+    pub(crate) fn reserve_paged(
+        &mut self,
+        key: Key,
+        values: usize,
+        valid: Option<usize>,
+        pages: PageBits,
+    ) -> Result<Option<Resident>, CudaError> {
+        let reserved = self.reserve(key, values, valid)?;
+        match (&reserved, self.entries.get_mut(&key)) {
+            (Some(_), Some(entry)) => entry.pages = Some(pages),
+            _ => self.give_back(&pages.there),
+        }
+        Ok(reserved)
+    }
+
+    /// A column that is there in part; it stays for this query.
+    pub(crate) fn find_paged(&mut self, key: &Key) -> Option<(Resident, PageBits)> {
+        let query = self.query;
+        let entry = self.entries.get_mut(key)?;
+        let pages = entry.pages.clone()?;
+        entry.used = query;
+        Some((entry.resident.clone(), pages))
+    }
+
+    /// Which pages of a column are there, if it is there in part.
+    pub(crate) fn page_bits(&self, key: &Key) -> Option<&PageBits> {
+        self.entries.get(key)?.pages.as_ref()
+    }
+
+    /// So many pages of a column have come. With the last one it is whole. No kernel looks at its bits any more.
+    pub(crate) fn pages_came(&mut self, key: &Key, count: u32) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(pages) = &mut entry.pages else { return };
+        pages.missing = pages.missing.saturating_sub(count);
+        if pages.missing == 0
+            && let Some(pages) = entry.pages.take()
+        {
+            entry.complete = true;
+            self.give_back(&pages.there);
+        }
+    }
+
+    /// Gives up a column. No kernel and no copy uses it.
+    pub(crate) fn drop_column(&mut self, key: &Key) {
+        self.remove(key);
+    }
+
+    /// So much will be asked for in pieces: takes it from the driver at once, where that is more than an arena. Each call to it takes
+    /// part of a millisecond, whatever the size.
+    pub(crate) fn expect(&mut self, bytes: u64) -> Result<(), CudaError> {
+        let more = bytes.saturating_sub(self.arenas.iter().map(Arena::free_bytes).sum());
+        if more > ARENA_BYTES {
+            self.grow(more as usize)?;
+        }
+        Ok(())
+    }
+
+    /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
+    pub(crate) fn piece(&mut self, len: usize) -> Result<Option<Piece>, CudaError> {
+        let rounded = rounded(len);
+        loop {
+            for (arena, a) in self.arenas.iter_mut().enumerate() {
+                if let Some(offset) = a.take(rounded) {
+                    let buffer = a.buffer.clone();
+                    return Ok(Some(Piece {
+                        buffer,
+                        offset,
+                        len,
+                        arena,
+                    }));
+                }
+            }
+            if !self.grow(rounded)? && !self.evict_one() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Gives back what [`piece`](Self::piece) gave. No kernel and no copy uses it.
+    pub(crate) fn give_back(&mut self, piece: &Piece) {
+        self.arenas[piece.arena].give_back(piece.offset, rounded(piece.len));
+    }
+
+    /// The running query ended: what it brought is whole, or there as far as its pages say, or is given up.
+    pub(crate) fn finish(&mut self, well: bool) {
+        let query = self.query;
+        let open = |e: &&mut Entry| !e.complete && e.pages.is_none();
+        if well {
+            self.entries.values_mut().filter(open).for_each(|e| e.complete = true);
+            return;
+        }
+        let half_done = |e: &Entry| !e.complete && (e.pages.is_none() || e.used == query);
+        let gone: Vec<Key> = (self.entries.iter())
+            .filter(|(_, e)| half_done(e))
+            .map(|(k, _)| *k)
+            .collect();
+        gone.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Gives up everything of a file.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        let gone: Vec<Key> = self.entries.keys().filter(|k| k.file == file).copied().collect();
+        gone.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Bytes of columns that are there.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.entries.values().map(Entry::bytes).sum()
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.drop_entry(&entry);
+        }
+    }
+
+    fn drop_entry(&mut self, entry: &Entry) {
+        let Resident { values, valid } = &entry.resident;
+        let there = entry.pages.as_ref().map(|p| &p.there);
+        [Some(values), valid.as_ref(), there]
+            .into_iter()
+            .flatten()
+            .for_each(|piece| self.give_back(piece));
+    }
+
+    /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. Where the driver has less than the
+    /// bound, that is the bound from now on.
+    fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
+        let need = (len + 2 * MARGIN_BYTES) as u64;
+        let left = self.capacity.saturating_sub(self.taken);
+        if left < need {
+            return Ok(false);
+        }
+        let mut bytes = ARENA_BYTES.clamp(need, left);
+        loop {
+            match DeviceBuffer::new(&self.device, bytes as usize) {
+                Ok(buffer) => {
+                    self.taken += bytes;
+                    self.arenas.push(Arena::new(buffer));
+                    return Ok(true);
+                }
+                Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
+                Err(e) if e.is_out_of_memory() => {
+                    let allowed = self.capacity;
+                    self.capacity = self.taken + need - 1;
+                    log::warn!(
+                        "{} bytes for columns must do, {allowed} were allowed: {e}",
+                        self.capacity
+                    );
+                    return Ok(false);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Gives up the column that was not used for longest, and its neighbours of that query one after the other.
+    fn evict_one(&mut self) -> bool {
+        let query = self.query;
+        let unused = self.entries.iter().filter(|(_, e)| e.used != query);
+        let oldest = unused.min_by_key(|(_, e)| (e.used, e.resident.values.arena, e.resident.values.offset));
+        let Some(key) = oldest.map(|(key, _)| *key) else {
+            return false;
+        };
+        self.remove(&key);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::FileVersion;
+    use crate::runtime::memory::arena::GRAIN_BYTES;
+
+    fn key(stripe: usize) -> Key {
+        let version = FileVersion {
+            path: "a".into(),
+            device: 0,
+            inode: 0,
+            bytes: 0,
+            modified_ns: 0,
+        };
+        let (file, _) = crate::input::file_registry::Files::default().number(&version);
+        Key {
+            file,
+            stripe,
+            column: 1,
+            ty: Type::Float64,
+        }
+    }
+
+    fn pool(capacity: u64) -> Pool {
+        Pool::new(&Device::host(1, 1 << 30), capacity)
+    }
+
+    #[test]
+    fn pieces_given_out_one_after_the_other_touch_and_come_back_whole() {
+        let mut pool = pool(1 << 20);
+        let all: Vec<Piece> = (0..4).map(|_| pool.piece(1000).unwrap().unwrap()).collect();
+        assert!(all.windows(2).all(|w| w[0].address() + 1000 == w[1].address()));
+        for at in [1, 3, 0, 2] {
+            pool.give_back(&all[at]);
+        }
+        let whole = (1 << 20) - 2 * MARGIN_BYTES;
+        assert!(pool.piece(whole).unwrap().is_some(), "all free pieces were merged");
+        assert!(pool.piece(8).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_least_recently_used_columns_make_room_and_those_of_the_query_stay() {
+        let mut pool = pool(100_000);
+        for stripe in 0..3 {
+            pool.begin();
+            assert!(pool.reserve(key(stripe), 30_000, None).unwrap().is_some());
+            pool.finish(true);
+        }
+        pool.begin();
+        assert!(pool.find(&key(0)).is_some());
+        assert!(pool.reserve(key(3), 30_000, None).unwrap().is_some());
+        assert!(!pool.has(&key(1)), "the oldest made room");
+        assert!(pool.has(&key(0)) && pool.has(&key(2)));
+        assert!(!pool.has(&key(3)), "not before it is brought");
+        assert!(pool.reserve(key(4), 30_000, Some(3_000)).unwrap().is_some());
+        assert!(pool.reserve(key(5), 30_000, None).unwrap().is_none(), "all is in use");
+        assert!(pool.has(&key(0)));
+        pool.finish(false);
+        assert!(pool.has(&key(0)) && !pool.has(&key(3)) && !pool.has(&key(4)));
+        assert_eq!(pool.resident_bytes(), 30_000);
+    }
+
+    #[test]
+    fn a_column_that_is_there_in_part_is_whole_with_its_last_page() {
+        let mut pool = pool(100_000);
+        let reserve = |pool: &mut Pool, stripe: usize| {
+            let there = pool.piece(8).unwrap().unwrap();
+            let bits = PageBits {
+                there,
+                pages: 50,
+                missing: 50,
+            };
+            pool.reserve_paged(key(stripe), 3_200, None, bits).unwrap().unwrap()
+        };
+        pool.begin();
+        reserve(&mut pool, 0);
+        pool.pages_came(&key(0), 20);
+        pool.finish(true);
+        assert!(!pool.has(&key(0)) && pool.find(&key(0)).is_none());
+        assert_eq!(pool.page_bits(&key(0)).unwrap().missing, 30);
+        assert_eq!(pool.resident_bytes(), 3_208);
+        pool.begin();
+        assert!(pool.find_paged(&key(0)).is_some());
+        pool.pages_came(&key(0), 30);
+        assert!(pool.has(&key(0)) && pool.page_bits(&key(0)).is_none());
+        assert_eq!(pool.resident_bytes(), 3_200);
+        reserve(&mut pool, 1);
+        pool.finish(false);
+        assert!(pool.has(&key(0)) && pool.page_bits(&key(1)).is_none(), "half done");
+        // One of an earlier query stays, and makes room when it must.
+        pool.begin();
+        reserve(&mut pool, 2);
+        pool.finish(true);
+        pool.begin();
+        pool.finish(false);
+        assert!(pool.page_bits(&key(2)).is_some());
+        assert!(pool.reserve(key(3), 99_000, None).unwrap().is_some());
+        assert!(pool.page_bits(&key(2)).is_none());
+        pool.finish(true);
+        pool.drop_column(&key(3));
+        assert_eq!(pool.resident_bytes(), 0);
+        let whole = pool
+            .piece((100_000 - 2 * MARGIN_BYTES) / GRAIN_BYTES * GRAIN_BYTES)
+            .unwrap();
+        assert!(whole.is_some(), "all pieces came back");
+    }
+
+    #[test]
+    fn what_is_expected_is_one_arena_where_it_is_large_and_nothing_where_it_is_there() {
+        // Of addresses: nothing of it is touched.
+        let mut pool = Pool::new(&Device::host(1, 4 << 30), 3 << 30);
+        pool.expect(1 << 30).unwrap();
+        assert!(pool.arenas.is_empty(), "less than an arena is taken when it is needed");
+        pool.expect(5 << 29).unwrap();
+        let taken = (5 << 29) + 2 * MARGIN_BYTES as u64;
+        assert_eq!((pool.arenas.len(), pool.taken), (1, taken));
+        let half = pool.piece(5 << 28).unwrap().unwrap();
+        pool.expect(5 << 28).unwrap();
+        pool.expect(5 << 29).unwrap();
+        assert_eq!(
+            (pool.arenas.len(), pool.taken),
+            (1, taken),
+            "it is there; it is not allowed"
+        );
+        assert!(pool.piece(5 << 28).unwrap().is_some());
+        assert_eq!((pool.arenas.len(), half.arena), (1, 0));
+    }
+
+    #[test]
+    fn less_memory_than_allowed_is_the_bound() {
+        let mut pool = Pool::new(&Device::host(1, 1 << 20), 1 << 40);
+        assert!(pool.piece(2 << 20).unwrap().is_none());
+        assert!(pool.piece(100 << 10).unwrap().is_some());
+        assert!(pool.capacity() < 3 << 20);
+    }
+}

@@ -1,0 +1,71 @@
+//! Device memory that stored bytes wait in until they are decoded: two halves, filled by turns. Jobs that share a half at one time are a
+//! *stage*; a stage may be brought when what was in its half two stages before has been decoded (arrivals.rs).
+
+use std::sync::Arc;
+
+use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+
+use crate::runtime::transfer::copy_job::{Job, Staged, Target, What};
+
+/// Both halves, as long as nothing else is said.
+pub(crate) const STAGING_BYTES: u64 = 256 << 20;
+/// Pieces begin at multiples of this.
+const GRAIN_BYTES: usize = 256;
+/// Stages that may be brought at first.
+pub(crate) const HALVES: usize = 2;
+
+/// The memory, kept from query to query.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    buffer: Option<Arc<DeviceBuffer>>,
+}
+
+impl Staging {
+    /// Gives every job that brings stored bytes its place and stage, in their order. `most_bytes`: of both halves, though a half holds any
+    /// one piece.
+    pub(crate) fn assign(&mut self, device: &Device, jobs: &mut [Job], most_bytes: u64) -> Result<(), CudaError> {
+        let length = |job: &Job| match &job.what {
+            What::Stored(stored) => stored.piece.bytes.next_multiple_of(GRAIN_BYTES),
+            What::Read { .. } | What::Decode { .. } => 0,
+        };
+        let lengths: Vec<usize> = jobs.iter().map(length).collect();
+        let all: usize = lengths.iter().sum();
+        let Some(largest) = lengths.iter().max().filter(|_| all > 0) else {
+            return Ok(());
+        };
+        let half = (most_bytes as usize / HALVES).max(*largest);
+        // Nobody waits where everything has room at once.
+        let (stage_bytes, need) = match all <= HALVES * half {
+            true => (all, all),
+            false => (half, HALVES * half),
+        };
+        let buffer = self.buffer(device, need)?;
+        let (mut stage, mut used) = (0, 0);
+        for (job, len) in jobs.iter_mut().zip(lengths) {
+            if used + len > stage_bytes {
+                (stage, used) = (stage + 1, 0);
+            }
+            if let What::Stored(stored) = &mut job.what {
+                stored.staged = Some(Staged {
+                    stage,
+                    to: Target {
+                        buffer: buffer.clone(),
+                        offset: stage % HALVES * stage_bytes + used,
+                    },
+                });
+                used += len;
+            }
+        }
+        Ok(())
+    }
+
+    fn buffer(&mut self, device: &Device, len: usize) -> Result<Arc<DeviceBuffer>, CudaError> {
+        if let Some(buffer) = self.buffer.as_ref().filter(|b| b.len() >= len) {
+            return Ok(buffer.clone());
+        }
+        self.buffer = None; // its memory first
+        let buffer = Arc::new(DeviceBuffer::new(device, len.next_multiple_of(1 << 20))?);
+        self.buffer = Some(buffer.clone());
+        Ok(buffer)
+    }
+}

@@ -1,0 +1,109 @@
+//! Reading raw pages from files, by a thread that has a file open for itself. Which pages, and where they go, is gather.rs's business.
+
+use std::fs::File;
+use std::ops::Range;
+
+use crate::abi::paging::PAGE_BYTES;
+use crate::error::RunError;
+use crate::input::Placement;
+use crate::options::Request;
+use crate::runtime::memory::page_table::PartlyThere;
+use crate::runtime::transfer::copy_job::parts_of;
+use crate::runtime::transfer::uploader::Pusher;
+
+/// Pages so close to one another are read at once, with what is between them: a read costs as much as copying this.
+const NEAR_BYTES: u64 = 2 << 10;
+/// Bytes of such a read, at most.
+const SPAN_BYTES: u64 = 64 << 10;
+/// The file that a thread reads from, opened for itself, with its position in the input: batches are in order of files, and there may be
+/// more files than a process may have open for each of its threads.
+pub(crate) type OpenFile = Option<(usize, File)>;
+
+/// What pages are read by.
+pub(crate) struct PageReads<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) pusher: &'a Pusher<'a>,
+}
+
+impl PageReads<'_> {
+    /// Reads pages, in ascending order, to the slot's beginning; those near to one another at once.
+    pub(crate) fn read(
+        &self,
+        pages: &[(&PartlyThere, u32)],
+        to: &mut [u8],
+        file: &mut OpenFile,
+    ) -> Result<(), RunError> {
+        let mut span = Vec::new();
+        let mut next = 0;
+        while next < pages.len() {
+            let (piece, first) = pages[next];
+            let near = |pair: &[(&PartlyThere, u32)]| {
+                std::ptr::eq(pair[1].0, piece)
+                    && u64::from(pair[1].1 - pair[0].1) * PAGE_BYTES <= NEAR_BYTES
+                    && u64::from(pair[1].1 - first + 1) * PAGE_BYTES <= SPAN_BYTES
+            };
+            let count = 1 + pages[next..].windows(2).take_while(|pair| near(pair)).count();
+            let last = pages[next + count - 1].1;
+            let out = &mut to[next * PAGE_BYTES as usize..];
+            if count == 1 {
+                self.read_rows(piece, rows_of(piece, first..first + 1), out, file)?;
+            } else {
+                let rows = rows_of(piece, first..last + 1);
+                span.resize((u64::from(last - first + 1) * PAGE_BYTES) as usize, 0);
+                self.read_rows(piece, rows, &mut span, file)?;
+                for ((_, at), out) in pages[next..][..count]
+                    .iter()
+                    .zip(out.chunks_exact_mut(PAGE_BYTES as usize))
+                {
+                    let from = u64::from(at - first) * PAGE_BYTES;
+                    out.copy_from_slice(&span[from as usize..][..PAGE_BYTES as usize]);
+                }
+            }
+            next += count;
+        }
+        Ok(())
+    }
+
+    /// Reads a raw column's rows of a stripe.
+    fn read_rows(
+        &self,
+        piece: &PartlyThere,
+        rows: Range<u64>,
+        to: &mut [u8],
+        file: &mut OpenFile,
+    ) -> Result<(), RunError> {
+        let stripe = &self.request.input.stripes[piece.stripe];
+        let Placement::Direct(segments) = &stripe.columns[piece.column] else {
+            return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
+        };
+        let width = u64::from(self.request.program.columns[piece.column].ty.width());
+        let source = self.pusher.source(stripe.file)?;
+        let file = match file {
+            Some((at, open)) if *at == stripe.file => open,
+            other => &mut other.insert((stripe.file, source.opened_again()?)).1,
+        };
+        // Nearly always one piece of the file.
+        let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
+        if let Some(s) = segments.get(segment)
+            && (s.first_row..=s.first_row + s.rows).contains(&rows.end)
+            && s.first_row <= rows.start
+        {
+            let at = s.offset + (rows.start - s.first_row) * width;
+            let len = (rows.end - rows.start) * width;
+            return source.read_from(file, &mut to[..len as usize], &(at..at + len));
+        }
+        let mut done = 0;
+        for part in parts_of(stripe, segments, &rows, width)? {
+            let len = (part.end - part.start) as usize;
+            source.read_from(file, &mut to[done..done + len], &part)?;
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a stripe that pages of it stand for.
+pub(crate) fn rows_of(piece: &PartlyThere, pages: Range<u32>) -> Range<u64> {
+    let each = u64::from(piece.pages.rows);
+    u64::from(pages.start) * each..(u64::from(pages.end) * each).min(piece.rows)
+}

@@ -1,0 +1,43 @@
+//! What takes long and can be done before the first query needs it, beside everything else.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use grampus_io_stack::cuda::Device;
+
+use crate::runtime::memory::pinned_ring::Ring;
+use crate::runtime::paging::fault_buffer::Faults;
+
+/// Descriptors for which room is made; the system's usual bound is 1,024.
+const DESCRIPTORS: i32 = 512;
+
+/// Pins memory by a thread of its own: what that takes would else be part of the first query.
+pub(crate) fn pin(device: &Device, rings: [&Arc<Ring>; 2], faults: &Arc<Faults>) {
+    if device.is_host() {
+        return;
+    }
+    let (rings, faults) = (rings.map(Arc::clone), faults.clone());
+    let pin = move || {
+        rings.iter().for_each(|ring| ring.fill());
+        faults.pin();
+    };
+    beside("grampus-pinning", pin);
+}
+
+/// Has the system make its table of open files large enough. Where a process has several threads, the system waits for all processors
+/// before it replaces the table by one of twice the size, and whoever opens a file meanwhile waits too: 2 ms a file were seen.
+pub(crate) fn make_room_for_files() {
+    #[cfg(target_os = "linux")]
+    beside("grampus-files", || {
+        // Closed at once; the table stays.
+        let _ = File::open("/dev/null").map(|file| rustix::io::fcntl_dupfd_cloexec(&file, DESCRIPTORS - 1));
+    });
+}
+
+/// Runs this in a thread of its own. Where there is none, queries do what it would have done.
+fn beside(name: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    if let Err(e) = thread.spawn(work) {
+        log::warn!("no thread {name}: {e}");
+    }
+}
