@@ -19,7 +19,7 @@ use crate::codegen::{BLOCK_THREADS, ENTRY, QueryKernel, slow_path};
 use crate::decode;
 
 /// Modules kept in memory: some hundred KiB each on the device.
-const MOST_MODULES: usize = 256;
+const MAX_MODULES: usize = 256;
 /// Start of a file; the number changes with its layout.
 const MAGIC: &[u8; 8] = b"GRAMPUS1";
 const HASH_BYTES: usize = 32;
@@ -51,24 +51,24 @@ pub struct Loaded {
 
 /// What is kept in memory: for each query's text, or a kernel's name, a module and when it was last asked for.
 #[derive(Debug, Default)]
-struct Kept {
+struct ModuleCache {
     modules: HashMap<String, (Arc<Module>, u64)>,
     asked: u64,
 }
 
 /// Modules of one device.
 #[derive(Debug)]
-pub struct Modules {
+pub struct KernelCache {
     device: Device,
     /// What machine code depends on beside the text.
     setting: String,
     folder: Option<PathBuf>,
-    kept: Mutex<Kept>,
+    kept: Mutex<ModuleCache>,
     /// For kernels without and with columns that come by commands.
     slow_paths: [OnceLock<Arc<Vec<u8>>>; 2],
 }
 
-impl Modules {
+impl KernelCache {
     /// For a device; machine code is kept in the folder, if there is one.
     ///
     /// # Errors
@@ -105,10 +105,10 @@ impl Modules {
             took: began.elapsed(),
         };
         // In one process kernels differ by their own text alone: the headers need not be looked at for every query.
-        if let Some(module) = self.kept_module(kernel.text()) {
+        if let Some(module) = self.kept_module(kernel.source()) {
             return Ok(loaded(module, Origin::Memory));
         }
-        let own = kernel.text().to_owned();
+        let own = kernel.source().to_owned();
         let units = self.units_of(kernel);
         let compile = || match self.device.is_host() {
             true => Ok(cuda::compile_for(&self.device, &units[0], ENTRY)?.cubin),
@@ -125,9 +125,9 @@ impl Modules {
     /// The driver's.
     pub(crate) fn ready(&self, kernel: &QueryKernel) -> Result<Option<Loaded>, CudaError> {
         let began = Instant::now();
-        let (module, origin) = match self.kept_module(kernel.text()) {
+        let (module, origin) = match self.kept_module(kernel.source()) {
             Some(module) => (module, Origin::Memory),
-            None => match self.in_folder(kernel.text(), &self.key(&self.units_of(kernel))) {
+            None => match self.in_folder(kernel.source(), &self.key(&self.units_of(kernel))) {
                 Some(module) => (module, Origin::Folder),
                 None => return Ok(None),
             },
@@ -160,7 +160,7 @@ impl Modules {
     /// What no query changes takes longer than a kernel: on a GPU it is compiled once, and linked.
     fn units_of(&self, kernel: &QueryKernel) -> Vec<String> {
         match self.device.is_host() {
-            true => vec![kernel.unit()],
+            true => vec![kernel.translation_unit()],
             false => kernel.units_to_link(),
         }
     }
@@ -174,7 +174,7 @@ impl Modules {
         let (module, origin) = match self.kept_module(decode::ENTRY) {
             Some(module) => (module, Origin::Memory),
             None => {
-                let unit = decode::unit();
+                let unit = decode::translation_unit();
                 let compile = || Ok(cuda::compile_for(&self.device, &unit, decode::ENTRY)?.cubin);
                 self.of_units(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
             }
@@ -232,7 +232,7 @@ impl Modules {
             Ok(code) => Ok(code),
             Err(e) => {
                 log::warn!("a kernel cannot be linked, and is compiled whole: {e}");
-                Ok(cuda::compile_for(&self.device, &kernel.unit(), ENTRY)?.cubin)
+                Ok(cuda::compile_for(&self.device, &kernel.translation_unit(), ENTRY)?.cubin)
             }
         }
     }
@@ -280,7 +280,7 @@ impl Modules {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ModuleCache> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,7 +299,7 @@ impl Modules {
         let mut kept = self.kept();
         kept.asked += 1;
         let now = kept.asked;
-        if kept.modules.len() >= MOST_MODULES {
+        if kept.modules.len() >= MAX_MODULES {
             let oldest = kept.modules.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
                 kept.modules.remove(&oldest);

@@ -29,11 +29,11 @@ mod runtime;
 
 pub use error::RunError;
 pub use input::Input;
-pub use machine_profile::Calibration;
+pub use machine_profile::MachineProfile;
 pub use options::{Backing, BackingChoice, ColumnChoice, GpuOptions, Request, Target};
 pub use output::Output;
 pub use program::Program;
-pub use runtime::{Gpu, OpenStorage, Tuning};
+pub use runtime::{Gpu, OpenStorage, RuntimeOptions};
 
 // For the command line and for planners: what the machine has, and what its paths reach.
 pub use grampus_io_stack::cuda::{CudaError, compiler_version, host_compiler, library};

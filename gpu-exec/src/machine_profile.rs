@@ -3,7 +3,7 @@
 
 /// Rates of one machine. Bytes and events per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Calibration {
+pub struct MachineProfile {
     /// Pushing through the pinned ring: pages in the page cache to device memory.
     pub push_bytes_per_s: f64,
     /// Kernels loading from registered memory, in order.
@@ -22,7 +22,7 @@ pub struct Calibration {
     pub disk_bytes_per_s: f64,
 }
 
-impl Default for Calibration {
+impl Default for MachineProfile {
     /// An H200 behind PCIe 5 x16, 16 cores.
     fn default() -> Self {
         Self {

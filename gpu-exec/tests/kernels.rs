@@ -397,7 +397,7 @@ fn lanes_agree_on_whether_the_query_is_refused() {
         let program = grouped(false);
         let shape = common::shape(&program, Access::Plain, false, Grouping::Global);
         let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-        let module = target.lockstep_module(&(kernel.unit() + KERNEL), "see_refusal");
+        let module = target.lockstep_module(&(kernel.translation_unit() + KERNEL), "see_refusal");
         let words = DeviceBuffer::filled(&target.device, 4 + 4 * GPU_LANES as usize, 0).expect("memory");
         let parameter = [words.address(), words.address() + 4].map(u64::to_ne_bytes).concat();
         let stream = Stream::new(&target.device).expect("a stream");

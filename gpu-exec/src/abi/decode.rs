@@ -2,7 +2,7 @@
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/decode.h
 
 /// Jobs of one launch at most.
-pub const MOST_JOBS: usize = 128;
+pub const DECODE_JOBS: usize = 128;
 
 pub(crate) const CODING_BITS: u32 = 1;
 pub(crate) const CODING_BYTES: u32 = 2;
@@ -23,5 +23,5 @@ grampus_io_stack::shared_structs! {
         table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, width: u32, label: u32, unused: u32,
     }
     DecodeJob { tasks: u64, first: u32, count: u32 }
-    DecodeLaunch { failed: u64, jobs: u32, tasks: u32, job: [DecodeJob; MOST_JOBS] }
+    DecodeLaunch { failed: u64, jobs: u32, tasks: u32, job: [DecodeJob; DECODE_JOBS] }
 }

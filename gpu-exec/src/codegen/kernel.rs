@@ -18,7 +18,7 @@ const COMMENT_CHARS: usize = 120;
 
 /// A kernel's text, in parts that can be compiled at the same time.
 #[derive(Debug, Clone)]
-pub(super) struct Text {
+pub(super) struct KernelSource {
     whole: String,
     /// Where in it stages' functions are.
     stages: Range<usize>,
@@ -27,7 +27,7 @@ pub(super) struct Text {
 /// Ends what `Writer::head` has begun.
 const END: &str = "}  // namespace query\n}  // namespace grampus\n";
 
-impl Text {
+impl KernelSource {
     /// Writes the kernel. Functions stand before those that call them.
     pub(super) fn new(program: &Program, shape: &Shape, plan: &Plan) -> Result<Self, RunError> {
         let writer = Writer { program, shape, plan };

@@ -13,7 +13,7 @@ const GROUP_READY: u32 = 2;
 
 /// What a query's launches left in device memory.
 #[derive(Debug, Clone, Copy)]
-pub struct Left<'a> {
+pub struct WarpPartials<'a> {
     /// `QueryHead::partials`.
     pub partials: &'a [u64],
     /// `QueryHead::counters`.
@@ -42,28 +42,28 @@ pub struct Merged {
 }
 
 /// Merges.
-pub(super) fn merge(program: &Program, plan: &Plan, left: &Left<'_>) -> Result<Merged, RunError> {
+pub(super) fn merge(program: &Program, plan: &Plan, from: &WarpPartials<'_>) -> Result<Merged, RunError> {
     let counters = plan.counters();
-    if left.counters.is_empty() || !left.counters.len().is_multiple_of(counters) {
+    if from.counters.is_empty() || !from.counters.len().is_multiple_of(counters) {
         return wrong("counters");
     }
-    let counted = |at: usize| -> u64 { left.counters.iter().skip(at).step_by(counters).sum() };
+    let counted = |at: usize| -> u64 { from.counters.iter().skip(at).step_by(counters).sum() };
     let passed = counted(counters - 1);
-    let warps = left.counters.len() / counters;
+    let warps = from.counters.len() / counters;
     let mut groups = Groups::new(plan);
     let each = plan.sizes(super::GPU_LANES).partial_bytes / 8;
-    if left.partials.len() < warps * each {
+    if from.partials.len() < warps * each {
         return wrong("partials");
     }
     if !plan.grouped() {
-        groups.ungrouped(&left.partials[..warps * each]);
+        groups.ungrouped(&from.partials[..warps * each]);
     } else {
         if plan.own_groups > 0 {
-            for partial in left.partials[..warps * each].chunks_exact(each) {
+            for partial in from.partials[..warps * each].chunks_exact(each) {
                 groups.of_warp(partial)?;
             }
         }
-        groups.of_table(left.group_locks, left.group_words)?;
+        groups.of_table(from.group_locks, from.group_words)?;
     }
     let column = |of: &dyn Fn(usize) -> Result<ResultColumn, RunError>, count: usize| (0..count).map(of).collect();
     let keys: Result<Vec<_>, _> = column(&|at| groups.key_column(program, at), program.keys.len());

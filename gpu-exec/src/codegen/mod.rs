@@ -27,14 +27,14 @@ mod stage;
 
 use grampus_io_stack::device;
 
-pub use merge::{Left, Merged};
+pub use merge::{Merged, WarpPartials};
 pub use shape::{Access, ColumnShape, Grouping, Shape};
 
 use crate::abi::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::abi::query::{self, Sizes};
 use crate::error::RunError;
 use crate::program::{self, Program, Type};
-use kernel::Text;
+use kernel::KernelSource;
 use plan::Plan;
 
 /// The kernel's `extern "C"` name.
@@ -51,7 +51,7 @@ pub const HOST_LANES: u32 = 1;
 pub struct QueryKernel {
     program: Program,
     plan: Plan,
-    text: Text,
+    text: KernelSource,
     queued: bool,
     paged: bool,
 }
@@ -64,7 +64,7 @@ impl QueryKernel {
     pub fn generate(program: &Program, shape: &Shape) -> Result<Self, RunError> {
         program.check()?;
         let plan = Plan::new(program, shape)?;
-        let text = Text::new(program, shape, &plan)?;
+        let text = KernelSource::new(program, shape, &plan)?;
         let some = |access: Access| shape.columns.iter().any(|c| c.access == access);
         Ok(Self {
             program: program.clone(),
@@ -76,18 +76,18 @@ impl QueryKernel {
     }
 
     /// The query's own text, for people.
-    pub fn text(&self) -> &str {
+    pub fn source(&self) -> &str {
         self.text.whole()
     }
 
     /// The whole translation unit.
-    pub fn unit(&self) -> String {
+    pub fn translation_unit(&self) -> String {
         let mut more = device::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
         if self.paged {
             more += &page_kernels();
         }
         more += &layout_asserts(self.paged);
-        self.unit_behind(device::prelude(), &more, self.text())
+        self.unit_behind(device::prelude(), &more, self.source())
     }
 
     /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
@@ -163,8 +163,8 @@ impl QueryKernel {
     ///
     /// # Errors
     /// [`RunError::Invalid`]: not what this kernel leaves.
-    pub fn finish(&self, left: &Left<'_>) -> Result<Merged, RunError> {
-        merge::merge(&self.program, &self.plan, left)
+    pub fn merge(&self, partials: &WarpPartials<'_>) -> Result<Merged, RunError> {
+        merge::merge(&self.program, &self.plan, partials)
     }
 
     /// The columns that are read whole, in tiles; the others are fetched by row.

@@ -13,14 +13,14 @@ use crate::abi::decode::{
     CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, DECODE_CODES, DECODE_INTEGERS,
     DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask, ZoneChange,
 };
-use crate::input::encoded_column::{Encoded, Runs, Stored, Values};
+use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
 
 /// Everything in a piece begins at a multiple of this, and kernels read whole words of it.
-const GRAIN_BYTES: usize = 8;
+const BATCH_GRAIN_BYTES: usize = 8;
 
 /// Where a piece's bytes come from and go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct DecodeBatch {
     /// Rows of the stripe that are decoded.
     pub rows: Range<u64>,
     /// Row groups that hold them.
@@ -35,7 +35,7 @@ pub struct Piece {
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
     /// Of the piece's first byte.
-    pub piece: u64,
+    pub batch: u64,
     /// Of the value of the first row.
     pub values: u64,
     /// Of that row's validity.
@@ -43,8 +43,8 @@ pub struct Addresses {
 }
 
 /// Divides rows of a column into pieces of at most so many bytes. `None`: a row group has more.
-pub fn pieces(encoded: &Encoded, rows: Range<u64>, most_bytes: usize) -> Option<Vec<Piece>> {
-    let mut pieces: Vec<Piece> = Vec::new();
+pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, most_bytes: usize) -> Option<Vec<DecodeBatch>> {
+    let mut batches: Vec<DecodeBatch> = Vec::new();
     let mut next = rows.start;
     while next < rows.end {
         let first = (next / encoded.group_rows) as usize;
@@ -65,7 +65,7 @@ pub fn pieces(encoded: &Encoded, rows: Range<u64>, most_bytes: usize) -> Option<
         }
         let last = rows.end.min(end as u64 * encoded.group_rows);
         let (bytes, parts) = layout(encoded, first..end);
-        pieces.push(Piece {
+        batches.push(DecodeBatch {
             rows: next..last,
             groups: first..end,
             bytes,
@@ -73,23 +73,23 @@ pub fn pieces(encoded: &Encoded, rows: Range<u64>, most_bytes: usize) -> Option<
         });
         next = last;
     }
-    Some(pieces)
+    Some(batches)
 }
 
 fn padded(bytes: usize) -> usize {
-    bytes.next_multiple_of(GRAIN_BYTES)
+    bytes.next_multiple_of(BATCH_GRAIN_BYTES)
 }
 
 fn table_bytes(values: &Values) -> usize {
     match values {
-        Values::Codes(_, numbers) => *numbers as usize * 4,
+        Values::Codes(_, codes) => *codes as usize * 4,
         Values::Timestamps(_, clock) => clock.zone.as_ref().map_or(0, |z| z.len() * size_of::<ZoneChange>()),
         Values::Raw | Values::Booleans | Values::Bytes | Values::Integers(_) => 0,
     }
 }
 
 /// Bytes of a piece of some row groups, and its streams' parts.
-fn layout(encoded: &Encoded, groups: Range<usize>) -> (usize, Vec<(usize, Range<u64>)>) {
+fn layout(encoded: &EncodedColumn, groups: Range<usize>) -> (usize, Vec<(usize, Range<u64>)>) {
     let mut at = padded(groups.len() * size_of::<DecodeTask>()) + padded(table_bytes(&encoded.values));
     let mut parts = Vec::with_capacity(3);
     for stream in encoded.streams() {
@@ -102,13 +102,13 @@ fn layout(encoded: &Encoded, groups: Range<usize>) -> (usize, Vec<(usize, Range<
 }
 
 /// The stream's bytes that hold some row groups.
-fn span(stream: &Stored, groups: &Range<usize>) -> Range<u64> {
+fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
     let entries = &stream.entries[groups.clone()];
     let start = entries.first().map_or(0, |e| e.at);
     start..entries.iter().map(|e| e.end).max().unwrap_or(0).max(start)
 }
 
-impl Piece {
+impl DecodeBatch {
     /// Bytes of the file in it.
     pub fn stored_bytes(&self) -> u64 {
         self.parts.iter().map(|(_, bytes)| bytes.end - bytes.start).sum()
@@ -119,11 +119,19 @@ impl Piece {
         self.groups.len()
     }
 
-    /// Writes tasks and table; the streams' bytes are the caller's to put where [`parts`](Self::parts) says. `numbers`: a code for each
+    /// Writes tasks and table; the streams' bytes are the caller's to put where [`parts`](Self::parts) says. `codes`: a code for each
     /// entry of a dictionary. `label`: what the kernel says if a stream makes no sense.
-    pub fn describe(&self, encoded: &Encoded, width: u32, numbers: &[u32], at: Addresses, label: u32, out: &mut [u8]) {
+    pub fn describe(
+        &self,
+        encoded: &EncodedColumn,
+        width: u32,
+        codes: &[u32],
+        at: Addresses,
+        label: u32,
+        out: &mut [u8],
+    ) {
         let table_at = padded(self.tasks() * size_of::<DecodeTask>());
-        let table_length = write_table(&encoded.values, numbers, &mut out[table_at..]);
+        let table_length = write_table(&encoded.values, codes, &mut out[table_at..]);
         let (kind, coding, epoch) = kind_of(&encoded.values);
         for (k, group) in self.groups.clone().enumerate() {
             let group_start = group as u64 * encoded.group_rows;
@@ -133,7 +141,7 @@ impl Piece {
                 let entry = stream.entries[group];
                 let offset = stream.offset + entry.at - bytes.start;
                 DecodeStream {
-                    bytes: at.piece + *part as u64 + offset,
+                    bytes: at.batch + *part as u64 + offset,
                     length: (entry.end - entry.at) as u32,
                     skip: entry.skip,
                 }
@@ -145,7 +153,7 @@ impl Piece {
                 fraction: next(encoded.fraction.is_some()),
                 values: at.values + row * u64::from(width),
                 valid: at.valid.map_or(0, |valid| valid + row),
-                table: at.piece + table_at as u64,
+                table: at.batch + table_at as u64,
                 epoch: epoch as u64,
                 table_length,
                 skip_rows: (rows.start - group_start) as u32,
@@ -162,14 +170,14 @@ impl Piece {
 }
 
 /// Entries of the table.
-fn write_table(values: &Values, numbers: &[u32], out: &mut [u8]) -> u32 {
+fn write_table(values: &Values, codes: &[u32], out: &mut [u8]) -> u32 {
     match values {
         Values::Codes(_, count) => {
-            let numbers = &numbers[..numbers.len().min(*count as usize)];
-            for (number, out) in numbers.iter().zip(out.chunks_exact_mut(4)) {
+            let codes = &codes[..codes.len().min(*count as usize)];
+            for (number, out) in codes.iter().zip(out.chunks_exact_mut(4)) {
                 number.write_to(out);
             }
-            numbers.len() as u32
+            codes.len() as u32
         }
         Values::Timestamps(_, clock) => {
             let zone = clock.zone.as_deref().unwrap_or(&[]);

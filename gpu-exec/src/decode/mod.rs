@@ -26,7 +26,7 @@ const HEADERS: [(&str, &str); 5] = [
 ];
 
 /// The whole translation unit.
-pub fn unit() -> String {
+pub fn translation_unit() -> String {
     let mut text = device::target_prelude();
     text.push_str(&device::flattened(HEADERS));
     text.push_str("#line 1 \"grampus/decode_layout_asserts\"\n");

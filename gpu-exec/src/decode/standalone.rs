@@ -6,10 +6,10 @@ use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stre
 use grampus_io_stack::layout::bytes_of;
 
 use super::ENTRY;
-use super::decode_batch::{Addresses, pieces};
+use super::decode_batch::{Addresses, batches};
 use crate::abi::decode::{DecodeJob, DecodeLaunch};
 use crate::input::Decoded;
-use crate::input::encoded_column::Encoded;
+use crate::input::encoded_column::EncodedColumn;
 use crate::program::Type;
 
 /// Bytes before and after what the kernel may write, which it must leave as they are.
@@ -22,17 +22,17 @@ const THREADS: u32 = 256;
 #[derive(Debug, Clone)]
 pub struct Rows<'a> {
     /// How the column is stored.
-    pub encoded: &'a Encoded,
+    pub encoded: &'a EncodedColumn,
     /// What its values are to be.
     pub ty: Type,
     /// Which rows of the stripe.
     pub rows: Range<u64>,
     /// Codes of a dictionary's entries.
-    pub numbers: &'a [u32],
+    pub codes: &'a [u32],
     /// Rows may have no value.
     pub nullable: bool,
     /// Most bytes of a piece.
-    pub piece_bytes: usize,
+    pub batch_bytes: usize,
 }
 
 /// Decodes rows of a column whose file is `file`. `None`: the streams make no sense, or are too long for a piece.
@@ -48,7 +48,7 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
     if !what.encoded.fits(what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
         return Err(wrong("rows and streams that do not fit together"));
     }
-    let Some(pieces) = pieces(what.encoded, what.rows.clone(), what.piece_bytes) else {
+    let Some(batches) = batches(what.encoded, what.rows.clone(), what.batch_bytes) else {
         return Ok(None);
     };
     let values = DeviceBuffer::filled(device, count * width + 2 * GUARD_BYTES, GUARD)?;
@@ -56,17 +56,17 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
     let failed = DeviceBuffer::filled(device, 16, 0)?;
     let stream = Stream::new(device)?;
     let kernel = module.kernel(ENTRY)?;
-    for piece in &pieces {
-        let row = (piece.rows.start - what.rows.start) as usize;
-        let buffer = DeviceBuffer::new(device, piece.bytes)?;
+    for batch in &batches {
+        let row = (batch.rows.start - what.rows.start) as usize;
+        let buffer = DeviceBuffer::new(device, batch.bytes)?;
         let at = Addresses {
-            piece: buffer.address(),
+            batch: buffer.address(),
             values: values.address() + (GUARD_BYTES + row * width) as u64,
             valid: what.nullable.then(|| valid.address() + (GUARD_BYTES + row) as u64),
         };
-        let mut bytes = vec![GUARD; piece.bytes];
-        piece.describe(what.encoded, width as u32, what.numbers, at, 0, &mut bytes);
-        for (to, from) in &piece.parts {
+        let mut bytes = vec![GUARD; batch.bytes];
+        batch.describe(what.encoded, width as u32, what.codes, at, 0, &mut bytes);
+        for (to, from) in &batch.parts {
             let from = &file[from.start as usize..from.end as usize];
             bytes[*to..to + from.len()].copy_from_slice(from);
         }
@@ -74,7 +74,7 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
         let mut launch = DecodeLaunch {
             failed: failed.address(),
             jobs: 1,
-            tasks: piece.tasks() as u32,
+            tasks: batch.tasks() as u32,
             ..DecodeLaunch::default()
         };
         launch.job[0] = DecodeJob {
@@ -115,6 +115,6 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
 }
 
 /// Rows that the entries of a column's streams cover at most.
-fn rows_of(encoded: &Encoded) -> u64 {
+fn rows_of(encoded: &EncodedColumn) -> u64 {
     encoded.data.entries.len() as u64 * encoded.group_rows
 }

@@ -6,25 +6,25 @@ use std::sync::Arc;
 use crate::program::Type;
 
 /// Most rows of a row group that one warp decodes: a few milliseconds.
-pub const MOST_GROUP_ROWS: u64 = 1 << 18;
+pub const MAX_GROUP_ROWS: u64 = 1 << 18;
 /// Most entries of a dictionary: its numbers are brought with each piece of the column.
-pub const MOST_NUMBERS: u32 = 1 << 16;
+pub const MAX_DICTIONARY_CODES: u32 = 1 << 16;
 /// Most changes of a zone's clock, likewise.
-pub const MOST_CHANGES: usize = 1 << 10;
+pub const MAX_ZONE_CHANGES: usize = 1 << 10;
 
 /// A stripe's column.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Encoded {
+pub struct EncodedColumn {
     /// What the values are made of.
     pub values: Values,
     /// Rows of a row group; the last one has what is left.
     pub group_rows: u64,
     /// Which rows have a value: bits in byte runs; `None`: all.
-    pub present: Option<Stored>,
+    pub present: Option<EncodedStream>,
     /// The values of those rows.
-    pub data: Stored,
+    pub data: EncodedStream,
     /// Their nanoseconds: [`Values::Timestamps`].
-    pub fraction: Option<Stored>,
+    pub fraction: Option<EncodedStream>,
 }
 
 /// What values are made of.
@@ -73,7 +73,7 @@ pub struct Change {
 
 /// A stream of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct EncodedStream {
     /// The file's byte at which it begins.
     pub offset: u64,
     /// Its bytes.
@@ -93,7 +93,7 @@ pub struct Entry {
     pub end: u64,
 }
 
-impl Encoded {
+impl EncodedColumn {
     /// Whether it is one that the kernel decodes to values of a type, for a stripe of so many rows of a file of so many bytes. Nothing is
     /// believed: kernels read what this says.
     pub fn fits(&self, ty: Type, rows: u64, file_bytes: u64) -> bool {
@@ -102,22 +102,22 @@ impl Encoded {
             Values::Booleans => ty == Type::Bool,
             Values::Bytes => ty == Type::Int8,
             Values::Integers(_) => matches!(ty, Type::Int16 | Type::Int32 | Type::Int64 | Type::Date32),
-            Values::Codes(_, numbers) => ty == Type::Code && *numbers <= MOST_NUMBERS,
+            Values::Codes(_, numbers) => ty == Type::Code && *numbers <= MAX_DICTIONARY_CODES,
             Values::Timestamps(_, clock) => {
                 let changes = clock.zone.as_ref().map_or(0, |zone| zone.len());
-                matches!(ty, Type::Timestamp(crate::program::TimeUnit::Nanosecond)) && changes <= MOST_CHANGES
+                matches!(ty, Type::Timestamp(crate::program::TimeUnit::Nanosecond)) && changes <= MAX_ZONE_CHANGES
             }
         };
         let groups = rows.div_ceil(self.group_rows.max(1));
         let is_timestamp = matches!(self.values, Values::Timestamps(..));
         is_of_type
-            && (1..=MOST_GROUP_ROWS).contains(&self.group_rows)
+            && (1..=MAX_GROUP_ROWS).contains(&self.group_rows)
             && self.fraction.is_some() == is_timestamp
             && self.streams().all(|stream| stream.fits(groups, file_bytes))
     }
 
     /// All its streams, in the order in which they are brought.
-    pub(crate) fn streams(&self) -> impl Iterator<Item = &Stored> {
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &EncodedStream> {
         self.present
             .iter()
             .chain(std::iter::once(&self.data))
@@ -125,7 +125,7 @@ impl Encoded {
     }
 }
 
-impl Stored {
+impl EncodedStream {
     fn fits(&self, groups: u64, file_bytes: u64) -> bool {
         let inside = |e: &Entry| e.at <= e.end && e.end <= self.bytes && e.skip <= 1 << 16;
         let ascend = |pair: &[Entry]| pair[0].at <= pair[1].at;

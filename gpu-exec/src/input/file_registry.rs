@@ -11,12 +11,12 @@ pub(crate) struct FileId(u64);
 
 /// The files that something is kept of.
 #[derive(Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct FileRegistry {
     known: HashMap<std::path::PathBuf, (FileVersion, FileId)>,
     last: u64,
 }
 
-impl Files {
+impl FileRegistry {
     /// The number of a file; and that of an earlier state of it, of which nothing is worth keeping any more.
     pub(crate) fn number(&mut self, version: &FileVersion) -> (FileId, Option<FileId>) {
         let known = self.known.get(&version.path);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::encoded_column::Encoded;
+use self::encoded_column::EncodedColumn;
 pub use self::file_version::FileVersion;
 use crate::program::Value;
 
@@ -79,7 +79,7 @@ pub trait Decode: fmt::Debug + Send + Sync {
     ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>>;
 
     /// How a column of a stripe is stored, for a GPU to decode it. `None`, for whatever reason: it is [`decode`](Self::decode)d.
-    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
         let _ = (stripe, column);
         None
     }
@@ -88,7 +88,11 @@ pub trait Decode: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn std::error::Error + Send + Sync>> {
+    fn dictionary_codes(
+        &self,
+        stripe: usize,
+        column: usize,
+    ) -> Result<Arc<[u32]>, Box<dyn std::error::Error + Send + Sync>> {
         Err(format!("column {column} of stripe {stripe} has no dictionary").into())
     }
 }

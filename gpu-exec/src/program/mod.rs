@@ -5,7 +5,7 @@
 mod display;
 mod verify;
 
-pub use verify::MOST_COLUMNS;
+pub use verify::MAX_COLUMNS;
 pub(crate) use verify::{nodes, operands};
 
 /// Type of a value, and of how its bytes lie in memory (little-endian, no padding).

@@ -8,60 +8,60 @@ use grampus_io_stack::stack::StackError;
 
 use crate::error::RunError;
 use crate::input::FileVersion;
-use crate::input::file_registry::{FileId, Files};
-use crate::kernel_cache::Modules;
+use crate::input::file_registry::{FileId, FileRegistry};
+use crate::kernel_cache::KernelCache;
 use crate::options::{GpuOptions, Target};
 use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
-use crate::runtime::io_stack::command_backend::{Queued, QueuedOptions};
-use crate::runtime::io_stack::status_block::Signals;
-use crate::runtime::memory::buffer_pool::Pool;
-use crate::runtime::memory::constant_columns::Constants;
-use crate::runtime::memory::mapped_files::Mappings;
-use crate::runtime::memory::pinned_ring::Ring;
-use crate::runtime::memory::query_scratch::Scratch;
-use crate::runtime::memory::staging_buffer::Staging;
-use crate::runtime::paging::fault_buffer::Faults;
+use crate::runtime::io_stack::command_backend::{CommandBackend, CommandOptions};
+use crate::runtime::io_stack::status_block::StatusBlock;
+use crate::runtime::memory::buffer_pool::BufferPool;
+use crate::runtime::memory::constant_columns::ConstantColumns;
+use crate::runtime::memory::mapped_files::MappedFiles;
+use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::memory::query_scratch::QueryScratch;
+use crate::runtime::memory::staging_buffer::StagingBuffer;
+use crate::runtime::paging::fault_buffer::FaultBuffer;
 use crate::runtime::paging::fault_handler::SLOT_BYTES;
-use crate::runtime::runtime_options::Tuning;
-use crate::runtime::transfer::encoded_columns::ByCpu;
-use crate::runtime::transfer::transfer_plan::PIECE_BYTES;
+use crate::runtime::runtime_options::RuntimeOptions;
+use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
+use crate::runtime::transfer::transfer_plan::MAX_COPY_BYTES;
 use crate::runtime::warmup;
 
 /// Device memory of a host-thread device, if no bound says otherwise.
 const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// The sector cache's share of the device memory that may be used, at most.
-const MOST_CACHE_BYTES: u64 = 24 << 30;
+const MAX_CACHE_BYTES: u64 = 24 << 30;
 
 /// Pages that kernels may miss in one pass, at most: 32 MiB of pinned memory; and on host threads, where tests exceed it.
-const MOST_FAULTS: usize = 8 << 20;
-const SMALL_FAULTS: usize = 4 << 10;
+const MAX_FAULTS: usize = 8 << 20;
+const MAX_FAULTS_ON_HOST_THREADS: usize = 4 << 10;
 
 /// Everything that lives in one context.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct DeviceState {
     pub(crate) device: Device,
     pub(crate) compute: Stream,
     pub(crate) copy: Stream,
-    pub(crate) ring: Arc<Ring>,
-    pub(crate) page_slots: Arc<Ring>,
+    pub(crate) ring: Arc<PinnedRing>,
+    pub(crate) page_slots: Arc<PinnedRing>,
     pub(crate) placing: Stream,
-    pub(crate) faults: Arc<Faults>,
-    pub(crate) pool: Pool,
-    pub(crate) mappings: Mappings,
-    pub(crate) constants: Constants,
-    pub(crate) queued: Queued,
-    pub(crate) signals: Signals,
-    pub(crate) scratch: Scratch,
-    pub(crate) staging: Staging,
-    pub(crate) by_cpu: ByCpu,
-    pub(crate) modules: Modules,
-    pub(crate) files: Files,
-    pub(crate) tuning: Tuning,
+    pub(crate) faults: Arc<FaultBuffer>,
+    pub(crate) pool: BufferPool,
+    pub(crate) mappings: MappedFiles,
+    pub(crate) constants: ConstantColumns,
+    pub(crate) queued: CommandBackend,
+    pub(crate) signals: StatusBlock,
+    pub(crate) scratch: QueryScratch,
+    pub(crate) staging: StagingBuffer,
+    pub(crate) cpu_decode: CpuDecodeSet,
+    pub(crate) kernels: KernelCache,
+    pub(crate) files: FileRegistry,
+    pub(crate) runtime_options: RuntimeOptions,
     pub(crate) threads: usize,
 }
 
-impl Live {
-    pub(crate) fn open(options: &GpuOptions, tuning: &Tuning) -> Result<Self, RunError> {
+impl DeviceState {
+    pub(crate) fn open(options: &GpuOptions, runtime_options: &RuntimeOptions) -> Result<Self, RunError> {
         let threads = options.threads.max(1);
         warmup::make_room_for_files();
         let device = match options.target {
@@ -76,23 +76,23 @@ impl Live {
         };
         let free = device.facts()?.free_bytes;
         let usable = options.cache_bytes.unwrap_or(free / 4 * 3);
-        let cache_bytes = (usable / 4).min(MOST_CACHE_BYTES);
+        let cache_bytes = (usable / 4).min(MAX_CACHE_BYTES);
         let small = device.is_host();
-        let queued = QueuedOptions {
+        let queued = CommandOptions {
             cache_bytes: if small { cache_bytes.min(64 << 20) } else { cache_bytes },
-            sector_log2: tuning.sector_log2,
+            sector_log2: runtime_options.sector_log2,
             threads: if small { 1 } else { threads },
             small,
-            timeout: tuning.timeout,
+            timeout: runtime_options.timeout,
         };
         // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
-        let slot_bytes = PIECE_BYTES as usize + PIECE_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
+        let slot_bytes = MAX_COPY_BYTES as usize + MAX_COPY_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
         let slots = if small { 4 } else { (2 * threads).clamp(16, 64) };
-        let ring = Arc::new(Ring::new(&device, slot_bytes, slots));
+        let ring = Arc::new(PinnedRing::new(&device, slot_bytes, slots));
         let page_slots = if small { 2 } else { (2 * threads).clamp(8, 32) };
-        let page_slots = Arc::new(Ring::new(&device, SLOT_BYTES, page_slots));
-        let faults = if small { SMALL_FAULTS } else { MOST_FAULTS };
-        let faults = Arc::new(Faults::new(&device, faults));
+        let page_slots = Arc::new(PinnedRing::new(&device, SLOT_BYTES, page_slots));
+        let faults = if small { MAX_FAULTS_ON_HOST_THREADS } else { MAX_FAULTS };
+        let faults = Arc::new(FaultBuffer::new(&device, faults));
         warmup::pin(&device, [&ring, &page_slots], &faults);
         Ok(Self {
             compute: Stream::new(&device)?,
@@ -101,17 +101,17 @@ impl Live {
             page_slots,
             placing: Stream::new(&device)?,
             faults,
-            pool: Pool::new(&device, usable - cache_bytes),
-            mappings: Mappings::new(&device, options.pin_bytes.unwrap_or_else(|| host_memory_bytes() / 2)),
-            constants: Constants::default(),
-            queued: Queued::new(&device, queued),
-            signals: Signals::new(&device)?,
-            scratch: Scratch::new(&device),
-            staging: Staging::default(),
-            by_cpu: ByCpu::default(),
-            modules: Modules::new(&device, options.kernel_folder.clone())?,
-            files: Files::default(),
-            tuning: tuning.clone(),
+            pool: BufferPool::new(&device, usable - cache_bytes),
+            mappings: MappedFiles::new(&device, options.pin_bytes.unwrap_or_else(|| host_memory_bytes() / 2)),
+            constants: ConstantColumns::default(),
+            queued: CommandBackend::new(&device, queued),
+            signals: StatusBlock::new(&device)?,
+            scratch: QueryScratch::new(&device),
+            staging: StagingBuffer::default(),
+            cpu_decode: CpuDecodeSet::default(),
+            kernels: KernelCache::new(&device, options.kernel_folder.clone())?,
+            files: FileRegistry::default(),
+            runtime_options: runtime_options.clone(),
             threads,
             device,
         })
@@ -135,7 +135,7 @@ impl Live {
 
     pub(crate) fn drop_file(&mut self, id: FileId) {
         self.pool.forget(id);
-        self.by_cpu.forget(id);
+        self.cpu_decode.forget(id);
         self.mappings.forget(id);
         self.queued.forget(id);
     }

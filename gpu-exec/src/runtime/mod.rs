@@ -32,10 +32,10 @@ use std::time::Duration;
 use grampus_io_stack::cuda::DeviceFacts;
 use grampus_io_stack::stack::StackError;
 
-use self::device_state::Live;
+use self::device_state::DeviceState;
 pub use self::io_stack::command_backend::OpenStorage;
 use self::launch::executor;
-pub use self::runtime_options::Tuning;
+pub use self::runtime_options::RuntimeOptions;
 use crate::error::RunError;
 use crate::options::{ColumnChoice, GpuOptions, Request};
 use crate::output::Output;
@@ -44,10 +44,10 @@ use crate::output::Output;
 #[derive(Debug)]
 pub struct Gpu {
     options: GpuOptions,
-    tuning: Tuning,
+    runtime_options: RuntimeOptions,
     facts: DeviceFacts,
     /// `None` after a failure that ended the context: opened anew by the next query.
-    live: Mutex<Option<Live>>,
+    state: Mutex<Option<DeviceState>>,
 }
 
 impl Gpu {
@@ -56,20 +56,20 @@ impl Gpu {
     /// # Errors
     /// [`RunError::Cuda`]: no driver, no such GPU, or no C++ compiler for host threads.
     pub fn open(options: GpuOptions) -> Result<Self, RunError> {
-        Self::open_with(options, Tuning::default())
+        Self::open_with(options, RuntimeOptions::default())
     }
 
     /// As [`open`](Self::open), with everything said.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(options: GpuOptions, tuning: Tuning) -> Result<Self, RunError> {
-        let live = Live::open(&options, &tuning)?;
+    pub fn open_with(options: GpuOptions, runtime_options: RuntimeOptions) -> Result<Self, RunError> {
+        let state = DeviceState::open(&options, &runtime_options)?;
         Ok(Self {
-            facts: live.device.facts()?,
+            facts: state.device.facts()?,
             options,
-            tuning,
-            live: Mutex::new(Some(live)),
+            runtime_options,
+            state: Mutex::new(Some(state)),
         })
     }
 
@@ -84,10 +84,10 @@ impl Gpu {
     /// Why it was not run to its end. The next request works, or says why not.
     pub fn run(&self, request: Request<'_>) -> Result<Output, RunError> {
         let mut guard = self.lock(Some(&request))?;
-        let live = self.live(&mut guard)?;
-        let result = executor::run(live, &request);
+        let state = self.state(&mut guard)?;
+        let result = executor::run(state, &request);
         if let Err(e) = &result {
-            live.after(e);
+            state.after(e);
             if is_sticky(e) {
                 *guard = None;
             }
@@ -101,23 +101,23 @@ impl Gpu {
     /// What [`run`](Self::run) would say before it moves anything.
     pub fn plan(&self, request: Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
         let mut guard = self.lock(Some(&request))?;
-        Ok(planner::prepare(self.live(&mut guard)?, &request)?.choices)
+        Ok(planner::plan(self.state(&mut guard)?, &request)?.choices)
     }
 
     /// The text of the kernel that would be run now, without the headers.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
-    pub fn text(&self, request: Request<'_>) -> Result<String, RunError> {
+    pub fn kernel_source(&self, request: Request<'_>) -> Result<String, RunError> {
         let mut guard = self.lock(Some(&request))?;
-        let prepared = planner::prepare(self.live(&mut guard)?, &request)?;
-        executor::text(&request, &prepared)
+        let plan = planner::plan(self.state(&mut guard)?, &request)?;
+        executor::kernel_source(&request, &plan)
     }
 
     /// Bytes of columns that are on the device.
     pub fn resident_bytes(&self) -> u64 {
         match self.lock(None) {
-            Ok(guard) => guard.as_ref().map_or(0, |live| live.pool.resident_bytes()),
+            Ok(guard) => guard.as_ref().map_or(0, |state| state.pool.resident_bytes()),
             Err(_) => 0,
         }
     }
@@ -128,34 +128,34 @@ impl Gpu {
     /// A device that is lost.
     pub fn forget(&self) -> Result<(), RunError> {
         let mut guard = self.lock(None)?;
-        let live = self.live(&mut guard)?;
-        live.files.all().into_iter().for_each(|file| live.drop_file(file));
+        let state = self.state(&mut guard)?;
+        state.files.all().into_iter().for_each(|file| state.drop_file(file));
         Ok(())
     }
 
     /// Waits for the query of another thread to end, looking at this one's flag meanwhile.
-    fn lock(&self, request: Option<&Request<'_>>) -> Result<MutexGuard<'_, Option<Live>>, RunError> {
+    fn lock(&self, request: Option<&Request<'_>>) -> Result<MutexGuard<'_, Option<DeviceState>>, RunError> {
         loop {
             if request.is_some_and(|r| r.cancel.load(Ordering::Relaxed)) {
                 return Err(RunError::Cancelled);
             }
-            match self.live.try_lock() {
+            match self.state.try_lock() {
                 Ok(guard) => return Ok(guard),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
                 Err(TryLockError::Poisoned(poisoned)) => {
                     // A query panicked half-way: what it left is not to be trusted.
                     let mut guard = poisoned.into_inner();
                     *guard = None;
-                    self.live.clear_poison();
+                    self.state.clear_poison();
                     return Ok(guard);
                 }
             }
         }
     }
 
-    fn live<'a>(&self, guard: &'a mut MutexGuard<'_, Option<Live>>) -> Result<&'a mut Live, RunError> {
+    fn state<'a>(&self, guard: &'a mut MutexGuard<'_, Option<DeviceState>>) -> Result<&'a mut DeviceState, RunError> {
         if guard.is_none() {
-            **guard = Some(Live::open(&self.options, &self.tuning)?);
+            **guard = Some(DeviceState::open(&self.options, &self.runtime_options)?);
         }
         guard.as_mut().ok_or_else(|| RunError::Invalid("no device".to_owned()))
     }

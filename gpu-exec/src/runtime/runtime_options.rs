@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::machine_profile::Calibration;
+use crate::machine_profile::MachineProfile;
 use crate::runtime::io_stack::command_backend::{OpenStorage, open_storage};
 use crate::runtime::memory::staging_buffer::STAGING_BYTES;
 
@@ -12,9 +12,9 @@ const LAUNCH_BYTES: u64 = 64 << 20;
 
 /// What rarely needs to be other than it is.
 #[derive(Clone)]
-pub struct Tuning {
+pub struct RuntimeOptions {
     /// What the machine gives.
-    pub calibration: Calibration,
+    pub machine_profile: MachineProfile,
     /// Longest wait of kernels for anything.
     pub timeout: Duration,
     /// log2 of the bytes that a miss of the sector cache fetches, 7 to 12.
@@ -27,10 +27,10 @@ pub struct Tuning {
     pub open_storage: Arc<OpenStorage>,
 }
 
-impl Default for Tuning {
+impl Default for RuntimeOptions {
     fn default() -> Self {
         Self {
-            calibration: Calibration::default(),
+            machine_profile: MachineProfile::default(),
             timeout: Duration::from_secs(10),
             sector_log2: 9,
             launch_bytes: LAUNCH_BYTES,
@@ -40,18 +40,18 @@ impl Default for Tuning {
     }
 }
 
-impl std::fmt::Debug for Tuning {
+impl std::fmt::Debug for RuntimeOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
-            calibration,
+            machine_profile,
             timeout,
             sector_log2,
             launch_bytes,
             staging_bytes,
             open_storage: _,
         } = self;
-        f.debug_struct("Tuning")
-            .field("calibration", calibration)
+        f.debug_struct("RuntimeOptions")
+            .field("machine_profile", machine_profile)
             .field("timeout", timeout)
             .field("sector_log2", sector_log2)
             .field("launch_bytes", launch_bytes)

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::Device;
 
-use crate::runtime::memory::pinned_ring::Ring;
-use crate::runtime::paging::fault_buffer::Faults;
+use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::paging::fault_buffer::FaultBuffer;
 
 /// Descriptors for which room is made; the system's usual bound is 1,024.
 const DESCRIPTORS: i32 = 512;
 
 /// Pins memory by a thread of its own: what that takes would else be part of the first query.
-pub(crate) fn pin(device: &Device, rings: [&Arc<Ring>; 2], faults: &Arc<Faults>) {
+pub(crate) fn pin(device: &Device, rings: [&Arc<PinnedRing>; 2], faults: &Arc<FaultBuffer>) {
     if device.is_host() {
         return;
     }

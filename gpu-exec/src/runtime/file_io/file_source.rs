@@ -15,7 +15,7 @@ pub(crate) const DIRECT_GRAIN_BYTES: usize = 4096;
 
 /// An open file, and whether its pages are in the page cache.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct FileSource {
     pub(crate) version: FileVersion,
     /// `None`: everything of it was at hand when the query began.
     pub(crate) file: Option<File>,
@@ -23,7 +23,7 @@ pub(crate) struct Source {
     pub(crate) direct: Option<File>,
 }
 
-impl Source {
+impl FileSource {
     /// Reads bytes of the file to byte `at` of the slot.
     pub(crate) fn read(&self, slot: &mut Slot, at: usize, bytes: &Range<u64>) -> Result<(), RunError> {
         let len = (bytes.end - bytes.start) as usize;
@@ -134,7 +134,7 @@ mod tests {
         file.write_all(&bytes).unwrap();
         file.as_file().sync_all().unwrap();
         let version = FileVersion::of(file.path()).unwrap();
-        let source = |direct| Source {
+        let source = |direct| FileSource {
             version: version.clone(),
             file: Some(File::open(file.path()).unwrap()),
             direct,

@@ -9,11 +9,11 @@ use crate::input::FileVersion;
 /// Pages that are asked for.
 const PROBES: u64 = 16;
 /// Files below this are read through the page cache: that costs nothing, and the next query finds them there.
-const SMALL_BYTES: u64 = 16 << 20;
+const MIN_DIRECT_BYTES: u64 = 16 << 20;
 
 /// The file opened past the page cache, if most of its pages are not in there and the file system can.
 pub(crate) fn direct_if_cold(file: &File, version: &FileVersion) -> Option<File> {
-    if version.bytes < SMALL_BYTES || !is_cold(file, version.bytes) {
+    if version.bytes < MIN_DIRECT_BYTES || !is_cold(file, version.bytes) {
         return None;
     }
     open_direct(&version.path)

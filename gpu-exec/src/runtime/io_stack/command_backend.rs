@@ -33,7 +33,7 @@ pub(crate) fn open_storage(file: &FileVersion, cold: bool) -> std::io::Result<Ar
 
 /// How the stack is built.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct QueuedOptions {
+pub(crate) struct CommandOptions {
     pub(crate) cache_bytes: u64,
     pub(crate) sector_log2: u32,
     pub(crate) threads: usize,
@@ -42,7 +42,7 @@ pub(crate) struct QueuedOptions {
     pub(crate) timeout: std::time::Duration,
 }
 
-impl QueuedOptions {
+impl CommandOptions {
     fn stack(&self) -> StackOptions {
         let group_log2 = if self.small || self.cache_bytes < 64 << 20 {
             4
@@ -77,25 +77,25 @@ impl QueuedOptions {
 /// A file's storage in the stack. It stays the one that was opened first, whether or not the file's pages come into the page cache or
 /// leave it: its lines in the sector cache are worth more.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct FileStorage {
     file: FileId,
     source: u32,
 }
 
 /// Storages of a stack, at most, beyond those of one query: each is open in every thread of the controller.
-const MOST_PLACES: usize = 256;
+const MAX_STORAGES: usize = 256;
 
 /// The stack, once one was needed.
 #[derive(Debug)]
-pub(crate) struct Queued {
+pub(crate) struct CommandBackend {
     device: Device,
-    pub(crate) options: QueuedOptions,
+    pub(crate) options: CommandOptions,
     stack: Option<Stack>,
-    places: Vec<Place>,
+    places: Vec<FileStorage>,
 }
 
-impl Queued {
-    pub(crate) fn new(device: &Device, options: QueuedOptions) -> Self {
+impl CommandBackend {
+    pub(crate) fn new(device: &Device, options: CommandOptions) -> Self {
         Self {
             device: device.clone(),
             options,
@@ -114,7 +114,7 @@ impl Queued {
     pub(crate) fn forget(&mut self, file: FileId) {
         let (gone, kept) = self.places.iter().partition(|p| p.file == file);
         self.places = kept;
-        let gone: Vec<Place> = gone;
+        let gone: Vec<FileStorage> = gone;
         if let Some(stack) = self.stack.as_mut().filter(|_| !gone.is_empty()) {
             stack.retire(gone.iter().map(|p| p.source));
         }
@@ -127,7 +127,7 @@ impl Queued {
         open: &OpenStorage,
     ) -> Result<(&Stack, Vec<u32>), RunError> {
         let is_new = |(file, _, _): &&(FileId, &FileVersion, bool)| self.source(*file).is_none();
-        if self.places.len() + files.iter().filter(is_new).count() > MOST_PLACES.max(files.len()) {
+        if self.places.len() + files.iter().filter(is_new).count() > MAX_STORAGES.max(files.len()) {
             self.rebuild();
         }
         let (mut new, mut storages) = (Vec::new(), Vec::new());
@@ -148,7 +148,7 @@ impl Queued {
                 0
             }
         };
-        let place = |(file, source)| Place { file, source };
+        let place = |(file, source)| FileStorage { file, source };
         self.places.extend(new.into_iter().zip(first..).map(place));
         let sources = files.iter().map(|&(file, _, _)| self.source(file).unwrap_or(u32::MAX));
         let sources: Vec<u32> = sources.collect();

@@ -7,13 +7,13 @@ use grampus_io_stack::status::{DeviceError, Reason};
 
 /// Status and counters of a query without queues.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct StatusBlock {
     status: DeviceBuffer,
     stats: DeviceBuffer,
     abort: PinnedBuffer,
 }
 
-impl Signals {
+impl StatusBlock {
     pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
         Ok(Self {
             status: DeviceBuffer::filled(device, size_of::<Status>(), 0)?,

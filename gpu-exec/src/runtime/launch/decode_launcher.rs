@@ -7,31 +7,31 @@ use std::time::Duration;
 use grampus_io_stack::cuda::{Args, CudaError, Device, Event, Module, Stream};
 use grampus_io_stack::layout::bytes_of;
 
-use crate::abi::decode::{DecodeJob, DecodeLaunch, MOST_JOBS};
+use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::decode::ENTRY;
 use crate::error::RunError;
-use crate::kernel_cache::{Modules, Origin};
+use crate::kernel_cache::{KernelCache, Origin};
 use crate::runtime::memory::staging_buffer::HALVES;
-use crate::runtime::transfer::copy_job::{Job, StoredJob, What};
-use crate::runtime::transfer::uploader::Pusher;
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
+use crate::runtime::transfer::uploader::Uploader;
 
 /// Blocks on a multiprocessor: what the kernel's registers are bounded for.
 const BLOCKS_EACH: u32 = 4;
 
 /// What kernels are launched by.
 #[derive(Clone, Copy)]
-pub(crate) struct Means<'a> {
+pub(crate) struct DecodeContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) compute: &'a Stream,
     pub(crate) copy: &'a Stream,
-    pub(crate) modules: &'a Modules,
+    pub(crate) kernels: &'a KernelCache,
 }
 
 /// How far a query's jobs have come, as kernels see it.
-pub(crate) struct Arrivals<'a> {
-    means: Means<'a>,
-    jobs: &'a [Job],
+pub(crate) struct DecodeLauncher<'a> {
+    means: DecodeContext<'a>,
+    jobs: &'a [CopyJob],
     /// By stage: jobs before its end.
     stage_ends: Vec<usize>,
     /// Stages that are decoded.
@@ -53,8 +53,13 @@ pub(crate) struct Arrivals<'a> {
     pub(crate) compile: Duration,
 }
 
-impl<'a> Arrivals<'a> {
-    pub(crate) fn new(means: Means<'a>, jobs: &'a [Job], failed: u64, started: &'a Event) -> Result<Self, CudaError> {
+impl<'a> DecodeLauncher<'a> {
+    pub(crate) fn new(
+        means: DecodeContext<'a>,
+        jobs: &'a [CopyJob],
+        failed: u64,
+        started: &'a Event,
+    ) -> Result<Self, CudaError> {
         let mut arrivals = Self {
             means,
             jobs,
@@ -70,8 +75,8 @@ impl<'a> Arrivals<'a> {
             next: 0,
             compile: Duration::ZERO,
         };
-        if jobs.iter().any(|job| matches!(job.what, What::Stored(_))) {
-            let loaded = means.modules.decoding()?;
+        if jobs.iter().any(|job| matches!(job.what, CopySource::Encoded(_))) {
+            let loaded = means.kernels.decoding()?;
             if loaded.origin != Origin::Memory {
                 arrivals.compile = loaded.took;
             }
@@ -81,11 +86,11 @@ impl<'a> Arrivals<'a> {
     }
 
     /// What is launched from now on finds the first `jobs` jobs' values.
-    pub(crate) fn bring(&mut self, jobs: usize, pusher: &Pusher<'_>) -> Result<(), RunError> {
+    pub(crate) fn bring(&mut self, jobs: usize, uploader: &Uploader<'_>) -> Result<(), RunError> {
         let (copy, compute) = (self.means.copy, self.means.compute);
         while self.next < jobs {
             let end = self.stage_ends.get(self.stage).map_or(jobs, |end| jobs.min(*end));
-            pusher.wait_for(end)?;
+            uploader.wait_for(end)?;
             self.arrived.record(copy)?;
             compute.wait(&self.arrived)?;
             self.decode(end)?;
@@ -95,7 +100,7 @@ impl<'a> Arrivals<'a> {
                 self.decoded.record(compute)?;
                 copy.wait(&self.decoded)?;
                 self.stage += 1;
-                pusher.allow_stages(self.stage + HALVES);
+                uploader.allow_stages(self.stage + HALVES);
             }
         }
         self.start()?;
@@ -113,7 +118,7 @@ impl<'a> Arrivals<'a> {
 
     /// Decodes the jobs up to `end`.
     fn decode(&mut self, end: usize) -> Result<(), CudaError> {
-        let jobs: Vec<&StoredJob> = self.jobs[self.next..end].iter().filter_map(staged).collect();
+        let jobs: Vec<&EncodedCopy> = self.jobs[self.next..end].iter().filter_map(staged).collect();
         let Some(module) = self.module.clone().filter(|_| !jobs.is_empty()) else {
             return Ok(());
         };
@@ -122,7 +127,7 @@ impl<'a> Arrivals<'a> {
         let kernel = module.kernel(ENTRY)?;
         let (before, after) = (Event::new(device, true)?, Event::new(device, true)?);
         before.record(compute)?;
-        for jobs in jobs.chunks(MOST_JOBS) {
+        for jobs in jobs.chunks(DECODE_JOBS) {
             let launch = self.parameter(jobs);
             let most = device.multiprocessors().max(1) * BLOCKS_EACH;
             let blocks = launch.tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most);
@@ -134,7 +139,7 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    fn parameter(&self, jobs: &[&StoredJob]) -> DecodeLaunch {
+    fn parameter(&self, jobs: &[&EncodedCopy]) -> DecodeLaunch {
         let mut launch = DecodeLaunch {
             failed: self.failed,
             ..DecodeLaunch::default()
@@ -144,7 +149,7 @@ impl<'a> Arrivals<'a> {
             *out = DecodeJob {
                 tasks: staged.to.address(),
                 first: launch.tasks,
-                count: job.piece.tasks() as u32,
+                count: job.batch.tasks() as u32,
             };
             launch.tasks += out.count;
             launch.jobs += 1;
@@ -159,15 +164,15 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-fn staged(job: &Job) -> Option<&StoredJob> {
+fn staged(job: &CopyJob) -> Option<&EncodedCopy> {
     match &job.what {
-        What::Stored(stored) => Some(stored),
-        What::Read { .. } | What::Decode { .. } => None,
+        CopySource::Encoded(stored) => Some(stored),
+        CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => None,
     }
 }
 
 /// By stage: jobs before its end.
-fn stage_ends(jobs: &[Job]) -> Vec<usize> {
+fn stage_ends(jobs: &[CopyJob]) -> Vec<usize> {
     let mut ends: Vec<usize> = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
         let Some(staged) = staged(job).and_then(|stored| stored.staged.as_ref()) else {

@@ -5,12 +5,12 @@ use grampus_io_stack::layout::{ColumnDesc, Extent, bytes_of};
 use crate::abi::query::{QueryHead, RowRun, Sizes, argument_bits};
 use crate::error::RunError;
 use crate::runtime::launch::launch_schedule::Launch;
-use crate::runtime::launch::query_run::Query;
-use crate::runtime::launch::replay::Launched;
-use crate::runtime::memory::query_scratch::Wanted;
+use crate::runtime::launch::query_run::QueryRun;
+use crate::runtime::launch::replay::LaunchContext;
+use crate::runtime::memory::query_scratch::ScratchLayout;
 
 /// What kernels left in device memory.
-pub(crate) struct LeftOver {
+pub(crate) struct KernelResults {
     pub(crate) refused: u32,
     /// A job whose stored bytes made no sense.
     pub(crate) undecoded: Option<usize>,
@@ -23,7 +23,7 @@ pub(crate) struct LeftOver {
 }
 
 /// Where everything is that launches are told of.
-pub(crate) struct Placed {
+pub(crate) struct KernelArguments {
     counters: usize,
     refused: usize,
     pub(crate) missed: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Placed {
     pub(crate) came: usize,
 }
 
-impl Placed {
+impl KernelArguments {
     /// The word behind `refused`: in which job something was wrong.
     pub(crate) fn undecoded(&self) -> usize {
         self.refused + 4
@@ -56,15 +56,21 @@ impl Placed {
     }
 }
 
-impl Query<'_> {
-    pub(crate) fn place(&self, wanted: &mut Wanted, runs: &[RowRun], sizes: &Sizes, warps: usize) -> Placed {
+impl QueryRun<'_> {
+    pub(crate) fn place(
+        &self,
+        wanted: &mut ScratchLayout,
+        runs: &[RowRun],
+        sizes: &Sizes,
+        warps: usize,
+    ) -> KernelArguments {
         let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
-        let describe = |extents: &[Extent], width: u32, wanted: &mut Wanted| ColumnDesc {
+        let describe = |extents: &[Extent], width: u32, wanted: &mut ScratchLayout| ColumnDesc {
             extents: wanted.bytes(&all_bytes(extents)) as u64,
             extent_count: extents.len() as u32,
             value_bytes: width,
         };
-        let mut placed = Placed {
+        let mut placed = KernelArguments {
             counters: wanted.zeros(warps * sizes.counters * 8),
             refused: wanted.zeros(8),
             missed: wanted.zeros(4),
@@ -89,7 +95,7 @@ impl Query<'_> {
             .iter()
             .flat_map(|v| argument_bits(*v).to_le_bytes());
         placed.arguments = wanted.bytes(&arguments.collect::<Vec<u8>>());
-        for (layout, column) in self.bringing.columns.iter().zip(&self.request.program.columns) {
+        for (layout, column) in self.transfer.columns.iter().zip(&self.request.program.columns) {
             placed
                 .columns
                 .push(describe(&layout.extents, column.ty.width(), wanted));
@@ -100,7 +106,7 @@ impl Query<'_> {
         placed
     }
 
-    pub(crate) fn head(&self, launched: &Launched<'_>, launch: &Launch, flags: u32, patience: u32) -> QueryHead {
+    pub(crate) fn head(&self, launched: &LaunchContext<'_>, launch: &Launch, flags: u32, patience: u32) -> QueryHead {
         let (placed, given) = (launched.placed, launched.given);
         let (written, zeroed, other) = (given.written.address(), given.zeroed.address(), given.other.address());
         let table = |at: usize| self.slots_log2.map_or(0, |_| zeroed + at as u64);
@@ -123,8 +129,8 @@ impl Query<'_> {
         }
     }
 
-    pub(crate) fn read_back(&self, launched: &Launched<'_>) -> Result<LeftOver, RunError> {
-        let &Launched {
+    pub(crate) fn read_back(&self, launched: &LaunchContext<'_>) -> Result<KernelResults, RunError> {
+        let &LaunchContext {
             placed,
             given,
             sizes,
@@ -140,7 +146,7 @@ impl Query<'_> {
         let word = |at: usize| words[(at - placed.counters) / 8];
         let (status, missed) = (word(placed.refused), word(placed.missed) as u32);
         let (refused, undecoded) = (status as u32, ((status >> 32) as usize).checked_sub(1));
-        let mut left = LeftOver {
+        let mut left = KernelResults {
             refused,
             undecoded,
             missed,

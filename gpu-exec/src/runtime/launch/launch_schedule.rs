@@ -3,7 +3,7 @@
 
 use crate::abi::query::RowRun;
 
-use crate::runtime::transfer::copy_job::{Job, What};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource};
 
 /// One launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,17 +25,17 @@ fn tiles_before(runs: &[RowRun], row: u64, tile_rows: u64, tiles: u64) -> u64 {
     }
 }
 
-fn bytes_of(job: &Job) -> u64 {
+fn bytes_of(job: &CopyJob) -> u64 {
     match &job.what {
-        What::Read { parts, .. } => parts.iter().map(|p| p.end - p.start).sum(),
-        What::Decode { rows, width, .. } => (rows.end - rows.start) * *width as u64,
-        What::Stored(stored) => stored.piece.stored_bytes(),
+        CopySource::FileRanges { parts, .. } => parts.iter().map(|p| p.end - p.start).sum(),
+        CopySource::CpuDecode { rows, width, .. } => (rows.end - rows.start) * *width as u64,
+        CopySource::Encoded(stored) => stored.batch.stored_bytes(),
     }
 }
 
 /// The launches; at least one, the last of which takes all tiles that are left.
-pub(crate) fn divide(
-    jobs: &[Job],
+pub(crate) fn schedule(
+    jobs: &[CopyJob],
     window_ends: &[u64],
     runs: &[RowRun],
     (tiles, tile_rows): (u64, u64),
@@ -79,20 +79,20 @@ pub(crate) fn divide(
 mod tests {
     use super::*;
     use crate::abi::query::row_runs;
-    use crate::runtime::transfer::copy_job::Target;
+    use crate::runtime::transfer::copy_job::CopyTarget;
     use grampus_io_stack::cuda::{Device, DeviceBuffer};
     use std::sync::Arc;
 
-    fn jobs(parts: &[(u64, usize, u64)]) -> Vec<Job> {
+    fn jobs(parts: &[(u64, usize, u64)]) -> Vec<CopyJob> {
         let buffer = Arc::new(DeviceBuffer::new(&Device::host(1, 1 << 20), 16).unwrap());
-        let job = |&(first_row, window, bytes): &(u64, usize, u64)| Job {
+        let job = |&(first_row, window, bytes): &(u64, usize, u64)| CopyJob {
             first_row,
             window,
-            to: Target {
+            to: CopyTarget {
                 buffer: buffer.clone(),
                 offset: 0,
             },
-            what: What::Read {
+            what: CopySource::FileRanges {
                 file: 0,
                 parts: std::iter::once(0..bytes).collect(),
             },
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn without_jobs_one_launch_takes_all_tiles() {
-        assert_eq!(divide(&[], &[100], &[], (0, 8), 64), [launch(0, 0, 0, None)]);
+        assert_eq!(schedule(&[], &[100], &[], (0, 8), 64), [launch(0, 0, 0, None)]);
         let (runs, tiles) = row_runs([(0, 100)], 8);
-        assert_eq!(divide(&[], &[100], &runs, (tiles, 8), 64), [launch(0, 0, 13, None)]);
+        assert_eq!(schedule(&[], &[100], &runs, (tiles, 8), 64), [launch(0, 0, 13, None)]);
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             (80, 0, 160),
         ]);
         let (runs, tiles) = row_runs([(3, 50), (60, 40)], 8);
-        let launches = divide(&jobs, &[100], &runs, (tiles, 8), 600);
+        let launches = schedule(&jobs, &[100], &runs, (tiles, 8), 600);
         // Rows before 40: 37 of the first run, four whole tiles. Before 80: all seven, and two of the second run's five.
         assert_eq!(
             launches,
@@ -140,7 +140,7 @@ mod tests {
     fn a_window_ends_with_a_launch_even_if_that_has_no_tiles() {
         let jobs = jobs(&[(0, 0, 64), (8, 1, 64), (16, 2, 64)]);
         let (runs, tiles) = row_runs([(8, 16)], 8);
-        let launches = divide(&jobs, &[8, 16, 24], &runs, (tiles, 8), 1 << 20);
+        let launches = schedule(&jobs, &[8, 16, 24], &runs, (tiles, 8), 1 << 20);
         assert_eq!(
             launches,
             [

@@ -11,42 +11,42 @@ use grampus_io_stack::stack::{Column, Stack, StackError};
 use grampus_io_stack::status::Reason;
 
 use crate::abi::query::{LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, PATIENCE_ENDLESS, Refusal, row_runs};
-use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel};
+use crate::codegen::{BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, WarpPartials};
 use crate::error::RunError;
-use crate::kernel_cache::{Loaded, Modules, Origin};
+use crate::kernel_cache::{KernelCache, Loaded, Origin};
 use crate::machine_profile::LINK_SECTOR_BYTES;
 use crate::options::{Backing, Request};
 use crate::output::{Cost, Output};
-use crate::runtime::io_stack::status_block::Signals;
-use crate::runtime::launch::kernel_arguments::LeftOver;
-use crate::runtime::launch::launch_schedule::{Launch, divide};
-use crate::runtime::launch::replay::{Crew, Launched};
-use crate::runtime::memory::pinned_ring::Ring;
-use crate::runtime::memory::query_scratch::{Scratch, Wanted};
-use crate::runtime::paging::fault_buffer::Faults;
-use crate::runtime::paging::fault_handler::Gather;
-use crate::runtime::planner::Prepared;
-use crate::runtime::transfer::copy_job::What;
-use crate::runtime::transfer::transfer_plan::{Bringing, bases};
-use crate::runtime::transfer::uploader::{Pusher, Step};
+use crate::runtime::io_stack::status_block::StatusBlock;
+use crate::runtime::launch::kernel_arguments::KernelResults;
+use crate::runtime::launch::launch_schedule::{Launch, schedule};
+use crate::runtime::launch::replay::{IoThreads, LaunchContext};
+use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::memory::query_scratch::{QueryScratch, ScratchLayout};
+use crate::runtime::paging::fault_buffer::FaultBuffer;
+use crate::runtime::paging::fault_handler::FaultHandler;
+use crate::runtime::planner::QueryPlan;
+use crate::runtime::transfer::copy_job::CopySource;
+use crate::runtime::transfer::transfer_plan::{TransferPlan, bases};
+use crate::runtime::transfer::uploader::{Step, Uploader};
 
 /// Warps of a block.
 const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 /// Blocks on a multiprocessor at most: what kernels' registers are bounded for.
-const MOST_BLOCKS: u32 = 4;
+const MAX_BLOCKS_EACH: u32 = 4;
 /// The same where columns are read over PCIe.
-const MOST_BLOCKS_MAPPED: u32 = 1;
+const MAX_BLOCKS_EACH_MAPPED: u32 = 1;
 /// Multiprocessors for a block where the filter's column is, too: a quarter of them saturates PCIe.
 const MULTIPROCESSORS_A_BLOCK: u32 = 2;
 /// Slots in use beside the gathering of pages are as many as threads: what all of them hold together is then about what their second-level
 /// caches do. With fewer than these the link runs dry.
-const FEWEST_SLOTS: usize = 8;
+const MIN_SLOTS: usize = 8;
 
 /// Tiles for which rows wait that need values over PCIe, or whose misses are looked for, besides the one they are in.
 pub(crate) const PATIENT_TILES: u32 = 0;
 
 /// What one attempt came to.
-pub(crate) enum Attempt {
+pub(crate) enum RunOutcome {
     Done(Box<Output>),
     /// The group table was too small.
     MoreGroups,
@@ -58,7 +58,7 @@ pub(crate) enum Attempt {
 }
 
 /// The I/O stack, or what stands for it.
-pub(crate) struct Stage<'a> {
+pub(crate) struct IoBinding<'a> {
     pub(crate) io: IoStack,
     pub(crate) stack: Option<&'a Stack>,
     /// Columns that are read through the stack; their extents live as long as kernels run.
@@ -66,72 +66,72 @@ pub(crate) struct Stage<'a> {
 }
 
 /// A query, ready to be run.
-pub(crate) struct Query<'a> {
+pub(crate) struct QueryRun<'a> {
     pub(crate) request: &'a Request<'a>,
-    pub(crate) prepared: &'a Prepared,
-    pub(crate) bringing: &'a Bringing,
+    pub(crate) plan: &'a QueryPlan,
+    pub(crate) transfer: &'a TransferPlan,
     pub(crate) kernel: &'a QueryKernel,
-    pub(crate) stage: Stage<'a>,
+    pub(crate) stage: IoBinding<'a>,
     /// log2 of the group table's slots, if there is one.
     pub(crate) slots_log2: Option<u32>,
 }
 
 /// What it runs on.
-pub(crate) struct Machine<'a> {
+pub(crate) struct DeviceContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) compute: &'a Stream,
     pub(crate) copy: &'a Stream,
-    pub(crate) ring: &'a Ring,
+    pub(crate) ring: &'a PinnedRing,
     /// Slots for pages, the stream in which these are put in their places, and the list of those that are missed.
-    pub(crate) page_slots: &'a Ring,
+    pub(crate) page_slots: &'a PinnedRing,
     pub(crate) placing: &'a Stream,
-    pub(crate) faults: &'a Faults,
-    pub(crate) modules: &'a Modules,
-    pub(crate) signals: &'a Signals,
+    pub(crate) faults: &'a FaultBuffer,
+    pub(crate) kernels: &'a KernelCache,
+    pub(crate) signals: &'a StatusBlock,
     pub(crate) threads: usize,
     pub(crate) launch_bytes: u64,
 }
 
 /// Brings, launches, reads back.
 pub(crate) fn drive(
-    query: &Query<'_>,
-    machine: &Machine<'_>,
-    scratch: &mut Scratch,
+    query: &QueryRun<'_>,
+    machine: &DeviceContext<'_>,
+    scratch: &mut QueryScratch,
     mut cost: Cost,
-) -> Result<Attempt, RunError> {
+) -> Result<RunOutcome, RunError> {
     let (compute, copy, signals) = (machine.compute, machine.copy, machine.signals);
-    let pusher = Pusher::new(
+    let uploader = Uploader::new(
         machine.ring,
         copy,
-        &query.bringing.jobs,
-        &query.prepared.sources,
+        &query.transfer.jobs,
+        &query.plan.sources,
         &*query.request.input.decoder,
         query.request.cancel,
     );
-    let gather = query.gather(machine, &pusher)?;
+    let gather = query.gather(machine, &uploader)?;
     let threads = machine.threads.max(1);
     let (began, loaded_ahead) = (Instant::now(), cost.compile);
-    let ready = machine.modules.ready(query.kernel)?;
-    let reads = || pusher.work();
+    let ready = machine.kernels.ready(query.kernel)?;
+    let reads = || uploader.work();
     let gathers = || gather.iter().for_each(|gather| gather.work(&mut None));
     let both = || {
         gather
             .iter()
-            .for_each(|gather| push_and_gather(&pusher, gather, threads.max(FEWEST_SLOTS)))
+            .for_each(|gather| push_and_gather(&uploader, gather, threads.max(MIN_SLOTS)))
     };
-    let does_both = gather.is_some() && pusher.only_reads();
+    let does_both = gather.is_some() && uploader.only_reads();
     let launched = std::thread::scope(|scope| {
-        let crew = Crew {
+        let crew = IoThreads {
             gather: gather.as_ref(),
             start: &|| match does_both {
                 true => spawn(scope, threads, &both),
-                false => spawn(scope, threads.min(query.bringing.jobs.len()), &reads),
+                false => spawn(scope, threads.min(query.transfer.jobs.len()), &reads),
             },
             start_gathering: &|| spawn(scope, if does_both { 0 } else { threads }, &gathers),
         };
-        let launched = query.launch(machine, ready, scratch, (&pusher, &crew), &mut cost);
-        pusher.stop();
-        gather.iter().for_each(Gather::stop);
+        let launched = query.launch(machine, ready, scratch, (&uploader, &crew), &mut cost);
+        uploader.stop();
+        gather.iter().for_each(FaultHandler::stop);
         launched
     });
     if launched.is_err()
@@ -155,28 +155,28 @@ pub(crate) fn drive(
     cost.scan = began
         .elapsed()
         .saturating_sub(cost.compile.saturating_sub(loaded_ahead));
-    if let Some(What::Stored(job)) = left.undecoded.map(|job| &query.bringing.jobs[job].what) {
-        return Ok(Attempt::Undecoded {
+    if let Some(CopySource::Encoded(job)) = left.undecoded.map(|job| &query.transfer.jobs[job].what) {
+        return Ok(RunOutcome::Undecoded {
             stripe: job.stripe,
             column: job.column,
         });
     }
     match Refusal::of(left.refused) {
-        Some(Refusal::Groups) => return Ok(Attempt::MoreGroups),
+        Some(Refusal::Groups) => return Ok(RunOutcome::MoreGroups),
         Some(Refusal::Value) => {
             let what = "a value out of a type's range, or a division by zero";
             return Err(RunError::Refused(what.to_owned()));
         }
         None => {}
     }
-    let merged = query.kernel.finish(&Left {
+    let merged = query.kernel.merge(&WarpPartials {
         partials: &left.partials,
         counters: &left.counters,
         group_locks: &left.group_locks,
         group_words: &left.group_words,
     })?;
-    cost.pushed_bytes = pusher.done.bytes.load(Ordering::Relaxed);
-    cost.decode = Duration::from_nanos(pusher.done.decode_ns.load(Ordering::Relaxed));
+    cost.pushed_bytes = uploader.done.bytes.load(Ordering::Relaxed);
+    cost.decode = Duration::from_nanos(uploader.done.decode_ns.load(Ordering::Relaxed));
     if let Some(gather) = &gather {
         cost.gather = Duration::from_nanos(gather.done.ns.load(Ordering::Relaxed));
         cost.pages = gather.done.pages.load(Ordering::Relaxed);
@@ -185,7 +185,7 @@ pub(crate) fn drive(
     cost.commands = stats.commands;
     cost.command_bytes = stats.command_bytes;
     query.account(&merged, &mut cost);
-    Ok(Attempt::Done(Box::new(Output {
+    Ok(RunOutcome::Done(Box::new(Output {
         groups: merged.groups,
         keys: merged.keys,
         aggregates: merged.aggregates,
@@ -195,13 +195,13 @@ pub(crate) fn drive(
 
 /// What a thread does where both copies and pages take processors: the link to the device is kept busy first, and pages are read
 /// whenever it has enough to do. Twice as many threads, one half for each, would take turns as the system likes.
-fn push_and_gather(pusher: &Pusher<'_>, gather: &Gather<'_>, slots: usize) {
+fn push_and_gather(uploader: &Uploader<'_>, gather: &FaultHandler<'_>, slots: usize) {
     let mut file = None;
     loop {
-        match pusher.step(slots) {
+        match uploader.step(slots) {
             Step::Did => {}
             Step::NoSlot if gather.step(&mut file) => {}
-            Step::NoSlot => pusher.ring.wait(),
+            Step::NoSlot => uploader.ring.wait(),
             Step::Over => return gather.work(&mut file),
         }
     }
@@ -231,7 +231,7 @@ fn spawn<'scope>(
     Ok(())
 }
 
-impl Query<'_> {
+impl QueryRun<'_> {
     fn cancelled(&self) -> bool {
         self.request.cancel.load(Ordering::Relaxed)
     }
@@ -239,12 +239,12 @@ impl Query<'_> {
     /// Launches everything and waits for it.
     fn launch(
         &self,
-        machine: &Machine<'_>,
+        machine: &DeviceContext<'_>,
         ready: Option<Loaded>,
-        scratch: &mut Scratch,
-        (pusher, crew): (&Pusher<'_>, &Crew<'_>),
+        scratch: &mut QueryScratch,
+        (uploader, crew): (&Uploader<'_>, &IoThreads<'_>),
         cost: &mut Cost,
-    ) -> Result<LeftOver, RunError> {
+    ) -> Result<KernelResults, RunError> {
         let lanes = if machine.device.is_host() {
             HOST_LANES
         } else {
@@ -257,7 +257,7 @@ impl Query<'_> {
             Some(loaded) => loaded,
             None => {
                 (crew.start)()?; // compiled while bytes are on their way
-                machine.modules.get(self.kernel)?
+                machine.kernels.get(self.kernel)?
             }
         };
         if loaded.origin != Origin::Memory {
@@ -266,7 +266,7 @@ impl Query<'_> {
         let entry = loaded.module.kernel(ENTRY)?;
         let blocks = self.blocks(machine.device, &entry, tiles, lanes)?;
         let warps = (blocks * BLOCK_WARPS) as usize;
-        let mut wanted = Wanted::default();
+        let mut wanted = ScratchLayout::default();
         let mut placed = self.place(&mut wanted, &runs, &sizes, warps);
         let given = scratch.give(&wanted, machine.compute)?;
         placed.settle(given.written.address());
@@ -275,14 +275,14 @@ impl Query<'_> {
                 *desc = column.desc();
             }
         }
-        let launches = divide(
-            &self.bringing.jobs,
-            &self.bringing.window_ends,
+        let launches = schedule(
+            &self.transfer.jobs,
+            &self.transfer.window_ends,
             &runs,
             (tiles, u64::from(sizes.tile_rows)),
             machine.launch_bytes,
         );
-        let launched = Launched {
+        let launched = LaunchContext {
             entry: &entry,
             blocks,
             paging: crew
@@ -303,7 +303,7 @@ impl Query<'_> {
         if is_ready {
             (crew.start)()?; // last: they take every processor
         }
-        self.passes(&launched, &launches, machine, (pusher, crew), cost)
+        self.passes(&launched, &launches, machine, (uploader, crew), cost)
     }
 
     /// The rows to look at, counted over all stripes.
@@ -314,7 +314,7 @@ impl Query<'_> {
             rows.collect::<Vec<_>>()
         };
         let runs = stripes.iter().zip(bases(stripes)).flat_map(of_stripe);
-        if self.bringing.transient.is_some() {
+        if self.transfer.transient.is_some() {
             return runs.collect(); // windows end where tiles do that begin with the stripes' runs
         }
         // Fewer runs are looked up faster; the few tiles in which one stripe follows another are read row by row.
@@ -330,16 +330,16 @@ impl Query<'_> {
     /// The runs divided so that tiles of the predicate column begin where host memory's lines do: a warp's load of 256 bytes over PCIe
     /// is two requests then, and three elsewhere (files' streams begin at any byte).
     fn at_lines(&self, runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-        let mut columns = (0..self.prepared.choices.len())
-            .zip(&self.prepared.choices)
-            .zip(&self.prepared.dense);
+        let mut columns = (0..self.plan.choices.len())
+            .zip(&self.plan.choices)
+            .zip(&self.plan.dense);
         let mapped = columns.find(|((_, c), dense)| **dense && c.backing == Backing::Mapped);
         // Windows end where tiles do that begin with the runs.
-        let Some(((column, _), _)) = mapped.filter(|_| self.bringing.transient.is_none()) else {
+        let Some(((column, _), _)) = mapped.filter(|_| self.transfer.transient.is_none()) else {
             return runs;
         };
         let width = u64::from(self.request.program.columns[column].ty.width());
-        let extents = &self.bringing.columns[column].extents;
+        let extents = &self.transfer.columns[column].extents;
         let mut out = Vec::with_capacity(2 * runs.len());
         for (mut row, mut rows) in runs {
             while rows > 0 {
@@ -361,10 +361,14 @@ impl Query<'_> {
     fn blocks(&self, device: &Device, entry: &Kernel<'_>, tiles: u64, lanes: u32) -> Result<u32, RunError> {
         // Few warps saturate PCIe; more of them only spread what they fetch by row over more pages than the GPU's address
         // translation keeps at hand.
-        let columns = || self.prepared.choices.iter().zip(&self.prepared.dense);
+        let columns = || self.plan.choices.iter().zip(&self.plan.dense);
         let mapped = columns().any(|(c, _)| c.backing == Backing::Mapped);
         let streams = columns().any(|(c, &dense)| dense && c.backing == Backing::Mapped);
-        let most = if mapped { MOST_BLOCKS_MAPPED } else { MOST_BLOCKS };
+        let most = if mapped {
+            MAX_BLOCKS_EACH_MAPPED
+        } else {
+            MAX_BLOCKS_EACH
+        };
         let each = entry.blocks_that_fit(BLOCK_THREADS)?.min(most);
         let most = match streams {
             true => device.multiprocessors().div_ceil(MULTIPROCESSORS_A_BLOCK),
@@ -385,7 +389,7 @@ impl Query<'_> {
     /// Rows that need values over PCIe do not wait for a full warp: where one row in thousands passes, every warp would fetch
     /// its rows at the very end, one trip after the other with nothing else under way, and from all over the files.
     pub(crate) fn patience(&self) -> u32 {
-        let columns = self.prepared.choices.iter().zip(&self.prepared.dense);
+        let columns = self.plan.choices.iter().zip(&self.plan.dense);
         match columns
             .into_iter()
             .any(|(c, dense)| !dense && c.backing == Backing::Mapped)
@@ -423,13 +427,13 @@ impl Query<'_> {
     fn account(&self, merged: &Merged, cost: &mut Cost) {
         cost.rows = merged.rows;
         cost.passed = merged.passed;
-        cost.resident_bytes = self.bringing.resident_bytes;
+        cost.resident_bytes = self.transfer.resident_bytes;
         for (at, column) in self.request.program.columns.iter().enumerate() {
             let width = u64::from(column.ty.width());
             let read = merged.values_read[at];
-            let dense = self.prepared.dense[at];
+            let dense = self.plan.dense[at];
             cost.needed_bytes += if dense { merged.rows } else { read } * width;
-            if self.prepared.choices[at].backing == Backing::Mapped {
+            if self.plan.choices[at].backing == Backing::Mapped {
                 // A value fetched alone moves the sector that it lies in; never more than the whole column.
                 cost.mapped_bytes += match dense {
                     true => read * width,

@@ -10,20 +10,20 @@ use crate::abi::query::{Sizes, parameter};
 use crate::codegen::BLOCK_THREADS;
 use crate::error::RunError;
 use crate::output::Cost;
-use crate::runtime::launch::decode_launcher::{self, Arrivals};
-use crate::runtime::launch::kernel_arguments::{LeftOver, Placed, all_bytes};
+use crate::runtime::launch::decode_launcher::{self, DecodeLauncher};
+use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, all_bytes};
 use crate::runtime::launch::launch_schedule::Launch;
-use crate::runtime::launch::query_run::{Machine, PATIENT_TILES, Query, flags};
-use crate::runtime::memory::arena::Piece;
-use crate::runtime::memory::query_scratch::{Given, Wanted};
-use crate::runtime::paging::fault_handler::{Gather, Means};
+use crate::runtime::launch::query_run::{DeviceContext, PATIENT_TILES, QueryRun, flags};
+use crate::runtime::memory::arena::DeviceRange;
+use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
+use crate::runtime::paging::fault_handler::{FaultContext, FaultHandler};
 use crate::runtime::transfer::transfer_plan::bases;
-use crate::runtime::transfer::uploader::Pusher;
+use crate::runtime::transfer::uploader::Uploader;
 
 /// Those who bring something, and how they are started.
-pub(crate) struct Crew<'a> {
+pub(crate) struct IoThreads<'a> {
     /// What brings pages, if any can be missed.
-    pub(crate) gather: Option<&'a Gather<'a>>,
+    pub(crate) gather: Option<&'a FaultHandler<'a>>,
     /// Starts the threads that do the jobs.
     pub(crate) start: &'a dyn Fn() -> Result<(), RunError>,
     /// Starts those that bring pages, if the others do not: a query that misses nothing needs none.
@@ -31,12 +31,12 @@ pub(crate) struct Crew<'a> {
 }
 
 /// What all launches of a query share.
-pub(crate) struct Launched<'a> {
+pub(crate) struct LaunchContext<'a> {
     pub(crate) entry: &'a Kernel<'a>,
     pub(crate) blocks: u32,
     pub(crate) paging: Option<PagingDesc>,
-    pub(crate) placed: &'a Placed,
-    pub(crate) given: &'a Given<'a>,
+    pub(crate) placed: &'a KernelArguments,
+    pub(crate) given: &'a ScratchBuffers<'a>,
     pub(crate) sizes: Sizes,
     pub(crate) warps: usize,
     /// Runs of rows, and all their tiles.
@@ -46,17 +46,17 @@ pub(crate) struct Launched<'a> {
     pub(crate) undecoded: u64,
 }
 
-impl Query<'_> {
+impl QueryRun<'_> {
     /// What brings pages that kernels miss, if they can miss any.
     pub(crate) fn gather<'a>(
         &'a self,
-        machine: &Machine<'a>,
-        pusher: &'a Pusher<'a>,
-    ) -> Result<Option<Gather<'a>>, RunError> {
+        machine: &DeviceContext<'a>,
+        uploader: &'a Uploader<'a>,
+    ) -> Result<Option<FaultHandler<'a>>, RunError> {
         if !self.kernel.is_paged() {
             return Ok(None);
         }
-        let means = Means {
+        let means = FaultContext {
             device: machine.device,
             compute: machine.compute,
             copy: machine.copy,
@@ -65,11 +65,16 @@ impl Query<'_> {
             list: machine.faults.take()?,
             threads: machine.threads.max(1),
         };
-        Ok(Some(Gather::new(self.request, &self.bringing.paging, pusher, means)))
+        Ok(Some(FaultHandler::new(
+            self.request,
+            &self.transfer.paging,
+            uploader,
+            means,
+        )))
     }
 
-    pub(crate) fn place_paging(&self, placed: &mut Placed, wanted: &mut Wanted) {
-        let (paging, stripes) = (&self.bringing.paging, &self.request.input.stripes);
+    pub(crate) fn place_paging(&self, placed: &mut KernelArguments, wanted: &mut ScratchLayout) {
+        let (paging, stripes) = (&self.transfer.paging, &self.request.input.stripes);
         if paging.pieces.is_empty() {
             return;
         }
@@ -79,7 +84,12 @@ impl Query<'_> {
         placed.came = wanted.marks(paging.bits_bytes());
     }
 
-    pub(crate) fn paging_desc(&self, placed: &Placed, given: &Given<'_>, list: &PinnedBuffer) -> PagingDesc {
+    pub(crate) fn paging_desc(
+        &self,
+        placed: &KernelArguments,
+        given: &ScratchBuffers<'_>,
+        list: &PinnedBuffer,
+    ) -> PagingDesc {
         let (written, zeroed) = (given.written.address(), given.zeroed.address());
         PagingDesc {
             first_rows: written + placed.first_rows as u64,
@@ -95,25 +105,25 @@ impl Query<'_> {
     /// Launches everything as often as need be, and waits for it.
     pub(crate) fn passes(
         &self,
-        launched: &Launched<'_>,
+        launched: &LaunchContext<'_>,
         launches: &[Launch],
-        machine: &Machine<'_>,
-        (pusher, crew): (&Pusher<'_>, &Crew<'_>),
+        machine: &DeviceContext<'_>,
+        (uploader, crew): (&Uploader<'_>, &IoThreads<'_>),
         cost: &mut Cost,
-    ) -> Result<LeftOver, RunError> {
+    ) -> Result<KernelResults, RunError> {
         let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
-        let means = decode_launcher::Means {
+        let means = decode_launcher::DecodeContext {
             device: machine.device,
             compute: machine.compute,
             copy: machine.copy,
-            modules: machine.modules,
+            kernels: machine.kernels,
         };
-        let mut arrivals = Arrivals::new(means, &self.bringing.jobs, launched.undecoded, &started)?;
+        let mut arrivals = DecodeLauncher::new(means, &self.transfer.jobs, launched.undecoded, &started)?;
         cost.compile += arrivals.compile;
         self.clear_bits(machine)?;
         // Everything has come when the first pass is over.
         let again = [Launch {
-            jobs: self.bringing.jobs.len(),
+            jobs: self.transfer.jobs.len(),
             first_tile: 0,
             end_tile: launched.tiles,
             ends_window: None,
@@ -122,14 +132,14 @@ impl Query<'_> {
         let mut threads = false;
         let left = loop {
             // While columns are on their way, the pass is for finding misses early; its order of additions is not that of other passes.
-            let looks = cost.passes == 0 && crew.gather.is_some() && !self.bringing.jobs.is_empty();
+            let looks = cost.passes == 0 && crew.gather.is_some() && !self.transfer.jobs.is_empty();
             if looks {
                 (crew.start_gathering)()?;
                 threads = true;
             }
             let patience = if looks { PATIENT_TILES } else { self.patience() };
             let of_pass = if cost.passes == 0 { launches } else { &again };
-            self.pass(launched, (of_pass, patience), machine, (pusher, &mut arrivals))?;
+            self.pass(launched, (of_pass, patience), machine, (uploader, &mut arrivals))?;
             ended.record(machine.compute)?;
             self.wait(&ended)?;
             cost.passes += 1;
@@ -163,17 +173,17 @@ impl Query<'_> {
 
     /// A pass finds everything that the first step of the cascade misses that misses anything, as far as there is room in the list; one may
     /// only look, and the last one misses nothing.
-    fn most_passes(&self, launched: &Launched<'_>) -> u64 {
+    fn most_passes(&self, launched: &LaunchContext<'_>) -> u64 {
         let listed = launched.paging.map_or(1, |p| u64::from(p.capacity.max(1)));
-        2 + self.kernel.steps() as u64 + u64::from(self.bringing.paging.pages) / listed
+        2 + self.kernel.steps() as u64 + u64::from(self.transfer.paging.pages) / listed
     }
 
     /// Sets to zero the bits of columns of which nothing is there.
-    fn clear_bits(&self, machine: &Machine<'_>) -> Result<(), CudaError> {
-        let unset = &self.bringing.paging.unset;
+    fn clear_bits(&self, machine: &DeviceContext<'_>) -> Result<(), CudaError> {
+        let unset = &self.transfer.paging.unset;
         let mut next = 0;
         while let Some(first) = unset.get(next) {
-            let follows = |pair: &[Piece]| pair[0].is_followed_by(&pair[1]);
+            let follows = |pair: &[DeviceRange]| pair[0].is_followed_by(&pair[1]);
             let count = 1 + unset[next..].windows(2).take_while(|pair| follows(pair)).count();
             let last = &unset[next + count - 1];
             let bytes = last.offset + last.len - first.offset;
@@ -186,14 +196,14 @@ impl Query<'_> {
     /// Launches everything once.
     fn pass(
         &self,
-        launched: &Launched<'_>,
+        launched: &LaunchContext<'_>,
         (launches, patience): (&[Launch], u32),
-        machine: &Machine<'_>,
-        (pusher, arrivals): (&Pusher<'_>, &mut Arrivals<'_>),
+        machine: &DeviceContext<'_>,
+        (uploader, arrivals): (&Uploader<'_>, &mut DecodeLauncher<'_>),
     ) -> Result<(), RunError> {
         let ended = Event::new(machine.device, false)?;
         for (at, launch) in launches.iter().enumerate() {
-            arrivals.bring(launch.jobs, pusher)?;
+            arrivals.bring(launch.jobs, uploader)?;
             let head = self.head(launched, launch, flags(at, launches.len(), launch), patience);
             let (columns, valid) = (&launched.placed.columns, &launched.placed.valid);
             let bytes = parameter(&head, columns, valid, launched.paging.as_ref());
@@ -205,7 +215,7 @@ impl Query<'_> {
                 // The window after the next one takes this one's memory.
                 ended.record(machine.compute)?;
                 self.wait(&ended)?;
-                pusher.allow(window + 3);
+                uploader.allow(window + 3);
             }
         }
         Ok(())

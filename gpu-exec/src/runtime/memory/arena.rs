@@ -6,19 +6,19 @@ use std::sync::Arc;
 use grampus_io_stack::cuda::DeviceBuffer;
 
 /// Pieces begin at multiples of this, so that values of all types are aligned and pieces given out one after the other touch.
-pub(crate) const GRAIN_BYTES: usize = 8;
+pub(crate) const RANGE_GRAIN_BYTES: usize = 8;
 /// Kernels load aligned words of 8 bytes around a value: no value ends closer to an arena's end.
 pub(crate) const MARGIN_BYTES: usize = 64;
 /// A piece of an arena.
 #[derive(Debug, Clone)]
-pub(crate) struct Piece {
+pub(crate) struct DeviceRange {
     pub(crate) buffer: Arc<DeviceBuffer>,
     pub(crate) offset: usize,
     pub(crate) len: usize,
     pub(crate) arena: usize,
 }
 
-impl Piece {
+impl DeviceRange {
     /// Its address on the device.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
@@ -32,7 +32,7 @@ impl Piece {
 
 /// Bytes that a piece of so many takes.
 pub(crate) fn rounded(len: usize) -> usize {
-    len.max(1).next_multiple_of(GRAIN_BYTES)
+    len.max(1).next_multiple_of(RANGE_GRAIN_BYTES)
 }
 
 /// A stretch of device memory, and what of it is free.

@@ -7,14 +7,14 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::input::file_registry::FileId;
 use crate::program::Type;
-use crate::runtime::memory::arena::{Arena, MARGIN_BYTES, Piece, rounded};
+use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
 
 /// An arena, if there is room for it and no more is needed at once.
 const ARENA_BYTES: u64 = 2 << 30;
 
 /// A column of a stripe of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct ColumnKey {
     pub(crate) file: FileId,
     pub(crate) stripe: usize,
     pub(crate) column: u32,
@@ -23,12 +23,12 @@ pub(crate) struct Key {
 
 /// Where a stripe's column is: its values, and a byte for each of them where some may be missing.
 #[derive(Debug, Clone)]
-pub(crate) struct Resident {
-    pub(crate) values: Piece,
-    pub(crate) valid: Option<Piece>,
+pub(crate) struct CachedColumn {
+    pub(crate) values: DeviceRange,
+    pub(crate) valid: Option<DeviceRange>,
 }
 
-impl Resident {
+impl CachedColumn {
     pub(crate) fn bytes(&self) -> u64 {
         (self.values.len + self.valid.as_ref().map_or(0, |v| v.len)) as u64
     }
@@ -36,25 +36,25 @@ impl Resident {
 
 /// Which pages of a column are there, while not all are.
 #[derive(Debug, Clone)]
-pub(crate) struct PageBits {
+pub(crate) struct PresenceBitmap {
     /// A bit for each page, in device memory.
-    pub(crate) there: Piece,
+    pub(crate) there: DeviceRange,
     pub(crate) pages: u32,
     pub(crate) missing: u32,
 }
 
 #[derive(Debug)]
-struct Entry {
-    resident: Resident,
+struct PoolEntry {
+    resident: CachedColumn,
     /// The query that used it last; that query's entries stay.
     used: u64,
     /// Whether its bytes are all there: set when the query that loads it has ended well.
     complete: bool,
     /// It is there in part, and stays so.
-    pages: Option<PageBits>,
+    pages: Option<PresenceBitmap>,
 }
 
-impl Entry {
+impl PoolEntry {
     fn bytes(&self) -> u64 {
         self.resident.bytes() + self.pages.as_ref().map_or(0, |p| p.there.len as u64)
     }
@@ -62,17 +62,17 @@ impl Entry {
 
 /// Stripes' columns in device memory, and the memory.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BufferPool {
     device: Device,
     arenas: Vec<Arena>,
     /// Bytes of all arenas together, at most.
     capacity: u64,
     taken: u64,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<ColumnKey, PoolEntry>,
     query: u64,
 }
 
-impl Pool {
+impl BufferPool {
     pub(crate) fn new(device: &Device, capacity: u64) -> Self {
         Self {
             device: device.clone(),
@@ -97,11 +97,11 @@ impl Pool {
     /// Bytes that are free, or would be if all were given up that the running query does not use.
     pub(crate) fn available(&self) -> u64 {
         let in_use = self.entries.values().filter(|e| e.used == self.query);
-        self.capacity.saturating_sub(in_use.map(Entry::bytes).sum())
+        self.capacity.saturating_sub(in_use.map(PoolEntry::bytes).sum())
     }
 
     /// A column that is there, whole; it stays for this query.
-    pub(crate) fn find(&mut self, key: &Key) -> Option<Resident> {
+    pub(crate) fn find(&mut self, key: &ColumnKey) -> Option<CachedColumn> {
         let query = self.query;
         let entry = self.entries.get_mut(key).filter(|e| e.complete)?;
         entry.used = query;
@@ -109,17 +109,17 @@ impl Pool {
     }
 
     /// Whether a column is there, whole.
-    pub(crate) fn has(&self, key: &Key) -> bool {
+    pub(crate) fn has(&self, key: &ColumnKey) -> bool {
         self.entries.get(key).is_some_and(|e| e.complete)
     }
 
     /// Room for a column that will be brought now: `None` if there is none, though all was given up that this query does not use.
     pub(crate) fn reserve(
         &mut self,
-        key: Key,
+        key: ColumnKey,
         values: usize,
         valid: Option<usize>,
-    ) -> Result<Option<Resident>, CudaError> {
+    ) -> Result<Option<CachedColumn>, CudaError> {
         let Some(values) = self.piece(values)? else {
             return Ok(None);
         };
@@ -131,8 +131,8 @@ impl Pool {
             Some(piece) => piece,
             None => None,
         };
-        let resident = Resident { values, valid };
-        let entry = Entry {
+        let resident = CachedColumn { values, valid };
+        let entry = PoolEntry {
             resident: resident.clone(),
             used: self.query,
             complete: false,
@@ -148,11 +148,11 @@ impl Pool {
     /// the first kernel looks at them.
     pub(crate) fn reserve_paged(
         &mut self,
-        key: Key,
+        key: ColumnKey,
         values: usize,
         valid: Option<usize>,
-        pages: PageBits,
-    ) -> Result<Option<Resident>, CudaError> {
+        pages: PresenceBitmap,
+    ) -> Result<Option<CachedColumn>, CudaError> {
         let reserved = self.reserve(key, values, valid)?;
         match (&reserved, self.entries.get_mut(&key)) {
             (Some(_), Some(entry)) => entry.pages = Some(pages),
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// A column that is there in part; it stays for this query.
-    pub(crate) fn find_paged(&mut self, key: &Key) -> Option<(Resident, PageBits)> {
+    pub(crate) fn find_paged(&mut self, key: &ColumnKey) -> Option<(CachedColumn, PresenceBitmap)> {
         let query = self.query;
         let entry = self.entries.get_mut(key)?;
         let pages = entry.pages.clone()?;
@@ -171,12 +171,12 @@ impl Pool {
     }
 
     /// Which pages of a column are there, if it is there in part.
-    pub(crate) fn page_bits(&self, key: &Key) -> Option<&PageBits> {
+    pub(crate) fn page_bits(&self, key: &ColumnKey) -> Option<&PresenceBitmap> {
         self.entries.get(key)?.pages.as_ref()
     }
 
     /// So many pages of a column have come. With the last one it is whole. No kernel looks at its bits any more.
-    pub(crate) fn pages_came(&mut self, key: &Key, count: u32) {
+    pub(crate) fn pages_came(&mut self, key: &ColumnKey, count: u32) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(pages) = &mut entry.pages else { return };
         pages.missing = pages.missing.saturating_sub(count);
@@ -189,7 +189,7 @@ impl Pool {
     }
 
     /// Gives up a column. No kernel and no copy uses it.
-    pub(crate) fn drop_column(&mut self, key: &Key) {
+    pub(crate) fn drop_column(&mut self, key: &ColumnKey) {
         self.remove(key);
     }
 
@@ -204,13 +204,13 @@ impl Pool {
     }
 
     /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
-    pub(crate) fn piece(&mut self, len: usize) -> Result<Option<Piece>, CudaError> {
+    pub(crate) fn piece(&mut self, len: usize) -> Result<Option<DeviceRange>, CudaError> {
         let rounded = rounded(len);
         loop {
             for (arena, a) in self.arenas.iter_mut().enumerate() {
                 if let Some(offset) = a.take(rounded) {
                     let buffer = a.buffer.clone();
-                    return Ok(Some(Piece {
+                    return Ok(Some(DeviceRange {
                         buffer,
                         offset,
                         len,
@@ -225,20 +225,20 @@ impl Pool {
     }
 
     /// Gives back what [`piece`](Self::piece) gave. No kernel and no copy uses it.
-    pub(crate) fn give_back(&mut self, piece: &Piece) {
+    pub(crate) fn give_back(&mut self, piece: &DeviceRange) {
         self.arenas[piece.arena].give_back(piece.offset, rounded(piece.len));
     }
 
     /// The running query ended: what it brought is whole, or there as far as its pages say, or is given up.
     pub(crate) fn finish(&mut self, well: bool) {
         let query = self.query;
-        let open = |e: &&mut Entry| !e.complete && e.pages.is_none();
+        let open = |e: &&mut PoolEntry| !e.complete && e.pages.is_none();
         if well {
             self.entries.values_mut().filter(open).for_each(|e| e.complete = true);
             return;
         }
-        let half_done = |e: &Entry| !e.complete && (e.pages.is_none() || e.used == query);
-        let gone: Vec<Key> = (self.entries.iter())
+        let half_done = |e: &PoolEntry| !e.complete && (e.pages.is_none() || e.used == query);
+        let gone: Vec<ColumnKey> = (self.entries.iter())
             .filter(|(_, e)| half_done(e))
             .map(|(k, _)| *k)
             .collect();
@@ -247,23 +247,23 @@ impl Pool {
 
     /// Gives up everything of a file.
     pub(crate) fn forget(&mut self, file: FileId) {
-        let gone: Vec<Key> = self.entries.keys().filter(|k| k.file == file).copied().collect();
+        let gone: Vec<ColumnKey> = self.entries.keys().filter(|k| k.file == file).copied().collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
     /// Bytes of columns that are there.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.entries.values().map(Entry::bytes).sum()
+        self.entries.values().map(PoolEntry::bytes).sum()
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &ColumnKey) {
         if let Some(entry) = self.entries.remove(key) {
             self.drop_entry(&entry);
         }
     }
 
-    fn drop_entry(&mut self, entry: &Entry) {
-        let Resident { values, valid } = &entry.resident;
+    fn drop_entry(&mut self, entry: &PoolEntry) {
+        let CachedColumn { values, valid } = &entry.resident;
         let there = entry.pages.as_ref().map(|p| &p.there);
         [Some(values), valid.as_ref(), there]
             .into_iter()
@@ -319,9 +319,9 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::input::FileVersion;
-    use crate::runtime::memory::arena::GRAIN_BYTES;
+    use crate::runtime::memory::arena::RANGE_GRAIN_BYTES;
 
-    fn key(stripe: usize) -> Key {
+    fn key(stripe: usize) -> ColumnKey {
         let version = FileVersion {
             path: "a".into(),
             device: 0,
@@ -329,8 +329,8 @@ mod tests {
             bytes: 0,
             modified_ns: 0,
         };
-        let (file, _) = crate::input::file_registry::Files::default().number(&version);
-        Key {
+        let (file, _) = crate::input::file_registry::FileRegistry::default().number(&version);
+        ColumnKey {
             file,
             stripe,
             column: 1,
@@ -338,14 +338,14 @@ mod tests {
         }
     }
 
-    fn pool(capacity: u64) -> Pool {
-        Pool::new(&Device::host(1, 1 << 30), capacity)
+    fn pool(capacity: u64) -> BufferPool {
+        BufferPool::new(&Device::host(1, 1 << 30), capacity)
     }
 
     #[test]
     fn pieces_given_out_one_after_the_other_touch_and_come_back_whole() {
         let mut pool = pool(1 << 20);
-        let all: Vec<Piece> = (0..4).map(|_| pool.piece(1000).unwrap().unwrap()).collect();
+        let all: Vec<DeviceRange> = (0..4).map(|_| pool.piece(1000).unwrap().unwrap()).collect();
         assert!(all.windows(2).all(|w| w[0].address() + 1000 == w[1].address()));
         for at in [1, 3, 0, 2] {
             pool.give_back(&all[at]);
@@ -380,9 +380,9 @@ mod tests {
     #[test]
     fn a_column_that_is_there_in_part_is_whole_with_its_last_page() {
         let mut pool = pool(100_000);
-        let reserve = |pool: &mut Pool, stripe: usize| {
+        let reserve = |pool: &mut BufferPool, stripe: usize| {
             let there = pool.piece(8).unwrap().unwrap();
-            let bits = PageBits {
+            let bits = PresenceBitmap {
                 there,
                 pages: 50,
                 missing: 50,
@@ -417,7 +417,7 @@ mod tests {
         pool.drop_column(&key(3));
         assert_eq!(pool.resident_bytes(), 0);
         let whole = pool
-            .piece((100_000 - 2 * MARGIN_BYTES) / GRAIN_BYTES * GRAIN_BYTES)
+            .piece((100_000 - 2 * MARGIN_BYTES) / RANGE_GRAIN_BYTES * RANGE_GRAIN_BYTES)
             .unwrap();
         assert!(whole.is_some(), "all pieces came back");
     }
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn what_is_expected_is_one_arena_where_it_is_large_and_nothing_where_it_is_there() {
         // Of addresses: nothing of it is touched.
-        let mut pool = Pool::new(&Device::host(1, 4 << 30), 3 << 30);
+        let mut pool = BufferPool::new(&Device::host(1, 4 << 30), 3 << 30);
         pool.expect(1 << 30).unwrap();
         assert!(pool.arenas.is_empty(), "less than an arena is taken when it is needed");
         pool.expect(5 << 29).unwrap();
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn less_memory_than_allowed_is_the_bound() {
-        let mut pool = Pool::new(&Device::host(1, 1 << 20), 1 << 40);
+        let mut pool = BufferPool::new(&Device::host(1, 1 << 20), 1 << 40);
         assert!(pool.piece(2 << 20).unwrap().is_none());
         assert!(pool.piece(100 << 10).unwrap().is_some());
         assert!(pool.capacity() < 3 << 20);

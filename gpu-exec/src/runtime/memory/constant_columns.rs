@@ -10,20 +10,20 @@ pub(crate) const CONSTANT_ROWS: u64 = 1 << 18;
 
 /// One buffer per width and value.
 #[derive(Debug, Default)]
-pub(crate) struct Constants {
+pub(crate) struct ConstantColumns {
     buffers: HashMap<(u32, u64), Arc<DeviceBuffer>>,
 }
 
 /// Most buffers that are kept: 2 MiB each.
-const MOST: usize = 64;
+const MAX_BUFFERS: usize = 64;
 
-impl Constants {
+impl ConstantColumns {
     /// The buffer of a value of `width` bytes, given by its low bytes.
     pub(crate) fn get(&mut self, device: &Device, width: u32, bits: u64) -> Result<Arc<DeviceBuffer>, CudaError> {
         if let Some(buffer) = self.buffers.get(&(width, bits)) {
             return Ok(buffer.clone());
         }
-        if self.buffers.len() >= MOST {
+        if self.buffers.len() >= MAX_BUFFERS {
             self.buffers.clear();
         }
         let value = &bits.to_le_bytes()[..width as usize];

@@ -9,7 +9,7 @@ use grampus_io_stack::cuda::{CudaError, Device, MappedFile};
 use crate::input::file_registry::FileId;
 
 #[derive(Debug)]
-struct Kept {
+struct Registration {
     /// `None`: it cannot be registered.
     mapping: Option<MappedFile>,
     bytes: u64,
@@ -19,14 +19,14 @@ struct Kept {
 
 /// The mappings.
 #[derive(Debug)]
-pub(crate) struct Mappings {
+pub(crate) struct MappedFiles {
     device: Device,
     bound: u64,
-    kept: HashMap<FileId, Kept>,
+    kept: HashMap<FileId, Registration>,
     query: u64,
 }
 
-impl Mappings {
+impl MappedFiles {
     pub(crate) fn new(device: &Device, bound: u64) -> Self {
         Self {
             device: device.clone(),
@@ -81,7 +81,7 @@ impl Mappings {
             return Err(e.clone());
         }
         let address = mapping.device_address();
-        let kept = Kept {
+        let kept = Registration {
             bytes: if address.is_some() { bytes } else { 0 },
             mapping: address.map(|_| mapping),
             used: query,
@@ -119,13 +119,13 @@ mod tests {
 
     use super::*;
     use crate::input::FileVersion;
-    use crate::input::file_registry::Files;
+    use crate::input::file_registry::FileRegistry;
 
     #[test]
     fn the_least_recently_used_mappings_make_room() {
         let device = Device::host(1, 1 << 20);
-        let mut mappings = Mappings::new(&device, 10_000);
-        let mut files = Files::default();
+        let mut mappings = MappedFiles::new(&device, 10_000);
+        let mut files = FileRegistry::default();
         let all: Vec<_> = (0..3)
             .map(|_| {
                 let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -134,7 +134,7 @@ mod tests {
                 (files.number(&version).0, file)
             })
             .collect();
-        let get = |mappings: &mut Mappings, at: usize| mappings.get(all[at].0, all[at].1.path(), 4000).unwrap();
+        let get = |mappings: &mut MappedFiles, at: usize| mappings.get(all[at].0, all[at].1.path(), 4000).unwrap();
         mappings.begin();
         assert!(get(&mut mappings, 0).is_some() && get(&mut mappings, 1).is_some());
         assert_eq!(get(&mut mappings, 2), None, "the others are in use");

@@ -6,24 +6,24 @@ use std::sync::atomic::AtomicU32;
 use crate::abi::paging::{PAGE_BYTES, PagedPiece};
 use crate::error::RunError;
 use crate::input::{Placement, Stripe};
-use crate::runtime::memory::arena::Piece;
-use crate::runtime::memory::buffer_pool::{Key, PageBits, Resident};
-use crate::runtime::transfer::transfer_plan::{Builder, Missing, Place};
+use crate::runtime::memory::arena::DeviceRange;
+use crate::runtime::memory::buffer_pool::{CachedColumn, ColumnKey, PresenceBitmap};
+use crate::runtime::transfer::transfer_plan::{Builder, ColumnLocation, Missing};
 
 /// Pieces' pages are numbered from multiples of this on, so that no two share a word of bits.
 const WORD_PAGES: u32 = 32;
 
 /// A column's values of one stripe, there in part.
 #[derive(Debug)]
-pub(crate) struct PartlyThere {
+pub(crate) struct PagedColumn {
     pub(crate) stripe: usize,
     pub(crate) column: usize,
     /// Rows of the stripe.
     pub(crate) rows: u64,
-    pub(crate) key: Key,
-    pub(crate) resident: Resident,
-    pub(crate) there: Piece,
-    pub(crate) pages: Pages,
+    pub(crate) key: ColumnKey,
+    pub(crate) resident: CachedColumn,
+    pub(crate) there: DeviceRange,
+    pub(crate) pages: PageLayout,
     /// Number of its first page among all of the query's.
     pub(crate) first_page: u32,
     /// Index of its description among those that kernels are given.
@@ -34,7 +34,7 @@ pub(crate) struct PartlyThere {
     pub(crate) published: AtomicU32,
 }
 
-impl PartlyThere {
+impl PagedColumn {
     /// Which of its pages this one of the query's is, if it is one of them.
     pub(crate) fn page(&self, page: u32) -> Option<u32> {
         page.checked_sub(self.first_page).filter(|at| *at < self.pages.count)
@@ -49,14 +49,14 @@ impl PartlyThere {
 
 /// How a stripe's column is divided into pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pages {
+pub(crate) struct PageLayout {
     pub(crate) count: u32,
     pub(crate) rows: u32,
     /// Values that lie raw in the file; else row groups to be decoded.
     pub(crate) raw: bool,
 }
 
-impl Pages {
+impl PageLayout {
     /// `None`: not in numbers of 32 bits.
     pub(crate) fn of(stripe: &Stripe, column: usize, width: u64) -> Option<Self> {
         let raw = matches!(stripe.columns[column], Placement::Direct(_));
@@ -81,27 +81,34 @@ impl Pages {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct Paging {
+pub(crate) struct PageTable {
     /// The program's columns that have such pieces, ascending.
     pub(crate) columns: Vec<usize>,
     /// By number of the first page, ascending.
-    pub(crate) pieces: Vec<PartlyThere>,
+    pub(crate) pieces: Vec<PagedColumn>,
     /// Pages of all pieces: numbers go up to here.
     pub(crate) pages: u32,
     /// Bits that are yet to be set to zero.
-    pub(crate) unset: Vec<Piece>,
+    pub(crate) unset: Vec<DeviceRange>,
 }
 
-impl Paging {
+impl PageTable {
     /// Appends a piece; false: there are too many pages.
-    fn add(&mut self, m: &Missing, rows: u64, key: Key, pages: Pages, (resident, bits): &(Resident, PageBits)) -> bool {
+    fn add(
+        &mut self,
+        m: &Missing,
+        rows: u64,
+        key: ColumnKey,
+        pages: PageLayout,
+        (resident, bits): &(CachedColumn, PresenceBitmap),
+    ) -> bool {
         let next = self.pages.checked_add(pages.count);
         let next = next.and_then(|end| end.checked_next_multiple_of(WORD_PAGES));
         // A page's number plus one is a word that is not zero.
         let Some(next) = next.filter(|end| *end < u32::MAX) else {
             return false;
         };
-        self.pieces.push(PartlyThere {
+        self.pieces.push(PagedColumn {
             stripe: m.stripe,
             column: m.column,
             rows,
@@ -154,7 +161,7 @@ impl Paging {
     }
 
     /// The piece that has a page, and which of its pages that is.
-    pub(crate) fn find(&self, page: u32) -> Option<(&PartlyThere, u32)> {
+    pub(crate) fn find(&self, page: u32) -> Option<(&PagedColumn, u32)> {
         let after = self.pieces.partition_point(|p| p.first_page <= page);
         let piece = self.pieces.get(after.checked_sub(1)?)?;
         piece.page(page).map(|at| (piece, at))
@@ -172,13 +179,13 @@ impl Builder<'_, '_> {
     pub(crate) fn reserve_pages(&mut self, paged: &[Missing]) -> Result<bool, RunError> {
         let (request, stripes) = (self.request, self.request.input.stripes.len());
         let width = |m: &Missing| u64::from(request.program.columns[m.column].ty.width());
-        let pages = |m: &Missing| Pages::of(&request.input.stripes[m.stripe], m.column, width(m));
-        let Some(pages) = paged.iter().map(pages).collect::<Option<Vec<Pages>>>() else {
+        let pages = |m: &Missing| PageLayout::of(&request.input.stripes[m.stripe], m.column, width(m));
+        let Some(pages) = paged.iter().map(pages).collect::<Option<Vec<PageLayout>>>() else {
             return Ok(false);
         };
-        let find = |(m, pages): (&Missing, &Pages)| {
+        let find = |(m, pages): (&Missing, &PageLayout)| {
             let found = self.means.pool.find_paged(&self.key(m.stripe, m.column));
-            let fits = |kept: &(Resident, PageBits)| {
+            let fits = |kept: &(CachedColumn, PresenceBitmap)| {
                 (kept.1.pages, kept.0.valid.is_some()) == (pages.count, m.valid.is_some())
             };
             found.filter(fits)
@@ -200,7 +207,7 @@ impl Builder<'_, '_> {
             let kept = match (&found[at], found[at].is_none().then(|| bits.next()).flatten()) {
                 (Some(kept), _) => Some(kept.clone()),
                 (None, Some(there)) => {
-                    let bits = PageBits {
+                    let bits = PresenceBitmap {
                         there,
                         pages: pages[at].count,
                         missing: pages[at].count,
@@ -220,14 +227,14 @@ impl Builder<'_, '_> {
                 bits.for_each(|piece| self.means.pool.give_back(&piece));
                 return Ok(false);
             };
-            self.places[m.stripe][m.column] = Place::Resident(kept.0);
+            self.places[m.stripe][m.column] = ColumnLocation::Resident(kept.0);
         }
         self.out.paging.number(stripes);
-        self.out.resident_bytes += self.out.paging.pieces.iter().map(PartlyThere::bytes_there).sum::<u64>();
+        self.out.resident_bytes += self.out.paging.pieces.iter().map(PagedColumn::bytes_there).sum::<u64>();
         Ok(true)
     }
 
-    fn room_for_bits(&mut self, bytes: impl Iterator<Item = usize>) -> Result<Option<Vec<Piece>>, RunError> {
+    fn room_for_bits(&mut self, bytes: impl Iterator<Item = usize>) -> Result<Option<Vec<DeviceRange>>, RunError> {
         let mut bits = Vec::new();
         for bytes in bytes {
             let Some(piece) = self.means.pool.piece(bytes)? else {
@@ -246,8 +253,8 @@ impl Builder<'_, '_> {
             if self.means.pool.page_bits(&key).is_some() {
                 self.means.pool.drop_column(&key);
             }
-            self.places[m.stripe][m.column] = Place::Nowhere;
+            self.places[m.stripe][m.column] = ColumnLocation::Nowhere;
         }
-        self.out.paging = Paging::default();
+        self.out.paging = PageTable::default();
     }
 }

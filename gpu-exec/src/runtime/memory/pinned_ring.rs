@@ -8,14 +8,14 @@ use std::time::Duration;
 use grampus_io_stack::cuda::{self, CudaError, Device, Pushed, Slot};
 
 /// Slots pinned at a time: pinning costs about 0.2 ms per MiB.
-const PIECE_SLOTS: usize = 4;
+const PINNED_SLOTS: usize = 4;
 /// How often it is looked whether a slot is empty, where all are full or being filled. The driver's own wait would keep a processor busy
 /// for every thread that waits, and there are as many as processors: those that have something to do would not get on.
-const LOOK: Duration = Duration::from_micros(100);
+const SLOT_POLL: Duration = Duration::from_micros(100);
 
 /// The ring.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct PinnedRing {
     device: Device,
     slot_bytes: usize,
     state: Mutex<State>,
@@ -31,7 +31,7 @@ struct State {
     most: usize,
 }
 
-impl Ring {
+impl PinnedRing {
     pub(crate) fn new(device: &Device, slot_bytes: usize, most: usize) -> Self {
         Self {
             device: device.clone(),
@@ -88,7 +88,7 @@ impl Ring {
 
     /// Waits until a slot may be empty: whoever is done with filling one says so; the copy engine does not.
     pub(crate) fn wait(&self) {
-        drop(self.changed.wait_timeout(self.state(), LOOK));
+        drop(self.changed.wait_timeout(self.state(), SLOT_POLL));
     }
 
     /// Pins all there will be. That it fails is found out again by who needs a slot.
@@ -104,7 +104,7 @@ impl Ring {
 
     /// Pins more slots, without holding up those who have some. Where no more memory may be locked, what there is must do.
     fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, CudaError> {
-        let more = PIECE_SLOTS.min(state.most - state.made);
+        let more = PINNED_SLOTS.min(state.most - state.made);
         state.made += more;
         drop(state);
         let made = cuda::slots(&self.device, more, self.slot_bytes);
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn slots_in_use_are_bounded_and_the_last_emptied_comes_first() {
         let device = Device::host(1, 1 << 24);
-        let (ring, stream) = (Ring::new(&device, 4096, 8), Stream::new(&device).unwrap());
+        let (ring, stream) = (PinnedRing::new(&device, 4096, 8), Stream::new(&device).unwrap());
         let take = |most| ring.try_take(most).unwrap();
         let (first, second) = (take(2).unwrap(), take(2).unwrap());
         assert!(take(2).is_none(), "two are being filled");
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_lost_is_made_again() {
         let device = Device::host(1, 1 << 24);
-        let ring = Ring::new(&device, 4096, 2);
+        let ring = PinnedRing::new(&device, 4096, 2);
         for _ in 0..5 {
             drop(ring.try_take(1).unwrap().expect("there is one"));
             ring.lost();

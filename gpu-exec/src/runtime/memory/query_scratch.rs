@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, Stream};
 
 /// Everything begins at multiples of this.
-const GRAIN_BYTES: usize = 256;
+const SCRATCH_GRAIN_BYTES: usize = 256;
 
 /// Four buffers: one that the host writes, one that starts as zeros, one that does too and is mostly left so, one that does not care.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct QueryScratch {
     device: Device,
     written: Option<DeviceBuffer>,
     zeroed: Option<DeviceBuffer>,
@@ -21,17 +21,17 @@ pub(crate) struct Scratch {
 
 /// What a query asks for, and where it will be. Offsets are those of its buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct ScratchLayout {
     bytes: Vec<u8>,
     zeroed: usize,
     marks: usize,
     other: usize,
 }
 
-impl Wanted {
+impl ScratchLayout {
     /// Bytes to be copied to the device.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> usize {
-        let at = self.bytes.len().next_multiple_of(GRAIN_BYTES);
+        let at = self.bytes.len().next_multiple_of(SCRATCH_GRAIN_BYTES);
         self.bytes.resize(at, 0);
         self.bytes.extend_from_slice(bytes);
         at
@@ -40,28 +40,28 @@ impl Wanted {
     /// Zeros.
     pub(crate) fn zeros(&mut self, len: usize) -> usize {
         let at = self.zeroed;
-        self.zeroed = (at + len.max(1)).next_multiple_of(GRAIN_BYTES);
+        self.zeroed = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 
-    /// Zeros, of which a query that leaves them as zeros [says so](Given::are_unmarked): many, and few queries write any.
+    /// Zeros, of which a query that leaves them as zeros [says so](ScratchBuffers::are_unmarked): many, and few queries write any.
     pub(crate) fn marks(&mut self, len: usize) -> usize {
         let at = self.marks;
-        self.marks = (at + len.max(1)).next_multiple_of(GRAIN_BYTES);
+        self.marks = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 
     /// Anything.
     pub(crate) fn any(&mut self, len: usize) -> usize {
         let at = self.other;
-        self.other = (at + len.max(1)).next_multiple_of(GRAIN_BYTES);
+        self.other = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 }
 
 /// The buffers of a query.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct ScratchBuffers<'a> {
     pub(crate) written: &'a DeviceBuffer,
     pub(crate) zeroed: &'a DeviceBuffer,
     pub(crate) marks: &'a DeviceBuffer,
@@ -71,7 +71,7 @@ pub(crate) struct Given<'a> {
     unmarked: &'a AtomicBool,
 }
 
-impl Given<'_> {
+impl ScratchBuffers<'_> {
     /// Clears again what was zeros at first, before what is put into the stream next.
     pub(crate) fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
         stream.fill(self.marks, 0, self.marks.len(), 0)?;
@@ -84,7 +84,7 @@ impl Given<'_> {
     }
 }
 
-impl Scratch {
+impl QueryScratch {
     pub(crate) fn new(device: &Device) -> Self {
         Self {
             device: device.clone(),
@@ -97,7 +97,7 @@ impl Scratch {
     }
 
     /// Makes room, copies and clears, before what is put into the stream next. No kernel uses what was given before.
-    pub(crate) fn give(&mut self, wanted: &Wanted, stream: &Stream) -> Result<Given<'_>, CudaError> {
+    pub(crate) fn give(&mut self, wanted: &ScratchLayout, stream: &Stream) -> Result<ScratchBuffers<'_>, CudaError> {
         let written = room(&self.device, &mut self.written, wanted.bytes.len())?;
         written.write(0, &wanted.bytes)?;
         let zeroed = room(&self.device, &mut self.zeroed, wanted.zeroed)?;
@@ -110,7 +110,7 @@ impl Scratch {
         }
         *unmarked = wanted.marks == 0; // else it is the query's to say
         stream.fill(zeroed, 0, wanted.zeroed, 0)?;
-        Ok(Given {
+        Ok(ScratchBuffers {
             written,
             zeroed,
             marks,
@@ -125,9 +125,9 @@ fn room<'a>(device: &Device, buffer: &'a mut Option<DeviceBuffer>, len: usize) -
     if buffer.as_ref().is_none_or(|b| b.len() < len) {
         *buffer = None; // its memory first
         let bytes = len
-            .max(GRAIN_BYTES)
+            .max(SCRATCH_GRAIN_BYTES)
             .next_power_of_two()
-            .min(len.max(GRAIN_BYTES) + (64 << 20));
+            .min(len.max(SCRATCH_GRAIN_BYTES) + (64 << 20));
         return Ok(buffer.insert(DeviceBuffer::new(device, bytes)?));
     }
     // Borrowed anew: the checker does not see that the branch above returns.
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
 
     /// Marks as a query finds them that asks for so many; it leaves one behind, at the end.
-    fn marks(scratch: &mut Scratch, len: usize, stream: &Stream, says_unmarked: bool) -> Vec<u8> {
-        let mut wanted = Wanted::default();
+    fn marks(scratch: &mut QueryScratch, len: usize, stream: &Stream, says_unmarked: bool) -> Vec<u8> {
+        let mut wanted = ScratchLayout::default();
         let at = wanted.marks(len);
         let given = scratch.give(&wanted, stream).unwrap();
         let found = given.marks.read(at, len).unwrap();
@@ -157,11 +157,11 @@ mod tests {
     fn marks_are_cleared_unless_the_query_before_said_that_there_are_none() {
         let device = Device::host(1, 1 << 24);
         let stream = Stream::new(&device).unwrap();
-        let mut scratch = Scratch::new(&device);
+        let mut scratch = QueryScratch::new(&device);
         assert_eq!(marks(&mut scratch, 1000, &stream, false), [0; 1000]);
         assert_eq!(marks(&mut scratch, 900, &stream, false), [0; 900]);
         // One that asks for none in between changes nothing.
-        scratch.give(&Wanted::default(), &stream).unwrap();
+        scratch.give(&ScratchLayout::default(), &stream).unwrap();
         assert_eq!(marks(&mut scratch, 1000, &stream, true), [0; 1000]);
         let mut left = [0; 1000];
         left[999] = 7;
@@ -171,7 +171,7 @@ mod tests {
             "it was said to be clear"
         );
         assert_eq!(marks(&mut scratch, 5000, &stream, false), [0; 5000], "new memory");
-        scratch.give(&Wanted::default(), &stream).unwrap();
+        scratch.give(&ScratchLayout::default(), &stream).unwrap();
         assert_eq!(marks(&mut scratch, 5000, &stream, false), [0; 5000]);
     }
 
@@ -179,8 +179,8 @@ mod tests {
     fn clearing_again_clears_marks_too() {
         let device = Device::host(1, 1 << 24);
         let stream = Stream::new(&device).unwrap();
-        let mut scratch = Scratch::new(&device);
-        let mut wanted = Wanted::default();
+        let mut scratch = QueryScratch::new(&device);
+        let mut wanted = ScratchLayout::default();
         let (mark, zero) = (wanted.marks(300), wanted.zeros(300));
         let given = scratch.give(&wanted, &stream).unwrap();
         given.marks.write(mark, &[1u8; 300]).unwrap();

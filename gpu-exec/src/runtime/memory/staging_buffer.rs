@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
-use crate::runtime::transfer::copy_job::{Job, Staged, Target, What};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, CopyTarget, StagingSlot};
 
 /// Both halves, as long as nothing else is said.
 pub(crate) const STAGING_BYTES: u64 = 256 << 20;
 /// Pieces begin at multiples of this.
-const GRAIN_BYTES: usize = 256;
+const STAGING_GRAIN_BYTES: usize = 256;
 /// Stages that may be brought at first.
 pub(crate) const HALVES: usize = 2;
 
 /// The memory, kept from query to query.
 #[derive(Debug, Default)]
-pub(crate) struct Staging {
+pub(crate) struct StagingBuffer {
     buffer: Option<Arc<DeviceBuffer>>,
 }
 
-impl Staging {
+impl StagingBuffer {
     /// Gives every job that brings stored bytes its place and stage, in their order. `most_bytes`: of both halves, though a half holds any
     /// one piece.
-    pub(crate) fn assign(&mut self, device: &Device, jobs: &mut [Job], most_bytes: u64) -> Result<(), CudaError> {
-        let length = |job: &Job| match &job.what {
-            What::Stored(stored) => stored.piece.bytes.next_multiple_of(GRAIN_BYTES),
-            What::Read { .. } | What::Decode { .. } => 0,
+    pub(crate) fn assign(&mut self, device: &Device, jobs: &mut [CopyJob], most_bytes: u64) -> Result<(), CudaError> {
+        let length = |job: &CopyJob| match &job.what {
+            CopySource::Encoded(stored) => stored.batch.bytes.next_multiple_of(STAGING_GRAIN_BYTES),
+            CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => 0,
         };
         let lengths: Vec<usize> = jobs.iter().map(length).collect();
         let all: usize = lengths.iter().sum();
@@ -45,10 +45,10 @@ impl Staging {
             if used + len > stage_bytes {
                 (stage, used) = (stage + 1, 0);
             }
-            if let What::Stored(stored) = &mut job.what {
-                stored.staged = Some(Staged {
+            if let CopySource::Encoded(stored) = &mut job.what {
+                stored.staged = Some(StagingSlot {
                     stage,
-                    to: Target {
+                    to: CopyTarget {
                         buffer: buffer.clone(),
                         offset: stage % HALVES * stage_bytes + used,
                     },

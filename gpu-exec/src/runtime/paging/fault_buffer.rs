@@ -9,7 +9,7 @@ use crate::error::RunError;
 
 /// The list.
 #[derive(Debug)]
-pub(crate) struct Faults {
+pub(crate) struct FaultBuffer {
     device: Device,
     /// Entries: what is missed beyond is missed again by the next pass.
     capacity: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Faults {
     kept: Mutex<Option<(Arc<PinnedBuffer>, bool)>>,
 }
 
-impl Faults {
+impl FaultBuffer {
     pub(crate) fn new(device: &Device, capacity: usize) -> Self {
         Self {
             device: device.clone(),
@@ -65,11 +65,11 @@ impl Faults {
 }
 
 /// Numbers taken from the list at once, at most: so many that neighbours, which are missed at about the same time, are read together.
-const TAKEN_PAGES: usize = 16 << 10;
+const MAX_TAKEN_PAGES: usize = 16 << 10;
 
 /// The list's entries as a query's threads take them, pass after pass.
 #[derive(Debug)]
-pub(crate) struct Entries {
+pub(crate) struct FaultReader {
     list: Arc<PinnedBuffer>,
     /// While kernels run, fewer are not worth being taken.
     few: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Entries {
     taken: Mutex<usize>,
 }
 
-impl Entries {
+impl FaultReader {
     pub(crate) fn new(list: Arc<PinnedBuffer>, few: usize, threads: usize) -> Self {
         Self {
             list,
@@ -105,10 +105,10 @@ impl Entries {
                 let left = all.saturating_sub(*taken);
                 left.min(left.div_ceil(self.threads).max(64))
             }
-            None if self.list.peek_u32(*taken + self.few - 1) != 0 => TAKEN_PAGES,
+            None if self.list.peek_u32(*taken + self.few - 1) != 0 => MAX_TAKEN_PAGES,
             None => 0,
         };
-        let mut words = self.list.take_u32s(*taken, most.min(TAKEN_PAGES));
+        let mut words = self.list.take_u32s(*taken, most.min(MAX_TAKEN_PAGES));
         *taken += words.len();
         if words.is_empty() && listed.is_some_and(|all| *taken < all) {
             let what = format!("entry {taken} of the list of missed pages is empty");
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_a_query_left_in_the_list_is_not_seen_by_the_next() {
-        let faults = Faults::new(&Device::host(1, 1 << 20), 1024);
+        let faults = FaultBuffer::new(&Device::host(1, 1 << 20), 1024);
         let list = faults.take().unwrap();
         list.write(0, &[1, 0, 0, 0]).unwrap();
         assert_eq!(faults.take().unwrap().peek_u32(0), 0);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn pinning_ahead_leaves_a_list_alone_that_a_query_already_has() {
-        let faults = Faults::new(&Device::host(1, 1 << 20), 1024);
+        let faults = FaultBuffer::new(&Device::host(1, 1 << 20), 1024);
         let list = faults.take().unwrap();
         list.write(0, &[1, 0, 0, 0]).unwrap();
         faults.pin();
@@ -151,13 +151,13 @@ mod tests {
 
     #[test]
     fn entries_are_taken_once_and_shared_out_when_kernels_have_ended() {
-        let faults = Faults::new(&Device::host(1, 1 << 20), 1024);
+        let faults = FaultBuffer::new(&Device::host(1, 1 << 20), 1024);
         let list = faults.take().unwrap();
         let write = |range: std::ops::Range<u32>| {
             let words: Vec<u8> = range.clone().flat_map(|page| (page + 1).to_le_bytes()).collect();
             list.write(4 * range.start as usize, &words).unwrap();
         };
-        let entries = Entries::new(list.clone(), 16, 2);
+        let entries = FaultReader::new(list.clone(), 16, 2);
         write(0..15);
         assert!(entries.take(|| None).unwrap().is_empty(), "too few");
         write(15..20);

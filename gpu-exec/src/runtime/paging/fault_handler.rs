@@ -15,29 +15,29 @@ use crate::abi::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, Page
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::error::RunError;
 use crate::options::Request;
-use crate::runtime::memory::page_table::{Paging, PartlyThere};
-use crate::runtime::memory::pinned_ring::Ring;
-use crate::runtime::paging::fault_buffer::Entries;
-use crate::runtime::paging::page_reader::{OpenFile, PageReads, rows_of};
-use crate::runtime::transfer::copy_job::{job_of, target};
-use crate::runtime::transfer::transfer_plan::{CHUNK_ROWS, bases};
-use crate::runtime::transfer::uploader::Pusher;
+use crate::runtime::memory::page_table::{PageTable, PagedColumn};
+use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::paging::fault_buffer::FaultReader;
+use crate::runtime::paging::page_reader::{OpenFile, PageReader, rows_of};
+use crate::runtime::transfer::copy_job::{copy_job, target};
+use crate::runtime::transfer::transfer_plan::{MAX_COPY_ROWS, bases};
+use crate::runtime::transfer::uploader::Uploader;
 
 /// Pages of a batch, which one thread reads: the pass ends when the last of them has been read, and a page takes about a microsecond.
 const BATCH_PAGES: usize = 2 << 10;
 /// While kernels run, fewer are worth waiting for more; row groups take much longer each.
-const FEW_PAGES: usize = 1 << 10;
-const FEW_GROUPS: usize = 1 << 4;
+const MIN_TAKEN_PAGES: usize = 1 << 10;
+const MIN_TAKEN_GROUPS: usize = 1 << 4;
 /// Row groups of a batch: each takes long enough to decode.
 const BATCH_GROUPS: usize = 4;
 /// How often it is looked whether kernels have missed more.
-const LOOK: Duration = Duration::from_micros(300);
+const FAULT_POLL: Duration = Duration::from_micros(300);
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = BATCH_PAGES * (PAGE_BYTES as usize + size_of::<PageMove>());
 
 /// How far a pass's misses have been dealt with.
 #[derive(Debug, Default)]
-struct Progress {
+struct FaultProgress {
     /// All entries of the pass, once its kernels have ended.
     listed: Option<usize>,
     /// Pages whose placing is in the stream.
@@ -49,19 +49,19 @@ struct Progress {
     failed: Option<RunError>,
 }
 
-impl Progress {
-    fn at_hand(&mut self) -> Option<Work> {
+impl FaultProgress {
+    fn at_hand(&mut self) -> Option<FaultWork> {
         if !self.groups.is_empty() {
             let count = self.groups.len().min(BATCH_GROUPS);
-            return Some(Work::Groups(self.groups.drain(..count).collect()));
+            return Some(FaultWork::Groups(self.groups.drain(..count).collect()));
         }
-        self.batches.pop_front().map(Work::Pages)
+        self.batches.pop_front().map(FaultWork::Pages)
     }
 }
 
 /// What kernels are given, known when the first is launched.
 #[derive(Debug)]
-struct Launched {
+struct PageKernels {
     module: Arc<Module>,
     /// Addresses of the descriptions of pieces, and of the bits of pages that have come.
     pieces: u64,
@@ -70,74 +70,79 @@ struct Launched {
 
 /// What was done.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct FaultCounters {
     pub(crate) pages: AtomicU64,
     pub(crate) page_bytes: AtomicU64,
     pub(crate) ns: AtomicU64,
 }
 
 /// What gathering works with.
-pub(crate) struct Means<'a> {
+pub(crate) struct FaultContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) compute: &'a Stream,
     pub(crate) copy: &'a Stream,
     /// Where pages are put in their places, from slots of [`SLOT_BYTES`].
     pub(crate) placing: &'a Stream,
-    pub(crate) slots: &'a Ring,
+    pub(crate) slots: &'a PinnedRing,
     pub(crate) list: Arc<PinnedBuffer>,
     pub(crate) threads: usize,
 }
 
 /// The misses of one query.
-pub(crate) struct Gather<'a> {
+pub(crate) struct FaultHandler<'a> {
     request: &'a Request<'a>,
-    paging: &'a Paging,
-    pusher: &'a Pusher<'a>,
-    means: Means<'a>,
+    paging: &'a PageTable,
+    uploader: &'a Uploader<'a>,
+    means: FaultContext<'a>,
     bases: Vec<u64>,
-    launched: OnceLock<Launched>,
+    launched: OnceLock<PageKernels>,
     /// Not under the lock of what follows: taking thousands takes a while.
-    entries: Entries,
-    progress: Mutex<Progress>,
+    entries: FaultReader,
+    progress: Mutex<FaultProgress>,
     changed: Condvar,
-    pub(crate) done: Gathered,
+    pub(crate) done: FaultCounters,
 }
 
 /// What a thread does next.
-enum Work {
+enum FaultWork {
     /// Numbers from the list, to be sorted and divided into batches.
     Taken(Vec<u32>),
     Pages(Vec<u32>),
     Groups(Vec<u32>),
 }
 
-impl<'a> Gather<'a> {
-    pub(crate) fn new(request: &'a Request<'a>, paging: &'a Paging, pusher: &'a Pusher<'a>, means: Means<'a>) -> Self {
+impl<'a> FaultHandler<'a> {
+    pub(crate) fn new(
+        request: &'a Request<'a>,
+        paging: &'a PageTable,
+        uploader: &'a Uploader<'a>,
+        means: FaultContext<'a>,
+    ) -> Self {
         let few = match paging.pieces.iter().all(|p| p.pages.raw) {
-            true => FEW_PAGES,
-            false => FEW_GROUPS,
+            true => MIN_TAKEN_PAGES,
+            false => MIN_TAKEN_GROUPS,
         };
-        let entries = Entries::new(means.list.clone(), few, means.threads);
+        let entries = FaultReader::new(means.list.clone(), few, means.threads);
         Self {
             bases: bases(&request.input.stripes),
             request,
             paging,
-            pusher,
+            uploader,
             means,
             launched: OnceLock::new(),
             entries,
             progress: Mutex::default(),
             changed: Condvar::new(),
-            done: Gathered::default(),
+            done: FaultCounters::default(),
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, FaultProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'g>(&self, progress: MutexGuard<'g, Progress>) -> MutexGuard<'g, Progress> {
-        let waited = self.changed.wait_timeout(progress, LOOK);
+    fn wait<'g>(&self, progress: MutexGuard<'g, FaultProgress>) -> MutexGuard<'g, FaultProgress> {
+        let waited = self.changed.wait_timeout(progress, FAULT_POLL);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -148,10 +153,10 @@ impl<'a> Gather<'a> {
 
     /// Before the first kernel: the module that has [`PLACE_PAGES`], and where the pieces' descriptions are, and the bits of what has come.
     pub(crate) fn launching(&self, module: Arc<Module>, pieces: u64, came: u64) {
-        let _ = self.launched.set(Launched { module, pieces, came });
+        let _ = self.launched.set(PageKernels { module, pieces, came });
     }
 
-    fn launched(&self) -> Result<&Launched, RunError> {
+    fn launched(&self) -> Result<&PageKernels, RunError> {
         let launched = self.launched.get();
         launched.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was launched".to_owned()))
     }
@@ -176,7 +181,7 @@ impl<'a> Gather<'a> {
             if let Some(e) = progress.failed.take() {
                 return Err(e);
             }
-            if progress.stopped || self.pusher.stopped() {
+            if progress.stopped || self.uploader.stopped() {
                 return Err(RunError::Cancelled);
             }
             if progress.placed >= listed {
@@ -231,12 +236,12 @@ impl<'a> Gather<'a> {
         some
     }
 
-    fn perform(&self, work: Work, file: &mut OpenFile) {
+    fn perform(&self, work: FaultWork, file: &mut OpenFile) {
         let began = Instant::now();
         let done = match work {
-            Work::Taken(pages) => self.divide(pages).map(|()| 0),
-            Work::Pages(pages) => self.pages(&pages, file),
-            Work::Groups(groups) => self.groups(&groups),
+            FaultWork::Taken(pages) => self.divide(pages).map(|()| 0),
+            FaultWork::Pages(pages) => self.pages(&pages, file),
+            FaultWork::Groups(groups) => self.groups(&groups),
         };
         let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.done.ns.fetch_add(spent, Ordering::Relaxed);
@@ -257,10 +262,10 @@ impl<'a> Gather<'a> {
     }
 
     /// Something to do; `None`: stopped, or nothing at hand if it is not to be waited for.
-    fn next(&self, waits: bool) -> Option<Work> {
+    fn next(&self, waits: bool) -> Option<FaultWork> {
         loop {
             let mut progress = self.progress();
-            if progress.stopped || self.pusher.stopped() {
+            if progress.stopped || self.uploader.stopped() {
                 return None;
             }
             if let Some(work) = progress.at_hand() {
@@ -268,7 +273,7 @@ impl<'a> Gather<'a> {
             }
             drop(progress);
             if let Some(pages) = self.take() {
-                return Some(Work::Taken(pages));
+                return Some(FaultWork::Taken(pages));
             }
             if !waits {
                 return None;
@@ -316,7 +321,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The piece of a column that a page is of, and which one of it; mostly it is the piece of the page before.
-    fn page<'s>(&'s self, page: u32, before: Option<&'s PartlyThere>) -> Result<(&'s PartlyThere, u32), RunError> {
+    fn page<'s>(&'s self, page: u32, before: Option<&'s PagedColumn>) -> Result<(&'s PagedColumn, u32), RunError> {
         let found = match before.and_then(|piece| piece.page(page).map(|at| (piece, at))) {
             None => self.paging.find(page),
             same => same,
@@ -326,16 +331,16 @@ impl<'a> Gather<'a> {
 
     /// Brings pages of raw values, in ascending order. How many were placed.
     fn pages(&self, pages: &[u32], file: &mut OpenFile) -> Result<usize, RunError> {
-        let mut raw: Vec<(&PartlyThere, u32)> = Vec::with_capacity(pages.len());
+        let mut raw: Vec<(&PagedColumn, u32)> = Vec::with_capacity(pages.len());
         for &page in pages {
             raw.push(self.page(page, raw.last().map(|(piece, _)| *piece))?);
         }
-        let Some(mut slot) = self.means.slots.take(|| self.pusher.stopped())? else {
+        let Some(mut slot) = self.means.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
         };
-        let reads = PageReads {
+        let reads = PageReader {
             request: self.request,
-            pusher: self.pusher,
+            uploader: self.uploader,
         };
         if let Err(e) = reads.read(&raw, slot.bytes_mut(), file) {
             self.means.slots.unused(slot);
@@ -359,20 +364,20 @@ impl<'a> Gather<'a> {
             let width = u64::from(self.request.program.columns[piece.column].ty.width());
             let mut first = rows.start;
             while first < rows.end {
-                let end = rows.end.min(first + CHUNK_ROWS);
+                let end = rows.end.min(first + MAX_COPY_ROWS);
                 let values = target(&piece.resident.values, (first * width) as usize);
                 let valid = piece.resident.valid.as_ref().map(|v| target(v, first as usize));
                 let (place, base) = ((piece.stripe, piece.column), self.bases[piece.stripe]);
-                let job = job_of(self.request, base, place, first..end, values, valid)?;
+                let job = copy_job(self.request, base, place, first..end, values, valid)?;
                 // The CPU decodes it.
-                if !self.pusher.do_job(0, &job)? {
+                if !self.uploader.do_job(0, &job)? {
                     return Ok(0);
                 }
                 first = end;
             }
             placed.push((piece, at));
         }
-        let Some(slot) = self.means.slots.take(|| self.pusher.stopped())? else {
+        let Some(slot) = self.means.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
         };
         self.place(slot, 0, &placed, 0)
@@ -382,7 +387,7 @@ impl<'a> Gather<'a> {
 
     /// Has the first `raw` of the pages put in their places, and notes of all that they have come; what is to be done is written to the
     /// slot from `at` on, behind their values.
-    fn place(&self, mut slot: Slot, at: usize, pages: &[(&PartlyThere, u32)], raw: usize) -> Result<(), RunError> {
+    fn place(&self, mut slot: Slot, at: usize, pages: &[(&PagedColumn, u32)], raw: usize) -> Result<(), RunError> {
         let launched = self.launched()?;
         let moves = slot.bytes_mut()[at..].chunks_exact_mut(size_of::<PageMove>());
         for ((piece, page), to) in pages.iter().zip(moves) {
@@ -415,7 +420,7 @@ impl<'a> Gather<'a> {
 }
 
 /// Bytes of a page's values: the last one's end with the stripe.
-fn bytes_of_page(piece: &PartlyThere, page: u32) -> u64 {
+fn bytes_of_page(piece: &PagedColumn, page: u32) -> u64 {
     let all = piece.resident.values.len as u64;
     PAGE_BYTES.min(all - u64::from(page) * PAGE_BYTES)
 }

@@ -7,9 +7,9 @@ use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
 use crate::input::Placement;
 use crate::options::Request;
-use crate::runtime::memory::page_table::PartlyThere;
+use crate::runtime::memory::page_table::PagedColumn;
 use crate::runtime::transfer::copy_job::parts_of;
-use crate::runtime::transfer::uploader::Pusher;
+use crate::runtime::transfer::uploader::Uploader;
 
 /// Pages so close to one another are read at once, with what is between them: a read costs as much as copying this.
 const NEAR_BYTES: u64 = 2 << 10;
@@ -20,16 +20,16 @@ const SPAN_BYTES: u64 = 64 << 10;
 pub(crate) type OpenFile = Option<(usize, File)>;
 
 /// What pages are read by.
-pub(crate) struct PageReads<'a> {
+pub(crate) struct PageReader<'a> {
     pub(crate) request: &'a Request<'a>,
-    pub(crate) pusher: &'a Pusher<'a>,
+    pub(crate) uploader: &'a Uploader<'a>,
 }
 
-impl PageReads<'_> {
+impl PageReader<'_> {
     /// Reads pages, in ascending order, to the slot's beginning; those near to one another at once.
     pub(crate) fn read(
         &self,
-        pages: &[(&PartlyThere, u32)],
+        pages: &[(&PagedColumn, u32)],
         to: &mut [u8],
         file: &mut OpenFile,
     ) -> Result<(), RunError> {
@@ -37,7 +37,7 @@ impl PageReads<'_> {
         let mut next = 0;
         while next < pages.len() {
             let (piece, first) = pages[next];
-            let near = |pair: &[(&PartlyThere, u32)]| {
+            let near = |pair: &[(&PagedColumn, u32)]| {
                 std::ptr::eq(pair[1].0, piece)
                     && u64::from(pair[1].1 - pair[0].1) * PAGE_BYTES <= NEAR_BYTES
                     && u64::from(pair[1].1 - first + 1) * PAGE_BYTES <= SPAN_BYTES
@@ -67,7 +67,7 @@ impl PageReads<'_> {
     /// Reads a raw column's rows of a stripe.
     fn read_rows(
         &self,
-        piece: &PartlyThere,
+        piece: &PagedColumn,
         rows: Range<u64>,
         to: &mut [u8],
         file: &mut OpenFile,
@@ -77,7 +77,7 @@ impl PageReads<'_> {
             return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
         };
         let width = u64::from(self.request.program.columns[piece.column].ty.width());
-        let source = self.pusher.source(stripe.file)?;
+        let source = self.uploader.source(stripe.file)?;
         let file = match file {
             Some((at, open)) if *at == stripe.file => open,
             other => &mut other.insert((stripe.file, source.opened_again()?)).1,
@@ -103,7 +103,7 @@ impl PageReads<'_> {
 }
 
 /// Rows of a stripe that pages of it stand for.
-pub(crate) fn rows_of(piece: &PartlyThere, pages: Range<u32>) -> Range<u64> {
+pub(crate) fn rows_of(piece: &PagedColumn, pages: Range<u32>) -> Range<u64> {
     let each = u64::from(piece.pages.rows);
     u64::from(pages.start) * each..(u64::from(pages.end) * each).min(piece.rows)
 }

@@ -2,10 +2,10 @@
 //! the filter; and the reason, for people. Nothing is moved here.
 
 use crate::options::{Backing, BackingChoice, ColumnChoice};
-use crate::runtime::planner::cost_model::{ColumnFacts, Terms, cost, estimate, granularity};
+use crate::runtime::planner::cost_model::{ColumnStats, CostInputs, cost, estimate, granularity};
 
 /// Whether registering files, which is done once for all their columns, is less than what it saves those that are read sparsely.
-fn registering_pays(columns: &[ColumnFacts], terms: &Terms) -> bool {
+fn registering_pays(columns: &[ColumnStats], terms: &CostInputs) -> bool {
     let sparse = columns
         .iter()
         .filter(|c| !c.dense && c.raw_rows > 0 && c.missing_bytes > 0);
@@ -26,19 +26,19 @@ fn registering_pays(columns: &[ColumnFacts], terms: &Terms) -> bool {
         with += mapped;
         bytes = unregistered.max(bytes);
     }
-    with + bytes as f64 / terms.calibration.register_bytes_per_s < without
+    with + bytes as f64 / terms.machine_profile.register_bytes_per_s < without
 }
 
 /// One choice per column.
-pub(crate) fn choose(columns: &[ColumnFacts], terms: &Terms) -> Vec<ColumnChoice> {
+pub(crate) fn choose_backings(columns: &[ColumnStats], terms: &CostInputs) -> Vec<ColumnChoice> {
     let mut room = terms.room;
     let whole = columns.iter().filter(|c| c.dense);
     let whole: u64 = whole.map(|c| c.missing_bytes + c.resident_bytes).sum();
-    let terms = &Terms {
+    let terms = &CostInputs {
         pages: whole <= room,
         ..*terms
     };
-    let terms = &Terms {
+    let terms = &CostInputs {
         register: registering_pays(columns, terms),
         ..*terms
     };
@@ -56,7 +56,7 @@ pub(crate) fn choose(columns: &[ColumnFacts], terms: &Terms) -> Vec<ColumnChoice
     choices.into_iter().flatten().collect()
 }
 
-fn choose_one(column: &ColumnFacts, terms: &Terms, room: u64) -> ColumnChoice {
+fn choose_one(column: &ColumnStats, terms: &CostInputs, room: u64) -> ColumnChoice {
     let backing = match terms.choice {
         BackingChoice::All(backing) => asked_for(column, backing, terms),
         BackingChoice::Auto => by_cost(column, terms, room),
@@ -75,7 +75,7 @@ fn choose_one(column: &ColumnFacts, terms: &Terms, room: u64) -> ColumnChoice {
 }
 
 /// Who decodes what has to be decoded. Row groups that kernels miss are the CPU's: a few at a time are nothing for a GPU.
-fn decoding(column: &ColumnFacts, backing: Backing) -> Option<&'static str> {
+fn decoding(column: &ColumnStats, backing: Backing) -> Option<&'static str> {
     let on_device = if backing == Backing::Paged {
         0
     } else {
@@ -89,7 +89,7 @@ fn decoding(column: &ColumnFacts, backing: Backing) -> Option<&'static str> {
     }
 }
 
-fn asked_for(column: &ColumnFacts, backing: Backing, terms: &Terms) -> (Backing, String) {
+fn asked_for(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> (Backing, String) {
     match backing {
         Backing::Queued if !column.is_raw() => (
             Backing::Resident,
@@ -118,7 +118,7 @@ fn asked_for(column: &ColumnFacts, backing: Backing, terms: &Terms) -> (Backing,
 }
 
 /// Seconds that each way takes, as far as it is possible, without registering; the least wins.
-fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) {
+fn by_cost(column: &ColumnStats, terms: &CostInputs, room: u64) -> (Backing, String) {
     let seconds = |backing| cost(column, backing, terms);
     if column.rows() == column.constant_rows {
         return (Backing::Resident, "one value in all rows".to_owned());
@@ -169,7 +169,7 @@ fn by_cost(column: &ColumnFacts, terms: &Terms, room: u64) -> (Backing, String) 
 }
 
 /// Whether pages of it may be brought as they are missed. What is not in the page cache is better asked for by many commands at once.
-fn can_be_paged(column: &ColumnFacts, terms: &Terms) -> bool {
+fn can_be_paged(column: &ColumnStats, terms: &CostInputs) -> bool {
     terms.pages && !column.dense && !column.cold && column.raw_rows + column.decoded_rows > 0
 }
 
@@ -185,10 +185,10 @@ fn name(backing: Backing) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine_profile::Calibration;
+    use crate::machine_profile::MachineProfile;
 
-    fn column(dense: bool) -> ColumnFacts {
-        ColumnFacts {
+    fn column(dense: bool) -> ColumnStats {
+        ColumnStats {
             dense,
             width: 8,
             raw_rows: 200_000_000,
@@ -206,20 +206,20 @@ mod tests {
         }
     }
 
-    fn terms(selectivity: f64) -> Terms {
-        Terms {
+    fn terms(selectivity: f64) -> CostInputs {
+        CostInputs {
             choice: BackingChoice::Auto,
             selectivity,
             sector_bytes: 512,
             room: 100 << 30,
-            calibration: Calibration::default(),
+            machine_profile: MachineProfile::default(),
             register: false,
             pages: false,
         }
     }
 
-    fn backings(columns: &[ColumnFacts], terms: &Terms) -> Vec<Backing> {
-        choose(columns, terms).into_iter().map(|c| c.backing).collect()
+    fn backings(columns: &[ColumnStats], terms: &CostInputs) -> Vec<Backing> {
+        choose_backings(columns, terms).into_iter().map(|c| c.backing).collect()
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
             [Backing::Resident, Backing::Paged]
         );
         assert_eq!(backings(&[column(false)], &terms(0.5)), [Backing::Resident]);
-        let cold = ColumnFacts {
+        let cold = ColumnStats {
             cold: true,
             ..column(false)
         };
@@ -238,14 +238,14 @@ mod tests {
 
     #[test]
     fn row_groups_are_decoded_as_they_are_missed_where_few_hold_rows_that_pass() {
-        let decoded = ColumnFacts {
+        let decoded = ColumnStats {
             raw_rows: 0,
             decoded_rows: 200_000_000,
             group_rows: 10_000,
             ..column(false)
         };
         assert_eq!(backings(std::slice::from_ref(&decoded), &terms(1e-6)), [Backing::Paged]);
-        let choice = &choose(std::slice::from_ref(&decoded), &terms(1e-6))[0];
+        let choice = &choose_backings(std::slice::from_ref(&decoded), &terms(1e-6))[0];
         assert_eq!(choice.granularity_bytes, 80_000);
         assert!(choice.estimated_bytes < 16_000_000, "1 % of the row groups: {choice:?}");
         assert_eq!(
@@ -257,20 +257,20 @@ mod tests {
 
     #[test]
     fn pages_that_are_there_are_taken_to_be_wanted_again() {
-        let first = choose(&[column(false)], &terms(0.0003)).remove(0);
+        let first = choose_backings(&[column(false)], &terms(0.0003)).remove(0);
         assert!((3_000_000..4_000_000).contains(&first.estimated_bytes), "{first:?}");
-        let again = ColumnFacts {
+        let again = ColumnStats {
             pages_there: 60_000,
             unregistered_bytes: Some(0),
             ..column(false)
         };
-        let again = choose(&[again], &terms(0.0003)).remove(0);
+        let again = choose_backings(&[again], &terms(0.0003)).remove(0);
         assert_eq!((again.backing, again.estimated_bytes), (Backing::Paged, 0));
     }
 
     #[test]
     fn registered_files_serve_dependents_and_a_column_on_the_device_is_used() {
-        let registered = ColumnFacts {
+        let registered = ColumnStats {
             unregistered_bytes: Some(0),
             ..column(false)
         };
@@ -278,7 +278,7 @@ mod tests {
             backings(std::slice::from_ref(&registered), &terms(0.0003)),
             [Backing::Mapped]
         );
-        let there = ColumnFacts {
+        let there = ColumnStats {
             missing_bytes: 0,
             brought_bytes: 0,
             resident_bytes: 1_600_000_000,
@@ -289,18 +289,18 @@ mod tests {
 
     #[test]
     fn files_are_registered_when_many_columns_share_the_cost() {
-        let few = Terms {
-            calibration: Calibration {
+        let few = CostInputs {
+            machine_profile: MachineProfile {
                 commands_per_s: 1e6,
                 gathered_pages_per_s: 1e6,
-                ..Calibration::default()
+                ..MachineProfile::default()
             },
             ..terms(0.0025)
         };
         assert_eq!(backings(&[column(false)], &few), [Backing::Resident]);
         let many = vec![column(false); 12];
         assert_eq!(backings(&many, &few), [Backing::Mapped; 12]);
-        let refused = ColumnFacts {
+        let refused = ColumnStats {
             unregistered_bytes: None,
             ..column(false)
         };
@@ -309,22 +309,22 @@ mod tests {
 
     #[test]
     fn too_large_for_the_device_is_read_from_mappings_that_are_there_or_through_windows() {
-        let small = Terms {
+        let small = CostInputs {
             room: 1 << 30,
             ..terms(0.0003)
         };
-        let registered = ColumnFacts {
+        let registered = ColumnStats {
             unregistered_bytes: Some(0),
             ..column(true)
         };
         assert_eq!(backings(&[registered], &small), [Backing::Mapped]);
-        let choice = &choose(&[column(true)], &small)[0];
+        let choice = &choose_backings(&[column(true)], &small)[0];
         assert_eq!(choice.backing, Backing::Resident);
         assert!(choice.reason.contains("window"), "{}", choice.reason);
         // What streams by cannot be gone over again.
         let dependents = backings(&[column(true), column(false)], &small);
         assert_eq!(dependents, [Backing::Resident, Backing::Queued]);
-        let asked = Terms {
+        let asked = CostInputs {
             choice: BackingChoice::All(Backing::Paged),
             ..small
         };
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn who_decodes_is_said_and_what_the_gpu_decodes_moves_as_it_is_stored() {
-        let stored = ColumnFacts {
+        let stored = ColumnStats {
             raw_rows: 0,
             decoded_rows: 200,
             on_device_rows: 200,
@@ -341,11 +341,11 @@ mod tests {
             ..column(true)
         };
         let choice = |on_device_rows| {
-            let column = ColumnFacts {
+            let column = ColumnStats {
                 on_device_rows,
                 ..stored.clone()
             };
-            choose(&[column], &terms(0.1)).remove(0)
+            choose_backings(&[column], &terms(0.1)).remove(0)
         };
         assert_eq!(choice(200).reason, "decoded by the GPU");
         assert_eq!(choice(200).estimated_bytes, 300);
@@ -355,14 +355,14 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_done_where_the_layout_allows() {
-        let asked = |backing, column: ColumnFacts| {
-            let terms = Terms {
+        let asked = |backing, column: ColumnStats| {
+            let terms = CostInputs {
                 choice: BackingChoice::All(backing),
                 ..terms(0.1)
             };
-            choose(&[column], &terms).remove(0).backing
+            choose_backings(&[column], &terms).remove(0).backing
         };
-        let decoded = ColumnFacts {
+        let decoded = ColumnStats {
             decoded_rows: 1,
             ..column(false)
         };
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(asked(Backing::Mapped, decoded.clone()), Backing::Mapped);
         assert_eq!(asked(Backing::Paged, decoded), Backing::Paged);
         assert_eq!(asked(Backing::Paged, column(true)), Backing::Resident);
-        let refused = ColumnFacts {
+        let refused = ColumnStats {
             unregistered_bytes: None,
             ..column(true)
         };

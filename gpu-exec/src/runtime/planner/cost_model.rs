@@ -1,13 +1,13 @@
-//! What each way of bringing a column would take and move, by what the machine gives (calibration.rs). Which way is taken is choose.rs's
+//! What each way of bringing a column would take and move, by what the machine gives (machine_profile.rs). Which way is taken is choose.rs's
 //! business.
 
 use crate::abi::paging::PAGE_BYTES;
-use crate::machine_profile::{Calibration, LINK_SECTOR_BYTES, pieces_touched};
+use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile, pieces_touched};
 use crate::options::{Backing, BackingChoice};
 
 /// What is known of one column before the query.
 #[derive(Debug, Clone)]
-pub(crate) struct ColumnFacts {
+pub(crate) struct ColumnStats {
     /// It is read whole: the first conjunct needs it, or there is no filter.
     pub(crate) dense: bool,
     /// Bytes of a value.
@@ -35,7 +35,7 @@ pub(crate) struct ColumnFacts {
     pub(crate) cold: bool,
 }
 
-impl ColumnFacts {
+impl ColumnStats {
     /// All of it lies raw: it can be read by command.
     pub(crate) fn is_raw(&self) -> bool {
         self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0
@@ -58,14 +58,14 @@ impl ColumnFacts {
 
 /// What else the choice depends on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct CostInputs {
     pub(crate) choice: BackingChoice,
     /// Share of rows that pass.
     pub(crate) selectivity: f64,
     pub(crate) sector_bytes: u64,
     /// Device memory for columns.
     pub(crate) room: u64,
-    pub(crate) calibration: Calibration,
+    pub(crate) machine_profile: MachineProfile,
     /// Files may be registered for columns that are read sparsely.
     pub(crate) register: bool,
     /// What is read whole fits into device memory, so that rows can be gone over again for pages.
@@ -76,8 +76,8 @@ pub(crate) struct Terms {
 const PASS_SECONDS: f64 = 0.0005;
 
 /// Seconds that a way takes, registering left out.
-pub(crate) fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64 {
-    let c = &terms.calibration;
+pub(crate) fn cost(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> f64 {
+    let c = &terms.machine_profile;
     let wanted = |piece: u64| pieces_touched(column.raw_rows, column.width, terms.selectivity, piece);
     let push = if column.cold {
         c.disk_bytes_per_s
@@ -86,8 +86,8 @@ pub(crate) fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64
     };
     // Of stripes that are there nothing is decoded.
     let all = (column.missing_bytes + column.resident_bytes).max(1);
-    let by_cpu = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
-    let to_decode = by_cpu * (column.missing_bytes as f64 / all as f64) / c.decoded_values_per_s;
+    let cpu_decode = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
+    let to_decode = cpu_decode * (column.missing_bytes as f64 / all as f64) / c.decoded_values_per_s;
     match backing {
         Backing::Resident => column.brought_bytes as f64 / push + to_decode,
         Backing::Paged => {
@@ -116,10 +116,10 @@ pub(crate) fn cost(column: &ColumnFacts, backing: Backing, terms: &Terms) -> f64
 }
 
 /// Bytes of the smallest piece that is moved.
-pub(crate) fn granularity(column: &ColumnFacts, backing: Backing, terms: &Terms) -> u64 {
+pub(crate) fn granularity(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> u64 {
     match backing {
         Backing::Resident => {
-            crate::runtime::transfer::transfer_plan::PIECE_BYTES.min((column.rows() * column.width).max(1))
+            crate::runtime::transfer::transfer_plan::MAX_COPY_BYTES.min((column.rows() * column.width).max(1))
         }
         Backing::Paged if column.raw_rows > 0 => PAGE_BYTES,
         Backing::Paged => (column.group_rows * column.width).max(1),
@@ -129,7 +129,7 @@ pub(crate) fn granularity(column: &ColumnFacts, backing: Backing, terms: &Terms)
 }
 
 /// Bytes that are moved.
-pub(crate) fn estimate(column: &ColumnFacts, backing: Backing, terms: &Terms) -> u64 {
+pub(crate) fn estimate(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> u64 {
     let rows = column.raw_rows;
     let touched = |piece: u64| {
         if column.dense {

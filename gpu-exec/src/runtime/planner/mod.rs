@@ -13,27 +13,27 @@ use crate::error::RunError;
 use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
 use crate::options::{Backing, ColumnChoice, Request};
-use crate::runtime::device_state::Live;
-use crate::runtime::file_io::file_source::Source;
-use crate::runtime::memory::buffer_pool::Key;
-use crate::runtime::planner::backing::choose;
-use crate::runtime::planner::cost_model::{ColumnFacts, Terms};
-use crate::runtime::planner::validate::check;
+use crate::runtime::device_state::DeviceState;
+use crate::runtime::file_io::file_source::FileSource;
+use crate::runtime::memory::buffer_pool::ColumnKey;
+use crate::runtime::planner::backing::choose_backings;
+use crate::runtime::planner::cost_model::{ColumnStats, CostInputs};
+use crate::runtime::planner::validate::validate;
 use crate::runtime::transfer::transfer_plan::has_nulls;
 
 /// A request that can be run.
-pub(crate) struct Prepared {
+pub(crate) struct QueryPlan {
     /// By file of the input.
     pub(crate) ids: Vec<FileId>,
     /// By file of the input; `None`: none of its stripes is looked at.
-    pub(crate) sources: Vec<Option<Source>>,
+    pub(crate) sources: Vec<Option<FileSource>>,
     /// By column of the program.
     pub(crate) choices: Vec<ColumnChoice>,
     /// By column of the program: read whole.
     pub(crate) dense: Vec<bool>,
 }
 
-impl Prepared {
+impl QueryPlan {
     pub(crate) fn backings(&self) -> Vec<Backing> {
         self.choices.iter().map(|c| c.backing).collect()
     }
@@ -49,25 +49,25 @@ impl Prepared {
 }
 
 /// Looks at everything and moves nothing.
-pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared, RunError> {
-    check(request)?;
+pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<QueryPlan, RunError> {
+    validate(request)?;
     let used: BTreeSet<usize> = request.input.stripes.iter().map(|s| s.file).collect();
     let mut ids = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
         if used.contains(&at)
             && let Err(e) = version.check()
         {
-            live.forget_file(&version.path);
+            state.forget_file(&version.path);
             return Err(e);
         }
-        ids.push(live.number(version));
+        ids.push(state.number(version));
     }
-    let missing = files_with_missing(live, request, &ids);
+    let missing = files_with_missing(state, request, &ids);
     let mut sources = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
         sources.push(match (missing.contains(&at), used.contains(&at)) {
-            (true, _) => Some(open(live, version)?),
-            (false, true) => Some(Source {
+            (true, _) => Some(open(state, version)?),
+            (false, true) => Some(FileSource {
                 version: version.clone(),
                 file: None,
                 direct: None,
@@ -75,43 +75,43 @@ pub(crate) fn prepare(live: &mut Live, request: &Request<'_>) -> Result<Prepared
             (false, false) => None,
         });
     }
-    let dense = dense_columns(request)?;
-    let facts: Vec<ColumnFacts> = (0..dense.len())
-        .map(|column| facts(live, request, column, dense[column], &ids, &sources))
+    let dense = columns_read_whole(request)?;
+    let facts: Vec<ColumnStats> = (0..dense.len())
+        .map(|column| facts(state, request, column, dense[column], &ids, &sources))
         .collect();
-    let terms = Terms {
+    let terms = CostInputs {
         choice: request.backing,
         selectivity: if request.program.conjuncts.is_empty() {
             1.0
         } else {
             request.selectivity.clamp(0.0, 1.0)
         },
-        sector_bytes: 1 << live.queued.options.sector_log2,
-        room: live.pool.capacity(),
-        calibration: live.tuning.calibration,
+        sector_bytes: 1 << state.queued.options.sector_log2,
+        room: state.pool.capacity(),
+        machine_profile: state.runtime_options.machine_profile,
         register: false,
         pages: false,
     };
-    Ok(Prepared {
+    Ok(QueryPlan {
         ids,
         sources,
-        choices: choose(&facts, &terms),
+        choices: choose_backings(&facts, &terms),
         dense,
     })
 }
 
 /// Files of which something may have to be read: the others need not be opened.
-fn files_with_missing(live: &Live, request: &Request<'_>, ids: &[FileId]) -> BTreeSet<usize> {
+fn files_with_missing(state: &DeviceState, request: &Request<'_>, ids: &[FileId]) -> BTreeSet<usize> {
     let mut missing = BTreeSet::new();
     for stripe in request.input.stripes.iter().filter(|s| !s.selected.is_empty()) {
         let is_missing = |(column, place): (usize, &Placement)| {
-            let key = Key {
+            let key = ColumnKey {
                 file: ids[stripe.file],
                 stripe: stripe.index,
                 column: request.input.column_ids[column],
                 ty: request.program.columns[column].ty,
             };
-            !matches!(place, Placement::Constant(_)) && !live.pool.has(&key)
+            !matches!(place, Placement::Constant(_)) && !state.pool.has(&key)
         };
         if !missing.contains(&stripe.file) && stripe.columns.iter().enumerate().any(is_missing) {
             missing.insert(stripe.file);
@@ -121,7 +121,7 @@ fn files_with_missing(live: &Live, request: &Request<'_>, ids: &[FileId]) -> BTr
 }
 
 /// Opens a file and sees to it that it is the one that was planned for. Of one that is not, nothing is kept.
-fn open(live: &mut Live, version: &FileVersion) -> Result<Source, RunError> {
+fn open(state: &mut DeviceState, version: &FileVersion) -> Result<FileSource, RunError> {
     let too_many = rustix::io::Errno::MFILE.raw_os_error();
     let failed = |e: std::io::Error| RunError::File {
         path: version.path.display().to_string(),
@@ -145,20 +145,20 @@ fn open(live: &mut Live, version: &FileVersion) -> Result<Source, RunError> {
             },
         );
     match opened {
-        Ok(file) => Ok(Source {
+        Ok(file) => Ok(FileSource {
             version: version.clone(),
             direct: crate::runtime::file_io::page_cache_probe::direct_if_cold(&file, version),
             file: Some(file),
         }),
         Err(e) => {
-            live.forget_file(&version.path);
+            state.forget_file(&version.path);
             Err(e)
         }
     }
 }
 
 /// Which columns are read whole.
-fn dense_columns(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
+fn columns_read_whole(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
     let columns = request.program.columns.len();
     let shape = ColumnShape {
         access: Access::Plain,
@@ -186,17 +186,17 @@ pub(crate) fn grouping(request: &Request<'_>) -> Grouping {
 }
 
 fn facts(
-    live: &Live,
+    state: &DeviceState,
     request: &Request<'_>,
     column: usize,
     dense: bool,
     ids: &[FileId],
-    sources: &[Option<Source>],
-) -> ColumnFacts {
+    sources: &[Option<FileSource>],
+) -> ColumnStats {
     let ty = request.program.columns[column].ty;
     let width = u64::from(ty.width());
     let validity = u64::from(has_nulls(request, column));
-    let mut facts = ColumnFacts {
+    let mut facts = ColumnStats {
         dense,
         width,
         raw_rows: 0,
@@ -215,7 +215,7 @@ fn facts(
     let mut raw_files = BTreeSet::new();
     for stripe in &request.input.stripes {
         let rows: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
-        let key = Key {
+        let key = ColumnKey {
             file: ids[stripe.file],
             stripe: stripe.index,
             column: request.input.column_ids[column],
@@ -238,7 +238,7 @@ fn facts(
                 facts.decoded_rows += rows;
                 facts.group_rows = facts.group_rows.max(stripe.group_rows.min(stripe.rows));
                 let bytes = stripe.rows * (width + validity);
-                if *on_device && !live.by_cpu.has(ids[stripe.file], request.input.column_ids[column]) {
+                if *on_device && !state.cpu_decode.has(ids[stripe.file], request.input.column_ids[column]) {
                     facts.on_device_rows += rows;
                     (bytes, *stored_bytes)
                 } else {
@@ -246,12 +246,12 @@ fn facts(
                 }
             }
         };
-        if live.pool.has(&key) {
+        if state.pool.has(&key) {
             facts.resident_bytes += bytes;
         } else if rows > 0 {
             facts.missing_bytes += bytes;
             facts.brought_bytes += brought;
-            let there = live
+            let there = state
                 .pool
                 .page_bits(&key)
                 .map_or(0, |bits| u64::from(bits.pages - bits.missing));
@@ -266,8 +266,8 @@ fn facts(
         facts.cold |= cold;
         let bytes = request.input.files[file].bytes;
         facts.unregistered_bytes = match facts.unregistered_bytes {
-            Some(all) if live.mappings.has(ids[file]) => Some(all),
-            Some(all) if !live.mappings.cannot(ids[file]) && live.mappings.has_room(all + bytes) => Some(all + bytes),
+            Some(all) if state.mappings.has(ids[file]) => Some(all),
+            Some(all) if !state.mappings.cannot(ids[file]) && state.mappings.has_room(all + bytes) => Some(all + bytes),
             _ => None,
         };
     }

@@ -9,7 +9,7 @@ use crate::options::Request;
 ///
 /// # Errors
 /// [`RunError::Invalid`], saying what does not fit.
-pub(crate) fn check(request: &Request<'_>) -> Result<(), RunError> {
+pub(crate) fn validate(request: &Request<'_>) -> Result<(), RunError> {
     let (program, input) = (request.program, request.input);
     let same = |what: &str, has: usize, should: usize| match has == should {
         true => Ok(()),

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::DeviceBuffer;
 
-use crate::decode::decode_batch::Piece;
+use crate::decode::decode_batch::DecodeBatch;
 use crate::error::RunError;
-use crate::input::encoded_column::Encoded;
+use crate::input::encoded_column::EncodedColumn;
 use crate::input::{Placement, Segment, Stripe};
 use crate::options::Request;
-use crate::runtime::memory::arena::Piece as Room;
+use crate::runtime::memory::arena::DeviceRange;
 
 /// Device memory that bytes go to.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct CopyTarget {
     pub(crate) buffer: Arc<DeviceBuffer>,
     pub(crate) offset: usize,
 }
 
-impl Target {
+impl CopyTarget {
     pub(crate) fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
@@ -27,73 +27,73 @@ impl Target {
 
 /// One slotful: consecutive rows of one column.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct CopyJob {
     /// The first row, counted over all stripes. Jobs are in ascending order of these.
     pub(crate) first_row: u64,
     /// Jobs of a window may start when the kernels of the last but one have ended.
     pub(crate) window: usize,
-    pub(crate) to: Target,
-    pub(crate) what: What,
+    pub(crate) to: CopyTarget,
+    pub(crate) what: CopySource,
 }
 
 /// Where a job's bytes come from.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum CopySource {
     /// Pieces of a file, to lie one after the other.
-    Read { file: usize, parts: Vec<Range<u64>> },
+    FileRanges { file: usize, parts: Vec<Range<u64>> },
     /// Values that the CPU decodes: a column's rows of a stripe.
-    Decode {
+    CpuDecode {
         stripe: usize,
         column: usize,
         rows: Range<u64>,
         width: usize,
         /// A byte for each row, where the column has them.
-        valid: Option<Target>,
+        valid: Option<CopyTarget>,
     },
     /// Values as they are stored, which the device decodes.
-    Stored(Box<StoredJob>),
+    Encoded(Box<EncodedCopy>),
 }
 
 /// A column's rows of a stripe, to be decoded on the device to where the job's target is.
 #[derive(Debug)]
-pub(crate) struct StoredJob {
+pub(crate) struct EncodedCopy {
     pub(crate) file: usize,
     pub(crate) stripe: usize,
     pub(crate) column: usize,
     pub(crate) width: u32,
-    pub(crate) encoded: Arc<Encoded>,
-    pub(crate) piece: Piece,
+    pub(crate) encoded: Arc<EncodedColumn>,
+    pub(crate) batch: DecodeBatch,
     /// A byte for each row, where the column has them.
-    pub(crate) valid: Option<Target>,
+    pub(crate) valid: Option<CopyTarget>,
     /// Where the piece goes; staging.rs says.
-    pub(crate) staged: Option<Staged>,
+    pub(crate) staged: Option<StagingSlot>,
 }
 
 /// A place in the staging memory.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct StagingSlot {
     pub(crate) stage: usize,
-    pub(crate) to: Target,
+    pub(crate) to: CopyTarget,
 }
 
 /// The job that brings a column's rows of a stripe, `base` rows from the first one's beginning, in the first window.
-pub(crate) fn job_of(
+pub(crate) fn copy_job(
     request: &Request<'_>,
     base: u64,
     (stripe, column): (usize, usize),
     rows: Range<u64>,
-    to: Target,
-    valid: Option<Target>,
-) -> Result<Job, RunError> {
+    to: CopyTarget,
+    valid: Option<CopyTarget>,
+) -> Result<CopyJob, RunError> {
     let s = &request.input.stripes[stripe];
     let width = u64::from(request.program.columns[column].ty.width());
     let first_row = base + rows.start;
     let what = match &s.columns[column] {
-        Placement::Direct(segments) => What::Read {
+        Placement::Direct(segments) => CopySource::FileRanges {
             file: s.file,
             parts: parts_of(s, segments, &rows, width)?,
         },
-        _ => What::Decode {
+        _ => CopySource::CpuDecode {
             stripe,
             column,
             rows,
@@ -101,7 +101,7 @@ pub(crate) fn job_of(
             valid,
         },
     };
-    Ok(Job {
+    Ok(CopyJob {
         first_row,
         window: 0,
         to,
@@ -122,8 +122,8 @@ pub(crate) fn parts_of(
     })
 }
 
-pub(crate) fn target(piece: &Room, offset: usize) -> Target {
-    Target {
+pub(crate) fn target(piece: &DeviceRange, offset: usize) -> CopyTarget {
+    CopyTarget {
         buffer: piece.buffer.clone(),
         offset: piece.offset + offset,
     }

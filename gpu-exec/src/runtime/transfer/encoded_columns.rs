@@ -6,22 +6,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::decode::decode_batch::{Piece, pieces};
+use crate::decode::decode_batch::{DecodeBatch, batches};
 use crate::input::Placement;
-use crate::input::encoded_column::Encoded;
+use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
-use crate::runtime::transfer::copy_job::{Job, StoredJob, Target, What};
-use crate::runtime::transfer::transfer_plan::{Builder, PIECE_BYTES};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, CopyTarget, EncodedCopy};
+use crate::runtime::transfer::transfer_plan::{Builder, MAX_COPY_BYTES};
 
 /// What the device does not decode, though its layout would allow it: it was tried.
 #[derive(Debug, Default)]
-pub(crate) struct ByCpu {
+pub(crate) struct CpuDecodeSet {
     columns: HashSet<(FileId, u32)>,
     /// For the rest of the running query.
     everything: bool,
 }
 
-impl ByCpu {
+impl CpuDecodeSet {
     /// The running query ended.
     pub(crate) fn finish(&mut self) {
         self.everything = false;
@@ -72,10 +72,10 @@ impl Builder<'_, '_> {
         let at = &self.request.input.stripes[stripe];
         let id = self.request.input.column_ids[column];
         matches!(at.columns[column], Placement::Decoded { on_device: true, .. })
-            && !self.means.by_cpu.has(self.means.file_ids[at.file], id)
+            && !self.means.cpu_decode.has(self.means.file_ids[at.file], id)
     }
 
-    fn how_stored(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+    fn how_stored(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
         let input = self.request.input;
         let at = &input.stripes[stripe];
         let encoded = input.decoder.encoded(stripe, column)?;
@@ -83,13 +83,13 @@ impl Builder<'_, '_> {
         encoded.fits(self.ty(column), at.rows, file_bytes).then_some(encoded)
     }
 
-    /// Rows of a stripe's column in pieces for the device to decode; `None`: the CPU does.
-    pub(crate) fn pieces(
+    /// Rows of a stripe's column in batches for the device to decode; `None`: the CPU does.
+    pub(crate) fn batches(
         &mut self,
         stripe: usize,
         column: usize,
         rows: &Range<u64>,
-    ) -> Option<(Arc<Encoded>, Vec<Piece>)> {
+    ) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
         if !self.may_decode(stripe, column) {
             return None;
         }
@@ -101,38 +101,38 @@ impl Builder<'_, '_> {
                 found
             }
         }?;
-        let pieces = pieces(&encoded, rows.clone(), PIECE_BYTES as usize)?;
-        Some((encoded, pieces))
+        let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize)?;
+        Some((encoded, batches))
     }
 
-    /// Jobs for pieces of a stripe's column, whose first row's value goes to `to`.
+    /// Jobs for batches of a stripe's column, whose first row's value goes to `to`.
     pub(crate) fn stored_jobs(
         &mut self,
         (stripe, column): (usize, usize),
-        (encoded, pieces): (Arc<Encoded>, Vec<Piece>),
-        to: &Target,
-        valid: Option<&Target>,
+        (encoded, batches): (Arc<EncodedColumn>, Vec<DecodeBatch>),
+        to: &CopyTarget,
+        valid: Option<&CopyTarget>,
         window: usize,
     ) {
         let width = self.ty(column).width();
-        let first = pieces.first().map_or(0, |piece| piece.rows.start);
-        for piece in pieces {
-            let row = (piece.rows.start - first) as usize;
-            let behind = |target: &Target, bytes: usize| Target {
+        let first = batches.first().map_or(0, |batch| batch.rows.start);
+        for batch in batches {
+            let row = (batch.rows.start - first) as usize;
+            let behind = |target: &CopyTarget, bytes: usize| CopyTarget {
                 buffer: target.buffer.clone(),
                 offset: target.offset + bytes,
             };
-            self.out.jobs.push(Job {
-                first_row: self.bases[stripe] + piece.rows.start,
+            self.out.jobs.push(CopyJob {
+                first_row: self.bases[stripe] + batch.rows.start,
                 window,
                 to: behind(to, row * width as usize),
-                what: What::Stored(Box::new(StoredJob {
+                what: CopySource::Encoded(Box::new(EncodedCopy {
                     file: self.request.input.stripes[stripe].file,
                     stripe,
                     column,
                     width,
                     encoded: encoded.clone(),
-                    piece,
+                    batch,
                     valid: valid.map(|valid| behind(valid, row)),
                     staged: None,
                 })),

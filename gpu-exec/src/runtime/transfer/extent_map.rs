@@ -6,8 +6,8 @@ use grampus_io_stack::layout::Extent;
 use crate::error::RunError;
 use crate::input::Placement;
 use crate::program::{Type, Value};
-use crate::runtime::memory::constant_columns::{CONSTANT_ROWS, Constants};
-use crate::runtime::transfer::transfer_plan::{Builder, ColumnLayout, Place};
+use crate::runtime::memory::constant_columns::{CONSTANT_ROWS, ConstantColumns};
+use crate::runtime::transfer::transfer_plan::{Builder, ColumnLocation, ExtentMap};
 
 /// Bytes of a value as a literal.
 pub(crate) fn bits_of(value: Value, ty: Type) -> u64 {
@@ -21,37 +21,38 @@ pub(crate) fn bits_of(value: Value, ty: Type) -> u64 {
 
 impl Builder<'_, '_> {
     /// The extents of a column that kernels read by address.
-    pub(crate) fn layout(&mut self, column: usize) -> Result<ColumnLayout, RunError> {
+    pub(crate) fn layout(&mut self, column: usize) -> Result<ExtentMap, RunError> {
         let (ty, nullable) = (self.ty(column), self.nullable[column]);
         let width = u64::from(ty.width());
-        let mut out = ColumnLayout {
+        let mut out = ExtentMap {
             nullable,
-            ..ColumnLayout::default()
+            ..ExtentMap::default()
         };
         for (stripe, s) in self.request.input.stripes.iter().enumerate() {
             let base = self.bases[stripe];
-            let all_there = |out: &mut ColumnLayout, constants: &mut Constants, there: u64| -> Result<(), RunError> {
-                if nullable {
-                    repeat(
-                        &mut out.valid,
-                        constants.get(self.means.device, 1, there)?.address(),
-                        base,
-                        s.rows,
-                        1,
-                    );
-                }
-                Ok(())
-            };
+            let all_there =
+                |out: &mut ExtentMap, constants: &mut ConstantColumns, there: u64| -> Result<(), RunError> {
+                    if nullable {
+                        repeat(
+                            &mut out.valid,
+                            constants.get(self.means.device, 1, there)?.address(),
+                            base,
+                            s.rows,
+                            1,
+                        );
+                    }
+                    Ok(())
+                };
             match &self.places[stripe][column] {
-                Place::Nowhere => {}
-                Place::Resident(resident) => {
+                ColumnLocation::Nowhere => {}
+                ColumnLocation::Resident(resident) => {
                     add(&mut out.extents, base, s.rows, resident.values.address(), width);
                     match &resident.valid {
                         Some(valid) if nullable => add(&mut out.valid, base, s.rows, valid.address(), 1),
                         _ => all_there(&mut out, self.means.constants, 1)?,
                     }
                 }
-                Place::Mapped(address) => {
+                ColumnLocation::Mapped(address) => {
                     let Placement::Direct(segments) = &s.columns[column] else {
                         continue;
                     };
@@ -67,7 +68,7 @@ impl Builder<'_, '_> {
                     }
                     all_there(&mut out, self.means.constants, 1)?;
                 }
-                Place::Constant => {
+                ColumnLocation::Constant => {
                     let Placement::Constant(value) = s.columns[column] else {
                         continue;
                     };
@@ -76,7 +77,7 @@ impl Builder<'_, '_> {
                     repeat(&mut out.extents, at, base, s.rows, width);
                     all_there(&mut out, self.means.constants, u64::from(value.is_some()))?;
                 }
-                Place::Transient(chunks) => {
+                ColumnLocation::Transient(chunks) => {
                     let Some(piece) = &self.out.transient else { continue };
                     for (rows, values, valid) in chunks {
                         let (first, count) = (base + rows.start, rows.end - rows.start);

@@ -9,34 +9,34 @@ use grampus_io_stack::layout::Extent;
 
 use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
-use crate::input::encoded_column::Encoded;
+use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
 use crate::input::{Placement, Stripe};
 use crate::options::{Backing, Request};
 use crate::program::Type;
-use crate::runtime::memory::arena::Piece;
-use crate::runtime::memory::buffer_pool::{Key, Pool, Resident};
-use crate::runtime::memory::constant_columns::Constants;
-use crate::runtime::memory::page_table::Paging;
-use crate::runtime::memory::staging_buffer::Staging;
-use crate::runtime::transfer::copy_job::{Job, Target, job_of, target};
-use crate::runtime::transfer::encoded_columns::ByCpu;
+use crate::runtime::memory::arena::DeviceRange;
+use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, ColumnKey};
+use crate::runtime::memory::constant_columns::ConstantColumns;
+use crate::runtime::memory::page_table::PageTable;
+use crate::runtime::memory::staging_buffer::StagingBuffer;
+use crate::runtime::transfer::copy_job::{CopyJob, CopyTarget, copy_job, target};
+use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
 
 use grampus_io_stack::cuda::Device;
 
 /// Most bytes of values in one slot.
-pub(crate) const PIECE_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_COPY_BYTES: u64 = 4 << 20;
 /// The same where the processors have pages to read beside that: what is copied by so much stays in their caches from the page cache to
 /// the link and takes three quarters of the time, while the link takes 4 % longer.
-const BESIDE_PAGES_BYTES: u64 = 2 << 20;
+const COPY_BYTES_BESIDE_FAULTS: u64 = 2 << 20;
 /// Rows of a chunk at most, so that 8-byte values fill a slot.
-pub(crate) const CHUNK_ROWS: u64 = PIECE_BYTES / 8;
+pub(crate) const MAX_COPY_ROWS: u64 = MAX_COPY_BYTES / 8;
 /// What a window holds, if there is room.
 const WINDOW_BYTES: u64 = 256 << 20;
 
 /// A column as kernels will see it.
 #[derive(Debug, Default)]
-pub(crate) struct ColumnLayout {
+pub(crate) struct ExtentMap {
     pub(crate) extents: Vec<Extent>,
     /// A byte for each row, where the column may have NULLs in this input.
     pub(crate) valid: Vec<Extent>,
@@ -45,24 +45,24 @@ pub(crate) struct ColumnLayout {
 
 /// Everything that is brought, and where it will be.
 #[derive(Debug, Default)]
-pub(crate) struct Bringing {
-    pub(crate) columns: Vec<ColumnLayout>,
-    pub(crate) jobs: Vec<Job>,
+pub(crate) struct TransferPlan {
+    pub(crate) columns: Vec<ExtentMap>,
+    pub(crate) jobs: Vec<CopyJob>,
     /// Rows before which each window ends; one window for all if nothing is transient.
     pub(crate) window_ends: Vec<u64>,
     /// Device memory of windows, to be given back to the pool.
-    pub(crate) transient: Option<Piece>,
+    pub(crate) transient: Option<DeviceRange>,
     /// Bytes of columns that were there already.
     pub(crate) resident_bytes: u64,
     /// Columns of which pages are brought when kernels miss them.
-    pub(crate) paging: Paging,
+    pub(crate) paging: PageTable,
 }
 
 /// What bringing works with.
-pub(crate) struct Means<'a> {
+pub(crate) struct TransferContext<'a> {
     pub(crate) device: &'a Device,
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) constants: &'a mut Constants,
+    pub(crate) pool: &'a mut BufferPool,
+    pub(crate) constants: &'a mut ConstantColumns,
     /// By file of the input.
     pub(crate) file_ids: &'a [FileId],
     /// By file of the input: its pages are not in the page cache.
@@ -73,21 +73,21 @@ pub(crate) struct Means<'a> {
     pub(crate) backings: &'a [Backing],
     /// Windows end where tiles do.
     pub(crate) tile_rows: u64,
-    pub(crate) staging: &'a mut Staging,
+    pub(crate) staging: &'a mut StagingBuffer,
     /// Bytes of staging memory at most.
     pub(crate) staging_bytes: u64,
     /// What the device does not decode.
-    pub(crate) by_cpu: &'a ByCpu,
+    pub(crate) cpu_decode: &'a CpuDecodeSet,
     /// Threads that may look how columns are stored.
     pub(crate) threads: usize,
 }
 
 /// Where a stripe's column is.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum ColumnLocation {
     /// Not looked at, or left to the queues.
     Nowhere,
-    Resident(Resident),
+    Resident(CachedColumn),
     Mapped(u64),
     Constant,
     /// Chunks of the stripe's selected rows: rows of the stripe, offsets of values and validity in the windows' memory.
@@ -130,30 +130,30 @@ impl Missing {
 /// A query's columns while it is being decided where they will be.
 pub(crate) struct Builder<'a, 'b> {
     pub(crate) request: &'a Request<'a>,
-    pub(crate) means: &'a mut Means<'b>,
+    pub(crate) means: &'a mut TransferContext<'b>,
     pub(crate) bases: Vec<u64>,
     /// By stripe, by column.
-    pub(crate) places: Vec<Vec<Place>>,
+    pub(crate) places: Vec<Vec<ColumnLocation>>,
     pub(crate) nullable: Vec<bool>,
     /// By stripe and column: how those are stored that the device decodes.
-    pub(crate) stored: HashMap<(usize, usize), Option<Arc<Encoded>>>,
+    pub(crate) stored: HashMap<(usize, usize), Option<Arc<EncodedColumn>>>,
     /// Pages of some column will be brought.
     gathers: bool,
-    pub(crate) out: Bringing,
+    pub(crate) out: TransferPlan,
 }
 
 /// Looks where everything is and reserves room for what is missing.
-pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Bringing, RunError> {
+pub(crate) fn bring(request: &Request<'_>, means: &mut TransferContext<'_>) -> Result<TransferPlan, RunError> {
     let (stripes, columns) = (request.input.stripes.len(), request.program.columns.len());
     let mut builder = Builder {
         bases: bases(&request.input.stripes),
-        places: vec![vec![Place::Nowhere; columns]; stripes],
+        places: vec![vec![ColumnLocation::Nowhere; columns]; stripes],
         nullable: (0..columns).map(|c| has_nulls(request, c)).collect(),
         request,
         means,
         stored: HashMap::new(),
         gathers: false,
-        out: Bringing::default(),
+        out: TransferPlan::default(),
     };
     let (missing, paged) = builder.locate();
     builder.gathers = !paged.is_empty();
@@ -175,7 +175,7 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut Means<'_>) -> Result<Brin
     }
     builder.windows(&transient)?;
     builder.out.jobs.sort_by_key(|job| (job.window, job.first_row));
-    let Means {
+    let TransferContext {
         staging,
         device,
         staging_bytes,
@@ -194,9 +194,9 @@ impl Builder<'_, '_> {
         self.request.program.columns[column].ty
     }
 
-    pub(crate) fn key(&self, stripe: usize, column: usize) -> Key {
+    pub(crate) fn key(&self, stripe: usize, column: usize) -> ColumnKey {
         let s = &self.request.input.stripes[stripe];
-        Key {
+        ColumnKey {
             file: self.means.file_ids[s.file],
             stripe: s.index,
             column: self.request.input.column_ids[column],
@@ -220,13 +220,13 @@ impl Builder<'_, '_> {
                 let mapped = self.means.mapped[s.file].filter(|_| self.means.backings[column] == Backing::Mapped);
                 let key = self.key(stripe, column);
                 let place = match (&s.columns[column], mapped) {
-                    (Placement::Constant(_), _) => Some(Place::Constant),
-                    (Placement::Direct(_), Some(at)) => Some(Place::Mapped(at)),
-                    _ => self.means.pool.find(&key).map(Place::Resident),
+                    (Placement::Constant(_), _) => Some(ColumnLocation::Constant),
+                    (Placement::Direct(_), Some(at)) => Some(ColumnLocation::Mapped(at)),
+                    _ => self.means.pool.find(&key).map(ColumnLocation::Resident),
                 };
                 match place {
                     Some(place) => {
-                        if let Place::Resident(resident) = &place {
+                        if let ColumnLocation::Resident(resident) = &place {
                             self.out.resident_bytes += resident.bytes();
                         }
                         self.places[stripe][column] = place;
@@ -278,7 +278,7 @@ impl Builder<'_, '_> {
                 Some(resident) => {
                     left -= m.bytes();
                     self.bring_whole(&m, &resident)?;
-                    self.places[m.stripe][m.column] = Place::Resident(resident);
+                    self.places[m.stripe][m.column] = ColumnLocation::Resident(resident);
                 }
                 None => transient.push(m),
             }
@@ -294,7 +294,7 @@ impl Builder<'_, '_> {
     }
 
     /// Memory for two windows: as much as is worth while, and not more than there is to bring.
-    fn windows_memory(&mut self, transient: &[Missing], room: u64) -> Result<Option<Piece>, RunError> {
+    fn windows_memory(&mut self, transient: &[Missing], room: u64) -> Result<Option<DeviceRange>, RunError> {
         let most: u64 = transient.iter().map(|m| m.bytes() + 64).sum();
         let mut bytes = self.window_bytes(room).max(64 << 10).min(2 * most.max(1 << 10)) as usize;
         loop {
@@ -316,14 +316,14 @@ impl Builder<'_, '_> {
     }
 
     /// Jobs for a column of a stripe that is kept.
-    fn bring_whole(&mut self, m: &Missing, resident: &Resident) -> Result<(), RunError> {
+    fn bring_whole(&mut self, m: &Missing, resident: &CachedColumn) -> Result<(), RunError> {
         let stripe = &self.request.input.stripes[m.stripe];
         let rows = stripe.rows;
         let width = u64::from(self.ty(m.column).width());
         // A row group in two chunks would be brought, and gone through, twice.
-        let chunk = match CHUNK_ROWS / stripe.group_rows.max(1) * stripe.group_rows {
-            _ if self.gathers && self.is_cached(m) => BESIDE_PAGES_BYTES / width,
-            0 => CHUNK_ROWS,
+        let chunk = match MAX_COPY_ROWS / stripe.group_rows.max(1) * stripe.group_rows {
+            _ if self.gathers && self.is_cached(m) => COPY_BYTES_BESIDE_FAULTS / width,
+            0 => MAX_COPY_ROWS,
             whole_groups => whole_groups,
         };
         let mut first = 0;
@@ -347,15 +347,15 @@ impl Builder<'_, '_> {
         &mut self,
         m: &Missing,
         rows: Range<u64>,
-        to: Target,
-        valid: Option<Target>,
+        to: CopyTarget,
+        valid: Option<CopyTarget>,
         window: usize,
     ) -> Result<(), RunError> {
-        if let Some(pieces) = self.pieces(m.stripe, m.column, &rows) {
-            self.stored_jobs((m.stripe, m.column), pieces, &to, valid.as_ref(), window);
+        if let Some(batches) = self.batches(m.stripe, m.column, &rows) {
+            self.stored_jobs((m.stripe, m.column), batches, &to, valid.as_ref(), window);
             return Ok(());
         }
-        let job = job_of(
+        let job = copy_job(
             self.request,
             self.bases[m.stripe],
             (m.stripe, m.column),
@@ -363,7 +363,7 @@ impl Builder<'_, '_> {
             to,
             valid,
         )?;
-        self.out.jobs.push(Job { window, ..job });
+        self.out.jobs.push(CopyJob { window, ..job });
         Ok(())
     }
 
@@ -414,7 +414,7 @@ impl Builder<'_, '_> {
         let margins = missing.len() as u64 * 128;
         let rows = (bytes as u64).saturating_sub(margins) / row.max(1);
         (rows / self.means.tile_rows * self.means.tile_rows)
-            .min(CHUNK_ROWS / self.means.tile_rows * self.means.tile_rows)
+            .min(MAX_COPY_ROWS / self.means.tile_rows * self.means.tile_rows)
     }
 
     /// Jobs for rows of a stripe's transient columns; returns the bytes they take.
@@ -422,7 +422,7 @@ impl Builder<'_, '_> {
         &mut self,
         missing: &[Missing],
         rows: Range<u64>,
-        piece: &Piece,
+        piece: &DeviceRange,
         at: usize,
         window: usize,
     ) -> Result<usize, RunError> {
@@ -441,8 +441,8 @@ impl Builder<'_, '_> {
             let place = &mut self.places[m.stripe][m.column];
             let chunk = (rows.clone(), values, valid);
             match place {
-                Place::Transient(chunks) => chunks.push(chunk),
-                _ => *place = Place::Transient(vec![chunk]),
+                ColumnLocation::Transient(chunks) => chunks.push(chunk),
+                _ => *place = ColumnLocation::Transient(vec![chunk]),
             }
         }
         Ok(next - at)

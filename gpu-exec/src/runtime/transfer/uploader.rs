@@ -13,20 +13,20 @@ use crate::decode::decode_batch::Addresses;
 use crate::error::RunError;
 use crate::input::Decode;
 use crate::input::encoded_column::Values;
-use crate::runtime::file_io::file_source::Source;
-use crate::runtime::memory::pinned_ring::Ring;
+use crate::runtime::file_io::file_source::FileSource;
+use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::staging_buffer::HALVES;
-use crate::runtime::transfer::copy_job::{Job, StoredJob, Target, What};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, CopyTarget, EncodedCopy};
 
 /// What was done.
 #[derive(Debug, Default)]
-pub(crate) struct Pushes {
+pub(crate) struct UploadCounters {
     pub(crate) bytes: AtomicU64,
     pub(crate) decode_ns: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct UploadProgress {
     /// Jobs whose copies are in the stream, from the first on without gap; and those beyond.
     prefix: usize,
     beyond: BTreeSet<usize>,
@@ -47,17 +47,17 @@ pub(crate) enum Step {
 }
 
 /// The jobs of one query, and how far they have got.
-pub(crate) struct Pusher<'a> {
-    pub(crate) ring: &'a Ring,
+pub(crate) struct Uploader<'a> {
+    pub(crate) ring: &'a PinnedRing,
     pub(crate) stream: &'a Stream,
-    pub(crate) jobs: &'a [Job],
-    pub(crate) sources: &'a [Option<Source>],
+    pub(crate) jobs: &'a [CopyJob],
+    pub(crate) sources: &'a [Option<FileSource>],
     pub(crate) decoder: &'a dyn Decode,
     pub(crate) cancel: &'a AtomicBool,
-    pub(crate) done: Pushes,
+    pub(crate) done: UploadCounters,
     next: AtomicUsize,
     stop: AtomicBool,
-    progress: Mutex<Progress>,
+    progress: Mutex<UploadProgress>,
     changed: Condvar,
 }
 
@@ -65,21 +65,21 @@ pub(crate) struct Pusher<'a> {
 /// of the time, and the copy engine does not mind where it reads.
 const LINE_BYTES: u64 = 64;
 /// How long is waited before the caller's flag is looked at again.
-const LOOK: Duration = Duration::from_millis(10);
+const CANCEL_POLL: Duration = Duration::from_millis(10);
 
-impl<'a> Pusher<'a> {
+impl<'a> Uploader<'a> {
     pub(crate) fn new(
-        ring: &'a Ring,
+        ring: &'a PinnedRing,
         stream: &'a Stream,
-        jobs: &'a [Job],
-        sources: &'a [Option<Source>],
+        jobs: &'a [CopyJob],
+        sources: &'a [Option<FileSource>],
         decoder: &'a dyn Decode,
         cancel: &'a AtomicBool,
     ) -> Self {
-        let progress = Progress {
+        let progress = UploadProgress {
             windows: 2,
             stages: HALVES,
-            ..Progress::default()
+            ..UploadProgress::default()
         };
         Self {
             ring,
@@ -88,7 +88,7 @@ impl<'a> Pusher<'a> {
             sources,
             decoder,
             cancel,
-            done: Pushes::default(),
+            done: UploadCounters::default(),
             next: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             progress: Mutex::new(progress),
@@ -96,7 +96,7 @@ impl<'a> Pusher<'a> {
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, UploadProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +134,7 @@ impl<'a> Pusher<'a> {
             if self.stopped() {
                 return Err(RunError::Cancelled);
             }
-            let waited = self.changed.wait_timeout(progress, LOOK);
+            let waited = self.changed.wait_timeout(progress, CANCEL_POLL);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
@@ -152,9 +152,9 @@ impl<'a> Pusher<'a> {
         }
     }
 
-    /// Jobs that are all [read](What::Read) as files have them, in one window: no thread needs to wait for its turn.
+    /// Jobs that are all [read](CopySource::FileRanges) as files have them, in one window: no thread needs to wait for its turn.
     pub(crate) fn only_reads(&self) -> bool {
-        let read = |job: &Job| matches!(job.what, What::Read { .. }) && job.window == 0;
+        let read = |job: &CopyJob| matches!(job.what, CopySource::FileRanges { .. }) && job.window == 0;
         !self.jobs.is_empty() && self.jobs.iter().all(read)
     }
 
@@ -174,7 +174,7 @@ impl<'a> Pusher<'a> {
         };
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let read = self.jobs.get(index).and_then(|job| match &job.what {
-            What::Read { file, parts } => Some((job, *file, parts)),
+            CopySource::FileRanges { file, parts } => Some((job, *file, parts)),
             _ => None,
         });
         let Some((job, file, parts)) = read else {
@@ -217,13 +217,13 @@ impl<'a> Pusher<'a> {
 
     /// False: stopped before.
     /// `number`: among the query's jobs, for those that the device decodes.
-    pub(crate) fn do_job(&self, number: usize, job: &Job) -> Result<bool, RunError> {
+    pub(crate) fn do_job(&self, number: usize, job: &CopyJob) -> Result<bool, RunError> {
         if !self.wait_for_turn(|progress| progress.windows > job.window) {
             return Ok(false);
         }
         match &job.what {
-            What::Read { file, parts } => self.read(job, *file, parts),
-            What::Decode {
+            CopySource::FileRanges { file, parts } => self.read(job, *file, parts),
+            CopySource::CpuDecode {
                 stripe,
                 column,
                 rows,
@@ -240,37 +240,37 @@ impl<'a> Pusher<'a> {
                 let count = (rows.end - rows.start) as usize;
                 self.push_decoded(job, decoded, count, *width, valid.as_ref())
             }
-            What::Stored(stored) => self.push_stored(number, job, stored),
+            CopySource::Encoded(stored) => self.push_stored(number, job, stored),
         }
     }
 
     /// False: stopped before.
-    fn wait_for_turn(&self, has_come: impl Fn(&Progress) -> bool) -> bool {
+    fn wait_for_turn(&self, has_come: impl Fn(&UploadProgress) -> bool) -> bool {
         let mut progress = self.progress();
         while !has_come(&progress) {
             if self.stopped() {
                 return false;
             }
-            let waited = self.changed.wait_timeout(progress, LOOK);
+            let waited = self.changed.wait_timeout(progress, CANCEL_POLL);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         !self.stopped()
     }
 
     /// Where a file's bytes come from.
-    pub(crate) fn source(&self, file: usize) -> Result<&Source, RunError> {
+    pub(crate) fn source(&self, file: usize) -> Result<&FileSource, RunError> {
         let source = self.sources.get(file).and_then(Option::as_ref);
         source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
     }
 
-    fn read(&self, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
+    fn read(&self, job: &CopyJob, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
         match self.ring.take(|| self.stopped())? {
             Some(slot) => self.fill(slot, job, file, parts),
             None => Ok(false),
         }
     }
 
-    fn fill(&self, mut slot: Slot, job: &Job, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
+    fn fill(&self, mut slot: Slot, job: &CopyJob, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
         let lead = parts.first().map_or(0, |first| first.start % LINE_BYTES) as usize;
         let mut filled = 0;
         for part in parts {
@@ -286,15 +286,15 @@ impl<'a> Pusher<'a> {
         self.push(slot, filled, &[(lead, filled, &job.to)])
     }
 
-    fn push_stored(&self, index: usize, job: &Job, stored: &StoredJob) -> Result<bool, RunError> {
+    fn push_stored(&self, index: usize, job: &CopyJob, stored: &EncodedCopy) -> Result<bool, RunError> {
         let Some(staged) = &stored.staged else {
             return Err(RunError::Invalid("stored bytes without a place".to_owned()));
         };
         let source = self.source(stored.file)?;
-        let numbers = match stored.encoded.values {
+        let dictionary_codes = match stored.encoded.values {
             Values::Codes(..) => {
-                let numbers = self.decoder.numbers(stored.stripe, stored.column);
-                numbers.map_err(RunError::Decode)?
+                let dictionary_codes = self.decoder.dictionary_codes(stored.stripe, stored.column);
+                dictionary_codes.map_err(RunError::Decode)?
             }
             _ => Arc::default(),
         };
@@ -304,37 +304,37 @@ impl<'a> Pusher<'a> {
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
             return Ok(false);
         };
-        let piece = &stored.piece;
+        let batch = &stored.batch;
         let at = Addresses {
-            piece: staged.to.address(),
+            batch: staged.to.address(),
             values: job.to.address(),
-            valid: stored.valid.as_ref().map(Target::address),
+            valid: stored.valid.as_ref().map(CopyTarget::address),
         };
-        piece.describe(
+        batch.describe(
             &stored.encoded,
             stored.width,
-            &numbers,
+            &dictionary_codes,
             at,
             index as u32,
             slot.bytes_mut(),
         );
-        for (to, bytes) in &piece.parts {
+        for (to, bytes) in &batch.parts {
             if let Err(e) = source.read(&mut slot, *to, bytes) {
                 self.ring.unused(slot);
                 return Err(e);
             }
         }
         // What the kernel is told comes along, and is not counted.
-        self.push(slot, piece.stored_bytes() as usize, &[(0, piece.bytes, &staged.to)])
+        self.push(slot, batch.stored_bytes() as usize, &[(0, batch.bytes, &staged.to)])
     }
 
     fn push_decoded(
         &self,
-        job: &Job,
+        job: &CopyJob,
         decoded: crate::input::Decoded,
         rows: usize,
         width: usize,
-        valid: Option<&Target>,
+        valid: Option<&CopyTarget>,
     ) -> Result<bool, RunError> {
         let wrong = |what: &str, is: usize, should: usize| {
             RunError::Decode(format!("the decoder gave {is} bytes of {what} for {rows} rows, not {should}").into())
@@ -366,7 +366,7 @@ impl<'a> Pusher<'a> {
         self.push(slot, values + rows, &[(0, values, &job.to), (values, rows, target)])
     }
 
-    fn push(&self, slot: Slot, bytes: usize, parts: &[(usize, usize, &Target)]) -> Result<bool, RunError> {
+    fn push(&self, slot: Slot, bytes: usize, parts: &[(usize, usize, &CopyTarget)]) -> Result<bool, RunError> {
         let mut ranges = Vec::with_capacity(parts.len());
         for &(from, len, target) in parts {
             ranges.push(Part {
@@ -407,16 +407,16 @@ mod tests {
     /// Steps until it is over, of a query that has been stopped or whose file was not opened; how many slots the ring has afterwards.
     fn slots_left(stopped: bool) -> usize {
         let device = Device::host(1, 1 << 24);
-        let (ring, stream) = (Ring::new(&device, 4096, 2), Stream::new(&device).unwrap());
-        let to = Target {
+        let (ring, stream) = (PinnedRing::new(&device, 4096, 2), Stream::new(&device).unwrap());
+        let to = CopyTarget {
             buffer: Arc::new(grampus_io_stack::cuda::DeviceBuffer::new(&device, 4096).unwrap()),
             offset: 0,
         };
-        let job = |first_row| Job {
+        let job = |first_row| CopyJob {
             first_row,
             window: 0,
             to: to.clone(),
-            what: What::Read {
+            what: CopySource::FileRanges {
                 file: 0,
                 parts: std::iter::once(0..8).collect(),
             },
@@ -424,10 +424,10 @@ mod tests {
         let (jobs, cancel) = ([job(0), job(1), job(2)], AtomicBool::new(stopped));
         // Each is a query of its own, and the ring outlives them.
         for _ in 0..3 {
-            let pusher = Pusher::new(&ring, &stream, &jobs, &[], &NoDecoder, &cancel);
-            assert!(pusher.only_reads());
-            assert!(matches!(pusher.step(usize::MAX), Step::Over));
-            assert!(pusher.wait_for(1).is_err());
+            let uploader = Uploader::new(&ring, &stream, &jobs, &[], &NoDecoder, &cancel);
+            assert!(uploader.only_reads());
+            assert!(matches!(uploader.step(usize::MAX), Step::Over));
+            assert!(uploader.wait_for(1).is_err());
         }
         std::iter::from_fn(|| ring.try_take(usize::MAX).unwrap()).count()
     }
