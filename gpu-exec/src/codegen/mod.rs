@@ -24,6 +24,8 @@ mod merge;
 mod plan;
 mod shape;
 mod stage;
+mod statements;
+mod writer;
 
 use grampus_io_stack::device;
 
