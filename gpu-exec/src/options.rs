@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::input::Input;
+use crate::input::{Input, Placement};
 use crate::program::{Program, Value};
 
 /// What runs kernels.
@@ -91,4 +91,12 @@ pub struct Request<'a> {
     pub selectivity: f64,
     /// Set by the caller to cancel.
     pub cancel: &'a Arc<AtomicBool>,
+}
+
+impl Request<'_> {
+    /// Whether kernels must look whether a column's values are there.
+    pub(crate) fn has_nulls(&self, column: usize) -> bool {
+        let may = |placement: &Placement| matches!(placement, Placement::Decoded { .. } | Placement::Constant(None));
+        self.program.columns[column].nullable && self.input.stripes.iter().any(|stripe| may(&stripe.columns[column]))
+    }
 }

@@ -3,6 +3,7 @@
 pub mod encoded_column;
 pub(crate) mod file_registry;
 mod file_version;
+mod segments;
 
 use std::fmt;
 use std::ops::Range;
@@ -10,18 +11,9 @@ use std::sync::Arc;
 
 use self::encoded_column::EncodedColumn;
 pub use self::file_version::FileVersion;
+pub use self::segments::Segment;
+pub(crate) use self::segments::file_ranges;
 use crate::program::Value;
-
-/// Consecutive rows whose values are consecutive bytes of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment {
-    /// First row, counted from the stripe's first.
-    pub first_row: u64,
-    /// Rows.
-    pub rows: u64,
-    /// The file's byte at which the first value begins; any alignment.
-    pub offset: u64,
-}
 
 /// Where a column's values of one stripe are.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,4 +101,16 @@ pub struct Input {
     pub column_ids: Vec<u32>,
     /// For [`Placement::Decoded`].
     pub decoder: Arc<dyn Decode>,
+}
+
+impl Input {
+    /// The first row of each stripe, counted over all of them, and the number of all rows.
+    pub(crate) fn first_rows(&self) -> Vec<u64> {
+        let mut next = 0;
+        let first = self.stripes.iter().map(|stripe| {
+            next += stripe.rows;
+            next
+        });
+        std::iter::once(0).chain(first).collect()
+    }
 }

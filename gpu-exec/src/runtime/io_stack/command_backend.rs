@@ -14,7 +14,6 @@ use crate::error::RunError;
 use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
 use crate::options::Request;
-use crate::runtime::transfer::transfer_plan::bases;
 
 /// Opens what answers commands for a file; the flag says that its pages are not in the page cache.
 pub type OpenStorage = dyn Fn(&FileVersion, bool) -> std::io::Result<Arc<dyn Storage>> + Send + Sync;
@@ -167,7 +166,7 @@ impl CommandBackend {
 pub(crate) fn column(stack: &Stack, request: &Request<'_>, column: usize, sources: &[u32]) -> Result<Column, RunError> {
     let width = request.program.columns[column].ty.width();
     let mut runs = Vec::new();
-    for (stripe, base) in request.input.stripes.iter().zip(bases(&request.input.stripes)) {
+    for (stripe, base) in request.input.stripes.iter().zip(request.input.first_rows()) {
         let Placement::Direct(segments) = &stripe.columns[column] else {
             return Err(RunError::Invalid(
                 "a column that is not raw was to be queued".to_owned(),

@@ -33,9 +33,9 @@ pub(crate) struct DecodeLauncher<'a> {
     means: DecodeContext<'a>,
     jobs: &'a [CopyJob],
     /// By stage: jobs before its end.
-    stage_ends: Vec<usize>,
+    half_ends: Vec<usize>,
     /// Stages that are decoded.
-    stage: usize,
+    half: usize,
     /// Compiled if a job needs it.
     module: Option<Arc<Module>>,
     /// Device address of the word that says that a stream made no sense.
@@ -63,8 +63,8 @@ impl<'a> DecodeLauncher<'a> {
         let mut arrivals = Self {
             means,
             jobs,
-            stage_ends: stage_ends(jobs),
-            stage: 0,
+            half_ends: half_ends(jobs),
+            half: 0,
             module: None,
             failed,
             arrived: Event::new(means.device, false)?,
@@ -89,18 +89,18 @@ impl<'a> DecodeLauncher<'a> {
     pub(crate) fn bring(&mut self, jobs: usize, uploader: &Uploader<'_>) -> Result<(), RunError> {
         let (copy, compute) = (self.means.copy, self.means.compute);
         while self.next < jobs {
-            let end = self.stage_ends.get(self.stage).map_or(jobs, |end| jobs.min(*end));
+            let end = self.half_ends.get(self.half).map_or(jobs, |end| jobs.min(*end));
             uploader.wait_for(end)?;
             self.arrived.record(copy)?;
             compute.wait(&self.arrived)?;
             self.decode(end)?;
             self.next = end;
-            if self.stage_ends.get(self.stage) == Some(&end) {
+            if self.half_ends.get(self.half) == Some(&end) {
                 // Copies of the stage after the next take this one's memory: they come after the kernels.
                 self.decoded.record(compute)?;
                 copy.wait(&self.decoded)?;
-                self.stage += 1;
-                uploader.allow_stages(self.stage + HALVES);
+                self.half += 1;
+                uploader.allow_halves(self.half + HALVES);
             }
         }
         self.start()?;
@@ -172,14 +172,14 @@ fn staged(job: &CopyJob) -> Option<&EncodedCopy> {
 }
 
 /// By stage: jobs before its end.
-fn stage_ends(jobs: &[CopyJob]) -> Vec<usize> {
+fn half_ends(jobs: &[CopyJob]) -> Vec<usize> {
     let mut ends: Vec<usize> = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
         let Some(staged) = staged(job).and_then(|stored| stored.staged.as_ref()) else {
             continue;
         };
-        ends.resize(staged.stage + 1, at);
-        ends[staged.stage] = at + 1;
+        ends.resize(staged.half + 1, at);
+        ends[staged.half] = at + 1;
     }
     ends
 }

@@ -18,7 +18,7 @@ use crate::runtime::device_state::DeviceState;
 use crate::runtime::io_stack::command_backend::column as queued_column;
 use crate::runtime::launch::query_run::{DeviceContext, IoBinding, QueryRun, RunOutcome, drive};
 use crate::runtime::planner::{self, QueryPlan, grouping};
-use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan, bring, has_nulls};
+use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan, bring};
 
 /// Tiles of all kernels divide this many rows, so that windows may end there.
 const TILE_GRAIN_ROWS: u64 = 512;
@@ -329,7 +329,7 @@ fn column_shape(
             plain_aligned
         },
         on_device: matches!(backing, Backing::Resident | Backing::Paged),
-        nullable: !queued && has_nulls(request, column),
+        nullable: !queued && request.has_nulls(column),
     }
 }
 

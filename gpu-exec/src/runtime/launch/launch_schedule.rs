@@ -79,7 +79,7 @@ pub(crate) fn schedule(
 mod tests {
     use super::*;
     use crate::abi::query::row_runs;
-    use crate::runtime::transfer::copy_job::CopyTarget;
+    use crate::runtime::memory::copy_target::CopyTarget;
     use grampus_io_stack::cuda::{Device, DeviceBuffer};
     use std::sync::Arc;
 

@@ -27,7 +27,7 @@ use crate::runtime::paging::fault_buffer::FaultBuffer;
 use crate::runtime::paging::fault_handler::FaultHandler;
 use crate::runtime::planner::QueryPlan;
 use crate::runtime::transfer::copy_job::CopySource;
-use crate::runtime::transfer::transfer_plan::{TransferPlan, bases};
+use crate::runtime::transfer::transfer_plan::TransferPlan;
 use crate::runtime::transfer::uploader::{Step, Uploader};
 
 /// Warps of a block.
@@ -313,7 +313,7 @@ impl QueryRun<'_> {
             let rows = stripe.selected.iter().map(move |r| (base + r.start, r.end - r.start));
             rows.collect::<Vec<_>>()
         };
-        let runs = stripes.iter().zip(bases(stripes)).flat_map(of_stripe);
+        let runs = stripes.iter().zip(self.request.input.first_rows()).flat_map(of_stripe);
         if self.transfer.transient.is_some() {
             return runs.collect(); // windows end where tiles do that begin with the stripes' runs
         }

@@ -17,7 +17,6 @@ use crate::runtime::launch::query_run::{DeviceContext, PATIENT_TILES, QueryRun, 
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
 use crate::runtime::paging::fault_handler::{FaultContext, FaultHandler};
-use crate::runtime::transfer::transfer_plan::bases;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Those who bring something, and how they are started.
@@ -78,7 +77,7 @@ impl QueryRun<'_> {
         if paging.pieces.is_empty() {
             return;
         }
-        placed.first_rows = wanted.bytes(&all_bytes(&bases(stripes)[..stripes.len()]));
+        placed.first_rows = wanted.bytes(&all_bytes(&self.request.input.first_rows()[..stripes.len()]));
         placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
         placed.wanted = wanted.marks(paging.bits_bytes());
         placed.came = wanted.marks(paging.bits_bytes());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
-use crate::runtime::transfer::copy_job::{CopyJob, CopySource, CopyTarget, StagingSlot};
+use crate::runtime::memory::copy_target::CopyTarget;
 
 /// Both halves, as long as nothing else is said.
 pub(crate) const STAGING_BYTES: u64 = 256 << 20;
@@ -14,6 +14,14 @@ const STAGING_GRAIN_BYTES: usize = 256;
 /// Stages that may be brought at first.
 pub(crate) const HALVES: usize = 2;
 
+/// A place in the staging memory.
+#[derive(Debug)]
+pub(crate) struct StagingSlot {
+    /// Halves are numbered in the order in which they are filled.
+    pub(crate) half: usize,
+    pub(crate) to: CopyTarget,
+}
+
 /// The memory, kept from query to query.
 #[derive(Debug, Default)]
 pub(crate) struct StagingBuffer {
@@ -21,42 +29,42 @@ pub(crate) struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    /// Gives every job that brings stored bytes its place and stage, in their order. `most_bytes`: of both halves, though a half holds any
-    /// one piece.
-    pub(crate) fn assign(&mut self, device: &Device, jobs: &mut [CopyJob], most_bytes: u64) -> Result<(), CudaError> {
-        let length = |job: &CopyJob| match &job.what {
-            CopySource::Encoded(stored) => stored.batch.bytes.next_multiple_of(STAGING_GRAIN_BYTES),
-            CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => 0,
+    /// For each of so many bytes, in their order, a slot; none where there are none. `max_bytes`: of both halves, though a half holds any
+    /// one batch.
+    pub(crate) fn assign(
+        &mut self,
+        device: &Device,
+        lengths: &[usize],
+        max_bytes: u64,
+    ) -> Result<Vec<Option<StagingSlot>>, CudaError> {
+        let padded: Vec<usize> = lengths
+            .iter()
+            .map(|len| len.next_multiple_of(STAGING_GRAIN_BYTES))
+            .collect();
+        let all: usize = padded.iter().sum();
+        let Some(largest) = padded.iter().max().filter(|_| all > 0) else {
+            return Ok(lengths.iter().map(|_| None).collect());
         };
-        let lengths: Vec<usize> = jobs.iter().map(length).collect();
-        let all: usize = lengths.iter().sum();
-        let Some(largest) = lengths.iter().max().filter(|_| all > 0) else {
-            return Ok(());
-        };
-        let half = (most_bytes as usize / HALVES).max(*largest);
-        // Nobody waits where everything has room at once.
-        let (stage_bytes, need) = match all <= HALVES * half {
+        let largest_half = (max_bytes as usize / HALVES).max(*largest);
+        // Nothing waits where everything has room at once.
+        let (half_bytes, need) = match all <= HALVES * largest_half {
             true => (all, all),
-            false => (half, HALVES * half),
+            false => (largest_half, HALVES * largest_half),
         };
         let buffer = self.buffer(device, need)?;
-        let (mut stage, mut used) = (0, 0);
-        for (job, len) in jobs.iter_mut().zip(lengths) {
-            if used + len > stage_bytes {
-                (stage, used) = (stage + 1, 0);
+        let (mut half, mut used) = (0, 0);
+        let mut slot = |len: usize| {
+            if used + len > half_bytes {
+                (half, used) = (half + 1, 0);
             }
-            if let CopySource::Encoded(stored) = &mut job.what {
-                stored.staged = Some(StagingSlot {
-                    stage,
-                    to: CopyTarget {
-                        buffer: buffer.clone(),
-                        offset: stage % HALVES * stage_bytes + used,
-                    },
-                });
-                used += len;
-            }
-        }
-        Ok(())
+            let to = CopyTarget {
+                buffer: buffer.clone(),
+                offset: half % HALVES * half_bytes + used,
+            };
+            used += len;
+            (len > 0).then_some(StagingSlot { half, to })
+        };
+        Ok(padded.into_iter().map(&mut slot).collect())
     }
 
     fn buffer(&mut self, device: &Device, len: usize) -> Result<Arc<DeviceBuffer>, CudaError> {

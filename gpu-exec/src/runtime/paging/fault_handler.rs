@@ -15,12 +15,13 @@ use crate::abi::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, Page
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::error::RunError;
 use crate::options::Request;
+use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::page_table::{PageTable, PagedColumn};
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::paging::fault_buffer::FaultReader;
 use crate::runtime::paging::page_reader::{OpenFile, PageReader, rows_of};
-use crate::runtime::transfer::copy_job::{copy_job, target};
-use crate::runtime::transfer::transfer_plan::{MAX_COPY_ROWS, bases};
+use crate::runtime::transfer::copy_job::copy_job;
+use crate::runtime::transfer::transfer_plan::MAX_COPY_ROWS;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Pages of a batch, which one thread reads: the pass ends when the last of them has been read, and a page takes about a microsecond.
@@ -124,7 +125,7 @@ impl<'a> FaultHandler<'a> {
         };
         let entries = FaultReader::new(means.list.clone(), few, means.threads);
         Self {
-            bases: bases(&request.input.stripes),
+            bases: request.input.first_rows(),
             request,
             paging,
             uploader,
@@ -365,8 +366,12 @@ impl<'a> FaultHandler<'a> {
             let mut first = rows.start;
             while first < rows.end {
                 let end = rows.end.min(first + MAX_COPY_ROWS);
-                let values = target(&piece.resident.values, (first * width) as usize);
-                let valid = piece.resident.valid.as_ref().map(|v| target(v, first as usize));
+                let values = CopyTarget::within(&piece.resident.values, (first * width) as usize);
+                let valid = piece
+                    .resident
+                    .valid
+                    .as_ref()
+                    .map(|v| CopyTarget::within(v, first as usize));
                 let (place, base) = ((piece.stripe, piece.column), self.bases[piece.stripe]);
                 let job = copy_job(self.request, base, place, first..end, values, valid)?;
                 // The CPU decodes it.

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
-use crate::input::Placement;
+use crate::input::{Placement, file_ranges};
 use crate::options::Request;
 use crate::runtime::memory::page_table::PagedColumn;
-use crate::runtime::transfer::copy_job::parts_of;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Pages so close to one another are read at once, with what is between them: a read costs as much as copying this.
@@ -93,7 +92,7 @@ impl PageReader<'_> {
             return source.read_from(file, &mut to[..len as usize], &(at..at + len));
         }
         let mut done = 0;
-        for part in parts_of(stripe, segments, &rows, width)? {
+        for part in file_ranges(stripe, segments, &rows, width)? {
             let len = (part.end - part.start) as usize;
             source.read_from(file, &mut to[done..done + len], &part)?;
             done += len;

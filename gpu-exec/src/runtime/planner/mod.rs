@@ -19,7 +19,6 @@ use crate::runtime::memory::buffer_pool::ColumnKey;
 use crate::runtime::planner::backing::choose_backings;
 use crate::runtime::planner::cost_model::{ColumnStats, CostInputs};
 use crate::runtime::planner::validate::validate;
-use crate::runtime::transfer::transfer_plan::has_nulls;
 
 /// A request that can be run.
 pub(crate) struct QueryPlan {
@@ -195,7 +194,7 @@ fn facts(
 ) -> ColumnStats {
     let ty = request.program.columns[column].ty;
     let width = u64::from(ty.width());
-    let validity = u64::from(has_nulls(request, column));
+    let validity = u64::from(request.has_nulls(column));
     let mut facts = ColumnStats {
         dense,
         width,

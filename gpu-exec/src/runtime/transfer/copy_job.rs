@@ -3,27 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::DeviceBuffer;
-
 use crate::decode::decode_batch::DecodeBatch;
 use crate::error::RunError;
 use crate::input::encoded_column::EncodedColumn;
-use crate::input::{Placement, Segment, Stripe};
+use crate::input::{Placement, file_ranges};
 use crate::options::Request;
-use crate::runtime::memory::arena::DeviceRange;
-
-/// Device memory that bytes go to.
-#[derive(Debug, Clone)]
-pub(crate) struct CopyTarget {
-    pub(crate) buffer: Arc<DeviceBuffer>,
-    pub(crate) offset: usize,
-}
-
-impl CopyTarget {
-    pub(crate) fn address(&self) -> u64 {
-        self.buffer.address() + self.offset as u64
-    }
-}
+use crate::runtime::memory::copy_target::CopyTarget;
+use crate::runtime::memory::staging_buffer::StagingSlot;
 
 /// One slotful: consecutive rows of one column.
 #[derive(Debug)]
@@ -69,13 +55,6 @@ pub(crate) struct EncodedCopy {
     pub(crate) staged: Option<StagingSlot>,
 }
 
-/// A place in the staging memory.
-#[derive(Debug)]
-pub(crate) struct StagingSlot {
-    pub(crate) stage: usize,
-    pub(crate) to: CopyTarget,
-}
-
 /// The job that brings a column's rows of a stripe, `base` rows from the first one's beginning, in the first window.
 pub(crate) fn copy_job(
     request: &Request<'_>,
@@ -91,7 +70,7 @@ pub(crate) fn copy_job(
     let what = match &s.columns[column] {
         Placement::Direct(segments) => CopySource::FileRanges {
             file: s.file,
-            parts: parts_of(s, segments, &rows, width)?,
+            parts: file_ranges(s, segments, &rows, width)?,
         },
         _ => CopySource::CpuDecode {
             stripe,
@@ -107,48 +86,4 @@ pub(crate) fn copy_job(
         to,
         what,
     })
-}
-
-/// Pieces of the file that hold a raw column's rows.
-pub(crate) fn parts_of(
-    stripe: &Stripe,
-    segments: &[Segment],
-    rows: &Range<u64>,
-    width: u64,
-) -> Result<Vec<Range<u64>>, RunError> {
-    parts(segments, rows, width).ok_or_else(|| {
-        let index = stripe.index;
-        RunError::Invalid(format!("stripe {index} has no place for rows {rows:?} of a column"))
-    })
-}
-
-pub(crate) fn target(piece: &DeviceRange, offset: usize) -> CopyTarget {
-    CopyTarget {
-        buffer: piece.buffer.clone(),
-        offset: piece.offset + offset,
-    }
-}
-
-/// Pieces of the file that hold `rows`; `None` if the segments do not cover them.
-fn parts(segments: &[Segment], rows: &Range<u64>, width: u64) -> Option<Vec<Range<u64>>> {
-    let mut parts: Vec<Range<u64>> = Vec::new();
-    let mut next = rows.start;
-    let from = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
-    for s in &segments[from..] {
-        if next >= rows.end {
-            break;
-        }
-        if s.first_row > next {
-            return None;
-        }
-        let end = rows.end.min(s.first_row + s.rows);
-        let at = s.offset + (next - s.first_row) * width;
-        let bytes = at..at + (end - next) * width;
-        match parts.last_mut() {
-            Some(last) if last.end == bytes.start => last.end = bytes.end,
-            _ => parts.push(bytes),
-        }
-        next = end;
-    }
-    (next >= rows.end).then_some(parts)
 }

@@ -10,7 +10,8 @@ use crate::decode::decode_batch::{DecodeBatch, batches};
 use crate::input::Placement;
 use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
-use crate::runtime::transfer::copy_job::{CopyJob, CopySource, CopyTarget, EncodedCopy};
+use crate::runtime::memory::copy_target::CopyTarget;
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 use crate::runtime::transfer::transfer_plan::{Builder, MAX_COPY_BYTES};
 
 /// What the device does not decode, though its layout would allow it: it was tried.
@@ -118,14 +119,10 @@ impl Builder<'_, '_> {
         let first = batches.first().map_or(0, |batch| batch.rows.start);
         for batch in batches {
             let row = (batch.rows.start - first) as usize;
-            let behind = |target: &CopyTarget, bytes: usize| CopyTarget {
-                buffer: target.buffer.clone(),
-                offset: target.offset + bytes,
-            };
             self.out.jobs.push(CopyJob {
                 first_row: self.bases[stripe] + batch.rows.start,
                 window,
-                to: behind(to, row * width as usize),
+                to: to.behind(row * width as usize),
                 what: CopySource::Encoded(Box::new(EncodedCopy {
                     file: self.request.input.stripes[stripe].file,
                     stripe,
@@ -133,7 +130,7 @@ impl Builder<'_, '_> {
                     width,
                     encoded: encoded.clone(),
                     batch,
-                    valid: valid.map(|valid| behind(valid, row)),
+                    valid: valid.map(|valid| valid.behind(row)),
                     staged: None,
                 })),
             });

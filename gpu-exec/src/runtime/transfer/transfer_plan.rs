@@ -9,17 +9,18 @@ use grampus_io_stack::layout::Extent;
 
 use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
+use crate::input::Placement;
 use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
-use crate::input::{Placement, Stripe};
 use crate::options::{Backing, Request};
 use crate::program::Type;
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, ColumnKey};
 use crate::runtime::memory::constant_columns::ConstantColumns;
+use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::page_table::PageTable;
 use crate::runtime::memory::staging_buffer::StagingBuffer;
-use crate::runtime::transfer::copy_job::{CopyJob, CopyTarget, copy_job, target};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, copy_job};
 use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
 
 use grampus_io_stack::cuda::Device;
@@ -94,22 +95,6 @@ pub(crate) enum ColumnLocation {
     Transient(Vec<(Range<u64>, usize, Option<usize>)>),
 }
 
-/// First row of each stripe, and the number of all rows.
-pub(crate) fn bases(stripes: &[Stripe]) -> Vec<u64> {
-    let mut next = 0;
-    let first = stripes.iter().map(|s| {
-        next += s.rows;
-        next
-    });
-    std::iter::once(0).chain(first).collect()
-}
-
-/// Whether kernels must look whether the column's values are there.
-pub(crate) fn has_nulls(request: &Request<'_>, column: usize) -> bool {
-    let may = |p: &Placement| matches!(p, Placement::Decoded { .. } | Placement::Constant(None));
-    request.program.columns[column].nullable && request.input.stripes.iter().any(|s| may(&s.columns[column]))
-}
-
 /// A stripe's column that has to be brought.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Missing {
@@ -146,9 +131,9 @@ pub(crate) struct Builder<'a, 'b> {
 pub(crate) fn bring(request: &Request<'_>, means: &mut TransferContext<'_>) -> Result<TransferPlan, RunError> {
     let (stripes, columns) = (request.input.stripes.len(), request.program.columns.len());
     let mut builder = Builder {
-        bases: bases(&request.input.stripes),
+        bases: request.input.first_rows(),
         places: vec![vec![ColumnLocation::Nowhere; columns]; stripes],
-        nullable: (0..columns).map(|c| has_nulls(request, c)).collect(),
+        nullable: (0..columns).map(|c| request.has_nulls(c)).collect(),
         request,
         means,
         stored: HashMap::new(),
@@ -181,7 +166,17 @@ pub(crate) fn bring(request: &Request<'_>, means: &mut TransferContext<'_>) -> R
         staging_bytes,
         ..
     } = builder.means;
-    staging.assign(device, &mut builder.out.jobs, *staging_bytes)?;
+    let stored_bytes = |job: &CopyJob| match &job.what {
+        CopySource::Encoded(copy) => copy.batch.bytes,
+        CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => 0,
+    };
+    let lengths: Vec<usize> = builder.out.jobs.iter().map(stored_bytes).collect();
+    let slots = staging.assign(device, &lengths, *staging_bytes)?;
+    for (job, slot) in builder.out.jobs.iter_mut().zip(slots) {
+        if let CopySource::Encoded(copy) = &mut job.what {
+            copy.staged = slot;
+        }
+    }
     for column in 0..columns {
         let layout = builder.layout(column)?;
         builder.out.columns.push(layout);
@@ -329,8 +324,8 @@ impl Builder<'_, '_> {
         let mut first = 0;
         while first < rows {
             let end = rows.min(first + chunk);
-            let values = target(&resident.values, (first * width) as usize);
-            let valid = resident.valid.as_ref().map(|v| target(v, first as usize));
+            let values = CopyTarget::within(&resident.values, (first * width) as usize);
+            let valid = resident.valid.as_ref().map(|v| CopyTarget::within(v, first as usize));
             self.job(m, first..end, values, valid, 0)?;
             first = end;
         }
@@ -436,8 +431,8 @@ impl Builder<'_, '_> {
         for m in missing {
             let values = take(count * self.ty(m.column).width() as usize);
             let valid = m.valid.map(|_| take(count));
-            let valid_target = valid.map(|offset| target(piece, offset));
-            self.job(m, rows.clone(), target(piece, values), valid_target, window)?;
+            let valid_target = valid.map(|offset| CopyTarget::within(piece, offset));
+            self.job(m, rows.clone(), CopyTarget::within(piece, values), valid_target, window)?;
             let place = &mut self.places[m.stripe][m.column];
             let chunk = (rows.clone(), values, valid);
             match place {

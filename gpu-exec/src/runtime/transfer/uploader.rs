@@ -14,9 +14,10 @@ use crate::error::RunError;
 use crate::input::Decode;
 use crate::input::encoded_column::Values;
 use crate::runtime::file_io::file_source::FileSource;
+use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::staging_buffer::HALVES;
-use crate::runtime::transfer::copy_job::{CopyJob, CopySource, CopyTarget, EncodedCopy};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ struct UploadProgress {
     /// How many of them somebody waits for, who is woken no sooner.
     awaited: usize,
     windows: usize,
-    stages: usize,
+    halves: usize,
     failed: Option<RunError>,
 }
 
@@ -78,7 +79,7 @@ impl<'a> Uploader<'a> {
     ) -> Self {
         let progress = UploadProgress {
             windows: 2,
-            stages: HALVES,
+            halves: HALVES,
             ..UploadProgress::default()
         };
         Self {
@@ -117,9 +118,9 @@ impl<'a> Uploader<'a> {
         self.changed.notify_all();
     }
 
-    /// Lets jobs of the stages below `stages` start.
-    pub(crate) fn allow_stages(&self, stages: usize) {
-        self.progress().stages = stages;
+    /// Lets jobs of the halves below `halves` start.
+    pub(crate) fn allow_halves(&self, halves: usize) {
+        self.progress().halves = halves;
         self.changed.notify_all();
     }
 
@@ -298,7 +299,7 @@ impl<'a> Uploader<'a> {
             }
             _ => Arc::default(),
         };
-        if !self.wait_for_turn(|progress| progress.stages > staged.stage) {
+        if !self.wait_for_turn(|progress| progress.halves > staged.half) {
             return Ok(false);
         }
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
