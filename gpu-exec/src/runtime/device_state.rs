@@ -17,6 +17,7 @@ use crate::runtime::io_stack::status_block::StatusBlock;
 use crate::runtime::memory::buffer_pool::BufferPool;
 use crate::runtime::memory::constant_columns::ConstantColumns;
 use crate::runtime::memory::mapped_files::MappedFiles;
+use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::query_scratch::QueryScratch;
 use crate::runtime::memory::staging_buffer::StagingBuffer;
@@ -24,7 +25,6 @@ use crate::runtime::paging::fault_buffer::FaultBuffer;
 use crate::runtime::paging::fault_handler::SLOT_BYTES;
 use crate::runtime::runtime_options::RuntimeOptions;
 use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
-use crate::runtime::transfer::transfer_plan::MAX_COPY_BYTES;
 use crate::runtime::warmup;
 
 /// Device memory of a host-thread device, if no bound says otherwise.

@@ -75,7 +75,7 @@ impl<'a> DecodeLauncher<'a> {
             next: 0,
             compile: Duration::ZERO,
         };
-        if jobs.iter().any(|job| matches!(job.what, CopySource::Encoded(_))) {
+        if jobs.iter().any(|job| matches!(job.source, CopySource::Encoded(_))) {
             let loaded = means.kernels.decoding()?;
             if loaded.origin != Origin::Memory {
                 arrivals.compile = loaded.took;
@@ -165,7 +165,7 @@ impl<'a> DecodeLauncher<'a> {
 }
 
 fn staged(job: &CopyJob) -> Option<&EncodedCopy> {
-    match &job.what {
+    match &job.source {
         CopySource::Encoded(stored) => Some(stored),
         CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => None,
     }

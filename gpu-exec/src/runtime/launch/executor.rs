@@ -18,7 +18,7 @@ use crate::runtime::device_state::DeviceState;
 use crate::runtime::io_stack::command_backend::column as queued_column;
 use crate::runtime::launch::query_run::{DeviceContext, IoBinding, QueryRun, RunOutcome, drive};
 use crate::runtime::planner::{self, QueryPlan, grouping};
-use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan, bring};
+use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan};
 
 /// Tiles of all kernels divide this many rows, so that windows may end there.
 const TILE_GRAIN_ROWS: u64 = 512;
@@ -62,7 +62,7 @@ fn attempts(state: &mut DeviceState, request: &Request<'_>) -> Result<Output, Ru
                 );
                 state
                     .cpu_decode
-                    .leave(plan.ids[at.file], request.input.column_ids[column]);
+                    .insert(plan.ids[at.file], request.input.column_ids[column]);
             }
             RunOutcome::MoreGroups => {
                 let most = 1u64 << MAX_SLOTS_LOG2;
@@ -121,12 +121,12 @@ fn attempt(
             ..Cost::default()
         };
         let result = stage_and_drive(state, request, plan, &transfer, way, slots_log2, cost);
-        for piece in &transfer.paging.pieces {
+        for piece in &transfer.page_table.columns {
             state
                 .pool
                 .pages_came(&piece.key, piece.published.load(Ordering::Relaxed));
         }
-        if let Some(piece) = &transfer.transient {
+        if let Some(piece) = &transfer.windows.memory {
             state.pool.give_back(piece);
         }
         result
@@ -151,7 +151,7 @@ fn bring_and_load(
         let thread = std::thread::Builder::new().name("grampus-loader".to_owned());
         let load = || load_ahead(kernels, request, plan, way);
         let loading = plan.reads_files().then(|| thread.spawn_scoped(scope, load));
-        let transfer = bring(request, means);
+        let transfer = TransferPlan::new(request, means);
         let loaded = match loading.map(|started| started.map(ScopedJoinHandle::join)) {
             Some(Ok(Ok(took))) => took,
             Some(Ok(Err(panic))) => std::panic::resume_unwind(panic),
@@ -342,7 +342,7 @@ fn shape(request: &Request<'_>, plan: &QueryPlan, transfer: &TransferPlan, way: 
             .iter()
             .all(|e| e.mapped.is_multiple_of(width));
         // One that is there whole by now is loaded without looking.
-        let paged = transfer.paging.columns.contains(&at);
+        let paged = transfer.page_table.program_columns.contains(&at);
         column_shape(request, plan, at, aligned, paged)
     };
     Shape {

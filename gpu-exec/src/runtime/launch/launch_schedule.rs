@@ -26,7 +26,7 @@ fn tiles_before(runs: &[RowRun], row: u64, tile_rows: u64, tiles: u64) -> u64 {
 }
 
 fn bytes_of(job: &CopyJob) -> u64 {
-    match &job.what {
+    match &job.source {
         CopySource::FileRanges { parts, .. } => parts.iter().map(|p| p.end - p.start).sum(),
         CopySource::CpuDecode { rows, width, .. } => (rows.end - rows.start) * *width as u64,
         CopySource::Encoded(stored) => stored.batch.stored_bytes(),
@@ -92,7 +92,7 @@ mod tests {
                 buffer: buffer.clone(),
                 offset: 0,
             },
-            what: CopySource::FileRanges {
+            source: CopySource::FileRanges {
                 file: 0,
                 parts: std::iter::once(0..bytes).collect(),
             },

@@ -155,7 +155,7 @@ pub(crate) fn drive(
     cost.scan = began
         .elapsed()
         .saturating_sub(cost.compile.saturating_sub(loaded_ahead));
-    if let Some(CopySource::Encoded(job)) = left.undecoded.map(|job| &query.transfer.jobs[job].what) {
+    if let Some(CopySource::Encoded(job)) = left.undecoded.map(|job| &query.transfer.jobs[job].source) {
         return Ok(RunOutcome::Undecoded {
             stripe: job.stripe,
             column: job.column,
@@ -277,7 +277,7 @@ impl QueryRun<'_> {
         }
         let launches = schedule(
             &self.transfer.jobs,
-            &self.transfer.window_ends,
+            &self.transfer.windows.ends,
             &runs,
             (tiles, u64::from(sizes.tile_rows)),
             machine.launch_bytes,
@@ -314,7 +314,7 @@ impl QueryRun<'_> {
             rows.collect::<Vec<_>>()
         };
         let runs = stripes.iter().zip(self.request.input.first_rows()).flat_map(of_stripe);
-        if self.transfer.transient.is_some() {
+        if self.transfer.windows.memory.is_some() {
             return runs.collect(); // windows end where tiles do that begin with the stripes' runs
         }
         // Fewer runs are looked up faster; the few tiles in which one stripe follows another are read row by row.
@@ -335,7 +335,7 @@ impl QueryRun<'_> {
             .zip(&self.plan.dense);
         let mapped = columns.find(|((_, c), dense)| **dense && c.backing == Backing::Mapped);
         // Windows end where tiles do that begin with the runs.
-        let Some(((column, _), _)) = mapped.filter(|_| self.transfer.transient.is_none()) else {
+        let Some(((column, _), _)) = mapped.filter(|_| self.transfer.windows.memory.is_none()) else {
             return runs;
         };
         let width = u64::from(self.request.program.columns[column].ty.width());

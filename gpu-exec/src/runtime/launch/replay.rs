@@ -66,19 +66,19 @@ impl QueryRun<'_> {
         };
         Ok(Some(FaultHandler::new(
             self.request,
-            &self.transfer.paging,
+            &self.transfer.page_table,
             uploader,
             means,
         )))
     }
 
     pub(crate) fn place_paging(&self, placed: &mut KernelArguments, wanted: &mut ScratchLayout) {
-        let (paging, stripes) = (&self.transfer.paging, &self.request.input.stripes);
-        if paging.pieces.is_empty() {
+        let (paging, stripes) = (&self.transfer.page_table, &self.request.input.stripes);
+        if paging.columns.is_empty() {
             return;
         }
         placed.first_rows = wanted.bytes(&all_bytes(&self.request.input.first_rows()[..stripes.len()]));
-        placed.pieces = wanted.bytes(&all_bytes(&paging.described(stripes.len())));
+        placed.pieces = wanted.bytes(&all_bytes(&paging.descriptions(stripes.len())));
         placed.wanted = wanted.marks(paging.bits_bytes());
         placed.came = wanted.marks(paging.bits_bytes());
     }
@@ -174,12 +174,12 @@ impl QueryRun<'_> {
     /// only look, and the last one misses nothing.
     fn most_passes(&self, launched: &LaunchContext<'_>) -> u64 {
         let listed = launched.paging.map_or(1, |p| u64::from(p.capacity.max(1)));
-        2 + self.kernel.steps() as u64 + u64::from(self.transfer.paging.pages) / listed
+        2 + self.kernel.steps() as u64 + u64::from(self.transfer.page_table.pages) / listed
     }
 
     /// Sets to zero the bits of columns of which nothing is there.
     fn clear_bits(&self, machine: &DeviceContext<'_>) -> Result<(), CudaError> {
-        let unset = &self.transfer.paging.unset;
+        let unset = &self.transfer.page_table.unset;
         let mut next = 0;
         while let Some(first) = unset.get(next) {
             let follows = |pair: &[DeviceRange]| pair[0].is_followed_by(&pair[1]);

@@ -120,10 +120,10 @@ impl BufferPool {
         values: usize,
         valid: Option<usize>,
     ) -> Result<Option<CachedColumn>, CudaError> {
-        let Some(values) = self.piece(values)? else {
+        let Some(values) = self.take(values)? else {
             return Ok(None);
         };
-        let valid = match valid.map(|len| self.piece(len)).transpose()? {
+        let valid = match valid.map(|len| self.take(len)).transpose()? {
             Some(None) => {
                 self.give_back(&values);
                 return Ok(None);
@@ -204,7 +204,7 @@ impl BufferPool {
     }
 
     /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
-    pub(crate) fn piece(&mut self, len: usize) -> Result<Option<DeviceRange>, CudaError> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<Option<DeviceRange>, CudaError> {
         let rounded = rounded(len);
         loop {
             for (arena, a) in self.arenas.iter_mut().enumerate() {
@@ -224,7 +224,7 @@ impl BufferPool {
         }
     }
 
-    /// Gives back what [`piece`](Self::piece) gave. No kernel and no copy uses it.
+    /// Gives back what [`take`](Self::take) gave. No kernel and no copy uses it.
     pub(crate) fn give_back(&mut self, piece: &DeviceRange) {
         self.arenas[piece.arena].give_back(piece.offset, rounded(piece.len));
     }
@@ -345,14 +345,14 @@ mod tests {
     #[test]
     fn pieces_given_out_one_after_the_other_touch_and_come_back_whole() {
         let mut pool = pool(1 << 20);
-        let all: Vec<DeviceRange> = (0..4).map(|_| pool.piece(1000).unwrap().unwrap()).collect();
+        let all: Vec<DeviceRange> = (0..4).map(|_| pool.take(1000).unwrap().unwrap()).collect();
         assert!(all.windows(2).all(|w| w[0].address() + 1000 == w[1].address()));
         for at in [1, 3, 0, 2] {
             pool.give_back(&all[at]);
         }
         let whole = (1 << 20) - 2 * MARGIN_BYTES;
-        assert!(pool.piece(whole).unwrap().is_some(), "all free pieces were merged");
-        assert!(pool.piece(8).unwrap().is_none());
+        assert!(pool.take(whole).unwrap().is_some(), "all free pieces were merged");
+        assert!(pool.take(8).unwrap().is_none());
     }
 
     #[test]
@@ -381,7 +381,7 @@ mod tests {
     fn a_column_that_is_there_in_part_is_whole_with_its_last_page() {
         let mut pool = pool(100_000);
         let reserve = |pool: &mut BufferPool, stripe: usize| {
-            let there = pool.piece(8).unwrap().unwrap();
+            let there = pool.take(8).unwrap().unwrap();
             let bits = PresenceBitmap {
                 there,
                 pages: 50,
@@ -417,7 +417,7 @@ mod tests {
         pool.drop_column(&key(3));
         assert_eq!(pool.resident_bytes(), 0);
         let whole = pool
-            .piece((100_000 - 2 * MARGIN_BYTES) / RANGE_GRAIN_BYTES * RANGE_GRAIN_BYTES)
+            .take((100_000 - 2 * MARGIN_BYTES) / RANGE_GRAIN_BYTES * RANGE_GRAIN_BYTES)
             .unwrap();
         assert!(whole.is_some(), "all pieces came back");
     }
@@ -431,7 +431,7 @@ mod tests {
         pool.expect(5 << 29).unwrap();
         let taken = (5 << 29) + 2 * MARGIN_BYTES as u64;
         assert_eq!((pool.arenas.len(), pool.taken), (1, taken));
-        let half = pool.piece(5 << 28).unwrap().unwrap();
+        let half = pool.take(5 << 28).unwrap().unwrap();
         pool.expect(5 << 28).unwrap();
         pool.expect(5 << 29).unwrap();
         assert_eq!(
@@ -439,15 +439,15 @@ mod tests {
             (1, taken),
             "it is there; it is not allowed"
         );
-        assert!(pool.piece(5 << 28).unwrap().is_some());
+        assert!(pool.take(5 << 28).unwrap().is_some());
         assert_eq!((pool.arenas.len(), half.arena), (1, 0));
     }
 
     #[test]
     fn less_memory_than_allowed_is_the_bound() {
         let mut pool = BufferPool::new(&Device::host(1, 1 << 20), 1 << 40);
-        assert!(pool.piece(2 << 20).unwrap().is_none());
-        assert!(pool.piece(100 << 10).unwrap().is_some());
+        assert!(pool.take(2 << 20).unwrap().is_none());
+        assert!(pool.take(100 << 10).unwrap().is_some());
         assert!(pool.capacity() < 3 << 20);
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use grampus_io_stack::cuda::{self, CudaError, Device, Pushed, Slot};
 
+/// Bytes of values in a slot, at most.
+pub(crate) const MAX_COPY_BYTES: u64 = 4 << 20;
 /// Slots pinned at a time: pinning costs about 0.2 ms per MiB.
 const PINNED_SLOTS: usize = 4;
 /// How often it is looked whether a slot is empty, where all are full or being filled. The driver's own wait would keep a processor busy

@@ -20,8 +20,8 @@ use crate::runtime::memory::page_table::{PageTable, PagedColumn};
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::paging::fault_buffer::FaultReader;
 use crate::runtime::paging::page_reader::{OpenFile, PageReader, rows_of};
+use crate::runtime::transfer::copy_job::MAX_COPY_ROWS;
 use crate::runtime::transfer::copy_job::copy_job;
-use crate::runtime::transfer::transfer_plan::MAX_COPY_ROWS;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Pages of a batch, which one thread reads: the pass ends when the last of them has been read, and a page takes about a microsecond.
@@ -119,7 +119,7 @@ impl<'a> FaultHandler<'a> {
         uploader: &'a Uploader<'a>,
         means: FaultContext<'a>,
     ) -> Self {
-        let few = match paging.pieces.iter().all(|p| p.pages.raw) {
+        let few = match paging.columns.iter().all(|p| p.layout.raw) {
             true => MIN_TAKEN_PAGES,
             false => MIN_TAKEN_GROUPS,
         };
@@ -208,14 +208,14 @@ impl<'a> FaultHandler<'a> {
         let what = PagesCame {
             pieces: launched.pieces,
             came: launched.came,
-            count: (self.paging.columns.len() * self.request.input.stripes.len()) as u32,
+            count: (self.paging.program_columns.len() * self.request.input.stripes.len()) as u32,
             pad0: 0,
         };
         let blocks = what.count.div_ceil(BLOCK_THREADS / GPU_LANES).max(1);
         let kernel = launched.module.kernel(PUBLISH_PAGES)?;
         let mut args = Args::new().with_bytes(&bytes_of(&what));
         kernel.launch(means.compute, blocks, BLOCK_THREADS, &mut args)?;
-        for piece in &self.paging.pieces {
+        for piece in &self.paging.columns {
             let came = piece.came.swap(0, Ordering::Relaxed);
             piece.published.fetch_add(came, Ordering::Relaxed);
         }
@@ -307,7 +307,7 @@ impl<'a> FaultHandler<'a> {
         let mut before = None;
         for page in pages {
             let (piece, _) = self.page(page, before)?;
-            match piece.pages.raw {
+            match piece.layout.raw {
                 true => raw.push(page),
                 false => groups.push(page),
             }
@@ -366,9 +366,9 @@ impl<'a> FaultHandler<'a> {
             let mut first = rows.start;
             while first < rows.end {
                 let end = rows.end.min(first + MAX_COPY_ROWS);
-                let values = CopyTarget::within(&piece.resident.values, (first * width) as usize);
+                let values = CopyTarget::within(&piece.cached.values, (first * width) as usize);
                 let valid = piece
-                    .resident
+                    .cached
                     .valid
                     .as_ref()
                     .map(|v| CopyTarget::within(v, first as usize));
@@ -396,7 +396,7 @@ impl<'a> FaultHandler<'a> {
         let launched = self.launched()?;
         let moves = slot.bytes_mut()[at..].chunks_exact_mut(size_of::<PageMove>());
         for ((piece, page), to) in pages.iter().zip(moves) {
-            let (piece, page) = (piece.place, *page);
+            let (piece, page) = (piece.description, *page);
             to.copy_from_slice(&bytes_of(&PageMove { piece, page }));
         }
         let batch = PageBatch {
@@ -426,6 +426,6 @@ impl<'a> FaultHandler<'a> {
 
 /// Bytes of a page's values: the last one's end with the stripe.
 fn bytes_of_page(piece: &PagedColumn, page: u32) -> u64 {
-    let all = piece.resident.values.len as u64;
+    let all = piece.cached.values.len as u64;
     PAGE_BYTES.min(all - u64::from(page) * PAGE_BYTES)
 }

@@ -103,6 +103,6 @@ impl PageReader<'_> {
 
 /// Rows of a stripe that pages of it stand for.
 pub(crate) fn rows_of(piece: &PagedColumn, pages: Range<u32>) -> Range<u64> {
-    let each = u64::from(piece.pages.rows);
+    let each = u64::from(piece.layout.rows);
     u64::from(pages.start) * each..(u64::from(pages.end) * each).min(piece.rows)
 }

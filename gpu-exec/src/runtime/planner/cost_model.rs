@@ -4,6 +4,7 @@
 use crate::abi::paging::PAGE_BYTES;
 use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile, pieces_touched};
 use crate::options::{Backing, BackingChoice};
+use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 
 /// What is known of one column before the query.
 #[derive(Debug, Clone)]
@@ -118,9 +119,7 @@ pub(crate) fn cost(column: &ColumnStats, backing: Backing, terms: &CostInputs) -
 /// Bytes of the smallest piece that is moved.
 pub(crate) fn granularity(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> u64 {
     match backing {
-        Backing::Resident => {
-            crate::runtime::transfer::transfer_plan::MAX_COPY_BYTES.min((column.rows() * column.width).max(1))
-        }
+        Backing::Resident => MAX_COPY_BYTES.min((column.rows() * column.width).max(1)),
         Backing::Paged if column.raw_rows > 0 => PAGE_BYTES,
         Backing::Paged => (column.group_rows * column.width).max(1),
         Backing::Mapped => LINK_SECTOR_BYTES,

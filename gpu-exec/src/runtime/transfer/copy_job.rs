@@ -1,4 +1,4 @@
-//! What brings bytes to the device: one job fills one slot. Which there are is bring.rs's business, and push.rs does them.
+//! `CopyJob`: consecutive rows of one column on their way to the device. One job fills one slot of the pinned ring.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,25 +9,29 @@ use crate::input::encoded_column::EncodedColumn;
 use crate::input::{Placement, file_ranges};
 use crate::options::Request;
 use crate::runtime::memory::copy_target::CopyTarget;
+use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::memory::staging_buffer::StagingSlot;
 
-/// One slotful: consecutive rows of one column.
+/// Rows of a job at most, so that 8-byte values fill a slot.
+pub(crate) const MAX_COPY_ROWS: u64 = MAX_COPY_BYTES / 8;
+
+/// Consecutive rows of one column.
 #[derive(Debug)]
 pub(crate) struct CopyJob {
     /// The first row, counted over all stripes. Jobs are in ascending order of these.
     pub(crate) first_row: u64,
-    /// Jobs of a window may start when the kernels of the last but one have ended.
+    /// A job may start when the kernels of the window before the last have ended.
     pub(crate) window: usize,
     pub(crate) to: CopyTarget,
-    pub(crate) what: CopySource,
+    pub(crate) source: CopySource,
 }
 
 /// Where a job's bytes come from.
 #[derive(Debug)]
 pub(crate) enum CopySource {
-    /// Pieces of a file, to lie one after the other.
+    /// Ranges of a file, to lie one after the other.
     FileRanges { file: usize, parts: Vec<Range<u64>> },
-    /// Values that the CPU decodes: a column's rows of a stripe.
+    /// A column's rows of a stripe, which the CPU decodes.
     CpuDecode {
         stripe: usize,
         column: usize,
@@ -36,7 +40,7 @@ pub(crate) enum CopySource {
         /// A byte for each row, where the column has them.
         valid: Option<CopyTarget>,
     },
-    /// Values as they are stored, which the device decodes.
+    /// Values in their stored form, which the device decodes.
     Encoded(Box<EncodedCopy>),
 }
 
@@ -51,11 +55,11 @@ pub(crate) struct EncodedCopy {
     pub(crate) batch: DecodeBatch,
     /// A byte for each row, where the column has them.
     pub(crate) valid: Option<CopyTarget>,
-    /// Where the piece goes; staging.rs says.
+    /// Where the encoded bytes go; assigned when all jobs are known.
     pub(crate) staged: Option<StagingSlot>,
 }
 
-/// The job that brings a column's rows of a stripe, `base` rows from the first one's beginning, in the first window.
+/// The job in the first window that copies a column's rows of a stripe. `base`: the stripe's first row.
 pub(crate) fn copy_job(
     request: &Request<'_>,
     base: u64,
@@ -67,7 +71,7 @@ pub(crate) fn copy_job(
     let s = &request.input.stripes[stripe];
     let width = u64::from(request.program.columns[column].ty.width());
     let first_row = base + rows.start;
-    let what = match &s.columns[column] {
+    let source = match &s.columns[column] {
         Placement::Direct(segments) => CopySource::FileRanges {
             file: s.file,
             parts: file_ranges(s, segments, &rows, width)?,
@@ -84,6 +88,6 @@ pub(crate) fn copy_job(
         first_row,
         window: 0,
         to,
-        what,
+        source,
     })
 }

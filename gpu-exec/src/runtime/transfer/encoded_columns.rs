@@ -1,7 +1,7 @@
-//! Columns that are brought as they are stored, to be decoded on the device: which these are, how they are stored, and the jobs for them.
-//! What the device cannot decode is left to the CPU, column by column.
+//! `EncodedColumns`: columns that are copied in their stored form and decoded on the device: how they are stored, and the copy jobs for
+//! them. `CpuDecodeSet` has the columns that the device could not decode, which the CPU decodes instead.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,11 +10,13 @@ use crate::decode::decode_batch::{DecodeBatch, batches};
 use crate::input::Placement;
 use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
+use crate::options::Request;
 use crate::runtime::memory::copy_target::CopyTarget;
+use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
+use crate::runtime::transfer::column_locator::MissingColumn;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
-use crate::runtime::transfer::transfer_plan::{Builder, MAX_COPY_BYTES};
 
-/// What the device does not decode, though its layout would allow it: it was tried.
+/// Columns that the device failed to decode although their layout allows it.
 #[derive(Debug, Default)]
 pub(crate) struct CpuDecodeSet {
     columns: HashSet<(FileId, u32)>,
@@ -28,8 +30,8 @@ impl CpuDecodeSet {
         self.everything = false;
     }
 
-    /// The device had no answer for a column of a file: the running query is decoded by the CPU, and this column always.
-    pub(crate) fn leave(&mut self, file: FileId, column: u32) {
+    /// The device could not decode a column of a file: from now on the CPU decodes it, and everything else of the running query.
+    pub(crate) fn insert(&mut self, file: FileId, column: u32) {
         self.columns.insert((file, column));
         self.everything = true;
     }
@@ -39,66 +41,81 @@ impl CpuDecodeSet {
         self.everything || self.columns.contains(&(file, column))
     }
 
-    /// Forgets a file.
+    /// Removes a file's columns.
     pub(crate) fn forget(&mut self, file: FileId) {
         self.columns.retain(|(of, _)| *of != file);
     }
 }
 
-impl Builder<'_, '_> {
-    /// Asks how columns of stripes are stored, by several threads: their row indexes may have to be read.
-    pub(crate) fn look_how_stored(&mut self, places: &[(usize, usize)]) {
-        let wanted = |&&(stripe, column): &&(usize, usize)| self.may_decode(stripe, column);
-        let wanted: Vec<(usize, usize)> = places.iter().filter(wanted).copied().collect();
+/// How a query's columns are stored, by stripe and column, as far as this was looked up.
+#[derive(Debug)]
+pub(crate) struct EncodedColumns<'a> {
+    request: &'a Request<'a>,
+    /// By file of the input.
+    file_ids: &'a [FileId],
+    cpu_decode: &'a CpuDecodeSet,
+    /// `None`: the CPU decodes it.
+    known: HashMap<(usize, usize), Option<Arc<EncodedColumn>>>,
+}
+
+impl<'a> EncodedColumns<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, file_ids: &'a [FileId], cpu_decode: &'a CpuDecodeSet) -> Self {
+        Self {
+            request,
+            file_ids,
+            cpu_decode,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Asks the input how columns are stored, on several threads: their row indexes may have to be read.
+    pub(crate) fn look_up(&mut self, missing: &[MissingColumn], threads: usize) {
+        let places = missing.iter().map(|m| (m.stripe, m.column));
+        let wanted: Vec<(usize, usize)> = places.filter(|place| self.may_decode(*place)).collect();
         let next = AtomicUsize::new(0);
         let this = &*self;
         let look = || {
             let mut found = Vec::new();
-            while let Some(&(stripe, column)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                found.push(((stripe, column), this.how_stored(stripe, column)));
+            while let Some(&place) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                found.push((place, this.stored_form(place)));
             }
             found
         };
         let found: Vec<_> = std::thread::scope(|scope| {
-            let threads = this.means.threads.min(wanted.len()).saturating_sub(1);
+            let threads = threads.min(wanted.len()).saturating_sub(1);
             let helpers: Vec<_> = (0..threads).map(|_| scope.spawn(look)).collect();
             let mut found = look();
             found.extend(helpers.into_iter().flat_map(|helper| helper.join().unwrap_or_default()));
             found
         });
-        self.stored.extend(found);
+        self.known.extend(found);
     }
 
-    fn may_decode(&self, stripe: usize, column: usize) -> bool {
+    fn may_decode(&self, (stripe, column): (usize, usize)) -> bool {
         let at = &self.request.input.stripes[stripe];
         let id = self.request.input.column_ids[column];
         matches!(at.columns[column], Placement::Decoded { on_device: true, .. })
-            && !self.means.cpu_decode.has(self.means.file_ids[at.file], id)
+            && !self.cpu_decode.has(self.file_ids[at.file], id)
     }
 
-    fn how_stored(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
+    fn stored_form(&self, (stripe, column): (usize, usize)) -> Option<Arc<EncodedColumn>> {
         let input = self.request.input;
         let at = &input.stripes[stripe];
         let encoded = input.decoder.encoded(stripe, column)?;
-        let file_bytes = input.files[at.file].bytes;
-        encoded.fits(self.ty(column), at.rows, file_bytes).then_some(encoded)
+        let (ty, file_bytes) = (self.request.program.columns[column].ty, input.files[at.file].bytes);
+        encoded.fits(ty, at.rows, file_bytes).then_some(encoded)
     }
 
-    /// Rows of a stripe's column in batches for the device to decode; `None`: the CPU does.
-    pub(crate) fn batches(
-        &mut self,
-        stripe: usize,
-        column: usize,
-        rows: &Range<u64>,
-    ) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
-        if !self.may_decode(stripe, column) {
+    /// Rows of a stripe's column in batches for the device to decode.
+    fn batches(&mut self, place: (usize, usize), rows: &Range<u64>) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
+        if !self.may_decode(place) {
             return None;
         }
-        let encoded = match self.stored.get(&(stripe, column)) {
+        let encoded = match self.known.get(&place) {
             Some(known) => known.clone(),
             None => {
-                let found = self.how_stored(stripe, column);
-                self.stored.insert((stripe, column), found.clone());
+                let found = self.stored_form(place);
+                self.known.insert(place, found.clone());
                 found
             }
         }?;
@@ -106,25 +123,28 @@ impl Builder<'_, '_> {
         Some((encoded, batches))
     }
 
-    /// Jobs for batches of a stripe's column, whose first row's value goes to `to`.
-    pub(crate) fn stored_jobs(
+    /// The jobs that copy rows of a stripe's column for the device to decode. The first row's value goes to `to`; `base`: the stripe's
+    /// first row. `None`: the CPU decodes them.
+    pub(crate) fn jobs(
         &mut self,
-        (stripe, column): (usize, usize),
-        (encoded, batches): (Arc<EncodedColumn>, Vec<DecodeBatch>),
+        place @ (stripe, column): (usize, usize),
+        base: u64,
+        rows: &Range<u64>,
         to: &CopyTarget,
         valid: Option<&CopyTarget>,
-        window: usize,
-    ) {
-        let width = self.ty(column).width();
+    ) -> Option<Vec<CopyJob>> {
+        let (encoded, batches) = self.batches(place, rows)?;
+        let file = self.request.input.stripes[stripe].file;
+        let width = self.request.program.columns[column].ty.width();
         let first = batches.first().map_or(0, |batch| batch.rows.start);
-        for batch in batches {
+        let job = |batch: DecodeBatch| {
             let row = (batch.rows.start - first) as usize;
-            self.out.jobs.push(CopyJob {
-                first_row: self.bases[stripe] + batch.rows.start,
-                window,
+            CopyJob {
+                first_row: base + batch.rows.start,
+                window: 0,
                 to: to.behind(row * width as usize),
-                what: CopySource::Encoded(Box::new(EncodedCopy {
-                    file: self.request.input.stripes[stripe].file,
+                source: CopySource::Encoded(Box::new(EncodedCopy {
+                    file,
                     stripe,
                     column,
                     width,
@@ -133,7 +153,8 @@ impl Builder<'_, '_> {
                     valid: valid.map(|valid| valid.behind(row)),
                     staged: None,
                 })),
-            });
-        }
+            }
+        };
+        Some(batches.into_iter().map(job).collect())
     }
 }

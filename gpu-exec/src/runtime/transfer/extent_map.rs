@@ -1,16 +1,98 @@
-//! The extents of columns that kernels read by address, from where bring.rs found or put their stripes. Neighbours in device memory
-//! become one extent: kernels look extents up.
+//! `ExtentMap`: the extents of a column that kernels read by address. Neighbours in device memory become one extent, since kernels search
+//! extents by row.
 
+use grampus_io_stack::cuda::Device;
 use grampus_io_stack::layout::Extent;
 
 use crate::error::RunError;
 use crate::input::Placement;
 use crate::program::{Type, Value};
 use crate::runtime::memory::constant_columns::{CONSTANT_ROWS, ConstantColumns};
-use crate::runtime::transfer::transfer_plan::{Builder, ColumnLocation, ExtentMap};
+use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator};
+use crate::runtime::transfer::window_plan::WindowPlan;
+
+/// A column as kernels see it.
+#[derive(Debug, Default)]
+pub(crate) struct ExtentMap {
+    pub(crate) extents: Vec<Extent>,
+    /// A byte for each row, where the column may have NULLs in this input.
+    pub(crate) valid: Vec<Extent>,
+    pub(crate) nullable: bool,
+}
+
+impl ExtentMap {
+    pub(crate) fn new(
+        column: usize,
+        columns: &ColumnLocator<'_>,
+        windows: &WindowPlan,
+        device: &Device,
+        constants: &mut ConstantColumns,
+    ) -> Result<Self, RunError> {
+        let (ty, nullable) = (columns.ty(column), columns.nullable[column]);
+        let width = u64::from(ty.width());
+        let mut out = Self {
+            nullable,
+            ..Self::default()
+        };
+        let mut base = 0;
+        for (at, stripe) in columns.request.input.stripes.iter().enumerate() {
+            let same_validity = |out: &mut Self, constants: &mut ConstantColumns, valid: u64| -> Result<(), RunError> {
+                if nullable {
+                    let address = constants.get(device, 1, valid)?.address();
+                    repeat(&mut out.valid, address, base, stripe.rows, 1);
+                }
+                Ok(())
+            };
+            match &columns.locations[at][column] {
+                ColumnLocation::Nowhere => {}
+                ColumnLocation::Pool(cached) => {
+                    add(&mut out.extents, base, stripe.rows, cached.values.address(), width);
+                    match &cached.valid {
+                        Some(valid) if nullable => add(&mut out.valid, base, stripe.rows, valid.address(), 1),
+                        _ => same_validity(&mut out, constants, 1)?,
+                    }
+                }
+                ColumnLocation::Mapped(address) => {
+                    if let Placement::Direct(segments) = &stripe.columns[column] {
+                        for segment in segments {
+                            let (first, address) = (base + segment.first_row, address + segment.offset);
+                            add(&mut out.extents, first, segment.rows, address, width);
+                        }
+                        same_validity(&mut out, constants, 1)?;
+                    }
+                }
+                ColumnLocation::Constant => {
+                    if let Placement::Constant(value) = stripe.columns[column] {
+                        let bits = value.map_or(0, |value| bits_of(value, ty));
+                        let address = constants.get(device, ty.width(), bits)?.address();
+                        repeat(&mut out.extents, address, base, stripe.rows, width);
+                        same_validity(&mut out, constants, u64::from(value.is_some()))?;
+                    }
+                }
+                ColumnLocation::Streamed(chunks) => {
+                    if let Some(memory) = &windows.memory {
+                        for chunk in chunks {
+                            let (first, rows) = (base + chunk.rows.start, chunk.rows.end - chunk.rows.start);
+                            let address = |offset: usize| memory.address() + offset as u64;
+                            add(&mut out.extents, first, rows, address(chunk.values), width);
+                            if let Some(valid) = chunk.valid {
+                                add(&mut out.valid, first, rows, address(valid), 1);
+                            }
+                        }
+                        if chunks.iter().any(|chunk| chunk.valid.is_none()) {
+                            same_validity(&mut out, constants, 1)?;
+                        }
+                    }
+                }
+            }
+            base += stripe.rows;
+        }
+        Ok(out)
+    }
+}
 
 /// Bytes of a value as a literal.
-pub(crate) fn bits_of(value: Value, ty: Type) -> u64 {
+fn bits_of(value: Value, ty: Type) -> u64 {
     match (value, ty) {
         (Value::Bool(b), _) => u64::from(b),
         (Value::Int(n), _) => n as u64,
@@ -19,84 +101,7 @@ pub(crate) fn bits_of(value: Value, ty: Type) -> u64 {
     }
 }
 
-impl Builder<'_, '_> {
-    /// The extents of a column that kernels read by address.
-    pub(crate) fn layout(&mut self, column: usize) -> Result<ExtentMap, RunError> {
-        let (ty, nullable) = (self.ty(column), self.nullable[column]);
-        let width = u64::from(ty.width());
-        let mut out = ExtentMap {
-            nullable,
-            ..ExtentMap::default()
-        };
-        for (stripe, s) in self.request.input.stripes.iter().enumerate() {
-            let base = self.bases[stripe];
-            let all_there =
-                |out: &mut ExtentMap, constants: &mut ConstantColumns, there: u64| -> Result<(), RunError> {
-                    if nullable {
-                        repeat(
-                            &mut out.valid,
-                            constants.get(self.means.device, 1, there)?.address(),
-                            base,
-                            s.rows,
-                            1,
-                        );
-                    }
-                    Ok(())
-                };
-            match &self.places[stripe][column] {
-                ColumnLocation::Nowhere => {}
-                ColumnLocation::Resident(resident) => {
-                    add(&mut out.extents, base, s.rows, resident.values.address(), width);
-                    match &resident.valid {
-                        Some(valid) if nullable => add(&mut out.valid, base, s.rows, valid.address(), 1),
-                        _ => all_there(&mut out, self.means.constants, 1)?,
-                    }
-                }
-                ColumnLocation::Mapped(address) => {
-                    let Placement::Direct(segments) = &s.columns[column] else {
-                        continue;
-                    };
-                    for segment in segments {
-                        let first_row = base + segment.first_row;
-                        add(
-                            &mut out.extents,
-                            first_row,
-                            segment.rows,
-                            address + segment.offset,
-                            width,
-                        );
-                    }
-                    all_there(&mut out, self.means.constants, 1)?;
-                }
-                ColumnLocation::Constant => {
-                    let Placement::Constant(value) = s.columns[column] else {
-                        continue;
-                    };
-                    let bits = value.map_or(0, |v| bits_of(v, ty));
-                    let at = self.means.constants.get(self.means.device, ty.width(), bits)?.address();
-                    repeat(&mut out.extents, at, base, s.rows, width);
-                    all_there(&mut out, self.means.constants, u64::from(value.is_some()))?;
-                }
-                ColumnLocation::Transient(chunks) => {
-                    let Some(piece) = &self.out.transient else { continue };
-                    for (rows, values, valid) in chunks {
-                        let (first, count) = (base + rows.start, rows.end - rows.start);
-                        add(&mut out.extents, first, count, piece.address() + *values as u64, width);
-                        if let Some(valid) = valid {
-                            add(&mut out.valid, first, count, piece.address() + *valid as u64, 1);
-                        }
-                    }
-                    if chunks.iter().any(|(_, _, valid)| valid.is_none()) {
-                        all_there(&mut out, self.means.constants, 1)?;
-                    }
-                }
-            }
-        }
-        Ok(out)
-    }
-}
-
-/// Appends rows at an address; they become one extent with the rows before, if they follow them there too: kernels look extents up.
+/// Appends rows at an address. Rows that follow the last extent's, in the table and in memory, become part of that extent.
 fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width: u64) {
     if let Some(last) = extents.last_mut()
         && last.first_row + last.rows == first_row
@@ -113,7 +118,7 @@ fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width
     });
 }
 
-/// Appends rows that all have the value that a constant's buffer is full of.
+/// Appends rows that all have the value of which a constant's buffer is full.
 fn repeat(extents: &mut Vec<Extent>, address: u64, first_row: u64, rows: u64, width: u64) {
     let mut done = 0;
     while done < rows {

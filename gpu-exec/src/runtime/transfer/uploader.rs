@@ -155,7 +155,7 @@ impl<'a> Uploader<'a> {
 
     /// Jobs that are all [read](CopySource::FileRanges) as files have them, in one window: no thread needs to wait for its turn.
     pub(crate) fn only_reads(&self) -> bool {
-        let read = |job: &CopyJob| matches!(job.what, CopySource::FileRanges { .. }) && job.window == 0;
+        let read = |job: &CopyJob| matches!(job.source, CopySource::FileRanges { .. }) && job.window == 0;
         !self.jobs.is_empty() && self.jobs.iter().all(read)
     }
 
@@ -174,7 +174,7 @@ impl<'a> Uploader<'a> {
             }
         };
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let read = self.jobs.get(index).and_then(|job| match &job.what {
+        let read = self.jobs.get(index).and_then(|job| match &job.source {
             CopySource::FileRanges { file, parts } => Some((job, *file, parts)),
             _ => None,
         });
@@ -222,7 +222,7 @@ impl<'a> Uploader<'a> {
         if !self.wait_for_turn(|progress| progress.windows > job.window) {
             return Ok(false);
         }
-        match &job.what {
+        match &job.source {
             CopySource::FileRanges { file, parts } => self.read(job, *file, parts),
             CopySource::CpuDecode {
                 stripe,
@@ -417,7 +417,7 @@ mod tests {
             first_row,
             window: 0,
             to: to.clone(),
-            what: CopySource::FileRanges {
+            source: CopySource::FileRanges {
                 file: 0,
                 parts: std::iter::once(0..8).collect(),
             },
