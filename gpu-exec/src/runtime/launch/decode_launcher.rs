@@ -1,74 +1,72 @@
-//! Seeing to it that what jobs bring is there for the kernels launched next: their copies are waited for, and what came as it is stored
-//! is decoded, in launches of its own between copies and query. Nothing is waited for here but by streams.
+//! `DecodeLauncher`: launches of the decode kernel, between copies and query kernels.
+//!
+//! Before each query launch:
+//!
+//! 1. The host waits until the launch's copies are *enqueued*: reader threads enqueue them as they do the jobs.
+//! 2. The compute stream waits until these copies are *complete*.
+//! 3. Decode kernels expand what was copied in encoded form to where query kernels read it.
+//! 4. When a half of the staging buffer is decoded, the copy stream waits for that, and jobs may fill the half again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{Args, CudaError, Device, Event, Module, Stream};
+use grampus_io_stack::cuda::{Args, CudaError, Event, Module};
 use grampus_io_stack::layout::bytes_of;
 
 use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::decode::ENTRY;
 use crate::error::RunError;
-use crate::kernel_cache::{KernelCache, Origin};
+use crate::kernel_cache::Origin;
+use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::memory::staging_buffer::HALVES;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 use crate::runtime::transfer::uploader::Uploader;
 
-/// Blocks on a multiprocessor: what the kernel's registers are bounded for.
+/// Blocks on a multiprocessor: the kernel's registers are bounded for so many.
 const BLOCKS_EACH: u32 = 4;
 
-/// What kernels are launched by.
-#[derive(Clone, Copy)]
-pub(crate) struct DecodeContext<'a> {
-    pub(crate) device: &'a Device,
-    pub(crate) compute: &'a Stream,
-    pub(crate) copy: &'a Stream,
-    pub(crate) kernels: &'a KernelCache,
-}
-
-/// How far a query's jobs have come, as kernels see it.
+/// How far a query's jobs are decoded.
 pub(crate) struct DecodeLauncher<'a> {
-    means: DecodeContext<'a>,
+    context: &'a DeviceContext<'a>,
     jobs: &'a [CopyJob],
-    /// By stage: jobs before its end.
+    /// By half, in the order of filling: jobs before its end.
     half_ends: Vec<usize>,
-    /// Stages that are decoded.
+    /// Halves that are decoded.
     half: usize,
-    /// Compiled if a job needs it.
+    /// Loaded if a job needs it.
     module: Option<Arc<Module>>,
-    /// Device address of the word that says that a stream made no sense.
+    /// Device address of the word in which a job is noted that could not be decoded.
     failed: u64,
     arrived: Event,
     decoded: Event,
-    /// Before the first kernel.
+    /// Recorded before the first kernel.
     started: &'a Event,
     has_started: bool,
-    /// Around the decoding of each stretch of jobs.
+    /// Recorded around each run of decode kernels.
     times: Vec<(Event, Event)>,
-    /// Jobs that are there, and decoded.
+    /// Jobs that are on the device, and decoded.
     next: usize,
-    /// Time it took to get the kernel, if it was not at hand.
+    /// Time to load or compile the decode kernel, if it was not in memory.
     pub(crate) compile: Duration,
 }
 
 impl<'a> DecodeLauncher<'a> {
     pub(crate) fn new(
-        means: DecodeContext<'a>,
+        context: &'a DeviceContext<'a>,
         jobs: &'a [CopyJob],
         failed: u64,
         started: &'a Event,
     ) -> Result<Self, CudaError> {
-        let mut arrivals = Self {
-            means,
+        let mut launcher = Self {
+            context,
             jobs,
             half_ends: half_ends(jobs),
             half: 0,
             module: None,
             failed,
-            arrived: Event::new(means.device, false)?,
-            decoded: Event::new(means.device, false)?,
+            arrived: Event::new(context.device, false)?,
+            decoded: Event::new(context.device, false)?,
             started,
             has_started: false,
             times: Vec::new(),
@@ -76,18 +74,18 @@ impl<'a> DecodeLauncher<'a> {
             compile: Duration::ZERO,
         };
         if jobs.iter().any(|job| matches!(job.source, CopySource::Encoded(_))) {
-            let loaded = means.kernels.decoding()?;
+            let loaded = context.kernels.decoding()?;
             if loaded.origin != Origin::Memory {
-                arrivals.compile = loaded.took;
+                launcher.compile = loaded.took;
             }
-            arrivals.module = Some(loaded.module);
+            launcher.module = Some(loaded.module);
         }
-        Ok(arrivals)
+        Ok(launcher)
     }
 
-    /// What is launched from now on finds the first `jobs` jobs' values.
-    pub(crate) fn bring(&mut self, jobs: usize, uploader: &Uploader<'_>) -> Result<(), RunError> {
-        let (copy, compute) = (self.means.copy, self.means.compute);
+    /// Kernels launched from now on find the values of the first `jobs` jobs.
+    pub(crate) fn prepare(&mut self, jobs: usize, uploader: &Uploader<'_>) -> Result<(), RunError> {
+        let (copy, compute) = (self.context.copy, self.context.compute);
         while self.next < jobs {
             let end = self.half_ends.get(self.half).map_or(jobs, |end| jobs.min(*end));
             uploader.wait_for(end)?;
@@ -96,7 +94,7 @@ impl<'a> DecodeLauncher<'a> {
             self.decode(end)?;
             self.next = end;
             if self.half_ends.get(self.half) == Some(&end) {
-                // Copies of the stage after the next take this one's memory: they come after the kernels.
+                // Copies into the half after the next take this one's memory: they come after the kernels.
                 self.decoded.record(compute)?;
                 copy.wait(&self.decoded)?;
                 self.half += 1;
@@ -110,7 +108,7 @@ impl<'a> DecodeLauncher<'a> {
     /// Marks the first kernel's start.
     fn start(&mut self) -> Result<(), CudaError> {
         if !self.has_started {
-            self.started.record(self.means.compute)?;
+            self.started.record(self.context.compute)?;
             self.has_started = true;
         }
         Ok(())
@@ -118,12 +116,12 @@ impl<'a> DecodeLauncher<'a> {
 
     /// Decodes the jobs up to `end`.
     fn decode(&mut self, end: usize) -> Result<(), CudaError> {
-        let jobs: Vec<&EncodedCopy> = self.jobs[self.next..end].iter().filter_map(staged).collect();
+        let jobs: Vec<&EncodedCopy> = self.jobs[self.next..end].iter().filter_map(encoded_copy).collect();
         let Some(module) = self.module.clone().filter(|_| !jobs.is_empty()) else {
             return Ok(());
         };
         self.start()?;
-        let (device, compute) = (self.means.device, self.means.compute);
+        let (device, compute) = (self.context.device, self.context.compute);
         let kernel = module.kernel(ENTRY)?;
         let (before, after) = (Event::new(device, true)?, Event::new(device, true)?);
         before.record(compute)?;
@@ -145,9 +143,9 @@ impl<'a> DecodeLauncher<'a> {
             ..DecodeLaunch::default()
         };
         for (job, out) in jobs.iter().zip(&mut launch.job) {
-            let Some(staged) = &job.staged else { continue };
+            let Some(slot) = &job.staged else { continue };
             *out = DecodeJob {
-                tasks: staged.to.address(),
+                tasks: slot.to.address(),
                 first: launch.tasks,
                 count: job.batch.tasks() as u32,
             };
@@ -164,22 +162,22 @@ impl<'a> DecodeLauncher<'a> {
     }
 }
 
-fn staged(job: &CopyJob) -> Option<&EncodedCopy> {
+fn encoded_copy(job: &CopyJob) -> Option<&EncodedCopy> {
     match &job.source {
-        CopySource::Encoded(stored) => Some(stored),
+        CopySource::Encoded(copy) => Some(copy),
         CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => None,
     }
 }
 
-/// By stage: jobs before its end.
+/// By half, in the order of filling: jobs before its end.
 fn half_ends(jobs: &[CopyJob]) -> Vec<usize> {
     let mut ends: Vec<usize> = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
-        let Some(staged) = staged(job).and_then(|stored| stored.staged.as_ref()) else {
+        let Some(slot) = encoded_copy(job).and_then(|copy| copy.staged.as_ref()) else {
             continue;
         };
-        ends.resize(staged.half + 1, at);
-        ends[staged.half] = at + 1;
+        ends.resize(slot.half + 1, at);
+        ends[slot.half] = at + 1;
     }
     ends
 }

@@ -1,22 +1,30 @@
-//! One query from request to partial aggregates: backings are chosen, room is made, the I/O stack is told of the columns that are
-//! read through it, and drive.rs brings and launches.
+//! The executor: a request, from planning until one of its attempts comes to an end.
+//!
+//! 1. The request is planned (`planner`).
+//! 2. The files of mapped columns are registered.
+//! 3. A `TransferPlan` is made. Beside that, the kernel is loaded that will most likely be launched.
+//! 4. The kernel is generated for the columns as they lie, and the I/O stack is bound if a column is read by command.
+//! 5. The attempt is run (`QueryRun`), and the pool learns which columns are complete.
+//! 6. If the group table was too small, the next attempt has a larger one. If the device could not decode a column, the CPU decodes it.
+//! 7. When an attempt has results, the files are checked once more against the versions that were planned for.
 
 use std::sync::atomic::Ordering;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::CudaError;
-use grampus_io_stack::stack::Column;
 
-use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
+use crate::codegen::{Grouping, QueryKernel};
 use crate::error::RunError;
-use crate::input::{Placement, Stripe};
+use crate::input::Placement;
 use crate::kernel_cache::{KernelCache, Origin};
 use crate::options::{Backing, ColumnChoice, Request};
 use crate::output::{Cost, Output};
 use crate::runtime::device_state::DeviceState;
-use crate::runtime::io_stack::command_backend::column as queued_column;
-use crate::runtime::launch::query_run::{DeviceContext, IoBinding, QueryRun, RunOutcome, drive};
+use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::launch::io_binding::IoBinding;
+use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
+use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
 use crate::runtime::planner::{self, QueryPlan, grouping};
 use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan};
 
@@ -99,7 +107,7 @@ fn attempt(
     let register = began.elapsed();
     let backings = plan.backings();
     let cold: Vec<bool> = (0..plan.ids.len()).map(|file| plan.is_cold(file)).collect();
-    let mut means = TransferContext {
+    let mut context = TransferContext {
         device: &state.device,
         pool: &mut state.pool,
         constants: &mut state.constants,
@@ -113,14 +121,14 @@ fn attempt(
         cpu_decode: &state.cpu_decode,
         threads: state.threads,
     };
-    let brought = bring_and_load(&state.kernels, request, plan, way, &mut means);
-    let result = brought.and_then(|(transfer, loading)| {
+    let planned = transfer_and_load(&state.kernels, request, plan, way, &mut context);
+    let result = planned.and_then(|(transfer, loading)| {
         let cost = Cost {
             register,
             compile: loading,
             ..Cost::default()
         };
-        let result = stage_and_drive(state, request, plan, &transfer, way, slots_log2, cost);
+        let result = run_attempt(state, request, plan, &transfer, way, slots_log2, cost);
         for piece in &transfer.page_table.columns {
             state
                 .pool
@@ -140,18 +148,18 @@ fn attempt(
 
 /// Looks where everything is and reserves room, and beside that loads the kernel: both take milliseconds, and copies would hold up the
 /// loading. With the time that the loading took.
-fn bring_and_load(
+fn transfer_and_load(
     kernels: &KernelCache,
     request: &Request<'_>,
     plan: &QueryPlan,
     way: Grouping,
-    means: &mut TransferContext<'_>,
+    context: &mut TransferContext<'_>,
 ) -> Result<(TransferPlan, Duration), RunError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("grampus-loader".to_owned());
         let load = || load_ahead(kernels, request, plan, way);
         let loading = plan.reads_files().then(|| thread.spawn_scoped(scope, load));
-        let transfer = TransferPlan::new(request, means);
+        let transfer = TransferPlan::new(request, context);
         let loaded = match loading.map(|started| started.map(ScopedJoinHandle::join)) {
             Some(Ok(Ok(took))) => took,
             Some(Ok(Err(panic))) => std::panic::resume_unwind(panic),
@@ -164,7 +172,7 @@ fn bring_and_load(
 /// Loads the kernel that it will most likely be, if that was kept in the folder; how long it took. Whatever goes wrong is found out again
 /// by who needs it.
 fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan, way: Grouping) -> Duration {
-    let kernel = QueryKernel::generate(request.program, &chosen_shape(request, plan, way));
+    let kernel = QueryKernel::generate(request.program, &planned_shape(request, plan, way));
     match kernel.map(|kernel| kernels.ready(&kernel)) {
         Ok(Ok(Some(loaded))) if loaded.origin != Origin::Memory => loaded.took,
         Ok(Err(e)) => {
@@ -195,7 +203,7 @@ fn map_files(state: &mut DeviceState, request: &Request<'_>, plan: &QueryPlan) -
     Ok(mapped)
 }
 
-fn stage_and_drive(
+fn run_attempt(
     state: &mut DeviceState,
     request: &Request<'_>,
     plan: &QueryPlan,
@@ -204,7 +212,7 @@ fn stage_and_drive(
     slots_log2: u32,
     cost: Cost,
 ) -> Result<RunOutcome, RunError> {
-    let kernel = QueryKernel::generate(request.program, &shape(request, plan, transfer, way))?;
+    let kernel = QueryKernel::generate(request.program, &transferred_shape(request, plan, transfer, way))?;
     let DeviceState {
         device,
         compute,
@@ -221,49 +229,16 @@ fn stage_and_drive(
         threads,
         ..
     } = state;
-    let stage = if plan.choices.iter().any(|c| c.backing == Backing::Queued) {
-        let files: Vec<usize> = (0..plan.ids.len()).filter(|at| plan.sources[*at].is_some()).collect();
-        let named: Vec<_> = files
-            .iter()
-            .map(|&at| (plan.ids[at], &request.input.files[at], plan.is_cold(at)))
-            .collect();
-        let (stack, places) = queued.over(&named, &*runtime_options.open_storage)?;
-        let mut sources = vec![0; plan.ids.len()];
-        files.iter().zip(places).for_each(|(&at, place)| sources[at] = place);
-        let mut columns: Vec<Option<Column>> = Vec::new();
-        for (at, choice) in plan.choices.iter().enumerate() {
-            columns.push(match choice.backing {
-                Backing::Queued => Some(queued_column(stack, request, at, &sources)?),
-                _ => None,
-            });
-        }
-        stack.begin()?;
-        IoBinding {
-            io: stack.io(),
-            stack: Some(stack),
-            columns,
-        }
-    } else {
-        signals.begin()?;
-        IoBinding {
-            io: signals.io(),
-            stack: None,
-            columns: plan.choices.iter().map(|_| None).collect(),
-        }
-    };
+    let io = IoBinding::new(request, plan, queued, signals, &*runtime_options.open_storage)?;
     let query = QueryRun {
         request,
         plan,
         transfer,
         kernel: &kernel,
-        stage,
-        slots_log2: if kernel.has_group_table() {
-            Some(slots_log2)
-        } else {
-            None
-        },
+        io,
+        slots_log2: kernel.has_group_table().then_some(slots_log2),
     };
-    let machine = DeviceContext {
+    let context = DeviceContext {
         device,
         compute,
         copy,
@@ -272,81 +247,14 @@ fn stage_and_drive(
         placing,
         faults,
         kernels,
-        signals,
         threads: *threads,
         launch_bytes: runtime_options.launch_bytes,
     };
-    drive(&query, &machine, scratch, cost)
+    query.run(&context, scratch, cost)
 }
 
 /// The text of the kernel that the choices come to, if everything is brought to where it is chosen to be.
 pub(crate) fn kernel_source(request: &Request<'_>, plan: &QueryPlan) -> Result<String, RunError> {
-    let shape = chosen_shape(request, plan, grouping(request));
+    let shape = planned_shape(request, plan, grouping(request));
     Ok(QueryKernel::generate(request.program, &shape)?.source().to_owned())
-}
-
-/// What the kernel would have to know of the columns.
-fn chosen_shape(request: &Request<'_>, plan: &QueryPlan, grouping: Grouping) -> Shape {
-    let column = |at: usize| {
-        let backing = plan.choices[at].backing;
-        let aligned = backing != Backing::Mapped || lies_aligned(request, at);
-        column_shape(request, plan, at, aligned, backing == Backing::Paged)
-    };
-    Shape {
-        columns: (0..request.program.columns.len()).map(column).collect(),
-        grouping,
-    }
-}
-
-/// Whether all the column's values in files begin at multiples of their size.
-fn lies_aligned(request: &Request<'_>, column: usize) -> bool {
-    let width = u64::from(request.program.columns[column].ty.width());
-    let direct = |s: &Stripe| match &s.columns[column] {
-        Placement::Direct(segments) => segments.iter().all(|s| s.offset.is_multiple_of(width)),
-        _ => true,
-    };
-    request.input.stripes.iter().all(direct)
-}
-
-fn column_shape(
-    request: &Request<'_>,
-    plan: &QueryPlan,
-    column: usize,
-    plain_aligned: bool,
-    paged: bool,
-) -> ColumnShape {
-    let backing = plan.choices[column].backing;
-    let queued = backing == Backing::Queued;
-    ColumnShape {
-        access: match (queued, paged) {
-            (true, _) => Access::Queued,
-            (false, true) => Access::Paged,
-            (false, false) => Access::Plain,
-        },
-        aligned: if queued {
-            lies_aligned(request, column)
-        } else {
-            plain_aligned
-        },
-        on_device: matches!(backing, Backing::Resident | Backing::Paged),
-        nullable: !queued && request.has_nulls(column),
-    }
-}
-
-/// What the kernel has to know of the columns.
-fn shape(request: &Request<'_>, plan: &QueryPlan, transfer: &TransferPlan, way: Grouping) -> Shape {
-    let column = |at: usize| {
-        let width = u64::from(request.program.columns[at].ty.width());
-        let aligned = transfer.columns[at]
-            .extents
-            .iter()
-            .all(|e| e.mapped.is_multiple_of(width));
-        // One that is there whole by now is loaded without looking.
-        let paged = transfer.page_table.program_columns.contains(&at);
-        column_shape(request, plan, at, aligned, paged)
-    };
-    Shape {
-        columns: (0..request.program.columns.len()).map(column).collect(),
-        grouping: way,
-    }
 }

@@ -1,20 +1,21 @@
-//! Where everything is that launches are told of: what is put into device memory for a query, a launch's head, and what its kernels left.
+//! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels left there.
 
-use grampus_io_stack::layout::{ColumnDesc, Extent, bytes_of};
+use grampus_io_stack::cuda::{CudaError, PinnedBuffer};
+use grampus_io_stack::layout::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
 
+use crate::abi::paging::PagingDesc;
 use crate::abi::query::{QueryHead, RowRun, Sizes, argument_bits};
-use crate::error::RunError;
+use crate::options::Request;
 use crate::runtime::launch::launch_schedule::Launch;
-use crate::runtime::launch::query_run::QueryRun;
-use crate::runtime::launch::replay::LaunchContext;
-use crate::runtime::memory::query_scratch::ScratchLayout;
+use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
+use crate::runtime::transfer::transfer_plan::TransferPlan;
 
 /// What kernels left in device memory.
 pub(crate) struct KernelResults {
     pub(crate) refused: u32,
-    /// A job whose stored bytes made no sense.
+    /// A job whose encoded bytes could not be decoded.
     pub(crate) undecoded: Option<usize>,
-    /// Pages that were missed: then the rest is worth nothing.
+    /// Pages that were missed. If there are any, the rest is discarded.
     pub(crate) missed: u32,
     pub(crate) partials: Vec<u64>,
     pub(crate) counters: Vec<u64>,
@@ -22,148 +23,212 @@ pub(crate) struct KernelResults {
     pub(crate) group_words: Vec<u64>,
 }
 
-/// Where everything is that launches are told of.
+/// What the sizes of arguments depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchSize {
+    pub(crate) sizes: Sizes,
+    pub(crate) warps: usize,
+    /// log2 of the group table's slots, if there is one.
+    pub(crate) slots_log2: Option<u32>,
+}
+
+impl LaunchSize {
+    fn slots(&self) -> usize {
+        self.slots_log2.map_or(0, |log2| 1 << log2)
+    }
+
+    fn partials_bytes(&self) -> usize {
+        self.warps * self.sizes.partial_bytes
+    }
+}
+
+/// Offsets in the query's scratch buffers.
 pub(crate) struct KernelArguments {
+    size: LaunchSize,
     counters: usize,
+    /// The word whether kernels refused; behind it the word in which job decoding failed.
     refused: usize,
-    pub(crate) missed: usize,
+    missed: usize,
     locks: usize,
     words: usize,
     state: usize,
     partials: usize,
+    /// Descriptions of the columns. Their extents are offsets until [`settle`](Self::settle).
     pub(crate) columns: Vec<ColumnDesc>,
     pub(crate) valid: Vec<Option<ColumnDesc>>,
     runs: usize,
+    run_count: u32,
     arguments: usize,
-    /// Of paged columns: the stripes' first rows, the pieces, and a bit for each page that is wanted.
-    pub(crate) first_rows: usize,
-    pub(crate) pieces: usize,
-    pub(crate) wanted: usize,
-    /// And one for each that has come.
-    pub(crate) came: usize,
+    paging: Option<PagingArguments>,
+}
+
+/// The same for paged columns.
+struct PagingArguments {
+    stripes: u32,
+    /// The stripes' first rows.
+    first_rows: usize,
+    /// Descriptions of the columns of stripes.
+    pieces: usize,
+    /// A bit for each page that is wanted.
+    wanted: usize,
+    /// A bit for each page that has come.
+    came: usize,
 }
 
 impl KernelArguments {
-    /// The word behind `refused`: in which job something was wrong.
-    pub(crate) fn undecoded(&self) -> usize {
-        self.refused + 4
-    }
-
-    /// Offsets of extents to addresses.
-    pub(crate) fn settle(&mut self, base: u64) {
-        let all = self.columns.iter_mut().chain(self.valid.iter_mut().flatten());
-        all.for_each(|desc| desc.extents += base);
-    }
-}
-
-impl QueryRun<'_> {
-    pub(crate) fn place(
-        &self,
-        wanted: &mut ScratchLayout,
+    pub(crate) fn new(
+        layout: &mut ScratchLayout,
+        request: &Request<'_>,
+        transfer: &TransferPlan,
         runs: &[RowRun],
-        sizes: &Sizes,
-        warps: usize,
-    ) -> KernelArguments {
-        let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
-        let describe = |extents: &[Extent], width: u32, wanted: &mut ScratchLayout| ColumnDesc {
-            extents: wanted.bytes(&all_bytes(extents)) as u64,
+        size: LaunchSize,
+    ) -> Self {
+        let (sizes, warps, slots) = (size.sizes, size.warps, size.slots());
+        let counters = layout.zeroed(warps * sizes.counters * 8);
+        let refused = layout.zeroed(8);
+        let missed = layout.zeroed(4);
+        // Behind the counters, so that both are read back at once.
+        let partials = layout.zeroed(size.partials_bytes());
+        let literals = request.arguments.iter();
+        let literals: Vec<u8> = literals.flat_map(|v| argument_bits(*v).to_le_bytes()).collect();
+        let mut arguments = Self {
+            size,
+            counters,
+            refused,
+            missed,
+            partials,
+            locks: layout.zeroed(slots * 4),
+            words: layout.zeroed(slots * sizes.group_words * 8),
+            state: layout.uninitialized(warps * sizes.state_bytes),
+            columns: Vec::new(),
+            valid: Vec::new(),
+            runs: layout.uploaded(&all_bytes(runs)),
+            run_count: runs.len() as u32,
+            paging: PagingArguments::new(layout, request, transfer),
+            arguments: layout.uploaded(&literals),
+        };
+        let describe = |extents: &[Extent], width: u32, layout: &mut ScratchLayout| ColumnDesc {
+            extents: layout.uploaded(&all_bytes(extents)) as u64,
             extent_count: extents.len() as u32,
             value_bytes: width,
         };
-        let mut placed = KernelArguments {
-            counters: wanted.zeros(warps * sizes.counters * 8),
-            refused: wanted.zeros(8),
-            missed: wanted.zeros(4),
-            // Behind the counters, so that both are read back at once.
-            partials: wanted.zeros(warps * sizes.partial_bytes),
-            locks: wanted.zeros(slots * 4),
-            words: wanted.zeros(slots * sizes.group_words * 8),
-            state: wanted.any(warps * sizes.state_bytes),
-            columns: Vec::new(),
-            valid: Vec::new(),
-            runs: wanted.bytes(&all_bytes(runs)),
-            arguments: 0,
-            first_rows: 0,
-            pieces: 0,
-            wanted: 0,
-            came: 0,
-        };
-        self.place_paging(&mut placed, wanted);
-        let arguments = self
-            .request
-            .arguments
-            .iter()
-            .flat_map(|v| argument_bits(*v).to_le_bytes());
-        placed.arguments = wanted.bytes(&arguments.collect::<Vec<u8>>());
-        for (layout, column) in self.transfer.columns.iter().zip(&self.request.program.columns) {
-            placed
-                .columns
-                .push(describe(&layout.extents, column.ty.width(), wanted));
-            placed
-                .valid
-                .push(layout.nullable.then(|| describe(&layout.valid, 1, wanted)));
+        for (map, column) in transfer.columns.iter().zip(&request.program.columns) {
+            let values = describe(&map.extents, column.ty.width(), layout);
+            arguments.columns.push(values);
+            let valid = map.nullable.then(|| describe(&map.valid, 1, layout));
+            arguments.valid.push(valid);
         }
-        placed
+        arguments
     }
 
-    pub(crate) fn head(&self, launched: &LaunchContext<'_>, launch: &Launch, flags: u32, patience: u32) -> QueryHead {
-        let (placed, given) = (launched.placed, launched.given);
-        let (written, zeroed, other) = (given.written.address(), given.zeroed.address(), given.other.address());
-        let table = |at: usize| self.slots_log2.map_or(0, |_| zeroed + at as u64);
+    /// Makes addresses of the offsets of extents.
+    pub(crate) fn settle(&mut self, buffers: &ScratchBuffers<'_>) {
+        let base = buffers.uploaded.address();
+        let all = self.columns.iter_mut().chain(self.valid.iter_mut().flatten());
+        all.for_each(|desc| desc.extents += base);
+    }
+
+    /// Device address of the word in which job decoding failed.
+    pub(crate) fn undecoded(&self, buffers: &ScratchBuffers<'_>) -> u64 {
+        buffers.zeroed.address() + self.refused as u64 + 4
+    }
+
+    /// What kernels with paged columns are told. `list`: the fault buffer.
+    pub(crate) fn paging_desc(&self, buffers: &ScratchBuffers<'_>, list: &PinnedBuffer) -> Option<PagingDesc> {
+        let paging = self.paging.as_ref()?;
+        let uploaded = buffers.uploaded.address();
+        Some(PagingDesc {
+            first_rows: uploaded + paging.first_rows as u64,
+            pieces: uploaded + paging.pieces as u64,
+            wanted: buffers.sparse.address() + paging.wanted as u64,
+            list: list.address(),
+            missed: buffers.zeroed.address() + self.missed as u64,
+            capacity: (list.len() / 4) as u32,
+            stripes: paging.stripes,
+        })
+    }
+
+    /// Device address of the bits of pages that have come.
+    pub(crate) fn came(&self, buffers: &ScratchBuffers<'_>) -> Option<u64> {
+        let paging = self.paging.as_ref()?;
+        Some(buffers.sparse.address() + paging.came as u64)
+    }
+
+    /// The head of a launch's parameter.
+    pub(crate) fn head(
+        &self,
+        io: IoStack,
+        buffers: &ScratchBuffers<'_>,
+        launch: &Launch,
+        (flags, patience): (u32, u32),
+    ) -> QueryHead {
+        let uploaded = buffers.uploaded.address();
+        let zeroed = buffers.zeroed.address();
+        let table = |at: usize| self.size.slots_log2.map_or(0, |_| zeroed + at as u64);
         QueryHead {
-            io: self.stage.io,
-            runs: written + placed.runs as u64,
+            io,
+            runs: uploaded + self.runs as u64,
             first_tile: launch.first_tile,
             end_tile: launch.end_tile,
-            arguments: written + placed.arguments as u64,
-            state: other + placed.state as u64,
-            partials: zeroed + placed.partials as u64,
-            counters: zeroed + placed.counters as u64,
-            refused: zeroed + placed.refused as u64,
-            group_locks: table(placed.locks),
-            group_words: table(placed.words),
-            group_slots_log2: self.slots_log2.unwrap_or(0),
-            run_count: launched.runs as u32,
+            arguments: uploaded + self.arguments as u64,
+            state: buffers.uninitialized.address() + self.state as u64,
+            partials: zeroed + self.partials as u64,
+            counters: zeroed + self.counters as u64,
+            refused: zeroed + self.refused as u64,
+            group_locks: table(self.locks),
+            group_words: table(self.words),
+            group_slots_log2: self.size.slots_log2.unwrap_or(0),
+            run_count: self.run_count,
             flags,
             patience,
         }
     }
 
-    pub(crate) fn read_back(&self, launched: &LaunchContext<'_>) -> Result<KernelResults, RunError> {
-        let &LaunchContext {
-            placed,
-            given,
-            sizes,
-            warps,
-            ..
-        } = launched;
-        let slots = self.slots_log2.map_or(0, |log2| 1usize << log2);
-        let (counters, partials) = (warps * sizes.counters, warps * sizes.partial_bytes / 8);
+    /// Reads back what kernels left.
+    pub(crate) fn read_results(&self, buffers: &ScratchBuffers<'_>) -> Result<KernelResults, CudaError> {
+        let (sizes, slots) = (self.size.sizes, self.size.slots());
         // Every copy is a trip: counters, refused, missed and partials, which lie one after the other, are one.
-        let mut words = given
-            .zeroed
-            .read::<u64>(placed.counters, (placed.partials - placed.counters) / 8 + partials)?;
-        let word = |at: usize| words[(at - placed.counters) / 8];
-        let (status, missed) = (word(placed.refused), word(placed.missed) as u32);
-        let (refused, undecoded) = (status as u32, ((status >> 32) as usize).checked_sub(1));
-        let mut left = KernelResults {
-            refused,
-            undecoded,
+        let before_partials = (self.partials - self.counters) / 8;
+        let count = before_partials + self.size.partials_bytes() / 8;
+        let mut words = buffers.zeroed.read::<u64>(self.counters, count)?;
+        let word = |at: usize| words[(at - self.counters) / 8];
+        let (status, missed) = (word(self.refused), word(self.missed) as u32);
+        let mut results = KernelResults {
+            refused: status as u32,
+            undecoded: ((status >> 32) as usize).checked_sub(1),
             missed,
-            partials: words.split_off((placed.partials - placed.counters) / 8),
+            partials: words.split_off(before_partials),
             counters: words,
             group_locks: Vec::new(),
             group_words: Vec::new(),
         };
-        left.counters.truncate(counters);
-        if refused == 0 && missed == 0 && slots > 0 {
-            left.group_locks = given.zeroed.read(placed.locks, slots)?;
-            left.group_words = given.zeroed.read(placed.words, slots * sizes.group_words)?;
+        results.counters.truncate(self.size.warps * sizes.counters);
+        if results.refused == 0 && missed == 0 && slots > 0 {
+            results.group_locks = buffers.zeroed.read(self.locks, slots)?;
+            results.group_words = buffers.zeroed.read(self.words, slots * sizes.group_words)?;
         }
-        Ok(left)
+        Ok(results)
     }
 }
 
-pub(crate) fn all_bytes<T: grampus_io_stack::layout::Bytes>(values: &[T]) -> Vec<u8> {
+impl PagingArguments {
+    /// `None`: no column is paged.
+    fn new(layout: &mut ScratchLayout, request: &Request<'_>, transfer: &TransferPlan) -> Option<Self> {
+        let (table, stripes) = (&transfer.page_table, request.input.stripes.len());
+        if table.columns.is_empty() {
+            return None;
+        }
+        let first_rows = &request.input.first_rows()[..stripes];
+        Some(Self {
+            stripes: stripes as u32,
+            first_rows: layout.uploaded(&all_bytes(first_rows)),
+            pieces: layout.uploaded(&all_bytes(&table.descriptions(stripes))),
+            wanted: layout.sparse(table.bits_bytes()),
+            came: layout.sparse(table.bits_bytes()),
+        })
+    }
+}
+
+fn all_bytes<T: Bytes>(values: &[T]) -> Vec<u8> {
     values.iter().flat_map(bytes_of).collect()
 }

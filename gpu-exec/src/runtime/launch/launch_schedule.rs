@@ -1,7 +1,7 @@
 //! A query's tiles divided into launches: each as soon as its bytes are on their way, all with the same warps, so that what a warp
 //! sums up, and in which order, does not depend on the division.
 
-use crate::abi::query::RowRun;
+use crate::abi::query::{LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, RowRun};
 
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource};
 
@@ -14,6 +14,23 @@ pub(crate) struct Launch {
     pub(crate) end_tile: u64,
     /// The window that ends with it.
     pub(crate) ends_window: Option<usize>,
+}
+
+impl Launch {
+    /// The flags of the launch at a position among so many of a pass.
+    pub(crate) fn flags(&self, at: usize, launches: usize) -> u32 {
+        let mut flags = 0;
+        if at == 0 {
+            flags |= LAUNCH_FIRST;
+        }
+        if self.ends_window.is_some() {
+            flags |= LAUNCH_FLUSH;
+        }
+        if at + 1 == launches {
+            flags |= LAUNCH_LAST;
+        }
+        flags
+    }
 }
 
 /// Tiles of which all rows come before `row`.

@@ -1,192 +1,145 @@
-//! A query's passes over its rows: one, or, where kernels look for pages that are not there yet, as many as it takes until none is missed.
-//! What is launched, and with what, is drive.rs's business.
+//! `Replay`: a query's passes over its rows. There is one pass, or, if kernels miss pages, as many as it takes until none is missed.
+//!
+//! 1. The first pass launches kernels behind the copies. If columns are still in flight and pages may be missed, it only finds misses early.
+//! 2. A kernel that misses a page records it in the fault buffer and leaves the row out; the fault handler loads recorded pages meanwhile.
+//! 3. When a pass has ended, the host waits until all recorded pages are on their way, publishes them, clears what the pass has added up,
+//!    and replays it.
+//! 4. A pass without misses performs the same operations, in the same order, as one over fully resident columns: its results count.
 
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel, PinnedBuffer};
+use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel};
+use grampus_io_stack::layout::IoStack;
 
 use crate::abi::paging::PagingDesc;
-use crate::abi::query::{Sizes, parameter};
+use crate::abi::query::parameter;
 use crate::codegen::BLOCK_THREADS;
 use crate::error::RunError;
 use crate::output::Cost;
-use crate::runtime::launch::decode_launcher::{self, DecodeLauncher};
-use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, all_bytes};
+use crate::runtime::launch::cancellation::Cancellation;
+use crate::runtime::launch::decode_launcher::DecodeLauncher;
+use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::launch::io_threads::IoThreads;
+use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults};
 use crate::runtime::launch::launch_schedule::Launch;
-use crate::runtime::launch::query_run::{DeviceContext, PATIENT_TILES, QueryRun, flags};
+use crate::runtime::launch::occupancy::PATIENT_TILES;
 use crate::runtime::memory::arena::DeviceRange;
-use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
-use crate::runtime::paging::fault_handler::{FaultContext, FaultHandler};
+use crate::runtime::memory::page_table::PageTable;
+use crate::runtime::memory::query_scratch::ScratchBuffers;
+use crate::runtime::transfer::copy_job::CopyJob;
 use crate::runtime::transfer::uploader::Uploader;
-
-/// Those who bring something, and how they are started.
-pub(crate) struct IoThreads<'a> {
-    /// What brings pages, if any can be missed.
-    pub(crate) gather: Option<&'a FaultHandler<'a>>,
-    /// Starts the threads that do the jobs.
-    pub(crate) start: &'a dyn Fn() -> Result<(), RunError>,
-    /// Starts those that bring pages, if the others do not: a query that misses nothing needs none.
-    pub(crate) start_gathering: &'a dyn Fn() -> Result<(), RunError>,
-}
 
 /// What all launches of a query share.
 pub(crate) struct LaunchContext<'a> {
+    pub(crate) device: &'a DeviceContext<'a>,
     pub(crate) entry: &'a Kernel<'a>,
     pub(crate) blocks: u32,
+    pub(crate) io: IoStack,
+    pub(crate) arguments: &'a KernelArguments,
+    pub(crate) buffers: &'a ScratchBuffers<'a>,
+    /// For kernels with paged columns.
     pub(crate) paging: Option<PagingDesc>,
-    pub(crate) placed: &'a KernelArguments,
-    pub(crate) given: &'a ScratchBuffers<'a>,
-    pub(crate) sizes: Sizes,
-    pub(crate) warps: usize,
-    /// Runs of rows, and all their tiles.
-    pub(crate) runs: usize,
-    pub(crate) tiles: u64,
-    /// Device address of the word that says that a stored job made no sense.
-    pub(crate) undecoded: u64,
+    /// Tiles for which rows that passed wait for a full warp.
+    pub(crate) patience: u32,
+    pub(crate) cancellation: Cancellation<'a>,
 }
 
-impl QueryRun<'_> {
-    /// What brings pages that kernels miss, if they can miss any.
-    pub(crate) fn gather<'a>(
-        &'a self,
-        machine: &DeviceContext<'a>,
-        uploader: &'a Uploader<'a>,
-    ) -> Result<Option<FaultHandler<'a>>, RunError> {
-        if !self.kernel.is_paged() {
-            return Ok(None);
-        }
-        let means = FaultContext {
-            device: machine.device,
-            compute: machine.compute,
-            copy: machine.copy,
-            slots: machine.page_slots,
-            placing: machine.placing,
-            list: machine.faults.take()?,
-            threads: machine.threads.max(1),
-        };
-        Ok(Some(FaultHandler::new(
-            self.request,
-            &self.transfer.page_table,
-            uploader,
-            means,
-        )))
-    }
+/// The passes of one attempt.
+pub(crate) struct Replay<'a> {
+    pub(crate) context: LaunchContext<'a>,
+    pub(crate) launches: &'a [Launch],
+    pub(crate) jobs: &'a [CopyJob],
+    pub(crate) page_table: &'a PageTable,
+    /// Steps of the cascade that fetch columns.
+    pub(crate) steps: usize,
+    pub(crate) uploader: &'a Uploader<'a>,
+    pub(crate) threads: &'a IoThreads<'a>,
+}
 
-    pub(crate) fn place_paging(&self, placed: &mut KernelArguments, wanted: &mut ScratchLayout) {
-        let (paging, stripes) = (&self.transfer.page_table, &self.request.input.stripes);
-        if paging.columns.is_empty() {
-            return;
-        }
-        placed.first_rows = wanted.bytes(&all_bytes(&self.request.input.first_rows()[..stripes.len()]));
-        placed.pieces = wanted.bytes(&all_bytes(&paging.descriptions(stripes.len())));
-        placed.wanted = wanted.marks(paging.bits_bytes());
-        placed.came = wanted.marks(paging.bits_bytes());
-    }
-
-    pub(crate) fn paging_desc(
-        &self,
-        placed: &KernelArguments,
-        given: &ScratchBuffers<'_>,
-        list: &PinnedBuffer,
-    ) -> PagingDesc {
-        let (written, zeroed) = (given.written.address(), given.zeroed.address());
-        PagingDesc {
-            first_rows: written + placed.first_rows as u64,
-            pieces: written + placed.pieces as u64,
-            wanted: given.marks.address() + placed.wanted as u64,
-            list: list.address(),
-            missed: zeroed + placed.missed as u64,
-            capacity: (list.len() / 4) as u32,
-            stripes: self.request.input.stripes.len() as u32,
-        }
-    }
-
-    /// Launches everything as often as need be, and waits for it.
-    pub(crate) fn passes(
-        &self,
-        launched: &LaunchContext<'_>,
-        launches: &[Launch],
-        machine: &DeviceContext<'_>,
-        (uploader, crew): (&Uploader<'_>, &IoThreads<'_>),
-        cost: &mut Cost,
-    ) -> Result<KernelResults, RunError> {
-        let (started, ended) = (Event::new(machine.device, true)?, Event::new(machine.device, true)?);
-        let means = decode_launcher::DecodeContext {
-            device: machine.device,
-            compute: machine.compute,
-            copy: machine.copy,
-            kernels: machine.kernels,
-        };
-        let mut arrivals = DecodeLauncher::new(means, &self.transfer.jobs, launched.undecoded, &started)?;
-        cost.compile += arrivals.compile;
-        self.clear_bits(machine)?;
+impl Replay<'_> {
+    /// Runs passes until one misses nothing.
+    pub(crate) fn run(&self, cost: &mut Cost) -> Result<KernelResults, RunError> {
+        let LaunchContext {
+            device,
+            arguments,
+            buffers,
+            ..
+        } = self.context;
+        let (started, ended) = (Event::new(device.device, true)?, Event::new(device.device, true)?);
+        let undecoded = arguments.undecoded(buffers);
+        let mut decode_launcher = DecodeLauncher::new(device, self.jobs, undecoded, &started)?;
+        cost.compile += decode_launcher.compile;
+        self.clear_bits()?;
         // Everything has come when the first pass is over.
         let again = [Launch {
-            jobs: self.transfer.jobs.len(),
+            jobs: self.jobs.len(),
             first_tile: 0,
-            end_tile: launched.tiles,
+            end_tile: self.launches.last().map_or(0, |launch| launch.end_tile),
             ends_window: None,
         }];
-        let most = self.most_passes(launched);
-        let mut threads = false;
-        let left = loop {
-            // While columns are on their way, the pass is for finding misses early; its order of additions is not that of other passes.
-            let looks = cost.passes == 0 && crew.gather.is_some() && !self.transfer.jobs.is_empty();
+        let max_passes = self.max_passes();
+        let mut handles_faults = false;
+        let results = loop {
+            // While columns are in flight, the pass is for finding misses early: it adds up in another order than other passes.
+            let looks = cost.passes == 0 && self.threads.fault_handler.is_some() && !self.jobs.is_empty();
             if looks {
-                (crew.start_gathering)()?;
-                threads = true;
+                (self.threads.start_fault_handling)()?;
+                handles_faults = true;
             }
-            let patience = if looks { PATIENT_TILES } else { self.patience() };
-            let of_pass = if cost.passes == 0 { launches } else { &again };
-            self.pass(launched, (of_pass, patience), machine, (uploader, &mut arrivals))?;
-            ended.record(machine.compute)?;
-            self.wait(&ended)?;
+            let patience = if looks { PATIENT_TILES } else { self.context.patience };
+            let launches = if cost.passes == 0 { self.launches } else { &again };
+            self.pass(launches, patience, &mut decode_launcher)?;
+            ended.record(device.compute)?;
+            self.context.cancellation.wait(&ended)?;
             cost.passes += 1;
-            let left = self.read_back(launched)?;
-            let Some(gather) = crew.gather.filter(|_| left.refused == 0 && left.undecoded.is_none()) else {
-                break left;
+            let results = arguments.read_results(buffers)?;
+            let is_valid = results.refused == 0 && results.undecoded.is_none();
+            let Some(fault_handler) = self.threads.fault_handler.filter(|_| is_valid) else {
+                break results;
             };
-            if left.missed == 0 && !looks {
-                // Only misses leave any, and what came for them; those of earlier passes were cleared.
-                machine.faults.is_clean();
-                launched.given.are_unmarked();
-                break left;
+            if results.missed == 0 && !looks {
+                // Only misses leave entries and bits, and those of earlier passes were cleared.
+                device.faults.mark_clean();
+                buffers.mark_sparse_clean();
+                break results;
             }
-            if !threads {
-                (crew.start_gathering)()?;
-                threads = true;
+            if !handles_faults {
+                (self.threads.start_fault_handling)()?;
+                handles_faults = true;
             }
-            gather.finish_pass(left.missed as usize)?;
-            if cost.passes >= most {
-                let what = format!("pages are still missing after {most} passes over the rows");
+            fault_handler.finish_pass(results.missed as usize)?;
+            if cost.passes >= max_passes {
+                let what = format!("pages are still missing after {max_passes} passes over the rows");
                 return Err(RunError::Invalid(what));
             }
-            launched.given.clear(machine.compute)?;
+            buffers.clear(device.compute)?;
         };
-        cost.device_decode = arrivals.decoding_time();
-        cost.kernel = ended
-            .ms_since(&started)
-            .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
-        Ok(left)
+        cost.device_decode = decode_launcher.decoding_time();
+        let kernel_ms = ended.ms_since(&started);
+        cost.kernel = kernel_ms.map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
+        Ok(results)
     }
 
-    /// A pass finds everything that the first step of the cascade misses that misses anything, as far as there is room in the list; one may
-    /// only look, and the last one misses nothing.
-    fn most_passes(&self, launched: &LaunchContext<'_>) -> u64 {
-        let listed = launched.paging.map_or(1, |p| u64::from(p.capacity.max(1)));
-        2 + self.kernel.steps() as u64 + u64::from(self.transfer.page_table.pages) / listed
+    /// A pass finds every page that the first incomplete step misses, up to the capacity of the fault buffer. One further pass may only
+    /// look, and the last one misses nothing.
+    fn max_passes(&self) -> u64 {
+        let listed = self.context.paging.map_or(1, |p| u64::from(p.capacity.max(1)));
+        2 + self.steps as u64 + u64::from(self.page_table.pages) / listed
     }
 
-    /// Sets to zero the bits of columns of which nothing is there.
-    fn clear_bits(&self, machine: &DeviceContext<'_>) -> Result<(), CudaError> {
-        let unset = &self.transfer.page_table.unset;
+    /// Sets to zero the bits of columns of which no page is there.
+    fn clear_bits(&self) -> Result<(), CudaError> {
+        let unset = &self.page_table.unset;
         let mut next = 0;
         while let Some(first) = unset.get(next) {
             let follows = |pair: &[DeviceRange]| pair[0].is_followed_by(&pair[1]);
             let count = 1 + unset[next..].windows(2).take_while(|pair| follows(pair)).count();
             let last = &unset[next + count - 1];
             let bytes = last.offset + last.len - first.offset;
-            machine.compute.fill(&first.buffer, first.offset, bytes, 0)?;
+            self.context
+                .device
+                .compute
+                .fill(&first.buffer, first.offset, bytes, 0)?;
             next += count;
         }
         Ok(())
@@ -195,26 +148,27 @@ impl QueryRun<'_> {
     /// Launches everything once.
     fn pass(
         &self,
-        launched: &LaunchContext<'_>,
-        (launches, patience): (&[Launch], u32),
-        machine: &DeviceContext<'_>,
-        (uploader, arrivals): (&Uploader<'_>, &mut DecodeLauncher<'_>),
+        launches: &[Launch],
+        patience: u32,
+        decode_launcher: &mut DecodeLauncher<'_>,
     ) -> Result<(), RunError> {
-        let ended = Event::new(machine.device, false)?;
+        let context = &self.context;
+        let (device, arguments) = (context.device, context.arguments);
+        let ended = Event::new(device.device, false)?;
         for (at, launch) in launches.iter().enumerate() {
-            arrivals.bring(launch.jobs, uploader)?;
-            let head = self.head(launched, launch, flags(at, launches.len(), launch), patience);
-            let (columns, valid) = (&launched.placed.columns, &launched.placed.valid);
-            let bytes = parameter(&head, columns, valid, launched.paging.as_ref());
+            decode_launcher.prepare(launch.jobs, self.uploader)?;
+            let flags = launch.flags(at, launches.len());
+            let head = arguments.head(context.io, context.buffers, launch, (flags, patience));
+            let bytes = parameter(&head, &arguments.columns, &arguments.valid, context.paging.as_ref());
             let mut args = Args::new().with_bytes(&bytes);
-            launched
+            context
                 .entry
-                .launch(machine.compute, launched.blocks, BLOCK_THREADS, &mut args)?;
+                .launch(device.compute, context.blocks, BLOCK_THREADS, &mut args)?;
             if let Some(window) = launch.ends_window {
                 // The window after the next one takes this one's memory.
-                ended.record(machine.compute)?;
-                self.wait(&ended)?;
-                uploader.allow(window + 3);
+                ended.record(device.compute)?;
+                context.cancellation.wait(&ended)?;
+                self.uploader.allow_windows(window + 3);
             }
         }
         Ok(())

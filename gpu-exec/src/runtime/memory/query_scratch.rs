@@ -11,12 +11,12 @@ const SCRATCH_GRAIN_BYTES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct QueryScratch {
     device: Device,
-    written: Option<DeviceBuffer>,
+    uploaded: Option<DeviceBuffer>,
     zeroed: Option<DeviceBuffer>,
-    marks: Option<DeviceBuffer>,
-    /// All of the marks are zeros.
-    unmarked: AtomicBool,
-    other: Option<DeviceBuffer>,
+    sparse: Option<DeviceBuffer>,
+    /// All of the sparse are zeros.
+    sparse_is_clean: AtomicBool,
+    uninitialized: Option<DeviceBuffer>,
 }
 
 /// What a query asks for, and where it will be. Offsets are those of its buffer.
@@ -24,13 +24,13 @@ pub(crate) struct QueryScratch {
 pub(crate) struct ScratchLayout {
     bytes: Vec<u8>,
     zeroed: usize,
-    marks: usize,
-    other: usize,
+    sparse: usize,
+    uninitialized: usize,
 }
 
 impl ScratchLayout {
     /// Bytes to be copied to the device.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn uploaded(&mut self, bytes: &[u8]) -> usize {
         let at = self.bytes.len().next_multiple_of(SCRATCH_GRAIN_BYTES);
         self.bytes.resize(at, 0);
         self.bytes.extend_from_slice(bytes);
@@ -38,23 +38,23 @@ impl ScratchLayout {
     }
 
     /// Zeros.
-    pub(crate) fn zeros(&mut self, len: usize) -> usize {
+    pub(crate) fn zeroed(&mut self, len: usize) -> usize {
         let at = self.zeroed;
         self.zeroed = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 
-    /// Zeros, of which a query that leaves them as zeros [says so](ScratchBuffers::are_unmarked): many, and few queries write any.
-    pub(crate) fn marks(&mut self, len: usize) -> usize {
-        let at = self.marks;
-        self.marks = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
+    /// Zeros, of which a query that leaves them as zeros [says so](ScratchBuffers::mark_sparse_clean): many, and few queries write any.
+    pub(crate) fn sparse(&mut self, len: usize) -> usize {
+        let at = self.sparse;
+        self.sparse = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 
     /// Anything.
-    pub(crate) fn any(&mut self, len: usize) -> usize {
-        let at = self.other;
-        self.other = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
+    pub(crate) fn uninitialized(&mut self, len: usize) -> usize {
+        let at = self.uninitialized;
+        self.uninitialized = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 }
@@ -62,25 +62,25 @@ impl ScratchLayout {
 /// The buffers of a query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScratchBuffers<'a> {
-    pub(crate) written: &'a DeviceBuffer,
+    pub(crate) uploaded: &'a DeviceBuffer,
     pub(crate) zeroed: &'a DeviceBuffer,
-    pub(crate) marks: &'a DeviceBuffer,
-    pub(crate) other: &'a DeviceBuffer,
+    pub(crate) sparse: &'a DeviceBuffer,
+    pub(crate) uninitialized: &'a DeviceBuffer,
     /// Bytes of the second that are zeros at first.
     zeros: usize,
-    unmarked: &'a AtomicBool,
+    sparse_is_clean: &'a AtomicBool,
 }
 
 impl ScratchBuffers<'_> {
     /// Clears again what was zeros at first, before what is put into the stream next.
     pub(crate) fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
-        stream.fill(self.marks, 0, self.marks.len(), 0)?;
+        stream.fill(self.sparse, 0, self.sparse.len(), 0)?;
         stream.fill(self.zeroed, 0, self.zeros, 0)
     }
 
-    /// No kernel has written a mark since they were cleared, and none will.
-    pub(crate) fn are_unmarked(&self) {
-        self.unmarked.store(true, Ordering::Relaxed);
+    /// No kernel has uploaded a mark since they were cleared, and none will.
+    pub(crate) fn mark_sparse_clean(&self) {
+        self.sparse_is_clean.store(true, Ordering::Relaxed);
     }
 }
 
@@ -88,35 +88,35 @@ impl QueryScratch {
     pub(crate) fn new(device: &Device) -> Self {
         Self {
             device: device.clone(),
-            written: None,
+            uploaded: None,
             zeroed: None,
-            marks: None,
-            unmarked: AtomicBool::new(false),
-            other: None,
+            sparse: None,
+            sparse_is_clean: AtomicBool::new(false),
+            uninitialized: None,
         }
     }
 
     /// Makes room, copies and clears, before what is put into the stream next. No kernel uses what was given before.
     pub(crate) fn give(&mut self, wanted: &ScratchLayout, stream: &Stream) -> Result<ScratchBuffers<'_>, CudaError> {
-        let written = room(&self.device, &mut self.written, wanted.bytes.len())?;
-        written.write(0, &wanted.bytes)?;
+        let uploaded = room(&self.device, &mut self.uploaded, wanted.bytes.len())?;
+        uploaded.write(0, &wanted.bytes)?;
         let zeroed = room(&self.device, &mut self.zeroed, wanted.zeroed)?;
-        let other = room(&self.device, &mut self.other, wanted.other)?;
-        let unmarked = self.unmarked.get_mut();
-        *unmarked &= self.marks.as_ref().is_some_and(|marks| marks.len() >= wanted.marks);
-        let marks = room(&self.device, &mut self.marks, wanted.marks)?;
-        if !*unmarked {
-            stream.fill(marks, 0, marks.len(), 0)?;
+        let uninitialized = room(&self.device, &mut self.uninitialized, wanted.uninitialized)?;
+        let sparse_is_clean = self.sparse_is_clean.get_mut();
+        *sparse_is_clean &= self.sparse.as_ref().is_some_and(|sparse| sparse.len() >= wanted.sparse);
+        let sparse = room(&self.device, &mut self.sparse, wanted.sparse)?;
+        if !*sparse_is_clean {
+            stream.fill(sparse, 0, sparse.len(), 0)?;
         }
-        *unmarked = wanted.marks == 0; // else it is the query's to say
+        *sparse_is_clean = wanted.sparse == 0; // else it is the query's to say
         stream.fill(zeroed, 0, wanted.zeroed, 0)?;
         Ok(ScratchBuffers {
-            written,
+            uploaded,
             zeroed,
-            marks,
-            other,
+            sparse,
+            uninitialized,
             zeros: wanted.zeroed,
-            unmarked: &self.unmarked,
+            sparse_is_clean: &self.sparse_is_clean,
         })
     }
 }
@@ -141,14 +141,14 @@ mod tests {
     use super::*;
 
     /// Marks as a query finds them that asks for so many; it leaves one behind, at the end.
-    fn marks(scratch: &mut QueryScratch, len: usize, stream: &Stream, says_unmarked: bool) -> Vec<u8> {
+    fn sparse(scratch: &mut QueryScratch, len: usize, stream: &Stream, says_clean: bool) -> Vec<u8> {
         let mut wanted = ScratchLayout::default();
-        let at = wanted.marks(len);
+        let at = wanted.sparse(len);
         let given = scratch.give(&wanted, stream).unwrap();
-        let found = given.marks.read(at, len).unwrap();
-        given.marks.write(at + len - 1, &[7u8]).unwrap();
-        if says_unmarked {
-            given.are_unmarked();
+        let found = given.sparse.read(at, len).unwrap();
+        given.sparse.write(at + len - 1, &[7u8]).unwrap();
+        if says_clean {
+            given.mark_sparse_clean();
         }
         found
     }
@@ -158,21 +158,21 @@ mod tests {
         let device = Device::host(1, 1 << 24);
         let stream = Stream::new(&device).unwrap();
         let mut scratch = QueryScratch::new(&device);
-        assert_eq!(marks(&mut scratch, 1000, &stream, false), [0; 1000]);
-        assert_eq!(marks(&mut scratch, 900, &stream, false), [0; 900]);
+        assert_eq!(sparse(&mut scratch, 1000, &stream, false), [0; 1000]);
+        assert_eq!(sparse(&mut scratch, 900, &stream, false), [0; 900]);
         // One that asks for none in between changes nothing.
         scratch.give(&ScratchLayout::default(), &stream).unwrap();
-        assert_eq!(marks(&mut scratch, 1000, &stream, true), [0; 1000]);
+        assert_eq!(sparse(&mut scratch, 1000, &stream, true), [0; 1000]);
         let mut left = [0; 1000];
         left[999] = 7;
         assert_eq!(
-            marks(&mut scratch, 1000, &stream, true),
+            sparse(&mut scratch, 1000, &stream, true),
             left,
             "it was said to be clear"
         );
-        assert_eq!(marks(&mut scratch, 5000, &stream, false), [0; 5000], "new memory");
+        assert_eq!(sparse(&mut scratch, 5000, &stream, false), [0; 5000], "new memory");
         scratch.give(&ScratchLayout::default(), &stream).unwrap();
-        assert_eq!(marks(&mut scratch, 5000, &stream, false), [0; 5000]);
+        assert_eq!(sparse(&mut scratch, 5000, &stream, false), [0; 5000]);
     }
 
     #[test]
@@ -181,13 +181,13 @@ mod tests {
         let stream = Stream::new(&device).unwrap();
         let mut scratch = QueryScratch::new(&device);
         let mut wanted = ScratchLayout::default();
-        let (mark, zero) = (wanted.marks(300), wanted.zeros(300));
+        let (mark, zero) = (wanted.sparse(300), wanted.zeroed(300));
         let given = scratch.give(&wanted, &stream).unwrap();
-        given.marks.write(mark, &[1u8; 300]).unwrap();
+        given.sparse.write(mark, &[1u8; 300]).unwrap();
         given.zeroed.write(zero, &[1u8; 300]).unwrap();
         given.clear(&stream).unwrap();
         stream.synchronize().unwrap();
-        assert_eq!(given.marks.read::<u8>(mark, 300).unwrap(), [0; 300]);
+        assert_eq!(given.sparse.read::<u8>(mark, 300).unwrap(), [0; 300]);
         assert_eq!(given.zeroed.read::<u8>(zero, 300).unwrap(), [0; 300]);
     }
 }

@@ -26,7 +26,7 @@ impl FaultBuffer {
         }
     }
 
-    /// The list, all zeros, for a query that has to [say](Self::is_clean) that it leaves it so.
+    /// The list, all zeros, for a query that has to [say](Self::mark_clean) that it leaves it so.
     pub(crate) fn take(&self) -> Result<Arc<PinnedBuffer>, CudaError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (list, dirty) = match kept.take() {
@@ -41,7 +41,7 @@ impl FaultBuffer {
     }
 
     /// Every entry was read, and no kernel writes any more.
-    pub(crate) fn is_clean(&self) {
+    pub(crate) fn mark_clean(&self) {
         if let Some((_, dirty)) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             *dirty = false;
         }
@@ -135,7 +135,7 @@ mod tests {
         list.write(0, &[1, 0, 0, 0]).unwrap();
         assert_eq!(faults.take().unwrap().peek_u32(0), 0);
         list.write(0, &[1, 0, 0, 0]).unwrap();
-        faults.is_clean();
+        faults.mark_clean();
         assert_eq!(faults.take().unwrap().peek_u32(0), 1, "it was said to be clean");
     }
 

@@ -113,7 +113,7 @@ impl<'a> Uploader<'a> {
     }
 
     /// Lets jobs of the windows below `windows` start.
-    pub(crate) fn allow(&self, windows: usize) {
+    pub(crate) fn allow_windows(&self, windows: usize) {
         self.progress().windows = windows;
         self.changed.notify_all();
     }
