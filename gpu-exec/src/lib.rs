@@ -31,7 +31,7 @@ pub mod output;
 pub mod program;
 mod runtime;
 
-pub use error::RunError;
+pub use error::{RefusalReason, RunError};
 pub use input::Input;
 pub use machine_profile::MachineProfile;
 pub use options::{Backing, BackingChoice, ColumnChoice, GpuOptions, Request, Target};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::CudaError;
 
 use crate::codegen::{Grouping, QueryKernel};
-use crate::error::RunError;
+use crate::error::{RefusalReason, RunError};
 use crate::input::Placement;
 use crate::kernel_cache::{KernelCache, Origin};
 use crate::options::{Backing, ColumnChoice, Request};
@@ -73,10 +73,8 @@ fn attempts(state: &mut DeviceState, request: &Request<'_>) -> Result<Output, Ru
                     .insert(plan.ids[at.file], request.input.column_ids[column]);
             }
             RunOutcome::MoreGroups => {
-                let most = 1u64 << MAX_SLOTS_LOG2;
-                return Err(RunError::Refused(format!(
-                    "more groups than a table of {most} slots holds"
-                )));
+                let slots = 1 << MAX_SLOTS_LOG2;
+                return Err(RefusalReason::TooManyGroups { slots }.into());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::thread::Scope;
 
-use crate::error::RunError;
+use crate::error::{RefusalReason, RunError};
 use crate::runtime::paging::fault_handler::FaultHandler;
 use crate::runtime::transfer::uploader::{Step, Uploader};
 
@@ -53,7 +53,7 @@ pub(crate) fn spawn<'scope>(
     };
     if count > 0 {
         let spawned = one().spawn_scoped(scope, all);
-        spawned.map_err(|e| RunError::Refused(format!("no thread for reading: {e}")))?;
+        spawned.map_err(RefusalReason::Thread)?;
     }
     Ok(())
 }

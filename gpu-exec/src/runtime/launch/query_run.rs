@@ -18,7 +18,7 @@ use grampus_io_stack::status::Reason;
 
 use crate::abi::query::{Refusal, row_runs as tiles_of};
 use crate::codegen::{ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, WarpPartials};
-use crate::error::RunError;
+use crate::error::{RefusalReason, RunError};
 use crate::kernel_cache::{Loaded, Origin};
 use crate::machine_profile::LINK_SECTOR_BYTES;
 use crate::options::{Backing, Request};
@@ -245,10 +245,7 @@ impl QueryRun<'_> {
         }
         match Refusal::of(results.refused) {
             Some(Refusal::Groups) => return Ok(RunOutcome::MoreGroups),
-            Some(Refusal::Value) => {
-                let what = "a value out of a type's range, or a division by zero";
-                return Err(RunError::Refused(what.to_owned()));
-            }
+            Some(Refusal::Value) => return Err(RefusalReason::ValueOutOfRange.into()),
             None => {}
         }
         let merged = self.kernel.merge(&WarpPartials {

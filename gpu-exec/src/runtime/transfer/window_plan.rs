@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::error::RunError;
+use crate::error::{RefusalReason, RunError};
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::buffer_pool::BufferPool;
 use crate::runtime::memory::copy_target::CopyTarget;
@@ -54,7 +54,7 @@ impl WindowPlan {
                 return Ok(());
             }
             if bytes < MIN_WINDOWS_BYTES {
-                return Err(too_little_memory(pool));
+                return Err(too_little_memory(bytes as u64, pool));
             }
             bytes /= 2;
         }
@@ -86,7 +86,8 @@ impl WindowPlan {
                     let mut rows = fit.min(range.end - first);
                     if rows == 0 {
                         if used == 0 {
-                            return Err(too_little_memory(pool));
+                            let tile_bytes = tile_rows * row_bytes(columns, missing) + margin_bytes(missing);
+                            return Err(too_little_memory(2 * tile_bytes, pool));
                         }
                         self.ends.push(jobs.first_rows[stripe] + first);
                         (window, used) = (window + 1, 0);
@@ -120,22 +121,27 @@ impl WindowPlan {
     }
 }
 
-fn too_little_memory(pool: &BufferPool) -> RunError {
-    RunError::Refused(format!(
-        "{} bytes of device memory for columns are too few for this query; raise the bound on what is cached",
-        pool.capacity()
-    ))
+fn too_little_memory(needed: u64, pool: &BufferPool) -> RunError {
+    let available = pool.capacity();
+    RefusalReason::DeviceMemory { needed, available }.into()
+}
+
+/// Bytes of one row of all the columns.
+fn row_bytes(columns: &ColumnLocator<'_>, missing: &[MissingColumn]) -> u64 {
+    let bytes = missing
+        .iter()
+        .map(|m| u64::from(columns.ty(m.column).width()) + u64::from(m.valid.is_some()));
+    bytes.sum::<u64>().max(1)
+}
+
+/// Bytes that rounding adds: values and validity of each column take whole grains.
+fn margin_bytes(missing: &[MissingColumn]) -> u64 {
+    (missing.len() * 2 * WINDOW_GRAIN_BYTES) as u64
 }
 
 /// Rows of which all the columns fit in so many bytes: whole tiles.
 fn rows_that_fit(columns: &ColumnLocator<'_>, missing: &[MissingColumn], bytes: usize, tile_rows: u64) -> u64 {
-    let row: u64 = missing
-        .iter()
-        .map(|m| u64::from(columns.ty(m.column).width()) + u64::from(m.valid.is_some()))
-        .sum();
-    // Values and validity of each column are rounded up to whole grains.
-    let margins = missing.len() * 2 * WINDOW_GRAIN_BYTES;
-    let rows = (bytes as u64).saturating_sub(margins as u64) / row.max(1);
+    let rows = (bytes as u64).saturating_sub(margin_bytes(missing)) / row_bytes(columns, missing);
     (rows / tile_rows * tile_rows).min(MAX_COPY_ROWS / tile_rows * tile_rows)
 }
 
