@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::input::{Input, Placement};
 use crate::program::{Program, Value};
@@ -70,6 +71,10 @@ pub struct ColumnChoice {
     pub granularity_bytes: u64,
     /// Bytes that will be moved, as far as can be told beforehand.
     pub estimated_bytes: u64,
+    /// Time to move and decode them, if files are in the page cache.
+    pub estimated_time: Duration,
+    /// Time that kernels take to scan the column in device memory.
+    pub scan_time: Duration,
     /// Of the column's bytes, already on the device.
     pub resident_bytes: u64,
     /// Why, for people.

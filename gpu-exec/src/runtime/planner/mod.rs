@@ -78,7 +78,7 @@ pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<Que
     let facts: Vec<ColumnStats> = (0..dense.len())
         .map(|column| facts(state, request, column, dense[column], &ids, &sources))
         .collect();
-    let terms = CostInputs {
+    let inputs = CostInputs {
         choice: request.backing,
         selectivity: if request.program.conjuncts.is_empty() {
             1.0
@@ -86,15 +86,15 @@ pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<Que
             request.selectivity.clamp(0.0, 1.0)
         },
         sector_bytes: 1 << state.queued.options.sector_log2,
-        room: state.pool.capacity(),
-        machine_profile: state.runtime_options.machine_profile,
+        capacity: state.pool.capacity(),
+        profile: &state.runtime_options.machine_profile,
         register: false,
         pages: false,
     };
     Ok(QueryPlan {
         ids,
         sources,
-        choices: choose_backings(&facts, &terms),
+        choices: choose_backings(&facts, &inputs),
         dense,
     })
 }
@@ -207,7 +207,7 @@ fn facts(
         groups_there: 0,
         resident_bytes: 0,
         missing_bytes: 0,
-        brought_bytes: 0,
+        moved_bytes: 0,
         unregistered_bytes: Some(0),
         cold: false,
     };
@@ -220,7 +220,7 @@ fn facts(
             column: request.input.column_ids[column],
             ty,
         };
-        let (bytes, brought) = match &stripe.columns[column] {
+        let (bytes, moved) = match &stripe.columns[column] {
             Placement::Constant(_) => {
                 facts.constant_rows += rows;
                 continue;
@@ -249,7 +249,7 @@ fn facts(
             facts.resident_bytes += bytes;
         } else if rows > 0 {
             facts.missing_bytes += bytes;
-            facts.brought_bytes += brought;
+            facts.moved_bytes += moved;
             let there = state
                 .pool
                 .page_bits(&key)
