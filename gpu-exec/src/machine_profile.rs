@@ -1,5 +1,5 @@
-//! `MachineProfile`: what one machine reaches, in the few rates that estimates need. Measured once (`grampus device --calibrate`), else
-//! supposed.
+//! `MachineProfile`: what one machine reaches, in the few rates that estimates need. Measured once (`grampus device
+//! --calibrate`), else supposed.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,13 @@
-//! Choice of a backing for each column: by the cost model, what is on the device already, and what is known of the filter. Each choice has a
-//! reason for people. Nothing is moved here.
+//! Choice of a backing for each column: by the cost model, by what is resident, and by what is known of the filter.
+//! Each choice has a reason for people. Nothing is moved here.
 
 use crate::options::{Backing, BackingChoice, ColumnChoice};
 use crate::runtime::planner::cost_model::{
     ColumnStats, CostInputs, compared_s, estimated_bytes, estimated_time, granularity_bytes, scan_time,
 };
 
-/// Whether registering files, which is done once for all their columns, is less than what it saves those that are read sparsely.
+/// Whether the registration of files, done once for all their columns, costs less than it saves columns that are read
+/// sparsely.
 fn registering_pays(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> bool {
     let sparse = columns
         .iter()
@@ -33,35 +34,35 @@ fn registering_pays(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> bool {
 
 /// One choice per column.
 pub(crate) fn choose_backings(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> Vec<ColumnChoice> {
-    let mut room = inputs.capacity;
+    let mut capacity = inputs.capacity;
     let whole = columns.iter().filter(|c| c.dense);
     let whole: u64 = whole.map(|c| c.missing_bytes + c.resident_bytes).sum();
     let inputs = &CostInputs {
-        pages: whole <= room,
+        pages: whole <= capacity,
         ..*inputs
     };
     let inputs = &CostInputs {
         register: registering_pays(columns, inputs),
         ..*inputs
     };
-    // What is read whole has the first right to device memory.
+    // Columns that are read whole have the first right to device memory.
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|&c| !columns[c].dense);
     let mut choices: Vec<Option<ColumnChoice>> = vec![None; columns.len()];
     for c in order {
-        let choice = choose_one(&columns[c], inputs, room);
+        let choice = choose_one(&columns[c], inputs, capacity);
         if matches!(choice.backing, Backing::Resident | Backing::Paged) {
-            room = room.saturating_sub(columns[c].missing_bytes + columns[c].resident_bytes);
+            capacity = capacity.saturating_sub(columns[c].missing_bytes + columns[c].resident_bytes);
         }
         choices[c] = Some(choice);
     }
     choices.into_iter().flatten().collect()
 }
 
-fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, room: u64) -> ColumnChoice {
+fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> ColumnChoice {
     let backing = match inputs.choice {
         BackingChoice::All(backing) => asked_for(column, backing, inputs),
-        BackingChoice::Auto => by_cost(column, inputs, room),
+        BackingChoice::Auto => by_cost(column, inputs, capacity),
     };
     let (backing, mut reason) = backing;
     if let Some(words) = decoding(column, backing).filter(|words| *words != reason) {
@@ -78,7 +79,8 @@ fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, room: u64) -> Colum
     }
 }
 
-/// Who decodes what has to be decoded. Row groups that kernels miss are the CPU's: a few at a time are nothing for a GPU.
+/// The processor that decodes. Row groups that kernels miss are decoded by the CPU: a few at a time do not occupy a
+/// GPU.
 fn decoding(column: &ColumnStats, backing: Backing) -> Option<&'static str> {
     let on_device = if backing == Backing::Paged {
         0
@@ -121,8 +123,8 @@ fn asked_for(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) ->
     }
 }
 
-/// Seconds that each way takes, as far as it is possible, without registering; the least wins.
-fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, room: u64) -> (Backing, String) {
+/// The backing that takes the fewest seconds of those that are possible, registration left out.
+fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Backing, String) {
     let seconds = |backing| compared_s(column, backing, inputs);
     if column.rows() == column.constant_rows {
         return (Backing::Resident, "one value in all rows".to_owned());
@@ -130,7 +132,7 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, room: u64) -> (Backing
     if column.missing_bytes == 0 {
         return (Backing::Resident, "on the device already".to_owned());
     }
-    let fits = column.missing_bytes + column.resident_bytes <= room;
+    let fits = column.missing_bytes + column.resident_bytes <= capacity;
     let paged = fits && can_be_paged(column, inputs);
     if column.raw_rows == 0 && !paged {
         let why = decoding(column, Backing::Resident).unwrap_or("one value in all rows");
@@ -172,7 +174,8 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, room: u64) -> (Backing
     (ways[0].0, why)
 }
 
-/// Whether pages of it may be brought as they are missed. What is not in the page cache is better asked for by many commands at once.
+/// Whether pages of the column may be loaded when they are missed. Bytes that are not in the page cache are better read
+/// by many commands at once.
 fn can_be_paged(column: &ColumnStats, inputs: &CostInputs<'_>) -> bool {
     inputs.pages && !column.dense && !column.cold && column.raw_rows + column.decoded_rows > 0
 }
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_whole_is_brought_and_what_is_read_sparsely_is_fetched() {
+    fn columns_read_whole_are_loaded_and_columns_read_sparsely_are_fetched() {
         assert_eq!(
             backings(&[column(true), column(false)], &inputs(0.0003)),
             [Backing::Resident, Backing::Paged]
@@ -336,7 +339,7 @@ mod tests {
         let choice = &choose_backings(&[column(true)], &small)[0];
         assert_eq!(choice.backing, Backing::Resident);
         assert!(choice.reason.contains("window"), "{}", choice.reason);
-        // What streams by cannot be gone over again.
+        // A streamed pass cannot be replayed.
         let dependents = backings(&[column(true), column(false)], &small);
         assert_eq!(dependents, [Backing::Resident, Backing::Queued]);
         let asked = CostInputs {
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_decodes_is_said_and_what_the_gpu_decodes_moves_as_it_is_stored() {
+    fn reasons_name_the_decoder_and_the_gpu_gets_encoded_bytes() {
         let stored = ColumnStats {
             raw_rows: 0,
             decoded_rows: 200,
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_done_where_the_layout_allows() {
+    fn choices_of_the_caller_are_followed_if_the_layout_allows() {
         let asked = |backing, column: ColumnStats| {
             let inputs = CostInputs {
                 choice: BackingChoice::All(backing),

@@ -1,5 +1,5 @@
-//! The cost model: bytes and time of each backing of a column, by the rates of the machine profile. The only estimate of these: backings are
-//! compared by it, and a `ColumnChoice` carries it to the caller's choice between CPU and GPU.
+//! The cost model: bytes and time of each backing of a column, by the rates of the machine profile. The only estimate
+//! of these: backings are compared by it, and a `ColumnChoice` carries it to the caller's choice between CPU and GPU.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PASS_S: f64 = 0.0005;
 /// Bytes that a kernel's scattered loads from a mapping read of a file that is not in the page cache: whole pages.
 const FILE_PAGE_BYTES: u64 = 4096;
 
-/// What is known of one column before the query.
+/// Facts about one column, known before the query.
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnStats {
     /// The column is read whole: the first conjunct needs it, or there is no filter.
@@ -52,8 +52,8 @@ impl ColumnStats {
         self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0
     }
 
-    /// Pages that are to be fetched, and row groups that are to be decoded, if a share of `selectivity` passes. Resident ones are taken to be
-    /// read again: most queries repeat, or narrow down, an earlier one.
+    /// Pages that are to be fetched, and row groups that are to be decoded, if a share of `selectivity` passes.
+    /// Resident ones are taken to be read again: most queries repeat, or narrow down, an earlier one.
     fn missing_pages(&self, selectivity: f64) -> (f64, f64) {
         let missing = |touched: f64, there: u64| (touched - there as f64).max(0.0);
         let pages = blocks_touched(self.raw_rows, self.width, selectivity, PAGE_BYTES);
@@ -67,7 +67,7 @@ impl ColumnStats {
     }
 }
 
-/// What costs depend on beside the column.
+/// Everything that costs depend on beside the column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CostInputs<'a> {
     pub(crate) choice: BackingChoice,
@@ -83,20 +83,22 @@ pub(crate) struct CostInputs<'a> {
     pub(crate) pages: bool,
 }
 
-/// Of `rows` values of `width` bytes, a share of `selectivity` is read from all over. The number of blocks of `block_bytes` with one of them.
+/// Of `rows` values of `width` bytes, a share of `selectivity` is read from all over. The number of blocks of
+/// `block_bytes` with one of them.
 fn blocks_touched(rows: u64, width: u64, selectivity: f64, block_bytes: u64) -> f64 {
     let per_block = block_bytes as f64 / width as f64;
     let blocks = rows as f64 / per_block;
     blocks * (1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(per_block))
 }
 
-/// Time to move and decode a column, without registering files. Files are taken to be in the page cache, as in an estimate of the CPU's time.
+/// Time to move and decode a column, without registering files. Files are taken to be in the page cache, as in an
+/// estimate of the CPU's time.
 pub(super) fn estimated_time(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> Duration {
     Duration::from_secs_f64(moving_s(column, backing, inputs, false))
 }
 
-/// Seconds by which backings are compared: as [`estimated_time`], and in addition the disk for files that are not in the page cache, and a
-/// further pass for pages.
+/// Seconds by which backings are compared: as [`estimated_time`], and in addition the disk for files that are not in
+/// the page cache, and a further pass for pages.
 pub(super) fn compared_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> f64 {
     let pass = if backing == Backing::Paged { PASS_S } else { 0.0 };
     moving_s(column, backing, inputs, column.cold) + pass
@@ -144,8 +146,8 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
     }
 }
 
-/// Time that kernels take to scan a column in device memory. Decoding on the device takes no time beside that of moving the encoded bytes
-/// (queries/RESULTS.md).
+/// Time that kernels take to scan a column in device memory. Decoding on the device takes no time beside that of moving
+/// the encoded bytes (queries/RESULTS.md).
 pub(super) fn scan_time(column: &ColumnStats, inputs: &CostInputs<'_>) -> Duration {
     let share = if column.dense { 1.0 } else { inputs.selectivity };
     let bytes = ((column.raw_rows + column.decoded_rows) * column.width) as f64 * share;
