@@ -1,9 +1,6 @@
-//! Partial aggregates, what they cost, and why there are none.
+//! `Output`: a program's partial aggregates, with what they cost.
 
 use std::time::Duration;
-
-use grampus_io_stack::cuda::CudaError;
-use grampus_io_stack::stack::StackError;
 
 use crate::program::Type;
 
@@ -14,7 +11,7 @@ pub struct ResultColumn {
     pub ty: Type,
     /// The values, by group.
     pub values: ResultValues,
-    /// By group: whether it is there. `None`: all are.
+    /// By group: whether the value is there; `None`: no value is NULL.
     pub valid: Option<Vec<bool>>,
 }
 
@@ -38,46 +35,46 @@ pub struct Output {
     pub keys: Vec<ResultColumn>,
     /// By position in [`Program::aggregates`](crate::program::Program::aggregates).
     pub aggregates: Vec<ResultColumn>,
-    /// What it cost.
+    /// Time and bytes of the run.
     pub cost: Cost,
 }
 
 /// Time and bytes of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Text to machine code; nothing if it was at hand.
+    /// Source to machine code; zero if the kernel was loaded.
     pub compile: Duration,
     /// Mapping and registering files.
     pub register: Duration,
     /// Decoding on the CPU, summed over threads.
     pub decode: Duration,
-    /// Decoding on the device: from the start of the kernels that decode to their end.
+    /// Decoding on the device: from the start of the decode kernels to their end.
     pub device_decode: Duration,
-    /// Gathering pages that kernels missed, summed over threads.
+    /// Loading pages that kernels missed, summed over threads.
     pub gather: Duration,
-    /// From the first launch or copy until the results were there.
+    /// From the first launch or copy to the results.
     pub scan: Duration,
-    /// Of that, from the first kernel's start to the last one's end; nothing where the device cannot tell.
+    /// Of that, from the first kernel's start to the last one's end; zero if the device cannot tell.
     pub kernel: Duration,
-    /// Bytes that the copy engine brought.
+    /// Bytes that the copy engine uploaded.
     pub pushed_bytes: u64,
     /// Bytes that kernels loaded from registered mappings.
     pub mapped_bytes: u64,
-    /// Bytes of commands.
+    /// Bytes that commands read.
     pub command_bytes: u64,
     /// Commands.
     pub commands: u64,
-    /// Bytes of pages of raw values that threads gathered.
+    /// Bytes of raw pages that threads loaded.
     pub page_bytes: u64,
-    /// Pages that kernels missed and got, row groups included.
+    /// Pages that kernels missed, row groups included.
     pub pages: u64,
-    /// How many times the kernels went over the rows.
+    /// Passes of the kernels over the rows.
     pub passes: u64,
-    /// Bytes of columns that were on the device already.
+    /// Bytes of columns that were resident before.
     pub resident_bytes: u64,
-    /// Predicate columns whole, dependent columns at the selected rows.
+    /// Bytes of predicate columns at all rows, and of dependent columns at the selected rows.
     pub needed_bytes: u64,
-    /// Rows looked at.
+    /// Rows that were tested.
     pub rows: u64,
     /// Rows that passed.
     pub passed: u64,
@@ -88,36 +85,4 @@ impl Cost {
     pub fn moved_bytes(&self) -> u64 {
         self.pushed_bytes + self.mapped_bytes + self.command_bytes + self.page_bytes
     }
-}
-
-/// Why a program was not run to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// It cannot be answered here, but another plan can answer it, or give the right error: a value out of a cast's range, a
-    /// division by zero, too many groups.
-    #[error("the GPU gave up: {0}")]
-    Refused(String),
-    /// The caller's flag was set.
-    #[error("the query was cancelled")]
-    Cancelled,
-    /// A column could not be decoded.
-    #[error("{0}")]
-    Decode(Box<dyn std::error::Error + Send + Sync>),
-    /// A file is not what it was when the query was planned.
-    #[error("{path}: {reason}")]
-    File {
-        /// Which.
-        path: String,
-        /// What about it.
-        reason: String,
-    },
-    /// A program that contradicts itself: a bug of whoever built it.
-    #[error("invalid program: {0}")]
-    Invalid(String),
-    /// CUDA or its compiler said no.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-    /// The I/O stack said no.
-    #[error(transparent)]
-    Stack(#[from] StackError),
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use common::random::Random;
 use common::streams::{self, Coded, Column};
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
-use grampus_gpu_exec::compile::Modules;
-use grampus_gpu_exec::decode::alone::{Rows, decode};
-use grampus_gpu_exec::decode::{ENTRY, unit};
-use grampus_gpu_exec::encoded::{Change, Clock, Runs, Values};
+use grampus_gpu_exec::decode::standalone::{Rows, decode};
+use grampus_gpu_exec::decode::{ENTRY, translation_unit};
 use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::encoded_column::{Change, Clock, Runs, Values};
+use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::{TimeUnit, Type};
 use grampus_io_stack::cuda::{self, Device, Module};
 
@@ -31,7 +31,7 @@ fn machines() -> Vec<Machine> {
     match cuda::host_compiler() {
         Ok(_) => {
             let device = Device::host(2, 1 << 30);
-            let modules = Modules::new(&device, None).expect("there is a compiler");
+            let modules = KernelCache::new(&device, None).expect("there is a compiler");
             let module = modules.decoding().unwrap_or_else(|e| panic!("{e}")).module;
             machines.push(Machine {
                 device: device.clone(),
@@ -41,7 +41,7 @@ fn machines() -> Vec<Machine> {
             let text = format!(
                 "{}{}{}",
                 include_str!("../../io-stack/tests/cpp/lanes.h"),
-                unit(),
+                translation_unit(),
                 include_str!("../../io-stack/tests/cpp/lanes_end.h")
             );
             let compiled = cuda::compile_for(&device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
@@ -56,7 +56,7 @@ fn machines() -> Vec<Machine> {
     }
     match cuda::compiler_version().and_then(|_| Device::open(0)) {
         Ok(device) => {
-            let modules = Modules::new(&device, None).expect("there is NVRTC");
+            let modules = KernelCache::new(&device, None).expect("there is NVRTC");
             let loaded = modules.decoding().unwrap_or_else(|e| panic!("{e}"));
             println!("on a GPU; compiled in {:?}", loaded.took);
             machines.push(Machine {
@@ -71,21 +71,21 @@ fn machines() -> Vec<Machine> {
 }
 
 impl Machine {
-    fn decode(&self, column: &Column, rows: std::ops::Range<u64>, piece_bytes: usize) -> Option<Decoded> {
+    fn decode(&self, column: &Column, rows: std::ops::Range<u64>, batch_bytes: usize) -> Option<Decoded> {
         let what = Rows {
             encoded: &column.encoded,
             ty: column.ty,
             rows,
-            numbers: &column.numbers,
+            codes: &column.numbers,
             nullable: column.nullable,
-            piece_bytes,
+            batch_bytes,
         };
         decode(&self.device, &self.module, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
     }
 
     /// Decodes rows and compares.
-    fn check(&self, column: &Column, rows: std::ops::Range<u64>, piece_bytes: usize, what: &str) {
-        let found = self.decode(column, rows.clone(), piece_bytes);
+    fn check(&self, column: &Column, rows: std::ops::Range<u64>, batch_bytes: usize, what: &str) {
+        let found = self.decode(column, rows.clone(), batch_bytes);
         let wanted = column.expected(&rows);
         assert!(
             found.as_ref() == Some(&wanted),
@@ -458,7 +458,11 @@ fn anything(name: &str, before: &str, after: &str, seeds: &str) -> Option<String
     };
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
-    let text = format!("{before}{}{after}{}", unit(), include_str!("cpp/decode_anything.cc"));
+    let text = format!(
+        "{before}{}{after}{}",
+        translation_unit(),
+        include_str!("cpp/decode_anything.cc")
+    );
     std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
     let mut command = std::process::Command::new(compiler);
     command.args([

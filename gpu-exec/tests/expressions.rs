@@ -8,8 +8,8 @@ use common::interpret::{self, Cell, Row, Scalar};
 use common::machine::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, DECIMAL, PARTS, Random};
 use common::{aggregate, binary, col, column, shape};
+use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
-use grampus_gpu_exec::params::Refusal;
 use grampus_gpu_exec::program::{BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 use grampus_io_stack::cuda::Module;
 

@@ -11,8 +11,8 @@ use common::interpret::{self, Refused, Scalar};
 use common::machine::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, Random};
 use common::{aggregate, arg, binary, col, column, count, sum};
+use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, QueryKernel, Shape};
-use grampus_gpu_exec::params::Refusal;
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
 use grampus_io_stack::cuda::{Args, DeviceBuffer, Stream};
 
@@ -397,7 +397,7 @@ fn lanes_agree_on_whether_the_query_is_refused() {
         let program = grouped(false);
         let shape = common::shape(&program, Access::Plain, false, Grouping::Global);
         let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-        let module = target.lockstep_module(&(kernel.unit() + KERNEL), "see_refusal");
+        let module = target.lockstep_module(&(kernel.translation_unit() + KERNEL), "see_refusal");
         let words = DeviceBuffer::filled(&target.device, 4 + 4 * GPU_LANES as usize, 0).expect("memory");
         let parameter = [words.address(), words.address() + 4].map(u64::to_ne_bytes).concat();
         let stream = Stream::new(&target.device).expect("a stream");

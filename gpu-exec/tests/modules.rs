@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use common::{shape, taxi};
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel};
-use grampus_gpu_exec::compile::{Modules, Origin};
+use grampus_gpu_exec::kernel_cache::{KernelCache, Origin};
 use grampus_io_stack::cuda::{Device, host_compiler};
 
 fn kernel(dependents: usize) -> QueryKernel {
@@ -23,8 +23,8 @@ fn each_text_is_compiled_once() {
     }
     let device = Device::host(1, 1 << 20);
     let folder = tempfile::tempdir().expect("a folder");
-    let modules = || Modules::new(&device, Some(folder.path().join("kernels"))).expect("there is a compiler");
-    let origin = |modules: &Modules, dependents| {
+    let modules = || KernelCache::new(&device, Some(folder.path().join("kernels"))).expect("there is a compiler");
+    let origin = |modules: &KernelCache, dependents| {
         let loaded = modules.get(&kernel(dependents)).expect("compiles");
         assert!(loaded.module.kernel(ENTRY).is_ok());
         loaded.origin
@@ -61,7 +61,7 @@ fn a_folder_that_cannot_be_written_is_no_obstacle() {
     }
     let device = Device::host(1, 1 << 20);
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let modules = Modules::new(&device, Some(file.path().to_owned())).expect("there is a compiler");
+    let modules = KernelCache::new(&device, Some(file.path().to_owned())).expect("there is a compiler");
     let loaded = modules.get(&kernel(1)).expect("compiles all the same");
     assert_eq!(loaded.origin, Origin::Compiler);
 }

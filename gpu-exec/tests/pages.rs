@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, Request, Tuning};
+use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion};
-use grampus_gpu_exec::output::{Output, ResultValues, RunError};
+use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Request, RuntimeOptions};
 use support::{Kind, Shape, Table, answer, gpu, program, run};
 
 const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
@@ -54,7 +55,7 @@ fn inexact(mut program: Program) -> Program {
 #[test]
 fn what_is_missed_is_brought_once_and_kept() {
     let table = Table::raw(&[&[100_000, 100_000], &[33_333]], 4);
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(4, &[], &[1, 2, 3]);
@@ -102,9 +103,9 @@ fn what_is_missed_is_brought_once_and_kept() {
 fn answers_are_those_of_whole_columns_to_the_bit() {
     let table = Table::raw(&[&[100_000, 50_000]], 3);
     for launch_bytes in [1, 300_000, 64 << 20] {
-        let tuning = Tuning {
+        let tuning = RuntimeOptions {
             launch_bytes,
-            ..Tuning::default()
+            ..RuntimeOptions::default()
         };
         let Some(gpu) = gpu(None, tuning) else { return };
         let sums = inexact(program(3, &[], &[1, 2]));
@@ -150,7 +151,7 @@ fn each_step_of_a_cascade_may_miss_something() {
         group_rows: Some(1000),
     });
     for conjuncts in [2, 3] {
-        let Some(gpu) = gpu(None, Tuning::default()) else {
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
         let program = cascade(6, &[2, 4], &[3, 4, 5], conjuncts);
@@ -165,7 +166,7 @@ fn each_step_of_a_cascade_may_miss_something() {
                 "{:?}",
                 paged.cost
             );
-            let other = support::gpu(None, Tuning::default()).unwrap();
+            let other = support::gpu(None, RuntimeOptions::default()).unwrap();
             let (_, whole) = bits(&other, &table, &program, bounds, WHOLE);
             assert_eq!(found, whole, "{bounds:?}");
         }
@@ -180,7 +181,7 @@ fn only_row_groups_with_rows_that_pass_are_decoded() {
         segments: 1,
         group_rows: Some(100),
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(3, &[1, 2], &[1, 2]);
@@ -206,7 +207,7 @@ fn without_a_row_index_a_stripe_is_a_page() {
         segments: 1,
         group_rows: None,
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(2, &[1], &[1]);
@@ -227,7 +228,7 @@ fn too_little_room_for_whole_stripes_streams_through_windows() {
         group_rows: Some(1000),
     });
     for room in [100_000, 1_000_000, 3_000_000, 5_000_000, 8_000_000] {
-        let Some(gpu) = gpu(Some(room), Tuning::default()) else {
+        let Some(gpu) = gpu(Some(room), RuntimeOptions::default()) else {
             return;
         };
         let sums = program(3, &[1], &[1, 2]);
@@ -248,7 +249,7 @@ fn too_little_room_for_whole_stripes_streams_through_windows() {
 #[test]
 fn what_is_there_in_part_makes_room_and_is_given_up_with_its_file() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
-    let Some(gpu) = gpu(Some(2_600_000), Tuning::default()) else {
+    let Some(gpu) = gpu(Some(2_600_000), RuntimeOptions::default()) else {
         return;
     };
     let sums = program(2, &[], &[1]);
@@ -333,7 +334,7 @@ fn is_well(gpu: &Gpu) {
 
 #[test]
 fn a_query_that_is_cancelled_while_pages_are_gathered_ends() {
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let cancel = Arc::new(AtomicBool::new(false));
@@ -349,7 +350,7 @@ fn a_query_that_is_cancelled_while_pages_are_gathered_ends() {
 
 #[test]
 fn a_decoder_that_fails_and_a_file_that_is_cut_short_while_pages_are_gathered() {
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let cancel = Arc::new(AtomicBool::new(false));

@@ -6,10 +6,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, Tuning};
 use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::output::ResultValues;
 use grampus_gpu_exec::program::{Expr, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, RuntimeOptions};
 use support::{ALL, Kind, Shape, Table, answer, gpu, program, run};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[1], &[33_333, 512, 9_999]];
@@ -33,7 +33,7 @@ fn check(gpu: &Gpu, table: &Table, nullable: &[usize], sums: &[usize], backing: 
 fn every_backing_gives_the_same_answer() {
     let table = Table::raw(STRIPES, 6);
     for backing in ALL {
-        let Some(gpu) = gpu(None, Tuning::default()) else {
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
         check(&gpu, &table, &[], &[0], backing);
@@ -51,7 +51,7 @@ fn decoded_and_constant_columns_beside_raw_ones_in_pieces() {
         group_rows: Some(1000),
     });
     for backing in ALL {
-        let Some(gpu) = gpu(None, Tuning::default()) else {
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
         check(&gpu, &table, &[1, 4], &[0, 1, 2, 3, 4], backing);
@@ -87,10 +87,10 @@ fn stored_columns_are_decoded_by_the_device() {
             (Some(400 << 10), 1),
             (Some(2 << 20), 1),
         ] {
-            let tuning = Tuning {
+            let tuning = RuntimeOptions {
                 staging_bytes,
                 launch_bytes: 100_000,
-                ..Tuning::default()
+                ..RuntimeOptions::default()
             };
             let Some(gpu) = gpu(cache_bytes, tuning) else { return };
             check(&gpu, &table, &[0, 2, 4], &[0, 1, 2, 3, 4], BackingChoice::Auto);
@@ -102,7 +102,7 @@ fn stored_columns_are_decoded_by_the_device() {
             );
         }
     }
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     table
@@ -133,7 +133,7 @@ fn what_the_device_cannot_decode_is_left_to_the_decoder() {
         kinds: &[Kind::Raw, Kind::Stored, Kind::Stored],
         segments: 1,
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     {
@@ -159,7 +159,7 @@ fn a_column_with_nulls_as_the_filter_and_one_that_is_all_null() {
         segments: 1,
         group_rows: Some(1000),
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     check(&gpu, &table, &[0, 2], &[0, 1, 2], BackingChoice::Auto);
@@ -186,7 +186,7 @@ fn only_the_selected_rows_are_looked_at() {
     stripes[2].selected = Vec::new();
     stripes[3].selected = vec![0..1, 2..3, 9_000..9_600];
     for backing in ALL {
-        let Some(gpu) = gpu(None, Tuning::default()) else {
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
         check(&gpu, &table, &[1, 4], &[0, 1, 2, 3, 4], backing);
@@ -198,7 +198,7 @@ fn only_the_selected_rows_are_looked_at() {
 fn no_rows_at_all() {
     let mut table = Table::raw(STRIPES, 2);
     table.input.stripes.iter_mut().for_each(|s| s.selected.clear());
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     for backing in ALL {
@@ -213,7 +213,7 @@ fn no_rows_at_all() {
 #[test]
 fn a_second_query_uses_what_the_first_one_brought() {
     let table = Table::raw(STRIPES, 3);
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let resident = BackingChoice::All(Backing::Resident);
@@ -246,9 +246,9 @@ fn more_than_there_is_room_for_streams_through_windows() {
         .zip(launch_bytes.into_iter().cycle())
     {
         for backing in [BackingChoice::Auto, BackingChoice::All(Backing::Resident)] {
-            let tuning = Tuning {
+            let tuning = RuntimeOptions {
                 launch_bytes,
-                ..Tuning::default()
+                ..RuntimeOptions::default()
             };
             let Some(gpu) = gpu(Some(cache_bytes), tuning) else {
                 return;
@@ -277,9 +277,9 @@ fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
     };
     for round in 0..6 {
         let room = [200_000, 600_000, 1_500_000, 6_000_000][below(4) as usize];
-        let tuning = Tuning {
+        let tuning = RuntimeOptions {
             launch_bytes: 1 << below(24),
-            ..Tuning::default()
+            ..RuntimeOptions::default()
         };
         let Some(gpu) = gpu(Some(room), tuning) else { return };
         let mut tables: Vec<Table> = (0..3)
@@ -329,7 +329,7 @@ fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
 #[test]
 fn a_sector_cache_much_smaller_than_the_columns_still_answers() {
     let table = Table::raw(&[&[100_000], &[100_000], &[100_000]], 6);
-    let Some(gpu) = gpu(Some(1_440_000), Tuning::default()) else {
+    let Some(gpu) = gpu(Some(1_440_000), RuntimeOptions::default()) else {
         return;
     };
     let sums = program(6, &[], &[1, 2, 3, 4, 5]);
@@ -343,7 +343,7 @@ fn a_sector_cache_much_smaller_than_the_columns_still_answers() {
 #[test]
 fn tables_that_do_not_fit_together_take_turns() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
-    let Some(gpu) = gpu(Some(2_600_000), Tuning::default()) else {
+    let Some(gpu) = gpu(Some(2_600_000), RuntimeOptions::default()) else {
         return;
     };
     for round in 0..3 {
@@ -357,7 +357,7 @@ fn tables_that_do_not_fit_together_take_turns() {
 #[test]
 fn commands_are_counted_and_smaller_than_the_columns() {
     let table = Table::raw(&[&[100_000, 100_000]], 3);
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(3, &[], &[1, 2]);
@@ -383,7 +383,7 @@ fn commands_are_counted_and_smaller_than_the_columns() {
 #[test]
 fn groups_beyond_the_first_table_are_found_by_a_second_attempt() {
     let table = Table::raw(&[&[60_000], &[60_000]], 3);
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let mut grouped = program(3, &[], &[1]);
@@ -424,7 +424,7 @@ fn groups_beyond_the_first_table_are_found_by_a_second_attempt() {
 #[test]
 fn queries_of_several_threads_take_turns() {
     let tables = [Table::raw(STRIPES, 2), Table::raw(&[&[5_000, 1_000]], 2)];
-    let Some(gpu) = gpu(Some(1_000_000), Tuning::default()) else {
+    let Some(gpu) = gpu(Some(1_000_000), RuntimeOptions::default()) else {
         return;
     };
     let sums = program(2, &[], &[1]);
@@ -449,13 +449,13 @@ fn plans_say_what_runs_do() {
         segments: 1,
         group_rows: Some(1000),
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(5, &[1, 4], &[1, 2, 3, 4]);
     let input = table.first_columns(5);
     let cancel = std::sync::Arc::default();
-    let request = grampus_gpu_exec::gpu::Request {
+    let request = grampus_gpu_exec::Request {
         program: &sums,
         arguments: &[Value::Float(100.0)],
         input: &input,
@@ -469,7 +469,7 @@ fn plans_say_what_runs_do() {
     assert!(plan.iter().all(|c| !c.reason.is_empty() && c.resident_bytes == 0));
     assert_eq!(plan[0].estimated_bytes, table.rows * 8);
     assert_eq!(gpu.resident_bytes(), 0, "nothing was moved");
-    assert!(gpu.text(request).unwrap().contains("GRAMPUS_KERNEL"));
+    assert!(gpu.kernel_source(request).unwrap().contains("GRAMPUS_KERNEL"));
     gpu.run(request).unwrap();
     let plan = gpu.plan(request).unwrap();
     assert_eq!((plan[0].estimated_bytes, plan[0].resident_bytes), (0, table.rows * 8));

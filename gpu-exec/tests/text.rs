@@ -8,7 +8,7 @@ use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, M
 
 fn text(program: &Program, shape: &Shape) -> String {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
-    kernel.text().to_owned()
+    kernel.source().to_owned()
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn stages_are_a_unit_of_their_own() {
     };
     for function in ["send_1", "stage_1", "stage_2", "drain"] {
         let head = format!("GRAMPUS_ENTRY bool {function}(const QueryParameter& parameter, ");
-        assert_eq!(kernel.text().matches(&head).count(), 1, "{function}");
+        assert_eq!(kernel.source().matches(&head).count(), 1, "{function}");
         let follows = |unit: &str, end: &str| {
             let lines = unit.lines().filter(|line| line.starts_with(&head));
             let ends: Vec<bool> = lines.map(|line| line.ends_with(end)).collect();
@@ -219,7 +219,7 @@ fn a_kernel_without_stages_is_one_unit() {
     let program = taxi(0);
     let shape = shape(&program, Access::Plain, true, Grouping::Ungrouped);
     let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-    assert_eq!(kernel.units_to_link().len(), 1, "{}", kernel.text());
+    assert_eq!(kernel.units_to_link().len(), 1, "{}", kernel.source());
 }
 
 /// What is merely read takes the compiler time.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Request, Tuning};
+use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
-use grampus_gpu_exec::output::RunError;
 use grampus_gpu_exec::program::Value;
+use grampus_gpu_exec::{Backing, BackingChoice, Request, RuntimeOptions};
 use support::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
@@ -21,7 +21,7 @@ const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
 fn a_changed_file_is_noticed_and_its_new_state_answers() {
     for backing in ALL {
         let mut table = Table::raw(STRIPES, 2);
-        let Some(gpu) = gpu(None, Tuning::default()) else {
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
         let sums = program(2, &[], &[0, 1]);
@@ -54,7 +54,7 @@ fn a_changed_file_is_noticed_and_its_new_state_answers() {
 fn a_truncated_and_a_missing_file() {
     for backing in ALL {
         let table = Table::raw(STRIPES, 2);
-        let Some(gpu) = gpu(None, Tuning::default()) else {
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
         let sums = program(2, &[], &[1]);
@@ -83,7 +83,7 @@ fn a_failing_decoder_says_why_and_nothing_half_done_is_kept() {
         segments: 1,
         group_rows: Some(1000),
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(2, &[1], &[0, 1]);
@@ -137,7 +137,7 @@ fn a_cancelled_query_ends_and_the_next_one_works() {
 }
 
 /// A storage whose every read takes that long.
-fn stalling(delay: Duration) -> Tuning {
+fn stalling(delay: Duration) -> RuntimeOptions {
     faulty(FaultRule {
         bytes: 0..u64::MAX,
         every: 1,
@@ -147,8 +147,8 @@ fn stalling(delay: Duration) -> Tuning {
 }
 
 /// The first file's storage has this fault.
-fn faulty(rule: FaultRule) -> Tuning {
-    Tuning {
+fn faulty(rule: FaultRule) -> RuntimeOptions {
+    RuntimeOptions {
         timeout: Duration::from_secs(3),
         open_storage: Arc::new(move |file, _| {
             let storage = CachedFile::open(&file.path)?;
@@ -157,7 +157,7 @@ fn faulty(rule: FaultRule) -> Tuning {
             }
             Ok(Arc::new(FaultyStorage::new(Box::new(storage), vec![rule.clone()])))
         }),
-        ..Tuning::default()
+        ..RuntimeOptions::default()
     }
 }
 
@@ -209,9 +209,9 @@ fn a_storage_that_never_answers_costs_one_stack_and_not_the_session() {
 #[test]
 fn a_storage_that_cannot_be_opened_names_the_file() {
     let table = Table::raw(STRIPES, 1);
-    let tuning = Tuning {
+    let tuning = RuntimeOptions {
         open_storage: Arc::new(|_, _| Err(std::io::Error::other("no such drive"))),
-        ..Tuning::default()
+        ..RuntimeOptions::default()
     };
     let Some(gpu) = gpu(None, tuning) else { return };
     let refused = run(
@@ -228,7 +228,7 @@ fn a_storage_that_cannot_be_opened_names_the_file() {
 #[test]
 fn too_little_device_memory_for_anything_is_said_in_words() {
     let table = Table::raw(STRIPES, 2);
-    let Some(gpu) = gpu(Some(2_000), Tuning::default()) else {
+    let Some(gpu) = gpu(Some(2_000), RuntimeOptions::default()) else {
         return;
     };
     let sums = program(2, &[], &[1]);
@@ -266,7 +266,7 @@ fn a_file_that_is_cut_short_while_it_is_read() {
         segments: 1,
         group_rows: Some(1000),
     });
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     table.input.decoder = Arc::new(Cutting(table.path(0)));
@@ -277,7 +277,7 @@ fn a_file_that_is_cut_short_while_it_is_read() {
 
 #[test]
 fn inputs_that_point_outside_their_files_are_refused() {
-    let Some(gpu) = gpu(None, Tuning::default()) else {
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
     let sums = program(1, &[], &[0]);

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{aggregate, arg, binary, col, column, count, shape, sum, taxi};
+use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
-use grampus_gpu_exec::output::RunError;
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, TimeUnit, Type};
 
 const MONEY: Type = Type::Decimal {

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, GpuOptions, Request, Target, Tuning};
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::output::{Cost, Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, GpuOptions, Request, RuntimeOptions, Target};
 use grampus_io_stack::cuda::Device;
 
 use data::{COLUMNS, Table};
@@ -188,7 +188,7 @@ impl Bench<'_> {
             kernel_folder: None,
             threads: self.options.threads,
         };
-        Ok(Gpu::open_with(options, Tuning::default())?)
+        Ok(Gpu::open_with(options, RuntimeOptions::default())?)
     }
 
     /// Runs a query some times and reports the median.

@@ -1,111 +1,109 @@
 //! The part of a kernel's text that adds rows to their groups: a row's words for each aggregate, its key, and where they go.
 
 use super::expr::Emitter;
-use super::kernel::{Writer, comment};
 use super::plan::Op;
-use crate::output::RunError;
+use super::writer::{Writer, comment};
+use crate::error::RunError;
 use crate::program::{Aggregate, Function};
 
-impl Writer<'_> {
-    /// Adds the active lanes' rows to their groups.
-    pub(super) fn accumulate(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
-        let mut inner = self.emitter(e.indent + 1);
-        inner.line("u64 word[Words::COUNT];");
-        for (at, aggregate) in self.program.aggregates.iter().enumerate() {
-            self.aggregate(&mut inner, at, aggregate)?;
+/// Adds the active lanes' rows to their groups.
+pub(super) fn accumulate(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunError> {
+    let mut inner = writer.emitter(e.statements.indent + 1);
+    inner.line("u64 word[Words::COUNT];");
+    for (at, aggregate) in writer.program.aggregates.iter().enumerate() {
+        words_of(writer, &mut inner, at, aggregate)?;
+    }
+    seen(writer, &mut inner);
+    if writer.plan.grouped() {
+        keys(writer, &mut inner)?;
+    }
+    if inner.statements.may_refuse {
+        inner.line("if (leaves(head, refused)) return false;");
+    }
+    if !writer.plan.grouped() && writer.plan.stages.is_empty() {
+        inner.line("combine<Words>(lane.word, word);");
+    } else if !writer.plan.grouped() {
+        inner.line("combine_lanes<Words>(word);");
+        inner.line("if (lane_id() == 0) combine<Words>(shared.tally.word, word);");
+    } else if writer.plan.own_groups > 0 {
+        inner.line("if (any(active) && !add_to_own<Words>(head, shared.own, active, key, word)) return false;");
+    } else {
+        inner.line("if (any(active) && !add_to_all<Words>(head, active, key, word)) return false;");
+    }
+    e.line("{");
+    if inner.statements.may_refuse {
+        e.statements.indent += 1;
+        e.line("bool refused = false;");
+        e.statements.indent -= 1;
+    }
+    e.statements.out.push_str(&inner.statements.out);
+    e.line("}");
+    Ok(())
+}
+
+/// The row's words for one aggregate: zero where it has nothing to add.
+fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Aggregate) -> Result<(), RunError> {
+    e.line(&format!("// {}", comment(&writer.program.show_aggregate(aggregate))));
+    let mut adds = vec!["active".to_owned()];
+    if let Some(filter) = &aggregate.filter {
+        adds.push(e.expr(filter)?.is_true());
+    }
+    let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
+    adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
+    e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
+    let word = writer.plan.word_of[at];
+    let value = argument.map(|a| a.value).unwrap_or_default();
+    let add = match (aggregate.function, writer.plan.ops[word]) {
+        (Function::Count, _) => "1".to_owned(),
+        (Function::Min, _) => format!("word_for_min({value})"),
+        (Function::Max, _) => format!("word_for_max({value})"),
+        (Function::Sum, Op::AddFloat) => format!("bits_as<u64>((double){value})"),
+        (Function::Sum, Op::AddWide) => {
+            e.line(&format!("const Wide wide{at} = widen(adds{at} ? {value} : 0);"));
+            e.line(&format!("word[{word}] = wide{at}.low;"));
+            e.line(&format!("word[{}] = wide{at}.high;", word + 1));
+            return Ok(());
         }
-        self.seen(&mut inner);
-        if self.plan.grouped() {
-            self.keys(&mut inner)?;
+        (Function::Sum, _) => format!("(u64)(i64){value}"),
+    };
+    e.line(&format!("word[{word}] = adds{at} ? {add} : 0;"));
+    Ok(())
+}
+
+/// The word that says which aggregates have seen a value.
+fn seen(writer: &Writer<'_>, e: &mut Emitter<'_>) {
+    let bits: Vec<String> = (writer.plan.marks.iter().enumerate())
+        .filter(|(_, marks)| **marks)
+        .map(|(at, _)| format!("(adds{at} ? {}ull : 0)", 1u64 << at))
+        .collect();
+    match writer.plan.seen {
+        Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
+        None if writer.program.aggregates.is_empty() => e.line("word[0] = 0;"),
+        None => {}
+    }
+}
+
+fn keys(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunError> {
+    e.line(&format!("u64 key[{}];", writer.plan.key_words));
+    let mut nulls = Vec::new();
+    for (at, key) in writer.program.keys.iter().enumerate() {
+        e.line(&format!("// {}", comment(&writer.program.show(key).to_string())));
+        let value = e.expr(key)?;
+        match value.ok {
+            None => e.line(&format!("key[{at}] = key_word({});", value.value)),
+            Some(ok) => {
+                e.line(&format!("key[{at}] = {ok} ? key_word({}) : 0;", value.value));
+                nulls.push(format!("({ok} ? 0 : {}ull)", 1u64 << at));
+            }
         }
-        if inner.may_refuse {
-            inner.line("if (leaves(head, refused)) return false;");
-        }
-        if !self.plan.grouped() && self.plan.stages.is_empty() {
-            inner.line("combine<Words>(lane.word, word);");
-        } else if !self.plan.grouped() {
-            inner.line("combine_lanes<Words>(word);");
-            inner.line("if (lane_id() == 0) combine<Words>(shared.tally.word, word);");
-        } else if self.plan.own_groups > 0 {
-            inner.line("if (any(active) && !add_to_own<Words>(head, shared.own, active, key, word)) return false;");
+    }
+    if writer.plan.null_keys {
+        let nulls = if nulls.is_empty() {
+            "0".to_owned()
         } else {
-            inner.line("if (any(active) && !add_to_all<Words>(head, active, key, word)) return false;");
-        }
-        e.line("{");
-        if inner.may_refuse {
-            e.indent += 1;
-            e.line("bool refused = false;");
-            e.indent -= 1;
-        }
-        e.out.push_str(&inner.out);
-        e.line("}");
-        Ok(())
-    }
-
-    /// The row's words for one aggregate: zero where it has nothing to add.
-    fn aggregate(&self, e: &mut Emitter<'_>, at: usize, aggregate: &Aggregate) -> Result<(), RunError> {
-        e.line(&format!("// {}", comment(&self.program.show_aggregate(aggregate))));
-        let mut adds = vec!["active".to_owned()];
-        if let Some(filter) = &aggregate.filter {
-            adds.push(e.expr(filter)?.is_true());
-        }
-        let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
-        adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
-        e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
-        let word = self.plan.word_of[at];
-        let value = argument.map(|a| a.value).unwrap_or_default();
-        let add = match (aggregate.function, self.plan.ops[word]) {
-            (Function::Count, _) => "1".to_owned(),
-            (Function::Min, _) => format!("word_for_min({value})"),
-            (Function::Max, _) => format!("word_for_max({value})"),
-            (Function::Sum, Op::AddFloat) => format!("bits_as<u64>((double){value})"),
-            (Function::Sum, Op::AddWide) => {
-                e.line(&format!("const Wide wide{at} = widen(adds{at} ? {value} : 0);"));
-                e.line(&format!("word[{word}] = wide{at}.low;"));
-                e.line(&format!("word[{}] = wide{at}.high;", word + 1));
-                return Ok(());
-            }
-            (Function::Sum, _) => format!("(u64)(i64){value}"),
+            nulls.join(" | ")
         };
-        e.line(&format!("word[{word}] = adds{at} ? {add} : 0;"));
-        Ok(())
+        e.line(&format!("key[{}] = {nulls};", writer.plan.key_words - 1));
     }
-
-    /// The word that says which aggregates have seen a value.
-    fn seen(&self, e: &mut Emitter<'_>) {
-        let bits: Vec<String> = (self.plan.marks.iter().enumerate())
-            .filter(|(_, marks)| **marks)
-            .map(|(at, _)| format!("(adds{at} ? {}ull : 0)", 1u64 << at))
-            .collect();
-        match self.plan.seen {
-            Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
-            None if self.program.aggregates.is_empty() => e.line("word[0] = 0;"),
-            None => {}
-        }
-    }
-
-    fn keys(&self, e: &mut Emitter<'_>) -> Result<(), RunError> {
-        e.line(&format!("u64 key[{}];", self.plan.key_words));
-        let mut nulls = Vec::new();
-        for (at, key) in self.program.keys.iter().enumerate() {
-            e.line(&format!("// {}", comment(&self.program.show(key).to_string())));
-            let value = e.expr(key)?;
-            match value.ok {
-                None => e.line(&format!("key[{at}] = key_word({});", value.value)),
-                Some(ok) => {
-                    e.line(&format!("key[{at}] = {ok} ? key_word({}) : 0;", value.value));
-                    nulls.push(format!("({ok} ? 0 : {}ull)", 1u64 << at));
-                }
-            }
-        }
-        if self.plan.null_keys {
-            let nulls = if nulls.is_empty() {
-                "0".to_owned()
-            } else {
-                nulls.join(" | ")
-            };
-            e.line(&format!("key[{}] = {nulls};", self.plan.key_words - 1));
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -3,61 +3,13 @@
 //! may differ between lanes.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::Shape;
-use crate::output::RunError;
+use super::casts::{cast, extract, truncate};
+use super::statements::{Operand, Statements, cpp};
+use crate::error::RunError;
 use crate::program::{BinaryOp, Expr, Program, Type, operands};
-
-/// The C++ type of a type's values in registers.
-pub(super) fn cpp(ty: Type) -> &'static str {
-    match ty {
-        Type::Bool => "bool",
-        Type::Int8 => "i8",
-        Type::Int16 => "i16",
-        Type::Int32 | Type::Date32 => "i32",
-        Type::Int64 | Type::Timestamp(_) | Type::Decimal { .. } => "i64",
-        Type::Float32 => "float",
-        Type::Float64 => "double",
-        Type::Code => "u32",
-    }
-}
-
-/// The C++ type of a type's values in memory.
-pub(super) fn stored(ty: Type) -> &'static str {
-    match ty {
-        Type::Bool => "u8",
-        other => cpp(other),
-    }
-}
-
-/// A value that statements have computed.
-#[derive(Debug, Clone)]
-pub(super) struct Operand {
-    /// A C++ expression without effects: a name, mostly.
-    pub value: String,
-    /// Whether it is there; `None`: always.
-    pub ok: Option<String>,
-    pub ty: Type,
-}
-
-impl Operand {
-    /// That it is there and true.
-    pub(super) fn is_true(&self) -> String {
-        match &self.ok {
-            None => self.value.clone(),
-            Some(ok) => format!("{ok} && {}", self.value),
-        }
-    }
-
-    fn is_false(&self) -> String {
-        match &self.ok {
-            None => format!("!{}", self.value),
-            Some(ok) => format!("({ok} && !{})", self.value),
-        }
-    }
-}
 
 /// Whether `a < b`, by the spelling that finds once what an argument's bits say (device/values.cuh).
 fn below(a: &str, b: &str) -> String {
@@ -83,11 +35,7 @@ fn all_ok<'a>(operands: impl IntoIterator<Item = &'a Operand>) -> Option<String>
 pub(super) struct Emitter<'a> {
     program: &'a Program,
     shape: &'a Shape,
-    pub out: String,
-    pub indent: usize,
-    next: usize,
-    /// Some statement may set `refused`.
-    pub may_refuse: bool,
+    pub statements: Statements,
     /// What was computed in the blocks that are open, and how far it is indented: the same is not computed twice. (The compiler would
     /// find out, but takes its time.)
     known: HashMap<Expr, (Operand, usize)>,
@@ -98,57 +46,19 @@ impl<'a> Emitter<'a> {
         Self {
             program,
             shape,
-            out: String::new(),
-            indent,
-            next: 0,
-            may_refuse: false,
+            statements: Statements::new(indent),
             known: HashMap::new(),
         }
     }
 
+    pub(super) fn line(&mut self, text: &str) {
+        self.statements.line(text);
+    }
+
     /// Ends a block, and with it the names in it.
     fn close(&mut self) {
-        self.indent -= 1;
-        self.known.retain(|_, (_, indent)| *indent <= self.indent);
-    }
-
-    pub(super) fn line(&mut self, text: &str) {
-        let _ = writeln!(self.out, "{:1$}{text}", "", 4 * self.indent);
-    }
-
-    pub(super) fn name(&mut self) -> usize {
-        self.next += 1;
-        self.next
-    }
-
-    /// Names a value.
-    pub(super) fn bind(&mut self, ty: Type, value: &str, ok: Option<String>) -> Operand {
-        let n = self.name();
-        self.line(&format!("const {} v{n} = {value};", cpp(ty)));
-        let ok = ok.map(|ok| {
-            if ok.contains(' ') {
-                self.line(&format!("const bool ok_v{n} = {ok};"));
-                format!("ok_v{n}")
-            } else {
-                ok
-            }
-        });
-        Operand {
-            value: format!("v{n}"),
-            ok,
-            ty,
-        }
-    }
-
-    /// Names the value of a call that sets its last argument where it has no answer. That counts only for rows whose operands are there.
-    pub(super) fn bind_refusing(&mut self, ty: Type, call: &str, ok: Option<String>) -> Operand {
-        self.may_refuse = true;
-        let n = self.name();
-        self.line(&format!("bool bad{n} = false;"));
-        let bound = self.bind(ty, &call.replace("REFUSED", &format!("bad{n}")), ok);
-        let there = bound.ok.iter().fold(String::new(), |all, ok| all + " && " + ok);
-        self.line(&format!("refused = refused || (bad{n} && active{there});"));
-        bound
+        self.statements.indent -= 1;
+        self.known.retain(|_, (_, indent)| *indent <= self.statements.indent);
     }
 
     /// Statements that compute an expression, unless it is known.
@@ -157,7 +67,8 @@ impl<'a> Emitter<'a> {
             return Ok(operand.clone());
         }
         let operand = self.compute(expr)?;
-        self.known.insert(expr.clone(), (operand.clone(), self.indent));
+        self.known
+            .insert(expr.clone(), (operand.clone(), self.statements.indent));
         Ok(operand)
     }
 
@@ -181,16 +92,16 @@ impl<'a> Emitter<'a> {
             },
             Expr::Not(value) => {
                 let value = self.expr(value)?;
-                self.bind(ty, &format!("!{}", value.value), value.ok)
+                self.statements.bind(ty, &format!("!{}", value.value), value.ok)
             }
             Expr::Negate(value) => {
                 let value = self.expr(value)?;
-                self.bind(ty, &format!("negate({})", value.value), value.ok)
+                self.statements.bind(ty, &format!("negate({})", value.value), value.ok)
             }
             Expr::IsNull(value) => {
                 let value = self.expr(value)?;
                 let missing = value.ok.map_or("false".to_owned(), |ok| format!("!{ok}"));
-                self.bind(ty, &missing, None)
+                self.statements.bind(ty, &missing, None)
             }
             Expr::Binary { op, left, right } => {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
@@ -201,19 +112,20 @@ impl<'a> Emitter<'a> {
             Expr::Coalesce(values) => self.coalesce(ty, values)?,
             Expr::Cast { value, to } => {
                 let value = self.expr(value)?;
-                self.cast(value, *to)
+                cast(&mut self.statements, value, *to)
             }
             Expr::Math { function, value } => {
                 let value = self.expr(value)?;
-                self.bind(ty, &format!("{function}_of({})", value.value), value.ok)
+                self.statements
+                    .bind(ty, &format!("{function}_of({})", value.value), value.ok)
             }
             Expr::Extract { part, value } => {
                 let value = self.expr(value)?;
-                self.extract(*part, value)
+                extract(&mut self.statements, *part, value)
             }
             Expr::Truncate { part, value } => {
                 let value = self.expr(value)?;
-                self.truncate(*part, value)
+                truncate(&mut self.statements, *part, value)
             }
         })
     }
@@ -230,8 +142,8 @@ impl<'a> Emitter<'a> {
                 let name = if op == BinaryOp::Divide { "divide" } else { "modulo" };
                 let call = format!("{name}({a}, {b}, REFUSED)");
                 return match ty {
-                    Type::Float32 | Type::Float64 => self.bind(ty, &call.replace(", REFUSED", ""), ok),
-                    _ => self.bind_refusing(ty, &call, ok),
+                    Type::Float32 | Type::Float64 => self.statements.bind(ty, &call.replace(", REFUSED", ""), ok),
+                    _ => self.statements.bind_refusing(ty, &call, ok),
                 };
             }
             BinaryOp::Eq => call("equal"),
@@ -243,28 +155,30 @@ impl<'a> Emitter<'a> {
             BinaryOp::And => {
                 let both = format!("{} && {}", left.is_true(), right.is_true());
                 let ok = ok.map(|ok| format!("({ok}) || {} || {}", left.is_false(), right.is_false()));
-                return self.bind(ty, &both, ok);
+                return self.statements.bind(ty, &both, ok);
             }
             BinaryOp::Or => {
                 let either = format!("({}) || ({})", left.is_true(), right.is_true());
-                let value = self.bind(ty, &either, None);
+                let value = self.statements.bind(ty, &either, None);
                 let ok = ok.map(|ok| format!("({ok}) || {}", value.value));
                 return match ok {
                     None => value,
-                    Some(ok) => self.bind(ty, &value.value, Some(ok)),
+                    Some(ok) => self.statements.bind(ty, &value.value, Some(ok)),
                 };
             }
-            BinaryOp::IsDistinctFrom => return self.bind(ty, &distinct(left, right), None),
-            BinaryOp::IsNotDistinctFrom => return self.bind(ty, &format!("!({})", distinct(left, right)), None),
+            BinaryOp::IsDistinctFrom => return self.statements.bind(ty, &distinct(left, right), None),
+            BinaryOp::IsNotDistinctFrom => {
+                return self.statements.bind(ty, &format!("!({})", distinct(left, right)), None);
+            }
         };
-        self.bind(ty, &plain, ok)
+        self.statements.bind(ty, &plain, ok)
     }
 
     /// Found; else NULL if any operand is; else not found. Floats are found by their bits, as DataFusion looks them up.
     fn in_list(&mut self, value: &Expr, list: &[Expr], negated: bool) -> Result<Operand, RunError> {
         let value = self.expr(value)?;
         if let Some(arguments) = looped(list) {
-            let n = self.name();
+            let n = self.statements.name();
             self.line(&format!("bool found{n} = false;"));
             self.line("GRAMPUS_NO_UNROLL");
             self.line(&format!(
@@ -275,7 +189,7 @@ impl<'a> Emitter<'a> {
                 cpp(value.ty)
             ));
             let answer = format!("{}found{n}", if negated { "!" } else { "" });
-            return Ok(self.bind(Type::Bool, &answer, value.ok));
+            return Ok(self.statements.bind(Type::Bool, &answer, value.ok));
         }
         let list = list.iter().map(|e| self.expr(e)).collect::<Result<Vec<_>, _>>()?;
         let is_here = |item: &Operand| {
@@ -284,19 +198,19 @@ impl<'a> Emitter<'a> {
         };
         let found = list.iter().map(is_here).collect::<Vec<_>>().join(" || ");
         let found = if found.is_empty() { "false".to_owned() } else { found };
-        let found = self.bind(Type::Bool, &found, None).value;
+        let found = self.statements.bind(Type::Bool, &found, None).value;
         let ok = match (value.ok, all_ok(&list)) {
             (ok, None) => ok,
             (None, Some(all)) => Some(format!("{found} || ({all})")),
             (Some(ok), Some(all)) => Some(format!("{ok} && ({found} || ({all}))")),
         };
         let answer = if negated { format!("!{found}") } else { found };
-        Ok(self.bind(Type::Bool, &answer, ok))
+        Ok(self.statements.bind(Type::Bool, &answer, ok))
     }
 
     /// Declares a result that branches will assign, and says which assignment that is.
     fn result(&mut self, ty: Type, nullable: bool) -> Operand {
-        let n = self.name();
+        let n = self.statements.name();
         self.line(&format!("{} v{n} = ({})0;", cpp(ty), cpp(ty)));
         let ok = nullable.then(|| format!("ok_v{n}"));
         if let Some(ok) = &ok {
@@ -328,12 +242,12 @@ impl<'a> Emitter<'a> {
         for (condition, result) in branches {
             let condition = self.expr(condition)?;
             self.line(&format!("if ({}) {{", condition.is_true()));
-            self.indent += 1;
+            self.statements.indent += 1;
             let result = self.expr(result)?;
             self.assign(&to, &result);
             self.close();
             self.line("} else {");
-            self.indent += 1;
+            self.statements.indent += 1;
         }
         if let Some(result) = otherwise {
             let result = self.expr(result)?;
@@ -356,11 +270,11 @@ impl<'a> Emitter<'a> {
                 break;
             };
             self.line(&format!("if ({ok}) {{"));
-            self.indent += 1;
+            self.statements.indent += 1;
             self.assign(&to, &value);
             self.close();
             self.line("} else {");
-            self.indent += 1;
+            self.statements.indent += 1;
             open += 1;
         }
         for _ in 0..open {

@@ -5,20 +5,18 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::expr::{Emitter, arguments_of, cpp, stored};
+use super::expr::Emitter;
 use super::plan::Plan;
-use super::{Access, ENTRY, GPU_LANES, Grouping, Shape};
-use crate::output::RunError;
-use crate::program::{Expr, Program, Type};
-
-/// How functions begin that the loop calls and another unit may have.
-pub(super) const ENTRY_FUNCTION: &str = "GRAMPUS_ENTRY bool ";
-/// Longest comment about one thing.
-const COMMENT_CHARS: usize = 120;
+use super::statements::{cpp, stored};
+use super::writer::{ENTRY_FUNCTION, Writer};
+use super::{ENTRY, GPU_LANES, Grouping, Shape};
+use super::{aggregate, declarations, stage};
+use crate::error::RunError;
+use crate::program::{Program, Type};
 
 /// A kernel's text, in parts that can be compiled at the same time.
 #[derive(Debug, Clone)]
-pub(super) struct Text {
+pub(super) struct KernelSource {
     whole: String,
     /// Where in it stages' functions are.
     stages: Range<usize>,
@@ -27,26 +25,26 @@ pub(super) struct Text {
 /// Ends what `Writer::head` has begun.
 const END: &str = "}  // namespace query\n}  // namespace grampus\n";
 
-impl Text {
+impl KernelSource {
     /// Writes the kernel. Functions stand before those that call them.
     pub(super) fn new(program: &Program, shape: &Shape, plan: &Plan) -> Result<Self, RunError> {
-        let writer = Writer { program, shape, plan };
+        let writer = &Writer { program, shape, plan };
         let mut whole = String::new();
-        writer.head(&mut whole);
-        writer.words(&mut whole);
-        writer.memory(&mut whole);
+        declarations::head(writer, &mut whole);
+        declarations::words(writer, &mut whole);
+        declarations::memory(writer, &mut whole);
         let declared = whole.len();
         for at in (0..plan.stages.len()).rev() {
-            whole.push_str(&writer.stage(at)?);
-            whole.push_str(&writer.send(at));
+            whole.push_str(&stage::stage_function(writer, at)?);
+            whole.push_str(&stage::send_function(writer, at));
         }
         if !plan.stages.is_empty() {
-            whole.push_str(&writer.drain());
+            whole.push_str(&stage::drain_function(writer));
         }
         let stages = declared..whole.len();
-        whole.push_str(&writer.begin());
-        whole.push_str(&writer.end());
-        whole.push_str(&writer.run()?);
+        whole.push_str(&begin(writer));
+        whole.push_str(&end(writer));
+        whole.push_str(&run(writer)?);
         let _ = writeln!(whole, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
         whole.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n");
         whole.push_str(END);
@@ -72,308 +70,243 @@ impl Text {
     }
 }
 
-pub(super) struct Writer<'a> {
-    pub(super) program: &'a Program,
-    pub(super) shape: &'a Shape,
-    pub(super) plan: &'a Plan,
+/// The loop over tiles. What it calls out of line it calls by address (far_call), and what a warp keeps beside it lies in shared
+/// memory: the loop stays in registers. Memory of its own would be read through L2, behind the columns.
+fn run(writer: &Writer<'_>) -> Result<String, RunError> {
+    let plan = writer.plan;
+    let mut out = String::from(
+        "// False: a status is up, or the query is refused.\n\
+         GRAMPUS_DEVICE bool run(const QueryParameter& parameter, Shared& shared) {\n    \
+         const QueryHead& head = parameter.head;\n",
+    );
+    let conjuncts = plan.tile_conjuncts.iter().map(|&c| &writer.program.conjuncts[c]);
+    let direct = plan.stages.is_empty();
+    writer.load_arguments(
+        &mut out,
+        false,
+        conjuncts.chain(writer.last_expressions().filter(|_| direct)),
+    );
+    for &c in &plan.tile_columns {
+        let _ = writeln!(
+            out,
+            "    {} tiles_{c}(head.io, parameter.columns[{c}]);",
+            writer.array(c)
+        );
+        if writer.shape.columns[c].nullable {
+            let _ = writeln!(
+                out,
+                "    ColumnArray<u8, Mapped, true> valid_tiles_{c}(head.io, parameter.valid[{c}]);"
+            );
+        }
+    }
+    out.push_str(if direct {
+        "    Lane lane = {};\n    begin(parameter, shared, lane);\n    u32 passed = 0;\n"
+    } else {
+        "    begin(parameter, shared);\n"
+    });
+    let waits = plan.stages.first().is_some_and(|s| !s.queued);
+    if waits {
+        out.push_str("    u32 due = ~0u;  // tiles that rows held back still wait\n");
+    }
+    out.push_str("    u64 row = 0;\n    u32 rows = 0, looked = 0;\n    Tiles<TILE_ROWS, CHUNK> tiles(head);\n    GRAMPUS_NO_UNROLL\n    while (tiles.take(row, rows)) {\n        looked += rows;\n");
+    if waits {
+        // Few rows pass: without this all of them would be fetched at the end, when no tile is on its way any more.
+        out.push_str("        if (due-- == 0 && !far_call(&drain)(parameter, shared)) return false;\n");
+    }
+    load_tiles(writer, &mut out);
+    if plan.grouped() {
+        // Behind the tile's loads: a load of its own.
+        out.push_str("        if (is_refused(head)) return false;\n");
+    }
+    if plan.tile_conjuncts.is_empty() {
+        out.push_str("        const u32 pass = lanes_bits<K>(rows);\n");
+    } else {
+        out.push_str(&filter_tile(writer)?);
+    }
+    if direct {
+        accumulate_tile(writer, &mut out)?;
+        out.push_str("    }\n    return end(parameter, shared, lane, looked, passed);\n}\n\n");
+    } else {
+        hold_tile(writer, &mut out, waits);
+        out.push_str("    }\n    return end(parameter, shared, looked);\n}\n\n");
+    }
+    Ok(out)
 }
 
-/// Text that cannot end a comment.
-pub(super) fn comment(text: &str) -> String {
-    let safe = |c: char| {
-        if c.is_control() || c == '\\' || !c.is_ascii() {
-            '?'
-        } else {
-            c
-        }
-    };
-    let mut out: String = text.chars().take(COMMENT_CHARS).map(safe).collect();
-    if text.chars().count() > COMMENT_CHARS {
-        out.push_str(" ...");
+/// Accumulators are in registers, and so are a tile's values: unrolled.
+fn accumulate_tile(writer: &Writer<'_>, out: &mut String) -> Result<(), RunError> {
+    out.push_str("        passed += count_bits(pass);\n");
+    let mut inner = writer.emitter(3);
+    inner.line("const bool active = pass >> i & 1;");
+    tile_values(writer, &mut inner);
+    aggregate::accumulate(writer, &mut inner)?;
+    out.push_str("        GRAMPUS_UNROLL\n        for (u32 i = 0; i < K; i++) {\n");
+    out.push_str(&inner.statements.out);
+    out.push_str("        }\n");
+    Ok(())
+}
+
+/// Holds back what passed, one row of each lane after the other: they are few.
+fn hold_tile(writer: &Writer<'_>, out: &mut String, waits: bool) {
+    out.push_str(
+        "        GRAMPUS_NO_UNROLL\n        for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n            \
+         const u32 i = lowest_bit(left);\n            const bool active = pass >> i & 1;\n",
+    );
+    let mut e = writer.emitter(3);
+    stage::hold(
+        writer,
+        &mut e,
+        0,
+        "row + i * WARP + lane_id()",
+        &|c| format!("pick(tile_{c}, i)"),
+        &|c| format!("pick(valid_tile_{c}, i)"),
+    );
+    out.push_str(&e.statements.out);
+    out.push_str("        }\n");
+    if waits {
+        out.push_str("        if (shared.tally.ring_1.held > 0 && due > head.patience) due = head.patience;\n");
     }
+}
+
+fn load_tiles(writer: &Writer<'_>, out: &mut String) {
+    let sequential = writer.plan.chunk > 1;
+    for &c in &writer.plan.tile_columns {
+        let ty = stored(writer.program.columns[c].ty);
+        let _ = writeln!(out, "        {ty} tile_{c}[K];");
+        let _ = writeln!(
+            out,
+            "        if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
+        );
+        if writer.shape.columns[c].nullable {
+            let _ = writeln!(out, "        u8 valid_tile_{c}[K];");
+            let _ = writeln!(
+                out,
+                "        if (!valid_tiles_{c}.tile_anywhere<K>(row, rows, valid_tile_{c})) return false;"
+            );
+        }
+    }
+}
+
+/// Names for the tile's values of one row.
+fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>) {
+    for &c in &writer.plan.tile_columns {
+        let ty = writer.program.columns[c].ty;
+        let is_true = if ty == Type::Bool { " != 0" } else { "" };
+        e.line(&format!("const {} c{c} = tile_{c}[i]{is_true};", cpp(ty)));
+        if writer.shape.columns[c].nullable {
+            e.line(&format!("const bool ok{c} = valid_tile_{c}[i] != 0;"));
+        }
+    }
+}
+
+/// `pass`: a bit for each of the lane's values that passes.
+fn filter_tile(writer: &Writer<'_>) -> Result<String, RunError> {
+    let mut out = String::new();
+    let mut e = writer.emitter(3);
+    writer.narrow(&mut e, &writer.plan.tile_conjuncts)?;
+    let mut values = writer.emitter(3);
+    tile_values(writer, &mut values);
+    if e.statements.may_refuse {
+        out.push_str("        const u32 here = lanes_bits<K>(rows);\n        bool refused = false;\n");
+        values.line("bool active = here >> i & 1;");
+    } else {
+        values.line("bool active = true;");
+    }
+    e.line("if (active) pass |= 1u << i;");
+    out.push_str("        u32 pass = 0;\n        GRAMPUS_UNROLL\n        for (u32 i = 0; i < K; i++) {\n");
+    out.push_str(&values.statements.out);
+    out.push_str(&e.statements.out);
+    out.push_str("        }\n");
+    out.push_str(if e.statements.may_refuse {
+        "        if (leaves(head, refused)) return false;\n"
+    } else {
+        // Values that are not there are zero, whatever the filter says of those.
+        "        if (rows < TILE_ROWS) pass &= lanes_bits<K>(rows);\n"
+    });
+    out.push_str("        if (!any(pass != 0)) continue;\n");
+    Ok(out)
+}
+
+// ---- begin and end of a launch ------------------------------------------------------------------------
+
+/// What a warp keeps, as it was or from nothing; and what its stages have at hand.
+fn begin(writer: &Writer<'_>) -> String {
+    let plan = writer.plan;
+    let staged = !plan.stages.is_empty();
+    let lane = if staged { "" } else { ", Lane& lane" };
+    let mut out = format!(
+        "GRAMPUS_DEVICE void begin(const QueryParameter& parameter, Shared& shared{lane}) {{\n    const QueryHead& head = parameter.head;\n"
+    );
+    if plan.own_groups > 0 {
+        out.push_str("    if (lane_id() == 0) shared.own.used = 0;\n    sync_warp();\n");
+    }
+    if !staged {
+        // Copies: what is out of line takes addresses, and what has one is in memory, not in registers.
+        out.push_str("    if ((head.flags & LAUNCH_FIRST) != 0) return;\n    Lane before;\n    resume(head, (u64*)&shared, words_in<Shared>(), (u64*)&before, words_in<Lane>());\n    lane = before;\n}\n\n");
+        return out;
+    }
+    out.push_str("    begin_warp(head, (u64*)&shared, words_in<Shared>(), (u64*)&shared.tally, words_in<Tally>());\n");
+    for what in ["columns", "valid"] {
+        let mask = writer.near_mask(what);
+        if mask != 0 {
+            let _ = writeln!(
+                out,
+                "    fill_near(parameter.{what}, {mask:#x}ull, shared.near.{what});"
+            );
+        }
+    }
+    if plan.near_stripe {
+        out.push_str("    if (lane_id() == 0) shared.near.stripe = NearStripe{0, 0, 0};\n");
+    }
+    for (at, a) in plan.near_arguments.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "    if (lane_id() == 0) shared.near.argument[{at}] = load_constant(&head.arguments[{a}]);"
+        );
+    }
+    out.push_str("    sync_warp();\n}\n\n");
     out
 }
 
-impl Writer<'_> {
-    pub(super) fn is_paged(&self) -> bool {
-        self.shape.columns.iter().any(|c| c.access == Access::Paged)
-    }
-
-    // ---- tiles --------------------------------------------------------------------------------------------
-
-    /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions. Those that a warp has at hand are read there.
-    pub(super) fn load_arguments<'e>(
-        &self,
-        out: &mut String,
-        at_hand: bool,
-        exprs: impl IntoIterator<Item = &'e Expr>,
-    ) {
-        for a in arguments_of(exprs) {
-            let ty = cpp(self.program.arguments[a]);
-            let near = self.plan.near_arguments.iter().position(|&near| near == a);
-            let value = match near.filter(|_| at_hand) {
-                Some(at) => format!("argument_of<{ty}>(shared.near.argument[{at}])"),
-                None => format!("argument<{ty}>(head, {a})"),
-            };
-            let _ = writeln!(out, "    const {ty} a{a} = {value};");
-        }
-    }
-
-    pub(super) fn emitter(&self, indent: usize) -> Emitter<'_> {
-        Emitter::new(self.program, self.shape, indent)
-    }
-
-    /// Keys and aggregates.
-    pub(super) fn last_expressions(&self) -> impl Iterator<Item = &Expr> {
-        self.program.expressions().skip(self.program.conjuncts.len())
-    }
-
-    /// The loop over tiles. What it calls out of line it calls by address (far_call), and what a warp keeps beside it lies in shared
-    /// memory: the loop stays in registers. Memory of its own would be read through L2, behind the columns.
-    fn run(&self) -> Result<String, RunError> {
-        let plan = self.plan;
-        let mut out = String::from(
-            "// False: a status is up, or the query is refused.\n\
-             GRAMPUS_DEVICE bool run(const QueryParameter& parameter, Shared& shared) {\n    \
-             const QueryHead& head = parameter.head;\n",
+fn end(writer: &Writer<'_>) -> String {
+    let plan = writer.plan;
+    let bytes = plan.sizes(GPU_LANES).partial_bytes;
+    debug_assert!(plan.grouped() == (writer.shape.grouping != Grouping::Ungrouped));
+    if !plan.stages.is_empty() {
+        let partial = match (plan.grouped(), plan.own_groups > 0) {
+            (false, _) => "shared.tally.word, Words::COUNT",
+            (true, true) => "(const u64*)&shared.own, sizeof shared.own / 8",
+            (true, false) => "0, 0",
+        };
+        return format!(
+            "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, u32 looked) {{\n    \
+             const QueryHead& head = parameter.head;\n    \
+             if ((head.flags & (LAUNCH_LAST | LAUNCH_FLUSH)) != 0 && !far_call(&drain)(parameter, shared)) return false;\n    \
+             sync_warp();\n    \
+             end_warp(head, (const u64*)&shared, words_in<Shared>(), shared.tally.counted, STEPS, looked, {partial}, {bytes});\n    \
+             return true;\n}}\n\n"
         );
-        let conjuncts = plan.tile_conjuncts.iter().map(|&c| &self.program.conjuncts[c]);
-        let direct = plan.stages.is_empty();
-        self.load_arguments(
-            &mut out,
-            false,
-            conjuncts.chain(self.last_expressions().filter(|_| direct)),
+    }
+    let mut out = String::from(
+        "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, Lane& lane, u32 looked, u32 passed) {\n    \
+         const QueryHead& head = parameter.head;\n    u64* counters = head.counters + (u64)launch_warp() * 2;\n    \
+         passed = sum_of_lanes(passed);\n    if (lane_id() == 0) {\n        counters[0] += looked;\n        counters[1] += passed;\n    }\n    \
+         if ((head.flags & LAUNCH_LAST) == 0) {\n        const Lane after = lane;\n        \
+         keep(head, (const u64*)&shared, words_in<Shared>(), (const u64*)&after, words_in<Lane>());\n        return true;\n    }\n",
+    );
+    if bytes > 0 {
+        let _ = writeln!(
+            out,
+            "    u64* partial = (u64*)(head.partials + (u64)launch_warp() * {bytes});"
         );
-        for &c in &plan.tile_columns {
-            let _ = writeln!(out, "    {} tiles_{c}(head.io, parameter.columns[{c}]);", self.array(c));
-            if self.shape.columns[c].nullable {
-                let _ = writeln!(
-                    out,
-                    "    ColumnArray<u8, Mapped, true> valid_tiles_{c}(head.io, parameter.valid[{c}]);"
-                );
-            }
-        }
-        out.push_str(if direct {
-            "    Lane lane = {};\n    begin(parameter, shared, lane);\n    u32 passed = 0;\n"
-        } else {
-            "    begin(parameter, shared);\n"
-        });
-        let waits = plan.stages.first().is_some_and(|s| !s.queued);
-        if waits {
-            out.push_str("    u32 due = ~0u;  // tiles that rows held back still wait\n");
-        }
-        out.push_str("    u64 row = 0;\n    u32 rows = 0, looked = 0;\n    Tiles<TILE_ROWS, CHUNK> tiles(head);\n    GRAMPUS_NO_UNROLL\n    while (tiles.take(row, rows)) {\n        looked += rows;\n");
-        if waits {
-            // Few rows pass: without this all of them would be fetched at the end, when no tile is on its way any more.
-            out.push_str("        if (due-- == 0 && !far_call(&drain)(parameter, shared)) return false;\n");
-        }
-        self.load_tiles(&mut out);
-        if plan.grouped() {
-            // Behind the tile's loads: a load of its own.
-            out.push_str("        if (is_refused(head)) return false;\n");
-        }
-        if plan.tile_conjuncts.is_empty() {
-            out.push_str("        const u32 pass = lanes_bits<K>(rows);\n");
-        } else {
-            out.push_str(&self.filter_tile()?);
-        }
-        if direct {
-            self.accumulate_tile(&mut out)?;
-            out.push_str("    }\n    return end(parameter, shared, lane, looked, passed);\n}\n\n");
-        } else {
-            self.hold_tile(&mut out, waits);
-            out.push_str("    }\n    return end(parameter, shared, looked);\n}\n\n");
-        }
-        Ok(out)
     }
-
-    /// Accumulators are in registers, and so are a tile's values: unrolled.
-    fn accumulate_tile(&self, out: &mut String) -> Result<(), RunError> {
-        out.push_str("        passed += count_bits(pass);\n");
-        let mut inner = self.emitter(3);
-        inner.line("const bool active = pass >> i & 1;");
-        self.tile_values(&mut inner);
-        self.accumulate(&mut inner)?;
-        out.push_str("        GRAMPUS_UNROLL\n        for (u32 i = 0; i < K; i++) {\n");
-        out.push_str(&inner.out);
-        out.push_str("        }\n");
-        Ok(())
-    }
-
-    /// Holds back what passed, one row of each lane after the other: they are few.
-    fn hold_tile(&self, out: &mut String, waits: bool) {
+    if plan.own_groups > 0 {
         out.push_str(
-            "        GRAMPUS_NO_UNROLL\n        for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n            \
-             const u32 i = lowest_bit(left);\n            const bool active = pass >> i & 1;\n",
+            "    sync_warp();\n    copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n",
         );
-        let mut e = self.emitter(3);
-        self.hold(
-            &mut e,
-            0,
-            "row + i * WARP + lane_id()",
-            &|c| format!("pick(tile_{c}, i)"),
-            &|c| format!("pick(valid_tile_{c}, i)"),
-        );
-        out.push_str(&e.out);
-        out.push_str("        }\n");
-        if waits {
-            out.push_str("        if (shared.tally.ring_1.held > 0 && due > head.patience) due = head.patience;\n");
-        }
+    } else if !plan.grouped() {
+        out.push_str("    combine_lanes<Words>(lane.word);\n    if (lane_id() != 0) return true;\n    GRAMPUS_UNROLL\n    for (u32 i = 0; i < Words::COUNT; i++) partial[i] = lane.word[i];\n");
     }
-
-    fn load_tiles(&self, out: &mut String) {
-        let sequential = self.plan.chunk > 1;
-        for &c in &self.plan.tile_columns {
-            let ty = stored(self.program.columns[c].ty);
-            let _ = writeln!(out, "        {ty} tile_{c}[K];");
-            let _ = writeln!(
-                out,
-                "        if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
-            );
-            if self.shape.columns[c].nullable {
-                let _ = writeln!(out, "        u8 valid_tile_{c}[K];");
-                let _ = writeln!(
-                    out,
-                    "        if (!valid_tiles_{c}.tile_anywhere<K>(row, rows, valid_tile_{c})) return false;"
-                );
-            }
-        }
-    }
-
-    /// Names for the tile's values of one row.
-    fn tile_values(&self, e: &mut Emitter<'_>) {
-        for &c in &self.plan.tile_columns {
-            let ty = self.program.columns[c].ty;
-            let is_true = if ty == Type::Bool { " != 0" } else { "" };
-            e.line(&format!("const {} c{c} = tile_{c}[i]{is_true};", cpp(ty)));
-            if self.shape.columns[c].nullable {
-                e.line(&format!("const bool ok{c} = valid_tile_{c}[i] != 0;"));
-            }
-        }
-    }
-
-    /// `pass`: a bit for each of the lane's values that passes.
-    fn filter_tile(&self) -> Result<String, RunError> {
-        let mut out = String::new();
-        let mut e = self.emitter(3);
-        self.narrow(&mut e, &self.plan.tile_conjuncts)?;
-        let mut values = self.emitter(3);
-        self.tile_values(&mut values);
-        if e.may_refuse {
-            out.push_str("        const u32 here = lanes_bits<K>(rows);\n        bool refused = false;\n");
-            values.line("bool active = here >> i & 1;");
-        } else {
-            values.line("bool active = true;");
-        }
-        e.line("if (active) pass |= 1u << i;");
-        out.push_str("        u32 pass = 0;\n        GRAMPUS_UNROLL\n        for (u32 i = 0; i < K; i++) {\n");
-        out.push_str(&values.out);
-        out.push_str(&e.out);
-        out.push_str("        }\n");
-        out.push_str(if e.may_refuse {
-            "        if (leaves(head, refused)) return false;\n"
-        } else {
-            // Values that are not there are zero, whatever the filter says of those.
-            "        if (rows < TILE_ROWS) pass &= lanes_bits<K>(rows);\n"
-        });
-        out.push_str("        if (!any(pass != 0)) continue;\n");
-        Ok(out)
-    }
-
-    /// Leaves active only where the conjuncts are true.
-    pub(super) fn narrow(&self, e: &mut Emitter<'_>, conjuncts: &[usize]) -> Result<(), RunError> {
-        for &at in conjuncts {
-            let conjunct = &self.program.conjuncts[at];
-            e.line(&format!("// {}", comment(&self.program.show(conjunct).to_string())));
-            let value = e.expr(conjunct)?;
-            e.line(&format!("active = active && {};", value.is_true()));
-        }
-        Ok(())
-    }
-
-    // ---- begin and end of a launch ------------------------------------------------------------------------
-
-    /// What a warp keeps, as it was or from nothing; and what its stages have at hand.
-    fn begin(&self) -> String {
-        let plan = self.plan;
-        let staged = !plan.stages.is_empty();
-        let lane = if staged { "" } else { ", Lane& lane" };
-        let mut out = format!(
-            "GRAMPUS_DEVICE void begin(const QueryParameter& parameter, Shared& shared{lane}) {{\n    const QueryHead& head = parameter.head;\n"
-        );
-        if plan.own_groups > 0 {
-            out.push_str("    if (lane_id() == 0) shared.own.used = 0;\n    sync_warp();\n");
-        }
-        if !staged {
-            // Copies: what is out of line takes addresses, and what has one is in memory, not in registers.
-            out.push_str("    if ((head.flags & LAUNCH_FIRST) != 0) return;\n    Lane before;\n    resume(head, (u64*)&shared, words_in<Shared>(), (u64*)&before, words_in<Lane>());\n    lane = before;\n}\n\n");
-            return out;
-        }
-        out.push_str(
-            "    begin_warp(head, (u64*)&shared, words_in<Shared>(), (u64*)&shared.tally, words_in<Tally>());\n",
-        );
-        for what in ["columns", "valid"] {
-            let mask = self.near_mask(what);
-            if mask != 0 {
-                let _ = writeln!(
-                    out,
-                    "    fill_near(parameter.{what}, {mask:#x}ull, shared.near.{what});"
-                );
-            }
-        }
-        if plan.near_stripe {
-            out.push_str("    if (lane_id() == 0) shared.near.stripe = NearStripe{0, 0, 0};\n");
-        }
-        for (at, a) in plan.near_arguments.iter().enumerate() {
-            let _ = writeln!(
-                out,
-                "    if (lane_id() == 0) shared.near.argument[{at}] = load_constant(&head.arguments[{a}]);"
-            );
-        }
-        out.push_str("    sync_warp();\n}\n\n");
-        out
-    }
-
-    fn end(&self) -> String {
-        let plan = self.plan;
-        let bytes = plan.sizes(GPU_LANES).partial_bytes;
-        debug_assert!(plan.grouped() == (self.shape.grouping != Grouping::Ungrouped));
-        if !plan.stages.is_empty() {
-            let partial = match (plan.grouped(), plan.own_groups > 0) {
-                (false, _) => "shared.tally.word, Words::COUNT",
-                (true, true) => "(const u64*)&shared.own, sizeof shared.own / 8",
-                (true, false) => "0, 0",
-            };
-            return format!(
-                "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, u32 looked) {{\n    \
-                 const QueryHead& head = parameter.head;\n    \
-                 if ((head.flags & (LAUNCH_LAST | LAUNCH_FLUSH)) != 0 && !far_call(&drain)(parameter, shared)) return false;\n    \
-                 sync_warp();\n    \
-                 end_warp(head, (const u64*)&shared, words_in<Shared>(), shared.tally.counted, STEPS, looked, {partial}, {bytes});\n    \
-                 return true;\n}}\n\n"
-            );
-        }
-        let mut out = String::from(
-            "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, Lane& lane, u32 looked, u32 passed) {\n    \
-             const QueryHead& head = parameter.head;\n    u64* counters = head.counters + (u64)launch_warp() * 2;\n    \
-             passed = sum_of_lanes(passed);\n    if (lane_id() == 0) {\n        counters[0] += looked;\n        counters[1] += passed;\n    }\n    \
-             if ((head.flags & LAUNCH_LAST) == 0) {\n        const Lane after = lane;\n        \
-             keep(head, (const u64*)&shared, words_in<Shared>(), (const u64*)&after, words_in<Lane>());\n        return true;\n    }\n",
-        );
-        if bytes > 0 {
-            let _ = writeln!(
-                out,
-                "    u64* partial = (u64*)(head.partials + (u64)launch_warp() * {bytes});"
-            );
-        }
-        if plan.own_groups > 0 {
-            out.push_str(
-                "    sync_warp();\n    copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n",
-            );
-        } else if !plan.grouped() {
-            out.push_str("    combine_lanes<Words>(lane.word);\n    if (lane_id() != 0) return true;\n    GRAMPUS_UNROLL\n    for (u32 i = 0; i < Words::COUNT; i++) partial[i] = lane.word[i];\n");
-        }
-        out.push_str("    return true;\n}\n\n");
-        out
-    }
+    out.push_str("    return true;\n}\n\n");
+    out
 }

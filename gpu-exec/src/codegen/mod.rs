@@ -1,37 +1,42 @@
 //! A program and the shape of its columns to the text of one kernel, and what the kernel leaves back to partial aggregates.
 //!
 //! ```text
+//! shape     what a kernel depends on beside the program
 //! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
 //! expr      expressions to C++ statements, with NULL beside each value
-//! convert   casts, and parts of dates and times
+//! casts     casts, and parts of dates and times
 //! kernel    the kernel's text: tiles, and what a launch begins and ends with
 //! stage     rings, and what is done with the rows in them
-//! declare   its parameter and memory
+//! declarations its parameter and memory
 //! aggregate adding rows to their groups
-//! finish    the warps' partials and the group table to partial aggregates
+//! merge     the warps' partials and the group table to partial aggregates
 //! ```
 //!
 //! The text is a function of program and shape alone, so that it is compiled once; literals are read from memory. Device headers of
 //! this crate (device/*.cuh) stand before it, and io-stack's before those.
 
 mod aggregate;
-mod convert;
-mod declare;
+mod casts;
+mod declarations;
 mod expr;
-mod finish;
 mod kernel;
+mod merge;
 mod plan;
+mod shape;
 mod stage;
+mod statements;
+mod writer;
 
 use grampus_io_stack::device;
 
-pub use finish::{Left, Merged};
+pub use merge::{Merged, WarpPartials};
+pub use shape::{Access, ColumnShape, Grouping, Shape};
 
-use crate::output::RunError;
-use crate::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
-use crate::params::{self, Sizes};
+use crate::abi::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
+use crate::abi::query::{self, Sizes};
+use crate::error::RunError;
 use crate::program::{self, Program, Type};
-use kernel::Text;
+use kernel::KernelSource;
 use plan::Plan;
 
 /// The kernel's `extern "C"` name.
@@ -43,65 +48,12 @@ pub const GPU_LANES: u32 = 32;
 /// Lanes of a warp on host threads.
 pub const HOST_LANES: u32 = 1;
 
-/// How kernels come to a column's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// By loads, from device memory or registered host memory: `Extent::mapped` says where.
-    Plain,
-    /// By loads from device memory in which only some pages are there: the others are asked for, and their rows left to another pass.
-    /// Not for columns that are read in tiles.
-    Paged,
-    /// Through the sector cache, by commands.
-    Queued,
-}
-
-impl Access {
-    /// There are addresses to load from.
-    fn by_loads(self) -> bool {
-        self != Self::Queued
-    }
-}
-
-/// What a kernel has to know of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ColumnShape {
-    /// How its bytes are come to.
-    pub access: Access,
-    /// Every extent's values start at a multiple of their size.
-    pub aligned: bool,
-    /// Its bytes are in device memory: rows that wait have a value fetched again, which costs next to nothing, where to take it along
-    /// would cost the loop over tiles registers.
-    pub on_device: bool,
-    /// It has an array of one byte per row that says which values are there (by loads).
-    pub nullable: bool,
-}
-
-/// Where aggregates are kept while a query runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Grouping {
-    /// In each lane's registers: there are no keys.
-    Ungrouped,
-    /// The first few groups that a warp meets in its shared memory, summed in a fixed order; all others in the group table.
-    Private,
-    /// In the group table in device memory, by atomics. Sums of floats are not bitwise repeatable.
-    Global,
-}
-
-/// What beside the program a kernel depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// By position in [`Program::columns`].
-    pub columns: Vec<ColumnShape>,
-    /// Where aggregates are kept.
-    pub grouping: Grouping,
-}
-
 /// A kernel's text, and what its owner must know to run it.
 #[derive(Debug, Clone)]
 pub struct QueryKernel {
     program: Program,
     plan: Plan,
-    text: Text,
+    text: KernelSource,
     queued: bool,
     paged: bool,
 }
@@ -114,7 +66,7 @@ impl QueryKernel {
     pub fn generate(program: &Program, shape: &Shape) -> Result<Self, RunError> {
         program.check()?;
         let plan = Plan::new(program, shape)?;
-        let text = Text::new(program, shape, &plan)?;
+        let text = KernelSource::new(program, shape, &plan)?;
         let some = |access: Access| shape.columns.iter().any(|c| c.access == access);
         Ok(Self {
             program: program.clone(),
@@ -126,18 +78,18 @@ impl QueryKernel {
     }
 
     /// The query's own text, for people.
-    pub fn text(&self) -> &str {
+    pub fn source(&self) -> &str {
         self.text.whole()
     }
 
     /// The whole translation unit.
-    pub fn unit(&self) -> String {
+    pub fn translation_unit(&self) -> String {
         let mut more = device::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
         if self.paged {
             more += &page_kernels();
         }
         more += &layout_asserts(self.paged);
-        self.unit_behind(device::prelude(), &more, self.text())
+        self.unit_behind(device::prelude(), &more, self.source())
     }
 
     /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
@@ -206,15 +158,15 @@ impl QueryKernel {
 
     /// Bytes of its parameter.
     pub fn parameter_bytes(&self) -> usize {
-        params::parameter_bytes(self.program.columns.len(), self.paged)
+        query::parameter_bytes(self.program.columns.len(), self.paged)
     }
 
     /// Merges what the warps left, in a fixed order.
     ///
     /// # Errors
     /// [`RunError::Invalid`]: not what this kernel leaves.
-    pub fn finish(&self, left: &Left<'_>) -> Result<Merged, RunError> {
-        finish::merge(&self.program, &self.plan, left)
+    pub fn merge(&self, partials: &WarpPartials<'_>) -> Result<Merged, RunError> {
+        merge::merge(&self.program, &self.plan, partials)
     }
 
     /// The columns that are read whole, in tiles; the others are fetched by row.
@@ -251,7 +203,7 @@ fn layout_asserts(paged: bool) -> String {
     let paging = if paged { paging::static_asserts() } else { String::new() };
     format!(
         "#line 1 \"grampus/query_layout_asserts\"\n{}{paging}",
-        params::static_asserts()
+        query::static_asserts()
     )
 }
 

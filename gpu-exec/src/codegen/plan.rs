@@ -6,39 +6,39 @@ use std::collections::BTreeSet;
 
 use super::expr::{arguments_of, cost};
 use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape};
-use crate::output::RunError;
-use crate::params::Sizes;
+use crate::abi::query::Sizes;
+use crate::error::RunError;
 use crate::program::{self, Aggregate, Expr, Function, Program, Type};
 
 /// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), shared out among its warps.
 const SHARED_BYTES: usize = 48 << 10;
 const WARP_SHARED_BYTES: usize = SHARED_BYTES / (BLOCK_THREADS / GPU_LANES) as usize;
 /// Columns and arguments that a warp's stages have at hand, at most.
-const MOST_NEAR: usize = 16;
+const MAX_NEAR: usize = 16;
 /// Bytes of what is known of a column's extent: `Nearby` of device/tiles.cuh.
 const NEARBY_BYTES: usize = 32;
 /// Bytes of `NearStripe` of device/pages.cuh.
 const NEAR_STRIPE_BYTES: usize = 24;
 /// Rings of a kernel: each divides the shared memory further. Later conjuncts share the last one's warps.
-const MOST_RINGS: usize = 3;
+const MAX_RINGS: usize = 3;
 /// 32-bit registers for a tile's values, of the 64 that four blocks on a multiprocessor leave: with more, the loop over tiles keeps
 /// some of its own in memory, behind L2, and loses more than it gains by longer tiles.
 const TILE_REGISTERS: u32 = 16;
 /// Values of a lane in a tile, at most.
-const MOST_K: u32 = 8;
+const MAX_K: u32 = 8;
 /// The same where a tile comes by commands: 16 doubles of a warp are a line of the cache.
 const QUEUED_TILE_REGISTERS: u32 = 32;
-const QUEUED_MOST_K: u32 = 16;
+const MAX_K_QUEUED: u32 = 16;
 /// Operators that a tile's unrolled loop may come to.
 const UNROLLED_NODES: usize = 256;
 /// Tiles that a warp takes one after the other where they come by commands: it sends for many at once.
 const QUEUED_CHUNK: u32 = 32;
 /// Groups that a warp keeps to itself: as many as one vote finds; and the host reads them of every warp.
-const MOST_GROUPS: usize = 32;
+const MAX_GROUPS: usize = 32;
 /// Below that a warp's own table is not worth having.
-const FEWEST_GROUPS: usize = 4;
+const MIN_GROUPS: usize = 4;
 /// Aggregates with a bit in one word.
-const MOST_AGGREGATES: usize = 64;
+const MAX_AGGREGATES: usize = 64;
 
 /// Columns to fetch for the rows that are left, and then conjuncts to evaluate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -192,10 +192,10 @@ impl Plan {
         let direct = self.stages.is_empty();
         let nodes: usize = conjuncts.chain(rest.filter(|_| direct)).map(cost).sum();
         let by_command = |&c: &usize| columns[c].access == Access::Queued;
-        let (mut most_k, mut most_registers) = (MOST_K, TILE_REGISTERS);
+        let (mut most_k, mut most_registers) = (MAX_K, TILE_REGISTERS);
         if self.tile_columns.iter().any(by_command) {
             self.chunk = QUEUED_CHUNK;
-            (most_k, most_registers) = (QUEUED_MOST_K, QUEUED_TILE_REGISTERS);
+            (most_k, most_registers) = (MAX_K_QUEUED, QUEUED_TILE_REGISTERS);
         }
         while self.k < most_k
             && 2 * self.k * each <= most_registers
@@ -211,11 +211,11 @@ impl Plan {
         }
         self.near_stripe = self.fetched().iter().any(|&c| columns[c].access == Access::Paged);
         let by_address = self.fetched().into_iter().filter(|&c| columns[c].access.by_loads());
-        self.near_columns = by_address.take(MOST_NEAR / 2).collect();
+        self.near_columns = by_address.take(MAX_NEAR / 2).collect();
         let later = self.stages.iter().flat_map(|s| &s.steps).flat_map(|s| &s.conjuncts);
         let later = later.map(|&c| &program.conjuncts[c]);
         let last = program.expressions().skip(program.conjuncts.len());
-        self.near_arguments = arguments_of(later.chain(last)).into_iter().take(MOST_NEAR).collect();
+        self.near_arguments = arguments_of(later.chain(last)).into_iter().take(MAX_NEAR).collect();
     }
 
     fn choose_groups(&mut self, grouping: Grouping) {
@@ -223,8 +223,8 @@ impl Plan {
             let rings: usize = (0..self.stages.len()).map(|s| self.held_bytes(s, GPU_LANES)).sum();
             let others = rings + self.tally_bytes() + self.near_bytes();
             let group = 8 * (self.key_words + self.ops.len());
-            let groups = (WARP_SHARED_BYTES.saturating_sub(others + 8) / group).min(MOST_GROUPS);
-            self.own_groups = if groups < FEWEST_GROUPS { 0 } else { groups };
+            let groups = (WARP_SHARED_BYTES.saturating_sub(others + 8) / group).min(MAX_GROUPS);
+            self.own_groups = if groups < MIN_GROUPS { 0 } else { groups };
         }
     }
 
@@ -337,8 +337,8 @@ fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
     if (shape.grouping == Grouping::Ungrouped) != program.keys.is_empty() {
         return no(format!("{:?} with {} keys", shape.grouping, program.keys.len()));
     }
-    if program.aggregates.len() > MOST_AGGREGATES || program.keys.len() > MOST_AGGREGATES {
-        return no(format!("more than {MOST_AGGREGATES} aggregates or keys"));
+    if program.aggregates.len() > MAX_AGGREGATES || program.keys.len() > MAX_AGGREGATES {
+        return no(format!("more than {MAX_AGGREGATES} aggregates or keys"));
     }
     Ok(())
 }
@@ -347,11 +347,11 @@ fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
 fn ring_bytes(program: &Program) -> usize {
     let words = 2 * program.aggregates.len() + 1;
     let counters = program.conjuncts.len() + 2;
-    let tally = 8 * (words + MOST_RINGS) + (4 * counters).next_multiple_of(8);
+    let tally = 8 * (words + MAX_RINGS) + (4 * counters).next_multiple_of(8);
     let near = NEAR_STRIPE_BYTES
-        + NEARBY_BYTES * program.columns.len().min(MOST_NEAR)
-        + 8 * program.arguments.len().min(MOST_NEAR);
-    WARP_SHARED_BYTES.saturating_sub(tally + near) / MOST_RINGS
+        + NEARBY_BYTES * program.columns.len().min(MAX_NEAR)
+        + 8 * program.arguments.len().min(MAX_NEAR);
+    WARP_SHARED_BYTES.saturating_sub(tally + near) / MAX_RINGS
 }
 
 fn entry_bytes(carried: &[usize], widths: &[(usize, bool)]) -> usize {
@@ -415,7 +415,7 @@ impl<'a> Cascade<'a> {
         if columns.is_subset(&self.known) {
             return;
         }
-        if self.stages.len() < MOST_RINGS {
+        if self.stages.len() < MAX_RINGS {
             let queued = columns.iter().any(|&c| self.shape.columns[c].access == Access::Queued);
             let stage = self.stage(queued, later);
             self.known = stage.carried.iter().copied().collect();

@@ -3,243 +3,222 @@
 
 use std::fmt::Write as _;
 
-use super::Access;
-use super::expr::{Emitter, cpp, stored};
-use super::kernel::{ENTRY_FUNCTION, Writer};
+use super::expr::Emitter;
 use super::plan::Stage;
-use crate::output::RunError;
+use super::statements::{cpp, stored};
+use super::writer::{ENTRY_FUNCTION, Writer, mask_of};
+use super::{Access, aggregate};
+use crate::error::RunError;
 use crate::program::Type;
 
-impl Writer<'_> {
-    /// Holds the active lanes' rows back for stage `at`, and goes on with them once there are enough. In line: a call would have to save
-    /// registers in memory, for each of the few rows that pass.
-    pub(super) fn hold(
-        &self,
-        e: &mut Emitter<'_>,
-        at: usize,
-        row: &str,
-        value: &dyn Fn(usize) -> String,
-        valid: &dyn Fn(usize) -> String,
-    ) {
-        let n = at + 1;
-        let stage = &self.plan.stages[at];
-        e.line(&format!("const u32 to = shared.tally.ring_{n}.put(active);"));
-        e.line("if (active) {");
-        e.line(&format!("    shared.held_{n}.row[to] = {row};"));
-        for &c in &stage.carried {
-            e.line(&format!("    shared.held_{n}.c{c}[to] = {};", value(c)));
-            if self.shape.columns[c].nullable {
-                e.line(&format!("    shared.held_{n}.ok{c}[to] = {};", valid(c)));
-            }
+/// Holds the active lanes' rows back for stage `at`, and goes on with them once there are enough. In line: a call would have to save
+/// registers in memory, for each of the few rows that pass.
+pub(super) fn hold(
+    writer: &Writer<'_>,
+    e: &mut Emitter<'_>,
+    at: usize,
+    row: &str,
+    value: &dyn Fn(usize) -> String,
+    valid: &dyn Fn(usize) -> String,
+) {
+    let n = at + 1;
+    let stage = &writer.plan.stages[at];
+    e.line(&format!("const u32 to = shared.tally.ring_{n}.put(active);"));
+    e.line("if (active) {");
+    e.line(&format!("    shared.held_{n}.row[to] = {row};"));
+    for &c in &stage.carried {
+        e.line(&format!("    shared.held_{n}.c{c}[to] = {};", value(c)));
+        if writer.shape.columns[c].nullable {
+            e.line(&format!("    shared.held_{n}.ok{c}[to] = {};", valid(c)));
         }
-        e.line("}");
-        e.line("sync_warp();");
-        let fetched = stage.steps.first().map_or(&[][..], |s| &s.fetch);
-        if fetched.iter().any(|&c| self.shape.columns[c].access == Access::Queued) {
-            e.line(&format!(
-                "if (!far_call(&send_{n})(parameter, active, {row})) return false;"
-            ));
-        }
+    }
+    e.line("}");
+    e.line("sync_warp();");
+    let fetched = stage.steps.first().map_or(&[][..], |s| &s.fetch);
+    if fetched
+        .iter()
+        .any(|&c| writer.shape.columns[c].access == Access::Queued)
+    {
         e.line(&format!(
-            "if (shared.tally.ring_{n}.held >= ENOUGH_{n} && !far_call(&stage_{n})(parameter, shared)) return false;"
+            "if (!far_call(&send_{n})(parameter, active, {row})) return false;"
         ));
     }
+    e.line(&format!(
+        "if (shared.tally.ring_{n}.held >= ENOUGH_{n} && !far_call(&stage_{n})(parameter, shared)) return false;"
+    ));
+}
 
-    /// The function that sends for what the rows of a stage need, if that comes by commands.
-    pub(super) fn send(&self, at: usize) -> String {
-        let fetched = self.plan.stages[at].steps.first().map_or(&[][..], |s| &s.fetch);
-        let mut out = String::new();
-        for &c in fetched
-            .iter()
-            .filter(|&&c| self.shape.columns[c].access == Access::Queued)
-        {
-            if out.is_empty() {
-                let _ = writeln!(
-                    out,
-                    "// Sends for the active lanes' rows.\n{ENTRY_FUNCTION}send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
-                    at + 1
-                );
-            }
+/// The function that sends for what the rows of a stage need, if that comes by commands.
+pub(super) fn send_function(writer: &Writer<'_>, at: usize) -> String {
+    let fetched = writer.plan.stages[at].steps.first().map_or(&[][..], |s| &s.fetch);
+    let mut out = String::new();
+    for &c in fetched
+        .iter()
+        .filter(|&&c| writer.shape.columns[c].access == Access::Queued)
+    {
+        if out.is_empty() {
             let _ = writeln!(
                 out,
-                "    if (!prefetch_slowly<Queued<>>(parameter.head.io, parameter.columns[{c}], active, row, {})) return false;",
-                self.program.columns[c].ty.width()
+                "// Sends for the active lanes' rows.\n{ENTRY_FUNCTION}send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
+                at + 1
             );
         }
-        if !out.is_empty() {
-            out.push_str("    return true;\n}\n\n");
-        }
-        out
-    }
-
-    /// Empties all rings.
-    pub(super) fn drain(&self) -> String {
-        let mut out = format!(
-            "// Goes on with all rows that are held back.\n{ENTRY_FUNCTION}drain(const QueryParameter& parameter, Shared& shared) {{\n",
+        let _ = writeln!(
+            out,
+            "    if (!prefetch_slowly<Queued<>>(parameter.head.io, parameter.columns[{c}], active, row, {})) return false;",
+            writer.program.columns[c].ty.width()
         );
-        for n in 1..=self.plan.stages.len() {
-            let _ = writeln!(
-                out,
-                "    while (shared.tally.ring_{n}.held > 0)\n        if (!stage_{n}(parameter, shared)) return false;"
-            );
-        }
+    }
+    if !out.is_empty() {
         out.push_str("    return true;\n}\n\n");
-        out
     }
+    out
+}
 
-    pub(super) fn stage(&self, at: usize) -> Result<String, RunError> {
-        let n = at + 1;
-        let stage = &self.plan.stages[at];
-        let last = at + 1 == self.plan.stages.len();
-        let mut out = format!(
-            "// Takes rows that were held back: the oldest, as many as there are lanes, or all.\n\
-             {ENTRY_FUNCTION}stage_{n}(const QueryParameter& parameter, Shared& shared) {{\n    \
-             const QueryHead& head = parameter.head;\n"
+/// Empties all rings.
+pub(super) fn drain_function(writer: &Writer<'_>) -> String {
+    let mut out = format!(
+        "// Goes on with all rows that are held back.\n{ENTRY_FUNCTION}drain(const QueryParameter& parameter, Shared& shared) {{\n",
+    );
+    for n in 1..=writer.plan.stages.len() {
+        let _ = writeln!(
+            out,
+            "    while (shared.tally.ring_{n}.held > 0)\n        if (!stage_{n}(parameter, shared)) return false;"
         );
-        let conjuncts = stage.steps.iter().flat_map(|s| &s.conjuncts);
-        let conjuncts = conjuncts.map(|&c| &self.program.conjuncts[c]);
-        self.load_arguments(
-            &mut out,
-            true,
-            conjuncts.chain(self.last_expressions().filter(|_| last)),
-        );
-        let mut e = self.emitter(1);
-        self.take(&mut e, n, stage);
-        let first_counter: usize = self.plan.stages[..at].iter().map(|s| s.steps.len()).sum();
-        for (i, step) in stage.steps.iter().enumerate() {
-            e.line(&format!("tally(shared.tally.counted[{}], active);", first_counter + i));
-            self.look_for_pages(&mut e, &step.fetch);
-            self.fetch(&mut e, &step.fetch);
-            let mut of_step = self.emitter(1);
-            std::mem::swap(&mut of_step.out, &mut e.out);
-            self.narrow(&mut e, &step.conjuncts)?;
-            if e.may_refuse {
-                of_step.line("bool refused = false;");
-                e.line("if (leaves(head, refused)) return false;");
-            }
-            // One block for each step, for the names in it.
-            let body = std::mem::take(&mut e.out);
-            e.out = of_step.out + &body;
-        }
-        if last {
-            e.line(&format!(
-                "tally(shared.tally.counted[{}], active);",
-                self.plan.counters() - 2
-            ));
-            self.accumulate(&mut e)?;
-        } else {
-            e.line("if (!any(active)) return true;");
-            self.hold(&mut e, at + 1, "row", &|c| format!("c{c}"), &|c| format!("ok{c}"));
-        }
-        out.push_str(&e.out);
-        out.push_str("    return true;\n}\n\n");
-        Ok(out)
     }
+    out.push_str("    return true;\n}\n\n");
+    out
+}
 
-    /// Names for what the ring kept.
-    fn take(&self, e: &mut Emitter<'_>, n: usize, stage: &Stage) {
-        e.line("u32 at;");
-        e.line(&format!("bool active = shared.tally.ring_{n}.take(at);"));
-        e.line(&format!("const u64 row = shared.held_{n}.row[at];"));
-        for &c in &stage.carried {
-            let ty = self.program.columns[c].ty;
-            let is_true = if ty == Type::Bool { " != 0" } else { "" };
-            e.line(&format!("const {} c{c} = shared.held_{n}.c{c}[at]{is_true};", cpp(ty)));
-            if self.shape.columns[c].nullable {
-                e.line(&format!("const bool ok{c} = shared.held_{n}.ok{c}[at] != 0;"));
-            }
+pub(super) fn stage_function(writer: &Writer<'_>, at: usize) -> Result<String, RunError> {
+    let n = at + 1;
+    let stage = &writer.plan.stages[at];
+    let last = at + 1 == writer.plan.stages.len();
+    let mut out = format!(
+        "// Takes rows that were held back: the oldest, as many as there are lanes, or all.\n\
+         {ENTRY_FUNCTION}stage_{n}(const QueryParameter& parameter, Shared& shared) {{\n    \
+         const QueryHead& head = parameter.head;\n"
+    );
+    let conjuncts = stage.steps.iter().flat_map(|s| &s.conjuncts);
+    let conjuncts = conjuncts.map(|&c| &writer.program.conjuncts[c]);
+    writer.load_arguments(
+        &mut out,
+        true,
+        conjuncts.chain(writer.last_expressions().filter(|_| last)),
+    );
+    let mut e = writer.emitter(1);
+    take(writer, &mut e, n, stage);
+    let first_counter: usize = writer.plan.stages[..at].iter().map(|s| s.steps.len()).sum();
+    for (i, step) in stage.steps.iter().enumerate() {
+        e.line(&format!("tally(shared.tally.counted[{}], active);", first_counter + i));
+        look_for_pages(writer, &mut e, &step.fetch);
+        fetch(writer, &mut e, &step.fetch);
+        let mut of_step = writer.emitter(1);
+        std::mem::swap(&mut of_step.statements.out, &mut e.statements.out);
+        writer.narrow(&mut e, &step.conjuncts)?;
+        if e.statements.may_refuse {
+            of_step.line("bool refused = false;");
+            e.line("if (leaves(head, refused)) return false;");
         }
-        e.line("sync_warp();");
+        // One block for each step, for the names in it.
+        let body = std::mem::take(&mut e.statements.out);
+        e.statements.out = of_step.statements.out + &body;
     }
-
-    /// Leaves active only rows of which all of the step's columns are there, before any of them is fetched. All that is missing is asked for
-    /// in one pass.
-    fn look_for_pages(&self, e: &mut Emitter<'_>, columns: &[usize]) {
-        let paged = |c: &usize| self.shape.columns[*c].access == Access::Paged;
-        let place = |c: &usize| (0..*c).filter(paged).count();
-        let places: Vec<usize> = columns.iter().filter(|c| paged(c)).map(place).collect();
-        if let Some(mask) = mask_of(&places) {
-            e.line(&format!(
-                "active = has_pages(parameter.paging, {mask:#x}ull, shared.near.stripe, active, row);"
-            ));
-        }
-    }
-
-    /// Columns' values of the active lanes' rows.
-    fn fetch(&self, e: &mut Emitter<'_>, columns: &[usize]) {
-        let by_loads = |c: &usize| self.shape.columns[*c].access.by_loads();
-        let (loaded, queued): (Vec<usize>, Vec<usize>) = columns.iter().partition(|c| by_loads(c));
-        for &c in &queued {
-            e.line(&format!(
-                "const FetchedBits got{c} = fetch_queued(head.io, parameter.columns[{c}], active, row);"
-            ));
-            e.line(&format!("if (!got{c}.ok) return false;"));
-            self.name_value(e, c, &format!("got{c}.bits"));
-        }
-        let near = |what: &str| match self.plan.near_columns.is_empty() {
-            true => "0, 0".to_owned(),
-            false => format!("shared.near.{what}, {:#x}ull", self.near_mask(what)),
-        };
-        for (step, (what, columns)) in [("columns", loaded.clone()), ("valid", self.nullable(columns))]
-            .into_iter()
-            .enumerate()
-        {
-            let (Some(&first), Some(mask)) = (columns.first(), mask_of(&columns)) else {
-                continue;
-            };
-            let near = if step == 1 && self.near_mask("valid") == 0 {
-                "0, 0".to_owned()
-            } else {
-                near(what)
-            };
-            let got = format!("{what}_{first}");
-            e.line(&format!("u64 {got}[{}];", columns.len().next_multiple_of(4)));
-            e.line(&format!(
-                "if (!fetch_columns(head.io, parameter.{what}, {mask:#x}ull, {near}, active, row, {got})) return false;"
-            ));
-            for (at, &c) in columns.iter().enumerate() {
-                if step == 0 {
-                    self.name_value(e, c, &format!("{got}[{at}]"));
-                } else {
-                    e.line(&format!("const bool ok{c} = (u8){got}[{at}] != 0;"));
-                }
-            }
-        }
-    }
-
-    fn nullable(&self, columns: &[usize]) -> Vec<usize> {
-        let mut nullable: Vec<usize> = columns
-            .iter()
-            .copied()
-            .filter(|&c| self.shape.columns[c].nullable)
-            .collect();
-        nullable.sort_unstable();
-        nullable
-    }
-
-    /// Bits of the columns, or of the validity, that a warp has at hand.
-    pub(super) fn near_mask(&self, what: &str) -> u64 {
-        let near = &self.plan.near_columns;
-        match what {
-            "valid" => mask_of(&self.nullable(near)).unwrap_or(0),
-            _ => mask_of(near).unwrap_or(0),
-        }
-    }
-
-    /// `const double c1 = …;`
-    fn name_value(&self, e: &mut Emitter<'_>, c: usize, bits: &str) {
-        let ty = self.program.columns[c].ty;
-        let is_true = if ty == Type::Bool { " != 0" } else { "" };
+    if last {
         e.line(&format!(
-            "const {} c{c} = value_of<{}>({bits}){is_true};",
-            cpp(ty),
-            stored(ty)
+            "tally(shared.tally.counted[{}], active);",
+            writer.plan.counters() - 2
+        ));
+        aggregate::accumulate(writer, &mut e)?;
+    } else {
+        e.line("if (!any(active)) return true;");
+        hold(writer, &mut e, at + 1, "row", &|c| format!("c{c}"), &|c| {
+            format!("ok{c}")
+        });
+    }
+    out.push_str(&e.statements.out);
+    out.push_str("    return true;\n}\n\n");
+    Ok(out)
+}
+
+/// Names for what the ring kept.
+fn take(writer: &Writer<'_>, e: &mut Emitter<'_>, n: usize, stage: &Stage) {
+    e.line("u32 at;");
+    e.line(&format!("bool active = shared.tally.ring_{n}.take(at);"));
+    e.line(&format!("const u64 row = shared.held_{n}.row[at];"));
+    for &c in &stage.carried {
+        let ty = writer.program.columns[c].ty;
+        let is_true = if ty == Type::Bool { " != 0" } else { "" };
+        e.line(&format!("const {} c{c} = shared.held_{n}.c{c}[at]{is_true};", cpp(ty)));
+        if writer.shape.columns[c].nullable {
+            e.line(&format!("const bool ok{c} = shared.held_{n}.ok{c}[at] != 0;"));
+        }
+    }
+    e.line("sync_warp();");
+}
+
+/// Leaves active only rows of which all of the step's columns are there, before any of them is fetched. All that is missing is asked for
+/// in one pass.
+fn look_for_pages(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
+    let paged = |c: &usize| writer.shape.columns[*c].access == Access::Paged;
+    let place = |c: &usize| (0..*c).filter(paged).count();
+    let places: Vec<usize> = columns.iter().filter(|c| paged(c)).map(place).collect();
+    if let Some(mask) = mask_of(&places) {
+        e.line(&format!(
+            "active = has_pages(parameter.paging, {mask:#x}ull, shared.near.stripe, active, row);"
         ));
     }
 }
 
-/// A bit for each column; `None`: there are none.
-fn mask_of(columns: &[usize]) -> Option<u64> {
-    let mask = columns.iter().fold(0u64, |mask, &c| mask | 1 << c);
-    (mask != 0).then_some(mask)
+/// Columns' values of the active lanes' rows.
+fn fetch(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
+    let by_loads = |c: &usize| writer.shape.columns[*c].access.by_loads();
+    let (loaded, queued): (Vec<usize>, Vec<usize>) = columns.iter().partition(|c| by_loads(c));
+    for &c in &queued {
+        e.line(&format!(
+            "const FetchedBits got{c} = fetch_queued(head.io, parameter.columns[{c}], active, row);"
+        ));
+        e.line(&format!("if (!got{c}.ok) return false;"));
+        name_value(writer, e, c, &format!("got{c}.bits"));
+    }
+    let near = |what: &str| match writer.plan.near_columns.is_empty() {
+        true => "0, 0".to_owned(),
+        false => format!("shared.near.{what}, {:#x}ull", writer.near_mask(what)),
+    };
+    for (step, (what, columns)) in [("columns", loaded.clone()), ("valid", writer.nullable(columns))]
+        .into_iter()
+        .enumerate()
+    {
+        let (Some(&first), Some(mask)) = (columns.first(), mask_of(&columns)) else {
+            continue;
+        };
+        let near = if step == 1 && writer.near_mask("valid") == 0 {
+            "0, 0".to_owned()
+        } else {
+            near(what)
+        };
+        let got = format!("{what}_{first}");
+        e.line(&format!("u64 {got}[{}];", columns.len().next_multiple_of(4)));
+        e.line(&format!(
+            "if (!fetch_columns(head.io, parameter.{what}, {mask:#x}ull, {near}, active, row, {got})) return false;"
+        ));
+        for (at, &c) in columns.iter().enumerate() {
+            if step == 0 {
+                name_value(writer, e, c, &format!("{got}[{at}]"));
+            } else {
+                e.line(&format!("const bool ok{c} = (u8){got}[{at}] != 0;"));
+            }
+        }
+    }
+}
+
+/// `const double c1 = …;`
+fn name_value(writer: &Writer<'_>, e: &mut Emitter<'_>, c: usize, bits: &str) {
+    let ty = writer.program.columns[c].ty;
+    let is_true = if ty == Type::Bool { " != 0" } else { "" };
+    e.line(&format!(
+        "const {} c{c} = value_of<{}>({bits}){is_true};",
+        cpp(ty),
+        stored(ty)
+    ));
 }

@@ -1,17 +1,17 @@
 //! Columns decoded on the GPU: the kernel's text, and how stored row groups are laid out for it. Who brings them and launches it is
-//! [`run`](crate::run)'s business.
+//! [`run`](crate::Gpu)'s business.
 //!
 //! ```text
-//! alone     rows decoded by themselves, for tests
-//! piece     consecutive rows of a column: the stored bytes that hold them, and a task for each row group
-//! params    what the kernel is told
+//! standalone    rows decoded by themselves, for tests
+//! decode_batch  consecutive rows of a column: the stored bytes that hold them, and a task for each row group
 //! ```
 
-pub mod alone;
-pub mod params;
-pub mod piece;
+pub mod decode_batch;
+pub mod standalone;
 
 use grampus_io_stack::device;
+
+use crate::abi;
 
 /// The kernel's `extern "C"` name.
 pub const ENTRY: &str = "grampus_decode";
@@ -26,11 +26,11 @@ const HEADERS: [(&str, &str); 5] = [
 ];
 
 /// The whole translation unit.
-pub fn unit() -> String {
+pub fn translation_unit() -> String {
     let mut text = device::target_prelude();
     text.push_str(&device::flattened(HEADERS));
     text.push_str("#line 1 \"grampus/decode_layout_asserts\"\n");
-    text.push_str(&params::static_asserts());
+    text.push_str(&abi::decode::static_asserts());
     text.push_str(&device::flattened([(
         "decode.cu",
         include_str!("../../device/decode.cu"),

@@ -5,7 +5,7 @@
 mod display;
 mod verify;
 
-pub use verify::MOST_COLUMNS;
+pub use verify::MAX_COLUMNS;
 pub(crate) use verify::{nodes, operands};
 
 /// Type of a value, and of how its bytes lie in memory (little-endian, no padding).
@@ -93,7 +93,7 @@ pub enum BinaryOp {
     Subtract,
     /// Integers wrap.
     Multiply,
-    /// An integer division by zero, or of the least value by −1, gives up ([`RunError::Refused`](crate::output::RunError::Refused)).
+    /// An integer division by zero, or of the least value by −1, gives up ([`RunError::Refused`](crate::error::RunError::Refused)).
     Divide,
     /// As `Divide`.
     Modulo,

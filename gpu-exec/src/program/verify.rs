@@ -2,16 +2,16 @@
 //! planner can keep them as its reason.
 
 use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, Type};
-use crate::output::RunError;
+use crate::error::RunError;
 
 /// Columns of a program: their descriptions are a kernel's parameter, of 4 KiB on older drivers.
-pub const MOST_COLUMNS: usize = 64;
+pub const MAX_COLUMNS: usize = 64;
 /// Nesting of an expression: walks over it recurse.
-const MOST_DEPTH: usize = 200;
+const MAX_DEPTH: usize = 200;
 /// Operators, columns and literals of a program: a kernel that grows with them has to be compiled.
-const MOST_NODES: usize = 2000;
+const MAX_NODES: usize = 2000;
 /// Digits of a decimal in eight bytes.
-const MOST_DIGITS: u8 = 18;
+const MAX_DIGITS: u8 = 18;
 /// Digits of a sum of decimals, as DataFusion has it.
 const SUM_DIGITS: u8 = 38;
 
@@ -54,9 +54,9 @@ impl Program {
     /// # Errors
     /// [`RunError::Invalid`] with what is wrong.
     pub fn check(&self) -> Result<(), RunError> {
-        if self.columns.len() > MOST_COLUMNS {
+        if self.columns.len() > MAX_COLUMNS {
             return no(format!(
-                "{} columns, kernels take at most {MOST_COLUMNS}",
+                "{} columns, kernels take at most {MAX_COLUMNS}",
                 self.columns.len()
             ));
         }
@@ -66,8 +66,8 @@ impl Program {
         for &ty in &self.arguments {
             check_digits("a literal", ty)?;
         }
-        let nodes = self.expressions().map(|e| size(e, MOST_DEPTH)).sum::<Option<usize>>();
-        if nodes.is_none_or(|nodes| nodes > MOST_NODES) {
+        let nodes = self.expressions().map(|e| size(e, MAX_DEPTH)).sum::<Option<usize>>();
+        if nodes.is_none_or(|nodes| nodes > MAX_NODES) {
             return no("expressions are nested too deeply, or too long, for a kernel");
         }
         for conjunct in &self.conjuncts {
@@ -170,7 +170,7 @@ impl Program {
                 Ok(a)
             }
             BinaryOp::Add | BinaryOp::Subtract => match a.wider(b) {
-                Type::Decimal { precision, scale } if precision < MOST_DIGITS => Ok(Type::Decimal {
+                Type::Decimal { precision, scale } if precision < MAX_DIGITS => Ok(Type::Decimal {
                     precision: precision + 1,
                     scale,
                 }),
@@ -246,8 +246,8 @@ impl Program {
 
 fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
     match ty {
-        Type::Decimal { precision, .. } if precision == 0 || precision > MOST_DIGITS => no(format!(
-            "{what} is a {ty}: kernels take decimals of 1 to {MOST_DIGITS} digits"
+        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DIGITS => no(format!(
+            "{what} is a {ty}: kernels take decimals of 1 to {MAX_DIGITS} digits"
         )),
         _ => Ok(()),
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
+use grampus_gpu_exec::abi::query::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
 use grampus_gpu_exec::codegen::{
-    Access, BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Left, Merged, QueryKernel, Shape,
+    Access, BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, Shape, WarpPartials,
 };
-use grampus_gpu_exec::compile::Modules;
-use grampus_gpu_exec::params::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
+use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::Type;
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Module, StagingOptions, Stream};
@@ -27,7 +27,7 @@ pub(crate) struct Target {
     pub device: Device,
     /// Lanes of a warp.
     pub lanes: u32,
-    modules: Modules,
+    modules: KernelCache,
 }
 
 /// What kernels can run on here: says what is missing.
@@ -35,7 +35,7 @@ pub(crate) fn targets() -> Vec<Target> {
     let mut targets = Vec::new();
     let mut add = |device: Device, lanes: u32| {
         targets.push(Target {
-            modules: Modules::new(&device, None).expect("there is a compiler"),
+            modules: KernelCache::new(&device, None).expect("there is a compiler"),
             device,
             lanes,
         });
@@ -64,7 +64,7 @@ impl Target {
         if !self.is_lockstep() {
             return self.modules.get(kernel).unwrap_or_else(|e| panic!("{e}")).module;
         }
-        self.lockstep_module(&kernel.unit(), ENTRY)
+        self.lockstep_module(&kernel.translation_unit(), ENTRY)
     }
 
     /// A text's module, for warps of 32 lanes.
@@ -267,7 +267,7 @@ fn pass(
     let sizes = kernel.sizes(placed.lanes);
     let warps = (blocks * threads / GPU_LANES) as usize;
     let buffer = |bytes: usize, byte: u8| DeviceBuffer::filled(device, bytes.max(16), byte).expect("memory");
-    let (runs, tiles) = params::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
+    let (runs, tiles) = query::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
     let runs_at = DeviceBuffer::from_values(
         device,
         &runs
@@ -325,7 +325,7 @@ fn pass(
         let paging = placed.paging.as_ref().map(Paging::desc);
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
         let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
-        let mut args = Args::new().with_bytes(&params::parameter(&head, &columns, &valid, paging.as_ref()));
+        let mut args = Args::new().with_bytes(&query::parameter(&head, &columns, &valid, paging.as_ref()));
         let kernel = module.kernel(ENTRY).expect("the kernel's name");
         kernel.launch(&stream, blocks, threads, &mut args).expect("starts");
         stream.synchronize().expect("ends");
@@ -336,11 +336,11 @@ fn pass(
         }
     }
     placed.stack.finish().expect("no status");
-    let left = Left {
+    let left = WarpPartials {
         partials: &partials.read(0, warps * sizes.partial_bytes / 8).expect("readable"),
         counters: &counters.read(0, warps * sizes.counters).expect("readable"),
         group_locks: &locks.read(0, slots).expect("readable"),
         group_words: &words.read(0, slots * sizes.group_words).expect("readable"),
     };
-    Ok(kernel.finish(&left).expect("what the kernel leaves"))
+    Ok(kernel.merge(&left).expect("what the kernel leaves"))
 }

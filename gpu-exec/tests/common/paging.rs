@@ -1,7 +1,7 @@
 //! Columns of a table of which only some pages are there, as the host has them: where a page is not there, the values' bytes are
 //! garbage until the kernel asked for it.
 
-use grampus_gpu_exec::paging::{PagedPiece, PagingDesc};
+use grampus_gpu_exec::abi::paging::{PagedPiece, PagingDesc};
 use grampus_io_stack::cuda::{Device, DeviceBuffer};
 use grampus_io_stack::layout::bytes_of;
 use grampus_io_stack::stack::Run;

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use grampus_gpu_exec::encoded::{Change, Clock, Encoded, Entry, Runs, Stored, Values};
 use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::encoded_column::{Change, Clock, EncodedColumn, EncodedStream, Entry, Runs, Values};
 use grampus_gpu_exec::program::Type;
 
 use super::random::Random;
@@ -55,7 +55,7 @@ impl Coded {
 /// A column of one stripe and its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
-    pub encoded: Encoded,
+    pub encoded: EncodedColumn,
     pub ty: Type,
     pub file: Vec<u8>,
     pub numbers: Vec<u32>,
@@ -88,7 +88,7 @@ impl Column {
             let offset = file.len() as u64;
             file.extend(&coded.bytes);
             file.extend([0x5A; 11]);
-            Stored {
+            EncodedStream {
                 offset,
                 bytes: coded.bytes.len() as u64,
                 entries: starts.iter().map(entry).collect(),
@@ -98,7 +98,7 @@ impl Column {
             Values::Codes(_, count) => (0..count).map(|k| k.wrapping_mul(2_654_435_761)).collect(),
             _ => Vec::new(),
         };
-        let encoded = Encoded {
+        let encoded = EncodedColumn {
             values,
             group_rows,
             present: present.as_ref().map(|p| store(p, true)),

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use grampus_gpu_exec::encoded::{Encoded, Entry, Stored, Values};
-use grampus_gpu_exec::gpu::{Backing, BackingChoice, Gpu, GpuOptions, Request, Target, Tuning};
+use grampus_gpu_exec::RunError;
+use grampus_gpu_exec::input::encoded_column::{EncodedColumn, EncodedStream, Entry, Values};
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
-use grampus_gpu_exec::output::{Output, ResultValues, RunError};
+use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, GpuOptions, Request, RuntimeOptions, Target};
 
 /// How a column is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,7 +66,7 @@ pub(crate) struct Decoder {
     pub(crate) fail: Mutex<Option<String>>,
     pub(crate) nulls: bool,
     /// By stripe and column.
-    pub(crate) stored: Mutex<HashMap<(usize, usize), Arc<Encoded>>>,
+    pub(crate) stored: Mutex<HashMap<(usize, usize), Arc<EncodedColumn>>>,
 }
 
 impl Decode for Decoder {
@@ -95,7 +96,7 @@ impl Decode for Decoder {
         })
     }
 
-    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
         self.stored.lock().unwrap().get(&(stripe, column)).cloned()
     }
 }
@@ -262,7 +263,7 @@ fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows
 }
 
 /// A stripe's rows of a column, as runs of bits that say which have a value, and these.
-fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> Encoded {
+fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> EncodedColumn {
     let (mut present, mut data) = (Vec::new(), Vec::new());
     let (mut present_entries, mut data_entries) = (Vec::new(), Vec::new());
     for start in (0..rows).step_by(GROUP_ROWS as usize) {
@@ -295,13 +296,13 @@ fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> Encoded {
         bytes.extend([0xEE; 5]);
         let offset = bytes.len() as u64;
         bytes.extend(&stream);
-        Stored {
+        EncodedStream {
             offset,
             bytes: stream.len() as u64,
             entries,
         }
     };
-    Encoded {
+    EncodedColumn {
         values: Values::Raw,
         group_rows: GROUP_ROWS,
         present: Some(put(present, present_entries)),
@@ -342,7 +343,7 @@ pub(crate) fn program(columns: usize, nullable: &[usize], sums: &[usize]) -> Pro
 }
 
 /// A device of host threads; `None`, and says so, without a C++ compiler.
-pub(crate) fn gpu(cache_bytes: Option<u64>, tuning: Tuning) -> Option<Gpu> {
+pub(crate) fn gpu(cache_bytes: Option<u64>, tuning: RuntimeOptions) -> Option<Gpu> {
     let options = GpuOptions {
         target: Target::Host { threads: 2 },
         cache_bytes,

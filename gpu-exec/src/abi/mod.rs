@@ -1,0 +1,11 @@
+//! The structs that kernels and host share, as bytes: the host's side of three device headers.
+//!
+//! ```text
+//! query     device/query.h: the parameter of a query kernel
+//! paging    device/pages.h: columns of which only some pages are in device memory
+//! decode    device/decode.h: the parameter of the decoding kernel, and its tasks
+//! ```
+
+pub mod decode;
+pub mod paging;
+pub mod query;

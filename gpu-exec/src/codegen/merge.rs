@@ -1,0 +1,275 @@
+//! What the warps and the group table hold after the last launch, to one row of partial aggregates for each group. Warps are merged in
+//! their order, then the table's slots in theirs, so that equal words give equal results, to the bit.
+
+use std::collections::HashMap;
+
+use super::plan::{Op, Plan};
+use crate::error::RunError;
+use crate::output::{ResultColumn, ResultValues};
+use crate::program::{Function, Program, Type};
+
+/// The bits of `group_locks` of a slot that holds a group (device/groups.cuh).
+const GROUP_READY: u32 = 2;
+
+/// What a query's launches left in device memory.
+#[derive(Debug, Clone, Copy)]
+pub struct WarpPartials<'a> {
+    /// `QueryHead::partials`.
+    pub partials: &'a [u64],
+    /// `QueryHead::counters`.
+    pub counters: &'a [u64],
+    /// `QueryHead::group_locks`; empty without keys.
+    pub group_locks: &'a [u32],
+    /// `QueryHead::group_words`; empty without keys.
+    pub group_words: &'a [u64],
+}
+
+/// A query's partial aggregates, each group once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Merged {
+    /// Groups; 1 without keys.
+    pub groups: usize,
+    /// By position in [`Program::keys`].
+    pub keys: Vec<ResultColumn>,
+    /// By position in [`Program::aggregates`].
+    pub aggregates: Vec<ResultColumn>,
+    /// Rows looked at.
+    pub rows: u64,
+    /// Rows that passed.
+    pub passed: u64,
+    /// By column: how many of its values were read.
+    pub values_read: Vec<u64>,
+}
+
+/// Merges.
+pub(super) fn merge(program: &Program, plan: &Plan, from: &WarpPartials<'_>) -> Result<Merged, RunError> {
+    let counters = plan.counters();
+    if from.counters.is_empty() || !from.counters.len().is_multiple_of(counters) {
+        return wrong("counters");
+    }
+    let counted = |at: usize| -> u64 { from.counters.iter().skip(at).step_by(counters).sum() };
+    let passed = counted(counters - 1);
+    let warps = from.counters.len() / counters;
+    let mut groups = Groups::new(plan);
+    let each = plan.sizes(super::GPU_LANES).partial_bytes / 8;
+    if from.partials.len() < warps * each {
+        return wrong("partials");
+    }
+    if !plan.grouped() {
+        groups.ungrouped(&from.partials[..warps * each]);
+    } else {
+        if plan.own_groups > 0 {
+            for partial in from.partials[..warps * each].chunks_exact(each) {
+                groups.of_warp(partial)?;
+            }
+        }
+        groups.of_table(from.group_locks, from.group_words)?;
+    }
+    let column = |of: &dyn Fn(usize) -> Result<ResultColumn, RunError>, count: usize| (0..count).map(of).collect();
+    let keys: Result<Vec<_>, _> = column(&|at| groups.key_column(program, at), program.keys.len());
+    let aggregates: Result<Vec<_>, _> = column(
+        &|at| groups.aggregate_column(program, at, passed),
+        program.aggregates.len(),
+    );
+    Ok(Merged {
+        groups: groups.count(),
+        keys: keys?,
+        aggregates: aggregates?,
+        rows: counted(0),
+        passed,
+        values_read: plan.counter_of.iter().map(|c| c.map_or(0, counted)).collect(),
+    })
+}
+
+fn wrong<T>(what: &str) -> Result<T, RunError> {
+    Err(RunError::Invalid(format!("the {what} are not what the kernel leaves")))
+}
+
+/// Groups in the order in which they were met.
+struct Groups<'a> {
+    plan: &'a Plan,
+    /// `key_words` for each group, one after the other.
+    keys: Vec<u64>,
+    /// Likewise, as many as there are ops.
+    words: Vec<u64>,
+    /// The groups that warps kept to themselves, by key.
+    found: HashMap<Vec<u64>, usize>,
+}
+
+impl<'a> Groups<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            keys: Vec::new(),
+            words: Vec::new(),
+            found: HashMap::new(),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.words.len() / self.plan.ops.len()
+    }
+
+    fn ungrouped(&mut self, partials: &[u64]) {
+        self.words = vec![0; self.plan.ops.len()];
+        for words in partials.chunks_exact(self.plan.ops.len()) {
+            combine(&self.plan.ops, &mut self.words, words);
+        }
+    }
+
+    /// Adds to the group of the key, if it has been met.
+    fn add_to_known(&mut self, key: &[u64], words: &[u64]) -> bool {
+        let Some(&at) = self.found.get(key) else { return false };
+        let at = at * self.plan.ops.len();
+        combine(&self.plan.ops, &mut self.words[at..at + words.len()], words);
+        true
+    }
+
+    fn push(&mut self, key: &[u64], words: &[u64]) {
+        self.keys.extend_from_slice(key);
+        self.words.extend_from_slice(words);
+    }
+
+    /// `OwnGroups` of device/groups.cuh: how many are used, their keys, their words.
+    fn of_warp(&mut self, partial: &[u64]) -> Result<(), RunError> {
+        let (groups, keys, count) = (self.plan.own_groups, self.plan.key_words, self.plan.ops.len());
+        let used = partial[0] as usize;
+        if used > groups {
+            return wrong("warps' groups");
+        }
+        let (key, words) = partial[1..].split_at(groups * keys);
+        for at in 0..used {
+            let (key, words) = (&key[at * keys..][..keys], &words[at * count..][..count]);
+            if !self.add_to_known(key, words) {
+                self.found.insert(key.to_vec(), self.count());
+                self.push(key, words);
+            }
+        }
+        Ok(())
+    }
+
+    fn of_table(&mut self, locks: &[u32], slots: &[u64]) -> Result<(), RunError> {
+        let (keys, count) = (self.plan.key_words, self.plan.ops.len());
+        if slots.len() < locks.len() * (keys + count) {
+            return wrong("groups");
+        }
+        for (lock, slot) in locks.iter().zip(slots.chunks_exact(keys + count)) {
+            // The table has a key once: it is compared with those of the warps only.
+            if lock & GROUP_READY != 0 && !self.add_to_known(&slot[..keys], &slot[keys..]) {
+                self.push(&slot[..keys], &slot[keys..]);
+            }
+        }
+        Ok(())
+    }
+
+    fn key_column(&self, program: &Program, at: usize) -> Result<ResultColumn, RunError> {
+        let ty = program.type_of(&program.keys[at])?;
+        let each = || self.keys.chunks_exact(self.plan.key_words);
+        let there = |key: &[u64]| !self.plan.null_keys || key[key.len() - 1] >> at & 1 == 0;
+        let all = each().all(there);
+        Ok(ResultColumn {
+            ty,
+            values: values(ty, each().map(|key| bits(ty, key[at]))),
+            valid: (!all).then(|| each().map(there).collect()),
+        })
+    }
+
+    fn aggregate_column(&self, program: &Program, at: usize, passed: u64) -> Result<ResultColumn, RunError> {
+        let aggregate = &program.aggregates[at];
+        let ty = program.type_of_aggregate(aggregate)?;
+        let first = self.plan.word_of[at];
+        let each = || self.words.chunks_exact(self.plan.ops.len());
+        let marked = self.plan.seen.filter(|_| self.plan.marks[at]);
+        let there = |words: &[u64]| match (aggregate.function, marked) {
+            (Function::Count, _) => true,
+            (_, Some(word)) => words[word] >> at & 1 == 1,
+            // A group is there because a row is; without keys there may be none.
+            (_, None) => self.plan.grouped() || passed > 0,
+        };
+        let all = each().all(there);
+        let value = |words: &[u64]| match aggregate.function {
+            _ if !there(words) => Bits::Int(0),
+            Function::Sum if self.plan.ops[first] == Op::AddWide => {
+                Bits::Wide(u128::from(words[first]) as i128 | i128::from(words[first + 1] as i64) << 64)
+            }
+            Function::Sum if ty == Type::Float64 => Bits::Float(f64::from_bits(words[first])),
+            Function::Sum | Function::Count => Bits::Int(words[first] as i64),
+            Function::Max => of_order(ty, (words[first] ^ 1 << 63) as i64),
+            Function::Min => of_order(ty, (!words[first] ^ 1 << 63) as i64),
+        };
+        Ok(ResultColumn {
+            ty,
+            values: values(ty, each().map(value)),
+            valid: (!all).then(|| each().map(there).collect()),
+        })
+    }
+}
+
+/// As `combine` of device/groups.cuh.
+fn combine(ops: &[Op], into: &mut [u64], from: &[u64]) {
+    for (at, op) in ops.iter().enumerate() {
+        match op {
+            Op::Add => into[at] = into[at].wrapping_add(from[at]),
+            Op::AddFloat => into[at] = (f64::from_bits(into[at]) + f64::from_bits(from[at])).to_bits(),
+            Op::AddWide => {
+                let wide = |words: &[u64]| u128::from(words[at]) | u128::from(words[at + 1]) << 64;
+                let sum = wide(into).wrapping_add(wide(from));
+                into[at] = sum as u64;
+                into[at + 1] = (sum >> 64) as u64;
+            }
+            Op::WideHigh => {}
+            Op::Max => into[at] = into[at].max(from[at]),
+            Op::Or => into[at] |= from[at],
+        }
+    }
+}
+
+/// One value.
+enum Bits {
+    Int(i64),
+    Float(f64),
+    Wide(i128),
+}
+
+/// A key's word as a value.
+fn bits(ty: Type, word: u64) -> Bits {
+    match ty {
+        Type::Float64 => Bits::Float(f64::from_bits(word)),
+        Type::Float32 => Bits::Float(f64::from(f32::from_bits(word as u32))),
+        Type::Decimal { .. } => Bits::Wide(i128::from(word as i64)),
+        Type::Code => Bits::Int(i64::from(word as u32)),
+        _ => Bits::Int(word as i64),
+    }
+}
+
+/// The value of which this is `order_of` (device/values.cuh).
+fn of_order(ty: Type, order: i64) -> Bits {
+    match ty {
+        Type::Float64 => Bits::Float(f64::from_bits((order ^ ((order >> 63) as u64 >> 1) as i64) as u64)),
+        Type::Float32 => {
+            let order = order as i32;
+            Bits::Float(f64::from(f32::from_bits(
+                (order ^ ((order >> 31) as u32 >> 1) as i32) as u32,
+            )))
+        }
+        Type::Decimal { .. } => Bits::Wide(i128::from(order)),
+        _ => Bits::Int(order),
+    }
+}
+
+/// Values of a type; those that are not there are zero.
+fn values(ty: Type, all: impl Iterator<Item = Bits>) -> ResultValues {
+    let int = |value: Bits| match value {
+        Bits::Int(v) => i128::from(v),
+        Bits::Wide(v) => v,
+        Bits::Float(_) => 0,
+    };
+    match ty {
+        Type::Float32 | Type::Float64 => ResultValues::Float(
+            all.map(|value| if let Bits::Float(v) = value { v } else { 0.0 })
+                .collect(),
+        ),
+        Type::Decimal { .. } => ResultValues::Decimal(all.map(int).collect()),
+        _ => ResultValues::Int(all.map(|value| int(value) as i64).collect()),
+    }
+}

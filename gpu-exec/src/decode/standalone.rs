@@ -1,0 +1,120 @@
+//! Rows decoded on a device by themselves, without a query around them: for tests, and for measuring.
+
+use std::ops::Range;
+
+use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stream};
+use grampus_io_stack::layout::bytes_of;
+
+use super::ENTRY;
+use super::decode_batch::{Addresses, batches};
+use crate::abi::decode::{DecodeJob, DecodeLaunch};
+use crate::input::Decoded;
+use crate::input::encoded_column::EncodedColumn;
+use crate::program::Type;
+
+/// Bytes before and after what the kernel may write, which it must leave as they are.
+const GUARD_BYTES: usize = 256;
+const GUARD: u8 = 0xA5;
+/// Threads of a block: as kernels are made for.
+const THREADS: u32 = 256;
+
+/// What is decoded.
+#[derive(Debug, Clone)]
+pub struct Rows<'a> {
+    /// How the column is stored.
+    pub encoded: &'a EncodedColumn,
+    /// What its values are to be.
+    pub ty: Type,
+    /// Which rows of the stripe.
+    pub rows: Range<u64>,
+    /// Codes of a dictionary's entries.
+    pub codes: &'a [u32],
+    /// Rows may have no value.
+    pub nullable: bool,
+    /// Most bytes of a piece.
+    pub batch_bytes: usize,
+}
+
+/// Decodes rows of a column whose file is `file`. `None`: the streams make no sense, or are too long for a piece.
+///
+/// # Errors
+/// The device's; a kernel that wrote where it must not.
+pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) -> Result<Option<Decoded>, CudaError> {
+    let wrong = |reason: &str| CudaError::Arguments {
+        kernel: ENTRY.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let (count, width) = ((what.rows.end - what.rows.start) as usize, what.ty.width() as usize);
+    if !what.encoded.fits(what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
+        return Err(wrong("rows and streams that do not fit together"));
+    }
+    let Some(batches) = batches(what.encoded, what.rows.clone(), what.batch_bytes) else {
+        return Ok(None);
+    };
+    let values = DeviceBuffer::filled(device, count * width + 2 * GUARD_BYTES, GUARD)?;
+    let valid = DeviceBuffer::filled(device, count + 2 * GUARD_BYTES, GUARD)?;
+    let failed = DeviceBuffer::filled(device, 16, 0)?;
+    let stream = Stream::new(device)?;
+    let kernel = module.kernel(ENTRY)?;
+    for batch in &batches {
+        let row = (batch.rows.start - what.rows.start) as usize;
+        let buffer = DeviceBuffer::new(device, batch.bytes)?;
+        let at = Addresses {
+            batch: buffer.address(),
+            values: values.address() + (GUARD_BYTES + row * width) as u64,
+            valid: what.nullable.then(|| valid.address() + (GUARD_BYTES + row) as u64),
+        };
+        let mut bytes = vec![GUARD; batch.bytes];
+        batch.describe(what.encoded, width as u32, what.codes, at, 0, &mut bytes);
+        for (to, from) in &batch.parts {
+            let from = &file[from.start as usize..from.end as usize];
+            bytes[*to..to + from.len()].copy_from_slice(from);
+        }
+        buffer.write(0, &bytes)?;
+        let mut launch = DecodeLaunch {
+            failed: failed.address(),
+            jobs: 1,
+            tasks: batch.tasks() as u32,
+            ..DecodeLaunch::default()
+        };
+        launch.job[0] = DecodeJob {
+            tasks: buffer.address(),
+            first: 0,
+            count: launch.tasks,
+        };
+        let blocks = launch.tasks.div_ceil(THREADS / 32).max(1);
+        kernel.launch(
+            &stream,
+            blocks,
+            THREADS,
+            &mut Args::new().with_bytes(&bytes_of(&launch)),
+        )?;
+        stream.synchronize()?;
+    }
+    let guarded = |buffer: &DeviceBuffer, len: usize, written: bool| -> Result<Vec<u8>, CudaError> {
+        let bytes = buffer.read::<u8>(0, len + 2 * GUARD_BYTES)?;
+        let (before, rest) = bytes.split_at(GUARD_BYTES);
+        let (inside, after) = rest.split_at(len);
+        let guards = before.iter().chain(after).chain(if written { &[] } else { inside });
+        match guards.into_iter().all(|b| *b == GUARD) {
+            true => Ok(inside.to_vec()),
+            false => Err(wrong("it wrote outside of its target")),
+        }
+    };
+    let (values, valid) = (
+        guarded(&values, count * width, true)?,
+        guarded(&valid, count, what.nullable)?,
+    );
+    if failed.read::<u32>(0, 1)?[0] != 0 {
+        return Ok(None);
+    }
+    Ok(Some(Decoded {
+        values,
+        valid: what.nullable.then_some(valid),
+    }))
+}
+
+/// Rows that the entries of a column's streams cover at most.
+fn rows_of(encoded: &EncodedColumn) -> u64 {
+    encoded.data.entries.len() as u64 * encoded.group_rows
+}

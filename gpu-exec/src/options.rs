@@ -1,0 +1,111 @@
+//! `GpuOptions` and `Request`: how a GPU is opened, and what a caller asks of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::input::{Input, Placement};
+use crate::program::{Program, Value};
+
+/// Hardware that runs kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// An NVIDIA GPU, by number.
+    Cuda(u32),
+    /// Threads of this machine, each a warp of one lane. They run the same source, compiled by the host's C++ compiler
+    /// (`CXX`, else `g++`, `clang++`, `c++`). For tests: compilation is slow, and execution is as fast as the threads
+    /// are.
+    Host {
+        /// Number of threads.
+        threads: u32,
+    },
+}
+
+/// How a [`Gpu`](crate::Gpu) is opened.
+#[derive(Debug, Clone)]
+pub struct GpuOptions {
+    /// Hardware that runs kernels.
+    pub target: Target,
+    /// Bytes of device memory for resident columns and the sector cache together, at most; `None`: three quarters of
+    /// the free memory.
+    pub cache_bytes: Option<u64>,
+    /// Bytes of registered file mappings at a time, at most; `None`: half of the host's memory.
+    pub pin_bytes: Option<u64>,
+    /// Folder of compiled kernels; `None`: they are kept in memory only.
+    pub kernel_folder: Option<PathBuf>,
+    /// Threads that read files and copy.
+    pub threads: usize,
+}
+
+/// How a column's bytes reach kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backing {
+    /// Whole stripes of the column are in device memory. The copy engine uploads them from a pinned ring that threads
+    /// fill from the file; or they are uploaded in encoded form and decoded on the device; or the CPU decodes them.
+    /// They are kept for later queries as long as there is space.
+    Resident,
+    /// Space for whole stripes of the column is in device memory, but only those pages are loaded that rows of some
+    /// query needed. A page is 64 bytes of values that lie raw in their file, or a row group of decoded values. Kernels
+    /// record the pages that they miss, threads load them, and the kernel is replayed. Columns that are read whole are
+    /// resident.
+    Paged,
+    /// Loads from a registered mapping of the file, over PCIe.
+    Mapped,
+    /// NVMe commands by the kernel, answered by the controller into the sector cache in device memory.
+    Queued,
+}
+
+/// The caller's choice of backings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum BackingChoice {
+    /// The cost model decides for each column.
+    #[default]
+    Auto,
+    /// All columns that lie raw in their files have this backing; decoded ones are resident.
+    All(Backing),
+}
+
+/// How one column will be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnChoice {
+    /// The backing.
+    pub backing: Backing,
+    /// Bytes of the smallest range that is moved: a sector, a page, a stripe's column.
+    pub granularity_bytes: u64,
+    /// Bytes that will be moved, as estimated before the query.
+    pub estimated_bytes: u64,
+    /// Time to move and decode them, with files in the page cache.
+    pub estimated_time: Duration,
+    /// Time that kernels take to scan the column in device memory.
+    pub scan_time: Duration,
+    /// Bytes of the column that are resident already.
+    pub resident_bytes: u64,
+    /// Reason for people.
+    pub reason: String,
+}
+
+/// A program to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The computation.
+    pub program: &'a Program,
+    /// The literals, of the types in [`Program::arguments`].
+    pub arguments: &'a [Value],
+    /// The values.
+    pub input: &'a Input,
+    /// How columns are to be read.
+    pub backing: BackingChoice,
+    /// Share of rows that are expected to pass, 0 to 1.
+    pub selectivity: f64,
+    /// Set by the caller to cancel.
+    pub cancel: &'a Arc<AtomicBool>,
+}
+
+impl Request<'_> {
+    /// Whether kernels must look whether a column's values are NULL.
+    pub(crate) fn has_nulls(&self, column: usize) -> bool {
+        let may = |placement: &Placement| matches!(placement, Placement::Decoded { .. } | Placement::Constant(None));
+        self.program.columns[column].nullable && self.input.stripes.iter().any(|stripe| may(&stripe.columns[column]))
+    }
+}

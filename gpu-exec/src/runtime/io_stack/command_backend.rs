@@ -1,0 +1,201 @@
+//! `CommandBackend`: the I/O stack for columns that kernels read by command. One stack serves all files in use and is
+//! kept from query to query with its sector cache. Files are added and removed. The stack is built anew only when it is
+//! out of service.
+
+use std::sync::Arc;
+
+use grampus_driver::controller::ControllerOptions;
+use grampus_driver::storage::{MappedFile, Storage};
+use grampus_io_stack::cache::CacheOptions;
+use grampus_io_stack::cuda::{Device, StagingOptions};
+use grampus_io_stack::queues::QueueOptions;
+use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
+
+use crate::error::RunError;
+use crate::input::file_registry::FileId;
+use crate::input::{FileVersion, Placement};
+use crate::options::Request;
+
+/// Opens the storage that answers commands for a file; the flag says that the file's pages are not in the page cache.
+pub type OpenStorage = dyn Fn(&FileVersion, bool) -> std::io::Result<Arc<dyn Storage>> + Send + Sync;
+
+/// The page cache; or, for files that are not in it, the disk itself if the file system allows it.
+pub(crate) fn open_storage(file: &FileVersion, cold: bool) -> std::io::Result<Arc<dyn Storage>> {
+    #[cfg(target_os = "linux")]
+    if cold && let Ok(direct) = grampus_driver::storage::DirectFile::open(&file.path) {
+        return Ok(Arc::new(direct));
+    }
+    let _ = cold;
+    // A mapping takes half the time of positioned reads for pages in the page cache. If a file is truncated under a
+    // running query, the process ends, as with the CPU path's memory maps.
+    Ok(Arc::new(MappedFile::open(&file.path)?))
+}
+
+/// How the stack is built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandOptions {
+    pub(crate) cache_bytes: u64,
+    pub(crate) sector_log2: u32,
+    pub(crate) threads: usize,
+    /// Few and short queues, small buffers: for host threads.
+    pub(crate) small: bool,
+    pub(crate) timeout: std::time::Duration,
+}
+
+impl CommandOptions {
+    fn stack(&self) -> StackOptions {
+        let group_log2 = if self.small || self.cache_bytes < 64 << 20 {
+            4
+        } else {
+            10
+        };
+        StackOptions {
+            queues: QueueOptions {
+                count: if self.small { 4 } else { 32 },
+                depth_log2: if self.small { 5 } else { 10 },
+                bounce_bytes: 4096,
+            },
+            cache: CacheOptions {
+                bytes: self.cache_bytes,
+                sector_log2: self.sector_log2,
+                group_log2,
+            },
+            controller: ControllerOptions {
+                threads: self.threads.max(1),
+                depth: if self.small { 32 } else { 256 },
+            },
+            staging: StagingOptions {
+                bytes: if self.small { 256 << 10 } else { 4 << 20 },
+                count: 4,
+            },
+            timeout: self.timeout,
+            max_lines: 1 << group_log2,
+        }
+    }
+}
+
+/// A file's storage in the stack. The storage stays as it was first opened when the file's pages enter or leave the
+/// page cache: its lines in the sector cache are worth more.
+#[derive(Debug, Clone, Copy)]
+struct FileStorage {
+    file: FileId,
+    source: u32,
+}
+
+/// Storages of a stack, at most, beyond those of one query: each is open in every thread of the controller.
+const MAX_STORAGES: usize = 256;
+
+/// The stack, once a query needed it.
+#[derive(Debug)]
+pub(crate) struct CommandBackend {
+    device: Device,
+    pub(crate) options: CommandOptions,
+    stack: Option<Stack>,
+    places: Vec<FileStorage>,
+}
+
+impl CommandBackend {
+    pub(crate) fn new(device: &Device, options: CommandOptions) -> Self {
+        Self {
+            device: device.clone(),
+            options,
+            stack: None,
+            places: Vec::new(),
+        }
+    }
+
+    /// Drops a stack that is out of service.
+    pub(crate) fn rebuild(&mut self) {
+        self.stack = None;
+        self.places.clear();
+    }
+
+    /// Removes a file's storages.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        let (gone, kept) = self.places.iter().partition(|p| p.file == file);
+        self.places = kept;
+        let gone: Vec<FileStorage> = gone;
+        if let Some(stack) = self.stack.as_mut().filter(|_| !gone.is_empty()) {
+            stack.retire(gone.iter().map(|p| p.source));
+        }
+    }
+
+    /// The stack over at least these files, and the storage of each of them.
+    pub(crate) fn over(
+        &mut self,
+        files: &[(FileId, &FileVersion, bool)],
+        open: &OpenStorage,
+    ) -> Result<(&Stack, Vec<u32>), RunError> {
+        let is_new = |(file, _, _): &&(FileId, &FileVersion, bool)| self.source(*file).is_none();
+        if self.places.len() + files.iter().filter(is_new).count() > MAX_STORAGES.max(files.len()) {
+            self.rebuild();
+        }
+        let (mut new, mut storages) = (Vec::new(), Vec::new());
+        for &(file, version, cold) in files {
+            if self.source(file).is_none() {
+                storages.push(open(version, cold).map_err(|e| RunError::File {
+                    path: version.path.display().to_string(),
+                    reason: e.to_string(),
+                })?);
+                new.push(file);
+            }
+        }
+        let first = match &mut self.stack {
+            Some(_) if new.is_empty() => 0,
+            Some(stack) => stack.add(storages)?,
+            None => {
+                self.stack = Some(Stack::new(&self.device, storages, self.options.stack(), &[])?);
+                0
+            }
+        };
+        let place = |(file, source)| FileStorage { file, source };
+        self.places.extend(new.into_iter().zip(first..).map(place));
+        let sources = files.iter().map(|&(file, _, _)| self.source(file).unwrap_or(u32::MAX));
+        let sources: Vec<u32> = sources.collect();
+        match &self.stack {
+            Some(stack) => Ok((stack, sources)),
+            None => Err(RunError::Invalid("no I/O stack".to_owned())),
+        }
+    }
+
+    fn source(&self, file: FileId) -> Option<u32> {
+        self.places.iter().find(|p| p.file == file).map(|p| p.source)
+    }
+}
+
+/// Describes a raw column to the stack.
+pub(crate) fn column(stack: &Stack, request: &Request<'_>, column: usize, sources: &[u32]) -> Result<Column, RunError> {
+    let width = request.program.columns[column].ty.width();
+    let mut runs = Vec::new();
+    for (stripe, base) in request.input.stripes.iter().zip(request.input.first_rows()) {
+        let Placement::Direct(segments) = &stripe.columns[column] else {
+            return Err(RunError::Invalid(
+                "a column that is not raw was to be queued".to_owned(),
+            ));
+        };
+        let mut next = 0;
+        for segment in segments {
+            if segment.first_row != next {
+                return Err(RunError::Invalid(format!(
+                    "stripe {} has no place for row {}",
+                    stripe.index,
+                    base + next
+                )));
+            }
+            next += segment.rows;
+            runs.push(Run {
+                source: sources[stripe.file],
+                byte: segment.offset,
+                rows: segment.rows,
+                mapped: 0,
+            });
+        }
+        if next != stripe.rows {
+            return Err(RunError::Invalid(format!(
+                "stripe {} has no place for its last rows",
+                stripe.index
+            )));
+        }
+    }
+    Ok(stack.column(width, &runs)?)
+}

@@ -1,0 +1,183 @@
+//! `DecodeLauncher`: launches of the decode kernel, between copies and query kernels.
+//!
+//! Before each query launch:
+//!
+//! 1. The host waits until the launch's copies are *enqueued*: reader threads enqueue them as they do the jobs.
+//! 2. The compute stream waits until these copies are *complete*.
+//! 3. Decode kernels expand what was copied in encoded form to where query kernels read it.
+//! 4. When a half of the staging buffer is decoded, the copy stream waits for that, and jobs may fill the half again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grampus_io_stack::cuda::{Args, CudaError, Event, Module};
+use grampus_io_stack::layout::bytes_of;
+
+use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
+use crate::codegen::{BLOCK_THREADS, GPU_LANES};
+use crate::decode::ENTRY;
+use crate::error::RunError;
+use crate::kernel_cache::Origin;
+use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::memory::staging_buffer::HALVES;
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
+use crate::runtime::transfer::uploader::Uploader;
+
+/// Blocks on a multiprocessor: the kernel's registers are bounded for so many.
+const BLOCKS_EACH: u32 = 4;
+
+/// How far a query's jobs are decoded.
+pub(crate) struct DecodeLauncher<'a> {
+    context: &'a DeviceContext<'a>,
+    jobs: &'a [CopyJob],
+    /// By half, in the order of filling: jobs before its end.
+    half_ends: Vec<usize>,
+    /// Halves that are decoded.
+    half: usize,
+    /// Loaded if a job needs it.
+    module: Option<Arc<Module>>,
+    /// Device address of the word in which a job is noted that could not be decoded.
+    failed: u64,
+    arrived: Event,
+    decoded: Event,
+    /// Recorded before the first kernel.
+    started: &'a Event,
+    has_started: bool,
+    /// Recorded around each run of decode kernels.
+    times: Vec<(Event, Event)>,
+    /// Jobs that are on the device, and decoded.
+    next: usize,
+    /// Time to load or compile the decode kernel, if it was not in memory.
+    pub(crate) compile: Duration,
+}
+
+impl<'a> DecodeLauncher<'a> {
+    pub(crate) fn new(
+        context: &'a DeviceContext<'a>,
+        jobs: &'a [CopyJob],
+        failed: u64,
+        started: &'a Event,
+    ) -> Result<Self, CudaError> {
+        let mut launcher = Self {
+            context,
+            jobs,
+            half_ends: half_ends(jobs),
+            half: 0,
+            module: None,
+            failed,
+            arrived: Event::new(context.device, false)?,
+            decoded: Event::new(context.device, false)?,
+            started,
+            has_started: false,
+            times: Vec::new(),
+            next: 0,
+            compile: Duration::ZERO,
+        };
+        if jobs.iter().any(|job| matches!(job.source, CopySource::Encoded(_))) {
+            let loaded = context.kernels.decoding()?;
+            if loaded.origin != Origin::Memory {
+                launcher.compile = loaded.took;
+            }
+            launcher.module = Some(loaded.module);
+        }
+        Ok(launcher)
+    }
+
+    /// Kernels launched from now on find the values of the first `jobs` jobs.
+    pub(crate) fn prepare(&mut self, jobs: usize, uploader: &Uploader<'_>) -> Result<(), RunError> {
+        let (copy, compute) = (self.context.copy, self.context.compute);
+        while self.next < jobs {
+            let end = self.half_ends.get(self.half).map_or(jobs, |end| jobs.min(*end));
+            uploader.wait_for(end)?;
+            self.arrived.record(copy)?;
+            compute.wait(&self.arrived)?;
+            self.decode(end)?;
+            self.next = end;
+            if self.half_ends.get(self.half) == Some(&end) {
+                // Copies into the half after the next take this one's memory: they come after the kernels.
+                self.decoded.record(compute)?;
+                copy.wait(&self.decoded)?;
+                self.half += 1;
+                uploader.allow_halves(self.half + HALVES);
+            }
+        }
+        self.start()?;
+        Ok(())
+    }
+
+    /// Marks the first kernel's start.
+    fn start(&mut self) -> Result<(), CudaError> {
+        if !self.has_started {
+            self.started.record(self.context.compute)?;
+            self.has_started = true;
+        }
+        Ok(())
+    }
+
+    /// Decodes the jobs up to `end`.
+    fn decode(&mut self, end: usize) -> Result<(), CudaError> {
+        let jobs: Vec<&EncodedCopy> = self.jobs[self.next..end].iter().filter_map(encoded_copy).collect();
+        let Some(module) = self.module.clone().filter(|_| !jobs.is_empty()) else {
+            return Ok(());
+        };
+        self.start()?;
+        let (device, compute) = (self.context.device, self.context.compute);
+        let kernel = module.kernel(ENTRY)?;
+        let (before, after) = (Event::new(device, true)?, Event::new(device, true)?);
+        before.record(compute)?;
+        for jobs in jobs.chunks(DECODE_JOBS) {
+            let launch = self.parameter(jobs);
+            let most = device.multiprocessors().max(1) * BLOCKS_EACH;
+            let blocks = launch.tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most);
+            let mut args = Args::new().with_bytes(&bytes_of(&launch));
+            kernel.launch(compute, blocks, BLOCK_THREADS, &mut args)?;
+        }
+        after.record(compute)?;
+        self.times.push((before, after));
+        Ok(())
+    }
+
+    fn parameter(&self, jobs: &[&EncodedCopy]) -> DecodeLaunch {
+        let mut launch = DecodeLaunch {
+            failed: self.failed,
+            ..DecodeLaunch::default()
+        };
+        for (job, out) in jobs.iter().zip(&mut launch.job) {
+            let Some(slot) = &job.staged else { continue };
+            *out = DecodeJob {
+                tasks: slot.to.address(),
+                first: launch.tasks,
+                count: job.batch.tasks() as u32,
+            };
+            launch.tasks += out.count;
+            launch.jobs += 1;
+        }
+        launch
+    }
+
+    /// Time that decoding took on the device, once everything has ended.
+    pub(crate) fn decoding_time(&self) -> Duration {
+        let ms = |(before, after): &(Event, Event)| after.ms_since(before).map_or(0.0, |ms| ms.max(0.0));
+        Duration::from_secs_f64(self.times.iter().map(ms).sum::<f64>() / 1e3)
+    }
+}
+
+fn encoded_copy(job: &CopyJob) -> Option<&EncodedCopy> {
+    match &job.source {
+        CopySource::Encoded(copy) => Some(copy),
+        CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => None,
+    }
+}
+
+/// By half, in the order of filling: jobs before its end.
+fn half_ends(jobs: &[CopyJob]) -> Vec<usize> {
+    let mut ends: Vec<usize> = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(slot) = encoded_copy(job).and_then(|copy| copy.staged.as_ref()) else {
+            continue;
+        };
+        ends.resize(slot.half + 1, at);
+        ends[slot.half] = at + 1;
+    }
+    ends
+}

@@ -1,0 +1,25 @@
+//! `DeviceContext`: device, streams, and memory that all launches of a query use.
+
+use grampus_io_stack::cuda::{Device, Stream};
+
+use crate::kernel_cache::KernelCache;
+use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::paging::fault_buffer::FaultBuffer;
+
+/// The part of the device state that launches borrow.
+pub(crate) struct DeviceContext<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) compute: &'a Stream,
+    pub(crate) copy: &'a Stream,
+    pub(crate) ring: &'a PinnedRing,
+    /// Slots for pages.
+    pub(crate) page_slots: &'a PinnedRing,
+    /// The stream in which pages are put in their places.
+    pub(crate) placing: &'a Stream,
+    pub(crate) faults: &'a FaultBuffer,
+    pub(crate) kernels: &'a KernelCache,
+    /// Threads that read files and copy.
+    pub(crate) threads: usize,
+    /// Bytes that are copied between two launches.
+    pub(crate) launch_bytes: u64,
+}

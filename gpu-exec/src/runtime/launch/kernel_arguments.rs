@@ -1,0 +1,235 @@
+//! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels
+//! left there.
+
+use grampus_io_stack::cuda::{CudaError, PinnedBuffer};
+use grampus_io_stack::layout::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
+
+use crate::abi::paging::PagingDesc;
+use crate::abi::query::{QueryHead, RowRun, Sizes, argument_bits};
+use crate::options::Request;
+use crate::runtime::launch::launch_schedule::Launch;
+use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
+use crate::runtime::transfer::transfer_plan::TransferPlan;
+
+/// The words that kernels left in device memory.
+pub(crate) struct KernelResults {
+    pub(crate) refused: u32,
+    /// A job whose encoded bytes could not be decoded.
+    pub(crate) undecoded: Option<usize>,
+    /// Pages that were missed. If there are any, the rest is discarded.
+    pub(crate) missed: u32,
+    pub(crate) partials: Vec<u64>,
+    pub(crate) counters: Vec<u64>,
+    pub(crate) group_locks: Vec<u32>,
+    pub(crate) group_words: Vec<u64>,
+}
+
+/// The dimensions of launches, on which the sizes of arguments depend.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchSize {
+    pub(crate) sizes: Sizes,
+    pub(crate) warps: usize,
+    /// log2 of the group table's slots, if there is one.
+    pub(crate) slots_log2: Option<u32>,
+}
+
+impl LaunchSize {
+    fn slots(&self) -> usize {
+        self.slots_log2.map_or(0, |log2| 1 << log2)
+    }
+
+    fn partials_bytes(&self) -> usize {
+        self.warps * self.sizes.partial_bytes
+    }
+}
+
+/// Offsets in the query's scratch buffers.
+pub(crate) struct KernelArguments {
+    size: LaunchSize,
+    counters: usize,
+    /// The word whether kernels refused; behind it the word in which job decoding failed.
+    refused: usize,
+    missed: usize,
+    locks: usize,
+    words: usize,
+    state: usize,
+    partials: usize,
+    /// Descriptions of the columns. Their extents are offsets until [`settle`](Self::settle).
+    pub(crate) columns: Vec<ColumnDesc>,
+    pub(crate) valid: Vec<Option<ColumnDesc>>,
+    runs: usize,
+    run_count: u32,
+    arguments: usize,
+    paging: Option<PagingArguments>,
+}
+
+/// The same for paged columns.
+struct PagingArguments {
+    stripes: u32,
+    /// The stripes' first rows.
+    first_rows: usize,
+    /// Descriptions of the columns of stripes.
+    pieces: usize,
+    /// A bit for each page that is wanted.
+    wanted: usize,
+    /// A bit for each page that has come.
+    came: usize,
+}
+
+impl KernelArguments {
+    pub(crate) fn new(
+        layout: &mut ScratchLayout,
+        request: &Request<'_>,
+        transfer: &TransferPlan,
+        runs: &[RowRun],
+        size: LaunchSize,
+    ) -> Self {
+        let (sizes, warps, slots) = (size.sizes, size.warps, size.slots());
+        let counters = layout.zeroed(warps * sizes.counters * 8);
+        let refused = layout.zeroed(8);
+        let missed = layout.zeroed(4);
+        // Behind the counters, so that both are read back at once.
+        let partials = layout.zeroed(size.partials_bytes());
+        let literals = request.arguments.iter();
+        let literals: Vec<u8> = literals.flat_map(|v| argument_bits(*v).to_le_bytes()).collect();
+        let mut arguments = Self {
+            size,
+            counters,
+            refused,
+            missed,
+            partials,
+            locks: layout.zeroed(slots * 4),
+            words: layout.zeroed(slots * sizes.group_words * 8),
+            state: layout.uninitialized(warps * sizes.state_bytes),
+            columns: Vec::new(),
+            valid: Vec::new(),
+            runs: layout.uploaded(&all_bytes(runs)),
+            run_count: runs.len() as u32,
+            paging: PagingArguments::new(layout, request, transfer),
+            arguments: layout.uploaded(&literals),
+        };
+        let describe = |extents: &[Extent], width: u32, layout: &mut ScratchLayout| ColumnDesc {
+            extents: layout.uploaded(&all_bytes(extents)) as u64,
+            extent_count: extents.len() as u32,
+            value_bytes: width,
+        };
+        for (map, column) in transfer.columns.iter().zip(&request.program.columns) {
+            let values = describe(&map.extents, column.ty.width(), layout);
+            arguments.columns.push(values);
+            let valid = map.nullable.then(|| describe(&map.valid, 1, layout));
+            arguments.valid.push(valid);
+        }
+        arguments
+    }
+
+    /// Makes addresses of the offsets of extents.
+    pub(crate) fn settle(&mut self, buffers: &ScratchBuffers<'_>) {
+        let base = buffers.uploaded.address();
+        let all = self.columns.iter_mut().chain(self.valid.iter_mut().flatten());
+        all.for_each(|desc| desc.extents += base);
+    }
+
+    /// Device address of the word in which job decoding failed.
+    pub(crate) fn undecoded(&self, buffers: &ScratchBuffers<'_>) -> u64 {
+        buffers.zeroed.address() + self.refused as u64 + 4
+    }
+
+    /// The part of the parameter for kernels with paged columns. `list`: the fault buffer.
+    pub(crate) fn paging_desc(&self, buffers: &ScratchBuffers<'_>, list: &PinnedBuffer) -> Option<PagingDesc> {
+        let paging = self.paging.as_ref()?;
+        let uploaded = buffers.uploaded.address();
+        Some(PagingDesc {
+            first_rows: uploaded + paging.first_rows as u64,
+            pieces: uploaded + paging.pieces as u64,
+            wanted: buffers.sparse.address() + paging.wanted as u64,
+            list: list.address(),
+            missed: buffers.zeroed.address() + self.missed as u64,
+            capacity: (list.len() / 4) as u32,
+            stripes: paging.stripes,
+        })
+    }
+
+    /// Device address of the bits of pages that have come.
+    pub(crate) fn came(&self, buffers: &ScratchBuffers<'_>) -> Option<u64> {
+        let paging = self.paging.as_ref()?;
+        Some(buffers.sparse.address() + paging.came as u64)
+    }
+
+    /// The head of a launch's parameter.
+    pub(crate) fn head(
+        &self,
+        io: IoStack,
+        buffers: &ScratchBuffers<'_>,
+        launch: &Launch,
+        (flags, patience): (u32, u32),
+    ) -> QueryHead {
+        let uploaded = buffers.uploaded.address();
+        let zeroed = buffers.zeroed.address();
+        let table = |at: usize| self.size.slots_log2.map_or(0, |_| zeroed + at as u64);
+        QueryHead {
+            io,
+            runs: uploaded + self.runs as u64,
+            first_tile: launch.first_tile,
+            end_tile: launch.end_tile,
+            arguments: uploaded + self.arguments as u64,
+            state: buffers.uninitialized.address() + self.state as u64,
+            partials: zeroed + self.partials as u64,
+            counters: zeroed + self.counters as u64,
+            refused: zeroed + self.refused as u64,
+            group_locks: table(self.locks),
+            group_words: table(self.words),
+            group_slots_log2: self.size.slots_log2.unwrap_or(0),
+            run_count: self.run_count,
+            flags,
+            patience,
+        }
+    }
+
+    /// Reads back what kernels left.
+    pub(crate) fn read_results(&self, buffers: &ScratchBuffers<'_>) -> Result<KernelResults, CudaError> {
+        let (sizes, slots) = (self.size.sizes, self.size.slots());
+        // Every copy is a trip: counters, refused, missed and partials, which lie one after the other, are one.
+        let before_partials = (self.partials - self.counters) / 8;
+        let count = before_partials + self.size.partials_bytes() / 8;
+        let mut words = buffers.zeroed.read::<u64>(self.counters, count)?;
+        let word = |at: usize| words[(at - self.counters) / 8];
+        let (status, missed) = (word(self.refused), word(self.missed) as u32);
+        let mut results = KernelResults {
+            refused: status as u32,
+            undecoded: ((status >> 32) as usize).checked_sub(1),
+            missed,
+            partials: words.split_off(before_partials),
+            counters: words,
+            group_locks: Vec::new(),
+            group_words: Vec::new(),
+        };
+        results.counters.truncate(self.size.warps * sizes.counters);
+        if results.refused == 0 && missed == 0 && slots > 0 {
+            results.group_locks = buffers.zeroed.read(self.locks, slots)?;
+            results.group_words = buffers.zeroed.read(self.words, slots * sizes.group_words)?;
+        }
+        Ok(results)
+    }
+}
+
+impl PagingArguments {
+    /// `None`: no column is paged.
+    fn new(layout: &mut ScratchLayout, request: &Request<'_>, transfer: &TransferPlan) -> Option<Self> {
+        let (table, stripes) = (&transfer.page_table, request.input.stripes.len());
+        if table.columns.is_empty() {
+            return None;
+        }
+        let first_rows = &request.input.first_rows()[..stripes];
+        Some(Self {
+            stripes: stripes as u32,
+            first_rows: layout.uploaded(&all_bytes(first_rows)),
+            pieces: layout.uploaded(&all_bytes(&table.descriptions(stripes))),
+            wanted: layout.sparse(table.bits_bytes()),
+            came: layout.sparse(table.bits_bytes()),
+        })
+    }
+}
+
+fn all_bytes<T: Bytes>(values: &[T]) -> Vec<u8> {
+    values.iter().flat_map(bytes_of).collect()
+}

@@ -1,0 +1,285 @@
+//! `QueryRun`: one attempt at a query.
+//!
+//! 1. If the kernel has to be compiled, reader threads start first: it is compiled while bytes are in flight.
+//! 2. Arguments are placed in the query's scratch buffers, and tiles are divided into launches.
+//! 3. Reader threads do the copy jobs (`Uploader`). If pages can be missed, threads also load pages (`FaultHandler`).
+//! 4. Kernels are launched behind the copies, and replayed if they miss pages (`Replay`).
+//! 5. Threads are stopped, and all streams are waited for.
+//! 6. The results are merged, or they say why there are none (`RunOutcome`).
+//!
+//! **Invariant:** when [`QueryRun::run`] returns, successfully or not, no copy and no kernel of the query is in flight.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use grampus_io_stack::cuda::Stream;
+use grampus_io_stack::stack::StackError;
+use grampus_io_stack::status::Reason;
+
+use crate::abi::query::{Refusal, row_runs as tiles_of};
+use crate::codegen::{ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, WarpPartials};
+use crate::error::{RefusalReason, RunError};
+use crate::kernel_cache::{Loaded, Origin};
+use crate::machine_profile::LINK_SECTOR_BYTES;
+use crate::options::{Backing, Request};
+use crate::output::{Cost, Output};
+use crate::runtime::launch::cancellation::Cancellation;
+use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::launch::io_binding::IoBinding;
+use crate::runtime::launch::io_threads::{IoThreads, copy_and_load_pages, spawn};
+use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, LaunchSize};
+use crate::runtime::launch::launch_schedule::schedule;
+use crate::runtime::launch::occupancy::{BLOCK_WARPS, blocks, patience};
+use crate::runtime::launch::replay::{LaunchContext, Replay};
+use crate::runtime::launch::row_runs::row_runs;
+use crate::runtime::memory::query_scratch::{QueryScratch, ScratchLayout};
+use crate::runtime::paging::fault_handler::{FaultContext, FaultHandler};
+use crate::runtime::planner::QueryPlan;
+use crate::runtime::transfer::copy_job::CopySource;
+use crate::runtime::transfer::transfer_plan::TransferPlan;
+use crate::runtime::transfer::uploader::Uploader;
+
+/// How an attempt ended.
+pub(crate) enum RunOutcome {
+    Done(Box<Output>),
+    /// The group table was too small.
+    MoreGroups,
+    /// The device could not decode a column of a stripe. The results are discarded.
+    Undecoded {
+        stripe: usize,
+        column: usize,
+    },
+}
+
+/// A query, ready to be run.
+pub(crate) struct QueryRun<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) plan: &'a QueryPlan,
+    pub(crate) transfer: &'a TransferPlan,
+    pub(crate) kernel: &'a QueryKernel,
+    pub(crate) io: IoBinding<'a>,
+    /// log2 of the group table's slots, if there is one.
+    pub(crate) slots_log2: Option<u32>,
+}
+
+impl QueryRun<'_> {
+    /// Copies, launches, reads back.
+    pub(crate) fn run(
+        &self,
+        device: &DeviceContext<'_>,
+        scratch: &mut QueryScratch,
+        mut cost: Cost,
+    ) -> Result<RunOutcome, RunError> {
+        let uploader = Uploader::new(
+            device.ring,
+            device.copy,
+            &self.transfer.jobs,
+            &self.plan.sources,
+            &*self.request.input.decoder,
+            self.request.cancel,
+        );
+        let fault_handler = self.fault_handler(device, &uploader)?;
+        let threads = device.threads.max(1);
+        let (began, loaded_ahead) = (Instant::now(), cost.compile);
+        let ready = device.kernels.ready(self.kernel)?;
+        let copy = || uploader.work();
+        let load_pages = || fault_handler.iter().for_each(|handler| handler.work(&mut None));
+        let both = || {
+            let handlers = fault_handler.iter();
+            handlers.for_each(|handler| copy_and_load_pages(&uploader, handler, threads));
+        };
+        let does_both = fault_handler.is_some() && uploader.only_reads();
+        let launched = std::thread::scope(|scope| {
+            let io_threads = IoThreads {
+                fault_handler: fault_handler.as_ref(),
+                start: &|| match does_both {
+                    true => spawn(scope, threads, &both),
+                    false => spawn(scope, threads.min(self.transfer.jobs.len()), &copy),
+                },
+                start_fault_handling: &|| spawn(scope, if does_both { 0 } else { threads }, &load_pages),
+            };
+            let launched = self.launch(device, ready, scratch, (&uploader, &io_threads), &mut cost);
+            uploader.stop();
+            fault_handler.iter().for_each(FaultHandler::stop);
+            launched
+        });
+        if launched.is_err() {
+            self.io.abort();
+        }
+        let quiet = [device.copy, device.placing, device.compute]
+            .into_iter()
+            .try_for_each(Stream::synchronize);
+        let ended = self.io.finish();
+        let results = launched?;
+        quiet?;
+        let stats = ended.map_err(|e| match e {
+            StackError::Device(d) if d.reason == Reason::Aborted && self.cancellation().is_requested() => {
+                RunError::Cancelled
+            }
+            other => other.into(),
+        })?;
+        cost.scan = began
+            .elapsed()
+            .saturating_sub(cost.compile.saturating_sub(loaded_ahead));
+        cost.pushed_bytes = uploader.done.bytes.load(Ordering::Relaxed);
+        cost.decode = Duration::from_nanos(uploader.done.decode_ns.load(Ordering::Relaxed));
+        if let Some(handler) = &fault_handler {
+            cost.gather = Duration::from_nanos(handler.done.ns.load(Ordering::Relaxed));
+            cost.pages = handler.done.pages.load(Ordering::Relaxed);
+            cost.page_bytes = handler.done.page_bytes.load(Ordering::Relaxed);
+        }
+        cost.commands = stats.commands;
+        cost.command_bytes = stats.command_bytes;
+        self.outcome(&results, cost)
+    }
+
+    fn cancellation(&self) -> Cancellation<'_> {
+        Cancellation::new(self.request.cancel, &self.io)
+    }
+
+    /// Loads pages that kernels miss, if they can miss any.
+    fn fault_handler<'a>(
+        &'a self,
+        device: &DeviceContext<'a>,
+        uploader: &'a Uploader<'a>,
+    ) -> Result<Option<FaultHandler<'a>>, RunError> {
+        if !self.kernel.is_paged() {
+            return Ok(None);
+        }
+        let context = FaultContext {
+            device: device.device,
+            compute: device.compute,
+            copy: device.copy,
+            slots: device.page_slots,
+            placing: device.placing,
+            list: device.faults.take()?,
+            threads: device.threads.max(1),
+        };
+        let page_table = &self.transfer.page_table;
+        Ok(Some(FaultHandler::new(self.request, page_table, uploader, context)))
+    }
+
+    /// Launches everything and waits for it.
+    fn launch(
+        &self,
+        device: &DeviceContext<'_>,
+        ready: Option<Loaded>,
+        scratch: &mut QueryScratch,
+        (uploader, threads): (&Uploader<'_>, &IoThreads<'_>),
+        cost: &mut Cost,
+    ) -> Result<KernelResults, RunError> {
+        let lanes = if device.device.is_host() { HOST_LANES } else { GPU_LANES };
+        let sizes = self.kernel.sizes(lanes);
+        let (runs, tiles) = tiles_of(row_runs(self.request, self.plan, self.transfer), sizes.tile_rows);
+        let is_ready = ready.is_some();
+        let loaded = match ready {
+            Some(loaded) => loaded,
+            None => {
+                (threads.start)()?; // compiled while bytes are in flight
+                device.kernels.get(self.kernel)?
+            }
+        };
+        if loaded.origin != Origin::Memory {
+            cost.compile += loaded.took;
+        }
+        let entry = loaded.module.kernel(ENTRY)?;
+        let blocks = blocks(self.plan, device.device, &entry, tiles, lanes, self.io.stack())?;
+        let size = LaunchSize {
+            sizes,
+            warps: (blocks * BLOCK_WARPS) as usize,
+            slots_log2: self.slots_log2,
+        };
+        let mut layout = ScratchLayout::default();
+        let mut arguments = KernelArguments::new(&mut layout, self.request, self.transfer, &runs, size);
+        let buffers = scratch.give(&layout, device.compute)?;
+        arguments.settle(&buffers);
+        for (desc, column) in arguments.columns.iter_mut().zip(&self.io.columns) {
+            if let Some(column) = column {
+                *desc = column.desc();
+            }
+        }
+        let launches = schedule(
+            &self.transfer.jobs,
+            &self.transfer.windows.ends,
+            &runs,
+            (tiles, u64::from(sizes.tile_rows)),
+            device.launch_bytes,
+        );
+        let list = threads.fault_handler.map(FaultHandler::list);
+        let paging = list.and_then(|list| arguments.paging_desc(&buffers, list));
+        if let (Some(handler), Some(desc), Some(came)) = (threads.fault_handler, &paging, arguments.came(&buffers)) {
+            handler.launching(loaded.module.clone(), desc.pieces, came);
+        }
+        if is_ready {
+            (threads.start)()?; // last: they take every processor
+        }
+        let replay = Replay {
+            context: LaunchContext {
+                device,
+                entry: &entry,
+                blocks,
+                io: self.io.io,
+                arguments: &arguments,
+                buffers: &buffers,
+                paging,
+                patience: patience(self.plan),
+                cancellation: self.cancellation(),
+            },
+            launches: &launches,
+            jobs: &self.transfer.jobs,
+            page_table: &self.transfer.page_table,
+            steps: self.kernel.steps(),
+            uploader,
+            threads,
+        };
+        replay.run(cost)
+    }
+
+    /// The query's output, or why there is none.
+    fn outcome(&self, results: &KernelResults, mut cost: Cost) -> Result<RunOutcome, RunError> {
+        if let Some(CopySource::Encoded(copy)) = results.undecoded.map(|job| &self.transfer.jobs[job].source) {
+            return Ok(RunOutcome::Undecoded {
+                stripe: copy.stripe,
+                column: copy.column,
+            });
+        }
+        match Refusal::of(results.refused) {
+            Some(Refusal::Groups) => return Ok(RunOutcome::MoreGroups),
+            Some(Refusal::Value) => return Err(RefusalReason::ValueOutOfRange.into()),
+            None => {}
+        }
+        let merged = self.kernel.merge(&WarpPartials {
+            partials: &results.partials,
+            counters: &results.counters,
+            group_locks: &results.group_locks,
+            group_words: &results.group_words,
+        })?;
+        self.account(&merged, &mut cost);
+        Ok(RunOutcome::Done(Box::new(Output {
+            groups: merged.groups,
+            keys: merged.keys,
+            aggregates: merged.aggregates,
+            cost,
+        })))
+    }
+
+    /// Rows and bytes, by what the kernels counted.
+    fn account(&self, merged: &Merged, cost: &mut Cost) {
+        cost.rows = merged.rows;
+        cost.passed = merged.passed;
+        cost.resident_bytes = self.transfer.resident_bytes;
+        for (at, column) in self.request.program.columns.iter().enumerate() {
+            let width = u64::from(column.ty.width());
+            let read = merged.values_read[at];
+            let dense = self.plan.dense[at];
+            cost.needed_bytes += if dense { merged.rows } else { read } * width;
+            if self.plan.choices[at].backing == Backing::Mapped {
+                // A value fetched alone moves the sector that it lies in; never more than the whole column.
+                cost.mapped_bytes += match dense {
+                    true => read * width,
+                    false => (read * LINK_SECTOR_BYTES).min(merged.rows * width),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! `FaultHandler`: the pages that kernels miss are loaded while these run.
+//!
+//! 1. A thread takes page numbers from the fault buffer (`FaultReader`), sorts them, and divides them into batches.
+//! 2. Raw pages: the thread reads a batch into a slot (`PageReader`). Row groups: the thread decodes each, and an
+//!    uploader copies it.
+//! 3. A kernel in a stream of its own puts raw pages in their places, and notes all of the batch's pages as come.
+//! 4. When a pass has ended, the host waits until all of its entries are placed (`finish_pass`).
+//! 5. A kernel in the query's stream publishes the pages that have come.
+//!
+//! **Invariant:** no kernel of the query sees a page come while it runs; the next one sees it whole.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use grampus_io_stack::cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, Stream};
+use grampus_io_stack::layout::bytes_of;
+
+use crate::abi::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
+use crate::codegen::{BLOCK_THREADS, GPU_LANES};
+use crate::error::RunError;
+use crate::options::Request;
+use crate::runtime::memory::copy_target::CopyTarget;
+use crate::runtime::memory::page_table::{PageTable, PagedColumn};
+use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::paging::fault_buffer::FaultReader;
+use crate::runtime::paging::page_reader::{OpenFile, PageReader, rows_of};
+use crate::runtime::transfer::copy_job::MAX_COPY_ROWS;
+use crate::runtime::transfer::copy_job::copy_job;
+use crate::runtime::transfer::uploader::Uploader;
+
+/// Raw pages of a batch, which one thread reads. The pass ends when its last batch has been read, and a page takes
+/// about a microsecond.
+const BATCH_PAGES: usize = 2 << 10;
+/// While kernels run, threads wait for at least so many entries. Row groups take much longer each.
+const MIN_TAKEN_PAGES: usize = 1 << 10;
+const MIN_TAKEN_GROUPS: usize = 1 << 4;
+/// Row groups of a batch: each takes long enough to decode.
+const BATCH_GROUPS: usize = 4;
+/// Interval of looks whether kernels have missed more.
+const FAULT_POLL: Duration = Duration::from_micros(300);
+/// Bytes of a slot.
+pub(crate) const SLOT_BYTES: usize = BATCH_PAGES * (PAGE_BYTES as usize + size_of::<PageMove>());
+
+/// The progress of a pass's faults.
+#[derive(Debug, Default)]
+struct FaultProgress {
+    /// All entries of the pass, once its kernels have ended.
+    listed: Option<usize>,
+    /// Pages whose placing is enqueued.
+    placed: usize,
+    /// Row groups, and batches of raw pages in ascending order, that were taken and that no thread works on.
+    groups: VecDeque<u32>,
+    batches: VecDeque<Vec<u32>>,
+    stopped: bool,
+    failed: Option<RunError>,
+}
+
+impl FaultProgress {
+    fn at_hand(&mut self) -> Option<FaultWork> {
+        if !self.groups.is_empty() {
+            let count = self.groups.len().min(BATCH_GROUPS);
+            return Some(FaultWork::Groups(self.groups.drain(..count).collect()));
+        }
+        self.batches.pop_front().map(FaultWork::Pages)
+    }
+}
+
+/// The arguments of the paging kernels, known when the first query kernel is launched.
+#[derive(Debug)]
+struct PageKernels {
+    module: Arc<Module>,
+    /// Addresses of the columns' descriptions, and of the bits of pages that have come.
+    pieces: u64,
+    came: u64,
+}
+
+/// Work that was done.
+#[derive(Debug, Default)]
+pub(crate) struct FaultCounters {
+    pub(crate) pages: AtomicU64,
+    pub(crate) page_bytes: AtomicU64,
+    pub(crate) ns: AtomicU64,
+}
+
+/// Device, streams, and memory.
+pub(crate) struct FaultContext<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) compute: &'a Stream,
+    pub(crate) copy: &'a Stream,
+    /// The stream in which pages are put in their places, from slots of [`SLOT_BYTES`].
+    pub(crate) placing: &'a Stream,
+    pub(crate) slots: &'a PinnedRing,
+    pub(crate) list: Arc<PinnedBuffer>,
+    pub(crate) threads: usize,
+}
+
+/// The faults of one query.
+pub(crate) struct FaultHandler<'a> {
+    request: &'a Request<'a>,
+    paging: &'a PageTable,
+    uploader: &'a Uploader<'a>,
+    context: FaultContext<'a>,
+    bases: Vec<u64>,
+    kernels: OnceLock<PageKernels>,
+    /// Not under the lock of `progress`: taking thousands of entries takes a while.
+    entries: FaultReader,
+    progress: Mutex<FaultProgress>,
+    changed: Condvar,
+    pub(crate) done: FaultCounters,
+}
+
+/// The next work of a thread.
+enum FaultWork {
+    /// Entries of the fault buffer, to be sorted and divided into batches.
+    Taken(Vec<u32>),
+    Pages(Vec<u32>),
+    Groups(Vec<u32>),
+}
+
+impl<'a> FaultHandler<'a> {
+    pub(crate) fn new(
+        request: &'a Request<'a>,
+        paging: &'a PageTable,
+        uploader: &'a Uploader<'a>,
+        context: FaultContext<'a>,
+    ) -> Self {
+        let few = match paging.columns.iter().all(|p| p.layout.raw) {
+            true => MIN_TAKEN_PAGES,
+            false => MIN_TAKEN_GROUPS,
+        };
+        let entries = FaultReader::new(context.list.clone(), few, context.threads);
+        Self {
+            bases: request.input.first_rows(),
+            request,
+            paging,
+            uploader,
+            context,
+            kernels: OnceLock::new(),
+            entries,
+            progress: Mutex::default(),
+            changed: Condvar::new(),
+            done: FaultCounters::default(),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, FaultProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'g>(&self, progress: MutexGuard<'g, FaultProgress>) -> MutexGuard<'g, FaultProgress> {
+        let waited = self.changed.wait_timeout(progress, FAULT_POLL);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The fault buffer.
+    pub(crate) fn list(&self) -> &PinnedBuffer {
+        &self.context.list
+    }
+
+    /// Before the first kernel: the module with [`PLACE_PAGES`], and the addresses of the columns' descriptions and of
+    /// the bits of pages that have come.
+    pub(crate) fn launching(&self, module: Arc<Module>, pieces: u64, came: u64) {
+        let _ = self.kernels.set(PageKernels { module, pieces, came });
+    }
+
+    fn kernels(&self) -> Result<&PageKernels, RunError> {
+        let kernels = self.kernels.get();
+        kernels.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was kernels".to_owned()))
+    }
+
+    /// Stops: no further page is begun.
+    pub(crate) fn stop(&self) {
+        self.progress().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// The kernels of a pass have ended and missed `missed` pages. Waits until those in the fault buffer are placed.
+    /// Kernels enqueued afterwards in the query's stream find them.
+    ///
+    /// # Errors
+    /// Why one of the pages cannot be loaded.
+    pub(crate) fn finish_pass(&self, missed: usize) -> Result<(), RunError> {
+        let listed = missed.min(self.context.list.len() / 4);
+        let mut progress = self.progress();
+        progress.listed = Some(listed);
+        self.changed.notify_all();
+        loop {
+            if let Some(e) = progress.failed.take() {
+                return Err(e);
+            }
+            if progress.stopped || self.uploader.stopped() {
+                return Err(RunError::Cancelled);
+            }
+            if progress.placed >= listed {
+                break;
+            }
+            progress = self.wait(progress);
+        }
+        (progress.placed, progress.listed) = (0, None);
+        drop(progress);
+        self.entries.again();
+        self.publish()
+    }
+
+    /// Publishes all pages that have come.
+    fn publish(&self) -> Result<(), RunError> {
+        let (context, kernels) = (&self.context, self.kernels()?);
+        // Decoded row groups come by copies.
+        for stream in [context.placing, context.copy] {
+            let done = Event::new(context.device, false)?;
+            done.record(stream)?;
+            context.compute.wait(&done)?;
+        }
+        let what = PagesCame {
+            pieces: kernels.pieces,
+            came: kernels.came,
+            count: (self.paging.program_columns.len() * self.request.input.stripes.len()) as u32,
+            pad0: 0,
+        };
+        let blocks = what.count.div_ceil(BLOCK_THREADS / GPU_LANES).max(1);
+        let kernel = kernels.module.kernel(PUBLISH_PAGES)?;
+        let mut args = Args::new().with_bytes(&bytes_of(&what));
+        kernel.launch(context.compute, blocks, BLOCK_THREADS, &mut args)?;
+        for column in &self.paging.columns {
+            let came = column.came.swap(0, Ordering::Relaxed);
+            column.published.fetch_add(came, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The work of a paging thread, until it is stopped.
+    pub(crate) fn work(&self, file: &mut OpenFile) {
+        while let Some(work) = self.next(true) {
+            self.perform(work, file);
+        }
+    }
+
+    /// One step of [`work`](Self::work), for a thread that has other work too. False: there was nothing to do.
+    pub(crate) fn step(&self, file: &mut OpenFile) -> bool {
+        let work = self.next(false);
+        let some = work.is_some();
+        work.into_iter().for_each(|work| self.perform(work, file));
+        some
+    }
+
+    fn perform(&self, work: FaultWork, file: &mut OpenFile) {
+        let began = Instant::now();
+        let done = match work {
+            FaultWork::Taken(pages) => self.divide(pages).map(|()| 0),
+            FaultWork::Pages(pages) => self.pages(&pages, file),
+            FaultWork::Groups(groups) => self.groups(&groups),
+        };
+        let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.done.ns.fetch_add(spent, Ordering::Relaxed);
+        let mut progress = self.progress();
+        match done {
+            Ok(count) => progress.placed += count,
+            Err(e) => {
+                progress.failed.get_or_insert(e);
+                progress.stopped = true;
+            }
+        }
+        // While kernels run, no thread waits for this.
+        let awaited = progress.listed.is_some() || progress.stopped;
+        drop(progress);
+        if awaited {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next work; `None`: stopped, or, if the thread does not wait, nothing to do.
+    fn next(&self, waits: bool) -> Option<FaultWork> {
+        loop {
+            let mut progress = self.progress();
+            if progress.stopped || self.uploader.stopped() {
+                return None;
+            }
+            if let Some(work) = progress.at_hand() {
+                return Some(work);
+            }
+            drop(progress);
+            if let Some(pages) = self.take() {
+                return Some(FaultWork::Taken(pages));
+            }
+            if !waits {
+                return None;
+            }
+            progress = self.progress();
+            if progress.groups.is_empty() && progress.batches.is_empty() && !progress.stopped {
+                drop(self.wait(progress));
+            }
+        }
+    }
+
+    /// Entries of the fault buffer, unless another thread is taking some.
+    fn take(&self) -> Option<Vec<u32>> {
+        match self.entries.take(|| self.progress().listed) {
+            Ok(pages) => Some(pages).filter(|pages| !pages.is_empty()),
+            Err(e) => {
+                let mut progress = self.progress();
+                progress.failed.get_or_insert(e);
+                progress.stopped = true;
+                self.changed.notify_all();
+                None
+            }
+        }
+    }
+
+    /// Offers taken entries to all threads: row groups, and batches of raw pages with neighbours together.
+    fn divide(&self, mut pages: Vec<u32>) -> Result<(), RunError> {
+        pages.sort_unstable();
+        let (mut raw, mut groups) = (Vec::with_capacity(pages.len()), Vec::new());
+        let mut before = None;
+        for page in pages {
+            let (column, _) = self.page(page, before)?;
+            match column.layout.raw {
+                true => raw.push(page),
+                false => groups.push(page),
+            }
+            before = Some(column);
+        }
+        let mut progress = self.progress();
+        progress.groups.extend(groups);
+        progress.batches.extend(raw.chunks(BATCH_PAGES).map(<[u32]>::to_vec));
+        drop(progress);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The column that has a page, and the index of the page in it; mostly it is the column of the page before.
+    fn page<'s>(&'s self, page: u32, before: Option<&'s PagedColumn>) -> Result<(&'s PagedColumn, u32), RunError> {
+        let found = match before.and_then(|column| column.page(page).map(|at| (column, at))) {
+            None => self.paging.find(page),
+            same => same,
+        };
+        found.ok_or_else(|| RunError::Invalid(format!("a kernel misses page {page} of {}", self.paging.pages)))
+    }
+
+    /// Loads raw pages, in ascending order. Returns how many were placed.
+    fn pages(&self, pages: &[u32], file: &mut OpenFile) -> Result<usize, RunError> {
+        let mut raw: Vec<(&PagedColumn, u32)> = Vec::with_capacity(pages.len());
+        for &page in pages {
+            raw.push(self.page(page, raw.last().map(|(column, _)| *column))?);
+        }
+        let Some(mut slot) = self.context.slots.take(|| self.uploader.stopped())? else {
+            return Ok(0);
+        };
+        let reader = PageReader {
+            request: self.request,
+            sources: self.uploader.sources,
+        };
+        if let Err(e) = reader.read(&raw, slot.bytes_mut(), file) {
+            self.context.slots.unused(slot);
+            return Err(e);
+        }
+        let bytes: u64 = raw.iter().map(|(column, at)| bytes_of_page(column, *at)).sum();
+        self.done.page_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())
+            .inspect_err(|_| self.context.slots.lost())?;
+        Ok(raw.len())
+    }
+
+    /// Decodes row groups and has them copied to their places. Returns how many were placed.
+    fn groups(&self, groups: &[u32]) -> Result<usize, RunError> {
+        let mut placed = Vec::new();
+        for &page in groups {
+            let Some((column, at)) = self.paging.find(page) else {
+                continue;
+            };
+            let rows = rows_of(column, at..at + 1);
+            let width = u64::from(self.request.program.columns[column.column].ty.width());
+            let mut first = rows.start;
+            while first < rows.end {
+                let end = rows.end.min(first + MAX_COPY_ROWS);
+                let values = CopyTarget::within(&column.cached.values, (first * width) as usize);
+                let valid = column
+                    .cached
+                    .valid
+                    .as_ref()
+                    .map(|v| CopyTarget::within(v, first as usize));
+                let (place, base) = ((column.stripe, column.column), self.bases[column.stripe]);
+                let job = copy_job(self.request, base, place, first..end, values, valid)?;
+                // The CPU decodes the row group.
+                if !self.uploader.do_job(0, &job)? {
+                    return Ok(0);
+                }
+                first = end;
+            }
+            placed.push((column, at));
+        }
+        let Some(slot) = self.context.slots.take(|| self.uploader.stopped())? else {
+            return Ok(0);
+        };
+        self.place(slot, 0, &placed, 0)
+            .inspect_err(|_| self.context.slots.lost())?;
+        Ok(placed.len())
+    }
+
+    /// Puts the first `raw` of the pages in their places, and notes all of them as come. The moves are written to the
+    /// slot from `at` on, behind the values.
+    fn place(&self, mut slot: Slot, at: usize, pages: &[(&PagedColumn, u32)], raw: usize) -> Result<(), RunError> {
+        let kernels = self.kernels()?;
+        let moves = slot.bytes_mut()[at..].chunks_exact_mut(size_of::<PageMove>());
+        for ((column, page), to) in pages.iter().zip(moves) {
+            let (column, page) = (column.description, *page);
+            to.copy_from_slice(&bytes_of(&PageMove { piece: column, page }));
+        }
+        let batch = PageBatch {
+            pieces: kernels.pieces,
+            moves: slot.address() + at as u64,
+            values: slot.address(),
+            came: kernels.came,
+            count: pages.len() as u32,
+            raw: raw as u32,
+        };
+        let words = pages.len() as u64 * (PAGE_BYTES / 8);
+        let most = u64::from(self.context.device.multiprocessors().max(1));
+        let blocks = words.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, most) as u32;
+        let kernel = kernels.module.kernel(PLACE_PAGES)?;
+        let mut args = Args::new().with_bytes(&bytes_of(&batch));
+        kernel.launch(self.context.placing, blocks, BLOCK_THREADS, &mut args)?;
+        let lent = slot.lend(self.context.placing)?;
+        self.context.slots.pushed(lent);
+        // Once for neighbours: their counters lie side by side, and every thread counts there.
+        for same in pages.chunk_by(|a, b| std::ptr::eq(a.0, b.0)) {
+            same[0].0.came.fetch_add(same.len() as u32, Ordering::Relaxed);
+        }
+        self.done.pages.fetch_add(pages.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Bytes of a page's values: the last page ends with the stripe.
+fn bytes_of_page(column: &PagedColumn, page: u32) -> u64 {
+    let all = column.cached.values.len as u64;
+    PAGE_BYTES.min(all - u64::from(page) * PAGE_BYTES)
+}

@@ -1,0 +1,200 @@
+//! The cost model: bytes and time of each backing of a column, by the rates of the machine profile. The only estimate
+//! of these: backings are compared by it, and a `ColumnChoice` carries it to the caller's choice between CPU and GPU.
+
+use std::time::Duration;
+
+use crate::abi::paging::PAGE_BYTES;
+use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile};
+use crate::options::{Backing, BackingChoice};
+use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
+
+/// A further pass, and the wait for the last pages: half a millisecond was measured over 200 million rows.
+const PASS_S: f64 = 0.0005;
+/// Bytes that a kernel's scattered loads from a mapping read of a file that is not in the page cache: whole pages.
+const FILE_PAGE_BYTES: u64 = 4096;
+
+/// Facts about one column, known before the query.
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnStats {
+    /// The column is read whole: the first conjunct needs it, or there is no filter.
+    pub(crate) dense: bool,
+    /// Bytes of a value.
+    pub(crate) width: u64,
+    /// Selected rows that lie raw in their files.
+    pub(crate) raw_rows: u64,
+    /// Selected rows that have to be decoded.
+    pub(crate) decoded_rows: u64,
+    /// Of these, the rows that the GPU decodes.
+    pub(crate) on_device_rows: u64,
+    /// Selected rows that all have one value.
+    pub(crate) constant_rows: u64,
+    /// Rows of a row group of the stripes that are decoded, the most of any.
+    pub(crate) group_rows: u64,
+    /// Resident pages of partially resident stripes: of 64 raw bytes.
+    pub(crate) pages_there: u64,
+    /// Resident row groups of partially resident stripes.
+    pub(crate) groups_there: u64,
+    /// Bytes of stripes that are resident.
+    pub(crate) resident_bytes: u64,
+    /// Bytes of the other stripes in device memory.
+    pub(crate) missing_bytes: u64,
+    /// Bytes that are moved for those: fewer if the GPU decodes.
+    pub(crate) moved_bytes: u64,
+    /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
+    pub(crate) unregistered_bytes: Option<u64>,
+    /// Some of the files' pages are not in the page cache.
+    pub(crate) cold: bool,
+}
+
+impl ColumnStats {
+    /// Whether all of the column lies raw: then it can be read by command.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0
+    }
+
+    /// Pages that are to be fetched, and row groups that are to be decoded, if a share of `selectivity` passes.
+    /// Resident ones are taken to be read again: most queries repeat, or narrow down, an earlier one.
+    fn missing_pages(&self, selectivity: f64) -> (f64, f64) {
+        let missing = |touched: f64, there: u64| (touched - there as f64).max(0.0);
+        let pages = blocks_touched(self.raw_rows, self.width, selectivity, PAGE_BYTES);
+        let group_bytes = self.group_rows.max(1) * self.width;
+        let groups = blocks_touched(self.decoded_rows, self.width, selectivity, group_bytes);
+        (missing(pages, self.pages_there), missing(groups, self.groups_there))
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.raw_rows + self.decoded_rows + self.constant_rows
+    }
+}
+
+/// Everything that costs depend on beside the column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CostInputs<'a> {
+    pub(crate) choice: BackingChoice,
+    /// Share of rows that pass.
+    pub(crate) selectivity: f64,
+    pub(crate) sector_bytes: u64,
+    /// Device memory for columns, in bytes.
+    pub(crate) capacity: u64,
+    pub(crate) profile: &'a MachineProfile,
+    /// Files may be registered for columns that are read sparsely.
+    pub(crate) register: bool,
+    /// Columns that are read whole fit in device memory: passes can be replayed for pages.
+    pub(crate) pages: bool,
+}
+
+/// Of `rows` values of `width` bytes, a share of `selectivity` is read from all over. The number of blocks of
+/// `block_bytes` with one of them.
+fn blocks_touched(rows: u64, width: u64, selectivity: f64, block_bytes: u64) -> f64 {
+    let per_block = block_bytes as f64 / width as f64;
+    let blocks = rows as f64 / per_block;
+    blocks * (1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(per_block))
+}
+
+/// Time to move and decode a column, without registering files. Files are taken to be in the page cache, as in an
+/// estimate of the CPU's time.
+pub(super) fn estimated_time(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> Duration {
+    Duration::from_secs_f64(moving_s(column, backing, inputs, false))
+}
+
+/// Seconds by which backings are compared: as [`estimated_time`], and in addition the disk for files that are not in
+/// the page cache, and a further pass for pages.
+pub(super) fn compared_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> f64 {
+    let pass = if backing == Backing::Paged { PASS_S } else { 0.0 };
+    moving_s(column, backing, inputs, column.cold) + pass
+}
+
+fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, cold: bool) -> f64 {
+    let profile = inputs.profile;
+    let touched = |block_bytes: u64| blocks_touched(column.raw_rows, column.width, inputs.selectivity, block_bytes);
+    let raw_bytes = (column.raw_rows * column.width) as f64;
+    let file_bytes_per_s = match cold {
+        true => profile.disk_bytes_per_s,
+        false => profile.push_bytes_per_s,
+    };
+    // Stripes that are resident are not decoded.
+    let all = (column.missing_bytes + column.resident_bytes).max(1);
+    let by_cpu = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
+    let decode = by_cpu * (column.missing_bytes as f64 / all as f64) / profile.decoded_values_per_s();
+    match backing {
+        Backing::Resident => column.moved_bytes as f64 / file_bytes_per_s + decode,
+        Backing::Paged => {
+            let (pages, groups) = column.missing_pages(inputs.selectivity);
+            let values = groups * column.group_rows as f64;
+            let decode = values / profile.decoded_values_per_s() + values * column.width as f64 / file_bytes_per_s;
+            pages / profile.fetched_pages_per_s + decode
+        }
+        Backing::Mapped => {
+            let sectors = touched(LINK_SECTOR_BYTES);
+            let bytes = sectors * LINK_SECTOR_BYTES as f64;
+            let loads = match column.dense {
+                true => raw_bytes / profile.mapped_bytes_per_s,
+                false => (sectors / profile.mapped_loads_per_s).max(bytes / profile.mapped_bytes_per_s),
+            };
+            let disk = match cold {
+                true => touched(FILE_PAGE_BYTES) * FILE_PAGE_BYTES as f64 / profile.disk_bytes_per_s,
+                false => 0.0,
+            };
+            loads.max(disk) + (column.decoded_rows * column.width) as f64 / file_bytes_per_s + decode
+        }
+        Backing::Queued if column.dense => raw_bytes / file_bytes_per_s,
+        Backing::Queued => {
+            let commands = touched(inputs.sector_bytes);
+            let bytes = commands * inputs.sector_bytes as f64;
+            (commands / profile.commands_per_s).max(bytes / file_bytes_per_s)
+        }
+    }
+}
+
+/// Time that kernels take to scan a column in device memory. Decoding on the device takes no time beside that of moving
+/// the encoded bytes (queries/RESULTS.md).
+pub(super) fn scan_time(column: &ColumnStats, inputs: &CostInputs<'_>) -> Duration {
+    let share = if column.dense { 1.0 } else { inputs.selectivity };
+    let bytes = ((column.raw_rows + column.decoded_rows) * column.width) as f64 * share;
+    Duration::from_secs_f64(bytes / inputs.profile.device_bytes_per_s)
+}
+
+/// Bytes of the smallest range that is moved.
+pub(super) fn granularity_bytes(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> u64 {
+    match backing {
+        Backing::Resident => MAX_COPY_BYTES.min((column.rows() * column.width).max(1)),
+        Backing::Paged if column.raw_rows > 0 => PAGE_BYTES,
+        Backing::Paged => (column.group_rows * column.width).max(1),
+        Backing::Mapped => LINK_SECTOR_BYTES,
+        Backing::Queued => inputs.sector_bytes,
+    }
+}
+
+/// Bytes that are moved.
+pub(super) fn estimated_bytes(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> u64 {
+    let rows = column.raw_rows;
+    let touched = |block_bytes: u64| match column.dense {
+        true => rows * column.width,
+        false => {
+            let blocks = blocks_touched(rows, column.width, inputs.selectivity, block_bytes);
+            (blocks * block_bytes as f64) as u64
+        }
+    };
+    match backing {
+        Backing::Resident => column.moved_bytes,
+        Backing::Paged => {
+            let (pages, groups) = column.missing_pages(inputs.selectivity);
+            (pages * PAGE_BYTES as f64 + groups * (column.group_rows * column.width) as f64) as u64
+        }
+        Backing::Mapped => touched(LINK_SECTOR_BYTES) + column.decoded_rows * column.width,
+        Backing::Queued => touched(inputs.sector_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touched_blocks_lie_between_the_values_wanted_and_all_blocks() {
+        let sparse = blocks_touched(1_000_000, 8, 0.0003, 512);
+        assert!((290.0..=300.0).contains(&sparse), "{sparse}");
+        assert_eq!(blocks_touched(1_000_000, 8, 1.0, 512), 15_625.0);
+        assert_eq!(blocks_touched(1_000_000, 8, 0.0, 512), 0.0);
+    }
+}

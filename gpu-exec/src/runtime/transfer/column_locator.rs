@@ -1,0 +1,179 @@
+//! `ColumnLocator`: where each stripe's columns are, or what is missing of them.
+//!
+//! A column of a stripe is cached in device memory, or lies in a registered mapping, or has one value in all rows.
+//! Everything else is a `MissingColumn`. Space in the pool is reserved for as many of these as fit; the others stream
+//! through windows.
+
+use std::ops::Range;
+
+use crate::error::RunError;
+use crate::input::Placement;
+use crate::input::file_registry::FileId;
+use crate::options::{Backing, Request};
+use crate::program::Type;
+use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, ColumnKey};
+
+/// Where a stripe's column is.
+#[derive(Debug, Clone)]
+pub(crate) enum ColumnLocation {
+    /// Not looked up, or left to the NVMe command path.
+    Nowhere,
+    /// In the pool: cached, or reserved and to be filled.
+    Pool(CachedColumn),
+    /// In a registered mapping. With the device address of the file's byte 0.
+    Mapped(u64),
+    /// One value in all rows.
+    Constant,
+    /// In the windows' memory, chunk by chunk.
+    Streamed(Vec<StreamedChunk>),
+}
+
+/// Rows of a stripe's column in a window.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamedChunk {
+    /// Rows of the stripe.
+    pub(crate) rows: Range<u64>,
+    /// Offset of the values in the windows' memory.
+    pub(crate) values: usize,
+    /// Offset of the validity in the windows' memory.
+    pub(crate) valid: Option<usize>,
+}
+
+/// A stripe's column that is not on the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MissingColumn {
+    pub(crate) stripe: usize,
+    pub(crate) column: usize,
+    /// Bytes of its values.
+    pub(crate) values: u64,
+    /// Bytes of its validity.
+    pub(crate) valid: Option<u64>,
+    /// Most of the stripe's rows are selected: the column is loaded whole and kept.
+    pub(crate) whole: bool,
+}
+
+impl MissingColumn {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.values + self.valid.unwrap_or(0)
+    }
+}
+
+/// Missing columns of a query.
+#[derive(Debug, Default)]
+pub(crate) struct MissingColumns {
+    /// Columns to be loaded before kernels read them.
+    pub(crate) loaded: Vec<MissingColumn>,
+    /// Columns of which pages are loaded when kernels miss them.
+    pub(crate) paged: Vec<MissingColumn>,
+}
+
+/// The locations of a query's columns.
+#[derive(Debug)]
+pub(crate) struct ColumnLocator<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// By file of the input.
+    file_ids: &'a [FileId],
+    /// By stripe, by column.
+    pub(crate) locations: Vec<Vec<ColumnLocation>>,
+    /// By column: kernels must look whether a value is there.
+    pub(crate) nullable: Vec<bool>,
+    /// Bytes of columns that were cached before the query.
+    pub(crate) cached_bytes: u64,
+}
+
+impl<'a> ColumnLocator<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, file_ids: &'a [FileId]) -> Self {
+        let (stripes, columns) = (request.input.stripes.len(), request.program.columns.len());
+        Self {
+            request,
+            file_ids,
+            locations: vec![vec![ColumnLocation::Nowhere; columns]; stripes],
+            nullable: (0..columns).map(|column| request.has_nulls(column)).collect(),
+            cached_bytes: 0,
+        }
+    }
+
+    pub(crate) fn ty(&self, column: usize) -> Type {
+        self.request.program.columns[column].ty
+    }
+
+    /// The key of a column in the pool.
+    pub(crate) fn key(&self, missing: &MissingColumn) -> ColumnKey {
+        self.key_of(missing.stripe, missing.column)
+    }
+
+    fn key_of(&self, stripe: usize, column: usize) -> ColumnKey {
+        let stripe = &self.request.input.stripes[stripe];
+        ColumnKey {
+            file: self.file_ids[stripe.file],
+            stripe: stripe.index,
+            column: self.request.input.column_ids[column],
+            ty: self.ty(column),
+        }
+    }
+
+    /// Looks up every stripe's columns and returns the missing ones, column by column: so a column's stripes come to
+    /// lie one after the other. `mapped`: by file of the input, the device address of byte 0 of its mapping.
+    pub(crate) fn locate(
+        &mut self,
+        pool: &mut BufferPool,
+        mapped: &[Option<u64>],
+        backings: &[Backing],
+    ) -> MissingColumns {
+        let mut missing = MissingColumns::default();
+        for (column, backing) in backings.iter().enumerate().filter(|(_, b)| **b != Backing::Queued) {
+            for (at, stripe) in self.request.input.stripes.iter().enumerate() {
+                let selected: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
+                if selected == 0 {
+                    continue;
+                }
+                let mapped = mapped[stripe.file].filter(|_| *backing == Backing::Mapped);
+                let found = match (&stripe.columns[column], mapped) {
+                    (Placement::Constant(_), _) => Some(ColumnLocation::Constant),
+                    (Placement::Direct(_), Some(address)) => Some(ColumnLocation::Mapped(address)),
+                    _ => pool.find(&self.key_of(at, column)).map(ColumnLocation::Pool),
+                };
+                if let Some(found) = found {
+                    if let ColumnLocation::Pool(cached) = &found {
+                        self.cached_bytes += cached.bytes();
+                    }
+                    self.locations[at][column] = found;
+                    continue;
+                }
+                let to = match backing {
+                    Backing::Paged => &mut missing.paged,
+                    _ => &mut missing.loaded,
+                };
+                to.push(MissingColumn {
+                    stripe: at,
+                    column,
+                    values: stripe.rows * u64::from(self.ty(column).width()),
+                    valid: match stripe.columns[column] {
+                        Placement::Decoded { .. } if self.nullable[column] => Some(stripe.rows),
+                        _ => None,
+                    },
+                    whole: selected * 2 >= stripe.rows,
+                });
+            }
+        }
+        missing
+    }
+
+    /// Reserves space in the pool for a column, if `max_bytes` and the pool allow it.
+    pub(crate) fn reserve(
+        &mut self,
+        pool: &mut BufferPool,
+        missing: &MissingColumn,
+        max_bytes: u64,
+    ) -> Result<Option<CachedColumn>, RunError> {
+        if !missing.whole || missing.bytes() > max_bytes {
+            return Ok(None);
+        }
+        let valid = missing.valid.map(|bytes| bytes as usize);
+        let reserved = pool.reserve(self.key(missing), missing.values as usize, valid)?;
+        if let Some(cached) = &reserved {
+            self.locations[missing.stripe][missing.column] = ColumnLocation::Pool(cached.clone());
+        }
+        Ok(reserved)
+    }
+}

@@ -1,0 +1,162 @@
+//! `EncodedColumns`: columns that are copied in their stored form and decoded on the device: how they are stored, and
+//! the copy jobs for them. `CpuDecodeSet` has the columns that the device could not decode, which the CPU decodes
+//! instead.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::decode::decode_batch::{DecodeBatch, batches};
+use crate::input::Placement;
+use crate::input::encoded_column::EncodedColumn;
+use crate::input::file_registry::FileId;
+use crate::options::Request;
+use crate::runtime::memory::copy_target::CopyTarget;
+use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
+use crate::runtime::transfer::column_locator::MissingColumn;
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
+
+/// Columns that the device failed to decode although their layout allows it.
+#[derive(Debug, Default)]
+pub(crate) struct CpuDecodeSet {
+    columns: HashSet<(FileId, u32)>,
+    /// For the rest of the running query.
+    everything: bool,
+}
+
+impl CpuDecodeSet {
+    /// The running query ended.
+    pub(crate) fn finish(&mut self) {
+        self.everything = false;
+    }
+
+    /// The device could not decode a column of a file: from now on the CPU decodes it, and everything else of the
+    /// running query.
+    pub(crate) fn insert(&mut self, file: FileId, column: u32) {
+        self.columns.insert((file, column));
+        self.everything = true;
+    }
+
+    /// Whether the CPU decodes a column.
+    pub(crate) fn has(&self, file: FileId, column: u32) -> bool {
+        self.everything || self.columns.contains(&(file, column))
+    }
+
+    /// Removes a file's columns.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        self.columns.retain(|(of, _)| *of != file);
+    }
+}
+
+/// How a query's columns are stored, by stripe and column, as far as this was looked up.
+#[derive(Debug)]
+pub(crate) struct EncodedColumns<'a> {
+    request: &'a Request<'a>,
+    /// By file of the input.
+    file_ids: &'a [FileId],
+    cpu_decode: &'a CpuDecodeSet,
+    /// `None`: the CPU decodes it.
+    known: HashMap<(usize, usize), Option<Arc<EncodedColumn>>>,
+}
+
+impl<'a> EncodedColumns<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, file_ids: &'a [FileId], cpu_decode: &'a CpuDecodeSet) -> Self {
+        Self {
+            request,
+            file_ids,
+            cpu_decode,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Asks the input how columns are stored, on several threads: their row indexes may have to be read.
+    pub(crate) fn look_up(&mut self, missing: &[MissingColumn], threads: usize) {
+        let places = missing.iter().map(|m| (m.stripe, m.column));
+        let wanted: Vec<(usize, usize)> = places.filter(|place| self.may_decode(*place)).collect();
+        let next = AtomicUsize::new(0);
+        let this = &*self;
+        let look = || {
+            let mut found = Vec::new();
+            while let Some(&place) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                found.push((place, this.stored_form(place)));
+            }
+            found
+        };
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let threads = threads.min(wanted.len()).saturating_sub(1);
+            let helpers: Vec<_> = (0..threads).map(|_| scope.spawn(look)).collect();
+            let mut found = look();
+            found.extend(helpers.into_iter().flat_map(|helper| helper.join().unwrap_or_default()));
+            found
+        });
+        self.known.extend(found);
+    }
+
+    fn may_decode(&self, (stripe, column): (usize, usize)) -> bool {
+        let at = &self.request.input.stripes[stripe];
+        let id = self.request.input.column_ids[column];
+        matches!(at.columns[column], Placement::Decoded { on_device: true, .. })
+            && !self.cpu_decode.has(self.file_ids[at.file], id)
+    }
+
+    fn stored_form(&self, (stripe, column): (usize, usize)) -> Option<Arc<EncodedColumn>> {
+        let input = self.request.input;
+        let at = &input.stripes[stripe];
+        let encoded = input.decoder.encoded(stripe, column)?;
+        let (ty, file_bytes) = (self.request.program.columns[column].ty, input.files[at.file].bytes);
+        encoded.fits(ty, at.rows, file_bytes).then_some(encoded)
+    }
+
+    /// Rows of a stripe's column in batches for the device to decode.
+    fn batches(&mut self, place: (usize, usize), rows: &Range<u64>) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
+        if !self.may_decode(place) {
+            return None;
+        }
+        let encoded = match self.known.get(&place) {
+            Some(known) => known.clone(),
+            None => {
+                let found = self.stored_form(place);
+                self.known.insert(place, found.clone());
+                found
+            }
+        }?;
+        let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize)?;
+        Some((encoded, batches))
+    }
+
+    /// The jobs that copy rows of a stripe's column for the device to decode. The first row's value goes to `to`;
+    /// `base`: the stripe's first row. `None`: the CPU decodes them.
+    pub(crate) fn jobs(
+        &mut self,
+        place @ (stripe, column): (usize, usize),
+        base: u64,
+        rows: &Range<u64>,
+        to: &CopyTarget,
+        valid: Option<&CopyTarget>,
+    ) -> Option<Vec<CopyJob>> {
+        let (encoded, batches) = self.batches(place, rows)?;
+        let file = self.request.input.stripes[stripe].file;
+        let width = self.request.program.columns[column].ty.width();
+        let first = batches.first().map_or(0, |batch| batch.rows.start);
+        let job = |batch: DecodeBatch| {
+            let row = (batch.rows.start - first) as usize;
+            CopyJob {
+                first_row: base + batch.rows.start,
+                window: 0,
+                to: to.behind(row * width as usize),
+                source: CopySource::Encoded(Box::new(EncodedCopy {
+                    file,
+                    stripe,
+                    column,
+                    width,
+                    encoded: encoded.clone(),
+                    batch,
+                    valid: valid.map(|valid| valid.behind(row)),
+                    staged: None,
+                })),
+            }
+        };
+        Some(batches.into_iter().map(job).collect())
+    }
+}

@@ -1,0 +1,108 @@
+//! Reservation of space for paged columns: of each, all of its values have their space, and a bit for each page says
+//! whether it is there.
+
+use crate::error::RunError;
+use crate::runtime::memory::arena::DeviceRange;
+use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, PresenceBitmap};
+use crate::runtime::memory::page_table::{PageLayout, PageTable, PagedColumn};
+use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn};
+
+/// Finds what earlier queries left of paged columns, and reserves space for the others. `None`: the columns must be
+/// loaded whole, because not all of them have space, or because there are too many pages to be numbered.
+pub(crate) fn reserve_pages(
+    columns: &mut ColumnLocator<'_>,
+    pool: &mut BufferPool,
+    paged: &[MissingColumn],
+) -> Result<Option<PageTable>, RunError> {
+    let stripes = &columns.request.input.stripes;
+    let layout = |m: &MissingColumn| {
+        let width = u64::from(columns.ty(m.column).width());
+        PageLayout::of(&stripes[m.stripe], m.column, width)
+    };
+    let Some(layouts) = paged.iter().map(layout).collect::<Option<Vec<PageLayout>>>() else {
+        return Ok(None);
+    };
+    let find = |(m, layout): (&MissingColumn, &PageLayout)| {
+        let found = pool.find_paged(&columns.key(m));
+        found.filter(|(cached, bits)| (bits.pages, cached.valid.is_some()) == (layout.count, m.valid.is_some()))
+    };
+    let found: Vec<_> = paged.iter().zip(&layouts).map(find).collect();
+    let new: Vec<usize> = (0..paged.len()).filter(|&at| found[at].is_none()).collect();
+    let bytes = |&at: &usize| paged[at].bytes() + layouts[at].bits_bytes() as u64;
+    if new.iter().map(bytes).sum::<u64>() > pool.available() {
+        return Ok(None);
+    }
+    // Bits first, one after the other, so that they are set to zero at once; then values, each stripe's behind the last
+    // one's.
+    let Some(bits) = take_all(pool, new.iter().map(|&at| layouts[at].bits_bytes()))? else {
+        return Ok(None);
+    };
+    let mut table = PageTable {
+        unset: bits.clone(),
+        ..PageTable::default()
+    };
+    let mut bits = bits.into_iter();
+    for ((m, layout), found) in paged.iter().zip(&layouts).zip(found) {
+        let reserved = match found {
+            Some(found) => Some(found),
+            None => match bits.next() {
+                Some(there) => reserve_one(columns, pool, m, *layout, there)?,
+                None => None,
+            },
+        };
+        let added = reserved.filter(|(cached, bits)| {
+            let (place, rows) = ((m.stripe, m.column), stripes[m.stripe].rows);
+            let (cached, bits) = (cached.clone(), bits.clone());
+            table.add(PagedColumn::new(place, rows, columns.key(m), *layout, cached, bits))
+        });
+        let Some((cached, _)) = added else {
+            bits.for_each(|range| pool.give_back(&range));
+            return Ok(None);
+        };
+        columns.locations[m.stripe][m.column] = ColumnLocation::Pool(cached);
+    }
+    table.finish(stripes.len());
+    Ok(Some(table))
+}
+
+/// Reserves space for a column of which no page is there. The pool takes the bits.
+fn reserve_one(
+    columns: &ColumnLocator<'_>,
+    pool: &mut BufferPool,
+    m: &MissingColumn,
+    layout: PageLayout,
+    there: DeviceRange,
+) -> Result<Option<(CachedColumn, PresenceBitmap)>, RunError> {
+    let bits = PresenceBitmap {
+        there,
+        pages: layout.count,
+        missing: layout.count,
+    };
+    let valid = m.valid.map(|bytes| bytes as usize);
+    let cached = pool.reserve_paged(columns.key(m), m.values as usize, valid, bits.clone())?;
+    Ok(cached.map(|cached| (cached, bits)))
+}
+
+/// Ranges of so many bytes each; `None`, with everything given back, if one of them has no space.
+fn take_all(pool: &mut BufferPool, lengths: impl Iterator<Item = usize>) -> Result<Option<Vec<DeviceRange>>, RunError> {
+    let mut taken = Vec::new();
+    for bytes in lengths {
+        let Some(range) = pool.take(bytes)? else {
+            taken.iter().for_each(|range| pool.give_back(range));
+            return Ok(None);
+        };
+        taken.push(range);
+    }
+    Ok(Some(taken))
+}
+
+/// Drops what is resident of partially resident columns that have to be loaded whole.
+pub(crate) fn drop_pages(columns: &mut ColumnLocator<'_>, pool: &mut BufferPool, paged: &[MissingColumn]) {
+    for m in paged {
+        let key = columns.key(m);
+        if pool.page_bits(&key).is_some() {
+            pool.drop_column(&key);
+        }
+        columns.locations[m.stripe][m.column] = ColumnLocation::Nowhere;
+    }
+}

@@ -1,0 +1,190 @@
+//! `TransferPlan`: where each column's values will be when kernels read them, and the copy jobs that fill what is
+//! missing.
+//!
+//! 1. Every stripe's columns are looked up: in the pool, in registered mappings, among constants (`ColumnLocator`).
+//! 2. The pool takes as much memory from the driver as the missing columns need.
+//! 3. The input is asked how the missing columns are stored, for those that the device decodes (`EncodedColumns`).
+//! 4. Space in the pool is reserved for columns that are loaded whole; the rest streams through windows.
+//! 5. For paged columns, space is reserved without loading anything (`page_reservation`). If something streams, or if
+//!    the space does not suffice, paged columns are loaded like the others: a streamed pass cannot be replayed.
+//! 6. Streamed columns are divided into windows (`WindowPlan`).
+//! 7. Jobs are sorted by window and row. Those with encoded bytes get their slots in the staging buffer.
+//! 8. Each column's extents are collected, as kernels see them (`ExtentMap`).
+
+use grampus_io_stack::cuda::Device;
+
+use crate::abi::paging::PAGE_BYTES;
+use crate::error::RunError;
+use crate::input::Placement;
+use crate::input::file_registry::FileId;
+use crate::options::{Backing, Request};
+use crate::runtime::memory::buffer_pool::BufferPool;
+use crate::runtime::memory::constant_columns::ConstantColumns;
+use crate::runtime::memory::page_table::PageTable;
+use crate::runtime::memory::staging_buffer::StagingBuffer;
+use crate::runtime::transfer::column_locator::{ColumnLocator, MissingColumn, MissingColumns};
+use crate::runtime::transfer::copy_job::{CopyJob, CopySource};
+use crate::runtime::transfer::encoded_columns::{CpuDecodeSet, EncodedColumns};
+use crate::runtime::transfer::extent_map::ExtentMap;
+use crate::runtime::transfer::job_list::JobList;
+use crate::runtime::transfer::page_reservation::{drop_pages, reserve_pages};
+use crate::runtime::transfer::window_plan::WindowPlan;
+
+/// The resources and facts that a plan is made with.
+pub(crate) struct TransferContext<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) pool: &'a mut BufferPool,
+    pub(crate) constants: &'a mut ConstantColumns,
+    /// By file of the input.
+    pub(crate) file_ids: &'a [FileId],
+    /// By file of the input: its pages are not in the page cache.
+    pub(crate) cold: &'a [bool],
+    /// By file of the input: device address of byte 0 of its registered mapping.
+    pub(crate) mapped: &'a [Option<u64>],
+    /// By column of the program.
+    pub(crate) backings: &'a [Backing],
+    /// Windows end where tiles of so many rows do.
+    pub(crate) tile_rows: u64,
+    pub(crate) staging: &'a mut StagingBuffer,
+    /// Bytes of the staging buffer, at most.
+    pub(crate) staging_bytes: u64,
+    /// Columns that the device does not decode.
+    pub(crate) cpu_decode: &'a CpuDecodeSet,
+    /// Threads that may ask how columns are stored.
+    pub(crate) threads: usize,
+}
+
+/// Everything that is copied for a query, and where it will be.
+#[derive(Debug)]
+pub(crate) struct TransferPlan {
+    /// By column of the program.
+    pub(crate) columns: Vec<ExtentMap>,
+    pub(crate) jobs: Vec<CopyJob>,
+    pub(crate) windows: WindowPlan,
+    /// Bytes of columns that were on the device before the query.
+    pub(crate) resident_bytes: u64,
+    /// Columns of which pages are loaded when kernels miss them.
+    pub(crate) page_table: PageTable,
+}
+
+impl TransferPlan {
+    pub(crate) fn new(request: &Request<'_>, context: &mut TransferContext<'_>) -> Result<Self, RunError> {
+        let mut columns = ColumnLocator::new(request, context.file_ids);
+        let encoded = EncodedColumns::new(request, context.file_ids, context.cpu_decode);
+        let mut jobs = JobList::new(request, encoded);
+        let MissingColumns { loaded, paged } = columns.locate(context.pool, context.mapped, context.backings);
+        expect_space(&columns, &loaded, &paged, context.pool)?;
+        jobs.encoded.look_up(&loaded, context.threads);
+
+        let mut windows = WindowPlan::default();
+        let faults = !paged.is_empty();
+        let mut streamed = reserve(&mut columns, &mut jobs, &mut windows, loaded, context, faults)?;
+        let reserved = match streamed.is_empty() {
+            true => reserve_pages(&mut columns, context.pool, &paged)?,
+            false => None,
+        };
+        let page_table = match reserved {
+            Some(page_table) => page_table,
+            None => {
+                drop_pages(&mut columns, context.pool, &paged);
+                streamed.extend(reserve(&mut columns, &mut jobs, &mut windows, paged, context, faults)?);
+                PageTable::default()
+            }
+        };
+        windows.divide(&mut columns, &mut jobs, &streamed, context.tile_rows, context.pool)?;
+
+        let mut jobs = jobs.jobs;
+        jobs.sort_by_key(|job| (job.window, job.first_row));
+        assign_staging(&mut jobs, context)?;
+        let extents = |column| ExtentMap::new(column, &columns, &windows, context.device, context.constants);
+        Ok(Self {
+            columns: (0..request.program.columns.len())
+                .map(extents)
+                .collect::<Result<_, _>>()?,
+            jobs,
+            resident_bytes: columns.cached_bytes + page_table.resident_bytes(),
+            windows,
+            page_table,
+        })
+    }
+}
+
+/// Tells the pool how much will be reserved.
+fn expect_space(
+    columns: &ColumnLocator<'_>,
+    loaded: &[MissingColumn],
+    paged: &[MissingColumn],
+    pool: &mut BufferPool,
+) -> Result<(), RunError> {
+    // With a bit for each page, and what rounding adds.
+    let space = |m: &MissingColumn| m.bytes() + m.bytes() / (8 * PAGE_BYTES) + 64;
+    // A partially resident column has its space.
+    let is_new = |m: &&MissingColumn| pool.page_bits(&columns.key(m)).is_none();
+    let whole = loaded.iter().filter(|m| m.whole);
+    let spaces: Vec<u64> = whole.chain(paged.iter().filter(is_new)).map(space).collect();
+    // And one more: what is free now ends with less than one.
+    let bytes = spaces.iter().sum::<u64>() + spaces.iter().max().unwrap_or(&0);
+    Ok(pool.expect(bytes)?)
+}
+
+/// Reserves space in the pool for as many columns as fit, with jobs that fill it. The others, returned, stream through
+/// windows.
+fn reserve(
+    columns: &mut ColumnLocator<'_>,
+    jobs: &mut JobList<'_>,
+    windows: &mut WindowPlan,
+    missing: Vec<MissingColumn>,
+    context: &mut TransferContext<'_>,
+    faults: bool,
+) -> Result<Vec<MissingColumn>, RunError> {
+    let need: u64 = missing.iter().map(MissingColumn::bytes).sum();
+    let available = context.pool.available();
+    let all_fit = need <= available && missing.iter().all(|m| m.whole);
+    // The windows' memory comes first: without it nothing runs.
+    let mut left = match all_fit {
+        true => available,
+        false => available.saturating_sub(WindowPlan::bytes_of(available)),
+    };
+    if !all_fit {
+        windows.take_memory(context.pool, &missing, available)?;
+    }
+    let mut streamed = Vec::new();
+    for m in missing {
+        match columns.reserve(context.pool, &m, left)? {
+            Some(cached) => {
+                left -= m.bytes();
+                let beside_faults = faults && is_in_page_cache(columns.request, &m, context.cold);
+                jobs.add_column(&m, &cached, beside_faults)?;
+            }
+            None => streamed.push(m),
+        }
+    }
+    if !streamed.is_empty() {
+        windows.take_memory(context.pool, &streamed, available)?;
+    }
+    Ok(streamed)
+}
+
+/// Whether the column's values are in the page cache as kernels read them.
+fn is_in_page_cache(request: &Request<'_>, missing: &MissingColumn, cold: &[bool]) -> bool {
+    let stripe = &request.input.stripes[missing.stripe];
+    matches!(stripe.columns[missing.column], Placement::Direct(_)) && !cold[stripe.file]
+}
+
+/// Gives the jobs with encoded bytes their slots in the staging buffer.
+fn assign_staging(jobs: &mut [CopyJob], context: &mut TransferContext<'_>) -> Result<(), RunError> {
+    let encoded_bytes = |job: &CopyJob| match &job.source {
+        CopySource::Encoded(copy) => copy.batch.bytes,
+        CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => 0,
+    };
+    let lengths: Vec<usize> = jobs.iter().map(encoded_bytes).collect();
+    let slots = context
+        .staging
+        .assign(context.device, &lengths, context.staging_bytes)?;
+    for (job, slot) in jobs.iter_mut().zip(slots) {
+        if let CopySource::Encoded(copy) = &mut job.source {
+            copy.staged = slot;
+        }
+    }
+    Ok(())
+}
