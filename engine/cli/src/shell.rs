@@ -186,9 +186,9 @@ impl Shell {
                 return Err(ExitError::Interrupted);
             }
             match input {
-                Input::Statement(text) => self.run_statement(&text, watch)?,
-                Input::Command(text) => {
-                    if !self.run_command(BackslashCommand::parse(&text.text)?)? {
+                Input::Statement(input) => self.run_statement(&input, watch)?,
+                Input::Command(input) => {
+                    if !self.run_command(BackslashCommand::parse(&input.text)?)? {
                         return Ok(false);
                     }
                 }
@@ -302,11 +302,11 @@ impl Shell {
         self.print(&table.render(style))
     }
 
-    fn run_statement(&mut self, text: &InputText, watch: &InterruptWatch) -> Result<(), ExitError> {
+    fn run_statement(&mut self, input: &InputText, watch: &InterruptWatch) -> Result<(), ExitError> {
         let mut progress = Progress::new(!self.settings.quiet);
         let (format, style) = (self.settings.format, self.table_style());
         let writer: &mut dyn Write = &mut self.writer;
-        let query = statement_runner::run(&self.context, &self.threads, text, watch, &mut progress, |schema| {
+        let query = statement_runner::run(&self.context, &self.threads, input, watch, &mut progress, |schema| {
             ResultWriter::new(writer, format, schema, style)
         });
         let ran = self.threads.block_on(query);
@@ -321,7 +321,7 @@ impl Shell {
                 let _ = self.writer.flush();
                 Err(match error {
                     StatementError::Exit(error) => error,
-                    StatementError::Query(error) => self.explain(&error, Some(text)).into(),
+                    StatementError::Query(error) => self.explain(&error, Some(input)).into(),
                 })
             }
         }

@@ -67,11 +67,11 @@ impl From<ExitError> for StatementError {
 }
 
 /// Parses one statement; `None` if the text has none.
-fn parse(context: &SessionContext, text: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
+fn parse(context: &SessionContext, input: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
     let options = context.copied_config().options().sql_parser.clone();
     let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
         .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
-    let mut parser = DFParserBuilder::new(text.text.as_str())
+    let mut parser = DFParserBuilder::new(input.text.as_str())
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?;
@@ -82,17 +82,17 @@ fn parse(context: &SessionContext, text: &InputText) -> Result<Option<Statement>
 pub(crate) async fn run<'a>(
     context: &SessionContext,
     threads: &Threads,
-    text: &InputText,
+    input: &InputText,
     watch: &InterruptWatch,
     progress: &mut Progress,
     open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
 ) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
-    let Some(statement) = parse(context, text).map_err(StatementError::Query)? else {
+    let Some(statement) = parse(context, input).map_err(StatementError::Query)? else {
         return Ok(StatementOutcome::default());
     };
     let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
-    let task = threads.spawn(work(context.clone(), text.text.clone(), statement, sender));
+    let task = threads.spawn(work(context.clone(), input.text.clone(), statement, sender));
     let mut printing = Printing::new(open);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {

@@ -75,12 +75,12 @@ impl StatementSplitter {
         if !self.has_content && self.state == State::Plain && line.trim_start().starts_with('\\') {
             self.text.clear();
             let column = 1 + line.chars().take_while(|c| c.is_whitespace()).count();
-            let piece = InputText {
+            let input_text = InputText {
                 text: line.trim().to_owned(),
                 line: self.lines,
                 column,
             };
-            return vec![Input::Command(piece)];
+            return vec![Input::Command(input_text)];
         }
         let mut complete = Vec::new();
         let mut column = 1;
@@ -211,8 +211,8 @@ mod tests {
         StatementSplitter::split(sql)
             .into_iter()
             .map(|input| match input {
-                Input::Statement(piece) => piece.text,
-                Input::Command(piece) => format!("command {}", piece.text),
+                Input::Statement(input_text) => input_text.text,
+                Input::Command(input_text) => format!("command {}", input_text.text),
             })
             .collect()
     }
@@ -252,7 +252,7 @@ mod tests {
         let places: Vec<_> = inputs
             .iter()
             .map(|input| match input {
-                Input::Statement(piece) | Input::Command(piece) => (piece.line, piece.column),
+                Input::Statement(input_text) | Input::Command(input_text) => (input_text.line, input_text.column),
             })
             .collect();
         assert_eq!(places, [(1, 1), (1, 4), (3, 3)]);

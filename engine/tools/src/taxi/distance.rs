@@ -1,7 +1,9 @@
 //! [`DistanceModel`]: the distances of trips.
 //!
-//! The model has a body by quantiles (with the airport runs), an exponential tail, a drift over the years, and a mild
-//! clustering by hour of the week. On top come the errors that meters and people make.
+//! 1. A body by quantiles, which includes the airport runs.
+//! 2. An exponential tail.
+//! 3. A drift over the years, and a mild clustering by hour of the week.
+//! 4. The errors that meters and people make.
 
 use super::calendar::{FIRST_YEAR, Hour, mean_over_week};
 use super::quantiles::Quantiles;

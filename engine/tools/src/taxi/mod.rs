@@ -1,5 +1,5 @@
-//! Generator of taxi trips that look like New York's: the same columns, order, errors, NULLs and drift, in ORC files laid
-//! out for on-demand reading.
+//! Generator of taxi trips that look like New York's: the same columns, order, errors, NULLs and drift, in ORC files
+//! laid out for on-demand reading.
 //!
 //! **Invariant:** equal options give equal bytes, for any number of threads and on any machine.
 //!
