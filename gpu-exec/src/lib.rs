@@ -41,4 +41,4 @@ pub use runtime::{Gpu, OpenStorage, RuntimeOptions};
 
 // For the command line and for planners: what the machine has, and what its paths reach.
 pub use grampus_io_stack::cuda::{CudaError, compiler_version, host_compiler, library};
-pub use grampus_io_stack::{bench, report};
+pub use grampus_io_stack::{bench, machine_report};

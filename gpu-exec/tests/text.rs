@@ -262,7 +262,7 @@ fn a_unit_has_the_headers_that_its_kernel_needs() {
 /// Units that are linked with it leave them out.
 #[test]
 fn what_kernels_are_linked_with_has_all_layout_asserts() {
-    let shared = grampus_io_stack::layout::static_asserts();
+    let shared = grampus_io_stack::abi::static_asserts();
     for unit in [slow_path(false), slow_path(true)] {
         assert!(unit.contains(&shared));
         for name in [

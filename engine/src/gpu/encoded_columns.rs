@@ -1,13 +1,16 @@
-//! Columns of ORC stripes in encoded form, in the types of [`grampus_gpu_exec::encoded`].
+//! Columns of ORC stripes in encoded form, in the types of [`grampus_gpu_exec::input::encoded_column`].
 //!
 //! The footer and the row index of a stripe give all that the GPU needs to decode a column.
 
 use std::sync::Arc;
 
-use grampus_gpu_exec::encoded::{
-    Change, Clock, Encoded, Entry, MOST_CHANGES, MOST_GROUP_ROWS, MOST_NUMBERS, Runs, Stored, Values,
+use grampus_gpu_exec::input::encoded_column::{
+    Change, Clock, EncodedColumn, EncodedStream, Entry, MAX_DICTIONARY_CODES, MAX_GROUP_ROWS, MAX_ZONE_CHANGES, Runs,
+    Values,
 };
-use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedStream, EncodedValues, RunLength, may_be_encoded};
+use grampus_orc_layout::encoded_column::{
+    EncodedColumn as OrcColumn, EncodedStream as OrcStream, EncodedValues, RunLength, may_be_encoded,
+};
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
@@ -16,12 +19,12 @@ use grampus_orc_layout::tail::FileTail;
 pub(super) fn on_device(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
     let group_rows = tail.row_index_stride.map_or(stripe.info.rows, u64::from);
     let entries = stripe.encodings.get(column as usize).map_or(0, |e| e.dictionary_size);
-    may_be_encoded(tail, stripe, column) && group_rows <= MOST_GROUP_ROWS && entries <= MOST_NUMBERS
+    may_be_encoded(tail, stripe, column) && group_rows <= MAX_GROUP_ROWS && entries <= MAX_DICTIONARY_CODES
 }
 
 /// The column for the GPU; `None` if its time zone has more changes of its offset than the GPU takes.
-pub(super) fn encoded(column: EncodedColumn) -> Option<Encoded> {
-    Some(Encoded {
+pub(super) fn encoded(column: OrcColumn) -> Option<EncodedColumn> {
+    Some(EncodedColumn {
         values: values(column.values)?,
         group_rows: column.group_rows,
         present: column.present.map(stored),
@@ -45,7 +48,7 @@ fn values(values: EncodedValues) -> Option<Values> {
                 });
                 change.collect::<Arc<[Change]>>()
             });
-            if changes.as_ref().is_some_and(|changes| changes.len() > MOST_CHANGES) {
+            if changes.as_ref().is_some_and(|changes| changes.len() > MAX_ZONE_CHANGES) {
                 return None;
             }
             let clock = Clock {
@@ -64,13 +67,13 @@ fn runs(version: RunLength) -> Runs {
     }
 }
 
-fn stored(stream: EncodedStream) -> Stored {
+fn stored(stream: OrcStream) -> EncodedStream {
     let entry = |entry: &grampus_orc_layout::encoded_column::EncodedEntry| Entry {
         at: entry.at,
         skip: entry.skip,
         end: entry.end,
     };
-    Stored {
+    EncodedStream {
         offset: stream.offset,
         bytes: stream.length,
         entries: stream.entries.iter().map(entry).collect(),

@@ -12,11 +12,11 @@ use arrow::array::{
     RecordBatch, StringArray, TimestampNanosecondArray,
 };
 use bytes::Bytes;
-use grampus_gpu_exec::compile::Modules;
-use grampus_gpu_exec::decode::alone::{Rows, decode};
-use grampus_gpu_exec::decode::{ENTRY, unit};
-use grampus_gpu_exec::encoded::{Encoded, Runs, Values};
+use grampus_gpu_exec::decode::standalone::{Rows, decode};
+use grampus_gpu_exec::decode::{ENTRY, translation_unit};
 use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::encoded_column::{EncodedColumn, Runs, Values};
+use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::Type;
 use grampus_io_stack::cuda::{self, Device, Module};
 use grampus_orc_layout::access::Access;
@@ -46,10 +46,10 @@ fn machines() -> Option<Machines> {
         return None;
     }
     let device = Device::host(2, 1 << 30);
-    let modules = Modules::new(&device, None).unwrap();
+    let modules = KernelCache::new(&device, None).unwrap();
     let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/tests/cpp");
     let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
-    let lockstep = text("lanes.h") + &unit() + &text("lanes_end.h");
+    let lockstep = text("lanes.h") + &translation_unit() + &text("lanes_end.h");
     let lockstep = cuda::compile_for(&device, &lockstep, ENTRY).unwrap();
     Some(Machines {
         modules: [
@@ -78,7 +78,7 @@ struct Column {
     index: Option<Arc<ColumnIndex>>,
     id: ColumnId,
     ty: Type,
-    encoded: Encoded,
+    encoded: EncodedColumn,
     dictionary: StringDictionary,
 }
 
@@ -122,9 +122,9 @@ impl Column {
             encoded: &self.encoded,
             ty: self.ty,
             rows,
-            numbers: &numbers,
+            codes: &numbers,
             nullable: true,
-            piece_bytes: 1 << 22,
+            batch_bytes: 1 << 22,
         };
         decode(device, module, &what, &self.file.0).unwrap()
     }
@@ -176,7 +176,7 @@ fn columns(file: Bytes) -> Vec<Column> {
             };
             let has_index = !index.positions.is_empty();
             let index = has_index.then(|| Arc::new(index));
-            let column = EncodedColumn::of(&tail, &stripe, id, index.as_deref());
+            let column = OrcColumn::of(&tail, &stripe, id, index.as_deref());
             let Some(encoded) = column.and_then(encoded) else {
                 continue;
             };
@@ -350,7 +350,7 @@ fn other_writers_files_decode_to_the_decoders_values() {
     assert!(total.left_to_cpu * 20 < total.equal, "{total:?}");
 }
 
-fn is_version_1(encoded: &Encoded) -> bool {
+fn is_version_1(encoded: &EncodedColumn) -> bool {
     matches!(
         encoded.values,
         Values::Integers(Runs::V1) | Values::Codes(Runs::V1, _) | Values::Timestamps(Runs::V1, _)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan};
-use grampus_gpu_exec::gpu::{Backing, ColumnChoice};
+use grampus_gpu_exec::{Backing, ColumnChoice};
 
 use super::gpu_work::GpuWork;
 

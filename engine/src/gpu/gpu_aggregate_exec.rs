@@ -23,7 +23,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use grampus_gpu_exec::output::RunError;
+use grampus_gpu_exec::RunError;
 
 use super::explain::Explain;
 use super::gpu_work::GpuWork;

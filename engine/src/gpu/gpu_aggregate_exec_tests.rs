@@ -10,12 +10,11 @@ use arrow::array::{Float64Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use grampus_gpu_exec::gpu::{Backing, ColumnChoice, Request};
-use grampus_gpu_exec::output::{Output, RunError};
+use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile, Output, RefusalReason, Request, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
 use crate::config::{Device, GrampusOptions};
-use crate::gpu::calibration::Rates;
+use crate::gpu::calibration::Calibration;
 use crate::gpu::runner::Runner;
 use crate::gpu::session::GpuSession;
 
@@ -47,6 +46,9 @@ impl Runner for FakeDevice {
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
+            // As over a link of 5 KB/s.
+            estimated_time: Duration::from_millis(200),
+            scan_time: Duration::ZERO,
             resident_bytes: 0,
             reason: String::new(),
         };
@@ -56,7 +58,7 @@ impl Runner for FakeDevice {
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
         let begun = Instant::now();
         let error = match self.behaviour {
-            Behaviour::Refuses => RunError::Refused("it would rather not".to_owned()),
+            Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
             Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
             Behaviour::WaitsForCancel => loop {
                 if request.cancel.load(Ordering::Relaxed) {
@@ -124,7 +126,7 @@ async fn operator_falls_back_if_the_device_refuses() {
         assert!(answer.contains("| 990 | 499455.0 |"), "{answer}");
         let analyzed = shown(&context, &format!("EXPLAIN ANALYZE {SQL}")).await.unwrap();
         assert!(
-            analyzed.contains("answered by the CPU: it would rather not"),
+            analyzed.contains("answered by the CPU: a value out of a type's range"),
             "{analyzed}"
         );
         assert!(analyzed.contains("answered_by_cpu=1"), "{analyzed}");
@@ -184,14 +186,14 @@ async fn explain_verbose_shows_the_kernel() {
 async fn auto_device_loads_columns_of_repeated_queries() {
     let folder = tempfile::tempdir().unwrap();
     // A machine with a slow CPU, and a slower transfer to the GPU.
-    let slow = Rates {
-        cpu_scan_bytes: 1e5,
-        cpu_scan_bytes_all: 1e5,
-        push_bytes: 5e3,
-        query_seconds: 1e-6,
-        ..Rates::of_cores(1)
+    let slow = MachineProfile {
+        cpu_scan_bytes_per_s: 1e5,
+        cpu_scan_all_bytes_per_s: 1e5,
+        push_bytes_per_s: 5e3,
+        query_s: 1e-6,
+        ..MachineProfile::of_cores(1)
     };
-    slow.save(folder.path()).unwrap();
+    Calibration::of(slow).save(folder.path()).unwrap();
     let (context, fake) = session(folder.path(), Device::Auto, Behaviour::Refuses).await;
     let mut on_gpu = Vec::new();
     for _ in 0..4 {

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use grampus_gpu_exec::gpu::{BackingChoice, ColumnChoice, Request};
+use grampus_gpu_exec::{BackingChoice, ColumnChoice, Request};
 
 use super::filter_key::FilterKey;
 use super::input_builder::GpuInput;

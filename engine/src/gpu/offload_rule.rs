@@ -23,10 +23,10 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
-use grampus_gpu_exec::gpu::{Backing, BackingChoice};
-use grampus_gpu_exec::output::RunError;
+use grampus_gpu_exec::RunError;
+use grampus_gpu_exec::{Backing, BackingChoice};
 
-use super::device_choice::{Work, has_dependents, sampled_selectivity, shown};
+use super::device_choice::{Work, gpu_time, has_dependents, hot_time, least_gpu_time, sampled_selectivity, shown};
 use super::filter_key::FilterKey;
 use super::gpu_aggregate_exec::GpuAggregateExec;
 use super::gpu_work::GpuWork;
@@ -221,7 +221,7 @@ impl PlanRewrite<'_> {
         if may_stay_closed {
             // The time is longest if all rows pass. If that is short too, no sample is needed.
             let longest = Work::of(&lowered.program, &gpu_input.input, 1.0);
-            let cpu = longest.cpu_time(&self.session.rates(self.options));
+            let cpu = longest.cpu_time(&self.session.profile(self.options));
             if cpu < MIN_SAMPLED_TIME {
                 return Err(CpuReason::TooShort { cpu });
             }
@@ -264,9 +264,9 @@ impl PlanRewrite<'_> {
     fn reason_for_gpu(&self, size: &Work, work: &GpuWork) -> Result<String, CpuReason> {
         let choices = work.device.choose(&work.request(&Arc::default()));
         let choices = choices.map_err(CpuReason::Program)?;
-        let rates = self.session.rates(self.options);
-        let (gpu, cpu) = (size.gpu_time(&rates, &choices), size.cpu_time(&rates));
-        let hot = size.hot_time(&rates, &choices);
+        let profile = self.session.profile(self.options);
+        let (gpu, cpu) = (gpu_time(&profile, &choices), size.cpu_time(&profile));
+        let hot = hot_time(&profile, &choices);
         // EXPLAIN shows these choices, so the device is asked once.
         let _ = work.choices.set(choices);
         if gpu < cpu {
@@ -294,10 +294,10 @@ impl PlanRewrite<'_> {
 
     /// Refuses to open the device while opening takes more time than queries would have saved with an open device.
     fn check_worth_opening(&self, size: &Work) -> Result<(), CpuReason> {
-        let rates = self.session.rates(self.options);
-        let (gpu, cpu) = (size.least_gpu_time(&rates), size.cpu_time(&rates));
+        let profile = self.session.profile(self.options);
+        let (gpu, cpu) = (least_gpu_time(&profile), size.cpu_time(&profile));
         let missed = self.session.miss(cpu.saturating_sub(gpu));
-        match missed.as_secs_f64() < rates.open_seconds {
+        match missed.as_secs_f64() < profile.open_s {
             true => Err(CpuReason::TooShort { cpu }),
             false => Ok(()),
         }

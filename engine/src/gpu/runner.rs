@@ -6,12 +6,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
-use grampus_gpu_exec::gpu::{ColumnChoice, Gpu, GpuOptions, Request, Target, Tuning};
-use grampus_gpu_exec::output::{Output, RunError};
-use grampus_gpu_exec::run::calibration::Calibration;
-use grampus_gpu_exec::{CudaError, compiler_version, library};
+use grampus_gpu_exec::{
+    ColumnChoice, CudaError, Gpu, GpuOptions, MachineProfile, Output, Request, RunError, RuntimeOptions, Target,
+    compiler_version, library,
+};
 
-use super::calibration::Rates;
 use crate::config::{GpuSettings, GpuTarget, GrampusOptions};
 
 /// Maximum number of host threads that run kernels ([`GpuTarget::Host`]).
@@ -72,7 +71,7 @@ impl Runner for Gpu {
     }
 
     fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError> {
-        self.text(*request)
+        self.kernel_source(*request)
     }
 }
 
@@ -80,7 +79,7 @@ impl Runner for Gpu {
 ///
 /// # Errors
 /// If there is no device, or if the device cannot be opened now.
-pub(crate) fn open(settings: &GpuSettings, rates: &Rates) -> Result<Arc<dyn Runner>, Absence> {
+pub(crate) fn open(settings: &GpuSettings, profile: &MachineProfile) -> Result<Arc<dyn Runner>, Absence> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
         GpuTarget::Cuda => Target::Cuda(0),
@@ -100,20 +99,11 @@ pub(crate) fn open(settings: &GpuSettings, rates: &Rates) -> Result<Arc<dyn Runn
         kernel_folder: settings.kernels.clone(),
         threads: threads.min(MAX_READER_THREADS),
     };
-    let tuning = Tuning {
-        calibration: Calibration {
-            push_bytes_per_s: rates.push_bytes,
-            mapped_bytes_per_s: rates.mapped_bytes,
-            mapped_loads_per_s: rates.mapped_loads,
-            register_bytes_per_s: rates.register_bytes,
-            commands_per_s: rates.commands,
-            gathered_pages_per_s: rates.gathered_pages,
-            decoded_values_per_s: rates.cpu_decoded_values * rates.cores as f64,
-            disk_bytes_per_s: rates.disk_bytes,
-        },
-        ..Tuning::default()
+    let runtime_options = RuntimeOptions {
+        machine_profile: profile.clone(),
+        ..RuntimeOptions::default()
     };
-    match Gpu::open_with(options, tuning) {
+    match Gpu::open_with(options, runtime_options) {
         Ok(gpu) => Ok(Arc::new(gpu)),
         Err(RunError::Cuda(error)) => Err(Absence::of(&error)),
         Err(error) => Err(Absence {

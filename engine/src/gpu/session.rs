@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use grampus_gpu_exec::MachineProfile;
 use grampus_gpu_exec::input::Input;
 
-use super::calibration::Rates;
+use super::calibration::Calibration;
 use super::column_ids::ColumnIds;
 use super::filter_key::FilterKey;
 use super::runner::{self, Absence, Runner};
@@ -31,7 +32,7 @@ pub struct GpuSession {
     pub(crate) locations: LocationCache,
     opened: Mutex<Option<OpenedDevice>>,
     /// The machine's rates, and the folder that they were loaded from.
-    rates: Mutex<Option<(PathBuf, Rates)>>,
+    profile: Mutex<Option<(PathBuf, MachineProfile)>>,
     selectivity: Mutex<HashMap<FilterKey, f64>>,
     /// The time that queries would have saved with an open device. If it exceeds the time of opening, the device is
     /// opened.
@@ -65,7 +66,7 @@ impl GpuSession {
         }
         // The old device is closed first: two open ones would share the device's memory.
         *opened = None;
-        match runner::open(&settings, &self.rates(options)) {
+        match runner::open(&settings, &self.profile(options)) {
             Ok(device) => {
                 let device = Ok(device);
                 *opened = Some(OpenedDevice {
@@ -105,14 +106,14 @@ impl GpuSession {
     }
 
     /// The machine's rates: calibrated ones, or the defaults.
-    pub(crate) fn rates(&self, options: &GrampusOptions) -> Rates {
+    pub(crate) fn profile(&self, options: &GrampusOptions) -> MachineProfile {
         let folder = cache_folder(options).unwrap_or_default();
-        let mut rates = lock(&self.rates);
-        match rates.as_ref().filter(|(from, _)| *from == folder) {
-            Some((_, rates)) => rates.clone(),
+        let mut profile = lock(&self.profile);
+        match profile.as_ref().filter(|(from, _)| *from == folder) {
+            Some((_, profile)) => profile.clone(),
             None => {
-                let found = Rates::load(&folder);
-                *rates = Some((folder, found.clone()));
+                let found = Calibration::load(&folder).profile;
+                *profile = Some((folder, found.clone()));
                 found
             }
         }

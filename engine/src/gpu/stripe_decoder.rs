@@ -15,7 +15,7 @@ use arrow::datatypes::{
     Int64Type, TimeUnit, TimestampNanosecondType,
 };
 use datafusion::error::DataFusionError;
-use grampus_gpu_exec::encoded::Encoded;
+use grampus_gpu_exec::input::encoded_column::EncodedColumn;
 use grampus_gpu_exec::input::{Decode, Decoded};
 use grampus_orc_layout::stripe::StripeLayout;
 
@@ -72,13 +72,13 @@ impl Decode for StripeDecoder {
         Ok(decoded(&array, &self.dictionary)?)
     }
 
-    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<Encoded>> {
+    fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
         let (file, layout) = &self.stripes[stripe];
         let column = column_locations::encoded(&self.scan, *file, layout, self.columns[column])?;
         encoded_columns::encoded(column).map(Arc::new)
     }
 
-    fn numbers(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
+    fn dictionary_codes(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
         let lock = || self.stripe_codes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(codes) = lock().get(&(stripe, column)) {
             return Ok(Arc::clone(codes));

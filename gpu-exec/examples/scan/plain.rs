@@ -43,7 +43,7 @@ pub(crate) struct Plain {
 
 impl Plain {
     pub(crate) fn new(device: &Device) -> Result<Self, Failed> {
-        let text = grampus_io_stack::device::prelude() + KERNEL;
+        let text = grampus_io_stack::device_headers::prelude() + KERNEL;
         Ok(Self {
             module: Module::load(device, &compile_for(device, &text, "plain")?.cubin)?,
             stream: Stream::new(device)?,

@@ -14,7 +14,7 @@
 //!   `1 << group_slots_log2` slots. Null without keys.
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/query.h
 
-use grampus_io_stack::layout::{Bytes as _, ColumnDesc, IoStack, bytes_of};
+use grampus_io_stack::abi::{Bytes as _, ColumnDesc, IoStack, bytes_of};
 
 use crate::abi::paging::PagingDesc;
 use crate::program::Value;

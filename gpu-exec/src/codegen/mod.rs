@@ -27,7 +27,7 @@ mod stage;
 mod statements;
 mod writer;
 
-use grampus_io_stack::device;
+use grampus_io_stack::device_headers;
 
 pub use merge::{Merged, WarpPartials};
 pub use shape::{Access, ColumnShape, Grouping, Shape};
@@ -84,12 +84,12 @@ impl QueryKernel {
 
     /// The whole translation unit.
     pub fn translation_unit(&self) -> String {
-        let mut more = device::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
+        let mut more = device_headers::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
         if self.paged {
             more += &page_kernels();
         }
         more += &layout_asserts(self.paged);
-        self.unit_behind(device::prelude(), &more, self.source())
+        self.unit_behind(device_headers::prelude(), &more, self.source())
     }
 
     /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
@@ -101,8 +101,8 @@ impl QueryKernel {
             parts.reverse();
         }
         let before = match self.queued {
-            true => device::kernel_prelude(),
-            false => device::mapped_kernel_prelude(),
+            true => device_headers::kernel_prelude(),
+            false => device_headers::mapped_kernel_prelude(),
         };
         let unit = |part: &String| self.unit_behind(before.clone(), "", part);
         parts.iter().map(unit).collect()
@@ -110,7 +110,7 @@ impl QueryKernel {
 
     fn unit_behind(&self, mut text: String, more: &str, own: &str) -> String {
         text.push_str(&nan_sign());
-        text.push_str(&device::flattened(HEADERS));
+        text.push_str(&device_headers::flattened(HEADERS));
         let further = [
             (self.has_dates(), DATES),
             (self.has_group_table(), GROUPS),
@@ -119,7 +119,7 @@ impl QueryKernel {
         ];
         // A compiler reads what a kernel does not call as slowly as what it does.
         let wanted = further.into_iter().filter(|(wanted, _)| *wanted);
-        text.push_str(&device::flattened(wanted.map(|(_, header)| header)));
+        text.push_str(&device_headers::flattened(wanted.map(|(_, header)| header)));
         text.push_str(more);
         text.push_str("#line 1 \"grampus/query\"\n");
         text + own
@@ -178,22 +178,26 @@ impl QueryKernel {
 /// The translation unit that kernels are linked with: what they call and no query changes. With what only kernels need of which some
 /// column comes by commands, it takes several times as long.
 pub fn slow_path(queued: bool) -> String {
-    let mut text = if queued { device::slow_path() } else { device::prelude() };
+    let mut text = if queued {
+        device_headers::slow_path()
+    } else {
+        device_headers::prelude()
+    };
     text.push_str(&nan_sign());
-    text.push_str(&device::flattened([
+    text.push_str(&device_headers::flattened([
         HEADERS[0],
         HEADERS[1],
         HEADERS[2],
         SLOW_HEADERS[0],
     ]));
     if queued {
-        text.push_str(&device::flattened([SLOW_HEADERS[1]]));
+        text.push_str(&device_headers::flattened([SLOW_HEADERS[1]]));
     } else {
         text.push_str(
             "namespace grampus {\ntemplate bool tile_slowly<Mapped>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);\n}\n",
         );
     }
-    text.push_str(&device::flattened(PAGING_HEADERS));
+    text.push_str(&device_headers::flattened(PAGING_HEADERS));
     text + &page_kernels() + &layout_asserts(true)
 }
 
@@ -220,7 +224,7 @@ fn page_kernels() -> String {
          GRAMPUS_KERNEL({PLACE_PAGES}, PageBatch, batch) {{ place_pages(batch); }}\n\
          GRAMPUS_KERNEL({PUBLISH_PAGES}, PagesCame, what) {{ publish_pages(what); }}\n}}\n"
     );
-    device::flattened([PAGES_SLOW]) + &kernels
+    device_headers::flattened([PAGES_SLOW]) + &kernels
 }
 
 /// Behind the others where all is one unit.

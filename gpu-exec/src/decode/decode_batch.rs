@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use grampus_io_stack::layout::Bytes;
+use grampus_io_stack::abi::Bytes;
 
 use crate::abi::decode::{
     CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, DECODE_CODES, DECODE_INTEGERS,

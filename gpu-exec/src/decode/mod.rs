@@ -9,7 +9,7 @@
 pub mod decode_batch;
 pub mod standalone;
 
-use grampus_io_stack::device;
+use grampus_io_stack::device_headers;
 
 use crate::abi;
 
@@ -27,11 +27,11 @@ const HEADERS: [(&str, &str); 5] = [
 
 /// The whole translation unit.
 pub fn translation_unit() -> String {
-    let mut text = device::target_prelude();
-    text.push_str(&device::flattened(HEADERS));
+    let mut text = device_headers::target_prelude();
+    text.push_str(&device_headers::flattened(HEADERS));
     text.push_str("#line 1 \"grampus/decode_layout_asserts\"\n");
     text.push_str(&abi::decode::static_asserts());
-    text.push_str(&device::flattened([(
+    text.push_str(&device_headers::flattened([(
         "decode.cu",
         include_str!("../../device/decode.cu"),
     )]));

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use grampus_io_stack::abi::bytes_of;
 use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stream};
-use grampus_io_stack::layout::bytes_of;
 
 use super::ENTRY;
 use super::decode_batch::{Addresses, batches};

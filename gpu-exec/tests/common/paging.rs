@@ -2,8 +2,8 @@
 //! garbage until the kernel asked for it.
 
 use grampus_gpu_exec::abi::paging::{PagedPiece, PagingDesc};
+use grampus_io_stack::abi::bytes_of;
 use grampus_io_stack::cuda::{Device, DeviceBuffer};
-use grampus_io_stack::layout::bytes_of;
 use grampus_io_stack::stack::Run;
 
 use super::random::Random;

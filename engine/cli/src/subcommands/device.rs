@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use grampus::GrampusOptions;
 use grampus::config::cache_folder;
-use grampus::gpu::calibration::{Rates, calibrate};
+use grampus::gpu::calibration::{Calibration, calibrate};
 use grampus_gpu_exec::machine_report::MachineReport;
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ struct Answer<'a> {
     /// Whether queries can run on the GPU.
     usable: bool,
     /// Measured rates, or supposed rates.
-    rates: &'a Rates,
+    rates: &'a Calibration,
     /// Whether the rates were measured.
     calibrated: bool,
 }
@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: &DeviceArgs) -> Result<(), ExitError> {
     if arguments.calibrate {
         measure(arguments, &machine)?;
     }
-    let rates = folder.as_deref().map(Rates::load).unwrap_or_default();
-    let calibrated = !rates.gpu.is_empty();
+    let rates = folder.as_deref().map(Calibration::load).unwrap_or_default();
+    let calibrated = !rates.profile.gpu.is_empty();
     let answer = Answer {
         machine: &machine,
         usable: machine.usable().is_ok(),
@@ -74,19 +74,23 @@ fn print(json: bool, answer: &Answer<'_>) -> io::Result<()> {
     writeln!(
         stdout,
         "to the GPU     {:.1} GB/s pushed, {:.1} GB/s mapped",
-        gb(rates.push_bytes),
-        gb(rates.mapped_bytes)
+        gb(rates.profile.push_bytes_per_s),
+        gb(rates.profile.mapped_bytes_per_s)
     )?;
     writeln!(
         stdout,
         "               {:.0} M/s scattered loads, {:.1} M/s commands, {:.1} GB/s from disk",
-        rates.mapped_loads / 1e6,
-        rates.commands / 1e6,
-        gb(rates.disk_bytes)
+        rates.profile.mapped_loads_per_s / 1e6,
+        rates.profile.commands_per_s / 1e6,
+        gb(rates.profile.disk_bytes_per_s)
     )?;
-    writeln!(stdout, "on the GPU     {:.0} GB/s", gb(rates.device_bytes))?;
+    writeln!(
+        stdout,
+        "on the GPU     {:.0} GB/s",
+        gb(rates.profile.device_bytes_per_s)
+    )?;
     match answer.calibrated {
-        true => writeln!(stdout, "These rates were measured with {}.", rates.gpu),
+        true => writeln!(stdout, "These rates were measured with {}.", rates.profile.gpu),
         false => writeln!(
             stdout,
             "These rates are supposed; `grampus device --calibrate` measures them."

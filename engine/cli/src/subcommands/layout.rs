@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use grampus_orc_layout::LayoutError;
-use grampus_orc_layout::report::{ReportOptions, FileReport};
+use grampus_orc_layout::report::{FileReport, ReportOptions};
 
 use crate::args::LayoutArgs;
 use crate::error_messages;

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_io_stack::abi::bytes_of;
 use grampus_io_stack::cuda::{Args, CudaError, Event, Module};
-use grampus_io_stack::layout::bytes_of;
 
 use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};

@@ -128,13 +128,13 @@ fn attempt(
             ..Cost::default()
         };
         let result = run_attempt(state, request, plan, &transfer, grouping, slots_log2, cost);
-        for piece in &transfer.page_table.columns {
+        for column in &transfer.page_table.columns {
             state
                 .pool
-                .pages_came(&piece.key, piece.published.load(Ordering::Relaxed));
+                .pages_came(&column.key, column.published.load(Ordering::Relaxed));
         }
-        if let Some(piece) = &transfer.windows.memory {
-            state.pool.give_back(piece);
+        if let Some(memory) = &transfer.windows.memory {
+            state.pool.give_back(memory);
         }
         result
     });

@@ -1,7 +1,7 @@
 //! `IoBinding`: the I/O stack as a query's kernels see it. If no column is read by command, a status block stands for
 //! it.
 
-use grampus_io_stack::layout::{IoStack, Stats};
+use grampus_io_stack::abi::{IoStack, Stats};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 
 use crate::error::RunError;

@@ -1,8 +1,8 @@
 //! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels
 //! left there.
 
+use grampus_io_stack::abi::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
 use grampus_io_stack::cuda::{CudaError, PinnedBuffer};
-use grampus_io_stack::layout::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::{QueryHead, RowRun, Sizes, argument_bits};

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::Stream;
+use grampus_io_stack::error::Reason;
 use grampus_io_stack::stack::StackError;
-use grampus_io_stack::status::Reason;
 
 use crate::abi::query::{Refusal, row_runs as tiles_of};
 use crate::codegen::{ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, WarpPartials};

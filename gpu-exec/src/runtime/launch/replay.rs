@@ -12,8 +12,8 @@
 
 use std::time::Duration;
 
+use grampus_io_stack::abi::IoStack;
 use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel};
-use grampus_io_stack::layout::IoStack;
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::parameter;

@@ -131,7 +131,7 @@ impl BufferPool {
                 self.give_back(&values);
                 return Ok(None);
             }
-            Some(piece) => piece,
+            Some(range) => range,
             None => None,
         };
         let resident = CachedColumn { values, valid };
@@ -229,8 +229,8 @@ impl BufferPool {
     }
 
     /// Returns a range of [`take`](Self::take). No kernel and no copy uses it.
-    pub(crate) fn give_back(&mut self, piece: &DeviceRange) {
-        self.arenas[piece.arena].give_back(piece.offset, rounded(piece.len));
+    pub(crate) fn give_back(&mut self, range: &DeviceRange) {
+        self.arenas[range.arena].give_back(range.offset, rounded(range.len));
     }
 
     /// The running query ended. If it ended well, the columns that it loaded are complete; otherwise they are dropped.
@@ -272,7 +272,7 @@ impl BufferPool {
         [Some(values), valid.as_ref(), there]
             .into_iter()
             .flatten()
-            .for_each(|piece| self.give_back(piece));
+            .for_each(|range| self.give_back(range));
     }
 
     /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. If the driver has
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_given_out_one_after_the_other_touch_and_come_back_whole() {
+    fn ranges_given_out_one_after_the_other_touch_and_come_back_whole() {
         let mut pool = pool(1 << 20);
         let all: Vec<DeviceRange> = (0..4).map(|_| pool.take(1000).unwrap().unwrap()).collect();
         assert!(all.windows(2).all(|w| w[0].address() + 1000 == w[1].address()));

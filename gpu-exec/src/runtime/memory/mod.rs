@@ -1,4 +1,16 @@
-//! memory
+//! Device memory and pinned memory, and what is cached in them.
+//!
+//! ```text
+//! buffer_pool       device memory for columns; the least recently used ones are evicted
+//! arena             a large range of device memory, and the parts of it that are free
+//! page_table        a query's columns of which only some pages are resident
+//! constant_columns  device memory full of one value
+//! query_scratch     device memory for what a query needs beside its columns
+//! staging_buffer    device memory in which encoded bytes wait until they are decoded
+//! copy_target       a place in device memory that bytes are copied to
+//! pinned_ring       slots of pinned memory that threads fill and the copy engine empties
+//! mapped_files      registered mappings of files
+//! ```
 
 pub(crate) mod arena;
 pub(crate) mod buffer_pool;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{self, CudaError, Device, Pushed, Slot};
+use grampus_io_stack::cuda::{self, CudaError, Device, PendingSlot, Slot};
 
 /// Bytes of values in a slot, at most.
 pub(crate) const MAX_COPY_BYTES: u64 = 4 << 20;
@@ -28,7 +28,7 @@ pub(crate) struct PinnedRing {
 struct State {
     free: Vec<Slot>,
     /// In the order of the copy stream: the first is done first.
-    pushed: VecDeque<Pushed>,
+    pushed: VecDeque<PendingSlot>,
     made: usize,
     most: usize,
 }
@@ -129,7 +129,7 @@ impl PinnedRing {
     }
 
     /// Takes back a slot whose copy was enqueued last.
-    pub(crate) fn pushed(&self, slot: Pushed) {
+    pub(crate) fn pushed(&self, slot: PendingSlot) {
         self.state().pushed.push_back(slot);
         self.changed.notify_one();
     }
@@ -161,7 +161,7 @@ mod tests {
         let (first, second) = (take(2).unwrap(), take(2).unwrap());
         assert!(take(2).is_none(), "two are being filled");
         let address = first.address();
-        let pushed = first.push(&stream, &[]).unwrap();
+        let pushed = first.upload(&stream, &[]).unwrap();
         stream.synchronize().unwrap();
         ring.pushed(pushed);
         let again = take(2).unwrap();

@@ -1,8 +1,8 @@
 //! `ExtentMap`: the extents of a column that kernels read by address. Neighbours in device memory become one extent,
 //! since kernels search extents by row.
 
+use grampus_io_stack::abi::Extent;
 use grampus_io_stack::cuda::Device;
-use grampus_io_stack::layout::Extent;
 
 use crate::error::RunError;
 use crate::input::Placement;

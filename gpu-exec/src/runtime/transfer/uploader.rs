@@ -33,14 +33,18 @@ pub(crate) struct UploadCounters {
     pub(crate) decode_ns: AtomicU64,
 }
 
+/// How far the jobs are done, and which may be begun.
 #[derive(Debug, Default)]
 struct UploadProgress {
     /// Jobs from the first on whose copies are all enqueued.
     prefix: usize,
+    /// Jobs behind the first gap whose copies are enqueued.
     beyond: BTreeSet<usize>,
     /// Jobs that the launching thread waits for; it is woken no sooner.
     awaited: usize,
+    /// Windows that may be filled.
     windows: usize,
+    /// Halves of the staging buffer that may be filled.
     halves: usize,
     failed: Option<RunError>,
 }
@@ -377,7 +381,7 @@ impl<'a> Uploader<'a> {
                 to_offset: target.offset,
             });
         }
-        let pushed = slot.push(self.stream, &ranges).inspect_err(|_| self.ring.lost())?;
+        let pushed = slot.upload(self.stream, &ranges).inspect_err(|_| self.ring.lost())?;
         self.ring.pushed(pushed);
         self.done.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(true)
