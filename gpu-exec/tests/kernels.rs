@@ -6,9 +6,9 @@ mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::check::check;
-use common::interpret::{self, Refused, Scalar};
-use common::machine::{Division, Placed, Table, Target, run, targets};
+use common::result_check::check;
+use common::interpreter::{self, Refused, Scalar};
+use common::kernel_runner::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, Random};
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::abi::query::Refusal;
@@ -114,7 +114,7 @@ fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
             .iter()
             .map(|ty| random::value(&mut random, *ty, tame))
             .collect();
-        let expected = interpret::run(&program, table.rows(), &arguments);
+        let expected = interpreter::run(&program, table.rows(), &arguments);
         let placed = Placed::new(&mut random, target, &table, &shape);
         let mut results = Vec::new();
         for division in divisions(&mut random) {
@@ -270,7 +270,7 @@ fn rows_pass_through_every_ring_once() {
                     let rows = fewer(rows, &target);
                     let table = cascade_table(&mut random, rows, share);
                     let arguments = [Scalar::Float(0.0)];
-                    let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
+                    let expected = interpreter::run(&program, table.rows(), &arguments).expect("no refusal");
                     let placed = Placed::new(&mut random, &target, &table, &shape);
                     for division in divisions(&mut random) {
                         let about = format!("{first:?} {rest:?}, {conjuncts} conjuncts, {share} of 1000, {division:?}");
@@ -351,7 +351,7 @@ fn groups_of_every_number_find_their_place() {
             let arguments = [Scalar::Float(2.5)];
             for cardinality in [1, 5, 60, 3000] {
                 let table = grouped_table(&mut random, fewer(8000, &target), cardinality);
-                let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
+                let expected = interpreter::run(&program, table.rows(), &arguments).expect("no refusal");
                 let placed = Placed::new(&mut random, &target, &table, &shape);
                 let mut results = Vec::new();
                 for division in divisions(&mut random) {
@@ -429,7 +429,7 @@ fn counting_rows_reads_nothing() {
             runs: vec![(3, 10_000), (20_000, 7)],
         };
         let mut random = Random(7);
-        let expected = interpret::run(&program, table.rows(), &[]).expect("no refusal");
+        let expected = interpreter::run(&program, table.rows(), &[]).expect("no refusal");
         let placed = Placed::new(&mut random, &target, &table, &shape);
         for division in divisions(&mut random) {
             let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");

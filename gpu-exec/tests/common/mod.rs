@@ -1,10 +1,10 @@
 //! Programs by few words, for all tests of the crate.
 #![allow(dead_code)] // each test uses its share
 
-pub(crate) mod check;
-pub(crate) mod interpret;
-pub(crate) mod machine;
-pub(crate) mod paging;
+pub(crate) mod result_check;
+pub(crate) mod interpreter;
+pub(crate) mod kernel_runner;
+pub(crate) mod partial_pages;
 pub(crate) mod random;
 pub(crate) mod streams;
 

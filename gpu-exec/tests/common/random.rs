@@ -4,7 +4,7 @@ use grampus_gpu_exec::program::{
     Aggregate, BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type,
 };
 
-use super::interpret::{Cell, Scalar};
+use super::interpreter::{Cell, Scalar};
 
 const MATH: [MathFunction; 4] = [
     MathFunction::Floor,

@@ -4,7 +4,7 @@ use grampus_gpu_exec::codegen::Merged;
 use grampus_gpu_exec::output::{ResultColumn, ResultValues};
 use grampus_gpu_exec::program::Type;
 
-use super::interpret::{Expected, Key, Scalar, Total};
+use super::interpreter::{Expected, Key, Scalar, Total};
 
 /// A result's value as the interpreter's.
 fn key_of(column: &ResultColumn, at: usize) -> Key {

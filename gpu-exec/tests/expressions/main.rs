@@ -1,11 +1,12 @@
 //! Every operator, value by value: rows have keys of their own, so that each expression's value at each row is seen, and rows for which
 //! the interpreter has no answer must make the kernel refuse. Skipped, and says so, without a C++ compiler.
 
+#[path = "../common/mod.rs"]
 mod common;
 
-use common::check::check;
-use common::interpret::{self, Cell, Row, Scalar};
-use common::machine::{Division, Placed, Table, Target, run, targets};
+use common::result_check::check;
+use common::interpreter::{self, Cell, Row, Scalar};
+use common::kernel_runner::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, DECIMAL, PARTS, Random};
 use common::{aggregate, binary, col, column, shape};
 use grampus_gpu_exec::abi::query::Refusal;
@@ -57,7 +58,7 @@ fn answer(
         group_slots_log2: 12,
     };
     let merged = run(&placed, kernel, module, arguments, &division)?;
-    let expected = interpret::run(program, table.rows(), arguments).expect("rows that have answers");
+    let expected = interpreter::run(program, table.rows(), arguments).expect("rows that have answers");
     check(&expected, &merged, &program.to_string());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Columns that come by pages: what is missed is brought, kept, and asked for once; answers are those of whole columns, to the bit.
 //! Troubles too. Skipped, and says so, without a C++ compiler.
 
-mod support;
+mod temporary_table;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use grampus_gpu_exec::input::{Decode, Decoded, FileVersion};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Request, RuntimeOptions};
-use support::{Kind, Shape, Table, answer, gpu, program, run};
+use temporary_table::{Kind, Shape, Table, answer, gpu, program, run};
 
 const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
 const WHOLE: BackingChoice = BackingChoice::All(Backing::Resident);
@@ -166,7 +166,7 @@ fn each_step_of_a_cascade_may_miss_something() {
                 "{:?}",
                 paged.cost
             );
-            let other = support::gpu(None, RuntimeOptions::default()).unwrap();
+            let other = temporary_table::gpu(None, RuntimeOptions::default()).unwrap();
             let (_, whole) = bits(&other, &table, &program, bounds, WHOLE);
             assert_eq!(found, whole, "{bounds:?}");
         }

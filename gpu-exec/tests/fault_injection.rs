@@ -1,7 +1,7 @@
 //! What may go wrong while a program runs: files that change, decoders that fail, storages that err or stall, callers that change
 //! their mind. Each ends in an error that says what happened, and the next query works. Skipped without a C++ compiler.
 
-mod support;
+mod temporary_table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
 use grampus_gpu_exec::program::Value;
 use grampus_gpu_exec::{Backing, BackingChoice, Request, RuntimeOptions};
-use support::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
+use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
 

@@ -1,6 +1,7 @@
 //! The decoding kernel by hand-made streams: the examples of the ORC specification, every kind of run at every width, any range of rows,
 //! and streams that make no sense. What orc-layout's decoder makes of files is compared in the engine's tests.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -40,9 +41,9 @@ fn machines() -> Vec<Machine> {
             });
             let text = format!(
                 "{}{}{}",
-                include_str!("../../io-stack/tests/cpp/lanes.h"),
+                include_str!("../../../io-stack/tests/cpp/lanes.h"),
                 translation_unit(),
-                include_str!("../../io-stack/tests/cpp/lanes_end.h")
+                include_str!("../../../io-stack/tests/cpp/lanes_end.h")
             );
             let compiled = cuda::compile_for(&device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
             let module = Arc::new(Module::load(&device, &compiled.cubin).expect("loads"));
@@ -461,7 +462,7 @@ fn anything(name: &str, before: &str, after: &str, seeds: &str) -> Option<String
     let text = format!(
         "{before}{}{after}{}",
         translation_unit(),
-        include_str!("cpp/decode_anything.cc")
+        include_str!("../cpp/decode_anything.cc")
     );
     std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
     let mut command = std::process::Command::new(compiler);
@@ -505,8 +506,8 @@ fn anything_is_read_inside_its_bytes_by_one_lane() {
 #[test]
 fn anything_is_read_inside_its_bytes_by_32_lanes() {
     let (before, after) = (
-        include_str!("../../io-stack/tests/cpp/lanes.h"),
-        include_str!("../../io-stack/tests/cpp/lanes_end.h"),
+        include_str!("../../../io-stack/tests/cpp/lanes.h"),
+        include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
     );
     if let Some(said) = anything("decode_anything_lanes", before, after, "300") {
         assert!(!said.starts_with("0 decoded") && !said.contains(" 0 errors"), "{said}");

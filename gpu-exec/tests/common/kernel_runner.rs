@@ -17,8 +17,8 @@ use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Module, StagingOp
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 
-use super::interpret::{Cell, Scalar};
-use super::paging::Paging;
+use super::interpreter::{Cell, Scalar};
+use super::partial_pages::Paging;
 use super::random::{Random, bytes};
 
 /// What kernels can run on.

@@ -1,7 +1,7 @@
 //! Programs run on host threads over temporary files: every backing gives the answer of a plain loop, whatever is kept, and
 //! however little there is room for. Troubles are in troubles.rs. Skipped, and says so, without a C++ compiler.
 
-mod support;
+mod temporary_table;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::output::ResultValues;
 use grampus_gpu_exec::program::{Expr, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Gpu, RuntimeOptions};
-use support::{ALL, Kind, Shape, Table, answer, gpu, program, run};
+use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[1], &[33_333, 512, 9_999]];
 const MIXED: &[Kind] = &[Kind::Raw, Kind::Decoded, Kind::Constant(2.5), Kind::Raw, Kind::Decoded];
@@ -390,7 +390,7 @@ fn groups_beyond_the_first_table_are_found_by_a_second_attempt() {
     grouped.keys = vec![Expr::Column(1), Expr::Column(2)];
     let mut expected = BTreeMap::new();
     for row in 0..table.rows {
-        let key = [1, 2].map(|c| support::value(c, row).to_bits());
+        let key = [1, 2].map(|c| temporary_table::value(c, row).to_bits());
         *expected.entry(key).or_insert(0) += 1;
     }
     assert!(expected.len() > 1 << 14, "more than the first table's slots");
