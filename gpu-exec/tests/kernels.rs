@@ -6,10 +6,10 @@ mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::result_check::check;
 use common::interpreter::{self, Refused, Scalar};
 use common::kernel_runner::{Division, Placed, Table, Target, run, targets};
 use common::random::{self, Random};
+use common::result_check::check;
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, QueryKernel, Shape};

@@ -1,12 +1,11 @@
 //! Programs by few words, for all tests of the crate.
 #![allow(dead_code)] // each test uses its share
 
-pub(crate) mod result_check;
 pub(crate) mod interpreter;
 pub(crate) mod kernel_runner;
 pub(crate) mod partial_pages;
 pub(crate) mod random;
-pub(crate) mod streams;
+pub(crate) mod result_check;
 
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};
