@@ -1,7 +1,8 @@
-//! The one parameter of the decoding kernel and the tasks it points at, as bytes (device/decode.h is the other side).
+//! `DecodeLaunch`: the only parameter of the decoding kernel, and the tasks that it points to (mirror of
+//! device/decode.h).
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/decode.h
 
-/// Jobs of one launch at most.
+/// Maximum number of jobs in one launch.
 pub const DECODE_JOBS: usize = 128;
 
 pub(crate) const CODING_BITS: u32 = 1;

@@ -1,18 +1,19 @@
-//! Types of expressions, and refusal of programs that contradict themselves or that kernels cannot compute: in words, so that a
-//! planner can keep them as its reason.
+//! Types of expressions, and the check that kernels can compute a program.
+//!
+//! A refusal is a sentence that a planner can keep as its reason.
 
 use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, Type};
 use crate::error::RunError;
 
-/// Columns of a program: their descriptions are a kernel's parameter, of 4 KiB on older drivers.
+/// Columns of a program. Their descriptions are part of a kernel's parameter, which older drivers limit to 4 KiB.
 pub const MAX_COLUMNS: usize = 64;
-/// Nesting of an expression: walks over it recurse.
+/// Nesting of an expression. Functions over expressions recurse.
 const MAX_DEPTH: usize = 200;
-/// Operators, columns and literals of a program: a kernel that grows with them has to be compiled.
+/// Operators, columns and literals of a program. A kernel grows with their number, and so does its compile time.
 const MAX_NODES: usize = 2000;
 /// Digits of a decimal in eight bytes.
 const MAX_DIGITS: u8 = 18;
-/// Digits of a sum of decimals, as DataFusion has it.
+/// Digits of a sum of decimals, as in DataFusion.
 const SUM_DIGITS: u8 = 38;
 
 fn no<T>(reason: impl Into<String>) -> Result<T, RunError> {
@@ -28,7 +29,8 @@ impl Type {
         matches!(self, Self::Float32 | Self::Float64)
     }
 
-    /// Whether values of both can be compared, and be one column: decimals of one scale can, whatever their digits.
+    /// Whether values of both types can be compared and share a column. Decimals can if their scales agree, whatever
+    /// their digits.
     fn fits(self, other: Self) -> bool {
         match (self, other) {
             (Self::Decimal { scale: a, .. }, Self::Decimal { scale: b, .. }) => a == b,
@@ -36,7 +38,7 @@ impl Type {
         }
     }
 
-    /// Of two types that fit, the one that holds the values of both.
+    /// The type that holds the values of both, for types that fit.
     fn wider(self, other: Self) -> Self {
         match (self, other) {
             (Self::Decimal { precision: a, scale }, Self::Decimal { precision: b, .. }) => Self::Decimal {
@@ -49,10 +51,10 @@ impl Type {
 }
 
 impl Program {
-    /// Whether everything it refers to is there, types agree, and kernels can compute it.
+    /// Checks that all references resolve, that types agree, and that kernels can compute the program.
     ///
     /// # Errors
-    /// [`RunError::Invalid`] with what is wrong.
+    /// [`RunError::Invalid`] with the reason.
     pub fn check(&self) -> Result<(), RunError> {
         if self.columns.len() > MAX_COLUMNS {
             return no(format!(
@@ -94,7 +96,7 @@ impl Program {
     /// The type of an expression over the program's columns and arguments.
     ///
     /// # Errors
-    /// [`RunError::Invalid`]: operands that do not agree, or something that kernels do not compute.
+    /// [`RunError::Invalid`]: operands that do not agree, or an operation that kernels do not compute.
     pub fn type_of(&self, expr: &Expr) -> Result<Type, RunError> {
         match expr {
             Expr::Column(at) => match self.columns.get(*at) {
@@ -203,7 +205,7 @@ impl Program {
         }
     }
 
-    /// Whether an expression can be NULL, where the columns marked in `nullable` can.
+    /// Whether an expression can be NULL if the columns for which `nullable` is true can be.
     pub fn can_be_null(&self, expr: &Expr, nullable: &dyn Fn(usize) -> bool) -> bool {
         let of = |e: &Expr| self.can_be_null(e, nullable);
         match expr {
@@ -253,7 +255,8 @@ fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
     }
 }
 
-/// The casts that kernels compute as arrow does. Left out: to and from decimals, which round half away from zero and check digits.
+/// Whether kernels compute the cast as arrow does. Casts to and from decimals, which round half away from zero and
+/// check digits, are left to the CPU.
 fn castable(from: Type, to: Type) -> bool {
     let number = |ty: Type| ty.is_integer() || ty.is_float();
     let stored_as = |ty: Type| match ty {
@@ -274,7 +277,7 @@ fn castable(from: Type, to: Type) -> bool {
     }
 }
 
-/// The parts of an expression.
+/// Direct operands of an expression.
 pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Column(_) | Expr::Argument(_) | Expr::Null(_) => Vec::new(),
@@ -292,7 +295,7 @@ pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// The expressions and all their parts, in no order.
+/// The expressions and all their operands, in no order.
 pub(crate) fn nodes<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> impl Iterator<Item = &'a Expr> {
     let mut open: Vec<&Expr> = exprs.into_iter().collect();
     std::iter::from_fn(move || {
@@ -302,7 +305,7 @@ pub(crate) fn nodes<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> impl Itera
     })
 }
 
-/// Nodes of an expression; `None`: nested deeper than that.
+/// Nodes of an expression. `None`: nested deeper than `depth`.
 fn size(expr: &Expr, depth: usize) -> Option<usize> {
     let below = depth.checked_sub(1)?;
     operands(expr)
