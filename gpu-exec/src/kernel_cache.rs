@@ -55,7 +55,7 @@ pub struct Loaded {
 #[derive(Debug, Default)]
 struct ModuleCache {
     modules: HashMap<String, (Arc<Module>, u64)>,
-    asked: u64,
+    lookups: u64,
 }
 
 /// Modules of one device.
@@ -63,9 +63,9 @@ struct ModuleCache {
 pub struct KernelCache {
     device: Device,
     /// Compiler, driver and version: all that machine code depends on beside the source.
-    setting: String,
+    environment: String,
     folder: Option<PathBuf>,
-    kept: Mutex<ModuleCache>,
+    cache: Mutex<ModuleCache>,
     /// Slow paths for kernels without and with queued columns.
     slow_paths: [OnceLock<Arc<Vec<u8>>>; 2],
 }
@@ -83,14 +83,14 @@ impl KernelCache {
             format!("NVRTC {:?}, sm {:?}", cuda::compiler_version()?, device.compute())
         };
         Ok(Self {
-            setting: format!(
+            environment: format!(
                 "{compiler}, driver {:?}, grampus {}",
                 device.version(),
                 env!("CARGO_PKG_VERSION")
             ),
             device: device.clone(),
             folder,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
             slow_paths: [OnceLock::new(), OnceLock::new()],
         })
     }
@@ -107,16 +107,16 @@ impl KernelCache {
             took: began.elapsed(),
         };
         // In one process kernels differ by their own source alone, so the lookup leaves the headers out.
-        if let Some(module) = self.kept_module(kernel.source()) {
+        if let Some(module) = self.cached_module(kernel.source()) {
             return Ok(loaded(module, Origin::Memory));
         }
         let own = kernel.source().to_owned();
-        let units = self.units_of(kernel);
+        let units = self.units(kernel);
         let compile = || match self.device.is_host() {
             true => Ok(cuda::compile_for(&self.device, &units[0], ENTRY)?.cubin),
-            false => self.linked(kernel, &units),
+            false => self.compile_and_link(kernel, &units),
         };
-        let (module, origin) = self.of_units(own, &units, compile)?;
+        let (module, origin) = self.load_or_compile(own, &units, compile)?;
         Ok(loaded(module, origin))
     }
 
@@ -128,9 +128,9 @@ impl KernelCache {
     /// The driver's error.
     pub(crate) fn ready(&self, kernel: &QueryKernel) -> Result<Option<Loaded>, CudaError> {
         let began = Instant::now();
-        let (module, origin) = match self.kept_module(kernel.source()) {
+        let (module, origin) = match self.cached_module(kernel.source()) {
             Some(module) => (module, Origin::Memory),
-            None => match self.in_folder(kernel.source(), &self.key(&self.units_of(kernel))) {
+            None => match self.load_from_folder(kernel.source(), &self.key(&self.units(kernel))) {
                 Some(module) => (module, Origin::Folder),
                 None => return Ok(None),
             },
@@ -150,9 +150,9 @@ impl KernelCache {
     }
 
     /// A module from the folder, cached in memory under `name`.
-    fn in_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
+    fn load_from_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
         match Module::load(&self.device, &self.read(key)?) {
-            Ok(module) => Some(self.keep(name.to_owned(), module)),
+            Ok(module) => Some(self.insert(name.to_owned(), module)),
             Err(e) => {
                 log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}");
                 None
@@ -162,7 +162,7 @@ impl KernelCache {
 
     /// Translation units of a kernel. On a GPU the code that no query changes, which takes longer to compile than a
     /// kernel, is compiled once and linked.
-    fn units_of(&self, kernel: &QueryKernel) -> Vec<String> {
+    fn units(&self, kernel: &QueryKernel) -> Vec<String> {
         match self.device.is_host() {
             true => vec![kernel.translation_unit()],
             false => kernel.units_to_link(),
@@ -175,12 +175,12 @@ impl KernelCache {
     /// As [`get`](Self::get).
     pub fn decoding(&self) -> Result<Loaded, CudaError> {
         let began = Instant::now();
-        let (module, origin) = match self.kept_module(decode::ENTRY) {
+        let (module, origin) = match self.cached_module(decode::ENTRY) {
             Some(module) => (module, Origin::Memory),
             None => {
                 let unit = decode::translation_unit();
                 let compile = || Ok(cuda::compile_for(&self.device, &unit, decode::ENTRY)?.cubin);
-                self.of_units(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
+                self.load_or_compile(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
             }
         };
         Ok(Loaded {
@@ -191,25 +191,25 @@ impl KernelCache {
     }
 
     /// The module of these units from the folder, or compiled. It is cached in memory under `name`.
-    fn of_units(
+    fn load_or_compile(
         &self,
         name: String,
         units: &[String],
         compile: impl Fn() -> Result<Vec<u8>, CudaError>,
     ) -> Result<(Arc<Module>, Origin), CudaError> {
         let key = self.key(units);
-        if let Some(module) = self.in_folder(&name, &key) {
+        if let Some(module) = self.load_from_folder(&name, &key) {
             return Ok((module, Origin::Folder));
         }
         let code = compile()?;
         let module = Module::load(&self.device, &code)?;
         self.write(&key, &code);
-        Ok((self.keep(name, module), Origin::Compiler))
+        Ok((self.insert(name, module), Origin::Compiler))
     }
 
     /// Machine code of units, linked with the slow path. The driver links, and may be older than the compiler. If
     /// linking fails, the kernel is compiled as one unit, which only takes longer.
-    fn linked(&self, kernel: &QueryKernel, units: &[String]) -> Result<Vec<u8>, CudaError> {
+    fn compile_and_link(&self, kernel: &QueryKernel, units: &[String]) -> Result<Vec<u8>, CudaError> {
         let compile = |unit: &String| cuda::compile_kernels(unit, ENTRY, self.device.compute());
         // All units are compiled at once, and so is the slow path if it is missing. This thread compiles the first
         // unit.
@@ -245,8 +245,8 @@ impl KernelCache {
     /// The slow path's relocatable code, from memory, from the folder, or compiled. Two threads may compile it at once,
     /// which does no harm.
     fn slow_path(&self, queued: bool) -> Result<Arc<Vec<u8>>, CudaError> {
-        let kept = &self.slow_paths[usize::from(queued)];
-        if let Some(code) = kept.get() {
+        let cached = &self.slow_paths[usize::from(queued)];
+        if let Some(code) = cached.get() {
             return Ok(code.clone());
         }
         // The source is part of the key: during development it changes while the version stays.
@@ -260,13 +260,13 @@ impl KernelCache {
                 code
             }
         };
-        Ok(kept.get_or_init(|| Arc::new(code)).clone())
+        Ok(cached.get_or_init(|| Arc::new(code)).clone())
     }
 
     /// Key of the machine code of these units.
     fn key(&self, units: &[String]) -> String {
         let units = units.iter().map(|unit| unit.as_bytes());
-        let parts: Vec<&[u8]> = std::iter::once(self.setting.as_bytes()).chain(units).collect();
+        let parts: Vec<&[u8]> = std::iter::once(self.environment.as_bytes()).chain(units).collect();
         hex(&hash(&parts))
     }
 
@@ -286,32 +286,32 @@ impl KernelCache {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, ModuleCache> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> MutexGuard<'_, ModuleCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_module(&self, text: &str) -> Option<Arc<Module>> {
-        let mut kept = self.kept();
-        kept.asked += 1;
-        let now = kept.asked;
-        let (module, last) = kept.modules.get_mut(text)?;
+    fn cached_module(&self, text: &str) -> Option<Arc<Module>> {
+        let mut cache = self.lock_cache();
+        cache.lookups += 1;
+        let now = cache.lookups;
+        let (module, last) = cache.modules.get_mut(text)?;
         *last = now;
         Some(module.clone())
     }
 
     /// Caches a module. If the cache is full, the module that was not asked for longest is dropped.
-    fn keep(&self, text: String, module: Module) -> Arc<Module> {
+    fn insert(&self, text: String, module: Module) -> Arc<Module> {
         let module = Arc::new(module);
-        let mut kept = self.kept();
-        kept.asked += 1;
-        let now = kept.asked;
-        if kept.modules.len() >= MAX_MODULES {
-            let oldest = kept.modules.iter().min_by_key(|(_, (_, last))| *last);
+        let mut cache = self.lock_cache();
+        cache.lookups += 1;
+        let now = cache.lookups;
+        if cache.modules.len() >= MAX_MODULES {
+            let oldest = cache.modules.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                kept.modules.remove(&oldest);
+                cache.modules.remove(&oldest);
             }
         }
-        kept.modules.insert(text, (module.clone(), now));
+        cache.modules.insert(text, (module.clone(), now));
         module
     }
 }

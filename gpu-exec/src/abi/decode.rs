@@ -20,8 +20,9 @@ grampus_io_stack::shared_structs! {
     DecodeStream { bytes: u64, length: u32, skip: u32 }
     ZoneChange { from: u64, offset: u64 }
     DecodeTask {
-        present: DecodeStream, data: DecodeStream, fraction: DecodeStream, values: u64, valid: u64, table: u64, epoch: u64,
-        table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, width: u32, label: u32, unused: u32,
+        present: DecodeStream, data: DecodeStream, fraction: DecodeStream, values: u64, valid: u64, table: u64,
+        epoch: u64, table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, width: u32, label: u32,
+        unused: u32,
     }
     DecodeJob { tasks: u64, first: u32, count: u32 }
     DecodeLaunch { failed: u64, jobs: u32, tasks: u32, job: [DecodeJob; DECODE_JOBS] }

@@ -27,8 +27,9 @@ grampus_io_stack::shared_structs! {
     RowRun { first_tile: u64, first_row: u64, rows: u64 }
     #[repr(align(16))]
     QueryHead {
-        io: IoStack, runs: u64, first_tile: u64, end_tile: u64, arguments: u64, state: u64, partials: u64, counters: u64,
-        refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32, flags: u32, patience: u32,
+        io: IoStack, runs: u64, first_tile: u64, end_tile: u64, arguments: u64, state: u64, partials: u64,
+        counters: u64, refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32,
+        flags: u32, patience: u32,
     }
 }
 

@@ -47,13 +47,13 @@ pub struct Addresses {
 }
 
 /// Divides rows of a column into batches of at most `max_bytes`. `None`: a row group is larger.
-pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, most_bytes: usize) -> Option<Vec<DecodeBatch>> {
+pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> Option<Vec<DecodeBatch>> {
     let mut batches: Vec<DecodeBatch> = Vec::new();
     let mut next = rows.start;
     while next < rows.end {
         let first = (next / encoded.group_rows) as usize;
         let after = rows.end.div_ceil(encoded.group_rows) as usize;
-        let fits = |end: usize| layout(encoded, first..end).0 <= most_bytes;
+        let fits = |end: usize| layout(encoded, first..end).0 <= max_bytes;
         if !fits(first + 1) {
             return None;
         }

@@ -16,7 +16,7 @@ const MAX_DIGITS: u8 = 18;
 /// Digits of a sum of decimals, as in DataFusion.
 const SUM_DIGITS: u8 = 38;
 
-fn no<T>(reason: impl Into<String>) -> Result<T, RunError> {
+fn refuse<T>(reason: impl Into<String>) -> Result<T, RunError> {
     Err(RunError::Invalid(reason.into()))
 }
 
@@ -57,7 +57,7 @@ impl Program {
     /// [`RunError::Invalid`] with the reason.
     pub fn check(&self) -> Result<(), RunError> {
         if self.columns.len() > MAX_COLUMNS {
-            return no(format!(
+            return refuse(format!(
                 "{} columns, kernels take at most {MAX_COLUMNS}",
                 self.columns.len()
             ));
@@ -70,7 +70,7 @@ impl Program {
         }
         let nodes = self.expressions().map(|e| size(e, MAX_DEPTH)).sum::<Option<usize>>();
         if nodes.is_none_or(|nodes| nodes > MAX_NODES) {
-            return no("expressions are nested too deeply, or too long, for a kernel");
+            return refuse("expressions are nested too deeply, or too long, for a kernel");
         }
         for conjunct in &self.conjuncts {
             self.expect(conjunct, Type::Bool, "a filter")?;
@@ -82,7 +82,7 @@ impl Program {
             self.type_of_aggregate(aggregate)?;
         }
         if self.keys.is_empty() && self.aggregates.is_empty() {
-            return no("there is nothing to compute: neither keys nor aggregates");
+            return refuse("there is nothing to compute: neither keys nor aggregates");
         }
         Ok(())
     }
@@ -101,17 +101,17 @@ impl Program {
         match expr {
             Expr::Column(at) => match self.columns.get(*at) {
                 Some(column) => Ok(column.ty),
-                None => no(format!("column {at} of {}", self.columns.len())),
+                None => refuse(format!("column {at} of {}", self.columns.len())),
             },
             Expr::Argument(at) => match self.arguments.get(*at) {
                 Some(ty) => Ok(*ty),
-                None => no(format!("literal {at} of {}", self.arguments.len())),
+                None => refuse(format!("literal {at} of {}", self.arguments.len())),
             },
             Expr::Null(ty) => check_digits("NULL", *ty).map(|()| *ty),
             Expr::Not(value) => self.expect(value, Type::Bool, "NOT"),
             Expr::Negate(value) => match self.type_of(value)? {
                 ty if ty.is_integer() || ty.is_float() || matches!(ty, Type::Decimal { .. }) => Ok(ty),
-                ty => no(format!("minus a {ty}")),
+                ty => refuse(format!("minus a {ty}")),
             },
             Expr::IsNull(value) => self.type_of(value).map(|_| Type::Bool),
             Expr::Binary { op, left, right } => self.type_of_binary(*op, left, right),
@@ -127,12 +127,12 @@ impl Program {
                 let mut results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
                 match (branches.first(), results.next()) {
                     (Some(_), Some(first)) => self.all_fit(self.type_of(first)?, results, "CASE"),
-                    _ => no("CASE without a branch"),
+                    _ => refuse("CASE without a branch"),
                 }
             }
             Expr::Coalesce(values) => match values.split_first() {
                 Some((first, rest)) => self.all_fit(self.type_of(first)?, rest.iter(), "COALESCE"),
-                None => no("COALESCE of nothing"),
+                None => refuse("COALESCE of nothing"),
             },
             Expr::Cast { value, to } => {
                 let from = self.type_of(value)?;
@@ -140,20 +140,20 @@ impl Program {
                 if castable(from, *to) {
                     Ok(*to)
                 } else {
-                    no(format!("kernels do not cast {from} to {to}"))
+                    refuse(format!("kernels do not cast {from} to {to}"))
                 }
             }
             Expr::Math { function, value } => match self.type_of(value)? {
                 ty if ty.is_float() => Ok(ty),
-                ty => no(format!("{function} of a {ty}")),
+                ty => refuse(format!("{function} of a {ty}")),
             },
             Expr::Extract { part, value } => match self.type_of(value)? {
                 Type::Date32 | Type::Timestamp(_) => Ok(Type::Int32),
-                ty => no(format!("{part} of a {ty}")),
+                ty => refuse(format!("{part} of a {ty}")),
             },
             Expr::Truncate { part, value } => match self.type_of(value)? {
                 ty @ Type::Timestamp(_) if *part != DatePart::DayOfWeek && *part != DatePart::DayOfYear => Ok(ty),
-                ty => no(format!("kernels do not truncate a {ty} to {part}")),
+                ty => refuse(format!("kernels do not truncate a {ty} to {part}")),
             },
         }
     }
@@ -161,7 +161,7 @@ impl Program {
     fn type_of_binary(&self, op: BinaryOp, left: &Expr, right: &Expr) -> Result<Type, RunError> {
         let (a, b) = (self.type_of(left)?, self.type_of(right)?);
         if !a.fits(b) {
-            return no(format!("{a} {op} {b}: the operands' types differ"));
+            return refuse(format!("{a} {op} {b}: the operands' types differ"));
         }
         let number = a.is_integer() || a.is_float();
         match op {
@@ -176,9 +176,9 @@ impl Program {
                     precision: precision + 1,
                     scale,
                 }),
-                ty => no(format!("kernels do not compute {ty} {op} {ty}")),
+                ty => refuse(format!("kernels do not compute {ty} {op} {ty}")),
             },
-            _ => no(format!("kernels do not compute {a} {op} {b}")),
+            _ => refuse(format!("kernels do not compute {a} {op} {b}")),
         }
     }
 
@@ -193,7 +193,7 @@ impl Program {
         let argument = aggregate.argument.as_ref().map(|e| self.type_of(e)).transpose()?;
         match (aggregate.function, argument) {
             (Function::Count, _) => Ok(Type::Int64),
-            (function, None) => no(format!("{function} of nothing")),
+            (function, None) => refuse(format!("{function} of nothing")),
             (Function::Sum, Some(ty)) if ty.is_integer() => Ok(Type::Int64),
             (Function::Sum, Some(ty)) if ty.is_float() => Ok(Type::Float64),
             (Function::Sum, Some(Type::Decimal { scale, .. })) => Ok(Type::Decimal {
@@ -201,7 +201,7 @@ impl Program {
                 scale,
             }),
             (Function::Min | Function::Max, Some(ty)) if ty != Type::Code => Ok(ty),
-            (function, Some(ty)) => no(format!("{function} of a {ty}")),
+            (function, Some(ty)) => refuse(format!("{function} of a {ty}")),
         }
     }
 
@@ -231,7 +231,7 @@ impl Program {
     fn expect(&self, expr: &Expr, wanted: Type, place: &str) -> Result<Type, RunError> {
         match self.type_of(expr)? {
             ty if ty == wanted => Ok(ty),
-            ty => no(format!("{place} takes a {wanted}, not a {ty}")),
+            ty => refuse(format!("{place} takes a {wanted}, not a {ty}")),
         }
     }
 
@@ -239,7 +239,7 @@ impl Program {
         rest.map(|e| self.type_of(e)).try_fold(first, |all, ty| {
             let ty = ty?;
             if !all.fits(ty) {
-                return no(format!("{place} mixes {all} and {ty}"));
+                return refuse(format!("{place} mixes {all} and {ty}"));
             }
             Ok(all.wider(ty))
         })
@@ -248,7 +248,7 @@ impl Program {
 
 fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
     match ty {
-        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DIGITS => no(format!(
+        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DIGITS => refuse(format!(
             "{what} is a {ty}: kernels take decimals of 1 to {MAX_DIGITS} digits"
         )),
         _ => Ok(()),
