@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_only_if_it_is_whole() {
+    fn damaged_file_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/a.kernel");
         assert_eq!(read(&path), None);

@@ -2,8 +2,8 @@
 //!
 //! A kernel with paged columns has a [`PagingDesc`] at the end of its parameter. A pass over the rows goes like this:
 //!
-//! 1. If a row needs a page that is not resident, the kernel adds the page to `list`, increments `missed`, and skips
-//!    the row for the rest of the pass.
+//! 1. A row may need a page that is not resident. The kernel then adds the page to `list`, increments `missed`, and
+//!    skips the row for the rest of the pass.
 //! 2. The host loads the pages and launches [`PLACE_PAGES`], which copies them to their places. The launch may use any
 //!    stream, and the query's kernels may still be running.
 //! 3. The host launches [`PUBLISH_PAGES`] in the query's stream, which marks the pages as resident.

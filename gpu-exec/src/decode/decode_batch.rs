@@ -1,7 +1,6 @@
 //! `DecodeBatch`: consecutive rows of a stripe's column as they are copied to the device.
 //!
-//! A batch holds a table of tasks, the table that the tasks look up, and the bytes of each stream's row groups, one
-//! stream after another:
+//! A batch holds a table of tasks, a lookup table for the tasks, and each stream's bytes of the row groups:
 //!
 //! ```text
 //! tasks (one per row group) │ dictionary codes or zone changes │ PRESENT … │ DATA … │ SECONDARY …

@@ -108,7 +108,7 @@ pub struct Input {
     /// Their stripes, in the order of rows.
     pub stripes: Vec<Stripe>,
     /// Ids of the program's columns, by position. A column of a file version has the same id in every query (its ORC
-    /// column id): cached data on the device is keyed by it.
+    /// column id). Cached data on the device is keyed by it.
     pub column_ids: Vec<u32>,
     /// Decoder for [`Placement::Decoded`].
     pub decoder: Arc<dyn Decode>,

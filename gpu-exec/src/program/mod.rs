@@ -202,7 +202,7 @@ pub enum Expr {
     /// A conversion. A value that does not fit the type ends the query with
     /// [`RunError::Refused`](crate::error::RunError::Refused).
     Cast {
-        /// What.
+        /// The value to convert.
         value: Box<Expr>,
         /// Type of the result.
         to: Type,
@@ -247,7 +247,7 @@ pub enum Function {
 /// An aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Aggregate {
-    /// What.
+    /// The function.
     pub function: Function,
     /// The argument. `None`: COUNT(*).
     pub argument: Option<Expr>,

@@ -1,4 +1,4 @@
-//! Whether what a kernel leaves is what the interpreter says.
+//! Comparison of a kernel's results with the interpreter's.
 
 use grampus_gpu_exec::codegen::Merged;
 use grampus_gpu_exec::output::{ResultColumn, ResultValues};
@@ -6,7 +6,7 @@ use grampus_gpu_exec::program::Type;
 
 use super::interpreter::{Expected, Key, Scalar, Total};
 
-/// A result's value as the interpreter's.
+/// A result's value in the interpreter's type.
 fn key_of(column: &ResultColumn, at: usize) -> Key {
     if column.valid.as_ref().is_some_and(|valid| !valid[at]) {
         return Key::Null;

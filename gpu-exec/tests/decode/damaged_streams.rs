@@ -7,23 +7,23 @@ use crate::BATCH_BYTES;
 use crate::common::random::Random;
 use crate::decode_target::decode_targets;
 use crate::random_columns::random_columns;
-use crate::streams::{Coded, Column};
+use crate::streams::{CodedStream, Column};
 
 #[test]
-fn what_makes_no_sense_is_an_error() {
+fn malformed_streams_are_errors() {
     let integers = |bytes: &[u8], runs, ty, rows: usize| {
         Column::new(
             Values::Integers(runs),
             ty,
             None,
-            Coded::of_bytes(bytes, vec![0; rows]),
+            CodedStream::of_bytes(bytes, vec![0; rows]),
             None,
             rows as u64,
         )
     };
     let nulls = {
-        let present = Coded::of_bytes(&[0xff, 0x80], vec![1, 0, 0, 0, 0, 0, 0, 0]);
-        let data = Coded::of_bytes(&[0xff, 0x02], vec![1]);
+        let present = CodedStream::of_bytes(&[0xff, 0x80], vec![1, 0, 0, 0, 0, 0, 0, 0]);
+        let data = CodedStream::of_bytes(&[0xff, 0x02], vec![1]);
         let mut column = Column::new(Values::Integers(Runs::V1), Type::Int64, Some(present), data, None, 8);
         column.nullable = false;
         column
@@ -32,11 +32,11 @@ fn what_makes_no_sense_is_an_error() {
         Values::Codes(Runs::V1, 4),
         Type::Code,
         None,
-        Coded::of_bytes(&[0xff, 0x04], vec![4]),
+        CodedStream::of_bytes(&[0xff, 0x04], vec![4]),
         None,
         1,
     );
-    too_large.use_numbers(vec![5, 6, 7, 8]);
+    too_large.use_codes(vec![5, 6, 7, 8]);
     let cases = [
         ("no bytes", integers(&[], Runs::V2, Type::Int64, 1)),
         (
@@ -57,7 +57,7 @@ fn what_makes_no_sense_is_an_error() {
                 1,
             ),
         ),
-        // Eight values of one bit, one patch of one bit with a gap of 9.
+        // A run of eight values of one bit, with one patch of one bit and a gap of 9.
         (
             "a patch beyond its run",
             integers(&[0x80, 7, 0x00, 0x61, 0x00, 0xff, 0x98], Runs::V2, Type::Int64, 8),
@@ -91,7 +91,8 @@ fn what_makes_no_sense_is_an_error() {
     }
 }
 
-/// Any byte may be anything: the kernel ends, and writes nowhere else (which [`decode`] looks at); the widths agree on what comes out.
+/// Random bytes are damaged. The kernel ends, writes nowhere else
+/// ([`decode`](grampus_gpu_exec::decode::standalone::decode) checks that), and all devices agree on the result.
 #[test]
 fn damaged_streams_end_in_values_or_in_an_error() {
     let targets = decode_targets();

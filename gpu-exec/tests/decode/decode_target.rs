@@ -12,7 +12,7 @@ use grampus_io_stack::cuda::{self, Device, Module};
 
 use crate::streams::{self, Column};
 
-/// Something to decode on: warps of one lane, of 32 in lockstep, and a GPU where there is one.
+/// A device that decodes: warps of one lane, warps of 32 lanes in lockstep, or a GPU.
 pub(crate) struct DecodeTarget {
     pub device: Device,
     pub module: Arc<Module>,
@@ -69,14 +69,14 @@ impl DecodeTarget {
             encoded: &column.encoded,
             ty: column.ty,
             rows,
-            codes: &column.numbers,
+            codes: &column.codes,
             nullable: column.nullable,
             batch_bytes,
         };
         decode(&self.device, &self.module, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
     }
 
-    /// Decodes rows and compares.
+    /// Decodes rows and compares them with the column's values.
     pub(crate) fn check(&self, column: &Column, rows: Range<u64>, batch_bytes: usize, what: &str) {
         let found = self.decode(column, rows.clone(), batch_bytes);
         let wanted = column.expected(&rows);

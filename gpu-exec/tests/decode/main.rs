@@ -1,5 +1,15 @@
-//! The decoding kernel by hand-made streams: the examples of the ORC specification, every kind of run at every width, any range of rows,
-//! and streams that make no sense. What orc-layout's decoder makes of files is compared in the engine's tests.
+//! The decoding kernel on hand-made streams: the specification's examples, every kind of run at every width, and any
+//! range of rows.
+//!
+//! ```text
+//! decode_target    devices that decode
+//! streams          streams and columns with their values
+//! random_columns   a column of each encoding
+//! damaged_streams  malformed streams
+//! sanitized_input  the kernel under sanitizers
+//! ```
+//!
+//! The engine's tests compare the kernel with orc-layout's decoder on files.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,11 +27,11 @@ use decode_target::{DecodeTarget, decode_targets};
 use grampus_gpu_exec::input::encoded_column::{Change, Clock, Runs, Values};
 use grampus_gpu_exec::program::Type;
 use random_columns::{TIME, random_columns};
-use streams::{Coded, Column};
+use streams::{CodedStream, Column};
 
 const BATCH_BYTES: usize = 1 << 22;
 
-/// Whole, and at a few ranges, in large pieces and in small ones.
+/// Checks all rows and a few ranges, in large batches and in small ones.
 fn check_ranges(target: &DecodeTarget, column: &Column, random: &mut Random, what: &str) {
     let rows = column.rows();
     target.check(column, 0..rows, BATCH_BYTES, what);
@@ -31,13 +41,13 @@ fn check_ranges(target: &DecodeTarget, column: &Column, random: &mut Random, wha
     }
     let first = random.below(rows);
     target.check(column, first..first + 1, BATCH_BYTES, what);
-    // No piece holds less than a row group.
+    // No batch holds less than a row group.
     let most = column.largest_group_bytes();
     target.check(column, 0..rows, most, what);
 }
 
 #[test]
-fn the_examples_of_the_specification() {
+fn examples_of_the_specification_decode() {
     let zigzag = |v: i64| (v >> 1) ^ -(v & 1);
     let v2: &[(&[u8], Vec<i64>)] = &[
         (&[0x0a, 0x27, 0x10], vec![zigzag(10_000); 5]),
@@ -55,7 +65,7 @@ fn the_examples_of_the_specification() {
                 .chain((2040..=2190).step_by(10))
                 .collect(),
         ),
-        // The first prime is stored unsigned there: as a signed base it is half of it.
+        // The specification stores the first prime unsigned: as a signed base it is half of it.
         (
             &[0xc6, 0x09, 0x02, 0x02, 0x22, 0x42, 0x42, 0x46],
             [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].map(|v| v - 1).to_vec(),
@@ -80,12 +90,12 @@ fn the_examples_of_the_specification() {
     for target in decode_targets() {
         for (examples, values, ty) in &all {
             for (bytes, wanted) in *examples {
-                let data = Coded::of_bytes(bytes, wanted.clone());
+                let data = CodedStream::of_bytes(bytes, wanted.clone());
                 let column = Column::new(values.clone(), *ty, None, data, None, wanted.len() as u64);
                 target.check(&column, 0..wanted.len() as u64, BATCH_BYTES, &format!("{bytes:02x?}"));
             }
         }
-        // Unsigned, as a dictionary's indexes: the direct run, and the primes.
+        // Unsigned values, as a dictionary's indexes: the direct run, and the primes.
         let codes: [(&[u8], Vec<i64>); 2] = [
             (v2[1].0, vec![23713, 43806, 57005, 48879]),
             (v2[3].0, vec![2, 3, 5, 7, 11, 13, 17, 19, 23, 29]),
@@ -96,20 +106,20 @@ fn the_examples_of_the_specification() {
                 Values::Codes(Runs::V2, 1 << 16),
                 Type::Code,
                 None,
-                Coded::of_bytes(bytes, indexes),
+                CodedStream::of_bytes(bytes, indexes),
                 None,
                 rows,
             );
-            column.use_numbers((0..1 << 16).map(|k| k * 7 + 3).collect());
+            column.use_codes((0..1 << 16).map(|k| k * 7 + 3).collect());
             target.check(&column, 0..rows, BATCH_BYTES, "indexes");
         }
     }
 }
 
 #[test]
-fn any_rows_of_any_column() {
+fn random_columns_decode_at_any_rows() {
     for target in decode_targets() {
-        // Fibers are slow.
+        // Lockstep lanes on host threads are slow.
         let seeds = if target.device.is_host() && target.lanes > 1 {
             4
         } else {
@@ -125,7 +135,7 @@ fn any_rows_of_any_column() {
 }
 
 #[test]
-fn every_run_of_version_2_at_every_width() {
+fn version_2_runs_decode_at_every_width() {
     for target in decode_targets() {
         for code in 0..32 {
             let mut random = Random(code as u64 + 77);
@@ -140,14 +150,14 @@ fn every_run_of_version_2_at_every_width() {
     }
 }
 
-/// Times before 1970, around the ends of what nanoseconds count, and by a zone whose clock changes.
+/// Times before 1970, at both ends of the range of nanoseconds, and in a zone with a changing clock.
 #[test]
-fn times_by_the_rules_of_writers() {
+fn timestamps_decode_by_the_rules_of_writers() {
     let epoch = 1_420_070_400;
     let zone: Arc<[Change]> = [(-2_000_000_000, 3600), (0, -28_800), (100, -25_200), (4_000_000_000, 0)]
         .map(|(from, offset)| Change { from, offset })
         .into();
-    // Seconds since 1970, nanoseconds as stored, and what they are by UTC and by the zone; None: an error.
+    // Seconds since 1970, stored nanoseconds, and the time by UTC and by the zone. `None`: an error.
     let cases: &[(i64, i64, Option<i64>, Option<i64>)] = &[
         (0, 0, Some(0), Some(-28_800_000_000_000)),
         (
@@ -162,7 +172,7 @@ fn times_by_the_rules_of_writers() {
             Some(100_000_001_000),
             Some((100 - 25_200) * 1_000_000_000 + 1000),
         ),
-        // A second that was rounded up, and one with too small a fraction for that.
+        // A second that the writer rounded up, and one with too small a fraction for that.
         (-1, 999_000_000 << 3, Some(-1_001_000_000), Some(3_598_999_000_000)),
         (-1, 999_999 << 3, Some(-999_000_001), Some(3_599_000_999_999)),
         (9_223_372_036, 854_775_807 << 3, Some(i64::MAX), None),

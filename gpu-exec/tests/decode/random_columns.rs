@@ -4,11 +4,11 @@ use grampus_gpu_exec::input::encoded_column::{Runs, Values};
 use grampus_gpu_exec::program::{TimeUnit, Type};
 
 use crate::common::random::Random;
-use crate::streams::{self, Coded, Column};
+use crate::streams::{self, CodedStream, Column};
 
 pub(crate) const TIME: Type = Type::Timestamp(TimeUnit::Nanosecond);
 
-/// Every way to code a column, at random.
+/// Columns of every encoding.
 pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Column)> {
     let mut columns = Vec::new();
     let group_rows = [7, 64, 100, 1000][random.below(4) as usize];
@@ -16,7 +16,7 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
     for nulls in [false, true] {
         let present = nulls.then(|| streams::bits(random, rows));
         let count = present.as_ref().map_or(rows, |p| p.values.iter().sum::<i64>() as u64);
-        let mut add = |name: &str, values: Values, ty: Type, data: Coded, fraction: Option<Coded>| {
+        let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, fraction: Option<CodedStream>| {
             let column = Column::new(values, ty, present.clone(), data, fraction, group_rows);
             columns.push((
                 format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}"),

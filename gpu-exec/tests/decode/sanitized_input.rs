@@ -3,8 +3,9 @@
 use grampus_gpu_exec::decode::translation_unit;
 use grampus_io_stack::cuda;
 
-/// Compiles the device code with address and undefined-behaviour checks and feeds it anything; `None` where that cannot be compiled.
-fn anything(name: &str, before: &str, after: &str, seeds: &str) -> Option<String> {
+/// Compiles the device code with address and undefined-behaviour checks, and decodes random bytes. `None`: the compiler
+/// lacks the checks.
+fn decode_random_bytes(name: &str, before: &str, after: &str, seeds: &str) -> Option<String> {
     let (compiler, _) = match cuda::host_compiler() {
         Ok(found) => found,
         Err(e) => {
@@ -17,7 +18,7 @@ fn anything(name: &str, before: &str, after: &str, seeds: &str) -> Option<String
     let text = format!(
         "{before}{}{after}{}",
         translation_unit(),
-        include_str!("../cpp/decode_anything.cc")
+        include_str!("../cpp/decode_random_bytes.cc")
     );
     std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
     let mut command = std::process::Command::new(compiler);
@@ -52,19 +53,19 @@ fn anything(name: &str, before: &str, after: &str, seeds: &str) -> Option<String
 }
 
 #[test]
-fn anything_is_read_inside_its_bytes_by_one_lane() {
-    if let Some(said) = anything("decode_anything", "", "", "20000") {
+fn random_bytes_are_read_in_bounds_by_one_lane() {
+    if let Some(said) = decode_random_bytes("decode_random_bytes", "", "", "20000") {
         assert!(!said.starts_with("0 decoded") && !said.contains(" 0 errors"), "{said}");
     }
 }
 
 #[test]
-fn anything_is_read_inside_its_bytes_by_32_lanes() {
+fn random_bytes_are_read_in_bounds_by_32_lanes() {
     let (before, after) = (
         include_str!("../../../io-stack/tests/cpp/lanes.h"),
         include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
     );
-    if let Some(said) = anything("decode_anything_lanes", before, after, "300") {
+    if let Some(said) = decode_random_bytes("decode_random_bytes_lanes", before, after, "300") {
         assert!(!said.starts_with("0 decoded") && !said.contains(" 0 errors"), "{said}");
     }
 }

@@ -16,7 +16,7 @@ const UNITS: [TimeUnit; 4] = [
 
 fn day_rows() -> Vec<i64> {
     let mut random = Random(11);
-    // Every day of some years around leap years, centuries and the epoch, and of the whole calendar some.
+    // Days around leap years, centuries and the epoch, and some days of the whole calendar.
     let mut days: Vec<i64> = [
         -719_528,
         -25_567,

@@ -1,5 +1,15 @@
-//! Every operator, value by value: rows have keys of their own, so that each expression's value at each row is seen, and rows for which
-//! the interpreter has no answer must make the kernel refuse. Skipped, and says so, without a C++ compiler.
+//! Every operator, value by value.
+//!
+//! - Each row has a key of its own, so that each expression's value at each row is compared.
+//! - If the interpreter has no result for a row, the kernel must refuse the query.
+//!
+//! ```text
+//! row_results      a kernel's value for each row against the interpreter's
+//! sample_values    values of each type
+//! dates_and_times  operators on dates and times
+//! ```
+//!
+//! The tests are skipped, with a message, without a C++ compiler.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -156,7 +166,7 @@ fn arithmetic() {
 fn casts_between_numbers() {
     on_each_device(|target| {
         for from in NUMBERS.into_iter().chain([Type::Bool]) {
-            // One program for the casts that always have an answer, and one for each of the others.
+            // One program has the casts that always have a result, and each other cast has its own.
             let cast = |to| Expr::Cast {
                 value: Box::new(col(1)),
                 to,
@@ -188,7 +198,7 @@ fn random_expressions() {
                 Type::Date32,
                 Type::Timestamp(TimeUnit::Microsecond),
             ];
-            // Of a type that no expression asks for: a row's number depends on which rows are run together.
+            // Column 0 has a type that no expression uses: a row's number depends on the rows that run together.
             let mut columns = vec![column("id", Type::Code, false)];
             columns.extend(types.map(|ty| column("c", ty, true)));
             let mut writer = random::Writer {

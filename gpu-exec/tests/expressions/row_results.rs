@@ -6,12 +6,12 @@ use grampus_gpu_exec::program::{Column, Expr, Function, Program, Type};
 use grampus_io_stack::cuda::Module;
 
 use crate::common::interpreter::{self, Cell, Row, Scalar};
-use crate::common::kernel_runner::{Division, Placed, Table, Target, run, targets};
+use crate::common::kernel_runner::{DeviceTable, Division, Table, Target, run, targets};
 use crate::common::random::Random;
 use crate::common::result_check::check;
 use crate::common::{aggregate, col, column, shape};
 
-/// The greatest of each expression for each row: the row's number is column 0, and the key.
+/// A program that returns each expression for each row. Column 0 is the row's number, and the key.
 pub(crate) fn by_row(columns: Vec<Column>, arguments: Vec<Type>, exprs: Vec<Expr>) -> Program {
     let mut all = vec![column("id", Type::Int64, false)];
     all.extend(columns);
@@ -24,7 +24,7 @@ pub(crate) fn by_row(columns: Vec<Column>, arguments: Vec<Type>, exprs: Vec<Expr
     }
 }
 
-/// Runs over rows (without their numbers).
+/// Runs over rows (without their numbers) and checks the values.
 fn answer(
     target: &Target,
     kernel: &QueryKernel,
@@ -46,7 +46,7 @@ fn answer(
         },
     };
     let shape = shape(program, Access::Plain, true, Grouping::Global);
-    let placed = Placed::new(&mut Random(rows.len() as u64), target, &table, &shape);
+    let placed = DeviceTable::new(&mut Random(rows.len() as u64), target, &table, &shape);
 
     let division = Division {
         warps: 3,
@@ -60,7 +60,7 @@ fn answer(
     Ok(())
 }
 
-/// All rows that have answers must give them; of the others, each alone must refuse.
+/// Checks the values of all rows that have one. Each of the other rows alone must be refused.
 pub(crate) fn compare(target: &Target, program: &Program, arguments: &[Scalar], rows: Vec<Vec<Cell>>) {
     program.check().unwrap_or_else(|e| panic!("{e}: {program}"));
     let shape = shape(program, Access::Plain, true, Grouping::Global);
@@ -88,7 +88,7 @@ pub(crate) fn compare(target: &Target, program: &Program, arguments: &[Scalar], 
     }
 }
 
-/// Lanes in lockstep would add nothing: each computes for itself.
+/// Runs a test on each device but lanes in lockstep, which would add nothing: each lane computes for itself.
 pub(crate) fn on_each_device(test: impl Fn(&Target)) {
     targets().iter().filter(|t| !t.is_lockstep()).for_each(test);
 }

@@ -31,7 +31,7 @@ fn floats(ty: Type) -> Vec<Cell> {
         f64::NEG_INFINITY,
     ];
     values.extend([f64::NAN, -f64::NAN]);
-    // Around the bounds of the integer types.
+    // Values around the bounds of the integer types.
     for bits in [7, 15, 31, 63] {
         let bound = f64::from(2.0f32.powi(bits));
         for v in [

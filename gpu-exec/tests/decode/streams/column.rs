@@ -6,15 +6,15 @@ use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::input::encoded_column::{Clock, EncodedColumn, EncodedStream, Values};
 use grampus_gpu_exec::program::Type;
 
-use super::Coded;
+use super::CodedStream;
 
-/// A column of one stripe and its file.
+/// An encoded column of one stripe, and its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub encoded: EncodedColumn,
     pub ty: Type,
     pub file: Vec<u8>,
-    pub numbers: Vec<u32>,
+    pub codes: Vec<u32>,
     pub nullable: bool,
     present: Option<Vec<i64>>,
     data: Vec<i64>,
@@ -22,13 +22,13 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Of streams that hold a value for each row, or for each that has one, in groups of so many rows.
+    /// A column of streams with a value for each row, or for each row that has a value, in groups of `group_rows` rows.
     pub(crate) fn new(
         values: Values,
         ty: Type,
-        present: Option<Coded>,
-        data: Coded,
-        fraction: Option<Coded>,
+        present: Option<CodedStream>,
+        data: CodedStream,
+        fraction: Option<CodedStream>,
         group_rows: u64,
     ) -> Self {
         let rows = present.as_ref().map_or(data.values.len(), |p| p.values.len()) as u64;
@@ -38,7 +38,7 @@ impl Column {
         };
         let starts: Vec<u64> = (0..rows.div_ceil(group_rows)).map(|g| g * group_rows).collect();
         let mut file = vec![0x5A; 3];
-        let mut store = |coded: &Coded, of_rows: bool| {
+        let mut store = |coded: &CodedStream, of_rows: bool| {
             let value = |row: u64| if of_rows { row } else { before(row) };
             let entry = |&start: &u64| coded.entry(value(start), value(rows.min(start + group_rows)));
             let offset = file.len() as u64;
@@ -50,7 +50,7 @@ impl Column {
                 entries: starts.iter().map(entry).collect(),
             }
         };
-        let numbers = match values {
+        let codes = match values {
             Values::Codes(_, count) => (0..count).map(|k| k.wrapping_mul(2_654_435_761)).collect(),
             _ => Vec::new(),
         };
@@ -65,7 +65,7 @@ impl Column {
             encoded,
             ty,
             file,
-            numbers,
+            codes,
             nullable: present.is_some(),
             present: present.map(|p| p.values),
             data: data.values,
@@ -73,15 +73,15 @@ impl Column {
         }
     }
 
-    pub(crate) fn use_numbers(&mut self, numbers: Vec<u32>) {
-        self.numbers = numbers;
+    pub(crate) fn use_codes(&mut self, codes: Vec<u32>) {
+        self.codes = codes;
     }
 
     pub(crate) fn rows(&self) -> u64 {
         self.present.as_ref().map_or(self.data.len(), Vec::len) as u64
     }
 
-    /// A piece of so many bytes holds any row group.
+    /// Bytes of a batch that holds any row group.
     pub(crate) fn largest_group_bytes(&self) -> usize {
         let streams = [
             Some(&self.encoded.data),
@@ -92,11 +92,11 @@ impl Column {
             .into_iter()
             .flatten()
             .map(|s| s.entries.iter().map(|e| e.end - e.at).max().unwrap_or(0));
-        // A task, a dictionary's numbers or 300 changes of a zone, and padding.
-        groups.sum::<u64>() as usize + 200 + 4 * self.numbers.len() + 16 * 301
+        // A task, a dictionary's codes or 300 changes of a zone, and padding.
+        groups.sum::<u64>() as usize + 200 + 4 * self.codes.len() + 16 * 301
     }
 
-    /// What the rows come to.
+    /// Values of the rows.
     pub(crate) fn expected(&self, rows: &Range<u64>) -> Decoded {
         let there = |row: u64| self.present.as_ref().is_none_or(|p| p[row as usize] == 1);
         let width = self.ty.width() as usize;
@@ -120,7 +120,7 @@ impl Column {
     fn value(&self, at: usize) -> i64 {
         let stored = self.data[at];
         match &self.encoded.values {
-            Values::Codes(..) => i64::from(self.numbers[stored as usize]),
+            Values::Codes(..) => i64::from(self.codes[stored as usize]),
             Values::Timestamps(_, clock) => time(stored, self.fraction[at], clock),
             _ => stored,
         }
@@ -142,7 +142,7 @@ fn time(stored: i64, fraction: i64, clock: &Clock) -> i64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// What differs, for people.
+/// The first difference, as text.
 pub(crate) fn difference(found: Option<&Decoded>, wanted: &Decoded, width: usize) -> String {
     let Some(found) = found else {
         return "an error".to_owned();

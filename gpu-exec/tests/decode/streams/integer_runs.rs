@@ -2,7 +2,7 @@
 
 use grampus_gpu_exec::input::encoded_column::Runs;
 
-use super::Coded;
+use super::CodedStream;
 use crate::common::random::Random;
 
 fn zigzag(value: i64) -> u64 {
@@ -29,7 +29,7 @@ fn low(random: &mut Random, bits: u32) -> u64 {
     random.next() >> (64 - bits)
 }
 
-/// Of any magnitude.
+/// A value of random magnitude.
 fn any(random: &mut Random, bits: u32) -> u64 {
     let bits = 1 + random.below(u64::from(bits)) as u32;
     low(random, bits)
@@ -40,7 +40,7 @@ const WIDTHS: [u32; 32] = [
     64,
 ];
 
-/// Bit by bit.
+/// Packs values bit by bit.
 pub(super) fn pack(values: &[u64], width: u32, out: &mut Vec<u8>) {
     let bits = values
         .iter()
@@ -79,7 +79,7 @@ fn direct(random: &mut Random, code: usize, count: usize, signed: bool) -> Run {
     (bytes, raws.into_iter().map(|raw| meaning(raw, signed)).collect())
 }
 
-/// Code 0: all distances are the first.
+/// A delta run. With code 0 all distances are the first.
 fn delta(random: &mut Random, code: usize, count: usize, bits: u32, signed: bool) -> Run {
     let (base, first) = (any(random, bits), unzigzag(any(random, bits)));
     let mut bytes = header(3, code, count);
@@ -186,19 +186,19 @@ fn run_1(random: &mut Random, bits: u32, signed: bool) -> Run {
     (bytes, raws.into_iter().map(|raw| meaning(raw, signed)).collect())
 }
 
-/// `count` integers that fit so many bits.
-pub(crate) fn integers(random: &mut Random, runs: Runs, count: u64, bits: u32, signed: bool) -> Coded {
+/// `count` integers of at most `bits` bits.
+pub(crate) fn integers(random: &mut Random, runs: Runs, count: u64, bits: u32, signed: bool) -> CodedStream {
     let range = match signed {
         true => -(1i128 << (bits - 1))..1i128 << (bits - 1),
         false => 0..1i128 << bits,
     };
-    let mut coded = Coded::default();
+    let mut coded = CodedStream::default();
     while (coded.values.len() as u64) < count {
         let (bytes, values) = match runs {
             Runs::V1 => run_1(random, bits, signed),
             Runs::V2 => run_2(random, bits, signed),
         };
-        // What is beyond a type's range is another test's.
+        // Values beyond a type's range have a test of their own.
         let (bytes, values) = match values.iter().all(|v| range.contains(&i128::from(*v))) {
             true => (bytes, values),
             false if runs == Runs::V2 => short_repeat(random, bits, signed),
@@ -210,11 +210,11 @@ pub(crate) fn integers(random: &mut Random, runs: Runs, count: u64, bits: u32, s
     coded
 }
 
-/// Streams of the four kinds of runs with this code of a width.
-pub(crate) fn runs_of_width(random: &mut Random, code: usize) -> Vec<Coded> {
+/// Streams of runs of the kinds that have a width, with this code of the width.
+pub(crate) fn runs_of_width(random: &mut Random, code: usize) -> Vec<CodedStream> {
     let mut all = Vec::new();
     for kind in 0..3 {
-        let mut coded = Coded::default();
+        let mut coded = CodedStream::default();
         for count in [1, 2, 3, 31, 32, 33, 64, 65, 511, 512] {
             let (bytes, values) = match kind {
                 0 => direct(random, code, count, true),
@@ -228,11 +228,11 @@ pub(crate) fn runs_of_width(random: &mut Random, code: usize) -> Vec<Coded> {
     all
 }
 
-/// Varints as they are.
-pub(crate) fn literals(values: &[i64], signed: bool) -> Coded {
+/// A literal run of varints.
+pub(crate) fn literals(values: &[i64], signed: bool) -> CodedStream {
     let mut bytes = vec![(256 - values.len()) as u8];
     for value in values {
         varint(if signed { zigzag(*value) } else { *value as u64 }, &mut bytes);
     }
-    Coded::of_bytes(&bytes, values.to_vec())
+    CodedStream::of_bytes(&bytes, values.to_vec())
 }

@@ -1,5 +1,11 @@
-//! Streams made run by run, with the values that they must come to by the ORC specification (v1, "Run Length Encoding"), and columns of
-//! them in row groups.
+//! `CodedStream`: a stream made run by run, with the values that it decodes to by the ORC specification (v1, "Run
+//! Length Encoding").
+//!
+//! ```text
+//! mod           streams of bytes, bits, raw values and times
+//! integer_runs  runs of integers, versions 1 and 2
+//! column        columns of such streams in row groups
+//! ```
 
 mod column;
 mod integer_runs;
@@ -15,15 +21,15 @@ use crate::common::random::Random;
 
 /// A stream and its values.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Coded {
+pub(crate) struct CodedStream {
     pub bytes: Vec<u8>,
     pub values: Vec<i64>,
     /// First byte and first value of each run.
     runs: Vec<(u64, u64)>,
 }
 
-impl Coded {
-    /// One run.
+impl CodedStream {
+    /// A stream of one run.
     pub(crate) fn of_bytes(bytes: &[u8], values: Vec<i64>) -> Self {
         let mut coded = Self::default();
         coded.run(bytes, values);
@@ -36,7 +42,7 @@ impl Coded {
         self.values.extend(values);
     }
 
-    /// Where the values from `first` to `end` are.
+    /// Place of the values from `first` to `end`.
     pub(super) fn entry(&self, first: u64, end: u64) -> Entry {
         let run = |value: u64| self.runs.partition_point(|(_, v)| *v <= value).checked_sub(1);
         let after = |run: usize| self.runs.get(run + 1).map_or(self.bytes.len() as u64, |r| r.0);
@@ -44,7 +50,7 @@ impl Coded {
             Some(r) => (self.runs[r].0, (first - self.runs[r].1) as u32),
             None => (0, 0),
         };
-        // What is skipped has to be there, too.
+        // Skipped values must be inside the stream, too.
         let last = if end > first {
             run(end - 1)
         } else {
@@ -55,7 +61,7 @@ impl Coded {
     }
 }
 
-/// Byte runs: bytes of the runs.
+/// Byte runs with their bytes.
 fn byte_runs(random: &mut Random, count: u64) -> Vec<Run> {
     let (mut runs, mut have) = (Vec::new(), 0);
     while have < count {
@@ -74,8 +80,8 @@ fn byte_runs(random: &mut Random, count: u64) -> Vec<Run> {
     runs
 }
 
-pub(crate) fn bytes(random: &mut Random, count: u64) -> Coded {
-    let mut coded = Coded::default();
+pub(crate) fn bytes(random: &mut Random, count: u64) -> CodedStream {
+    let mut coded = CodedStream::default();
     for (bytes, values) in byte_runs(random, count) {
         coded.run(&bytes, values);
     }
@@ -84,8 +90,8 @@ pub(crate) fn bytes(random: &mut Random, count: u64) -> Coded {
 }
 
 /// Booleans, the most significant bit first.
-pub(crate) fn bits(random: &mut Random, count: u64) -> Coded {
-    let mut coded = Coded::default();
+pub(crate) fn bits(random: &mut Random, count: u64) -> CodedStream {
+    let mut coded = CodedStream::default();
     for (bytes, values) in byte_runs(random, count.div_ceil(8)) {
         coded.run(
             &bytes,
@@ -96,8 +102,8 @@ pub(crate) fn bits(random: &mut Random, count: u64) -> Coded {
     coded
 }
 
-pub(crate) fn raw(random: &mut Random, count: u64, width: usize) -> Coded {
-    let mut coded = Coded::default();
+pub(crate) fn raw(random: &mut Random, count: u64, width: usize) -> CodedStream {
+    let mut coded = CodedStream::default();
     for _ in 0..count {
         let value = random.next();
         let value = if width < 8 {
@@ -111,12 +117,12 @@ pub(crate) fn raw(random: &mut Random, count: u64, width: usize) -> Coded {
 }
 
 /// Seconds and scaled nanoseconds of times within a century of 2015.
-pub(crate) fn times(random: &mut Random, runs: Runs, count: u64) -> (Coded, Coded) {
+pub(crate) fn times(random: &mut Random, runs: Runs, count: u64) -> (CodedStream, CodedStream) {
     let seconds = integers(random, runs, count, 31, true);
-    // At most three, with up to eight zeros; or any.
+    // Either up to three digits with up to eight zeros, or any nanoseconds.
     let mut nanos = integers(random, runs, count, 5, false);
     if random.one_in(2) {
-        nanos = Coded::default();
+        nanos = CodedStream::default();
         while (nanos.values.len() as u64) < count {
             let zeros = random.below(8);
             let digits = random.below(10u64.pow(if zeros == 0 { 9 } else { 8 - zeros as u32 }));
