@@ -1,62 +1,117 @@
-//! What the machine gives, in the few figures that choosing a backing needs. Measured once (`grampus device --calibrate`), or
-//! taken as on the machine this was built on.
+//! `MachineProfile`: what one machine reaches, in the few rates that estimates need. Measured once (`grampus device
+//! --calibrate`), else supposed.
 
-/// Rates of one machine. Bytes and events per second.
-#[derive(Debug, Clone, Copy, PartialEq)]
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a load over PCIe.
+pub(crate) const LINK_SECTOR_BYTES: u64 = 32;
+
+/// Rates of one machine. In its serialised form fields have their names without the unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineProfile {
-    /// Pushing through the pinned ring: pages in the page cache to device memory.
+    /// Name of the GPU that was measured; empty: the rates are supposed, or there was none.
+    pub gpu: String,
+    /// Cores of the CPU.
+    pub cores: usize,
+    /// Bytes that one core scans with a filter, from the page cache.
+    #[serde(rename = "cpu_scan_bytes")]
+    pub cpu_scan_bytes_per_s: f64,
+    /// Bytes that all cores scan together, at most.
+    #[serde(rename = "cpu_scan_bytes_all")]
+    pub cpu_scan_all_bytes_per_s: f64,
+    /// Values that one core decodes.
+    #[serde(rename = "cpu_decoded_values")]
+    pub cpu_decoded_values_per_s: f64,
+    /// Rows that one core groups and aggregates.
+    #[serde(rename = "cpu_aggregated_rows")]
+    pub cpu_aggregated_rows_per_s: f64,
+    /// Bytes copied through the pinned ring, from the page cache to device memory.
+    #[serde(rename = "push_bytes")]
     pub push_bytes_per_s: f64,
-    /// Kernels loading from registered memory, in order.
+    /// Bytes that kernels load in order from registered memory.
+    #[serde(rename = "mapped_bytes")]
     pub mapped_bytes_per_s: f64,
-    /// Kernels loading scattered values from registered memory.
+    /// Scattered values that kernels load from registered memory.
+    #[serde(rename = "mapped_loads")]
     pub mapped_loads_per_s: f64,
-    /// Registering a mapping of pages in the page cache.
+    /// Bytes of a mapping in the page cache that are registered.
+    #[serde(rename = "register_bytes")]
     pub register_bytes_per_s: f64,
     /// Commands through the queues.
+    #[serde(rename = "commands")]
     pub commands_per_s: f64,
-    /// Pages of 64 bytes gathered by threads: pages in the page cache to device memory.
-    pub gathered_pages_per_s: f64,
-    /// Values decoded by all threads of the CPU.
-    pub decoded_values_per_s: f64,
-    /// Reading a file that is not in the page cache, in large pieces.
+    /// Pages of 64 bytes that all threads together fetch from all over a file in the page cache.
+    #[serde(rename = "gathered_pages")]
+    pub fetched_pages_per_s: f64,
+    /// Bytes read in large ranges from a file that is not in the page cache.
+    #[serde(rename = "disk_bytes")]
     pub disk_bytes_per_s: f64,
+    /// Bytes that kernels scan in device memory.
+    #[serde(rename = "device_bytes")]
+    pub device_bytes_per_s: f64,
+    /// Time to open the device.
+    #[serde(rename = "open_seconds")]
+    pub open_s: f64,
+    /// Time that a query takes besides moving and scanning.
+    #[serde(rename = "query_seconds")]
+    pub query_s: f64,
 }
 
 impl Default for MachineProfile {
-    /// An H200 behind PCIe 5 x16, 16 cores.
+    /// An H200 behind PCIe 5 x16, and 16 cores.
     fn default() -> Self {
+        Self::of_cores(16)
+    }
+}
+
+impl MachineProfile {
+    /// The supposed rates of a machine with so many cores and an H200 behind PCIe 5 x16.
+    pub fn of_cores(cores: usize) -> Self {
         Self {
+            gpu: String::new(),
+            cores,
+            cpu_scan_bytes_per_s: 9e9,
+            cpu_scan_all_bytes_per_s: 110e9,
+            cpu_decoded_values_per_s: 150e6,
+            cpu_aggregated_rows_per_s: 60e6,
             push_bytes_per_s: 52e9,
             mapped_bytes_per_s: 51e9,
             mapped_loads_per_s: 100e6,
             register_bytes_per_s: 60e9,
             commands_per_s: 6e6,
-            gathered_pages_per_s: 12e6,
-            decoded_values_per_s: 2.4e9,
+            fetched_pages_per_s: 12e6,
             disk_bytes_per_s: 3.5e9,
+            device_bytes_per_s: 3e12,
+            open_s: 0.35,
+            query_s: 0.003,
         }
     }
-}
 
-/// Bytes of a load over PCIe.
-pub(crate) const LINK_SECTOR_BYTES: u64 = 32;
+    /// Values that all cores decode together.
+    pub fn decoded_values_per_s(&self) -> f64 {
+        self.cpu_decoded_values_per_s * self.cores as f64
+    }
 
-/// Of `rows` values of `width` bytes, of which a share of `selectivity` is wanted anywhere, how many pieces of `piece_bytes` hold one.
-pub(crate) fn pieces_touched(rows: u64, width: u64, selectivity: f64, piece_bytes: u64) -> f64 {
-    let per_piece = piece_bytes as f64 / width as f64;
-    let pieces = rows as f64 / per_piece;
-    pieces * (1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(per_piece))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn touched_pieces_lie_between_the_values_wanted_and_all_pieces() {
-        let sparse = pieces_touched(1_000_000, 8, 0.0003, 512);
-        assert!((290.0..=300.0).contains(&sparse), "{sparse}");
-        assert_eq!(pieces_touched(1_000_000, 8, 1.0, 512), 15_625.0);
-        assert_eq!(pieces_touched(1_000_000, 8, 0.0, 512), 0.0);
+    /// Whether the rates can be divided by.
+    pub fn is_sound(&self) -> bool {
+        let rates = [
+            self.cpu_scan_bytes_per_s,
+            self.cpu_scan_all_bytes_per_s,
+            self.cpu_decoded_values_per_s,
+            self.cpu_aggregated_rows_per_s,
+            self.push_bytes_per_s,
+            self.mapped_bytes_per_s,
+            self.mapped_loads_per_s,
+            self.register_bytes_per_s,
+            self.commands_per_s,
+            self.fetched_pages_per_s,
+            self.disk_bytes_per_s,
+            self.device_bytes_per_s,
+        ];
+        self.cores > 0
+            && rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
+            && [self.open_s, self.query_s]
+                .iter()
+                .all(|time| time.is_finite() && *time >= 0.0)
     }
 }

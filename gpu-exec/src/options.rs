@@ -1,49 +1,54 @@
-//! A GPU, and what is kept on it from query to query.
+//! `GpuOptions` and `Request`: how a GPU is opened, and what a caller asks of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::input::{Input, Placement};
 use crate::program::{Program, Value};
 
-/// What runs kernels.
+/// Hardware that runs kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// An NVIDIA GPU, by number.
     Cuda(u32),
-    /// Threads of this machine, each a warp of one lane, running the same text compiled by the host's C++ compiler (`CXX`, else
-    /// `g++`, `clang++`, `c++`). For tests: slow to compile, and as fast as the threads are.
+    /// Threads of this machine, each a warp of one lane. They run the same source, compiled by the host's C++ compiler
+    /// (`CXX`, else `g++`, `clang++`, `c++`). For tests: compilation is slow, and execution is as fast as the threads
+    /// are.
     Host {
-        /// How many.
+        /// Number of threads.
         threads: u32,
     },
 }
 
-/// How a [`Gpu`] is set up.
+/// How a [`Gpu`](crate::Gpu) is opened.
 #[derive(Debug, Clone)]
 pub struct GpuOptions {
-    /// What runs kernels.
+    /// Hardware that runs kernels.
     pub target: Target,
-    /// Most device memory for resident columns and the sector cache together, in bytes; `None`: three quarters of what is free.
+    /// Bytes of device memory for resident columns and the sector cache together, at most; `None`: three quarters of
+    /// the free memory.
     pub cache_bytes: Option<u64>,
-    /// Most bytes of registered file mappings at a time; `None`: half of the host's memory.
+    /// Bytes of registered file mappings at a time, at most; `None`: half of the host's memory.
     pub pin_bytes: Option<u64>,
-    /// Folder of compiled kernels; `None`: none are kept beyond the process.
+    /// Folder of compiled kernels; `None`: they are kept in memory only.
     pub kernel_folder: Option<PathBuf>,
     /// Threads that read files and copy.
     pub threads: usize,
 }
 
-/// How a column's bytes come to kernels.
+/// How a column's bytes reach kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backing {
-    /// Whole stripes of the column lie in device memory: pushed there by the copy engine from a pinned ring that threads fill from the
-    /// file, pushed as they are stored and decoded there, or decoded by the CPU and pushed; kept for later queries as long as there is room.
+    /// Whole stripes of the column are in device memory. The copy engine uploads them from a pinned ring that threads
+    /// fill from the file; or they are uploaded in encoded form and decoded on the device; or the CPU decodes them.
+    /// They are kept for later queries as long as there is space.
     Resident,
-    /// Room for whole stripes of the column in device memory, but only those pages there that some query's rows wanted: 64 bytes of values
-    /// that lie raw in their file, row groups of decoded ones. Kernels mark what they miss, threads gather it, and the kernel runs again.
-    /// Columns that are read whole are resident.
+    /// Space for whole stripes of the column is in device memory, but only those pages are loaded that rows of some
+    /// query needed. A page is 64 bytes of values that lie raw in their file, or a row group of decoded values. Kernels
+    /// record the pages that they miss, threads load them, and the kernel is replayed. Columns that are read whole are
+    /// resident.
     Paged,
     /// Loads from a registered mapping of the file, over PCIe.
     Mapped,
@@ -51,39 +56,43 @@ pub enum Backing {
     Queued,
 }
 
-/// What the caller wants of backings.
+/// The caller's choice of backings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BackingChoice {
-    /// By column, from what is known of the machine and the predicate.
+    /// The cost model decides for each column.
     #[default]
     Auto,
-    /// This one for every column that lies raw in its file; decoded ones are resident.
+    /// All columns that lie raw in their files have this backing; decoded ones are resident.
     All(Backing),
 }
 
 /// How one column will be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnChoice {
-    /// How.
+    /// The backing.
     pub backing: Backing,
-    /// Bytes of the smallest piece that is moved: a sector, a page, a stripe's column.
+    /// Bytes of the smallest range that is moved: a sector, a page, a stripe's column.
     pub granularity_bytes: u64,
-    /// Bytes that will be moved, as far as can be told beforehand.
+    /// Bytes that will be moved, as estimated before the query.
     pub estimated_bytes: u64,
-    /// Of the column's bytes, already on the device.
+    /// Time to move and decode them, with files in the page cache.
+    pub estimated_time: Duration,
+    /// Time that kernels take to scan the column in device memory.
+    pub scan_time: Duration,
+    /// Bytes of the column that are resident already.
     pub resident_bytes: u64,
-    /// Why, for people.
+    /// Reason for people.
     pub reason: String,
 }
 
 /// A program to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What.
+    /// The computation.
     pub program: &'a Program,
     /// The literals, of the types in [`Program::arguments`].
     pub arguments: &'a [Value],
-    /// Over what.
+    /// The values.
     pub input: &'a Input,
     /// How columns are to be read.
     pub backing: BackingChoice,
@@ -94,7 +103,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether kernels must look whether a column's values are there.
+    /// Whether kernels must look whether a column's values are NULL.
     pub(crate) fn has_nulls(&self, column: usize) -> bool {
         let may = |placement: &Placement| matches!(placement, Placement::Decoded { .. } | Placement::Constant(None));
         self.program.columns[column].nullable && self.input.stripes.iter().any(|stripe| may(&stripe.columns[column]))

@@ -11,7 +11,7 @@ pub struct ResultColumn {
     pub ty: Type,
     /// The values, by group.
     pub values: ResultValues,
-    /// By group: whether it is there. `None`: all are.
+    /// By group: whether the value is there; `None`: no value is NULL.
     pub valid: Option<Vec<bool>>,
 }
 
@@ -35,46 +35,46 @@ pub struct Output {
     pub keys: Vec<ResultColumn>,
     /// By position in [`Program::aggregates`](crate::program::Program::aggregates).
     pub aggregates: Vec<ResultColumn>,
-    /// What it cost.
+    /// Time and bytes of the run.
     pub cost: Cost,
 }
 
 /// Time and bytes of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Text to machine code; nothing if it was at hand.
+    /// Source to machine code; zero if the kernel was loaded.
     pub compile: Duration,
     /// Mapping and registering files.
     pub register: Duration,
     /// Decoding on the CPU, summed over threads.
     pub decode: Duration,
-    /// Decoding on the device: from the start of the kernels that decode to their end.
+    /// Decoding on the device: from the start of the decode kernels to their end.
     pub device_decode: Duration,
-    /// Gathering pages that kernels missed, summed over threads.
+    /// Loading pages that kernels missed, summed over threads.
     pub gather: Duration,
-    /// From the first launch or copy until the results were there.
+    /// From the first launch or copy to the results.
     pub scan: Duration,
-    /// Of that, from the first kernel's start to the last one's end; nothing where the device cannot tell.
+    /// Of that, from the first kernel's start to the last one's end; zero if the device cannot tell.
     pub kernel: Duration,
-    /// Bytes that the copy engine brought.
+    /// Bytes that the copy engine uploaded.
     pub pushed_bytes: u64,
     /// Bytes that kernels loaded from registered mappings.
     pub mapped_bytes: u64,
-    /// Bytes of commands.
+    /// Bytes that commands read.
     pub command_bytes: u64,
     /// Commands.
     pub commands: u64,
-    /// Bytes of pages of raw values that threads gathered.
+    /// Bytes of raw pages that threads loaded.
     pub page_bytes: u64,
-    /// Pages that kernels missed and got, row groups included.
+    /// Pages that kernels missed, row groups included.
     pub pages: u64,
-    /// How many times the kernels went over the rows.
+    /// Passes of the kernels over the rows.
     pub passes: u64,
-    /// Bytes of columns that were on the device already.
+    /// Bytes of columns that were resident before.
     pub resident_bytes: u64,
-    /// Predicate columns whole, dependent columns at the selected rows.
+    /// Bytes of predicate columns at all rows, and of dependent columns at the selected rows.
     pub needed_bytes: u64,
-    /// Rows looked at.
+    /// Rows that were tested.
     pub rows: u64,
     /// Rows that passed.
     pub passed: u64,

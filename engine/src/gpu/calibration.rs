@@ -1,5 +1,6 @@
-//! How fast this machine moves and computes: measured by `grampus device --calibrate` and kept in the user's cache folder, else taken as
-//! it was on the machine that the figures of docs were measured on. Used to choose between devices, never to change an answer.
+//! How fast this machine moves and computes: measured by `grampus device --calibrate` and kept in the user's cache
+//! folder, else taken as it was on the machine that the figures of docs were measured on. Used to choose between
+//! devices, never to change an answer.
 
 use std::fs;
 use std::io::Write;
@@ -8,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
+use grampus_gpu_exec::MachineProfile;
+use grampus_gpu_exec::abi::paging::PAGE_BYTES;
 use grampus_gpu_exec::bench::{self, BenchError, BenchOptions, Figure};
-use grampus_gpu_exec::paging::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::output::OutputError;
@@ -19,108 +21,41 @@ const FILE: &str = "calibration.json";
 /// Changes when the figures' meaning does.
 const VERSION: u32 = 2;
 
-/// Rates of a machine, per second.
+/// A machine's rates as they are kept in the cache folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rates {
-    pub(crate) version: u32,
-    /// Name of the GPU that was measured; empty: these are defaults, or there was none.
-    pub gpu: String,
-    /// Cores of the CPU.
-    pub cores: usize,
-    /// Bytes that one core scans with a filter, from the page cache.
-    pub cpu_scan_bytes: f64,
-    /// Bytes that all cores scan together at most.
-    pub cpu_scan_bytes_all: f64,
-    /// Values that one core decodes.
-    pub cpu_decoded_values: f64,
-    /// Rows that one core groups and aggregates.
-    pub cpu_aggregated_rows: f64,
-    /// Bytes pushed from the page cache to device memory through a pinned ring.
-    pub push_bytes: f64,
-    /// Bytes that kernels load in order from registered memory.
-    pub mapped_bytes: f64,
-    /// Scattered loads of kernels from registered memory.
-    pub mapped_loads: f64,
-    /// Bytes of page cache registered.
-    pub register_bytes: f64,
-    /// Commands through the queues.
-    pub commands: f64,
-    /// Pages of 64 bytes that all threads together gather from all over a file in the page cache.
-    pub gathered_pages: f64,
-    /// Bytes read in large pieces from a disk.
-    pub disk_bytes: f64,
-    /// Bytes that kernels scan in device memory.
-    pub device_bytes: f64,
-    /// Seconds to open the device.
-    pub open_seconds: f64,
-    /// Seconds that a query takes besides moving and scanning.
-    pub query_seconds: f64,
+pub struct Calibration {
+    version: u32,
+    /// The rates.
+    #[serde(flatten)]
+    pub profile: MachineProfile,
 }
 
-impl Default for Rates {
-    /// 16 cores and an H200 behind PCIe 5, but for the number of cores, which is this machine's.
+impl Default for Calibration {
+    /// Supposed rates, with the number of cores of this machine.
     fn default() -> Self {
-        Self::of_cores(available_parallelism().map_or(1, usize::from))
+        Self::of(MachineProfile::of_cores(available_parallelism().map_or(1, usize::from)))
     }
 }
 
-impl Rates {
-    /// The defaults for a machine of so many cores.
-    pub(crate) fn of_cores(cores: usize) -> Self {
+impl Calibration {
+    /// These rates, to be kept.
+    pub fn of(profile: MachineProfile) -> Self {
         Self {
             version: VERSION,
-            gpu: String::new(),
-            cores,
-            cpu_scan_bytes: 9e9,
-            cpu_scan_bytes_all: 110e9,
-            cpu_decoded_values: 150e6,
-            cpu_aggregated_rows: 60e6,
-            push_bytes: 52e9,
-            mapped_bytes: 51e9,
-            mapped_loads: 100e6,
-            register_bytes: 60e9,
-            commands: 6e6,
-            gathered_pages: 12e6,
-            disk_bytes: 3.5e9,
-            device_bytes: 3e12,
-            open_seconds: 0.35,
-            query_seconds: 0.003,
+            profile,
         }
     }
-}
 
-impl Rates {
-    /// Those kept in `folder`, else the defaults. A file that cannot be read as what it should be counts as none.
+    /// The calibration kept in `folder`, else the default. A file that cannot be read as one, or makes no sense, counts
+    /// as none.
     pub fn load(folder: &Path) -> Self {
         let text = fs::read_to_string(folder.join(FILE)).ok();
-        let rates = text.and_then(|text| serde_json::from_str::<Self>(&text).ok());
-        rates.filter(Self::is_sound).unwrap_or_default()
+        let kept = text.and_then(|text| serde_json::from_str::<Self>(&text).ok());
+        let is_sound = |kept: &Self| kept.version == VERSION && kept.profile.is_sound();
+        kept.filter(is_sound).unwrap_or_default()
     }
 
-    /// Whether they can be divided by.
-    fn is_sound(&self) -> bool {
-        let rates = [
-            self.cpu_scan_bytes,
-            self.cpu_scan_bytes_all,
-            self.cpu_decoded_values,
-            self.cpu_aggregated_rows,
-            self.push_bytes,
-            self.mapped_bytes,
-            self.mapped_loads,
-            self.register_bytes,
-            self.commands,
-            self.gathered_pages,
-            self.disk_bytes,
-            self.device_bytes,
-        ];
-        let times = [self.open_seconds, self.query_seconds];
-        self.version == VERSION
-            && self.cores > 0
-            && rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
-            && times.iter().all(|time| time.is_finite() && *time >= 0.0)
-    }
-
-    /// Keeps them in `folder`, all or nothing: another process may be reading. The file's path.
+    /// Keeps the calibration in `folder`, all or nothing: another process may be reading. The file's path.
     ///
     /// # Errors
     /// If the folder cannot be made or written to.
@@ -143,12 +78,12 @@ const MEASURED_BYTES: u64 = 2 << 30;
 /// Sections of the I/O stack's benchmark that tell the rates.
 const SECTIONS: [&str; 5] = ["hits", "mapped", "cached", "pushed", "disk"];
 
-/// Measures this machine, with a temporary file in `folder`; `shown` sees every figure as it comes. What could not be measured stays
-/// as it is by default.
+/// Measures this machine, with a temporary file in `folder`; `shown` sees every figure as it comes. What could not be
+/// measured stays as it is by default.
 ///
 /// # Errors
 /// Without a GPU, a compiler, or room for the file.
-pub fn calibrate(folder: &Path, shown: &mut dyn FnMut(&Figure)) -> Result<Rates, BenchError> {
+pub fn calibrate(folder: &Path, shown: &mut dyn FnMut(&Figure)) -> Result<Calibration, BenchError> {
     let options = BenchOptions {
         small: false,
         sections: SECTIONS.map(str::to_owned).to_vec(),
@@ -156,59 +91,60 @@ pub fn calibrate(folder: &Path, shown: &mut dyn FnMut(&Figure)) -> Result<Rates,
         bytes: MEASURED_BYTES,
     };
     let report = bench::run(&options, shown)?;
-    let mut rates = measured_cpu();
+    let mut profile = measured_cpu();
     match measured_gathering(folder) {
-        Ok(rate) => rates.gathered_pages = rate,
+        Ok(rate) => profile.fetched_pages_per_s = rate,
         Err(e) => log::warn!("gathering pages was not measured: {e}"),
     }
-    rates.take(&report.figures);
-    rates.gpu = report.device.name;
-    Ok(rates)
+    take_figures(&mut profile, &report.figures);
+    profile.gpu = report.device.name;
+    Ok(Calibration::of(profile))
 }
 
-impl Rates {
-    /// Sets the rates that figures of the benchmark tell.
-    fn take(&mut self, figures: &[Figure]) {
-        let best = |section: &str, words: &str, scale: f64| {
-            let named = figures
-                .iter()
-                .filter(|f| f.section == section && f.name.contains(words) && f.error.is_none());
-            let best = named.map(|figure| figure.value * scale).fold(0.0, f64::max);
-            (best > 0.0).then_some(best)
-        };
-        let mut set = |rate: fn(&mut Self) -> &mut f64, value: Option<f64>| {
-            if let Some(value) = value {
-                *rate(self) = value;
-            }
-        };
-        set(
-            |r| &mut r.device_bytes,
-            best("hits", "plain scan of device memory", 1e9),
-        );
-        set(
-            |r| &mut r.register_bytes,
-            best("mapped", "registering the file's pages", 1e9),
-        );
-        set(|r| &mut r.mapped_bytes, best("mapped", "mapped, sequential", 1e9));
-        // A figure in bytes, of loads of 128.
-        set(
-            |r| &mut r.mapped_loads,
-            best("mapped", "mapped, random 128 B", 1e9 / 128.0),
-        );
-        set(
-            |r| &mut r.commands,
-            best("cached", "512-byte commands from the page cache", 1e6),
-        );
-        set(|r| &mut r.push_bytes, best("pushed", "pushed from the page cache", 1e9));
-        set(|r| &mut r.disk_bytes, best("disk", "disk, 1 MiB commands", 1e9));
-    }
+/// Sets the rates that figures of the benchmark tell.
+fn take_figures(profile: &mut MachineProfile, figures: &[Figure]) {
+    let best = |section: &str, words: &str, scale: f64| {
+        let named = figures
+            .iter()
+            .filter(|f| f.section == section && f.name.contains(words) && f.error.is_none());
+        let best = named.map(|figure| figure.value * scale).fold(0.0, f64::max);
+        (best > 0.0).then_some(best)
+    };
+    let mut set = |rate: fn(&mut MachineProfile) -> &mut f64, value: Option<f64>| {
+        if let Some(value) = value {
+            *rate(profile) = value;
+        }
+    };
+    set(
+        |r| &mut r.device_bytes_per_s,
+        best("hits", "plain scan of device memory", 1e9),
+    );
+    set(
+        |r| &mut r.register_bytes_per_s,
+        best("mapped", "registering the file's pages", 1e9),
+    );
+    set(|r| &mut r.mapped_bytes_per_s, best("mapped", "mapped, sequential", 1e9));
+    // A figure in bytes, of loads of 128.
+    set(
+        |r| &mut r.mapped_loads_per_s,
+        best("mapped", "mapped, random 128 B", 1e9 / 128.0),
+    );
+    set(
+        |r| &mut r.commands_per_s,
+        best("cached", "512-byte commands from the page cache", 1e6),
+    );
+    set(
+        |r| &mut r.push_bytes_per_s,
+        best("pushed", "pushed from the page cache", 1e9),
+    );
+    set(|r| &mut r.disk_bytes_per_s, best("disk", "disk, 1 MiB commands", 1e9));
 }
 
-/// The defaults with the CPU's rates measured: a filtered scan of doubles, by one thread and by all. Decoding and aggregating are taken
-/// to be as much faster or slower than by default as scanning is.
-fn measured_cpu() -> Rates {
+/// The defaults with the CPU's rates measured: a filtered scan of doubles, by one thread and by all. Decoding and
+/// aggregating are taken to be as much faster or slower than by default as scanning is.
+fn measured_cpu() -> MachineProfile {
     const VALUES: usize = 32 << 20;
-    let default = Rates::default();
+    let default = Calibration::default().profile;
     let values: Vec<f64> = (0..VALUES).map(|k| (k % 1000) as f64).collect();
     let rate = |threads: usize| {
         let part = VALUES.div_ceil(threads);
@@ -226,12 +162,12 @@ fn measured_cpu() -> Rates {
         fastest.fold(0.0, f64::max)
     };
     let (one, all) = (rate(1), rate(default.cores));
-    let scale = one / default.cpu_scan_bytes;
-    Rates {
-        cpu_scan_bytes: one,
-        cpu_scan_bytes_all: all.max(one),
-        cpu_decoded_values: default.cpu_decoded_values * scale,
-        cpu_aggregated_rows: default.cpu_aggregated_rows * scale,
+    let scale = one / default.cpu_scan_bytes_per_s;
+    MachineProfile {
+        cpu_scan_bytes_per_s: one,
+        cpu_scan_all_bytes_per_s: all.max(one),
+        cpu_decoded_values_per_s: default.cpu_decoded_values_per_s * scale,
+        cpu_aggregated_rows_per_s: default.cpu_aggregated_rows_per_s * scale,
         ..default
     }
 }
@@ -287,14 +223,14 @@ mod tests {
     fn rates_come_back_as_they_were_kept() {
         let folder = tempfile::tempdir().unwrap();
         let inside = folder.path().join("not/yet/there");
-        let rates = Rates {
+        let rates = Calibration::of(MachineProfile {
             gpu: "some GPU".to_owned(),
-            push_bytes: 25e9,
-            ..Rates::default()
-        };
+            push_bytes_per_s: 25e9,
+            ..MachineProfile::default()
+        });
         let path = rates.save(&inside).unwrap();
         assert_eq!(path, inside.join(FILE));
-        assert_eq!(Rates::load(&inside), rates);
+        assert_eq!(Calibration::load(&inside), rates);
         let files = fs::read_dir(&inside).unwrap().count();
         assert_eq!(files, 1, "no temporary file is left");
     }
@@ -311,8 +247,8 @@ mod tests {
             note: String::new(),
             error: error.map(str::to_owned),
         };
-        let mut rates = Rates::default();
-        rates.take(&[
+        let mut rates = MachineProfile::default();
+        let figures = [
             figure("mapped", "mapped, sequential", 25.0, None),
             figure("mapped", "mapped, random 128 B", 12.8, None),
             figure(
@@ -328,12 +264,17 @@ mod tests {
                 None,
             ),
             figure("disk", "disk, 1 MiB commands, 4 threads", 9.0, Some("no room")),
-        ]);
+        ];
+        take_figures(&mut rates, &figures);
         assert_eq!(
-            (rates.mapped_bytes, rates.mapped_loads, rates.push_bytes),
+            (
+                rates.mapped_bytes_per_s,
+                rates.mapped_loads_per_s,
+                rates.push_bytes_per_s
+            ),
             (25e9, 100e6, 24e9)
         );
-        assert_eq!(rates.disk_bytes, Rates::default().disk_bytes);
+        assert_eq!(rates.disk_bytes_per_s, MachineProfile::default().disk_bytes_per_s);
         assert!(rates.is_sound());
     }
 
@@ -345,16 +286,16 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Rates::load(folder.path()), Rates::default());
+        assert_eq!(Calibration::load(folder.path()), Calibration::default());
         for text in ["", "{}", "[1]", "not json"] {
             fs::write(folder.path().join(FILE), text).unwrap();
-            assert_eq!(Rates::load(folder.path()), Rates::default());
+            assert_eq!(Calibration::load(folder.path()), Calibration::default());
         }
-        let wrong = Rates {
-            push_bytes: 0.0,
-            ..Rates::default()
-        };
+        let wrong = Calibration::of(MachineProfile {
+            push_bytes_per_s: 0.0,
+            ..MachineProfile::default()
+        });
         wrong.save(folder.path()).unwrap();
-        assert_eq!(Rates::load(folder.path()), Rates::default());
+        assert_eq!(Calibration::load(folder.path()), Calibration::default());
     }
 }

@@ -1,17 +1,16 @@
-//! CPU or GPU: what a query is estimated to take on each. Sizes come from the files' layout, rates from the calibration, the share of
-//! rows that pass from the last run of the same filter or from a sample.
+//! CPU or GPU: what a query is estimated to take on each. Sizes come from the files' layout, rates from the machine
+//! profile, and the share of rows that pass from the last run of the same filter or from a sample. The time of each
+//! column on the GPU is part of its `ColumnChoice`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
-use grampus_gpu_exec::gpu::{Backing, ColumnChoice};
 use grampus_gpu_exec::input::{Input, Placement};
-use grampus_gpu_exec::paging::PAGE_BYTES;
 use grampus_gpu_exec::program::Program;
+use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile};
 
-use super::calibration::Rates;
 use super::lower::Lowered;
 use super::place::{ColumnBytes, Placed, column_bytes};
 use crate::scan::Scan;
@@ -64,68 +63,41 @@ impl Work {
     }
 
     /// On all cores of the CPU.
-    pub(crate) fn cpu_time(&self, rates: &Rates) -> Duration {
-        let cores = rates.cores as f64;
-        let scan = (rates.cpu_scan_bytes * cores).min(rates.cpu_scan_bytes_all);
+    pub(crate) fn cpu_time(&self, profile: &MachineProfile) -> Duration {
+        let cores = profile.cores as f64;
+        let scan = (profile.cpu_scan_bytes_per_s * cores).min(profile.cpu_scan_all_bytes_per_s);
         let mut seconds = 0.0;
         for (bytes, share) in &self.columns {
             let scattered = if *share < 0.1 { SCATTERED } else { 1.0 };
             seconds += bytes.direct as f64 * share * scattered / scan;
-            // Row groups are decoded whole where any of their rows is wanted, which is nearly everywhere.
+            // Row groups are decoded whole if any of their rows is wanted, which is nearly everywhere.
             let decoded = bytes.decoded as f64 * share.max(0.2);
-            seconds += decoded / 8.0 / (rates.cpu_decoded_values * cores);
+            seconds += decoded / 8.0 / profile.decoded_values_per_s();
         }
         let each = if self.grouped { 1.0 } else { 0.2 };
-        seconds += self.passed * each / (rates.cpu_aggregated_rows * cores);
+        seconds += self.passed * each / (profile.cpu_aggregated_rows_per_s * cores);
         Duration::from_secs_f64(seconds)
     }
+}
 
-    /// On the GPU, given how columns are brought; without opening it.
-    pub(crate) fn gpu_time(&self, rates: &Rates, choices: &[ColumnChoice]) -> Duration {
-        let mut seconds = rates.query_seconds;
-        for ((bytes, share), choice) in self.columns.iter().zip(choices) {
-            let moved = choice.estimated_bytes as f64;
-            let raw = bytes.direct as f64 / ((bytes.direct + bytes.decoded) as f64).max(1.0);
-            seconds += match choice.backing {
-                // Of what is to be decoded it is said below.
-                Backing::Paged => moved * raw / PAGE_BYTES as f64 / rates.gathered_pages,
-                Backing::Resident => moved / rates.push_bytes,
-                Backing::Mapped if *share < 0.1 => moved / 32.0 / rates.mapped_loads,
-                Backing::Mapped => moved / rates.mapped_bytes,
-                Backing::Queued if *share < 0.1 => moved / choice.granularity_bytes.max(1) as f64 / rates.commands,
-                Backing::Queued => moved / rates.push_bytes,
-            };
-            // What is on the device is scanned there. What the GPU decodes takes it no time beside that of moving it (queries/RESULTS.md);
-            // the rest is decoded by the CPU.
-            seconds += (bytes.direct + bytes.decoded) as f64 * share / rates.device_bytes;
-            let there = choice.resident_bytes as f64 / (bytes.decoded.max(1) as f64);
-            let to_decode = match choice.backing {
-                // Row groups that are missed are decoded by the CPU as they come.
-                Backing::Paged => moved * (1.0 - raw),
-                _ => (bytes.decoded - bytes.on_device) as f64 * (1.0 - there.min(1.0)),
-            };
-            seconds += to_decode / 8.0 / (rates.cpu_decoded_values * rates.cores as f64);
-        }
-        Duration::from_secs_f64(seconds)
-    }
+/// On the GPU, given how columns are read; without opening it.
+pub(crate) fn gpu_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Duration {
+    let columns = choices.iter().map(|choice| choice.estimated_time + choice.scan_time);
+    least_gpu_time(profile) + columns.sum::<Duration>()
+}
 
-    /// On the GPU once everything that is to stay there has come.
-    pub(crate) fn hot_time(&self, rates: &Rates, choices: &[ColumnChoice]) -> Duration {
-        let there = |choice: &ColumnChoice| match choice.backing {
-            Backing::Resident | Backing::Paged => ColumnChoice {
-                estimated_bytes: 0,
-                resident_bytes: u64::MAX,
-                ..choice.clone()
-            },
-            Backing::Mapped | Backing::Queued => choice.clone(),
-        };
-        self.gpu_time(rates, &choices.iter().map(there).collect::<Vec<_>>())
-    }
+/// On the GPU once everything that is to stay there has come.
+pub(crate) fn hot_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Duration {
+    let columns = choices.iter().map(|choice| match choice.backing {
+        Backing::Resident | Backing::Paged => choice.scan_time,
+        Backing::Mapped | Backing::Queued => choice.estimated_time + choice.scan_time,
+    });
+    least_gpu_time(profile) + columns.sum::<Duration>()
+}
 
-    /// On the GPU at best: everything there already.
-    pub(crate) fn least_gpu_time(&self, rates: &Rates) -> Duration {
-        Duration::from_secs_f64(rates.query_seconds)
-    }
+/// On the GPU at best: everything there already.
+pub(crate) fn least_gpu_time(profile: &MachineProfile) -> Duration {
+    Duration::from_secs_f64(profile.query_s)
 }
 
 /// True if a column is read only where rows are left.
@@ -175,8 +147,8 @@ fn first_conjunct_columns(program: &Program) -> Vec<usize> {
     found
 }
 
-/// The share of rows that the scan's filter lets pass, by trying it at a few places. Filters above the scan count as letting half
-/// of the rows pass.
+/// The share of rows that the scan's filter lets pass, by trying it at a few places. Filters above the scan count as
+/// letting half of the rows pass.
 ///
 /// # Errors
 /// If the files cannot be read.
@@ -344,51 +316,58 @@ mod tests {
         }
     }
 
-    fn choice(backing: Backing, estimated_bytes: u64, resident_bytes: u64) -> ColumnChoice {
+    /// Of 200 million rows of doubles.
+    const COLUMN_BYTES: f64 = 1.6e9;
+
+    fn choice(backing: Backing, moving_s: f64, share: f64) -> ColumnChoice {
+        let device_bytes_per_s = MachineProfile::default().device_bytes_per_s;
         ColumnChoice {
             backing,
             granularity_bytes: 32,
-            estimated_bytes,
-            resident_bytes,
+            estimated_bytes: 0,
+            estimated_time: Duration::from_secs_f64(moving_s),
+            scan_time: Duration::from_secs_f64(COLUMN_BYTES * share / device_bytes_per_s),
+            resident_bytes: 0,
             reason: String::new(),
         }
     }
 
-    /// What the design's measurements say: over PCIe the GPU loses to 16 cores on Q0, with the column in its memory it wins.
+    /// Measured on the machine of the default profile: over PCIe the GPU loses to 16 cores on Q0, with the column in
+    /// its memory it wins.
     #[test]
     fn where_the_bytes_are_decides() {
-        let rates = Rates::of_cores(16);
+        let profile = MachineProfile::of_cores(16);
         let work = Work::of(&program(), &input(), 0.0003);
-        let cpu = work.cpu_time(&rates);
+        let cpu = work.cpu_time(&profile);
         assert!(
             (Duration::from_millis(10)..Duration::from_millis(30)).contains(&cpu),
             "{cpu:?}"
         );
+        let predicate = |backing, moving_s| choice(backing, moving_s, 1.0);
+        let dependent = |backing, moving_s| choice(backing, moving_s, 0.0003);
+        let by_loads = dependent(Backing::Mapped, 2e6 / 32.0 / profile.mapped_loads_per_s);
         let moved = [
-            choice(Backing::Mapped, 1_600_000_000, 0),
-            choice(Backing::Mapped, 2_000_000, 0),
+            predicate(Backing::Mapped, COLUMN_BYTES / profile.mapped_bytes_per_s),
+            by_loads.clone(),
         ];
-        assert!(work.gpu_time(&rates, &moved) > cpu);
-        let there = [
-            choice(Backing::Resident, 0, 1_600_000_000),
-            choice(Backing::Mapped, 2_000_000, 0),
-        ];
-        assert!(work.gpu_time(&rates, &there) < cpu);
-        // Pages of it come as they are missed.
+        assert!(gpu_time(&profile, &moved) > cpu);
+        let there = [predicate(Backing::Resident, 0.0), by_loads.clone()];
+        assert!(gpu_time(&profile, &there) < cpu);
+        // Pages are loaded as they are missed.
         let by_page = [
-            choice(Backing::Resident, 0, 1_600_000_000),
-            choice(Backing::Paged, 60_000 * 64, 0),
+            predicate(Backing::Resident, 0.0),
+            dependent(Backing::Paged, 60_000.0 / profile.fetched_pages_per_s),
         ];
-        let paged = work.gpu_time(&rates, &by_page);
-        assert!(work.gpu_time(&rates, &there) < paged && paged < cpu, "{paged:?}");
-        assert!(work.hot_time(&rates, &by_page) < paged);
-        // To be brought once, and then there.
-        let brought = [
-            choice(Backing::Resident, 1_600_000_000, 0),
-            choice(Backing::Mapped, 2_000_000, 0),
+        let paged = gpu_time(&profile, &by_page);
+        assert!(gpu_time(&profile, &there) < paged && paged < cpu, "{paged:?}");
+        assert!(hot_time(&profile, &by_page) < paged);
+        // Loaded once, and then resident.
+        let loaded = [
+            predicate(Backing::Resident, COLUMN_BYTES / profile.push_bytes_per_s),
+            by_loads,
         ];
-        assert!(work.gpu_time(&rates, &brought) > cpu);
-        assert_eq!(work.hot_time(&rates, &brought), work.gpu_time(&rates, &there));
+        assert!(gpu_time(&profile, &loaded) > cpu);
+        assert_eq!(hot_time(&profile, &loaded), gpu_time(&profile, &there));
     }
 
     #[test]

@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
-use grampus_gpu_exec::gpu::{ColumnChoice, Gpu, GpuOptions, Request, Target, Tuning};
-use grampus_gpu_exec::output::{Output, RunError};
-use grampus_gpu_exec::run::calibration::Calibration;
-use grampus_gpu_exec::{CudaError, compiler_version, library};
+use grampus_gpu_exec::{
+    ColumnChoice, CudaError, Gpu, GpuOptions, MachineProfile, Output, Request, RunError, RuntimeOptions, Target,
+    compiler_version, library,
+};
 
-use super::calibration::Rates;
 use super::lower::Reason;
 use super::session::Settings;
 use crate::config::{GpuTarget, GrampusOptions};
@@ -57,12 +56,12 @@ impl Runner for Gpu {
     }
 
     fn kernel_text(&self, request: &Request<'_>) -> Result<String, RunError> {
-        self.text(*request)
+        self.kernel_source(*request)
     }
 }
 
 /// Opens the device.
-pub(crate) fn open(settings: &Settings, rates: &Rates) -> Result<Arc<dyn Runner>, Absent> {
+pub(crate) fn open(settings: &Settings, profile: &MachineProfile) -> Result<Arc<dyn Runner>, Absent> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
         GpuTarget::Cuda => Target::Cuda(0),
@@ -82,20 +81,11 @@ pub(crate) fn open(settings: &Settings, rates: &Rates) -> Result<Arc<dyn Runner>
         kernel_folder: settings.kernels.clone(),
         threads: threads.min(READING_THREADS),
     };
-    let tuning = Tuning {
-        calibration: Calibration {
-            push_bytes_per_s: rates.push_bytes,
-            mapped_bytes_per_s: rates.mapped_bytes,
-            mapped_loads_per_s: rates.mapped_loads,
-            register_bytes_per_s: rates.register_bytes,
-            commands_per_s: rates.commands,
-            gathered_pages_per_s: rates.gathered_pages,
-            decoded_values_per_s: rates.cpu_decoded_values * rates.cores as f64,
-            disk_bytes_per_s: rates.disk_bytes,
-        },
-        ..Tuning::default()
+    let runtime_options = RuntimeOptions {
+        machine_profile: profile.clone(),
+        ..RuntimeOptions::default()
     };
-    match Gpu::open_with(options, tuning) {
+    match Gpu::open_with(options, runtime_options) {
         Ok(gpu) => Ok(Arc::new(gpu)),
         Err(RunError::Cuda(error)) => Err(absent(&error)),
         Err(error) => Err(Absent {

@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use grampus_gpu_exec::gpu::{Backing, BackingChoice};
 use grampus_gpu_exec::output::RunError;
 
-use super::choose::{Work, has_dependents, sampled_selectivity, shown};
+use super::choose::{Work, gpu_time, has_dependents, hot_time, least_gpu_time, sampled_selectivity, shown};
 use super::exec::{GpuAggregateExec, GpuWork};
 use super::lower::{Lowered, Reason, lower};
 use super::place::{Placed, place};
@@ -175,7 +175,7 @@ impl Pass<'_> {
         if may_stay_closed {
             // If all rows passed it could take no longer: often that settles it without a sample.
             let most = Work::of(&lowered.program, &placed.input, 1.0);
-            let cpu = most.cpu_time(&self.session.rates(self.options));
+            let cpu = most.cpu_time(&self.session.profile(self.options));
             if cpu < WORTH_SAMPLING {
                 return Err(too_little(cpu).into());
             }
@@ -217,9 +217,9 @@ impl Pass<'_> {
     fn worth_it(&self, size: &Work, work: &GpuWork) -> Result<String, Stays> {
         let choices = work.device.choose(&work.request(&Arc::default()));
         let choices = choices.map_err(|error| reason_of(&error))?;
-        let rates = self.session.rates(self.options);
-        let (gpu, cpu) = (size.gpu_time(&rates, &choices), size.cpu_time(&rates));
-        let hot = size.hot_time(&rates, &choices);
+        let profile = self.session.profile(self.options);
+        let (gpu, cpu) = (gpu_time(&profile, &choices), size.cpu_time(&profile));
+        let hot = hot_time(&profile, &choices);
         // It is asked once.
         let _ = work.choices.set(choices);
         if gpu < cpu {
@@ -244,10 +244,10 @@ impl Pass<'_> {
 
     /// Whether to open the device for what queries of this size would have saved so far, were it open.
     fn worth_opening(&self, size: &Work) -> Result<(), Stays> {
-        let rates = self.session.rates(self.options);
-        let (gpu, cpu) = (size.least_gpu_time(&rates), size.cpu_time(&rates));
+        let profile = self.session.profile(self.options);
+        let (gpu, cpu) = (least_gpu_time(&profile), size.cpu_time(&profile));
         let missed = self.session.miss(cpu.saturating_sub(gpu));
-        match missed.as_secs_f64() < rates.open_seconds {
+        match missed.as_secs_f64() < profile.open_s {
             true => Err(too_little(cpu).into()),
             false => Ok(()),
         }

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use grampus_gpu_exec::MachineProfile;
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::{Program, Value};
 
-use super::calibration::Rates;
+use super::calibration::Calibration;
 use super::device::{self, Absent, Runner};
 use super::dictionary::Dictionary;
 use super::lower::Reason;
@@ -29,7 +30,7 @@ pub struct GpuSession {
     pub(crate) numbers: ColumnNumbers,
     pub(crate) survey: SurveyCache,
     opened: Mutex<Option<Opened>>,
-    rates: Mutex<Option<(PathBuf, Rates)>>,
+    profile: Mutex<Option<(PathBuf, MachineProfile)>>,
     selectivity: Mutex<HashMap<u64, f64>>,
     /// Time that queries would have saved had the device been open: when it exceeds what opening takes, that is worth while.
     missed: Mutex<Duration>,
@@ -97,7 +98,7 @@ impl GpuSession {
         }
         // The old one first: two would share the device's memory.
         *opened = None;
-        match device::open(&settings, &self.rates(options)) {
+        match device::open(&settings, &self.profile(options)) {
             Ok(device) => {
                 let device = Ok(device);
                 *opened = Some(Opened {
@@ -137,14 +138,14 @@ impl GpuSession {
     }
 
     /// The machine's rates, from the calibration if there is one.
-    pub(crate) fn rates(&self, options: &GrampusOptions) -> Rates {
+    pub(crate) fn profile(&self, options: &GrampusOptions) -> MachineProfile {
         let folder = cache_folder(options).unwrap_or_default();
-        let mut rates = lock(&self.rates);
-        match rates.as_ref().filter(|(from, _)| *from == folder) {
-            Some((_, rates)) => rates.clone(),
+        let mut profile = lock(&self.profile);
+        match profile.as_ref().filter(|(from, _)| *from == folder) {
+            Some((_, profile)) => profile.clone(),
             None => {
-                let found = Rates::load(&folder);
-                *rates = Some((folder, found.clone()));
+                let found = Calibration::load(&folder).profile;
+                *profile = Some((folder, found.clone()));
                 found
             }
         }

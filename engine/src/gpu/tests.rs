@@ -10,11 +10,10 @@ use arrow::array::{Float64Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use grampus_gpu_exec::gpu::{Backing, ColumnChoice, Request};
-use grampus_gpu_exec::output::{Output, RunError};
+use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile, Output, RefusalReason, Request, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use super::calibration::Rates;
+use super::calibration::Calibration;
 use super::device::Runner;
 use super::session::GpuSession;
 use crate::config::{Device, GrampusOptions};
@@ -47,6 +46,9 @@ impl Runner for Fake {
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
+            // As over a link of 5 KB/s.
+            estimated_time: Duration::from_millis(200),
+            scan_time: Duration::ZERO,
             resident_bytes: 0,
             reason: String::new(),
         };
@@ -56,7 +58,7 @@ impl Runner for Fake {
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
         let begun = Instant::now();
         let error = match self.does {
-            Does::GivesUp => RunError::Refused("it would rather not".to_owned()),
+            Does::GivesUp => RunError::Refused(RefusalReason::ValueOutOfRange),
             Does::Fails => RunError::Invalid("it is broken".to_owned()),
             Does::WaitsForCancel => loop {
                 if request.cancel.load(Ordering::Relaxed) {
@@ -124,7 +126,7 @@ async fn where_the_device_gives_up_the_cpu_answers_and_says_so() {
         assert!(answer.contains("| 990 | 499455.0 |"), "{answer}");
         let analyzed = shown(&context, &format!("EXPLAIN ANALYZE {SQL}")).await.unwrap();
         assert!(
-            analyzed.contains("answered by the CPU: it would rather not"),
+            analyzed.contains("answered by the CPU: a value out of a type's range"),
             "{analyzed}"
         );
         assert!(analyzed.contains("answered_by_cpu=1"), "{analyzed}");
@@ -183,14 +185,14 @@ async fn explain_verbose_shows_the_kernel() {
 async fn what_is_asked_again_and_again_moves_to_the_device() {
     let folder = tempfile::tempdir().unwrap();
     // A machine whose CPU is slow, and the way to the GPU slower.
-    let slow = Rates {
-        cpu_scan_bytes: 1e5,
-        cpu_scan_bytes_all: 1e5,
-        push_bytes: 5e3,
-        query_seconds: 1e-6,
-        ..Rates::of_cores(1)
+    let slow = MachineProfile {
+        cpu_scan_bytes_per_s: 1e5,
+        cpu_scan_all_bytes_per_s: 1e5,
+        push_bytes_per_s: 5e3,
+        query_s: 1e-6,
+        ..MachineProfile::of_cores(1)
     };
-    slow.save(folder.path()).unwrap();
+    Calibration::of(slow).save(folder.path()).unwrap();
     let (context, fake) = session(folder.path(), Device::Auto, Does::GivesUp).await;
     let mut on_gpu = Vec::new();
     for _ in 0..4 {

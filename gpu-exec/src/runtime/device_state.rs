@@ -29,10 +29,11 @@ use crate::runtime::warmup;
 
 /// Device memory of a host-thread device, if no bound says otherwise.
 const HOST_MEMORY_BYTES: u64 = 4 << 30;
-/// The sector cache's share of the device memory that may be used, at most.
+/// Bytes of the sector cache, at most; it also takes no more than a quarter of the device memory.
 const MAX_CACHE_BYTES: u64 = 24 << 30;
 
-/// Pages that kernels may miss in one pass, at most: 32 MiB of pinned memory; and on host threads, where tests exceed it.
+/// Pages that kernels may miss in one pass, at most: 32 MiB of pinned memory. On host threads there are fewer, so that
+/// tests exceed the bound.
 const MAX_FAULTS: usize = 8 << 20;
 const MAX_FAULTS_ON_HOST_THREADS: usize = 4 << 10;
 
@@ -47,10 +48,10 @@ pub(crate) struct DeviceState {
     pub(crate) placing: Stream,
     pub(crate) faults: Arc<FaultBuffer>,
     pub(crate) pool: BufferPool,
-    pub(crate) mappings: MappedFiles,
+    pub(crate) mapped_files: MappedFiles,
     pub(crate) constants: ConstantColumns,
-    pub(crate) queued: CommandBackend,
-    pub(crate) signals: StatusBlock,
+    pub(crate) commands: CommandBackend,
+    pub(crate) status: StatusBlock,
     pub(crate) scratch: QueryScratch,
     pub(crate) staging: StagingBuffer,
     pub(crate) cpu_decode: CpuDecodeSet,
@@ -78,7 +79,7 @@ impl DeviceState {
         let usable = options.cache_bytes.unwrap_or(free / 4 * 3);
         let cache_bytes = (usable / 4).min(MAX_CACHE_BYTES);
         let small = device.is_host();
-        let queued = CommandOptions {
+        let commands = CommandOptions {
             cache_bytes: if small { cache_bytes.min(64 << 20) } else { cache_bytes },
             sector_log2: runtime_options.sector_log2,
             threads: if small { 1 } else { threads },
@@ -102,10 +103,10 @@ impl DeviceState {
             placing: Stream::new(&device)?,
             faults,
             pool: BufferPool::new(&device, usable - cache_bytes),
-            mappings: MappedFiles::new(&device, options.pin_bytes.unwrap_or_else(|| host_memory_bytes() / 2)),
+            mapped_files: MappedFiles::new(&device, options.pin_bytes.unwrap_or_else(|| host_memory_bytes() / 2)),
             constants: ConstantColumns::default(),
-            queued: CommandBackend::new(&device, queued),
-            signals: StatusBlock::new(&device)?,
+            commands: CommandBackend::new(&device, commands),
+            status: StatusBlock::new(&device)?,
             scratch: QueryScratch::new(&device),
             staging: StagingBuffer::default(),
             cpu_decode: CpuDecodeSet::default(),
@@ -117,7 +118,7 @@ impl DeviceState {
         })
     }
 
-    /// The number of a file's state; of an earlier state everything is given up.
+    /// The id of a file in one state. Everything cached of an earlier state is dropped.
     pub(crate) fn number(&mut self, version: &FileVersion) -> FileId {
         let (id, stale) = self.files.number(version);
         if let Some(stale) = stale {
@@ -126,7 +127,7 @@ impl DeviceState {
         id
     }
 
-    /// Gives up everything of a file that is not what was planned for.
+    /// Drops everything of a file that has changed since the query was planned.
     pub(crate) fn forget_file(&mut self, path: &Path) {
         if let Some(id) = self.files.forget(path) {
             self.drop_file(id);
@@ -136,22 +137,22 @@ impl DeviceState {
     pub(crate) fn drop_file(&mut self, id: FileId) {
         self.pool.forget(id);
         self.cpu_decode.forget(id);
-        self.mappings.forget(id);
-        self.queued.forget(id);
+        self.mapped_files.forget(id);
+        self.commands.forget(id);
     }
 
-    /// After a failed query: gives up what cannot be used again.
+    /// After a failed query: drops what cannot be used again.
     pub(crate) fn after(&mut self, error: &RunError) {
         if matches!(
             error,
             RunError::Stack(StackError::OutOfService | StackError::Controller(_))
         ) {
-            self.queued.rebuild();
+            self.commands.rebuild();
         }
     }
 }
 
-/// Memory of this machine.
+/// Bytes of memory of this machine.
 fn host_memory_bytes() -> u64 {
     #[cfg(target_os = "linux")]
     {

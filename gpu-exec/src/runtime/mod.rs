@@ -1,18 +1,20 @@
-//! Running programs: what is kept on a GPU from query to query, and the way of one query through it.
+//! The runtime: what is kept on a GPU from query to query, and the way of one query through it.
 //!
 //! ```text
-//! ahead            what is done before the first query needs it
-//! check, prepare   the request, its files, and what serves each column (choose, by cost and calibration)
-//! execute          one query: bring, stage, drive; again with a larger group table if need be
-//! bring            where every value will be (pool, mapping, constants; extents), and jobs for what is missing: as bytes of files, as stored
-//!                  bytes that the device decodes (stored, through staging), or as the CPU decodes it
-//! drive            reader threads do the jobs (push, from source through ring), kernels are launched behind them (launches): first those that decode
-//!                  (arrivals), then the query's
-//! passes           as often as it takes: pages that kernels miss (faults) are gathered by threads (gather) and placed (pages)
-//! placed           what launches are told, and what they leave
-//! queued           the I/O stack for columns that kernels ask for by command; signals where there is none
-//! scratch          device memory of one query
+//! device_state     DeviceState: everything that is kept on a device between queries
+//! runtime_options  settings with defaults that rarely change
+//! warmup           work that is done before the first query needs it
+//! planner          a request is validated, its files are opened, and each column gets a backing; nothing is moved
+//! file_io          reading files, through the page cache or past it
+//! memory           device memory and pinned memory, and what is cached in them
+//! transfer         copy jobs for what is missing, and the threads that do them
+//! paging           pages that kernels miss
+//! io_stack         NVMe commands by kernels
+//! launch           kernels, launched behind the copies; results
 //! ```
+//!
+//! Order of use: file_io, memory, transfer, paging, io_stack, warmup, runtime_options, device_state, planner, launch.
+//! Each uses only those before it.
 
 mod device_state;
 mod file_io;
@@ -46,12 +48,12 @@ pub struct Gpu {
     options: GpuOptions,
     runtime_options: RuntimeOptions,
     facts: DeviceFacts,
-    /// `None` after a failure that ended the context: opened anew by the next query.
+    /// `None` after a failure that ended the context: the next query opens it anew.
     state: Mutex<Option<DeviceState>>,
 }
 
 impl Gpu {
-    /// Opens the device; takes no memory worth mentioning yet.
+    /// Opens the device. Memory is taken by the queries that need it.
     ///
     /// # Errors
     /// [`RunError::Cuda`]: no driver, no such GPU, or no C++ compiler for host threads.
@@ -59,7 +61,7 @@ impl Gpu {
         Self::open_with(options, RuntimeOptions::default())
     }
 
-    /// As [`open`](Self::open), with everything said.
+    /// As [`open`](Self::open), with all settings.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -73,7 +75,7 @@ impl Gpu {
         })
     }
 
-    /// The device, as it was when it was opened.
+    /// The device, as found when it was opened.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
     }
@@ -81,7 +83,7 @@ impl Gpu {
     /// Runs a program.
     ///
     /// # Errors
-    /// Why it was not run to its end. The next request works, or says why not.
+    /// Why the program was not run to its end. The next request works, or says why not.
     pub fn run(&self, request: Request<'_>) -> Result<Output, RunError> {
         let mut guard = self.lock(Some(&request))?;
         let state = self.state(&mut guard)?;
@@ -95,16 +97,16 @@ impl Gpu {
         result
     }
 
-    /// How each column of a request would be read now. Runs nothing and moves nothing.
+    /// How each column of a request would be read now. Nothing is run and nothing is moved.
     ///
     /// # Errors
-    /// What [`run`](Self::run) would say before it moves anything.
+    /// The errors of [`run`](Self::run) that are found before anything is moved.
     pub fn plan(&self, request: Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
         let mut guard = self.lock(Some(&request))?;
         Ok(planner::plan(self.state(&mut guard)?, &request)?.choices)
     }
 
-    /// The text of the kernel that would be run now, without the headers.
+    /// The source of the kernel that would be run now, without the headers.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
@@ -114,7 +116,7 @@ impl Gpu {
         executor::kernel_source(&request, &plan)
     }
 
-    /// Bytes of columns that are on the device.
+    /// Bytes of resident columns.
     pub fn resident_bytes(&self) -> u64 {
         match self.lock(None) {
             Ok(guard) => guard.as_ref().map_or(0, |state| state.pool.resident_bytes()),
@@ -122,7 +124,7 @@ impl Gpu {
         }
     }
 
-    /// Gives up what is kept: resident columns, mappings, the sector cache; compiled kernels stay. For measuring.
+    /// Drops resident columns, mappings, and the sector cache; compiled kernels stay. For measuring.
     ///
     /// # Errors
     /// A device that is lost.
@@ -133,7 +135,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Waits for the query of another thread to end, looking at this one's flag meanwhile.
+    /// Waits for the query of another thread to end, and looks at the flag of this one meanwhile.
     fn lock(&self, request: Option<&Request<'_>>) -> Result<MutexGuard<'_, Option<DeviceState>>, RunError> {
         loop {
             if request.is_some_and(|r| r.cancel.load(Ordering::Relaxed)) {
@@ -143,7 +145,7 @@ impl Gpu {
                 Ok(guard) => return Ok(guard),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
                 Err(TryLockError::Poisoned(poisoned)) => {
-                    // A query panicked half-way: what it left is not to be trusted.
+                    // A query panicked half-way: its state is discarded.
                     let mut guard = poisoned.into_inner();
                     *guard = None;
                     self.state.clear_poison();
@@ -161,7 +163,7 @@ impl Gpu {
     }
 }
 
-/// Whether the context is dead after it.
+/// Whether the context is dead after an error.
 fn is_sticky(error: &RunError) -> bool {
     match error {
         RunError::Cuda(e) | RunError::Stack(StackError::Cuda(e)) => e.is_sticky(),

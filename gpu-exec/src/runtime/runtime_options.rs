@@ -7,23 +7,25 @@ use crate::machine_profile::MachineProfile;
 use crate::runtime::io_stack::command_backend::{OpenStorage, open_storage};
 use crate::runtime::memory::staging_buffer::STAGING_BYTES;
 
-/// Bytes that are brought between two launches: long enough that launches do not count, short enough that the last one does not.
+/// Bytes that are copied between two launches: many enough that launches do not count, few enough that the last launch
+/// does not.
 const LAUNCH_BYTES: u64 = 64 << 20;
 
-/// What rarely needs to be other than it is.
+/// Settings of the runtime.
 #[derive(Clone)]
 pub struct RuntimeOptions {
-    /// What the machine gives.
+    /// Rates of the machine.
     pub machine_profile: MachineProfile,
     /// Longest wait of kernels for anything.
     pub timeout: Duration,
     /// log2 of the bytes that a miss of the sector cache fetches, 7 to 12.
     pub sector_log2: u32,
-    /// Bytes that are brought between two launches.
+    /// Bytes that are copied between two launches.
     pub launch_bytes: u64,
-    /// Device memory that stored bytes wait in until they are decoded, at most; not less than two pieces.
+    /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. It always holds two
+    /// batches.
     pub staging_bytes: u64,
-    /// What answers commands for a file.
+    /// Opens the storage that answers commands for a file.
     pub open_storage: Arc<OpenStorage>,
 }
 

@@ -1,4 +1,4 @@
-//! What takes long and can be done before the first query needs it, beside everything else.
+//! Warm-up: work that takes long, done on threads of its own before the first query needs it.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use grampus_io_stack::cuda::Device;
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::paging::fault_buffer::FaultBuffer;
 
-/// Descriptors for which room is made; the system's usual bound is 1,024.
+/// Descriptors for which the table has space; the system's usual bound is 1,024.
 const DESCRIPTORS: i32 = 512;
 
-/// Pins memory by a thread of its own: what that takes would else be part of the first query.
+/// Pins memory on a thread of its own: otherwise pinning would be part of the first query.
 pub(crate) fn pin(device: &Device, rings: [&Arc<PinnedRing>; 2], faults: &Arc<FaultBuffer>) {
     if device.is_host() {
         return;
@@ -24,8 +24,9 @@ pub(crate) fn pin(device: &Device, rings: [&Arc<PinnedRing>; 2], faults: &Arc<Fa
     beside("grampus-pinning", pin);
 }
 
-/// Has the system make its table of open files large enough. Where a process has several threads, the system waits for all processors
-/// before it replaces the table by one of twice the size, and whoever opens a file meanwhile waits too: 2 ms a file were seen.
+/// Makes the system's table of open files large enough. If a process has several threads, the system waits for all
+/// processors before it replaces the table by one of twice the size. Every thread that opens a file meanwhile waits
+/// too: 2 ms a file were measured.
 pub(crate) fn make_room_for_files() {
     #[cfg(target_os = "linux")]
     beside("grampus-files", || {
@@ -34,7 +35,7 @@ pub(crate) fn make_room_for_files() {
     });
 }
 
-/// Runs this in a thread of its own. Where there is none, queries do what it would have done.
+/// Runs work on a thread of its own. Without such a thread, queries do the work themselves.
 fn beside(name: &str, work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().name(name.to_owned());
     if let Err(e) = thread.spawn(work) {

@@ -1,4 +1,4 @@
-//! A file that columns are read from: through the page cache, or past it in whole grains.
+//! `FileSource`: a file that columns are read from, through the page cache, or past it in whole grains.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use crate::input::FileVersion;
 /// Reads past the page cache begin and end at multiples of this.
 pub(crate) const DIRECT_GRAIN_BYTES: usize = 4096;
 
-/// An open file, and whether its pages are in the page cache.
+/// An open file, and how it is read.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     pub(crate) version: FileVersion,
-    /// `None`: everything of it was at hand when the query began.
+    /// `None`: everything of the file was resident when the query began.
     pub(crate) file: Option<File>,
-    /// Opened for reads past the page cache, if that is how it is to be read.
+    /// Opened for reads past the page cache, if the file is not in it.
     pub(crate) direct: Option<File>,
 }
 
@@ -34,19 +34,20 @@ impl FileSource {
         result.map_err(|e| self.failed(&e, bytes))
     }
 
-    /// Reads bytes of the file through the page cache, which for few of them is the shortest way even if they are not in there.
+    /// Reads bytes of the file through the page cache. For few bytes this is the shortest way even if they are not in
+    /// it.
     fn read_cached(&self, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
         let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
         self.read_from(file, to, bytes)
     }
 
-    /// As that, from a file of [`opened_again`](Self::opened_again).
+    /// As `read_cached`, from a file of [`opened_again`](Self::opened_again).
     pub(crate) fn read_from(&self, file: &File, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
         file.read_exact_at(to, bytes.start).map_err(|e| self.failed(&e, bytes))
     }
 
-    /// The same file, opened for one thread: every read counts the users of what was opened, and threads that count together wait for
-    /// one another.
+    /// The same file, opened for one thread. Every read counts the users of an open file, and threads that count
+    /// together wait for one another.
     pub(crate) fn opened_again(&self) -> Result<File, RunError> {
         let again = open_quietly(&self.version.path).and_then(|file| Ok((file.metadata()?, file)));
         if let Ok((metadata, file)) = again
@@ -54,7 +55,8 @@ impl FileSource {
         {
             return Ok(file);
         }
-        // It was replaced since: this one is still the one that was planned for, and the end of the query notices.
+        // The file was replaced meanwhile. The open one is still the one that was planned for, and the end of the query
+        // notices.
         let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
         file.try_clone().map_err(|e| self.failed(&e, &(0..0)))
     }
@@ -79,7 +81,8 @@ impl FileSource {
         }
     }
 
-    /// Past the page cache: whole grains, to an aligned place behind what is there, moved into place afterwards.
+    /// Reads past the page cache: whole grains, to an aligned place behind the bytes that are there, moved into place
+    /// afterwards.
     fn read_direct(&self, direct: &File, slot: &mut [u8], at: usize, offset: u64, len: usize) -> std::io::Result<()> {
         let grain = DIRECT_GRAIN_BYTES as u64;
         let first = offset / grain * grain;
@@ -88,7 +91,7 @@ impl FileSource {
         let wanted = (skip + len).next_multiple_of(DIRECT_GRAIN_BYTES);
         let mut read = 0;
         while read < skip + len {
-            // A short read ends at the file's end, or at a multiple of a block: go on from there.
+            // A short read ends at the file's end, or at a multiple of a block: the next read goes on from there.
             let more = direct.read_at(&mut slot[from + read..from + wanted], first + read as u64)?;
             if more == 0 {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
@@ -103,8 +106,14 @@ impl FileSource {
     }
 }
 
-/// Opened so that reads need not look whether to note their time, a tenth of what reading few bytes from the page cache costs. Only a
-/// file's owner may ask for that.
+/// The source of a file, by its position in the input.
+pub(crate) fn opened(sources: &[Option<FileSource>], file: usize) -> Result<&FileSource, RunError> {
+    let source = sources.get(file).and_then(Option::as_ref);
+    source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
+}
+
+/// Opens a file so that reads need not update its access time, which is a tenth of the cost of reading few bytes from
+/// the page cache. The system allows this to the file's owner only.
 #[cfg(target_os = "linux")]
 fn open_quietly(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -145,7 +154,7 @@ mod tests {
         };
         let mut slot = slots(&Device::host(1, 1 << 20), 1, 128 << 10).unwrap().remove(0);
         let (cached, direct) = (source(None), source(Some(direct)));
-        // Anywhere, one behind the other, to the file's last byte.
+        // Places all over the file, one behind the other, to the last byte.
         for (first, second) in [
             (5..4101, 8192..8200),
             (0..1, 1..50_000),

@@ -1,4 +1,4 @@
-//! Whether a file's pages are in the page cache, by asking for a few of them without waiting; and how the file is read if they are not.
+//! The page cache probe: whether a file's pages are in the page cache. It asks for a few of them without waiting.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -8,10 +8,10 @@ use crate::input::FileVersion;
 
 /// Pages that are asked for.
 const PROBES: u64 = 16;
-/// Files below this are read through the page cache: that costs nothing, and the next query finds them there.
+/// Smaller files are read through the page cache: this costs nothing, and the next query finds them there.
 const MIN_DIRECT_BYTES: u64 = 16 << 20;
 
-/// The file opened past the page cache, if most of its pages are not in there and the file system can.
+/// The file opened past the page cache, if most of its pages are not in there and the file system allows it.
 pub(crate) fn direct_if_cold(file: &File, version: &FileVersion) -> Option<File> {
     if version.bytes < MIN_DIRECT_BYTES || !is_cold(file, version.bytes) {
         return None;
@@ -19,7 +19,7 @@ pub(crate) fn direct_if_cold(file: &File, version: &FileVersion) -> Option<File>
     open_direct(&version.path)
 }
 
-/// The file, read past the page cache.
+/// The file, opened past the page cache.
 #[cfg(target_os = "linux")]
 pub(crate) fn open_direct(path: &Path) -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -32,7 +32,7 @@ pub(crate) fn open_direct(_: &Path) -> Option<File> {
     None
 }
 
-/// Whether at least half of some pages all over the file would have to be read from the disk.
+/// Whether at least half of some pages, taken from all over the file, would have to be read from the disk.
 #[cfg(target_os = "linux")]
 fn is_cold(file: &File, bytes: u64) -> bool {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};

@@ -1,5 +1,6 @@
-//! The I/O stack for columns that kernels ask for by command: one stack over all files in use, kept from query to query with its
-//! cache. Files are added to it and taken away; it is built anew only when it is out of service.
+//! `CommandBackend`: the I/O stack for columns that kernels read by command. One stack serves all files in use and is
+//! kept from query to query with its sector cache. Files are added and removed. The stack is built anew only when it is
+//! out of service.
 
 use std::sync::Arc;
 
@@ -15,18 +16,18 @@ use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
 use crate::options::Request;
 
-/// Opens what answers commands for a file; the flag says that its pages are not in the page cache.
+/// Opens the storage that answers commands for a file; the flag says that the file's pages are not in the page cache.
 pub type OpenStorage = dyn Fn(&FileVersion, bool) -> std::io::Result<Arc<dyn Storage>> + Send + Sync;
 
-/// The page cache; or, for files that are not in it, the disk itself, where the file system can.
+/// The page cache; or, for files that are not in it, the disk itself if the file system allows it.
 pub(crate) fn open_storage(file: &FileVersion, cold: bool) -> std::io::Result<Arc<dyn Storage>> {
     #[cfg(target_os = "linux")]
     if cold && let Ok(direct) = grampus_driver::storage::DirectFile::open(&file.path) {
         return Ok(Arc::new(direct));
     }
     let _ = cold;
-    // Half the time of positioned reads for what is in the page cache. Whoever truncates a file under a running query ends the process, as
-    // with the CPU path's memory maps.
+    // A mapping takes half the time of positioned reads for pages in the page cache. If a file is truncated under a
+    // running query, the process ends, as with the CPU path's memory maps.
     Ok(Arc::new(MappedFile::open(&file.path)?))
 }
 
@@ -73,8 +74,8 @@ impl CommandOptions {
     }
 }
 
-/// A file's storage in the stack. It stays the one that was opened first, whether or not the file's pages come into the page cache or
-/// leave it: its lines in the sector cache are worth more.
+/// A file's storage in the stack. The storage stays as it was first opened when the file's pages enter or leave the
+/// page cache: its lines in the sector cache are worth more.
 #[derive(Debug, Clone, Copy)]
 struct FileStorage {
     file: FileId,
@@ -84,7 +85,7 @@ struct FileStorage {
 /// Storages of a stack, at most, beyond those of one query: each is open in every thread of the controller.
 const MAX_STORAGES: usize = 256;
 
-/// The stack, once one was needed.
+/// The stack, once a query needed it.
 #[derive(Debug)]
 pub(crate) struct CommandBackend {
     device: Device,
@@ -103,13 +104,13 @@ impl CommandBackend {
         }
     }
 
-    /// Gives up a stack that is out of service.
+    /// Drops a stack that is out of service.
     pub(crate) fn rebuild(&mut self) {
         self.stack = None;
         self.places.clear();
     }
 
-    /// Takes a file's storages away.
+    /// Removes a file's storages.
     pub(crate) fn forget(&mut self, file: FileId) {
         let (gone, kept) = self.places.iter().partition(|p| p.file == file);
         self.places = kept;
@@ -119,7 +120,7 @@ impl CommandBackend {
         }
     }
 
-    /// The stack over these files at least, and for each of them which storage it is.
+    /// The stack over at least these files, and the storage of each of them.
     pub(crate) fn over(
         &mut self,
         files: &[(FileId, &FileVersion, bool)],
@@ -162,7 +163,7 @@ impl CommandBackend {
     }
 }
 
-/// Describes a column that lies raw in its files to the stack.
+/// Describes a raw column to the stack.
 pub(crate) fn column(stack: &Stack, request: &Request<'_>, column: usize, sources: &[u32]) -> Result<Column, RunError> {
     let width = request.program.columns[column].ty.width();
     let mut runs = Vec::new();

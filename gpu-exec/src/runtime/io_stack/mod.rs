@@ -1,4 +1,9 @@
-//! io_stack
+//! The I/O stack as the runtime uses it: NVMe commands by kernels.
+//!
+//! ```text
+//! command_backend  the stack over all files in use, kept with its sector cache
+//! status_block     what stands for the stack when no column is read by command
+//! ```
 
 pub(crate) mod command_backend;
 pub(crate) mod status_block;

@@ -1,4 +1,4 @@
-//! What kernels are told of the I/O stack when no column is read through it: where to raise a status, and nothing else.
+//! `StatusBlock`: what kernels are told of the I/O stack when no column is read by command: where to raise a status.
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer};
 use grampus_io_stack::layout::{CacheDesc, IoStack, Stats, Status};

@@ -5,7 +5,8 @@
 //! 3. A `TransferPlan` is made. Beside that, the kernel is loaded that will most likely be launched.
 //! 4. The kernel is generated for the columns as they lie, and the I/O stack is bound if a column is read by command.
 //! 5. The attempt is run (`QueryRun`), and the pool learns which columns are complete.
-//! 6. If the group table was too small, the next attempt has a larger one. If the device could not decode a column, the CPU decodes it.
+//! 6. If the group table was too small, the next attempt has a larger one. If the device could not decode a column, the
+//!    CPU decodes it.
 //! 7. When an attempt has results, the files are checked once more against the versions that were planned for.
 
 use std::sync::atomic::Ordering;
@@ -25,10 +26,10 @@ use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
 use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
-use crate::runtime::planner::{self, QueryPlan, grouping};
+use crate::runtime::planner::{self, QueryPlan, first_grouping};
 use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan};
 
-/// Tiles of all kernels divide this many rows, so that windows may end there.
+/// The tiles of all kernels divide so many rows: windows may end there.
 const TILE_GRAIN_ROWS: u64 = 512;
 /// log2 of the group table's slots, at first and at most.
 const FIRST_SLOTS_LOG2: u32 = 14;
@@ -41,22 +42,22 @@ pub(crate) fn run(state: &mut DeviceState, request: &Request<'_>) -> Result<Outp
     result
 }
 
-/// Until one comes to an end.
+/// Attempts, until one comes to an end.
 fn attempts(state: &mut DeviceState, request: &Request<'_>) -> Result<Output, RunError> {
     let mut slots_log2 = FIRST_SLOTS_LOG2;
-    let mut way = grouping(request);
+    let mut grouping = first_grouping(request);
     loop {
         let plan = planner::plan(state, request)?;
-        match attempt(state, request, &plan, way, slots_log2)? {
+        match attempt(state, request, &plan, grouping, slots_log2)? {
             RunOutcome::Done(output) => {
                 unchanged(state, &plan)?;
                 return Ok(*output);
             }
             RunOutcome::MoreGroups if slots_log2 < MAX_SLOTS_LOG2 => {
                 slots_log2 = (slots_log2 + 5).min(MAX_SLOTS_LOG2);
-                way = Grouping::Global;
+                grouping = Grouping::Global;
             }
-            // The CPU's decoder has the values, or the right words for what is wrong with them.
+            // The CPU's decoder returns the values, or a precise error.
             RunOutcome::Undecoded { stripe, column } => {
                 let at = &request.input.stripes[stripe];
                 let (file, name) = (
@@ -80,7 +81,7 @@ fn attempts(state: &mut DeviceState, request: &Request<'_>) -> Result<Output, Ru
     }
 }
 
-/// Whether the files are still what they were at the start: what was read of one that is not may be anything.
+/// Whether the files are still the versions that were planned for: bytes read of another version may be anything.
 fn unchanged(state: &mut DeviceState, plan: &QueryPlan) -> Result<(), RunError> {
     for source in plan.sources.iter().flatten() {
         if let Err(e) = source.version.check() {
@@ -95,11 +96,11 @@ fn attempt(
     state: &mut DeviceState,
     request: &Request<'_>,
     plan: &QueryPlan,
-    way: Grouping,
+    grouping: Grouping,
     slots_log2: u32,
 ) -> Result<RunOutcome, RunError> {
     state.pool.begin();
-    state.mappings.begin();
+    state.mapped_files.begin();
     let began = Instant::now();
     let mapped = map_files(state, request, plan)?;
     let register = began.elapsed();
@@ -119,14 +120,14 @@ fn attempt(
         cpu_decode: &state.cpu_decode,
         threads: state.threads,
     };
-    let planned = transfer_and_load(&state.kernels, request, plan, way, &mut context);
+    let planned = transfer_and_load(&state.kernels, request, plan, grouping, &mut context);
     let result = planned.and_then(|(transfer, loading)| {
         let cost = Cost {
             register,
             compile: loading,
             ..Cost::default()
         };
-        let result = run_attempt(state, request, plan, &transfer, way, slots_log2, cost);
+        let result = run_attempt(state, request, plan, &transfer, grouping, slots_log2, cost);
         for piece in &transfer.page_table.columns {
             state
                 .pool
@@ -137,40 +138,40 @@ fn attempt(
         }
         result
     });
-    // An attempt with too few groups has brought everything all the same.
+    // An attempt with too few groups has loaded all columns nevertheless.
     state
         .pool
         .finish(matches!(result, Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups)));
     result
 }
 
-/// Looks where everything is and reserves room, and beside that loads the kernel: both take milliseconds, and copies would hold up the
-/// loading. With the time that the loading took.
+/// Makes the transfer plan, and loads the kernel beside that: both take milliseconds, and copies would hold up the
+/// loading. Returns the time of the loading too.
 fn transfer_and_load(
     kernels: &KernelCache,
     request: &Request<'_>,
     plan: &QueryPlan,
-    way: Grouping,
+    grouping: Grouping,
     context: &mut TransferContext<'_>,
 ) -> Result<(TransferPlan, Duration), RunError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("grampus-loader".to_owned());
-        let load = || load_ahead(kernels, request, plan, way);
+        let load = || load_ahead(kernels, request, plan, grouping);
         let loading = plan.reads_files().then(|| thread.spawn_scoped(scope, load));
         let transfer = TransferPlan::new(request, context);
         let loaded = match loading.map(|started| started.map(ScopedJoinHandle::join)) {
             Some(Ok(Ok(took))) => took,
             Some(Ok(Err(panic))) => std::panic::resume_unwind(panic),
-            Some(Err(_)) | None => Duration::ZERO, // it is loaded later
+            Some(Err(_)) | None => Duration::ZERO, // the launch loads the kernel
         };
         Ok((transfer?, loaded))
     })
 }
 
-/// Loads the kernel that it will most likely be, if that was kept in the folder; how long it took. Whatever goes wrong is found out again
-/// by who needs it.
-fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan, way: Grouping) -> Duration {
-    let kernel = QueryKernel::generate(request.program, &planned_shape(request, plan, way));
+/// Loads the kernel that will most likely be launched, if the folder has it. Returns the time. If the loading fails,
+/// the launch finds out again.
+fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan, grouping: Grouping) -> Duration {
+    let kernel = QueryKernel::generate(request.program, &planned_shape(request, plan, grouping));
     match kernel.map(|kernel| kernels.ready(&kernel)) {
         Ok(Ok(Some(loaded))) if loaded.origin != Origin::Memory => loaded.took,
         Ok(Err(e)) => {
@@ -192,7 +193,7 @@ fn map_files(state: &mut DeviceState, request: &Request<'_>, plan: &QueryPlan) -
     }
     let mut mapped = vec![None; wanted.len()];
     for (at, version) in request.input.files.iter().enumerate().filter(|(at, _)| wanted[*at]) {
-        let address = state.mappings.get(plan.ids[at], &version.path, version.bytes);
+        let address = state.mapped_files.get(plan.ids[at], &version.path, version.bytes);
         mapped[at] = address.map_err(|e| match e {
             CudaError::File { path, reason } => RunError::File { path, reason },
             other => other.into(),
@@ -206,11 +207,11 @@ fn run_attempt(
     request: &Request<'_>,
     plan: &QueryPlan,
     transfer: &TransferPlan,
-    way: Grouping,
+    grouping: Grouping,
     slots_log2: u32,
     cost: Cost,
 ) -> Result<RunOutcome, RunError> {
-    let kernel = QueryKernel::generate(request.program, &transferred_shape(request, plan, transfer, way))?;
+    let kernel = QueryKernel::generate(request.program, &transferred_shape(request, plan, transfer, grouping))?;
     let DeviceState {
         device,
         compute,
@@ -221,13 +222,13 @@ fn run_attempt(
         faults,
         kernels,
         scratch,
-        signals,
-        queued,
+        status,
+        commands,
         runtime_options,
         threads,
         ..
     } = state;
-    let io = IoBinding::new(request, plan, queued, signals, &*runtime_options.open_storage)?;
+    let io = IoBinding::new(request, plan, commands, status, &*runtime_options.open_storage)?;
     let query = QueryRun {
         request,
         plan,
@@ -251,8 +252,8 @@ fn run_attempt(
     query.run(&context, scratch, cost)
 }
 
-/// The text of the kernel that the choices come to, if everything is brought to where it is chosen to be.
+/// The source of the planned kernel, if every column comes to be where the plan has it.
 pub(crate) fn kernel_source(request: &Request<'_>, plan: &QueryPlan) -> Result<String, RunError> {
-    let shape = planned_shape(request, plan, grouping(request));
+    let shape = planned_shape(request, plan, first_grouping(request));
     Ok(QueryKernel::generate(request.program, &shape)?.source().to_owned())
 }

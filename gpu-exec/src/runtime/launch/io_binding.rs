@@ -1,4 +1,5 @@
-//! `IoBinding`: the I/O stack as a query's kernels see it. If no column is read by command, a status block stands for it.
+//! `IoBinding`: the I/O stack as a query's kernels see it. If no column is read by command, a status block stands for
+//! it.
 
 use grampus_io_stack::layout::{IoStack, Stats};
 use grampus_io_stack::stack::{Column, Stack, StackError};

@@ -6,11 +6,11 @@ use crate::error::{RefusalReason, RunError};
 use crate::runtime::paging::fault_handler::FaultHandler;
 use crate::runtime::transfer::uploader::{Step, Uploader};
 
-/// Slots in use while threads both copy and read pages: as many as threads. Together they hold about what the CPU's second-level caches do.
-/// With fewer slots than these the link runs dry.
+/// Slots in use while threads both copy and read pages: as many as threads. Together they hold about what the CPU's
+/// second-level caches do. With fewer slots than these the link runs dry.
 const MIN_SLOTS: usize = 8;
 
-/// What a launch can start.
+/// The threads that a launch can start.
 pub(crate) struct IoThreads<'a> {
     /// Loads pages, if any can be missed.
     pub(crate) fault_handler: Option<&'a FaultHandler<'a>>,
@@ -20,8 +20,8 @@ pub(crate) struct IoThreads<'a> {
     pub(crate) start_fault_handling: &'a dyn Fn() -> Result<(), RunError>,
 }
 
-/// The work of a thread that both copies and loads pages. The link to the device is kept busy first; pages are read whenever it has enough
-/// to do. Twice as many threads, one half for each, would be scheduled as the system likes.
+/// The work of a thread that both copies and loads pages. The link to the device is kept busy first; pages are read
+/// whenever it has enough to do. Twice as many threads, one half for each, would be scheduled as the system likes.
 pub(crate) fn copy_and_load_pages(uploader: &Uploader<'_>, fault_handler: &FaultHandler<'_>, threads: usize) {
     let mut file = None;
     loop {
@@ -34,8 +34,8 @@ pub(crate) fn copy_and_load_pages(uploader: &Uploader<'_>, fault_handler: &Fault
     }
 }
 
-/// Starts threads that all do the same work. The first of them starts the others: beside threads that work already this takes a while, and
-/// the caller has kernels to launch.
+/// Starts threads that all do the same work. The first of them starts the others: beside threads that work already this
+/// takes a while, and the caller has kernels to launch.
 pub(crate) fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,

@@ -1,4 +1,5 @@
-//! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels left there.
+//! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels
+//! left there.
 
 use grampus_io_stack::cuda::{CudaError, PinnedBuffer};
 use grampus_io_stack::layout::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
@@ -10,7 +11,7 @@ use crate::runtime::launch::launch_schedule::Launch;
 use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
 use crate::runtime::transfer::transfer_plan::TransferPlan;
 
-/// What kernels left in device memory.
+/// The words that kernels left in device memory.
 pub(crate) struct KernelResults {
     pub(crate) refused: u32,
     /// A job whose encoded bytes could not be decoded.
@@ -23,7 +24,7 @@ pub(crate) struct KernelResults {
     pub(crate) group_words: Vec<u64>,
 }
 
-/// What the sizes of arguments depend on.
+/// The dimensions of launches, on which the sizes of arguments depend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaunchSize {
     pub(crate) sizes: Sizes,
@@ -133,7 +134,7 @@ impl KernelArguments {
         buffers.zeroed.address() + self.refused as u64 + 4
     }
 
-    /// What kernels with paged columns are told. `list`: the fault buffer.
+    /// The part of the parameter for kernels with paged columns. `list`: the fault buffer.
     pub(crate) fn paging_desc(&self, buffers: &ScratchBuffers<'_>, list: &PinnedBuffer) -> Option<PagingDesc> {
         let paging = self.paging.as_ref()?;
         let uploaded = buffers.uploaded.address();

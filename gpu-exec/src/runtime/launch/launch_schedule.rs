@@ -1,5 +1,5 @@
-//! A query's tiles divided into launches: each as soon as its bytes are on their way, all with the same warps, so that what a warp
-//! sums up, and in which order, does not depend on the division.
+//! `Launch`: some of a query's tiles, launched as soon as their bytes are on their way. All launches have the same
+//! warps: what a warp adds up, and in which order, does not depend on the division.
 
 use crate::abi::query::{LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, RowRun};
 
@@ -8,11 +8,11 @@ use crate::runtime::transfer::copy_job::{CopyJob, CopySource};
 /// One launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// It may start when so many jobs are done.
+    /// The launch may start when so many jobs are done.
     pub(crate) jobs: usize,
     pub(crate) first_tile: u64,
     pub(crate) end_tile: u64,
-    /// The window that ends with it.
+    /// The window that ends with the launch.
     pub(crate) ends_window: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ fn bytes_of(job: &CopyJob) -> u64 {
     }
 }
 
-/// The launches; at least one, the last of which takes all tiles that are left.
+/// The launches of a pass: at least one, and the last takes all tiles that are left.
 pub(crate) fn schedule(
     jobs: &[CopyJob],
     window_ends: &[u64],
@@ -67,7 +67,7 @@ pub(crate) fn schedule(
         if !window_over && (bytes < launch_bytes || next.is_none()) {
             continue;
         }
-        // Jobs come by row: what is before the next one's first row is there for every column.
+        // Jobs are in order of rows: every column has the rows before the next job's first one.
         let mut row = next.map_or(u64::MAX, |n| n.first_row);
         if window_over {
             row = row.max(window_ends.get(job.window).copied().unwrap_or(row));
@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_launch_takes_the_tiles_of_which_everything_is_there() {
-        // Two columns, brought in pieces of 40 rows; the second piece of the first column ends a launch in the middle of a tile.
+        // Two columns, copied in chunks of 40 rows. The second chunk of the first column ends a launch in the middle of
+        // a tile.
         let jobs = jobs(&[
             (0, 0, 320),
             (0, 0, 320),
@@ -146,7 +147,8 @@ mod tests {
         ]);
         let (runs, tiles) = row_runs([(3, 50), (60, 40)], 8);
         let launches = schedule(&jobs, &[100], &runs, (tiles, 8), 600);
-        // Rows before 40: 37 of the first run, four whole tiles. Before 80: all seven, and two of the second run's five.
+        // Rows before 40: 37 of the first run, four whole tiles. Before 80: all seven, and two of the second run's
+        // five.
         assert_eq!(
             launches,
             [launch(2, 0, 4, None), launch(4, 4, 9, None), launch(6, 9, 12, None)]

@@ -16,10 +16,12 @@ const MAX_BLOCKS_EACH: u32 = 4;
 const MAX_BLOCKS_EACH_MAPPED: u32 = 1;
 /// Multiprocessors for a block if the filter's column is read over PCIe: a quarter of the warps saturates the link.
 const MULTIPROCESSORS_A_BLOCK: u32 = 2;
-/// Tiles for which rows wait that need values over PCIe, or whose misses are looked for, besides the one that they are in.
+/// Tiles for which rows wait that need values over PCIe, or whose misses are looked for, besides the one that they are
+/// in.
 pub(crate) const PATIENT_TILES: u32 = 0;
 
-/// As many blocks as the device holds at once and there are tiles for; fewer if their warps could fill the sector cache with pins.
+/// As many blocks as the device holds at once and there are tiles for; fewer if their warps could fill the sector cache
+/// with pins.
 pub(crate) fn blocks(
     plan: &QueryPlan,
     device: &Device,
@@ -28,7 +30,8 @@ pub(crate) fn blocks(
     lanes: u32,
     stack: Option<&Stack>,
 ) -> Result<u32, CudaError> {
-    // Few warps saturate PCIe. More of them only spread what they fetch by row over more pages than the GPU's address translation caches.
+    // Few warps saturate PCIe. More of them only spread what they fetch by row over more pages than the GPU's address
+    // translation caches.
     let columns = || plan.choices.iter().zip(&plan.dense);
     let mapped = columns().any(|(choice, _)| choice.backing == Backing::Mapped);
     let streams = columns().any(|(choice, &dense)| dense && choice.backing == Backing::Mapped);
@@ -54,8 +57,9 @@ pub(crate) fn blocks(
     Ok(blocks as u32)
 }
 
-/// Tiles for which rows that passed wait for a full warp. Rows that need values over PCIe do not wait: if one row in thousands passes, every
-/// warp would fetch its rows at the very end, one trip after the other with nothing else in flight, and from all over the files.
+/// Tiles for which rows that passed wait for a full warp. Rows that need values over PCIe do not wait: if one row in
+/// thousands passes, every warp would fetch its rows at the very end, one trip after the other with nothing else in
+/// flight, and from all over the files.
 pub(crate) fn patience(plan: &QueryPlan) -> u32 {
     let mut columns = plan.choices.iter().zip(&plan.dense);
     match columns.any(|(choice, dense)| !dense && choice.backing == Backing::Mapped) {

@@ -1,10 +1,14 @@
-//! `Replay`: a query's passes over its rows. There is one pass, or, if kernels miss pages, as many as it takes until none is missed.
+//! `Replay`: a query's passes over its rows. There is one pass, or, if kernels miss pages, as many as it takes until
+//! none is missed.
 //!
-//! 1. The first pass launches kernels behind the copies. If columns are still in flight and pages may be missed, it only finds misses early.
-//! 2. A kernel that misses a page records it in the fault buffer and leaves the row out; the fault handler loads recorded pages meanwhile.
-//! 3. When a pass has ended, the host waits until all recorded pages are on their way, publishes them, clears what the pass has added up,
-//!    and replays it.
-//! 4. A pass without misses performs the same operations, in the same order, as one over fully resident columns: its results count.
+//! 1. The first pass launches kernels behind the copies. If columns are still in flight and pages may be missed, it
+//!    only finds misses early.
+//! 2. A kernel that misses a page records it in the fault buffer and leaves the row out; the fault handler loads
+//!    recorded pages meanwhile.
+//! 3. When a pass has ended, the host waits until all recorded pages are on their way, publishes them, clears what the
+//!    pass has added up, and replays it.
+//! 4. A pass without misses performs the same operations, in the same order, as one over fully resident columns: its
+//!    results count.
 
 use std::time::Duration;
 
@@ -29,7 +33,7 @@ use crate::runtime::memory::query_scratch::ScratchBuffers;
 use crate::runtime::transfer::copy_job::CopyJob;
 use crate::runtime::transfer::uploader::Uploader;
 
-/// What all launches of a query share.
+/// Everything that all launches of a query share.
 pub(crate) struct LaunchContext<'a> {
     pub(crate) device: &'a DeviceContext<'a>,
     pub(crate) entry: &'a Kernel<'a>,
@@ -80,7 +84,8 @@ impl Replay<'_> {
         let max_passes = self.max_passes();
         let mut handles_faults = false;
         let results = loop {
-            // While columns are in flight, the pass is for finding misses early: it adds up in another order than other passes.
+            // While columns are in flight, the pass is for finding misses early: it adds up in another order than other
+            // passes.
             let looks = cost.passes == 0 && self.threads.fault_handler.is_some() && !self.jobs.is_empty();
             if looks {
                 (self.threads.start_fault_handling)()?;
@@ -120,8 +125,8 @@ impl Replay<'_> {
         Ok(results)
     }
 
-    /// A pass finds every page that the first incomplete step misses, up to the capacity of the fault buffer. One further pass may only
-    /// look, and the last one misses nothing.
+    /// A pass finds every page that the first incomplete step misses, up to the capacity of the fault buffer. One
+    /// further pass may only look, and the last one misses nothing.
     fn max_passes(&self) -> u64 {
         let listed = self.context.paging.map_or(1, |p| u64::from(p.capacity.max(1)));
         2 + self.steps as u64 + u64::from(self.page_table.pages) / listed

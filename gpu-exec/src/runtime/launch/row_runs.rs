@@ -27,8 +27,8 @@ fn selected_rows(request: &Request<'_>) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Runs that follow one another become one. Kernels search fewer runs faster. The few tiles in which one stripe follows another are read
-/// row by row.
+/// Runs that follow one another become one. Kernels search fewer runs faster. The few tiles in which one stripe follows
+/// another are read row by row.
 fn joined(runs: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     runs.fold(Vec::new(), |mut joined: Vec<(u64, u64)>, (row, rows)| {
         match joined.last_mut() {
@@ -39,8 +39,8 @@ fn joined(runs: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     })
 }
 
-/// The runs divided so that tiles of a mapped predicate column begin where lines of host memory do. There a warp's load of 256 bytes over
-/// PCIe is two requests; elsewhere it is three. (Files' streams begin at any byte.)
+/// The runs divided so that tiles of a mapped predicate column begin where lines of host memory do. There a warp's load
+/// of 256 bytes over PCIe is two requests; elsewhere it is three. (Files' streams begin at any byte.)
 fn divided_at_lines(
     runs: Vec<(u64, u64)>,
     request: &Request<'_>,

@@ -1,15 +1,16 @@
-//! Large stretches of device memory, of which pieces are given out.
+//! `Arena`: a large range of device memory, and the ranges of it that are free. `DeviceRange`: a part that was given
+//! out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grampus_io_stack::cuda::DeviceBuffer;
 
-/// Pieces begin at multiples of this, so that values of all types are aligned and pieces given out one after the other touch.
+/// Ranges begin at multiples of this: values of all types are aligned, and ranges given out one after the other touch.
 pub(crate) const RANGE_GRAIN_BYTES: usize = 8;
 /// Kernels load aligned words of 8 bytes around a value: no value ends closer to an arena's end.
 pub(crate) const MARGIN_BYTES: usize = 64;
-/// A piece of an arena.
+/// A part of an arena.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceRange {
     pub(crate) buffer: Arc<DeviceBuffer>,
@@ -19,32 +20,32 @@ pub(crate) struct DeviceRange {
 }
 
 impl DeviceRange {
-    /// Its address on the device.
+    /// Address on the device.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
 
-    /// Whether another begins where it ends.
+    /// Whether another range begins at this one's end.
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
         (self.arena, self.offset + rounded(self.len)) == (next.arena, next.offset)
     }
 }
 
-/// Bytes that a piece of so many takes.
+/// Bytes that a range of `len` takes.
 pub(crate) fn rounded(len: usize) -> usize {
     len.max(1).next_multiple_of(RANGE_GRAIN_BYTES)
 }
 
-/// A stretch of device memory, and what of it is free.
+/// A large range of device memory.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pub(crate) buffer: Arc<DeviceBuffer>,
-    /// Free pieces: offset to length. Neighbours are merged.
+    /// Free ranges: offset to length. Neighbours are merged.
     free: BTreeMap<usize, usize>,
 }
 
 impl Arena {
-    /// All of it is free but its margins.
+    /// An arena that is free but for its margins.
     pub(crate) fn new(buffer: DeviceBuffer) -> Self {
         let free = BTreeMap::from([(MARGIN_BYTES, buffer.len() - 2 * MARGIN_BYTES)]);
         Self {
@@ -53,12 +54,12 @@ impl Arena {
         }
     }
 
-    /// Bytes of all free pieces.
+    /// Bytes of all free ranges.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free.values().map(|len| *len as u64).sum()
     }
 
-    /// First byte of a free piece of so many.
+    /// Takes a free range of `len` bytes; returns its first byte.
     pub(crate) fn take(&mut self, len: usize) -> Option<usize> {
         let (&offset, &room) = self.free.iter().find(|(_, room)| **room >= len)?;
         self.free.remove(&offset);
@@ -68,7 +69,7 @@ impl Arena {
         Some(offset)
     }
 
-    /// A piece is free again.
+    /// Returns a range.
     pub(crate) fn give_back(&mut self, mut offset: usize, mut len: usize) {
         if let Some(next) = self.free.remove(&(offset + len)) {
             len += next;

@@ -1,5 +1,8 @@
-//! Device memory for columns, taken from the driver in a few large arenas and given out in pieces: to stripes' columns that stay
-//! for later queries, the least recently used of which make room, and to windows that columns stream through.
+//! `BufferPool`: device memory for columns. The pool takes it from the driver in a few large arenas and gives it out in
+//! ranges.
+//!
+//! Stripes' columns stay for later queries. If there is no space, the least recently used ones are evicted; those of
+//! the running query stay. Windows that columns stream through take their memory from here too.
 
 use std::collections::HashMap;
 
@@ -9,7 +12,7 @@ use crate::input::file_registry::FileId;
 use crate::program::Type;
 use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
 
-/// An arena, if there is room for it and no more is needed at once.
+/// Bytes of an arena, unless more are needed at once or fewer are allowed.
 const ARENA_BYTES: u64 = 2 << 30;
 
 /// A column of a stripe of a file in one state.
@@ -21,7 +24,7 @@ pub(crate) struct ColumnKey {
     pub(crate) ty: Type,
 }
 
-/// Where a stripe's column is: its values, and a byte for each of them where some may be missing.
+/// A stripe's column in device memory: its values, and a byte of validity for each if some may be NULL.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedColumn {
     pub(crate) values: DeviceRange,
@@ -34,7 +37,7 @@ impl CachedColumn {
     }
 }
 
-/// Which pages of a column are there, while not all are.
+/// The pages of a partially resident column that are there.
 #[derive(Debug, Clone)]
 pub(crate) struct PresenceBitmap {
     /// A bit for each page, in device memory.
@@ -46,11 +49,11 @@ pub(crate) struct PresenceBitmap {
 #[derive(Debug)]
 struct PoolEntry {
     resident: CachedColumn,
-    /// The query that used it last; that query's entries stay.
+    /// The query that used the entry last. The running query's entries stay.
     used: u64,
-    /// Whether its bytes are all there: set when the query that loads it has ended well.
+    /// Whether all bytes are there: set when the query that loads them has ended well.
     complete: bool,
-    /// It is there in part, and stays so.
+    /// If the column is partially resident.
     pages: Option<PresenceBitmap>,
 }
 
@@ -60,7 +63,7 @@ impl PoolEntry {
     }
 }
 
-/// Stripes' columns in device memory, and the memory.
+/// Cached columns, and the memory for them.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     device: Device,
@@ -84,23 +87,23 @@ impl BufferPool {
         }
     }
 
-    /// A new query: from now on, what it uses stays until the next.
+    /// A new query begins: the entries that it uses stay until the next one.
     pub(crate) fn begin(&mut self) {
         self.query += 1;
     }
 
-    /// Bytes that could be given out if nothing had to stay for the running query.
+    /// Bytes that could be given out if the running query used nothing.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes that are free, or would be if all were given up that the running query does not use.
+    /// Bytes that the running query does not use: free ones, and those of columns that can be evicted.
     pub(crate) fn available(&self) -> u64 {
         let in_use = self.entries.values().filter(|e| e.used == self.query);
         self.capacity.saturating_sub(in_use.map(PoolEntry::bytes).sum())
     }
 
-    /// A column that is there, whole; it stays for this query.
+    /// A column that is wholly resident; it stays for this query.
     pub(crate) fn find(&mut self, key: &ColumnKey) -> Option<CachedColumn> {
         let query = self.query;
         let entry = self.entries.get_mut(key).filter(|e| e.complete)?;
@@ -108,12 +111,12 @@ impl BufferPool {
         Some(entry.resident.clone())
     }
 
-    /// Whether a column is there, whole.
+    /// Whether a column is wholly resident.
     pub(crate) fn has(&self, key: &ColumnKey) -> bool {
         self.entries.get(key).is_some_and(|e| e.complete)
     }
 
-    /// Room for a column that will be brought now: `None` if there is none, though all was given up that this query does not use.
+    /// Reserves space for a column that will be loaded now; `None` if eviction does not free enough.
     pub(crate) fn reserve(
         &mut self,
         key: ColumnKey,
@@ -144,8 +147,8 @@ impl BufferPool {
         Ok(Some(resident))
     }
 
-    /// As [`reserve`](Self::reserve), for a column of which pages will be brought as they are missed; the bits of `pages` are zeros when
-    /// the first kernel looks at them.
+    /// As [`reserve`](Self::reserve), for a column of which pages will be loaded when they are missed. Its bits are
+    /// zeros when the first kernel looks at them.
     pub(crate) fn reserve_paged(
         &mut self,
         key: ColumnKey,
@@ -161,7 +164,7 @@ impl BufferPool {
         Ok(reserved)
     }
 
-    /// A column that is there in part; it stays for this query.
+    /// A column that is partially resident; it stays for this query.
     pub(crate) fn find_paged(&mut self, key: &ColumnKey) -> Option<(CachedColumn, PresenceBitmap)> {
         let query = self.query;
         let entry = self.entries.get_mut(key)?;
@@ -170,12 +173,13 @@ impl BufferPool {
         Some((entry.resident.clone(), pages))
     }
 
-    /// Which pages of a column are there, if it is there in part.
+    /// The pages of a column that are there, if it is partially resident.
     pub(crate) fn page_bits(&self, key: &ColumnKey) -> Option<&PresenceBitmap> {
         self.entries.get(key)?.pages.as_ref()
     }
 
-    /// So many pages of a column have come. With the last one it is whole. No kernel looks at its bits any more.
+    /// Notes that pages of a column have come. With the last one the column is whole. No kernel looks at its bits any
+    /// more.
     pub(crate) fn pages_came(&mut self, key: &ColumnKey, count: u32) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(pages) = &mut entry.pages else { return };
@@ -188,13 +192,13 @@ impl BufferPool {
         }
     }
 
-    /// Gives up a column. No kernel and no copy uses it.
+    /// Drops a column. No kernel and no copy uses it.
     pub(crate) fn drop_column(&mut self, key: &ColumnKey) {
         self.remove(key);
     }
 
-    /// So much will be asked for in pieces: takes it from the driver at once, where that is more than an arena. Each call to it takes
-    /// part of a millisecond, whatever the size.
+    /// Takes memory from the driver for `bytes` that will be reserved, if they are more than an arena. Each call of the
+    /// driver takes part of a millisecond, at any size.
     pub(crate) fn expect(&mut self, bytes: u64) -> Result<(), CudaError> {
         let more = bytes.saturating_sub(self.arenas.iter().map(Arena::free_bytes).sum());
         if more > ARENA_BYTES {
@@ -203,7 +207,7 @@ impl BufferPool {
         Ok(())
     }
 
-    /// A piece for as long as the caller likes; `None` if there is no room, as in [`reserve`](Self::reserve).
+    /// A range for as long as the caller likes; `None` if there is no space, as in [`reserve`](Self::reserve).
     pub(crate) fn take(&mut self, len: usize) -> Result<Option<DeviceRange>, CudaError> {
         let rounded = rounded(len);
         loop {
@@ -224,12 +228,12 @@ impl BufferPool {
         }
     }
 
-    /// Gives back what [`take`](Self::take) gave. No kernel and no copy uses it.
+    /// Returns a range of [`take`](Self::take). No kernel and no copy uses it.
     pub(crate) fn give_back(&mut self, piece: &DeviceRange) {
         self.arenas[piece.arena].give_back(piece.offset, rounded(piece.len));
     }
 
-    /// The running query ended: what it brought is whole, or there as far as its pages say, or is given up.
+    /// The running query ended. If it ended well, the columns that it loaded are complete; otherwise they are dropped.
     pub(crate) fn finish(&mut self, well: bool) {
         let query = self.query;
         let open = |e: &&mut PoolEntry| !e.complete && e.pages.is_none();
@@ -245,13 +249,13 @@ impl BufferPool {
         gone.iter().for_each(|key| self.remove(key));
     }
 
-    /// Gives up everything of a file.
+    /// Drops all columns of a file.
     pub(crate) fn forget(&mut self, file: FileId) {
         let gone: Vec<ColumnKey> = self.entries.keys().filter(|k| k.file == file).copied().collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
-    /// Bytes of columns that are there.
+    /// Bytes of all columns.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.entries.values().map(PoolEntry::bytes).sum()
     }
@@ -271,8 +275,8 @@ impl BufferPool {
             .for_each(|piece| self.give_back(piece));
     }
 
-    /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. Where the driver has less than the
-    /// bound, that is the bound from now on.
+    /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. If the driver has
+    /// less than the bound, its memory is the bound from now on.
     fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
         let need = (len + 2 * MARGIN_BYTES) as u64;
         let left = self.capacity.saturating_sub(self.taken);
@@ -302,7 +306,7 @@ impl BufferPool {
         }
     }
 
-    /// Gives up the column that was not used for longest, and its neighbours of that query one after the other.
+    /// Evicts the column that was not used for longest; neighbours of one query go one after the other.
     fn evict_one(&mut self) -> bool {
         let query = self.query;
         let unused = self.entries.iter().filter(|(_, e)| e.used != query);
@@ -368,7 +372,7 @@ mod tests {
         assert!(pool.reserve(key(3), 30_000, None).unwrap().is_some());
         assert!(!pool.has(&key(1)), "the oldest made room");
         assert!(pool.has(&key(0)) && pool.has(&key(2)));
-        assert!(!pool.has(&key(3)), "not before it is brought");
+        assert!(!pool.has(&key(3)), "not before it is loaded");
         assert!(pool.reserve(key(4), 30_000, Some(3_000)).unwrap().is_some());
         assert!(pool.reserve(key(5), 30_000, None).unwrap().is_none(), "all is in use");
         assert!(pool.has(&key(0)));
@@ -404,7 +408,7 @@ mod tests {
         reserve(&mut pool, 1);
         pool.finish(false);
         assert!(pool.has(&key(0)) && pool.page_bits(&key(1)).is_none(), "half done");
-        // One of an earlier query stays, and makes room when it must.
+        // A partially resident column of an earlier query stays, and is evicted when space is needed.
         pool.begin();
         reserve(&mut pool, 2);
         pool.finish(true);
@@ -423,8 +427,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_one_arena_where_it_is_large_and_nothing_where_it_is_there() {
-        // Of addresses: nothing of it is touched.
+    fn expected_bytes_are_one_arena_if_they_are_many_and_none_if_they_are_free() {
+        // Addresses only: the memory is not touched.
         let mut pool = BufferPool::new(&Device::host(1, 4 << 30), 3 << 30);
         pool.expect(1 << 30).unwrap();
         assert!(pool.arenas.is_empty(), "less than an arena is taken when it is needed");

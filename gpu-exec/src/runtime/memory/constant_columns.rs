@@ -1,11 +1,12 @@
-//! Device memory full of one value: what stands for a column's rows that all have it, and for validity that says nothing.
+//! `ConstantColumns`: device memory full of one value. It stands for rows that all have the value, and for validity
+//! without NULLs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
-/// Values of one buffer; a stripe of more rows sees it several times over.
+/// Values of one buffer; a stripe of more rows repeats it.
 pub(crate) const CONSTANT_ROWS: u64 = 1 << 18;
 
 /// One buffer per width and value.
@@ -14,11 +15,11 @@ pub(crate) struct ConstantColumns {
     buffers: HashMap<(u32, u64), Arc<DeviceBuffer>>,
 }
 
-/// Most buffers that are kept: 2 MiB each.
+/// Buffers that are kept, at most: 2 MiB each.
 const MAX_BUFFERS: usize = 64;
 
 impl ConstantColumns {
-    /// The buffer of a value of `width` bytes, given by its low bytes.
+    /// The buffer of a value of `width` bytes, given by the low bytes of `bits`.
     pub(crate) fn get(&mut self, device: &Device, width: u32, bits: u64) -> Result<Arc<DeviceBuffer>, CudaError> {
         if let Some(buffer) = self.buffers.get(&(width, bits)) {
             return Ok(buffer.clone());

@@ -1,5 +1,5 @@
-//! Registered mappings of files, kept from query to query as far as the bound on pinned memory allows: the least recently used make
-//! room. A file that cannot be registered is remembered, so that it is not tried again and again.
+//! `MappedFiles`: registered mappings of files, kept from query to query within the bound on pinned memory. The least
+//! recently used ones are dropped. A file that cannot be registered is remembered and not tried again.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::input::file_registry::FileId;
 
 #[derive(Debug)]
 struct Registration {
-    /// `None`: it cannot be registered.
+    /// `None`: the file cannot be registered.
     mapping: Option<MappedFile>,
     bytes: u64,
-    /// The query that used it last; that query's mappings stay.
+    /// The query that used the mapping last. The running query's mappings stay.
     used: u64,
 }
 
@@ -36,7 +36,7 @@ impl MappedFiles {
         }
     }
 
-    /// A new query: what it uses stays until the next.
+    /// A new query begins: the mappings that it uses stay until the next one.
     pub(crate) fn begin(&mut self) {
         self.query += 1;
     }
@@ -46,17 +46,17 @@ impl MappedFiles {
         self.kept.get(&file).is_some_and(|k| k.mapping.is_some())
     }
 
-    /// Whether it is known that the file cannot be registered.
+    /// Whether registration of the file has failed before.
     pub(crate) fn cannot(&self, file: FileId) -> bool {
         self.kept.get(&file).is_some_and(|k| k.mapping.is_none())
     }
 
-    /// Whether so many bytes more could be registered, if what this query does not use made room.
+    /// Whether so many bytes could be registered if the running query used nothing.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         bytes <= self.bound
     }
 
-    /// The device's address of byte 0 of the file; `None` if it cannot be registered.
+    /// Device address of byte 0 of the file; `None` if the file cannot be registered.
     ///
     /// # Errors
     /// A file that cannot be opened, or a device that is lost.

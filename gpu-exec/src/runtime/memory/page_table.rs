@@ -1,5 +1,5 @@
-//! `PageTable`: a query's columns of which only some pages are in device memory: how their pages are numbered for kernels, and which rows a
-//! page stands for.
+//! `PageTable`: a query's columns of which only some pages are in device memory: how their pages are numbered for
+//! kernels, and which rows a page stands for.
 //!
 //! A page of values that lie raw in their file is 64 bytes of them; a page of a decoded column is a row group.
 
@@ -10,7 +10,8 @@ use crate::input::{Placement, Stripe};
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::buffer_pool::{CachedColumn, ColumnKey, PresenceBitmap};
 
-/// The pages of each column of a stripe are numbered from a multiple of this on, so that no two columns share a word of bits.
+/// The pages of each column of a stripe are numbered from a multiple of this on, so that no two columns share a word of
+/// bits.
 const WORD_PAGES: u32 = 32;
 
 /// A stripe's column that is partially resident.

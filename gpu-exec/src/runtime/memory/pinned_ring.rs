@@ -1,5 +1,5 @@
-//! The pinned ring that bytes pass through on their way to the device: slots that reader threads fill and the copy engine empties.
-//! Pinned piece by piece as it is needed, and kept; what goes into slots is push.rs's business.
+//! `PinnedRing`: slots of pinned memory that bytes pass through on their way to the device. Reader threads fill slots,
+//! and the copy engine empties them. Slots are pinned as they are needed, and kept.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use grampus_io_stack::cuda::{self, CudaError, Device, Pushed, Slot};
 pub(crate) const MAX_COPY_BYTES: u64 = 4 << 20;
 /// Slots pinned at a time: pinning costs about 0.2 ms per MiB.
 const PINNED_SLOTS: usize = 4;
-/// How often it is looked whether a slot is empty, where all are full or being filled. The driver's own wait would keep a processor busy
-/// for every thread that waits, and there are as many as processors: those that have something to do would not get on.
+/// Interval of looks for an empty slot, if all are full or being filled. The driver's own wait would keep a processor
+/// busy for every thread that waits. There are as many threads as processors, so threads with work would be held up.
 const SLOT_POLL: Duration = Duration::from_micros(100);
 
 /// The ring.
@@ -52,7 +52,7 @@ impl PinnedRing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot to fill; waits for one if need be, or until `stop` says so: then there is none.
+    /// A slot to fill. Waits for one if need be; `None` when `stop` says so.
     pub(crate) fn take(&self, stop: impl Fn() -> bool) -> Result<Option<Slot>, CudaError> {
         while !stop() {
             match self.try_take(usize::MAX)? {
@@ -63,8 +63,8 @@ impl PinnedRing {
         Ok(None)
     }
 
-    /// A slot to fill, if one is empty and fewer than `most` are being filled or emptied. One that has just been emptied comes before one
-    /// that was not in use: it is more likely to be in the processors' caches.
+    /// A slot to fill, if one is empty and fewer than `most` are being filled or emptied. A slot that has just been
+    /// emptied comes before an unused one: it is more likely to be in the CPU's caches.
     pub(crate) fn try_take(&self, most: usize) -> Result<Option<Slot>, CudaError> {
         let mut state = self.state();
         loop {
@@ -88,12 +88,12 @@ impl PinnedRing {
         }
     }
 
-    /// Waits until a slot may be empty: whoever is done with filling one says so; the copy engine does not.
+    /// Waits until a slot may be empty: threads say so when they are done with one; the copy engine does not.
     pub(crate) fn wait(&self) {
         drop(self.changed.wait_timeout(self.state(), SLOT_POLL));
     }
 
-    /// Pins all there will be. That it fails is found out again by who needs a slot.
+    /// Pins all slots. If this fails, the next query that needs a slot finds out again.
     pub(crate) fn fill(&self) {
         let mut state = self.state();
         while state.made < state.most {
@@ -104,7 +104,8 @@ impl PinnedRing {
         }
     }
 
-    /// Pins more slots, without holding up those who have some. Where no more memory may be locked, what there is must do.
+    /// Pins more slots, without holding up threads that have some. If no more memory may be locked, the ring stays
+    /// smaller.
     fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, CudaError> {
         let more = PINNED_SLOTS.min(state.most - state.made);
         state.made += more;
@@ -117,7 +118,7 @@ impl PinnedRing {
                 state.made -= more;
                 state.most = state.made;
                 if state.made == 0 {
-                    state.most = 1; // another try by the next query
+                    state.most = 1; // the next query tries again
                     return Err(e);
                 }
                 log::warn!("{} pinned slots must do: {e}", state.made);
@@ -127,19 +128,19 @@ impl PinnedRing {
         Ok(state)
     }
 
-    /// Takes a slot back that was pushed last.
+    /// Takes back a slot whose copy was enqueued last.
     pub(crate) fn pushed(&self, slot: Pushed) {
         self.state().pushed.push_back(slot);
         self.changed.notify_one();
     }
 
-    /// A slot is gone: its memory was given up with it, and another may take its place.
+    /// A slot is gone with its memory, and another may take its place.
     pub(crate) fn lost(&self) {
         self.state().made -= 1;
         self.changed.notify_one();
     }
 
-    /// Takes a slot back that was not pushed.
+    /// Takes back a slot that was not pushed.
     pub(crate) fn unused(&self, slot: Slot) {
         self.state().free.push(slot);
         self.changed.notify_one();

@@ -1,25 +1,31 @@
-//! Device memory for what one query needs beside its columns, kept and grown from query to query: allocating costs more than a launch.
+//! `QueryScratch`: device memory for what one query needs beside its columns. It is kept and grown from query to query,
+//! since allocation costs more than a launch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, Stream};
 
-/// Everything begins at multiples of this.
+/// Offsets in the buffers are multiples of this.
 const SCRATCH_GRAIN_BYTES: usize = 256;
 
-/// Four buffers: one that the host writes, one that starts as zeros, one that does too and is mostly left so, one that does not care.
+/// Per-query device buffers:
+///
+/// - `uploaded`: written by the host.
+/// - `zeroed`: zeros at the beginning.
+/// - `sparse`: zeros at the beginning too. Most queries leave it clean, so it is cleared only when dirty.
+/// - `uninitialized`: anything.
 #[derive(Debug)]
 pub(crate) struct QueryScratch {
     device: Device,
     uploaded: Option<DeviceBuffer>,
     zeroed: Option<DeviceBuffer>,
     sparse: Option<DeviceBuffer>,
-    /// All of the sparse are zeros.
+    /// The whole sparse buffer is zeros.
     sparse_is_clean: AtomicBool,
     uninitialized: Option<DeviceBuffer>,
 }
 
-/// What a query asks for, and where it will be. Offsets are those of its buffer.
+/// The bytes that a query asks for. Offsets are those of its buffer.
 #[derive(Debug, Default)]
 pub(crate) struct ScratchLayout {
     bytes: Vec<u8>,
@@ -29,7 +35,7 @@ pub(crate) struct ScratchLayout {
 }
 
 impl ScratchLayout {
-    /// Bytes to be copied to the device.
+    /// Copies bytes to the device.
     pub(crate) fn uploaded(&mut self, bytes: &[u8]) -> usize {
         let at = self.bytes.len().next_multiple_of(SCRATCH_GRAIN_BYTES);
         self.bytes.resize(at, 0);
@@ -44,14 +50,15 @@ impl ScratchLayout {
         at
     }
 
-    /// Zeros, of which a query that leaves them as zeros [says so](ScratchBuffers::mark_sparse_clean): many, and few queries write any.
+    /// Zeros that a query [declares clean](ScratchBuffers::mark_sparse_clean) if it leaves them so: they are many, and
+    /// few queries write any.
     pub(crate) fn sparse(&mut self, len: usize) -> usize {
         let at = self.sparse;
         self.sparse = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
 
-    /// Anything.
+    /// Uninitialized bytes.
     pub(crate) fn uninitialized(&mut self, len: usize) -> usize {
         let at = self.uninitialized;
         self.uninitialized = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
@@ -66,19 +73,19 @@ pub(crate) struct ScratchBuffers<'a> {
     pub(crate) zeroed: &'a DeviceBuffer,
     pub(crate) sparse: &'a DeviceBuffer,
     pub(crate) uninitialized: &'a DeviceBuffer,
-    /// Bytes of the second that are zeros at first.
+    /// Bytes of `zeroed` that the query asked for.
     zeros: usize,
     sparse_is_clean: &'a AtomicBool,
 }
 
 impl ScratchBuffers<'_> {
-    /// Clears again what was zeros at first, before what is put into the stream next.
+    /// Clears `zeroed` and `sparse` again, in the order of the stream.
     pub(crate) fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
         stream.fill(self.sparse, 0, self.sparse.len(), 0)?;
         stream.fill(self.zeroed, 0, self.zeros, 0)
     }
 
-    /// No kernel has uploaded a mark since they were cleared, and none will.
+    /// No kernel has written to `sparse` since it was cleared, and none will.
     pub(crate) fn mark_sparse_clean(&self) {
         self.sparse_is_clean.store(true, Ordering::Relaxed);
     }
@@ -96,7 +103,7 @@ impl QueryScratch {
         }
     }
 
-    /// Makes room, copies and clears, before what is put into the stream next. No kernel uses what was given before.
+    /// Makes space, copies and clears, in the order of the stream. No kernel uses the buffers of an earlier call.
     pub(crate) fn give(&mut self, wanted: &ScratchLayout, stream: &Stream) -> Result<ScratchBuffers<'_>, CudaError> {
         let uploaded = room(&self.device, &mut self.uploaded, wanted.bytes.len())?;
         uploaded.write(0, &wanted.bytes)?;
@@ -108,7 +115,7 @@ impl QueryScratch {
         if !*sparse_is_clean {
             stream.fill(sparse, 0, sparse.len(), 0)?;
         }
-        *sparse_is_clean = wanted.sparse == 0; // else it is the query's to say
+        *sparse_is_clean = wanted.sparse == 0; // else the query declares it clean
         stream.fill(zeroed, 0, wanted.zeroed, 0)?;
         Ok(ScratchBuffers {
             uploaded,
@@ -140,7 +147,7 @@ fn room<'a>(device: &Device, buffer: &'a mut Option<DeviceBuffer>, len: usize) -
 mod tests {
     use super::*;
 
-    /// Marks as a query finds them that asks for so many; it leaves one behind, at the end.
+    /// The sparse bytes that a query finds; it leaves a mark behind, at the end.
     fn sparse(scratch: &mut QueryScratch, len: usize, stream: &Stream, says_clean: bool) -> Vec<u8> {
         let mut wanted = ScratchLayout::default();
         let at = wanted.sparse(len);
@@ -160,7 +167,7 @@ mod tests {
         let mut scratch = QueryScratch::new(&device);
         assert_eq!(sparse(&mut scratch, 1000, &stream, false), [0; 1000]);
         assert_eq!(sparse(&mut scratch, 900, &stream, false), [0; 900]);
-        // One that asks for none in between changes nothing.
+        // A query without sparse bytes in between changes nothing.
         scratch.give(&ScratchLayout::default(), &stream).unwrap();
         assert_eq!(sparse(&mut scratch, 1000, &stream, true), [0; 1000]);
         let mut left = [0; 1000];

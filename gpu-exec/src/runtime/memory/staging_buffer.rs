@@ -1,5 +1,5 @@
-//! Device memory that stored bytes wait in until they are decoded: two halves, filled by turns. Jobs that share a half at one time are a
-//! *stage*; a stage may be brought when what was in its half two stages before has been decoded (arrivals.rs).
+//! `StagingBuffer`: device memory in which encoded bytes wait until they are decoded. It has two halves, filled in
+//! turns. A half may be filled again when its bytes have been decoded.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::runtime::memory::copy_target::CopyTarget;
 
-/// Both halves, as long as nothing else is said.
+/// Bytes of both halves, by default.
 pub(crate) const STAGING_BYTES: u64 = 256 << 20;
-/// Pieces begin at multiples of this.
+/// Slots begin at multiples of this.
 const STAGING_GRAIN_BYTES: usize = 256;
-/// Stages that may be brought at first.
+/// Halves: so many may be filled before anything is decoded.
 pub(crate) const HALVES: usize = 2;
 
-/// A place in the staging memory.
+/// A place in the staging buffer.
 #[derive(Debug)]
 pub(crate) struct StagingSlot {
     /// Halves are numbered in the order in which they are filled.
@@ -29,8 +29,8 @@ pub(crate) struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    /// For each of so many bytes, in their order, a slot; none where there are none. `max_bytes`: of both halves, though a half holds any
-    /// one batch.
+    /// Gives each of the lengths, in their order, a slot; none to a length of 0. `max_bytes`: of both halves, though a
+    /// half always holds the largest length.
     pub(crate) fn assign(
         &mut self,
         device: &Device,
@@ -46,7 +46,7 @@ impl StagingBuffer {
             return Ok(lengths.iter().map(|_| None).collect());
         };
         let largest_half = (max_bytes as usize / HALVES).max(*largest);
-        // Nothing waits where everything has room at once.
+        // If everything has space at once, nothing waits.
         let (half_bytes, need) = match all <= HALVES * largest_half {
             true => (all, all),
             false => (largest_half, HALVES * largest_half),

@@ -1,5 +1,5 @@
-//! The list in pinned memory in which kernels write the pages that they miss, while the host reads what is there already. What a number
-//! means is pages.rs's business.
+//! `FaultBuffer`: a list in pinned memory. Kernels write the pages that they miss, while host threads read
+//! (`FaultReader`).
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
@@ -7,13 +7,13 @@ use grampus_io_stack::cuda::{CudaError, Device, PinnedBuffer};
 
 use crate::error::RunError;
 
-/// The list.
+/// The list, kept from query to query.
 #[derive(Debug)]
 pub(crate) struct FaultBuffer {
     device: Device,
-    /// Entries: what is missed beyond is missed again by the next pass.
+    /// Entries. A page missed beyond is missed again by the next pass.
     capacity: usize,
-    /// And whether a query left entries in it.
+    /// The list, and whether a query left entries in it.
     kept: Mutex<Option<(Arc<PinnedBuffer>, bool)>>,
 }
 
@@ -26,7 +26,7 @@ impl FaultBuffer {
         }
     }
 
-    /// The list, all zeros, for a query that has to [say](Self::mark_clean) that it leaves it so.
+    /// The list, all zeros. A query that leaves it so [declares it clean](Self::mark_clean).
     pub(crate) fn take(&self) -> Result<Arc<PinnedBuffer>, CudaError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (list, dirty) = match kept.take() {
@@ -47,7 +47,8 @@ impl FaultBuffer {
         }
     }
 
-    /// Pins it before it is needed, if no query has needed it yet. That it fails is found out again by who needs it.
+    /// Pins the list before it is needed, if no query has it yet. If this fails, the first query that needs it finds
+    /// out again.
     pub(crate) fn pin(&self) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_some() {
@@ -64,14 +65,15 @@ impl FaultBuffer {
     }
 }
 
-/// Numbers taken from the list at once, at most: so many that neighbours, which are missed at about the same time, are read together.
+/// Entries taken at once, at most: so many that neighbouring pages, which are missed at about the same time, are read
+/// together.
 const MAX_TAKEN_PAGES: usize = 16 << 10;
 
-/// The list's entries as a query's threads take them, pass after pass.
+/// The entries, as a query's threads take them, pass after pass.
 #[derive(Debug)]
 pub(crate) struct FaultReader {
     list: Arc<PinnedBuffer>,
-    /// While kernels run, fewer are not worth being taken.
+    /// While kernels run, fewer entries are not worth taking.
     few: usize,
     threads: usize,
     taken: Mutex<usize>,
@@ -87,20 +89,20 @@ impl FaultReader {
         }
     }
 
-    /// Numbers of pages; none if there are too few, or another thread is taking some. `listed` says how many entries the pass has left,
-    /// once its kernels have ended; until what is taken is given back, that pass is not over.
+    /// Page numbers; none if there are too few, or if another thread is taking some. `listed`: the entries of the pass,
+    /// once its kernels have ended. The pass is over when all of them are placed.
     ///
     /// # Errors
-    /// [`RunError::Invalid`]: an entry is empty that should not be.
+    /// [`RunError::Invalid`]: an entry is unexpectedly empty.
     pub(crate) fn take(&self, listed: impl FnOnce() -> Option<usize>) -> Result<Vec<u32>, RunError> {
         let mut taken = match self.taken.try_lock() {
             Ok(taken) => taken,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(Vec::new()),
         };
-        let listed = listed(); // with the lock: nobody begins a further pass meanwhile
+        let listed = listed(); // with the lock: no further pass begins meanwhile
         let most = match listed {
-            // Shared out among the threads.
+            // Divided among the threads.
             Some(all) => {
                 let left = all.saturating_sub(*taken);
                 left.min(left.div_ceil(self.threads).max(64))
@@ -118,7 +120,7 @@ impl FaultReader {
         Ok(words)
     }
 
-    /// A pass is over of which all entries were taken: the next one's begin at the list's beginning.
+    /// A pass is over and all its entries were taken: the next one's entries begin at the beginning.
     pub(crate) fn again(&self) {
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = 0;
     }
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_query_left_in_the_list_is_not_seen_by_the_next() {
+    fn entries_of_a_query_are_not_seen_by_the_next() {
         let faults = FaultBuffer::new(&Device::host(1, 1 << 20), 1024);
         let list = faults.take().unwrap();
         list.write(0, &[1, 0, 0, 0]).unwrap();
@@ -166,7 +168,7 @@ mod tests {
         write(20..320);
         let halves = [entries.take(|| Some(320)).unwrap(), entries.take(|| Some(320)).unwrap()];
         assert_eq!(halves, [(20..170).collect::<Vec<u32>>(), (170..245).collect()]);
-        // Nobody waits for who is taking some.
+        // A thread that finds another one taking entries does not wait.
         let meanwhile = entries.take(|| {
             assert!(entries.take(|| Some(320)).unwrap().is_empty());
             Some(320)

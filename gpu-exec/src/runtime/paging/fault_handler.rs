@@ -1,7 +1,13 @@
-//! Bringing the pages that kernels miss, while they run: threads take their numbers from the list, read or decode what they stand for,
-//! and have a kernel put it in its place, in a stream of its own. When a pass is over, a kernel in the query's stream says that all this is there:
-//! no kernel of the query sees a page come while it runs, and the next one sees it whole. What a page is, is pages.rs's business; passes are
-//! passes.rs's.
+//! `FaultHandler`: the pages that kernels miss are loaded while these run.
+//!
+//! 1. A thread takes page numbers from the fault buffer (`FaultReader`), sorts them, and divides them into batches.
+//! 2. Raw pages: the thread reads a batch into a slot (`PageReader`). Row groups: the thread decodes each, and an
+//!    uploader copies it.
+//! 3. A kernel in a stream of its own puts raw pages in their places, and notes all of the batch's pages as come.
+//! 4. When a pass has ended, the host waits until all of its entries are placed (`finish_pass`).
+//! 5. A kernel in the query's stream publishes the pages that have come.
+//!
+//! **Invariant:** no kernel of the query sees a page come while it runs; the next one sees it whole.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,26 +30,27 @@ use crate::runtime::transfer::copy_job::MAX_COPY_ROWS;
 use crate::runtime::transfer::copy_job::copy_job;
 use crate::runtime::transfer::uploader::Uploader;
 
-/// Pages of a batch, which one thread reads: the pass ends when the last of them has been read, and a page takes about a microsecond.
+/// Raw pages of a batch, which one thread reads. The pass ends when its last batch has been read, and a page takes
+/// about a microsecond.
 const BATCH_PAGES: usize = 2 << 10;
-/// While kernels run, fewer are worth waiting for more; row groups take much longer each.
+/// While kernels run, threads wait for at least so many entries. Row groups take much longer each.
 const MIN_TAKEN_PAGES: usize = 1 << 10;
 const MIN_TAKEN_GROUPS: usize = 1 << 4;
 /// Row groups of a batch: each takes long enough to decode.
 const BATCH_GROUPS: usize = 4;
-/// How often it is looked whether kernels have missed more.
+/// Interval of looks whether kernels have missed more.
 const FAULT_POLL: Duration = Duration::from_micros(300);
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = BATCH_PAGES * (PAGE_BYTES as usize + size_of::<PageMove>());
 
-/// How far a pass's misses have been dealt with.
+/// The progress of a pass's faults.
 #[derive(Debug, Default)]
 struct FaultProgress {
     /// All entries of the pass, once its kernels have ended.
     listed: Option<usize>,
-    /// Pages whose placing is in the stream.
+    /// Pages whose placing is enqueued.
     placed: usize,
-    /// Row groups, and batches of raw pages in ascending order, that were taken and are in nobody's hands.
+    /// Row groups, and batches of raw pages in ascending order, that were taken and that no thread works on.
     groups: VecDeque<u32>,
     batches: VecDeque<Vec<u32>>,
     stopped: bool,
@@ -60,16 +67,16 @@ impl FaultProgress {
     }
 }
 
-/// What kernels are given, known when the first is launched.
+/// The arguments of the paging kernels, known when the first query kernel is launched.
 #[derive(Debug)]
 struct PageKernels {
     module: Arc<Module>,
-    /// Addresses of the descriptions of pieces, and of the bits of pages that have come.
+    /// Addresses of the columns' descriptions, and of the bits of pages that have come.
     pieces: u64,
     came: u64,
 }
 
-/// What was done.
+/// Work that was done.
 #[derive(Debug, Default)]
 pub(crate) struct FaultCounters {
     pub(crate) pages: AtomicU64,
@@ -77,36 +84,36 @@ pub(crate) struct FaultCounters {
     pub(crate) ns: AtomicU64,
 }
 
-/// What gathering works with.
+/// Device, streams, and memory.
 pub(crate) struct FaultContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) compute: &'a Stream,
     pub(crate) copy: &'a Stream,
-    /// Where pages are put in their places, from slots of [`SLOT_BYTES`].
+    /// The stream in which pages are put in their places, from slots of [`SLOT_BYTES`].
     pub(crate) placing: &'a Stream,
     pub(crate) slots: &'a PinnedRing,
     pub(crate) list: Arc<PinnedBuffer>,
     pub(crate) threads: usize,
 }
 
-/// The misses of one query.
+/// The faults of one query.
 pub(crate) struct FaultHandler<'a> {
     request: &'a Request<'a>,
     paging: &'a PageTable,
     uploader: &'a Uploader<'a>,
-    means: FaultContext<'a>,
+    context: FaultContext<'a>,
     bases: Vec<u64>,
-    launched: OnceLock<PageKernels>,
-    /// Not under the lock of what follows: taking thousands takes a while.
+    kernels: OnceLock<PageKernels>,
+    /// Not under the lock of `progress`: taking thousands of entries takes a while.
     entries: FaultReader,
     progress: Mutex<FaultProgress>,
     changed: Condvar,
     pub(crate) done: FaultCounters,
 }
 
-/// What a thread does next.
+/// The next work of a thread.
 enum FaultWork {
-    /// Numbers from the list, to be sorted and divided into batches.
+    /// Entries of the fault buffer, to be sorted and divided into batches.
     Taken(Vec<u32>),
     Pages(Vec<u32>),
     Groups(Vec<u32>),
@@ -117,20 +124,20 @@ impl<'a> FaultHandler<'a> {
         request: &'a Request<'a>,
         paging: &'a PageTable,
         uploader: &'a Uploader<'a>,
-        means: FaultContext<'a>,
+        context: FaultContext<'a>,
     ) -> Self {
         let few = match paging.columns.iter().all(|p| p.layout.raw) {
             true => MIN_TAKEN_PAGES,
             false => MIN_TAKEN_GROUPS,
         };
-        let entries = FaultReader::new(means.list.clone(), few, means.threads);
+        let entries = FaultReader::new(context.list.clone(), few, context.threads);
         Self {
             bases: request.input.first_rows(),
             request,
             paging,
             uploader,
-            means,
-            launched: OnceLock::new(),
+            context,
+            kernels: OnceLock::new(),
             entries,
             progress: Mutex::default(),
             changed: Condvar::new(),
@@ -147,34 +154,35 @@ impl<'a> FaultHandler<'a> {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// The list in which kernels write what they miss.
+    /// The fault buffer.
     pub(crate) fn list(&self) -> &PinnedBuffer {
-        &self.means.list
+        &self.context.list
     }
 
-    /// Before the first kernel: the module that has [`PLACE_PAGES`], and where the pieces' descriptions are, and the bits of what has come.
+    /// Before the first kernel: the module with [`PLACE_PAGES`], and the addresses of the columns' descriptions and of
+    /// the bits of pages that have come.
     pub(crate) fn launching(&self, module: Arc<Module>, pieces: u64, came: u64) {
-        let _ = self.launched.set(PageKernels { module, pieces, came });
+        let _ = self.kernels.set(PageKernels { module, pieces, came });
     }
 
-    fn launched(&self) -> Result<&PageKernels, RunError> {
-        let launched = self.launched.get();
-        launched.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was launched".to_owned()))
+    fn kernels(&self) -> Result<&PageKernels, RunError> {
+        let kernels = self.kernels.get();
+        kernels.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was kernels".to_owned()))
     }
 
-    /// No further page is begun.
+    /// Stops: no further page is begun.
     pub(crate) fn stop(&self) {
         self.progress().stopped = true;
         self.changed.notify_all();
     }
 
-    /// A pass is over whose kernels missed `missed` pages: waits until those in the list are on their way, and lets whatever is put into
-    /// the query's stream next find them there.
+    /// The kernels of a pass have ended and missed `missed` pages. Waits until those in the fault buffer are placed.
+    /// Kernels enqueued afterwards in the query's stream find them.
     ///
     /// # Errors
-    /// Why one of them cannot be brought.
+    /// Why one of the pages cannot be loaded.
     pub(crate) fn finish_pass(&self, missed: usize) -> Result<(), RunError> {
-        let listed = missed.min(self.means.list.len() / 4);
+        let listed = missed.min(self.context.list.len() / 4);
         let mut progress = self.progress();
         progress.listed = Some(listed);
         self.changed.notify_all();
@@ -196,40 +204,40 @@ impl<'a> FaultHandler<'a> {
         self.publish()
     }
 
-    /// Says of all pages that have come that they are there.
+    /// Publishes all pages that have come.
     fn publish(&self) -> Result<(), RunError> {
-        let (means, launched) = (&self.means, self.launched()?);
-        // What was decoded comes by copies.
-        for stream in [means.placing, means.copy] {
-            let done = Event::new(means.device, false)?;
+        let (context, kernels) = (&self.context, self.kernels()?);
+        // Decoded row groups come by copies.
+        for stream in [context.placing, context.copy] {
+            let done = Event::new(context.device, false)?;
             done.record(stream)?;
-            means.compute.wait(&done)?;
+            context.compute.wait(&done)?;
         }
         let what = PagesCame {
-            pieces: launched.pieces,
-            came: launched.came,
+            pieces: kernels.pieces,
+            came: kernels.came,
             count: (self.paging.program_columns.len() * self.request.input.stripes.len()) as u32,
             pad0: 0,
         };
         let blocks = what.count.div_ceil(BLOCK_THREADS / GPU_LANES).max(1);
-        let kernel = launched.module.kernel(PUBLISH_PAGES)?;
+        let kernel = kernels.module.kernel(PUBLISH_PAGES)?;
         let mut args = Args::new().with_bytes(&bytes_of(&what));
-        kernel.launch(means.compute, blocks, BLOCK_THREADS, &mut args)?;
-        for piece in &self.paging.columns {
-            let came = piece.came.swap(0, Ordering::Relaxed);
-            piece.published.fetch_add(came, Ordering::Relaxed);
+        kernel.launch(context.compute, blocks, BLOCK_THREADS, &mut args)?;
+        for column in &self.paging.columns {
+            let came = column.came.swap(0, Ordering::Relaxed);
+            column.published.fetch_add(came, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// What a gathering thread does, until it is stopped.
+    /// The work of a paging thread, until it is stopped.
     pub(crate) fn work(&self, file: &mut OpenFile) {
         while let Some(work) = self.next(true) {
             self.perform(work, file);
         }
     }
 
-    /// A step of that, by a thread that has something else to do than to wait. False: there was nothing to be done.
+    /// One step of [`work`](Self::work), for a thread that has other work too. False: there was nothing to do.
     pub(crate) fn step(&self, file: &mut OpenFile) -> bool {
         let work = self.next(false);
         let some = work.is_some();
@@ -254,7 +262,7 @@ impl<'a> FaultHandler<'a> {
                 progress.stopped = true;
             }
         }
-        // While kernels run, nobody waits for this.
+        // While kernels run, no thread waits for this.
         let awaited = progress.listed.is_some() || progress.stopped;
         drop(progress);
         if awaited {
@@ -262,7 +270,7 @@ impl<'a> FaultHandler<'a> {
         }
     }
 
-    /// Something to do; `None`: stopped, or nothing at hand if it is not to be waited for.
+    /// The next work; `None`: stopped, or, if the thread does not wait, nothing to do.
     fn next(&self, waits: bool) -> Option<FaultWork> {
         loop {
             let mut progress = self.progress();
@@ -286,7 +294,7 @@ impl<'a> FaultHandler<'a> {
         }
     }
 
-    /// Numbers from the list, unless another thread is taking some.
+    /// Entries of the fault buffer, unless another thread is taking some.
     fn take(&self) -> Option<Vec<u32>> {
         match self.entries.take(|| self.progress().listed) {
             Ok(pages) => Some(pages).filter(|pages| !pages.is_empty()),
@@ -300,18 +308,18 @@ impl<'a> FaultHandler<'a> {
         }
     }
 
-    /// Puts what was taken from the list where every thread finds it: row groups, and batches of raw pages, neighbours together.
+    /// Offers taken entries to all threads: row groups, and batches of raw pages with neighbours together.
     fn divide(&self, mut pages: Vec<u32>) -> Result<(), RunError> {
         pages.sort_unstable();
         let (mut raw, mut groups) = (Vec::with_capacity(pages.len()), Vec::new());
         let mut before = None;
         for page in pages {
-            let (piece, _) = self.page(page, before)?;
-            match piece.layout.raw {
+            let (column, _) = self.page(page, before)?;
+            match column.layout.raw {
                 true => raw.push(page),
                 false => groups.push(page),
             }
-            before = Some(piece);
+            before = Some(column);
         }
         let mut progress = self.progress();
         progress.groups.extend(groups);
@@ -321,101 +329,101 @@ impl<'a> FaultHandler<'a> {
         Ok(())
     }
 
-    /// The piece of a column that a page is of, and which one of it; mostly it is the piece of the page before.
+    /// The column that has a page, and the index of the page in it; mostly it is the column of the page before.
     fn page<'s>(&'s self, page: u32, before: Option<&'s PagedColumn>) -> Result<(&'s PagedColumn, u32), RunError> {
-        let found = match before.and_then(|piece| piece.page(page).map(|at| (piece, at))) {
+        let found = match before.and_then(|column| column.page(page).map(|at| (column, at))) {
             None => self.paging.find(page),
             same => same,
         };
         found.ok_or_else(|| RunError::Invalid(format!("a kernel misses page {page} of {}", self.paging.pages)))
     }
 
-    /// Brings pages of raw values, in ascending order. How many were placed.
+    /// Loads raw pages, in ascending order. Returns how many were placed.
     fn pages(&self, pages: &[u32], file: &mut OpenFile) -> Result<usize, RunError> {
         let mut raw: Vec<(&PagedColumn, u32)> = Vec::with_capacity(pages.len());
         for &page in pages {
-            raw.push(self.page(page, raw.last().map(|(piece, _)| *piece))?);
+            raw.push(self.page(page, raw.last().map(|(column, _)| *column))?);
         }
-        let Some(mut slot) = self.means.slots.take(|| self.uploader.stopped())? else {
+        let Some(mut slot) = self.context.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
         };
-        let reads = PageReader {
+        let reader = PageReader {
             request: self.request,
-            uploader: self.uploader,
+            sources: self.uploader.sources,
         };
-        if let Err(e) = reads.read(&raw, slot.bytes_mut(), file) {
-            self.means.slots.unused(slot);
+        if let Err(e) = reader.read(&raw, slot.bytes_mut(), file) {
+            self.context.slots.unused(slot);
             return Err(e);
         }
-        let bytes: u64 = raw.iter().map(|(piece, at)| bytes_of_page(piece, *at)).sum();
+        let bytes: u64 = raw.iter().map(|(column, at)| bytes_of_page(column, *at)).sum();
         self.done.page_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())
-            .inspect_err(|_| self.means.slots.lost())?;
+            .inspect_err(|_| self.context.slots.lost())?;
         Ok(raw.len())
     }
 
-    /// Decodes row groups and has them copied to their places. How many were placed.
+    /// Decodes row groups and has them copied to their places. Returns how many were placed.
     fn groups(&self, groups: &[u32]) -> Result<usize, RunError> {
         let mut placed = Vec::new();
         for &page in groups {
-            let Some((piece, at)) = self.paging.find(page) else {
+            let Some((column, at)) = self.paging.find(page) else {
                 continue;
             };
-            let rows = rows_of(piece, at..at + 1);
-            let width = u64::from(self.request.program.columns[piece.column].ty.width());
+            let rows = rows_of(column, at..at + 1);
+            let width = u64::from(self.request.program.columns[column.column].ty.width());
             let mut first = rows.start;
             while first < rows.end {
                 let end = rows.end.min(first + MAX_COPY_ROWS);
-                let values = CopyTarget::within(&piece.cached.values, (first * width) as usize);
-                let valid = piece
+                let values = CopyTarget::within(&column.cached.values, (first * width) as usize);
+                let valid = column
                     .cached
                     .valid
                     .as_ref()
                     .map(|v| CopyTarget::within(v, first as usize));
-                let (place, base) = ((piece.stripe, piece.column), self.bases[piece.stripe]);
+                let (place, base) = ((column.stripe, column.column), self.bases[column.stripe]);
                 let job = copy_job(self.request, base, place, first..end, values, valid)?;
-                // The CPU decodes it.
+                // The CPU decodes the row group.
                 if !self.uploader.do_job(0, &job)? {
                     return Ok(0);
                 }
                 first = end;
             }
-            placed.push((piece, at));
+            placed.push((column, at));
         }
-        let Some(slot) = self.means.slots.take(|| self.uploader.stopped())? else {
+        let Some(slot) = self.context.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
         };
         self.place(slot, 0, &placed, 0)
-            .inspect_err(|_| self.means.slots.lost())?;
+            .inspect_err(|_| self.context.slots.lost())?;
         Ok(placed.len())
     }
 
-    /// Has the first `raw` of the pages put in their places, and notes of all that they have come; what is to be done is written to the
-    /// slot from `at` on, behind their values.
+    /// Puts the first `raw` of the pages in their places, and notes all of them as come. The moves are written to the
+    /// slot from `at` on, behind the values.
     fn place(&self, mut slot: Slot, at: usize, pages: &[(&PagedColumn, u32)], raw: usize) -> Result<(), RunError> {
-        let launched = self.launched()?;
+        let kernels = self.kernels()?;
         let moves = slot.bytes_mut()[at..].chunks_exact_mut(size_of::<PageMove>());
-        for ((piece, page), to) in pages.iter().zip(moves) {
-            let (piece, page) = (piece.description, *page);
-            to.copy_from_slice(&bytes_of(&PageMove { piece, page }));
+        for ((column, page), to) in pages.iter().zip(moves) {
+            let (column, page) = (column.description, *page);
+            to.copy_from_slice(&bytes_of(&PageMove { piece: column, page }));
         }
         let batch = PageBatch {
-            pieces: launched.pieces,
+            pieces: kernels.pieces,
             moves: slot.address() + at as u64,
             values: slot.address(),
-            came: launched.came,
+            came: kernels.came,
             count: pages.len() as u32,
             raw: raw as u32,
         };
         let words = pages.len() as u64 * (PAGE_BYTES / 8);
-        let most = u64::from(self.means.device.multiprocessors().max(1));
+        let most = u64::from(self.context.device.multiprocessors().max(1));
         let blocks = words.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, most) as u32;
-        let kernel = launched.module.kernel(PLACE_PAGES)?;
+        let kernel = kernels.module.kernel(PLACE_PAGES)?;
         let mut args = Args::new().with_bytes(&bytes_of(&batch));
-        kernel.launch(self.means.placing, blocks, BLOCK_THREADS, &mut args)?;
-        let lent = slot.lend(self.means.placing)?;
-        self.means.slots.pushed(lent);
-        // Once for neighbours: pieces lie side by side, and every thread looks its pages up among them.
+        kernel.launch(self.context.placing, blocks, BLOCK_THREADS, &mut args)?;
+        let lent = slot.lend(self.context.placing)?;
+        self.context.slots.pushed(lent);
+        // Once for neighbours: their counters lie side by side, and every thread counts there.
         for same in pages.chunk_by(|a, b| std::ptr::eq(a.0, b.0)) {
             same[0].0.came.fetch_add(same.len() as u32, Ordering::Relaxed);
         }
@@ -424,8 +432,8 @@ impl<'a> FaultHandler<'a> {
     }
 }
 
-/// Bytes of a page's values: the last one's end with the stripe.
-fn bytes_of_page(piece: &PagedColumn, page: u32) -> u64 {
-    let all = piece.cached.values.len as u64;
+/// Bytes of a page's values: the last page ends with the stripe.
+fn bytes_of_page(column: &PagedColumn, page: u32) -> u64 {
+    let all = column.cached.values.len as u64;
     PAGE_BYTES.min(all - u64::from(page) * PAGE_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Reading raw pages from files, by a thread that has a file open for itself. Which pages, and where they go, is gather.rs's business.
+//! `PageReader`: raw pages read from files, by a thread that has a file open for itself.
 
 use std::fs::File;
 use std::ops::Range;
@@ -7,25 +7,25 @@ use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
 use crate::input::{Placement, file_ranges};
 use crate::options::Request;
+use crate::runtime::file_io::file_source::{FileSource, opened};
 use crate::runtime::memory::page_table::PagedColumn;
-use crate::runtime::transfer::uploader::Uploader;
 
-/// Pages so close to one another are read at once, with what is between them: a read costs as much as copying this.
+/// Pages at most so far apart are read at once, with the bytes between them: a read costs as much as copying these.
 const NEAR_BYTES: u64 = 2 << 10;
 /// Bytes of such a read, at most.
 const SPAN_BYTES: u64 = 64 << 10;
-/// The file that a thread reads from, opened for itself, with its position in the input: batches are in order of files, and there may be
+/// The file that a thread reads from, with its position in the input. Batches are in order of files, and there may be
 /// more files than a process may have open for each of its threads.
 pub(crate) type OpenFile = Option<(usize, File)>;
 
-/// What pages are read by.
+/// Where pages are read from.
 pub(crate) struct PageReader<'a> {
     pub(crate) request: &'a Request<'a>,
-    pub(crate) uploader: &'a Uploader<'a>,
+    pub(crate) sources: &'a [Option<FileSource>],
 }
 
 impl PageReader<'_> {
-    /// Reads pages, in ascending order, to the slot's beginning; those near to one another at once.
+    /// Reads pages, in ascending order, to the beginning of `to`; those close to one another at once.
     pub(crate) fn read(
         &self,
         pages: &[(&PagedColumn, u32)],
@@ -35,9 +35,9 @@ impl PageReader<'_> {
         let mut span = Vec::new();
         let mut next = 0;
         while next < pages.len() {
-            let (piece, first) = pages[next];
+            let (column, first) = pages[next];
             let near = |pair: &[(&PagedColumn, u32)]| {
-                std::ptr::eq(pair[1].0, piece)
+                std::ptr::eq(pair[1].0, column)
                     && u64::from(pair[1].1 - pair[0].1) * PAGE_BYTES <= NEAR_BYTES
                     && u64::from(pair[1].1 - first + 1) * PAGE_BYTES <= SPAN_BYTES
             };
@@ -45,11 +45,11 @@ impl PageReader<'_> {
             let last = pages[next + count - 1].1;
             let out = &mut to[next * PAGE_BYTES as usize..];
             if count == 1 {
-                self.read_rows(piece, rows_of(piece, first..first + 1), out, file)?;
+                self.read_rows(column, rows_of(column, first..first + 1), out, file)?;
             } else {
-                let rows = rows_of(piece, first..last + 1);
+                let rows = rows_of(column, first..last + 1);
                 span.resize((u64::from(last - first + 1) * PAGE_BYTES) as usize, 0);
-                self.read_rows(piece, rows, &mut span, file)?;
+                self.read_rows(column, rows, &mut span, file)?;
                 for ((_, at), out) in pages[next..][..count]
                     .iter()
                     .zip(out.chunks_exact_mut(PAGE_BYTES as usize))
@@ -66,22 +66,22 @@ impl PageReader<'_> {
     /// Reads a raw column's rows of a stripe.
     fn read_rows(
         &self,
-        piece: &PagedColumn,
+        column: &PagedColumn,
         rows: Range<u64>,
         to: &mut [u8],
         file: &mut OpenFile,
     ) -> Result<(), RunError> {
-        let stripe = &self.request.input.stripes[piece.stripe];
-        let Placement::Direct(segments) = &stripe.columns[piece.column] else {
+        let stripe = &self.request.input.stripes[column.stripe];
+        let Placement::Direct(segments) = &stripe.columns[column.column] else {
             return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
         };
-        let width = u64::from(self.request.program.columns[piece.column].ty.width());
-        let source = self.uploader.source(stripe.file)?;
+        let width = u64::from(self.request.program.columns[column.column].ty.width());
+        let source = opened(self.sources, stripe.file)?;
         let file = match file {
             Some((at, open)) if *at == stripe.file => open,
             other => &mut other.insert((stripe.file, source.opened_again()?)).1,
         };
-        // Nearly always one piece of the file.
+        // Nearly always one range of the file.
         let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
         if let Some(s) = segments.get(segment)
             && (s.first_row..=s.first_row + s.rows).contains(&rows.end)
@@ -101,8 +101,8 @@ impl PageReader<'_> {
     }
 }
 
-/// Rows of a stripe that pages of it stand for.
-pub(crate) fn rows_of(piece: &PagedColumn, pages: Range<u32>) -> Range<u64> {
-    let each = u64::from(piece.layout.rows);
-    u64::from(pages.start) * each..(u64::from(pages.end) * each).min(piece.rows)
+/// Rows of a stripe that lie in pages of it.
+pub(crate) fn rows_of(column: &PagedColumn, pages: Range<u32>) -> Range<u64> {
+    let each = u64::from(column.layout.rows);
+    u64::from(pages.start) * each..(u64::from(pages.end) * each).min(column.rows)
 }

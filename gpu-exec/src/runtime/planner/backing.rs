@@ -1,11 +1,14 @@
-//! Which backing serves each column, by what each would cost (cost.rs), what is on the device already, and what is known of
-//! the filter; and the reason, for people. Nothing is moved here.
+//! Choice of a backing for each column: by the cost model, by what is resident, and by what is known of the filter.
+//! Each choice has a reason for people. Nothing is moved here.
 
 use crate::options::{Backing, BackingChoice, ColumnChoice};
-use crate::runtime::planner::cost_model::{ColumnStats, CostInputs, cost, estimate, granularity};
+use crate::runtime::planner::cost_model::{
+    ColumnStats, CostInputs, compared_s, estimated_bytes, estimated_time, granularity_bytes, scan_time,
+};
 
-/// Whether registering files, which is done once for all their columns, is less than what it saves those that are read sparsely.
-fn registering_pays(columns: &[ColumnStats], terms: &CostInputs) -> bool {
+/// Whether the registration of files, done once for all their columns, costs less than it saves columns that are read
+/// sparsely.
+fn registering_pays(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> bool {
     let sparse = columns
         .iter()
         .filter(|c| !c.dense && c.raw_rows > 0 && c.missing_bytes > 0);
@@ -14,52 +17,52 @@ fn registering_pays(columns: &[ColumnStats], terms: &CostInputs) -> bool {
         let Some(unregistered) = column.unregistered_bytes else {
             return false;
         };
-        let mut least = cost(column, Backing::Resident, terms);
+        let mut least = compared_s(column, Backing::Resident, inputs);
         if column.is_raw() {
-            least = least.min(cost(column, Backing::Queued, terms));
+            least = least.min(compared_s(column, Backing::Queued, inputs));
         }
-        if can_be_paged(column, terms) {
-            least = least.min(cost(column, Backing::Paged, terms));
+        if can_be_paged(column, inputs) {
+            least = least.min(compared_s(column, Backing::Paged, inputs));
         }
-        let mapped = cost(column, Backing::Mapped, terms).min(least);
+        let mapped = compared_s(column, Backing::Mapped, inputs).min(least);
         without += if unregistered == 0 { mapped } else { least };
         with += mapped;
         bytes = unregistered.max(bytes);
     }
-    with + bytes as f64 / terms.machine_profile.register_bytes_per_s < without
+    with + bytes as f64 / inputs.profile.register_bytes_per_s < without
 }
 
 /// One choice per column.
-pub(crate) fn choose_backings(columns: &[ColumnStats], terms: &CostInputs) -> Vec<ColumnChoice> {
-    let mut room = terms.room;
+pub(crate) fn choose_backings(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> Vec<ColumnChoice> {
+    let mut capacity = inputs.capacity;
     let whole = columns.iter().filter(|c| c.dense);
     let whole: u64 = whole.map(|c| c.missing_bytes + c.resident_bytes).sum();
-    let terms = &CostInputs {
-        pages: whole <= room,
-        ..*terms
+    let inputs = &CostInputs {
+        pages: whole <= capacity,
+        ..*inputs
     };
-    let terms = &CostInputs {
-        register: registering_pays(columns, terms),
-        ..*terms
+    let inputs = &CostInputs {
+        register: registering_pays(columns, inputs),
+        ..*inputs
     };
-    // What is read whole has the first right to device memory.
+    // Columns that are read whole have the first right to device memory.
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|&c| !columns[c].dense);
     let mut choices: Vec<Option<ColumnChoice>> = vec![None; columns.len()];
     for c in order {
-        let choice = choose_one(&columns[c], terms, room);
+        let choice = choose_one(&columns[c], inputs, capacity);
         if matches!(choice.backing, Backing::Resident | Backing::Paged) {
-            room = room.saturating_sub(columns[c].missing_bytes + columns[c].resident_bytes);
+            capacity = capacity.saturating_sub(columns[c].missing_bytes + columns[c].resident_bytes);
         }
         choices[c] = Some(choice);
     }
     choices.into_iter().flatten().collect()
 }
 
-fn choose_one(column: &ColumnStats, terms: &CostInputs, room: u64) -> ColumnChoice {
-    let backing = match terms.choice {
-        BackingChoice::All(backing) => asked_for(column, backing, terms),
-        BackingChoice::Auto => by_cost(column, terms, room),
+fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> ColumnChoice {
+    let backing = match inputs.choice {
+        BackingChoice::All(backing) => asked_for(column, backing, inputs),
+        BackingChoice::Auto => by_cost(column, inputs, capacity),
     };
     let (backing, mut reason) = backing;
     if let Some(words) = decoding(column, backing).filter(|words| *words != reason) {
@@ -67,14 +70,17 @@ fn choose_one(column: &ColumnStats, terms: &CostInputs, room: u64) -> ColumnChoi
     }
     ColumnChoice {
         backing,
-        granularity_bytes: granularity(column, backing, terms),
-        estimated_bytes: estimate(column, backing, terms),
+        granularity_bytes: granularity_bytes(column, backing, inputs),
+        estimated_bytes: estimated_bytes(column, backing, inputs),
+        estimated_time: estimated_time(column, backing, inputs),
+        scan_time: scan_time(column, inputs),
         resident_bytes: column.resident_bytes,
         reason,
     }
 }
 
-/// Who decodes what has to be decoded. Row groups that kernels miss are the CPU's: a few at a time are nothing for a GPU.
+/// The processor that decodes. Row groups that kernels miss are decoded by the CPU: a few at a time do not occupy a
+/// GPU.
 fn decoding(column: &ColumnStats, backing: Backing) -> Option<&'static str> {
     let on_device = if backing == Backing::Paged {
         0
@@ -89,7 +95,7 @@ fn decoding(column: &ColumnStats, backing: Backing) -> Option<&'static str> {
     }
 }
 
-fn asked_for(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> (Backing, String) {
+fn asked_for(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> (Backing, String) {
     match backing {
         Backing::Queued if !column.is_raw() => (
             Backing::Resident,
@@ -99,7 +105,7 @@ fn asked_for(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> (Bac
             Backing::Resident,
             "read whole, so that it has no pages to miss".to_owned(),
         ),
-        Backing::Paged if !terms.pages => (
+        Backing::Paged if !inputs.pages => (
             Backing::Resident,
             "asked for by page, but what is read whole is larger than the room for columns".to_owned(),
         ),
@@ -117,17 +123,17 @@ fn asked_for(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> (Bac
     }
 }
 
-/// Seconds that each way takes, as far as it is possible, without registering; the least wins.
-fn by_cost(column: &ColumnStats, terms: &CostInputs, room: u64) -> (Backing, String) {
-    let seconds = |backing| cost(column, backing, terms);
+/// The backing that takes the fewest seconds of those that are possible, registration left out.
+fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Backing, String) {
+    let seconds = |backing| compared_s(column, backing, inputs);
     if column.rows() == column.constant_rows {
         return (Backing::Resident, "one value in all rows".to_owned());
     }
     if column.missing_bytes == 0 {
         return (Backing::Resident, "on the device already".to_owned());
     }
-    let fits = column.missing_bytes + column.resident_bytes <= room;
-    let paged = fits && can_be_paged(column, terms);
+    let fits = column.missing_bytes + column.resident_bytes <= capacity;
+    let paged = fits && can_be_paged(column, inputs);
     if column.raw_rows == 0 && !paged {
         let why = decoding(column, Backing::Resident).unwrap_or("one value in all rows");
         return (Backing::Resident, why.to_owned());
@@ -145,7 +151,7 @@ fn by_cost(column: &ColumnStats, terms: &CostInputs, room: u64) -> (Backing, Str
         return (Backing::Resident, why.to_owned());
     }
     let mut ways = vec![(Backing::Resident, seconds(Backing::Resident))];
-    let registered = column.unregistered_bytes == Some(0) || (terms.register && column.unregistered_bytes.is_some());
+    let registered = column.unregistered_bytes == Some(0) || (inputs.register && column.unregistered_bytes.is_some());
     if registered && column.raw_rows > 0 {
         ways.push((Backing::Mapped, seconds(Backing::Mapped)));
     }
@@ -162,15 +168,16 @@ fn by_cost(column: &ColumnStats, terms: &CostInputs, room: u64) -> (Backing, Str
         .collect();
     let why = format!(
         "about {:.2} % of rows pass: {}",
-        terms.selectivity * 100.0,
+        inputs.selectivity * 100.0,
         told.join(", ")
     );
     (ways[0].0, why)
 }
 
-/// Whether pages of it may be brought as they are missed. What is not in the page cache is better asked for by many commands at once.
-fn can_be_paged(column: &ColumnStats, terms: &CostInputs) -> bool {
-    terms.pages && !column.dense && !column.cold && column.raw_rows + column.decoded_rows > 0
+/// Whether pages of the column may be loaded when they are missed. Bytes that are not in the page cache are better read
+/// by many commands at once.
+fn can_be_paged(column: &ColumnStats, inputs: &CostInputs<'_>) -> bool {
+    inputs.pages && !column.dense && !column.cold && column.raw_rows + column.decoded_rows > 0
 }
 
 fn name(backing: Backing) -> &'static str {
@@ -184,6 +191,8 @@ fn name(backing: Backing) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::machine_profile::MachineProfile;
 
@@ -200,40 +209,45 @@ mod tests {
             groups_there: 0,
             resident_bytes: 0,
             missing_bytes: 1_600_000_000,
-            brought_bytes: 1_600_000_000,
+            moved_bytes: 1_600_000_000,
             unregistered_bytes: Some(9_600_000_000),
             cold: false,
         }
     }
 
-    fn terms(selectivity: f64) -> CostInputs {
+    static PROFILE: LazyLock<MachineProfile> = LazyLock::new(MachineProfile::default);
+
+    fn inputs(selectivity: f64) -> CostInputs<'static> {
         CostInputs {
             choice: BackingChoice::Auto,
             selectivity,
             sector_bytes: 512,
-            room: 100 << 30,
-            machine_profile: MachineProfile::default(),
+            capacity: 100 << 30,
+            profile: &PROFILE,
             register: false,
             pages: false,
         }
     }
 
-    fn backings(columns: &[ColumnStats], terms: &CostInputs) -> Vec<Backing> {
-        choose_backings(columns, terms).into_iter().map(|c| c.backing).collect()
+    fn backings(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> Vec<Backing> {
+        choose_backings(columns, inputs)
+            .into_iter()
+            .map(|c| c.backing)
+            .collect()
     }
 
     #[test]
-    fn what_is_read_whole_is_brought_and_what_is_read_sparsely_is_fetched() {
+    fn columns_read_whole_are_loaded_and_columns_read_sparsely_are_fetched() {
         assert_eq!(
-            backings(&[column(true), column(false)], &terms(0.0003)),
+            backings(&[column(true), column(false)], &inputs(0.0003)),
             [Backing::Resident, Backing::Paged]
         );
-        assert_eq!(backings(&[column(false)], &terms(0.5)), [Backing::Resident]);
+        assert_eq!(backings(&[column(false)], &inputs(0.5)), [Backing::Resident]);
         let cold = ColumnStats {
             cold: true,
             ..column(false)
         };
-        assert_eq!(backings(&[cold], &terms(0.0003)), [Backing::Queued]);
+        assert_eq!(backings(&[cold], &inputs(0.0003)), [Backing::Queued]);
     }
 
     #[test]
@@ -244,12 +258,15 @@ mod tests {
             group_rows: 10_000,
             ..column(false)
         };
-        assert_eq!(backings(std::slice::from_ref(&decoded), &terms(1e-6)), [Backing::Paged]);
-        let choice = &choose_backings(std::slice::from_ref(&decoded), &terms(1e-6))[0];
+        assert_eq!(
+            backings(std::slice::from_ref(&decoded), &inputs(1e-6)),
+            [Backing::Paged]
+        );
+        let choice = &choose_backings(std::slice::from_ref(&decoded), &inputs(1e-6))[0];
         assert_eq!(choice.granularity_bytes, 80_000);
         assert!(choice.estimated_bytes < 16_000_000, "1 % of the row groups: {choice:?}");
         assert_eq!(
-            backings(&[decoded], &terms(0.01)),
+            backings(&[decoded], &inputs(0.01)),
             [Backing::Resident],
             "nearly all of them"
         );
@@ -257,14 +274,14 @@ mod tests {
 
     #[test]
     fn pages_that_are_there_are_taken_to_be_wanted_again() {
-        let first = choose_backings(&[column(false)], &terms(0.0003)).remove(0);
+        let first = choose_backings(&[column(false)], &inputs(0.0003)).remove(0);
         assert!((3_000_000..4_000_000).contains(&first.estimated_bytes), "{first:?}");
         let again = ColumnStats {
             pages_there: 60_000,
             unregistered_bytes: Some(0),
             ..column(false)
         };
-        let again = choose_backings(&[again], &terms(0.0003)).remove(0);
+        let again = choose_backings(&[again], &inputs(0.0003)).remove(0);
         assert_eq!((again.backing, again.estimated_bytes), (Backing::Paged, 0));
     }
 
@@ -275,27 +292,28 @@ mod tests {
             ..column(false)
         };
         assert_eq!(
-            backings(std::slice::from_ref(&registered), &terms(0.0003)),
+            backings(std::slice::from_ref(&registered), &inputs(0.0003)),
             [Backing::Mapped]
         );
         let there = ColumnStats {
             missing_bytes: 0,
-            brought_bytes: 0,
+            moved_bytes: 0,
             resident_bytes: 1_600_000_000,
             ..registered
         };
-        assert_eq!(backings(&[there], &terms(0.0003)), [Backing::Resident]);
+        assert_eq!(backings(&[there], &inputs(0.0003)), [Backing::Resident]);
     }
 
     #[test]
     fn files_are_registered_when_many_columns_share_the_cost() {
+        let profile = MachineProfile {
+            commands_per_s: 1e6,
+            fetched_pages_per_s: 1e6,
+            ..MachineProfile::default()
+        };
         let few = CostInputs {
-            machine_profile: MachineProfile {
-                commands_per_s: 1e6,
-                gathered_pages_per_s: 1e6,
-                ..MachineProfile::default()
-            },
-            ..terms(0.0025)
+            profile: &profile,
+            ..inputs(0.0025)
         };
         assert_eq!(backings(&[column(false)], &few), [Backing::Resident]);
         let many = vec![column(false); 12];
@@ -310,8 +328,8 @@ mod tests {
     #[test]
     fn too_large_for_the_device_is_read_from_mappings_that_are_there_or_through_windows() {
         let small = CostInputs {
-            room: 1 << 30,
-            ..terms(0.0003)
+            capacity: 1 << 30,
+            ..inputs(0.0003)
         };
         let registered = ColumnStats {
             unregistered_bytes: Some(0),
@@ -321,7 +339,7 @@ mod tests {
         let choice = &choose_backings(&[column(true)], &small)[0];
         assert_eq!(choice.backing, Backing::Resident);
         assert!(choice.reason.contains("window"), "{}", choice.reason);
-        // What streams by cannot be gone over again.
+        // A streamed pass cannot be replayed.
         let dependents = backings(&[column(true), column(false)], &small);
         assert_eq!(dependents, [Backing::Resident, Backing::Queued]);
         let asked = CostInputs {
@@ -332,12 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn who_decodes_is_said_and_what_the_gpu_decodes_moves_as_it_is_stored() {
+    fn reasons_name_the_decoder_and_the_gpu_gets_encoded_bytes() {
         let stored = ColumnStats {
             raw_rows: 0,
             decoded_rows: 200,
             on_device_rows: 200,
-            brought_bytes: 300,
+            moved_bytes: 300,
             ..column(true)
         };
         let choice = |on_device_rows| {
@@ -345,7 +363,7 @@ mod tests {
                 on_device_rows,
                 ..stored.clone()
             };
-            choose_backings(&[column], &terms(0.1)).remove(0)
+            choose_backings(&[column], &inputs(0.1)).remove(0)
         };
         assert_eq!(choice(200).reason, "decoded by the GPU");
         assert_eq!(choice(200).estimated_bytes, 300);
@@ -354,13 +372,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_done_where_the_layout_allows() {
+    fn choices_of_the_caller_are_followed_if_the_layout_allows() {
         let asked = |backing, column: ColumnStats| {
-            let terms = CostInputs {
+            let inputs = CostInputs {
                 choice: BackingChoice::All(backing),
-                ..terms(0.1)
+                ..inputs(0.1)
             };
-            choose_backings(&[column], &terms).remove(0).backing
+            choose_backings(&[column], &inputs).remove(0).backing
         };
         let decoded = ColumnStats {
             decoded_rows: 1,

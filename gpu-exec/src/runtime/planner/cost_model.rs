@@ -1,54 +1,64 @@
-//! What each way of bringing a column would take and move, by what the machine gives (machine_profile.rs). Which way is taken is choose.rs's
-//! business.
+//! The cost model: bytes and time of each backing of a column, by the rates of the machine profile. The only estimate
+//! of these: backings are compared by it, and a `ColumnChoice` carries it to the caller's choice between CPU and GPU.
+
+use std::time::Duration;
 
 use crate::abi::paging::PAGE_BYTES;
-use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile, pieces_touched};
+use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile};
 use crate::options::{Backing, BackingChoice};
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 
-/// What is known of one column before the query.
+/// A further pass, and the wait for the last pages: half a millisecond was measured over 200 million rows.
+const PASS_S: f64 = 0.0005;
+/// Bytes that a kernel's scattered loads from a mapping read of a file that is not in the page cache: whole pages.
+const FILE_PAGE_BYTES: u64 = 4096;
+
+/// Facts about one column, known before the query.
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnStats {
-    /// It is read whole: the first conjunct needs it, or there is no filter.
+    /// The column is read whole: the first conjunct needs it, or there is no filter.
     pub(crate) dense: bool,
     /// Bytes of a value.
     pub(crate) width: u64,
-    /// Selected rows that lie raw in their files, have to be decoded, or all have one value.
+    /// Selected rows that lie raw in their files.
     pub(crate) raw_rows: u64,
+    /// Selected rows that have to be decoded.
     pub(crate) decoded_rows: u64,
-    /// Of those that have to be decoded: by the GPU.
+    /// Of these, the rows that the GPU decodes.
     pub(crate) on_device_rows: u64,
+    /// Selected rows that all have one value.
     pub(crate) constant_rows: u64,
     /// Rows of a row group of the stripes that are decoded, the most of any.
     pub(crate) group_rows: u64,
-    /// Pages that are there of stripes that are there in part: of 64 raw bytes, and row groups.
+    /// Resident pages of partially resident stripes: of 64 raw bytes.
     pub(crate) pages_there: u64,
+    /// Resident row groups of partially resident stripes.
     pub(crate) groups_there: u64,
-    /// Bytes on the device already.
+    /// Bytes of stripes that are resident.
     pub(crate) resident_bytes: u64,
-    /// Bytes that would have to be brought for it to be there whole.
+    /// Bytes of the other stripes in device memory.
     pub(crate) missing_bytes: u64,
-    /// Bytes that are moved for that: fewer where the GPU decodes.
-    pub(crate) brought_bytes: u64,
+    /// Bytes that are moved for those: fewer if the GPU decodes.
+    pub(crate) moved_bytes: u64,
     /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
     pub(crate) unregistered_bytes: Option<u64>,
-    /// Some of its files' pages are not in the page cache.
+    /// Some of the files' pages are not in the page cache.
     pub(crate) cold: bool,
 }
 
 impl ColumnStats {
-    /// All of it lies raw: it can be read by command.
+    /// Whether all of the column lies raw: then it can be read by command.
     pub(crate) fn is_raw(&self) -> bool {
         self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0
     }
 
-    /// Pages of it that are to be gathered, and row groups that are to be decoded, for rows of which a share of `selectivity` passes. Those
-    /// that are there are taken to be wanted again: most queries repeat, or narrow down, an earlier one.
-    fn pages(&self, selectivity: f64) -> (f64, f64) {
+    /// Pages that are to be fetched, and row groups that are to be decoded, if a share of `selectivity` passes.
+    /// Resident ones are taken to be read again: most queries repeat, or narrow down, an earlier one.
+    fn missing_pages(&self, selectivity: f64) -> (f64, f64) {
         let missing = |touched: f64, there: u64| (touched - there as f64).max(0.0);
-        let pages = pieces_touched(self.raw_rows, self.width, selectivity, PAGE_BYTES);
+        let pages = blocks_touched(self.raw_rows, self.width, selectivity, PAGE_BYTES);
         let group_bytes = self.group_rows.max(1) * self.width;
-        let groups = pieces_touched(self.decoded_rows, self.width, selectivity, group_bytes);
+        let groups = blocks_touched(self.decoded_rows, self.width, selectivity, group_bytes);
         (missing(pages, self.pages_there), missing(groups, self.groups_there))
     }
 
@@ -57,93 +67,134 @@ impl ColumnStats {
     }
 }
 
-/// What else the choice depends on.
+/// Everything that costs depend on beside the column.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CostInputs {
+pub(crate) struct CostInputs<'a> {
     pub(crate) choice: BackingChoice,
     /// Share of rows that pass.
     pub(crate) selectivity: f64,
     pub(crate) sector_bytes: u64,
-    /// Device memory for columns.
-    pub(crate) room: u64,
-    pub(crate) machine_profile: MachineProfile,
+    /// Device memory for columns, in bytes.
+    pub(crate) capacity: u64,
+    pub(crate) profile: &'a MachineProfile,
     /// Files may be registered for columns that are read sparsely.
     pub(crate) register: bool,
-    /// What is read whole fits into device memory, so that rows can be gone over again for pages.
+    /// Columns that are read whole fit in device memory: passes can be replayed for pages.
     pub(crate) pages: bool,
 }
 
-/// What a further pass costs, and waiting for the last pages: half a millisecond is what it took over 200 million rows.
-const PASS_SECONDS: f64 = 0.0005;
+/// Of `rows` values of `width` bytes, a share of `selectivity` is read from all over. The number of blocks of
+/// `block_bytes` with one of them.
+fn blocks_touched(rows: u64, width: u64, selectivity: f64, block_bytes: u64) -> f64 {
+    let per_block = block_bytes as f64 / width as f64;
+    let blocks = rows as f64 / per_block;
+    blocks * (1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(per_block))
+}
 
-/// Seconds that a way takes, registering left out.
-pub(crate) fn cost(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> f64 {
-    let c = &terms.machine_profile;
-    let wanted = |piece: u64| pieces_touched(column.raw_rows, column.width, terms.selectivity, piece);
-    let push = if column.cold {
-        c.disk_bytes_per_s
-    } else {
-        c.push_bytes_per_s
+/// Time to move and decode a column, without registering files. Files are taken to be in the page cache, as in an
+/// estimate of the CPU's time.
+pub(super) fn estimated_time(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> Duration {
+    Duration::from_secs_f64(moving_s(column, backing, inputs, false))
+}
+
+/// Seconds by which backings are compared: as [`estimated_time`], and in addition the disk for files that are not in
+/// the page cache, and a further pass for pages.
+pub(super) fn compared_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> f64 {
+    let pass = if backing == Backing::Paged { PASS_S } else { 0.0 };
+    moving_s(column, backing, inputs, column.cold) + pass
+}
+
+fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, cold: bool) -> f64 {
+    let profile = inputs.profile;
+    let touched = |block_bytes: u64| blocks_touched(column.raw_rows, column.width, inputs.selectivity, block_bytes);
+    let raw_bytes = (column.raw_rows * column.width) as f64;
+    let file_bytes_per_s = match cold {
+        true => profile.disk_bytes_per_s,
+        false => profile.push_bytes_per_s,
     };
-    // Of stripes that are there nothing is decoded.
+    // Stripes that are resident are not decoded.
     let all = (column.missing_bytes + column.resident_bytes).max(1);
-    let cpu_decode = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
-    let to_decode = cpu_decode * (column.missing_bytes as f64 / all as f64) / c.decoded_values_per_s;
+    let by_cpu = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
+    let decode = by_cpu * (column.missing_bytes as f64 / all as f64) / profile.decoded_values_per_s();
     match backing {
-        Backing::Resident => column.brought_bytes as f64 / push + to_decode,
+        Backing::Resident => column.moved_bytes as f64 / file_bytes_per_s + decode,
         Backing::Paged => {
-            let (pages, groups) = column.pages(terms.selectivity);
+            let (pages, groups) = column.missing_pages(inputs.selectivity);
             let values = groups * column.group_rows as f64;
-            let decode = values / c.decoded_values_per_s + values * column.width as f64 / push;
-            pages / c.gathered_pages_per_s + decode + PASS_SECONDS
+            let decode = values / profile.decoded_values_per_s() + values * column.width as f64 / file_bytes_per_s;
+            pages / profile.fetched_pages_per_s + decode
         }
         Backing::Mapped => {
-            let sectors = wanted(LINK_SECTOR_BYTES);
-            let loads = (sectors / c.mapped_loads_per_s).max(sectors * LINK_SECTOR_BYTES as f64 / c.mapped_bytes_per_s);
-            let rest = (column.decoded_rows * column.width) as f64 / push + to_decode;
-            let disk = if column.cold {
-                wanted(4096) * 4096.0 / c.disk_bytes_per_s
-            } else {
-                0.0
+            let sectors = touched(LINK_SECTOR_BYTES);
+            let bytes = sectors * LINK_SECTOR_BYTES as f64;
+            let loads = match column.dense {
+                true => raw_bytes / profile.mapped_bytes_per_s,
+                false => (sectors / profile.mapped_loads_per_s).max(bytes / profile.mapped_bytes_per_s),
             };
-            loads.max(disk) + rest
+            let disk = match cold {
+                true => touched(FILE_PAGE_BYTES) * FILE_PAGE_BYTES as f64 / profile.disk_bytes_per_s,
+                false => 0.0,
+            };
+            loads.max(disk) + (column.decoded_rows * column.width) as f64 / file_bytes_per_s + decode
         }
+        Backing::Queued if column.dense => raw_bytes / file_bytes_per_s,
         Backing::Queued => {
-            let commands = wanted(terms.sector_bytes);
-            let bytes = commands * terms.sector_bytes as f64;
-            (commands / c.commands_per_s).max(bytes / push)
+            let commands = touched(inputs.sector_bytes);
+            let bytes = commands * inputs.sector_bytes as f64;
+            (commands / profile.commands_per_s).max(bytes / file_bytes_per_s)
         }
     }
 }
 
-/// Bytes of the smallest piece that is moved.
-pub(crate) fn granularity(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> u64 {
+/// Time that kernels take to scan a column in device memory. Decoding on the device takes no time beside that of moving
+/// the encoded bytes (queries/RESULTS.md).
+pub(super) fn scan_time(column: &ColumnStats, inputs: &CostInputs<'_>) -> Duration {
+    let share = if column.dense { 1.0 } else { inputs.selectivity };
+    let bytes = ((column.raw_rows + column.decoded_rows) * column.width) as f64 * share;
+    Duration::from_secs_f64(bytes / inputs.profile.device_bytes_per_s)
+}
+
+/// Bytes of the smallest range that is moved.
+pub(super) fn granularity_bytes(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> u64 {
     match backing {
         Backing::Resident => MAX_COPY_BYTES.min((column.rows() * column.width).max(1)),
         Backing::Paged if column.raw_rows > 0 => PAGE_BYTES,
         Backing::Paged => (column.group_rows * column.width).max(1),
         Backing::Mapped => LINK_SECTOR_BYTES,
-        Backing::Queued => terms.sector_bytes,
+        Backing::Queued => inputs.sector_bytes,
     }
 }
 
 /// Bytes that are moved.
-pub(crate) fn estimate(column: &ColumnStats, backing: Backing, terms: &CostInputs) -> u64 {
+pub(super) fn estimated_bytes(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> u64 {
     let rows = column.raw_rows;
-    let touched = |piece: u64| {
-        if column.dense {
-            rows * column.width
-        } else {
-            (pieces_touched(rows, column.width, terms.selectivity, piece) * piece as f64) as u64
+    let touched = |block_bytes: u64| match column.dense {
+        true => rows * column.width,
+        false => {
+            let blocks = blocks_touched(rows, column.width, inputs.selectivity, block_bytes);
+            (blocks * block_bytes as f64) as u64
         }
     };
     match backing {
-        Backing::Resident => column.brought_bytes,
+        Backing::Resident => column.moved_bytes,
         Backing::Paged => {
-            let (pages, groups) = column.pages(terms.selectivity);
+            let (pages, groups) = column.missing_pages(inputs.selectivity);
             (pages * PAGE_BYTES as f64 + groups * (column.group_rows * column.width) as f64) as u64
         }
         Backing::Mapped => touched(LINK_SECTOR_BYTES) + column.decoded_rows * column.width,
-        Backing::Queued => touched(terms.sector_bytes),
+        Backing::Queued => touched(inputs.sector_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touched_blocks_lie_between_the_values_wanted_and_all_blocks() {
+        let sparse = blocks_touched(1_000_000, 8, 0.0003, 512);
+        assert!((290.0..=300.0).contains(&sparse), "{sparse}");
+        assert_eq!(blocks_touched(1_000_000, 8, 1.0, 512), 15_625.0);
+        assert_eq!(blocks_touched(1_000_000, 8, 0.0, 512), 0.0);
     }
 }

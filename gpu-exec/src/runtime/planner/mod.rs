@@ -1,5 +1,11 @@
-//! What is done before anything is moved: the request is checked, files are compared with what was planned, what is kept of earlier
-//! states of them is given up, and each column's backing is chosen.
+//! `QueryPlan`: the decisions that are made before anything is moved.
+//!
+//! 1. The request is validated: kernels perform no bounds checks (`validate`).
+//! 2. Each file is compared with the version that was planned for. Everything cached of another version is dropped.
+//! 3. Files of which something may have to be read are opened, and probed for the page cache.
+//! 4. The columns that are read whole are found: those of the kernel's tiles.
+//! 5. What is known of each column is gathered (`ColumnStats`), and a backing is chosen by the cost model (`backing`,
+//!    `cost_model`).
 
 mod backing;
 mod cost_model;
@@ -24,7 +30,7 @@ use crate::runtime::planner::validate::validate;
 pub(crate) struct QueryPlan {
     /// By file of the input.
     pub(crate) ids: Vec<FileId>,
-    /// By file of the input; `None`: none of its stripes is looked at.
+    /// By file of the input; `None`: none of its stripes is used.
     pub(crate) sources: Vec<Option<FileSource>>,
     /// By column of the program.
     pub(crate) choices: Vec<ColumnChoice>,
@@ -37,7 +43,7 @@ impl QueryPlan {
         self.choices.iter().map(|c| c.backing).collect()
     }
 
-    /// Something is not on the device yet.
+    /// Whether something is not resident yet.
     pub(crate) fn reads_files(&self) -> bool {
         self.sources.iter().flatten().any(|source| source.file.is_some())
     }
@@ -78,28 +84,28 @@ pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<Que
     let facts: Vec<ColumnStats> = (0..dense.len())
         .map(|column| facts(state, request, column, dense[column], &ids, &sources))
         .collect();
-    let terms = CostInputs {
+    let inputs = CostInputs {
         choice: request.backing,
         selectivity: if request.program.conjuncts.is_empty() {
             1.0
         } else {
             request.selectivity.clamp(0.0, 1.0)
         },
-        sector_bytes: 1 << state.queued.options.sector_log2,
-        room: state.pool.capacity(),
-        machine_profile: state.runtime_options.machine_profile,
+        sector_bytes: 1 << state.commands.options.sector_log2,
+        capacity: state.pool.capacity(),
+        profile: &state.runtime_options.machine_profile,
         register: false,
         pages: false,
     };
     Ok(QueryPlan {
         ids,
         sources,
-        choices: choose_backings(&facts, &terms),
+        choices: choose_backings(&facts, &inputs),
         dense,
     })
 }
 
-/// Files of which something may have to be read: the others need not be opened.
+/// Files of which something may have to be read; the others need not be opened.
 fn files_with_missing(state: &DeviceState, request: &Request<'_>, ids: &[FileId]) -> BTreeSet<usize> {
     let mut missing = BTreeSet::new();
     for stripe in request.input.stripes.iter().filter(|s| !s.selected.is_empty()) {
@@ -119,7 +125,7 @@ fn files_with_missing(state: &DeviceState, request: &Request<'_>, ids: &[FileId]
     missing
 }
 
-/// Opens a file and sees to it that it is the one that was planned for. Of one that is not, nothing is kept.
+/// Opens a file and checks that it is the version that was planned for. Otherwise everything cached of it is dropped.
 fn open(state: &mut DeviceState, version: &FileVersion) -> Result<FileSource, RunError> {
     let too_many = rustix::io::Errno::MFILE.raw_os_error();
     let failed = |e: std::io::Error| RunError::File {
@@ -167,7 +173,7 @@ fn columns_read_whole(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
     };
     let shape = Shape {
         columns: vec![shape; columns],
-        grouping: grouping(request),
+        grouping: first_grouping(request),
     };
     let kernel = QueryKernel::generate(request.program, &shape)?;
     let mut dense = vec![false; columns];
@@ -176,7 +182,7 @@ fn columns_read_whole(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
 }
 
 /// How groups are kept, at first.
-pub(crate) fn grouping(request: &Request<'_>) -> Grouping {
+pub(crate) fn first_grouping(request: &Request<'_>) -> Grouping {
     if request.program.keys.is_empty() {
         Grouping::Ungrouped
     } else {
@@ -207,7 +213,7 @@ fn facts(
         groups_there: 0,
         resident_bytes: 0,
         missing_bytes: 0,
-        brought_bytes: 0,
+        moved_bytes: 0,
         unregistered_bytes: Some(0),
         cold: false,
     };
@@ -220,7 +226,7 @@ fn facts(
             column: request.input.column_ids[column],
             ty,
         };
-        let (bytes, brought) = match &stripe.columns[column] {
+        let (bytes, moved) = match &stripe.columns[column] {
             Placement::Constant(_) => {
                 facts.constant_rows += rows;
                 continue;
@@ -249,7 +255,7 @@ fn facts(
             facts.resident_bytes += bytes;
         } else if rows > 0 {
             facts.missing_bytes += bytes;
-            facts.brought_bytes += brought;
+            facts.moved_bytes += moved;
             let there = state
                 .pool
                 .page_bits(&key)
@@ -265,8 +271,10 @@ fn facts(
         facts.cold |= cold;
         let bytes = request.input.files[file].bytes;
         facts.unregistered_bytes = match facts.unregistered_bytes {
-            Some(all) if state.mappings.has(ids[file]) => Some(all),
-            Some(all) if !state.mappings.cannot(ids[file]) && state.mappings.has_room(all + bytes) => Some(all + bytes),
+            Some(all) if state.mapped_files.has(ids[file]) => Some(all),
+            Some(all) if !state.mapped_files.cannot(ids[file]) && state.mapped_files.has_room(all + bytes) => {
+                Some(all + bytes)
+            }
             _ => None,
         };
     }

@@ -1,14 +1,14 @@
-//! Whether a request can be run at all: that its input describes the columns of its program, and that everything it points at lies
-//! inside its files. Kernels load what it says without looking, so nothing of it is believed.
+//! Validation of a request: its input must describe the columns of its program, and everything that the input points at
+//! must lie inside its files. Kernels perform no bounds checks, so the host checks every offset and length.
 
 use crate::error::RunError;
 use crate::input::{FileVersion, Placement, Segment, Stripe};
 use crate::options::Request;
 
-/// Looks at all of it.
+/// Checks all of the request.
 ///
 /// # Errors
-/// [`RunError::Invalid`], saying what does not fit.
+/// [`RunError::Invalid`], with what does not fit.
 pub(crate) fn validate(request: &Request<'_>) -> Result<(), RunError> {
     let (program, input) = (request.program, request.input);
     let same = |what: &str, has: usize, should: usize| match has == should {
@@ -33,7 +33,7 @@ pub(crate) fn validate(request: &Request<'_>) -> Result<(), RunError> {
             ));
         };
         check_stripe(stripe, file, request).map_err(named)?;
-        // Rows are numbered by 64 bits, and bytes of columns too.
+        // Rows are numbered by 64 bits, and so are bytes of columns.
         rows = match rows.checked_add(stripe.rows).filter(|r| *r < 1 << 56) {
             Some(rows) => rows,
             None => return invalid("more rows than can be numbered".to_owned()),

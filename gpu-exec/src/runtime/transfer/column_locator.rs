@@ -1,7 +1,8 @@
 //! `ColumnLocator`: where each stripe's columns are, or what is missing of them.
 //!
-//! A column of a stripe is cached in device memory, or lies in a registered mapping, or has one value in all rows. Everything else is a
-//! `MissingColumn`. Space in the pool is reserved for as many of these as fit; the others stream through windows.
+//! A column of a stripe is cached in device memory, or lies in a registered mapping, or has one value in all rows.
+//! Everything else is a `MissingColumn`. Space in the pool is reserved for as many of these as fit; the others stream
+//! through windows.
 
 use std::ops::Range;
 
@@ -60,9 +61,9 @@ impl MissingColumn {
 /// Missing columns of a query.
 #[derive(Debug, Default)]
 pub(crate) struct MissingColumns {
-    /// Those to be loaded before kernels read them.
+    /// Columns to be loaded before kernels read them.
     pub(crate) loaded: Vec<MissingColumn>,
-    /// Those of which pages are loaded when kernels miss them.
+    /// Columns of which pages are loaded when kernels miss them.
     pub(crate) paged: Vec<MissingColumn>,
 }
 
@@ -111,8 +112,8 @@ impl<'a> ColumnLocator<'a> {
         }
     }
 
-    /// Looks up every stripe's columns and returns the missing ones, column by column: so a column's stripes come to lie one after the
-    /// other. `mapped`: by file of the input, the device address of byte 0 of its mapping.
+    /// Looks up every stripe's columns and returns the missing ones, column by column: so a column's stripes come to
+    /// lie one after the other. `mapped`: by file of the input, the device address of byte 0 of its mapping.
     pub(crate) fn locate(
         &mut self,
         pool: &mut BufferPool,

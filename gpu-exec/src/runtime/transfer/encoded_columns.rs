@@ -1,5 +1,6 @@
-//! `EncodedColumns`: columns that are copied in their stored form and decoded on the device: how they are stored, and the copy jobs for
-//! them. `CpuDecodeSet` has the columns that the device could not decode, which the CPU decodes instead.
+//! `EncodedColumns`: columns that are copied in their stored form and decoded on the device: how they are stored, and
+//! the copy jobs for them. `CpuDecodeSet` has the columns that the device could not decode, which the CPU decodes
+//! instead.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -30,7 +31,8 @@ impl CpuDecodeSet {
         self.everything = false;
     }
 
-    /// The device could not decode a column of a file: from now on the CPU decodes it, and everything else of the running query.
+    /// The device could not decode a column of a file: from now on the CPU decodes it, and everything else of the
+    /// running query.
     pub(crate) fn insert(&mut self, file: FileId, column: u32) {
         self.columns.insert((file, column));
         self.everything = true;
@@ -123,8 +125,8 @@ impl<'a> EncodedColumns<'a> {
         Some((encoded, batches))
     }
 
-    /// The jobs that copy rows of a stripe's column for the device to decode. The first row's value goes to `to`; `base`: the stripe's
-    /// first row. `None`: the CPU decodes them.
+    /// The jobs that copy rows of a stripe's column for the device to decode. The first row's value goes to `to`;
+    /// `base`: the stripe's first row. `None`: the CPU decodes them.
     pub(crate) fn jobs(
         &mut self,
         place @ (stripe, column): (usize, usize),

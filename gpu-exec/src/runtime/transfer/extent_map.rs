@@ -1,5 +1,5 @@
-//! `ExtentMap`: the extents of a column that kernels read by address. Neighbours in device memory become one extent, since kernels search
-//! extents by row.
+//! `ExtentMap`: the extents of a column that kernels read by address. Neighbours in device memory become one extent,
+//! since kernels search extents by row.
 
 use grampus_io_stack::cuda::Device;
 use grampus_io_stack::layout::Extent;
@@ -101,7 +101,8 @@ fn bits_of(value: Value, ty: Type) -> u64 {
     }
 }
 
-/// Appends rows at an address. Rows that follow the last extent's, in the table and in memory, become part of that extent.
+/// Appends rows at an address. Rows that follow the last extent's, in the table and in memory, become part of that
+/// extent.
 fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width: u64) {
     if let Some(last) = extents.last_mut()
         && last.first_row + last.rows == first_row

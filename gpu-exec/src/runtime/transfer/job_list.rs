@@ -11,8 +11,8 @@ use crate::runtime::transfer::column_locator::MissingColumn;
 use crate::runtime::transfer::copy_job::{CopyJob, MAX_COPY_ROWS, copy_job};
 use crate::runtime::transfer::encoded_columns::EncodedColumns;
 
-/// Bytes of a copy while other threads read pages: a chunk of this size stays in the CPU's caches from the page cache to the link and
-/// takes three quarters of the CPU time. The link takes 4 % longer.
+/// Bytes of a copy while other threads read pages: a chunk of this size stays in the CPU's caches from the page cache
+/// to the link and takes three quarters of the CPU time. The link takes 4 % longer.
 const COPY_BYTES_BESIDE_FAULTS: u64 = MAX_COPY_BYTES / 2;
 
 /// Jobs, in the order in which they were added.
@@ -35,8 +35,8 @@ impl<'a> JobList<'a> {
         }
     }
 
-    /// Adds the jobs for a column of a stripe that is kept. `beside_faults`: its bytes are copied from the page cache while other threads
-    /// read pages.
+    /// Adds the jobs for a column of a stripe that is kept. `beside_faults`: its bytes are copied from the page cache
+    /// while other threads read pages.
     pub(crate) fn add_column(
         &mut self,
         missing: &MissingColumn,

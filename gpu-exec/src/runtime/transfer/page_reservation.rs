@@ -1,4 +1,5 @@
-//! Reservation of space for paged columns: of each, all of its values have their space, and a bit for each page says whether it is there.
+//! Reservation of space for paged columns: of each, all of its values have their space, and a bit for each page says
+//! whether it is there.
 
 use crate::error::RunError;
 use crate::runtime::memory::arena::DeviceRange;
@@ -6,8 +7,8 @@ use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, PresenceBitm
 use crate::runtime::memory::page_table::{PageLayout, PageTable, PagedColumn};
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn};
 
-/// Finds what earlier queries left of paged columns, and reserves space for the others. `None`: the columns must be loaded whole, because
-/// not all of them have space, or because there are too many pages to be numbered.
+/// Finds what earlier queries left of paged columns, and reserves space for the others. `None`: the columns must be
+/// loaded whole, because not all of them have space, or because there are too many pages to be numbered.
 pub(crate) fn reserve_pages(
     columns: &mut ColumnLocator<'_>,
     pool: &mut BufferPool,
@@ -31,7 +32,8 @@ pub(crate) fn reserve_pages(
     if new.iter().map(bytes).sum::<u64>() > pool.available() {
         return Ok(None);
     }
-    // Bits first, one after the other, so that they are set to zero at once; then values, each stripe's behind the last one's.
+    // Bits first, one after the other, so that they are set to zero at once; then values, each stripe's behind the last
+    // one's.
     let Some(bits) = take_all(pool, new.iter().map(|&at| layouts[at].bits_bytes()))? else {
         return Ok(None);
     };

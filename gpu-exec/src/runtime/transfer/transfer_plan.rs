@@ -1,11 +1,12 @@
-//! `TransferPlan`: where each column's values will be when kernels read them, and the copy jobs that fill what is missing.
+//! `TransferPlan`: where each column's values will be when kernels read them, and the copy jobs that fill what is
+//! missing.
 //!
 //! 1. Every stripe's columns are looked up: in the pool, in registered mappings, among constants (`ColumnLocator`).
 //! 2. The pool takes as much memory from the driver as the missing columns need.
 //! 3. The input is asked how the missing columns are stored, for those that the device decodes (`EncodedColumns`).
 //! 4. Space in the pool is reserved for columns that are loaded whole; the rest streams through windows.
-//! 5. For paged columns, space is reserved without loading anything (`page_reservation`). If something streams, or if the space does not
-//!    suffice, paged columns are loaded like the others: a streamed pass cannot be replayed.
+//! 5. For paged columns, space is reserved without loading anything (`page_reservation`). If something streams, or if
+//!    the space does not suffice, paged columns are loaded like the others: a streamed pass cannot be replayed.
 //! 6. Streamed columns are divided into windows (`WindowPlan`).
 //! 7. Jobs are sorted by window and row. Those with encoded bytes get their slots in the staging buffer.
 //! 8. Each column's extents are collected, as kernels see them (`ExtentMap`).
@@ -29,7 +30,7 @@ use crate::runtime::transfer::job_list::JobList;
 use crate::runtime::transfer::page_reservation::{drop_pages, reserve_pages};
 use crate::runtime::transfer::window_plan::WindowPlan;
 
-/// What a plan is made with.
+/// The resources and facts that a plan is made with.
 pub(crate) struct TransferContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) pool: &'a mut BufferPool,
@@ -126,7 +127,8 @@ fn expect_space(
     Ok(pool.expect(bytes)?)
 }
 
-/// Reserves space in the pool for as many columns as fit, with jobs that fill it. The others, returned, stream through windows.
+/// Reserves space in the pool for as many columns as fit, with jobs that fill it. The others, returned, stream through
+/// windows.
 fn reserve(
     columns: &mut ColumnLocator<'_>,
     jobs: &mut JobList<'_>,

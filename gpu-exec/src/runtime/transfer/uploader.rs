@@ -1,5 +1,12 @@
-//! Doing jobs: reader threads fill slots of the pinned ring with bytes of files, as they are or stored in some coding, or with columns decoded
-//! by the CPU; the copy engine empties them, and who launches kernels learns how far they have got.
+//! `Uploader`: reader threads do a query's copy jobs.
+//!
+//! 1. A thread takes the next job, in order: so the first job not done is always being done by a thread.
+//! 2. The thread waits until the job's window, and for encoded bytes its half of the staging buffer, may be filled.
+//! 3. The thread takes a slot of the pinned ring and fills it: with ranges of a file, with values that the CPU decodes,
+//!    or with encoded bytes and the tasks of the decode kernel.
+//! 4. The thread enqueues the slot's copy. The copy engine empties the slot.
+//! 5. The launching thread waits for jobs whose copies are enqueued (`wait_for`), and allows further windows and
+//!    halves.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,13 +20,13 @@ use crate::decode::decode_batch::Addresses;
 use crate::error::RunError;
 use crate::input::Decode;
 use crate::input::encoded_column::Values;
-use crate::runtime::file_io::file_source::FileSource;
+use crate::runtime::file_io::file_source::{FileSource, opened};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::staging_buffer::HALVES;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 
-/// What was done.
+/// Work that was done.
 #[derive(Debug, Default)]
 pub(crate) struct UploadCounters {
     pub(crate) bytes: AtomicU64,
@@ -28,26 +35,26 @@ pub(crate) struct UploadCounters {
 
 #[derive(Debug, Default)]
 struct UploadProgress {
-    /// Jobs whose copies are in the stream, from the first on without gap; and those beyond.
+    /// Jobs from the first on whose copies are all enqueued.
     prefix: usize,
     beyond: BTreeSet<usize>,
-    /// How many of them somebody waits for, who is woken no sooner.
+    /// Jobs that the launching thread waits for; it is woken no sooner.
     awaited: usize,
     windows: usize,
     halves: usize,
     failed: Option<RunError>,
 }
 
-/// What became of a try at a job.
+/// The outcome of a step.
 pub(crate) enum Step {
     Did,
     /// All slots are full, or being filled.
     NoSlot,
-    /// There are no more jobs, or no more are begun.
+    /// There are no more jobs, or none is begun any more.
     Over,
 }
 
-/// The jobs of one query, and how far they have got.
+/// The jobs of one query, and their progress.
 pub(crate) struct Uploader<'a> {
     pub(crate) ring: &'a PinnedRing,
     pub(crate) stream: &'a Stream,
@@ -62,10 +69,10 @@ pub(crate) struct Uploader<'a> {
     changed: Condvar,
 }
 
-/// What a file has at a multiple of this comes to lie at one in a slot: processors copy pages to where they are aligned in three quarters
-/// of the time, and the copy engine does not mind where it reads.
+/// A byte at a multiple of this in the file comes to lie at a multiple of this in the slot. The CPU copies aligned
+/// pages in three quarters of the time; the copy engine reads from anywhere at the same rate.
 const LINE_BYTES: u64 = 64;
-/// How long is waited before the caller's flag is looked at again.
+/// Interval of looks at the caller's flag.
 const CANCEL_POLL: Duration = Duration::from_millis(10);
 
 impl<'a> Uploader<'a> {
@@ -101,13 +108,13 @@ impl<'a> Uploader<'a> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No further job is begun.
+    /// Stops: no further job is begun.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.changed.notify_all();
     }
 
-    /// Whether the query ends: it was cancelled, something failed, or all is done.
+    /// Whether the query ends: cancelled, failed, or done.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.cancel.load(Ordering::Relaxed)
     }
@@ -124,7 +131,7 @@ impl<'a> Uploader<'a> {
         self.changed.notify_all();
     }
 
-    /// Waits until the copies of the first `jobs` jobs are in the stream.
+    /// Waits until the copies of the first `jobs` jobs are enqueued.
     pub(crate) fn wait_for(&self, jobs: usize) -> Result<(), RunError> {
         let mut progress = self.progress();
         progress.awaited = jobs;
@@ -141,10 +148,10 @@ impl<'a> Uploader<'a> {
         Ok(())
     }
 
-    /// What a reader thread does: one job after the other until there are no more.
+    /// The work of a reader thread: one job after the other until there are no more.
     pub(crate) fn work(&self) {
         loop {
-            // In order, so that the first job not done is always in somebody's hands.
+            // In order, so that the first job not done is always being done by a thread.
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = self.jobs.get(index) else { return };
             if !self.did(index, self.do_job(index, job)) {
@@ -153,18 +160,20 @@ impl<'a> Uploader<'a> {
         }
     }
 
-    /// Jobs that are all [read](CopySource::FileRanges) as files have them, in one window: no thread needs to wait for its turn.
+    /// Whether all jobs are [ranges of files](CopySource::FileRanges) in one window: then no thread has to wait for its
+    /// turn.
     pub(crate) fn only_reads(&self) -> bool {
         let read = |job: &CopyJob| matches!(job.source, CopySource::FileRanges { .. }) && job.window == 0;
         !self.jobs.is_empty() && self.jobs.iter().all(read)
     }
 
-    /// The next of [such](Self::only_reads) jobs, if a slot is empty and fewer than `slots` are in use.
+    /// Does the next job, if [all are ranges of files](Self::only_reads), a slot is empty, and fewer than `slots` are
+    /// in use.
     pub(crate) fn step(&self, slots: usize) -> Step {
         if self.stopped() || self.next.load(Ordering::Relaxed) >= self.jobs.len() {
             return Step::Over;
         }
-        // The slot first: the first job not done is always in the hands of somebody who can do it.
+        // The slot first: a thread that has taken a job must be able to do it.
         let slot = match self.ring.try_take(slots) {
             Ok(Some(slot)) => slot,
             Ok(None) => return Step::NoSlot,
@@ -188,7 +197,7 @@ impl<'a> Uploader<'a> {
         }
     }
 
-    /// Notes what became of a job. False: no further one is to be begun.
+    /// Notes a job's outcome. False: no further job is to be begun.
     fn did(&self, index: usize, done: Result<bool, RunError>) -> bool {
         match done {
             Ok(true) => self.note(index),
@@ -216,8 +225,7 @@ impl<'a> Uploader<'a> {
         }
     }
 
-    /// False: stopped before.
-    /// `number`: among the query's jobs, for those that the device decodes.
+    /// Does a job. False: stopped before. `number`: among the query's jobs, for those that the device decodes.
     pub(crate) fn do_job(&self, number: usize, job: &CopyJob) -> Result<bool, RunError> {
         if !self.wait_for_turn(|progress| progress.windows > job.window) {
             return Ok(false);
@@ -239,9 +247,9 @@ impl<'a> Uploader<'a> {
                 let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.done.decode_ns.fetch_add(spent, Ordering::Relaxed);
                 let count = (rows.end - rows.start) as usize;
-                self.push_decoded(job, decoded, count, *width, valid.as_ref())
+                self.upload_decoded(job, decoded, count, *width, valid.as_ref())
             }
-            CopySource::Encoded(stored) => self.push_stored(number, job, stored),
+            CopySource::Encoded(copy) => self.upload_encoded(number, job, copy),
         }
     }
 
@@ -258,12 +266,6 @@ impl<'a> Uploader<'a> {
         !self.stopped()
     }
 
-    /// Where a file's bytes come from.
-    pub(crate) fn source(&self, file: usize) -> Result<&FileSource, RunError> {
-        let source = self.sources.get(file).and_then(Option::as_ref);
-        source.ok_or_else(|| RunError::Invalid(format!("file {file} was not opened")))
-    }
-
     fn read(&self, job: &CopyJob, file: usize, parts: &[Range<u64>]) -> Result<bool, RunError> {
         match self.ring.take(|| self.stopped())? {
             Some(slot) => self.fill(slot, job, file, parts),
@@ -275,26 +277,24 @@ impl<'a> Uploader<'a> {
         let lead = parts.first().map_or(0, |first| first.start % LINE_BYTES) as usize;
         let mut filled = 0;
         for part in parts {
-            let read = self
-                .source(file)
-                .and_then(|source| source.read(&mut slot, lead + filled, part));
+            let read = opened(self.sources, file).and_then(|source| source.read(&mut slot, lead + filled, part));
             if let Err(e) = read {
                 self.ring.unused(slot);
                 return Err(e);
             }
             filled += (part.end - part.start) as usize;
         }
-        self.push(slot, filled, &[(lead, filled, &job.to)])
+        self.upload(slot, filled, &[(lead, filled, &job.to)])
     }
 
-    fn push_stored(&self, index: usize, job: &CopyJob, stored: &EncodedCopy) -> Result<bool, RunError> {
-        let Some(staged) = &stored.staged else {
-            return Err(RunError::Invalid("stored bytes without a place".to_owned()));
+    fn upload_encoded(&self, index: usize, job: &CopyJob, copy: &EncodedCopy) -> Result<bool, RunError> {
+        let Some(staged) = &copy.staged else {
+            return Err(RunError::Invalid("copy bytes without a place".to_owned()));
         };
-        let source = self.source(stored.file)?;
-        let dictionary_codes = match stored.encoded.values {
+        let source = opened(self.sources, copy.file)?;
+        let dictionary_codes = match copy.encoded.values {
             Values::Codes(..) => {
-                let dictionary_codes = self.decoder.dictionary_codes(stored.stripe, stored.column);
+                let dictionary_codes = self.decoder.dictionary_codes(copy.stripe, copy.column);
                 dictionary_codes.map_err(RunError::Decode)?
             }
             _ => Arc::default(),
@@ -305,15 +305,15 @@ impl<'a> Uploader<'a> {
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
             return Ok(false);
         };
-        let batch = &stored.batch;
+        let batch = &copy.batch;
         let at = Addresses {
             batch: staged.to.address(),
             values: job.to.address(),
-            valid: stored.valid.as_ref().map(CopyTarget::address),
+            valid: copy.valid.as_ref().map(CopyTarget::address),
         };
         batch.describe(
-            &stored.encoded,
-            stored.width,
+            &copy.encoded,
+            copy.width,
             &dictionary_codes,
             at,
             index as u32,
@@ -325,11 +325,11 @@ impl<'a> Uploader<'a> {
                 return Err(e);
             }
         }
-        // What the kernel is told comes along, and is not counted.
-        self.push(slot, batch.stored_bytes() as usize, &[(0, batch.bytes, &staged.to)])
+        // The tasks are copied too, and are not counted.
+        self.upload(slot, batch.stored_bytes() as usize, &[(0, batch.bytes, &staged.to)])
     }
 
-    fn push_decoded(
+    fn upload_decoded(
         &self,
         job: &CopyJob,
         decoded: crate::input::Decoded,
@@ -357,17 +357,17 @@ impl<'a> Uploader<'a> {
         let values = decoded.values.len();
         slot.bytes_mut()[..values].copy_from_slice(&decoded.values);
         let Some(target) = valid else {
-            return self.push(slot, values, &[(0, values, &job.to)]);
+            return self.upload(slot, values, &[(0, values, &job.to)]);
         };
         let there = &mut slot.bytes_mut()[values..values + rows];
         match &decoded.valid {
             Some(valid) => there.copy_from_slice(valid),
             None => there.fill(1),
         }
-        self.push(slot, values + rows, &[(0, values, &job.to), (values, rows, target)])
+        self.upload(slot, values + rows, &[(0, values, &job.to), (values, rows, target)])
     }
 
-    fn push(&self, slot: Slot, bytes: usize, parts: &[(usize, usize, &CopyTarget)]) -> Result<bool, RunError> {
+    fn upload(&self, slot: Slot, bytes: usize, parts: &[(usize, usize, &CopyTarget)]) -> Result<bool, RunError> {
         let mut ranges = Vec::with_capacity(parts.len());
         for &(from, len, target) in parts {
             ranges.push(Part {
@@ -405,7 +405,8 @@ mod tests {
         }
     }
 
-    /// Steps until it is over, of a query that has been stopped or whose file was not opened; how many slots the ring has afterwards.
+    /// Steps to the end in a query that has been stopped, or whose file was not opened. Returns the slots that the ring
+    /// has afterwards.
     fn slots_left(stopped: bool) -> usize {
         let device = Device::host(1, 1 << 24);
         let (ring, stream) = (PinnedRing::new(&device, 4096, 2), Stream::new(&device).unwrap());

@@ -1,7 +1,7 @@
 //! `WindowPlan`: columns that do not fit in the pool, divided into windows that they stream through.
 //!
-//! Device memory holds two windows. Kernels process one while the other is filled. A window ends where a tile does, so that no tile has
-//! rows in two windows.
+//! Device memory holds two windows. Kernels process one while the other is filled. A window ends where a tile does, so
+//! that no tile has rows in two windows.
 
 use std::ops::Range;
 
@@ -35,7 +35,8 @@ impl WindowPlan {
         WINDOWS_BYTES.min(available / 4)
     }
 
-    /// Takes memory for both windows from the pool, unless they have some: not more than the columns fill, less if the pool has less.
+    /// Takes memory for both windows from the pool, unless they have some: not more than the columns fill, less if the
+    /// pool has less.
     pub(crate) fn take_memory(
         &mut self,
         pool: &mut BufferPool,
@@ -112,7 +113,8 @@ impl WindowPlan {
         Ok(())
     }
 
-    /// Columns that are kept come in the order of rows too: each of their jobs belongs to the window in which its first row is read.
+    /// Columns that are kept come in the order of rows too: each of their jobs belongs to the window in which its first
+    /// row is read.
     fn place_kept_columns(&self, jobs: &mut [CopyJob]) {
         for job in jobs {
             let window = self.ends.partition_point(|end| *end <= job.first_row);
