@@ -1,8 +1,8 @@
-//! Kernels' texts to loaded modules, each compiled once: kept in memory for the session and in a folder for the next. What the text
-//! says is [`codegen`](crate::codegen)'s business.
+//! `KernelCache`: compiled kernels by source, kept in memory for the process and in a folder for later ones.
 //!
-//! A file of the folder is named by the hash of everything its machine code depends on, and holds a hash of itself; it is written
-//! elsewhere and renamed, so that it is there whole or not at all, and one that is not what it should be is compiled again.
+//! - A file of the folder is named by the hash of all that its machine code depends on, and contains a hash of itself.
+//! - A file is written under a temporary name and renamed, so that it is complete or absent.
+//! - If a file's hash is wrong, the kernel is compiled again.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,58 +18,60 @@ use crate::abi::paging::{PLACE_PAGES, PUBLISH_PAGES};
 use crate::codegen::{BLOCK_THREADS, ENTRY, QueryKernel, slow_path};
 use crate::decode;
 
-/// Modules kept in memory: some hundred KiB each on the device.
+/// Modules kept in memory. Each takes some hundred KiB on the device.
 const MAX_MODULES: usize = 256;
-/// Start of a file; the number changes with its layout.
+/// First bytes of a file. The digit changes with the layout.
 const MAGIC: &[u8; 8] = b"GRAMPUS1";
 const HASH_BYTES: usize = 32;
-/// What the first of several units that are compiled at once is ahead of the others: NVRTC 13.0 reads one text at a time, a fifth of
-/// its work, and whoever comes later waits.
+/// Delay of all units but the first, when several are compiled at once.
+///
+/// NVRTC 13.0 parses one source at a time, a fifth of its work, and the other units wait for that.
 const HEAD_START: Duration = Duration::from_millis(1);
 
-/// Where a module came from.
+/// Origins of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It was loaded already.
+    /// Already loaded.
     Memory,
-    /// Its machine code was in the folder.
+    /// Machine code from the folder.
     Folder,
-    /// It was compiled.
+    /// Compiled now.
     Compiler,
 }
 
-/// A module, and what it took to get it.
+/// A module, with its origin and the time it took.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// With the kernel [`ENTRY`].
+    /// The module, with the kernel [`ENTRY`].
     pub module: Arc<Module>,
-    /// Where it came from.
+    /// Origin of the module.
     pub origin: Origin,
-    /// How long that took.
+    /// Time from the request to the loaded module.
     pub took: Duration,
 }
 
-/// What is kept in memory: for each query's text, or a kernel's name, a module and when it was last asked for.
+/// Modules in memory, each with the number of its last lookup. The key is a query kernel's source or another kernel's
+/// name.
 #[derive(Debug, Default)]
 struct ModuleCache {
     modules: HashMap<String, (Arc<Module>, u64)>,
-    asked: u64,
+    lookups: u64,
 }
 
 /// Modules of one device.
 #[derive(Debug)]
 pub struct KernelCache {
     device: Device,
-    /// What machine code depends on beside the text.
-    setting: String,
+    /// Compiler, driver and version: all that machine code depends on beside the source.
+    environment: String,
     folder: Option<PathBuf>,
-    kept: Mutex<ModuleCache>,
-    /// For kernels without and with columns that come by commands.
+    cache: Mutex<ModuleCache>,
+    /// Slow paths for kernels without and with queued columns.
     slow_paths: [OnceLock<Arc<Vec<u8>>>; 2],
 }
 
 impl KernelCache {
-    /// For a device; machine code is kept in the folder, if there is one.
+    /// A cache for a device. Machine code is kept in `folder`, if there is one.
     ///
     /// # Errors
     /// The device's compiler is missing.
@@ -81,22 +83,22 @@ impl KernelCache {
             format!("NVRTC {:?}, sm {:?}", cuda::compiler_version()?, device.compute())
         };
         Ok(Self {
-            setting: format!(
+            environment: format!(
                 "{compiler}, driver {:?}, grampus {}",
                 device.version(),
                 env!("CARGO_PKG_VERSION")
             ),
             device: device.clone(),
             folder,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
             slow_paths: [OnceLock::new(), OnceLock::new()],
         })
     }
 
-    /// The kernel's module.
+    /// The kernel's module, from memory, from the folder, or compiled.
     ///
     /// # Errors
-    /// The compiler's, or the driver's when it loads. That the folder cannot be read or written is only logged.
+    /// The compiler's error, or the driver's at loading. A folder that cannot be read or written is only logged.
     pub fn get(&self, kernel: &QueryKernel) -> Result<Loaded, CudaError> {
         let began = Instant::now();
         let loaded = |module, origin| Loaded {
@@ -104,36 +106,37 @@ impl KernelCache {
             origin,
             took: began.elapsed(),
         };
-        // In one process kernels differ by their own text alone: the headers need not be looked at for every query.
-        if let Some(module) = self.kept_module(kernel.source()) {
+        // In one process kernels differ by their own source alone, so the lookup leaves the headers out.
+        if let Some(module) = self.cached_module(kernel.source()) {
             return Ok(loaded(module, Origin::Memory));
         }
         let own = kernel.source().to_owned();
-        let units = self.units_of(kernel);
+        let units = self.units(kernel);
         let compile = || match self.device.is_host() {
             true => Ok(cuda::compile_for(&self.device, &units[0], ENTRY)?.cubin),
-            false => self.linked(kernel, &units),
+            false => self.compile_and_link(kernel, &units),
         };
-        let (module, origin) = self.of_units(own, &units, compile)?;
+        let (module, origin) = self.load_or_compile(own, &units, compile)?;
         Ok(loaded(module, origin))
     }
 
-    /// The kernel's module, ready to be launched, if it need not be compiled. Before anything is on its way to the device: loading
-    /// waits for that, and holds it up.
+    /// The kernel's module, ready to be launched, unless it has to be compiled.
+    ///
+    /// Call this before any copy is enqueued: loading a module waits for copies in flight, and delays them.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub(crate) fn ready(&self, kernel: &QueryKernel) -> Result<Option<Loaded>, CudaError> {
         let began = Instant::now();
-        let (module, origin) = match self.kept_module(kernel.source()) {
+        let (module, origin) = match self.cached_module(kernel.source()) {
             Some(module) => (module, Origin::Memory),
-            None => match self.in_folder(kernel.source(), &self.key(&self.units_of(kernel))) {
+            None => match self.load_from_folder(kernel.source(), &self.key(&self.units(kernel))) {
                 Some(module) => (module, Origin::Folder),
                 None => return Ok(None),
             },
         };
         if origin != Origin::Memory {
-            // The driver loads a function when it is first asked for more than its name.
+            // The driver loads a function lazily, at the first query of more than its name.
             let pages = [PLACE_PAGES, PUBLISH_PAGES];
             for name in [ENTRY].iter().chain(pages.iter().filter(|_| kernel.is_paged())) {
                 module.kernel(name)?.blocks_that_fit(BLOCK_THREADS)?;
@@ -146,10 +149,10 @@ impl KernelCache {
         }))
     }
 
-    /// A module from the folder, kept in memory under a name of its own.
-    fn in_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
+    /// A module from the folder, cached in memory under `name`.
+    fn load_from_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
         match Module::load(&self.device, &self.read(key)?) {
-            Ok(module) => Some(self.keep(name.to_owned(), module)),
+            Ok(module) => Some(self.insert(name.to_owned(), module)),
             Err(e) => {
                 log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}");
                 None
@@ -157,26 +160,27 @@ impl KernelCache {
         }
     }
 
-    /// What no query changes takes longer than a kernel: on a GPU it is compiled once, and linked.
-    fn units_of(&self, kernel: &QueryKernel) -> Vec<String> {
+    /// Translation units of a kernel. On a GPU the code that no query changes, which takes longer to compile than a
+    /// kernel, is compiled once and linked.
+    fn units(&self, kernel: &QueryKernel) -> Vec<String> {
         match self.device.is_host() {
             true => vec![kernel.translation_unit()],
             false => kernel.units_to_link(),
         }
     }
 
-    /// The decoding kernel's module: with the kernel [`decode::ENTRY`].
+    /// The decoding kernel's module, with the kernel [`decode::ENTRY`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn decoding(&self) -> Result<Loaded, CudaError> {
         let began = Instant::now();
-        let (module, origin) = match self.kept_module(decode::ENTRY) {
+        let (module, origin) = match self.cached_module(decode::ENTRY) {
             Some(module) => (module, Origin::Memory),
             None => {
                 let unit = decode::translation_unit();
                 let compile = || Ok(cuda::compile_for(&self.device, &unit, decode::ENTRY)?.cubin);
-                self.of_units(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
+                self.load_or_compile(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
             }
         };
         Ok(Loaded {
@@ -186,28 +190,29 @@ impl KernelCache {
         })
     }
 
-    /// The module of these units from the folder, or compiled; kept in memory under a name of its own.
-    fn of_units(
+    /// The module of these units from the folder, or compiled. It is cached in memory under `name`.
+    fn load_or_compile(
         &self,
         name: String,
         units: &[String],
         compile: impl Fn() -> Result<Vec<u8>, CudaError>,
     ) -> Result<(Arc<Module>, Origin), CudaError> {
         let key = self.key(units);
-        if let Some(module) = self.in_folder(&name, &key) {
+        if let Some(module) = self.load_from_folder(&name, &key) {
             return Ok((module, Origin::Folder));
         }
         let code = compile()?;
         let module = Module::load(&self.device, &code)?;
         self.write(&key, &code);
-        Ok((self.keep(name, module), Origin::Compiler))
+        Ok((self.insert(name, module), Origin::Compiler))
     }
 
-    /// Machine code of units that need the slow path. The driver links, and may be older than the compiler: then the kernel is compiled
-    /// whole, which only takes longer.
-    fn linked(&self, kernel: &QueryKernel, units: &[String]) -> Result<Vec<u8>, CudaError> {
+    /// Machine code of units, linked with the slow path. The driver links, and may be older than the compiler. If
+    /// linking fails, the kernel is compiled as one unit, which only takes longer.
+    fn compile_and_link(&self, kernel: &QueryKernel, units: &[String]) -> Result<Vec<u8>, CudaError> {
         let compile = |unit: &String| cuda::compile_kernels(unit, ENTRY, self.device.compute());
-        // All at once, the slow path too where it has to be compiled. One of the units by this thread.
+        // All units are compiled at once, and so is the slow path if it is missing. This thread compiles the first
+        // unit.
         let (slow_path, first, others) = std::thread::scope(|scope| {
             let slow_path = scope.spawn(|| self.slow_path(kernel.is_queued()));
             let others: Vec<_> = units[1..]
@@ -237,13 +242,14 @@ impl KernelCache {
         }
     }
 
-    /// The slow path's relocatable code: from memory, from the folder, or compiled. Two threads may compile it at once; no harm.
+    /// The slow path's relocatable code, from memory, from the folder, or compiled. Two threads may compile it at once,
+    /// which does no harm.
     fn slow_path(&self, queued: bool) -> Result<Arc<Vec<u8>>, CudaError> {
-        let kept = &self.slow_paths[usize::from(queued)];
-        if let Some(code) = kept.get() {
+        let cached = &self.slow_paths[usize::from(queued)];
+        if let Some(code) = cached.get() {
             return Ok(code.clone());
         }
-        // The setting has the version, but while that is being worked on the text changes under it.
+        // The source is part of the key: during development it changes while the version stays.
         let text = slow_path(queued);
         let key = self.key(std::slice::from_ref(&text));
         let code = match self.read(&key) {
@@ -254,13 +260,13 @@ impl KernelCache {
                 code
             }
         };
-        Ok(kept.get_or_init(|| Arc::new(code)).clone())
+        Ok(cached.get_or_init(|| Arc::new(code)).clone())
     }
 
-    /// What these units' machine code is known by.
+    /// Key of the machine code of these units.
     fn key(&self, units: &[String]) -> String {
         let units = units.iter().map(|unit| unit.as_bytes());
-        let parts: Vec<&[u8]> = std::iter::once(self.setting.as_bytes()).chain(units).collect();
+        let parts: Vec<&[u8]> = std::iter::once(self.environment.as_bytes()).chain(units).collect();
         hex(&hash(&parts))
     }
 
@@ -280,32 +286,32 @@ impl KernelCache {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, ModuleCache> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> MutexGuard<'_, ModuleCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept_module(&self, text: &str) -> Option<Arc<Module>> {
-        let mut kept = self.kept();
-        kept.asked += 1;
-        let now = kept.asked;
-        let (module, last) = kept.modules.get_mut(text)?;
+    fn cached_module(&self, text: &str) -> Option<Arc<Module>> {
+        let mut cache = self.lock_cache();
+        cache.lookups += 1;
+        let now = cache.lookups;
+        let (module, last) = cache.modules.get_mut(text)?;
         *last = now;
         Some(module.clone())
     }
 
-    /// Keeps a module, in place of the one that nobody asked for the longest if there are too many.
-    fn keep(&self, text: String, module: Module) -> Arc<Module> {
+    /// Caches a module. If the cache is full, the module that was not asked for longest is dropped.
+    fn insert(&self, text: String, module: Module) -> Arc<Module> {
         let module = Arc::new(module);
-        let mut kept = self.kept();
-        kept.asked += 1;
-        let now = kept.asked;
-        if kept.modules.len() >= MAX_MODULES {
-            let oldest = kept.modules.iter().min_by_key(|(_, (_, last))| *last);
+        let mut cache = self.lock_cache();
+        cache.lookups += 1;
+        let now = cache.lookups;
+        if cache.modules.len() >= MAX_MODULES {
+            let oldest = cache.modules.iter().min_by_key(|(_, (_, last))| *last);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                kept.modules.remove(&oldest);
+                cache.modules.remove(&oldest);
             }
         }
-        kept.modules.insert(text, (module.clone(), now));
+        cache.modules.insert(text, (module.clone(), now));
         module
     }
 }
@@ -330,7 +336,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A file's machine code, if it is there and whole.
+/// A file's machine code. `None`: the file is missing or damaged.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -354,7 +360,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes.split_off(head))
 }
 
-/// Writes a file in one step.
+/// Writes a file atomically.
 fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
@@ -371,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_only_if_it_is_whole() {
+    fn damaged_file_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/a.kernel");
         assert_eq!(read(&path), None);

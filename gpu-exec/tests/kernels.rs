@@ -1,15 +1,19 @@
-//! Generated kernels on host threads give what the interpreter gives: random programs over random tables, placed in pieces at any
-//! byte, by both ways of access, with one and several warps and launches; on warps of one lane, of 32 in lockstep, and on a GPU where
-//! there is one. Skipped, and says so, without a C++ compiler.
+//! Generated kernels against the interpreter, on random programs over random tables.
+//!
+//! - Values lie in several ranges at any byte, and are read by loads, by commands, and from pages.
+//! - There are one and several warps and launches.
+//! - Warps have one lane, 32 lanes in lockstep, or are a GPU's.
+//!
+//! The tests are skipped, with a message, without a C++ compiler.
 
 mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::check::check;
-use common::interpret::{self, Refused, Scalar};
-use common::machine::{Division, Placed, Table, Target, run, targets};
+use common::interpreter::{self, Refused, Scalar};
+use common::kernel_runner::{DeviceTable, Division, Table, Target, run, targets};
 use common::random::{self, Random};
+use common::result_check::check;
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, QueryKernel, Shape};
@@ -36,7 +40,7 @@ fn random_shape(random: &mut Random, program: &Program) -> Shape {
         columns: program.columns.iter().map(|c| column(random, c.nullable)).collect(),
         grouping,
     };
-    // Columns that are fetched by row may come by pages.
+    // Columns that are fetched by row may be paged.
     let whole = QueryKernel::generate(program, &shape).map(|k| k.tile_columns().to_vec());
     let whole = whole.unwrap_or_else(|e| panic!("{e}: {program}"));
     for at in (0..shape.columns.len()).filter(|at| !whole.contains(at)) {
@@ -98,7 +102,7 @@ fn divisions(random: &mut Random) -> Vec<Division> {
     ]
 }
 
-/// One random program; what became of it is counted.
+/// Runs one random program, and counts its outcome.
 fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
     let mut random = Random(seed);
     let tame = random.one_in(2);
@@ -114,8 +118,8 @@ fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
             .iter()
             .map(|ty| random::value(&mut random, *ty, tame))
             .collect();
-        let expected = interpret::run(&program, table.rows(), &arguments);
-        let placed = Placed::new(&mut random, target, &table, &shape);
+        let expected = interpreter::run(&program, table.rows(), &arguments);
+        let placed = DeviceTable::new(&mut random, target, &table, &shape);
         let mut results = Vec::new();
         for division in divisions(&mut random) {
             let about = format!("{division:?}, {about}");
@@ -133,7 +137,7 @@ fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
                 (expected, got) => panic!("{expected:?}, not {got:?}: {about}"),
             }
         }
-        // One launch or several: the same to the bit, where the order of additions is the warps' own.
+        // One launch and several give the same bits if the warps fix the order of additions.
         if let [_, whole, parts, _] = &results[..]
             && shape.grouping == Grouping::Ungrouped
         {
@@ -147,7 +151,7 @@ fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
 }
 
 #[test]
-fn random_programs_give_the_interpreters_answers() {
+fn random_programs_match_the_interpreter() {
     targets().iter().for_each(random_programs);
 }
 
@@ -172,7 +176,8 @@ fn seed_from(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// A table of doubles and integers of which `share` of 1000 pass `c0 >= 0`, half of these `c1 >= 0`, and half of those `c2 >= 0`.
+/// A table of doubles and integers. `share` of 1000 rows pass `c0 >= 0`, half of these `c1 >= 0`, and half of those `c2
+/// >= 0`.
 fn cascade_table(random: &mut Random, rows: u64, share: u64) -> Table {
     let mut cells = vec![Vec::new(); 6];
     for _ in 0..rows {
@@ -209,7 +214,7 @@ fn cascade_table(random: &mut Random, rows: u64, share: u64) -> Table {
     }
 }
 
-/// Sums over that table behind `conjuncts` filters; what a filter needs is summed as well.
+/// Sums over the table of `cascade_table` behind `conjuncts` filters. The filters' columns are summed as well.
 fn cascade(conjuncts: usize) -> Program {
     let columns = [
         ("a", Type::Float64, false),
@@ -241,7 +246,7 @@ fn cascade(conjuncts: usize) -> Program {
     }
 }
 
-/// Rows, less where they take long.
+/// Fewer rows on slow devices.
 fn fewer(rows: u64, target: &Target) -> u64 {
     if target.is_lockstep() { rows.div_ceil(4) } else { rows }
 }
@@ -250,7 +255,8 @@ fn fewer(rows: u64, target: &Target) -> u64 {
 fn rows_pass_through_every_ring_once() {
     for target in targets() {
         let mut random = Random(5);
-        // All by loads; all by commands; the filter by loads and the rest by commands, and the other way round; the rest by pages.
+        // Access to the filter and to the rest: loads, commands, both orders of the two, and loads with the rest in
+        // pages.
         for (first, rest) in [
             (Access::Plain, Access::Plain),
             (Access::Queued, Access::Queued),
@@ -259,7 +265,7 @@ fn rows_pass_through_every_ring_once() {
             (Access::Plain, Access::Paged),
             (Access::Queued, Access::Paged),
         ] {
-            // Without a filter all is read in tiles, which have no pages.
+            // Without a filter all columns are read in tiles, which have no pages.
             for conjuncts in usize::from(rest == Access::Paged)..=3 {
                 let program = cascade(conjuncts);
                 let mut shape = common::shape(&program, rest, false, Grouping::Ungrouped);
@@ -270,8 +276,8 @@ fn rows_pass_through_every_ring_once() {
                     let rows = fewer(rows, &target);
                     let table = cascade_table(&mut random, rows, share);
                     let arguments = [Scalar::Float(0.0)];
-                    let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
-                    let placed = Placed::new(&mut random, &target, &table, &shape);
+                    let expected = interpreter::run(&program, table.rows(), &arguments).expect("no refusal");
+                    let placed = DeviceTable::new(&mut random, &target, &table, &shape);
                     for division in divisions(&mut random) {
                         let about = format!("{first:?} {rest:?}, {conjuncts} conjuncts, {share} of 1000, {division:?}");
                         let merged = run(&placed, &kernel, &module, &arguments, &division).expect("no refusal");
@@ -290,7 +296,7 @@ fn rows_pass_through_every_ring_once() {
     }
 }
 
-/// Keys of `cardinality` values and NULL, decimals of both signs, values that are missing.
+/// A table with keys of `cardinality` values and NULL, decimals of both signs, and missing values.
 fn grouped_table(random: &mut Random, rows: u64, cardinality: u64) -> Table {
     let mut cells = vec![Vec::new(); 4];
     for _ in 0..rows {
@@ -335,7 +341,7 @@ fn grouped(filtered: bool) -> Program {
 }
 
 #[test]
-fn groups_of_every_number_find_their_place() {
+fn group_tables_of_every_cardinality_match_the_interpreter() {
     for target in targets() {
         let mut random = Random(6);
         for (filtered, grouping) in [
@@ -351,8 +357,8 @@ fn groups_of_every_number_find_their_place() {
             let arguments = [Scalar::Float(2.5)];
             for cardinality in [1, 5, 60, 3000] {
                 let table = grouped_table(&mut random, fewer(8000, &target), cardinality);
-                let expected = interpret::run(&program, table.rows(), &arguments).expect("no refusal");
-                let placed = Placed::new(&mut random, &target, &table, &shape);
+                let expected = interpreter::run(&program, table.rows(), &arguments).expect("no refusal");
+                let placed = DeviceTable::new(&mut random, &target, &table, &shape);
                 let mut results = Vec::new();
                 for division in divisions(&mut random) {
                     let about = format!("{grouping:?}, {cardinality} keys, {division:?}");
@@ -360,11 +366,11 @@ fn groups_of_every_number_find_their_place() {
                     check(&expected, &merged, &about);
                     results.push(format!("{:?}", merged.aggregates));
                 }
-                // Groups that a warp keeps to itself are summed in a fixed order.
+                // Groups of a warp's own table are summed in a fixed order.
                 if grouping == Grouping::Private && cardinality == 5 {
                     assert_eq!(results[1], results[2], "one launch or several");
                 }
-                // Fewer slots than groups, of which a warp keeps at most 32 to itself.
+                // The table has fewer slots than there are groups, of which a warp's own table has at most 32.
                 let small = Division {
                     group_slots_log2: 3,
                     ..divisions(&mut random).swap_remove(1)
@@ -380,8 +386,8 @@ fn groups_of_every_number_find_their_place() {
     }
 }
 
-/// Another warp refuses the query just before lane 7 looks: were each lane to leave by what it sees itself, some would wait for the others
-/// for ever.
+/// Another warp refuses the query just before lane 7 reads the word. If each lane left by its own reading, the others
+/// would wait for it for ever.
 #[test]
 fn lanes_agree_on_whether_the_query_is_refused() {
     const KERNEL: &str = "namespace grampus {
@@ -429,8 +435,8 @@ fn counting_rows_reads_nothing() {
             runs: vec![(3, 10_000), (20_000, 7)],
         };
         let mut random = Random(7);
-        let expected = interpret::run(&program, table.rows(), &[]).expect("no refusal");
-        let placed = Placed::new(&mut random, &target, &table, &shape);
+        let expected = interpreter::run(&program, table.rows(), &[]).expect("no refusal");
+        let placed = DeviceTable::new(&mut random, &target, &table, &shape);
         for division in divisions(&mut random) {
             let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");
             check(&expected, &merged, &format!("{division:?}"));

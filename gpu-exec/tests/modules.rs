@@ -1,5 +1,7 @@
-//! A kernel is compiled once: the session remembers it, and so does the folder; what the folder holds is not believed blindly. Skipped,
-//! and says so, without a C++ compiler.
+//! The kernel cache: a kernel is compiled once, kept in memory and in a folder, and damaged files of the folder are not
+//! loaded.
+//!
+//! The tests are skipped, with a message, without a C++ compiler.
 
 mod common;
 
@@ -16,7 +18,7 @@ fn kernel(dependents: usize) -> QueryKernel {
 }
 
 #[test]
-fn each_text_is_compiled_once() {
+fn each_kernel_is_compiled_once() {
     if let Err(e) = host_compiler() {
         println!("skipped: no C++ compiler ({e})");
         return;
@@ -54,7 +56,7 @@ fn each_text_is_compiled_once() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_no_obstacle() {
+fn unwritable_folder_is_ignored() {
     if host_compiler().is_err() {
         println!("skipped: no C++ compiler");
         return;

@@ -1,5 +1,7 @@
-//! Generated kernels compile with NVRTC; registers, spills and compile times are printed. Needs python3 and NVRTC (see
-//! io-stack/tests/nvrtc.py), no GPU; without them the tests say so and pass.
+//! Generated kernels compile with NVRTC. The tests print registers, spills and compile times.
+//!
+//! The tests need python3 and NVRTC (see io-stack/tests/nvrtc.py), but no GPU. Without these they print a message and
+//! pass.
 
 mod common;
 
@@ -11,10 +13,10 @@ use common::{aggregate, col, column, count, dollars_per_mile, paged_shape, shape
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
-/// Compiles; returns the report, or `None` where NVRTC is missing.
+/// Compiles a kernel and returns the report. `None`: NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
     let kernel = QueryKernel::generate(program, shape).expect("a valid program");
-    // As compile.rs has it: a kernel's units are linked with each other and with the slow path.
+    // As in kernel_cache.rs, a kernel's units are linked with each other and with the slow path.
     let mut said = String::new();
     for unit in &kernel.units_to_link() {
         let part = if unit.contains(&format!("GRAMPUS_KERNEL({ENTRY},")) {
@@ -49,7 +51,7 @@ fn compile_unit(name: &str, unit: &str) -> Option<String> {
     Some(said)
 }
 
-/// Of the kernel that needs most.
+/// Registers of the kernel that needs most.
 fn registers(report: &str) -> Option<u32> {
     let counts = report
         .split(" registers")
@@ -58,7 +60,7 @@ fn registers(report: &str) -> Option<u32> {
 }
 
 #[test]
-fn the_decoding_kernel_does_not_spill() {
+fn decoding_kernel_does_not_spill() {
     let Some(report) = compile_unit("decode", &grampus_gpu_exec::decode::translation_unit()) else {
         return;
     };
@@ -67,7 +69,7 @@ fn the_decoding_kernel_does_not_spill() {
 }
 
 #[test]
-fn what_kernels_are_linked_with_compiles() {
+fn slow_path_compiles() {
     compile_unit("slow_path", &slow_path(false));
     compile_unit("slow_path_queued", &slow_path(true));
 }
@@ -141,9 +143,9 @@ fn registers_spills_and_compile_times() {
     }
 }
 
-/// Every operator and every function once, in both widths of floats.
+/// Every operator and every function once, for both widths of floats.
 #[test]
-fn everything_compiles() {
+fn every_operator_compiles() {
     let of = |ty: Type, c: usize| {
         let binary = |op| common::binary(op, col(c), col(c));
         let mut exprs: Vec<Expr> = [BinaryOp::Add, BinaryOp::Divide, BinaryOp::Modulo].map(binary).to_vec();
@@ -211,9 +213,9 @@ fn everything_compiles() {
     }
 }
 
-/// Templates go as deep as there are words of aggregates.
+/// Templates nest as deep as there are words of aggregates.
 #[test]
-fn as_many_aggregates_as_there_may_be_compile() {
+fn maximum_number_of_aggregates_compiles() {
     let mut program = taxi(1);
     program.columns[1].ty = Type::Decimal {
         precision: 18,

@@ -1,5 +1,5 @@
-//! Files of six columns of doubles whose streams begin at odd bytes, as ORC files have them, and the answers by a plain loop over
-//! what is in the files.
+//! `Table`: files of six columns of doubles, and the answers by a plain loop over the files. Streams begin at odd
+//! bytes, as in ORC files.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,22 +12,22 @@ use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Se
 pub(crate) const COLUMNS: usize = 6;
 /// Rows of a stripe: 64 MiB of six columns.
 const STRIPE_ROWS: u64 = 1_398_101;
-/// log of the first column's median and its spread: 0.03 % of rows are at least 30, 0.47 % at least 20.
+/// log of the first column's median and its spread: 0.03 % of rows are at least 30, and 0.47 % at least 20.
 const MEDIAN_LOG: f64 = 1.7334;
 const SPREAD_LOG: f64 = 0.4860;
 
-/// The files and where everything is in them.
+/// The files, and the places of all columns in them.
 pub(crate) struct Table {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) input: Input,
     pub(crate) rows: u64,
 }
 
-/// No column needs decoding.
+/// A decoder that is never called: all columns are raw.
 #[derive(Debug)]
-struct Nothing;
+struct NoDecoder;
 
-impl Decode for Nothing {
+impl Decode for NoDecoder {
     fn decode(
         &self,
         _: usize,
@@ -47,7 +47,7 @@ fn random(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Multiples of 1/64, so that sums are exact in any order.
+/// A multiple of 1/64, so that sums are exact in any order.
 fn value(column: usize, row: u64) -> f64 {
     let bits = random(row * COLUMNS as u64 + column as u64);
     if column > 0 {
@@ -59,7 +59,7 @@ fn value(column: usize, row: u64) -> f64 {
     ((MEDIAN_LOG + SPREAD_LOG * normal).exp() * 64.0).round() / 64.0
 }
 
-/// Where the columns of a file's stripes begin: stripes of `STRIPE_ROWS`, streams one after the other with odd gaps.
+/// Offsets of the columns in a file's stripes of `STRIPE_ROWS` rows: streams one after another with odd gaps.
 fn layout(rows: u64, file: usize) -> Vec<(u64, [u64; COLUMNS])> {
     let mut at = 3 + 2 * file as u64;
     let mut left = rows;
@@ -95,7 +95,7 @@ fn write(path: &Path, first_row: u64, rows: u64, file: usize) -> std::io::Result
 }
 
 impl Table {
-    /// Makes the files in a folder, unless they are there with the right length.
+    /// Writes the files to a folder, unless they are there with the right length.
     pub(crate) fn make(folder: &Path, rows: u64, files: usize) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let each = rows.div_ceil(files as u64);
@@ -131,7 +131,7 @@ impl Table {
         Self::of(parts.into_iter().map(|(path, _, count)| (path, count)).collect())
     }
 
-    /// Describes files that are there, with their rows.
+    /// A table of existing files, with their numbers of rows.
     pub(crate) fn of(parts: Vec<(PathBuf, u64)>) -> std::io::Result<Self> {
         let mut stripes = Vec::new();
         let mut files = Vec::new();
@@ -162,12 +162,12 @@ impl Table {
                 files,
                 stripes,
                 column_ids: (1..=COLUMNS as u32).collect(),
-                decoder: Arc::new(Nothing),
+                decoder: Arc::new(NoDecoder),
             },
         })
     }
 
-    /// The first file, copied elsewhere.
+    /// A copy of the first file in another folder.
     pub(crate) fn copy_of_first(&self, folder: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let to = folder.join("scan-cold.bytes");
@@ -185,7 +185,7 @@ impl Table {
         input
     }
 
-    /// Where the filter column's bytes are: file, first byte, bytes.
+    /// The filter column's ranges: file, first byte, number of bytes.
     pub(crate) fn filter_bytes(&self) -> Vec<(usize, u64, u64)> {
         let of = |s: &Stripe| match &s.columns[0] {
             Placement::Direct(segments) => Some((s.file, segments[0].offset, s.rows * 8)),
@@ -194,7 +194,8 @@ impl Table {
         self.input.stripes.iter().filter_map(of).collect()
     }
 
-    /// For each bound: how many rows pass, and the sums of all columns over these; by a loop over the files' bytes.
+    /// For each bound: the number of rows that pass, and the sums of all columns over these, by a loop over the files'
+    /// bytes.
     pub(crate) fn answers(&self, bounds: &[f64]) -> std::io::Result<Vec<(i64, [f64; COLUMNS])>> {
         let mut totals = vec![(0, [0.0; COLUMNS]); bounds.len()];
         let parts = std::thread::scope(|scope| {

@@ -1,9 +1,12 @@
-//! Measures filtered sums over files of raw doubles with every backing, against plain kernels that sum the same bytes, without any
-//! of the engine. Every answer is checked against a loop over the files first.
+//! Measures filtered sums over files of raw doubles with every backing, without the engine, against plain kernels that
+//! sum the same bytes. Every answer is checked against a loop over the files first.
 //!
-//!     scan FOLDER [--rows N] [--files K] [--runs R] [--cold FOLDER] [--json FILE] [--threads T] [--host THREADS] [--only WAY;…]
+//! ```text
+//! scan FOLDER [--rows N] [--files K] [--runs R] [--cold FOLDER] [--json FILE] [--threads T] [--host THREADS]
+//!      [--only WAY;…]
+//! ```
 //!
-//! FOLDER should be a tmpfs; the files stay there for the next time. `--cold` names a folder on a disk.
+//! FOLDER should be a tmpfs. The files stay there for the next run. `--cold` names a folder on a disk.
 
 mod data;
 mod plain;
@@ -34,7 +37,7 @@ struct Options {
     json: Option<PathBuf>,
     threads: usize,
     host: Option<u32>,
-    /// Beginnings of the ways to measure; none: all.
+    /// Prefixes of the ways to measure. Empty: all ways.
     only: Vec<String>,
 }
 
@@ -136,7 +139,7 @@ impl Query {
         }
     }
 
-    /// What is wrong with an output, if anything.
+    /// Checks an output.
     fn check(&self, output: &Output, expected: &(i64, [f64; COLUMNS])) -> Result<(), Failed> {
         let sums = if self.columns == 1 {
             &expected.1[..1]
@@ -153,7 +156,7 @@ impl Query {
     }
 }
 
-/// Everything that measuring needs.
+/// State of the measurements.
 struct Bench<'a> {
     options: &'a Options,
     table: &'a Table,
@@ -170,9 +173,9 @@ struct Way<'a> {
     backing: BackingChoice,
     /// Done before each measured run.
     before: &'a dyn Fn(&Gpu) -> Result<(), Failed>,
-    /// A run that is not measured comes first.
+    /// Whether a run that is not measured comes first.
     warm: bool,
-    /// Milliseconds to compare with, and of what.
+    /// Milliseconds to compare with, and their name.
     against: Option<(f64, &'a str)>,
 }
 
@@ -191,7 +194,7 @@ impl Bench<'_> {
         Ok(Gpu::open_with(options, RuntimeOptions::default())?)
     }
 
-    /// Runs a query some times and reports the median.
+    /// Runs a query `runs` times and reports the median.
     fn measure(
         &mut self,
         gpu: &Gpu,
@@ -252,12 +255,12 @@ impl Bench<'_> {
         self.answers[usize::from(query.bound < 30.0)]
     }
 
-    /// Plain kernels over the filter column.
+    /// Measures plain kernels over the filter column.
     fn plain(&mut self, device: &Device) -> Result<(), Failed> {
         let plain = Plain::new(device)?;
         let filter = self.table.rows * 8;
         let (times, bytes, register_ms) = plain.mapped(self.table, self.options.runs)?;
-        // The last pieces of stripes are left out: scaled to the column's bytes.
+        // Incomplete chunks at the ends of stripes are left out, so the time is scaled to the column's bytes.
         self.plain_mapped_ms = median(times) * filter as f64 / bytes as f64;
         self.report
             .plain("sum over PCIe from registered files", self.plain_mapped_ms, filter);
@@ -321,7 +324,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Device memory for a tenth of the bytes.
+    /// Measures with device memory for a tenth of the bytes.
     fn limited(&mut self) -> Result<(), Failed> {
         let bytes: u64 = self.table.input.files.iter().map(|f| f.bytes).sum();
         let gpu = self.gpu(Some(bytes / 10))?;
@@ -345,7 +348,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One file on a disk, its pages dropped from the page cache before each run.
+    /// Measures one file on a disk, with its pages dropped from the page cache before each run.
     fn cold(&mut self, folder: &std::path::Path) -> Result<(), Failed> {
         let table = self.table.copy_of_first(folder)?;
         let answers = table.answers(&[30.0, 20.0])?;

@@ -1,5 +1,7 @@
-//! What queries are compared with: kernels that sum bytes and nothing else, over PCIe from registered memory and from device memory,
-//! and plain reads past the page cache.
+//! The baselines of the measurements.
+//!
+//! - Kernels that sum bytes and nothing else, over PCIe from registered memory, and from device memory.
+//! - Plain reads past the page cache.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -51,7 +53,7 @@ impl Plain {
         })
     }
 
-    /// Milliseconds of each of `runs` sums over the chunks, which must come to `expected`, and the bytes of these.
+    /// Milliseconds of each of `runs` sums over the chunks, and the number of bytes. Each sum must be `expected`.
     fn sums(&self, chunks: &[u64], expected: u64, runs: usize) -> Result<(Vec<f64>, u64), Failed> {
         let kernel = self.module.kernel("plain_sum")?;
         let blocks = self.device.multiprocessors() * kernel.blocks_that_fit(256)?.min(8);
@@ -81,7 +83,8 @@ impl Plain {
         Ok((times, chunks.len() as u64 * CHUNK))
     }
 
-    /// The filter column over PCIe: its whole chunks, from registered files. Also how long registering took.
+    /// Sums over the filter column's whole chunks over PCIe, from registered files. Also returns the time of
+    /// registering.
     pub(crate) fn mapped(&self, table: &Table, runs: usize) -> Result<(Vec<f64>, u64, f64), Failed> {
         let began = Instant::now();
         let files: Result<Vec<_>, _> = table.paths.iter().map(|p| MappedFile::open(&self.device, p)).collect();
@@ -105,7 +108,7 @@ impl Plain {
         Ok((times, bytes, register_ms))
     }
 
-    /// As many bytes of device memory.
+    /// Sums over `bytes` of device memory.
     pub(crate) fn resident(&self, bytes: u64, runs: usize) -> Result<(Vec<f64>, u64), Failed> {
         let count = (bytes / CHUNK).max(1);
         let memory = DeviceBuffer::filled(&self.device, (count * CHUNK) as usize, 0x40)?;
@@ -117,23 +120,23 @@ impl Plain {
 
 /// Bytes per second of reading a file past the page cache: `threads` readers of 1 MiB each.
 pub(crate) fn direct_rate(path: &Path, threads: u64) -> std::io::Result<f64> {
-    const PIECE: u64 = 1 << 20;
+    const READ_BYTES: u64 = 1 << 20;
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let pieces = file.metadata()?.len() / PIECE;
+    let reads = file.metadata()?.len() / READ_BYTES;
     let next = AtomicU64::new(0);
     let began = Instant::now();
     std::thread::scope(|scope| {
         let reader = || -> std::io::Result<()> {
-            // Aligned by hand: a page more than is read.
-            let mut memory = vec![0u8; PIECE as usize + 4096];
+            // The buffer has a page more than a read, to align the read to a page.
+            let mut memory = vec![0u8; READ_BYTES as usize + 4096];
             let skip = memory.as_ptr().align_offset(4096);
             loop {
-                let piece = next.fetch_add(1, Ordering::Relaxed);
-                if piece >= pieces {
+                let read = next.fetch_add(1, Ordering::Relaxed);
+                if read >= reads {
                     return Ok(());
                 }
-                file.read_exact_at(&mut memory[skip..skip + PIECE as usize], piece * PIECE)?;
+                file.read_exact_at(&mut memory[skip..skip + READ_BYTES as usize], read * READ_BYTES)?;
             }
         };
         let readers: Vec<_> = (0..threads).map(|_| scope.spawn(reader)).collect();
@@ -142,7 +145,7 @@ pub(crate) fn direct_rate(path: &Path, threads: u64) -> std::io::Result<f64> {
                 .unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked")))
         })
     })?;
-    Ok((pieces * PIECE) as f64 / began.elapsed().as_secs_f64())
+    Ok((reads * READ_BYTES) as f64 / began.elapsed().as_secs_f64())
 }
 
 /// Drops a file's pages from the page cache.

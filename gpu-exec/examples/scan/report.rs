@@ -1,11 +1,11 @@
-//! What was measured, as a table and as JSON.
+//! `Report`: the measurements, as a table and as JSON.
 
 use std::fmt;
 
 use grampus_gpu_exec::output::Cost;
 use serde_json::{Value, json};
 
-/// One query, one way.
+/// One query, measured in one way.
 pub(crate) struct Line {
     pub(crate) query: String,
     pub(crate) way: String,
@@ -15,15 +15,15 @@ pub(crate) struct Line {
     pub(crate) scan_ms: f64,
     /// From the first kernel's start to the last one's end.
     pub(crate) kernel_ms: f64,
-    /// The run before: milliseconds in all, registering, compiling.
+    /// The first run's milliseconds: total, registering, compiling.
     pub(crate) first: Option<(f64, f64, f64)>,
-    /// Times another figure, and which.
+    /// Ratio to another figure, and that figure's name.
     pub(crate) against: Option<(f64, String)>,
-    /// Of the last run.
+    /// Cost of the last run.
     pub(crate) cost: Cost,
 }
 
-/// All of it.
+/// All measurements.
 pub(crate) struct Report {
     device: String,
     rows: u64,
@@ -61,7 +61,10 @@ impl Report {
     }
 
     pub(crate) fn json(&self) -> serde_json::Result<String> {
-        let plain = |(name, ms, bytes): &(String, f64, u64)| json!({ "name": name, "ms": ms, "bytes": bytes, "gb_per_s": *bytes as f64 / ms / 1e6 });
+        let plain = |(name, ms, bytes): &(String, f64, u64)| {
+            let gb_per_s = *bytes as f64 / ms / 1e6;
+            json!({ "name": name, "ms": ms, "bytes": bytes, "gb_per_s": gb_per_s })
+        };
         let line = |line: &Line| -> Value {
             json!({
                 "query": line.query, "way": line.way, "ms": line.ms, "best_ms": line.best_ms, "scan_ms": line.scan_ms,
@@ -121,7 +124,8 @@ impl fmt::Display for Report {
             let (first, compile) = line.first.map_or((f64::NAN, f64::NAN), |f| (f.0, f.2));
             write!(
                 f,
-                "{:10} {:30} {:10.3} {:10.3} {:10.3} {:10.3} {first:9.1} {compile:9.1} {:9.1} {:8.3} {:9} {:8} {:6} {:9.1}",
+                "{:10} {:30} {:10.3} {:10.3} {:10.3} {:10.3} {first:9.1} {compile:9.1} \
+                 {:9.1} {:8.3} {:9} {:8} {:6} {:9.1}",
                 line.query,
                 line.way,
                 line.ms,

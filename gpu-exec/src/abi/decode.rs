@@ -1,7 +1,8 @@
-//! The one parameter of the decoding kernel and the tasks it points at, as bytes (device/decode.h is the other side).
+//! `DecodeLaunch`: the only parameter of the decoding kernel, and the tasks that it points to (mirror of
+//! device/decode.h).
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/decode.h
 
-/// Jobs of one launch at most.
+/// Maximum number of jobs in one launch.
 pub const DECODE_JOBS: usize = 128;
 
 pub(crate) const CODING_BITS: u32 = 1;
@@ -19,8 +20,9 @@ grampus_io_stack::shared_structs! {
     DecodeStream { bytes: u64, length: u32, skip: u32 }
     ZoneChange { from: u64, offset: u64 }
     DecodeTask {
-        present: DecodeStream, data: DecodeStream, fraction: DecodeStream, values: u64, valid: u64, table: u64, epoch: u64,
-        table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, width: u32, label: u32, unused: u32,
+        present: DecodeStream, data: DecodeStream, fraction: DecodeStream, values: u64, valid: u64, table: u64,
+        epoch: u64, table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, width: u32, label: u32,
+        unused: u32,
     }
     DecodeJob { tasks: u64, first: u32, count: u32 }
     DecodeLaunch { failed: u64, jobs: u32, tasks: u32, job: [DecodeJob; DECODE_JOBS] }

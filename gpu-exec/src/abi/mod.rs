@@ -1,9 +1,9 @@
-//! The structs that kernels and host share, as bytes: the host's side of three device headers.
+//! Mirrors of the device headers: the structs that kernels and host share, as bytes.
 //!
 //! ```text
-//! query     device/query.h: the parameter of a query kernel
-//! paging    device/pages.h: columns of which only some pages are in device memory
-//! decode    device/decode.h: the parameter of the decoding kernel, and its tasks
+//! query   device/query.h: the parameter of a query kernel
+//! paging  device/pages.h: columns of which only some pages are in device memory
+//! decode  device/decode.h: the parameter of the decoding kernel, and its tasks
 //! ```
 
 pub mod decode;

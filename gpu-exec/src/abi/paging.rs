@@ -1,21 +1,27 @@
-//! What kernels are told of columns of which only some pages are in device memory, as bytes (device/pages.h is the other side).
+//! `PagingDesc`: partially resident columns as a kernel sees them (mirror of device/pages.h).
 //!
-//! A kernel with such columns has a [`PagingDesc`] at the end of its parameter. Rows of which it misses a value take no further part
-//! in the pass; what they miss is in `list` then, and `missed` is not zero: the pass's results are worth nothing. The host brings the pages
-//! and has [`PLACE_PAGES`] put them in their places, in any stream and while the query's kernels run; then, in the query's stream,
-//! [`PUBLISH_PAGES`] says that they are there, and the pass is done again from zeroed memory. A pass that misses nothing gives what a kernel over
-//! whole columns gives, to the bit.
+//! A kernel with paged columns has a [`PagingDesc`] at the end of its parameter. A pass over the rows goes like this:
 //!
-//! - `first_rows`, `pieces`, `wanted`, `missed` lie in device memory, as [`PageBatch`]'s `came` does; the last three are zero before each pass.
-//! - `list` lies in pinned host memory; entries are written in order of `missed`, each once, and may be read, and set to zero,
-//!   while kernels run.
+//! 1. A row may need a page that is not resident. The kernel then adds the page to `list`, increments `missed`, and
+//!    skips the row for the rest of the pass.
+//! 2. The host loads the pages and launches [`PLACE_PAGES`], which copies them to their places. The launch may use any
+//!    stream, and the query's kernels may still be running.
+//! 3. The host launches [`PUBLISH_PAGES`] in the query's stream, which marks the pages as resident.
+//! 4. If `missed` is not zero, the pass's results are worthless: memory is zeroed and the pass is replayed.
+//!
+//! **Invariant:** a pass that misses nothing gives, to the bit, the result of a kernel over fully resident columns.
+//!
+//! - `first_rows`, `pieces`, `wanted`, `missed` and [`PageBatch`]'s `came` lie in device memory. `wanted`, `missed` and
+//!   `came` are zero before each pass.
+//! - `list` lies in pinned host memory. Entries are written in order of `missed`, each once. The host may read them,
+//!   and set them to zero, while kernels run.
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/pages.h
 
-/// Bytes of a page of values that lie raw in their file.
+/// Bytes of a page of a raw column.
 pub const PAGE_BYTES: u64 = 64;
-/// The `extern "C"` name of the kernel, in every module with paged columns, that puts pages in their places.
+/// The `extern "C"` name of the kernel that copies pages to their places. Every module with paged columns has it.
 pub const PLACE_PAGES: &str = "grampus_place_pages";
-/// And that of the one that says that they are there.
+/// The `extern "C"` name of the kernel that marks pages as resident.
 pub const PUBLISH_PAGES: &str = "grampus_publish_pages";
 
 grampus_io_stack::shared_structs! {

@@ -1,17 +1,21 @@
-//! The one parameter of a query kernel, as bytes: a head, and the descriptions of its columns (device/query.h is the other side).
+//! `QueryHead`: the head of a query kernel's only parameter. Descriptions of the columns follow (mirror of
+//! device/query.h).
 //!
-//! Who runs a kernel fills it for every launch; everything it points to lies in device memory:
+//! The host fills the parameter for every launch. All pointers are to device memory:
 //!
-//! - `runs`: the selected rows of each stripe in order; a run of `r` rows takes `r.div_ceil(tile_rows)` tiles ([`row_runs`]).
-//! - `first_tile`, `end_tile`: the launches of a query take all tiles, each once, ascending. All have the same number of warps:
-//!   warp w of W takes the tiles that are w modulo W, so that no division into launches changes what a warp does.
+//! - `runs`: the selected rows of each stripe in order. A run of `r` rows takes `r.div_ceil(tile_rows)` tiles
+//!   ([`row_runs`]).
+//! - `first_tile`, `end_tile`: the launches of a query take all tiles, each once, ascending. All launches have the same
+//!   number of warps, and warp w of W takes the tiles that are w modulo W. Therefore no division into launches changes
+//!   the work of a warp.
 //! - `arguments`: [`argument_bits`] of each literal.
-//! - `state`: [`Sizes::state_bytes`] for each warp, needs no initialisation; null will do if the only launch is first and last.
+//! - `state`: [`Sizes::state_bytes`] for each warp, needs no initialisation. Null is allowed if the only launch is
+//!   first and last.
 //! - `partials`: [`Sizes::partial_bytes`] for each warp, written by the last launch, needs no initialisation.
 //! - `counters`: [`Sizes::counters`] words for each warp, zero before the first launch.
-//! - `refused`: zero before the first launch; not zero after any: see [`Refusal`].
-//! - `group_locks`, `group_words`: zero before the first launch; 4 bytes and [`Sizes::group_words`] words for each of
-//!   `1 << group_slots_log2` slots. Null without keys.
+//! - `refused`: zero before the first launch. If it is not zero after a launch, see [`Refusal`].
+//! - `group_locks`, `group_words`: 4 bytes and [`Sizes::group_words`] words for each of `1 << group_slots_log2` slots,
+//!   zero before the first launch. Null without keys.
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/query.h
 
 use grampus_io_stack::abi::{Bytes as _, ColumnDesc, IoStack, bytes_of};
@@ -23,23 +27,26 @@ grampus_io_stack::shared_structs! {
     RowRun { first_tile: u64, first_row: u64, rows: u64 }
     #[repr(align(16))]
     QueryHead {
-        io: IoStack, runs: u64, first_tile: u64, end_tile: u64, arguments: u64, state: u64, partials: u64, counters: u64,
-        refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32, flags: u32, patience: u32,
+        io: IoStack, runs: u64, first_tile: u64, end_tile: u64, arguments: u64, state: u64, partials: u64,
+        counters: u64, refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32,
+        flags: u32, patience: u32,
     }
 }
 
 /// [`QueryHead::flags`]: the first launch of a query.
 pub const LAUNCH_FIRST: u32 = 1;
-/// [`QueryHead::flags`]: rows that passed are dealt with before the launch ends, not kept for the next. For who gives up
-/// device memory of earlier rows between launches; float sums are then as repeatable as the division into launches.
+/// [`QueryHead::flags`]: rows that passed are processed before the launch ends, not kept for the next launch.
+///
+/// Needed if device memory of earlier rows is reused between launches. Sums of floats are then only as repeatable as
+/// the division into launches.
 pub const LAUNCH_FLUSH: u32 = 2;
 /// [`QueryHead::flags`]: the last launch of a query.
 pub const LAUNCH_LAST: u32 = 4;
 
-/// [`QueryHead::patience`]: rows that passed wait until a warp is full of them.
+/// [`QueryHead::patience`]: rows that passed wait until they fill a warp.
 pub const PATIENCE_ENDLESS: u32 = u32::MAX;
 
-/// What a query takes beside its columns.
+/// Memory that a query needs beside its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Rows of a tile.
@@ -50,21 +57,21 @@ pub struct Sizes {
     pub partial_bytes: usize,
     /// 8-byte counters for each warp.
     pub counters: usize,
-    /// 8-byte words for each slot of the group table; 0: it has none.
+    /// 8-byte words for each slot of the group table. 0: the kernel has no group table.
     pub group_words: usize,
 }
 
-/// Why a kernel set [`QueryHead::refused`].
+/// Reasons for which a kernel sets [`QueryHead::refused`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// A value out of a cast's range, a division by zero: the CPU plan knows the right words.
+    /// A value out of a cast's range, or a division by zero. The CPU plan gives the exact error.
     Value,
-    /// The group table is full: a larger one may do. What was computed is lost.
+    /// The group table is full, and the results are lost. A larger table may suffice.
     Groups,
 }
 
 impl Refusal {
-    /// Of the word; `None`: all went well.
+    /// The refusal that the word stands for. `None`: the kernel did not refuse.
     pub fn of(word: u32) -> Option<Self> {
         match word {
             0 => None,
@@ -74,14 +81,16 @@ impl Refusal {
     }
 }
 
-/// Bytes of the parameter of a kernel with so many columns, of which some may be paged.
+/// Bytes of the parameter of a kernel with `columns` columns. `paged`: some may be partially resident.
 pub fn parameter_bytes(columns: usize, paged: bool) -> usize {
     let paging = if paged { size_of::<PagingDesc>() } else { 0 };
     size_of::<QueryHead>() + 2 * columns.max(1) * size_of::<ColumnDesc>() + paging
 }
 
-/// The parameter. `valid` has a description for each column that the kernel's shape calls nullable, `None` for the others; `paging` is
-/// there for kernels with paged columns.
+/// The parameter.
+///
+/// `valid` has a description for each column that the kernel's shape calls nullable, and `None` for the others.
+/// `paging` is given for kernels with paged columns.
 pub fn parameter(
     head: &QueryHead,
     columns: &[ColumnDesc],
@@ -103,7 +112,8 @@ pub fn parameter(
     out
 }
 
-/// Runs of `(first row, rows)` with their tiles counted, and the number of all tiles. Empty runs are left out.
+/// Runs of `(first row, rows)` with the number of their first tile, and the number of all tiles. Empty runs are left
+/// out.
 pub fn row_runs(rows: impl IntoIterator<Item = (u64, u64)>, tile_rows: u32) -> (Vec<RowRun>, u64) {
     let mut tiles = 0;
     let mut runs = Vec::new();
@@ -118,7 +128,7 @@ pub fn row_runs(rows: impl IntoIterator<Item = (u64, u64)>, tile_rows: u32) -> (
     (runs, tiles)
 }
 
-/// A literal as kernels take it: integers and booleans sign-extended, floats as doubles.
+/// A literal as kernels read it: integers and booleans sign-extended, floats as doubles.
 pub fn argument_bits(value: Value) -> u64 {
     match value {
         Value::Bool(value) => u64::from(value),

@@ -1,4 +1,4 @@
-//! The part of a kernel's text that adds rows to their groups: a row's words for each aggregate, its key, and where they go.
+//! Statements that add rows to their groups: key, group, and the words of each aggregate.
 
 use super::expr::Emitter;
 use super::plan::Op;
@@ -41,7 +41,7 @@ pub(super) fn accumulate(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(),
     Ok(())
 }
 
-/// The row's words for one aggregate: zero where it has nothing to add.
+/// Computes the row's words for one aggregate. A word is zero if the row has nothing to add.
 fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Aggregate) -> Result<(), RunError> {
     e.line(&format!("// {}", comment(&writer.program.show_aggregate(aggregate))));
     let mut adds = vec!["active".to_owned()];
@@ -51,7 +51,7 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
     let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
     adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
     e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
-    let word = writer.plan.word_of[at];
+    let word = writer.plan.first_word_of[at];
     let value = argument.map(|a| a.value).unwrap_or_default();
     let add = match (aggregate.function, writer.plan.ops[word]) {
         (Function::Count, _) => "1".to_owned(),
@@ -70,13 +70,13 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
     Ok(())
 }
 
-/// The word that says which aggregates have seen a value.
+/// Computes the word that marks the aggregates that have seen a value.
 fn seen(writer: &Writer<'_>, e: &mut Emitter<'_>) {
-    let bits: Vec<String> = (writer.plan.marks.iter().enumerate())
+    let bits: Vec<String> = (writer.plan.has_seen_bit.iter().enumerate())
         .filter(|(_, marks)| **marks)
         .map(|(at, _)| format!("(adds{at} ? {}ull : 0)", 1u64 << at))
         .collect();
-    match writer.plan.seen {
+    match writer.plan.seen_word {
         Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
         None if writer.program.aggregates.is_empty() => e.line("word[0] = 0;"),
         None => {}

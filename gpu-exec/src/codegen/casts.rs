@@ -1,4 +1,4 @@
-//! Casts, and parts of dates and times, as statements.
+//! Statements for casts, and for parts of dates and times.
 
 use super::statements::{Operand, Statements, cpp};
 use crate::program::{DatePart, TimeUnit, Type};
@@ -48,7 +48,7 @@ pub(super) fn cast(statements: &mut Statements, from: Operand, to: Type) -> Oper
     }
 }
 
-/// The day of a date or time, refusing outside the calendar. Nanoseconds never are.
+/// The day of a date or time. Days outside the calendar refuse the query, which nanoseconds never reach.
 fn day(statements: &mut Statements, value: &Operand) -> Operand {
     let (text, refuses) = match value.ty {
         Type::Timestamp(TimeUnit::Nanosecond) => (

@@ -1,4 +1,5 @@
-//! What a kernel's text declares: its parameter, an aggregate's words, what a warp shares and each lane has.
+//! Declarations at the head of a kernel's source: parameter, words of aggregates, shared memory of a warp, registers of
+//! a lane.
 
 use std::fmt::Write as _;
 
@@ -36,12 +37,16 @@ pub(super) fn head(writer: &Writer<'_>, out: &mut String) {
         );
     }
     out.push_str("namespace grampus {\nnamespace query {\n\n");
-    let _ = writeln!(out, "constexpr u32 K = {};  // values of a lane in a tile", plan.k);
+    let _ = writeln!(
+        out,
+        "constexpr u32 K = {};  // values of a lane in a tile",
+        plan.lane_values
+    );
     let _ = writeln!(out, "constexpr u32 TILE_ROWS = K * WARP;");
     let _ = writeln!(
         out,
         "constexpr u32 CHUNK = {};  // consecutive tiles of a warp",
-        plan.chunk
+        plan.chunk_tiles
     );
     let columns = writer.program.columns.len().max(1);
     out.push_str("\nstruct QueryParameter {\n    QueryHead head;\n");
@@ -61,7 +66,7 @@ pub(super) fn head(writer: &Writer<'_>, out: &mut String) {
     );
 }
 
-/// What an aggregate's words are.
+/// Declares `Words`: the operation of each word of the aggregates.
 pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
     let count = writer.plan.ops.len();
     out.push_str("struct Words {\n");
@@ -76,7 +81,7 @@ pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
             Op::Max => "OP_MAX",
             Op::Or => "OP_OR",
         };
-        let of = writer.plan.word_of.iter().position(|&first| first == at);
+        let of = writer.plan.first_word_of.iter().position(|&first| first == at);
         let of = of.map_or(String::new(), |a| {
             writer.program.show_aggregate(&writer.program.aggregates[a])
         });
@@ -90,7 +95,7 @@ pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
     out.push_str("        }\n        return OP_OR;\n    }\n};\n\n");
 }
 
-/// What a warp shares, and what each lane has.
+/// Declares a warp's shared memory and a lane's registers.
 pub(super) fn memory(writer: &Writer<'_>, out: &mut String) {
     let plan = writer.plan;
     for (at, stage) in plan.stages.iter().enumerate() {
@@ -162,7 +167,7 @@ pub(super) fn memory(writer: &Writer<'_>, out: &mut String) {
     out.push('\n');
 }
 
-/// What stages keep, and what they have at hand.
+/// Declares the state of stages (`Tally`) and their cache (`Near`).
 fn tally(writer: &Writer<'_>, out: &mut String) {
     let plan = writer.plan;
     out.push_str("// What a warp has counted and added up. It starts as zeros.\nstruct Tally {\n");

@@ -1,6 +1,8 @@
-//! Expressions to C++ statements: every operator becomes a named constant, with a second one beside it, `ok…`, where it may be
-//! NULL. A value that is NULL has some value; who uses it looks at `ok…` first. Statements touch no other lane, so branches of CASE
-//! may differ between lanes.
+//! `Emitter`: expressions as C++ statements.
+//!
+//! - Every operator becomes a named constant. If the result may be NULL, a second constant `ok…` stands beside it.
+//! - A NULL has some value, so `ok…` is checked first.
+//! - Statements use no other lane, so branches of CASE may differ between lanes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -11,7 +13,7 @@ use super::statements::{Operand, Statements, cpp};
 use crate::error::RunError;
 use crate::program::{BinaryOp, Expr, Program, Type, operands};
 
-/// Whether `a < b`, by the spelling that finds once what an argument's bits say (device/values.cuh).
+/// A condition for `a < b`, written so that the bits of an argument are interpreted once (device/values.cuh).
 fn below(a: &str, b: &str) -> String {
     let is_argument = a
         .strip_prefix('a')
@@ -23,21 +25,22 @@ fn below(a: &str, b: &str) -> String {
     }
 }
 
-/// That all of these are there; `None`: always.
+/// A condition that is true if no operand is NULL. `None`: always true.
 fn all_ok<'a>(operands: impl IntoIterator<Item = &'a Operand>) -> Option<String> {
     let mut known: Vec<&str> = operands.into_iter().filter_map(|o| o.ok.as_deref()).collect();
     known.dedup();
     (!known.is_empty()).then(|| known.join(" && "))
 }
 
-/// Writes statements. Columns are at hand as `c0`, `ok0` …, arguments as `a0` …; `active` says which lanes have a row, and where
-/// an operator cannot answer for one of those, `refused` is set.
+/// Writes statements over columns named `c0`, `ok0` …, and arguments named `a0` ….
+///
+/// `active` marks lanes with a row. If an operator has no result for an active lane, the statements set `refused`.
 pub(super) struct Emitter<'a> {
     program: &'a Program,
     shape: &'a Shape,
     pub statements: Statements,
-    /// What was computed in the blocks that are open, and how far it is indented: the same is not computed twice. (The compiler would
-    /// find out, but takes its time.)
+    /// Results in open blocks, with the indentation of their block. No expression is computed twice: the compiler would
+    /// merge the two, but that takes compile time.
     known: HashMap<Expr, (Operand, usize)>,
 }
 
@@ -55,13 +58,13 @@ impl<'a> Emitter<'a> {
         self.statements.line(text);
     }
 
-    /// Ends a block, and with it the names in it.
+    /// Closes a block, and forgets the names in it.
     fn close(&mut self) {
         self.statements.indent -= 1;
         self.known.retain(|_, (_, indent)| *indent <= self.statements.indent);
     }
 
-    /// Statements that compute an expression, unless it is known.
+    /// Writes statements that compute an expression, unless an open block has its result.
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<Operand, RunError> {
         if let Some((operand, _)) = self.known.get(expr) {
             return Ok(operand.clone());
@@ -174,7 +177,8 @@ impl<'a> Emitter<'a> {
         self.statements.bind(ty, &plain, ok)
     }
 
-    /// Found; else NULL if any operand is; else not found. Floats are found by their bits, as DataFusion looks them up.
+    /// True if the value is in the list; otherwise NULL if any operand is NULL; otherwise false. Floats are compared by
+    /// their bits, as DataFusion looks them up.
     fn in_list(&mut self, value: &Expr, list: &[Expr], negated: bool) -> Result<Operand, RunError> {
         let value = self.expr(value)?;
         if let Some(arguments) = looped(list) {
@@ -208,7 +212,7 @@ impl<'a> Emitter<'a> {
         Ok(self.statements.bind(Type::Bool, &answer, ok))
     }
 
-    /// Declares a result that branches will assign, and says which assignment that is.
+    /// Declares a result that branches assign.
     fn result(&mut self, ty: Type, nullable: bool) -> Operand {
         let n = self.statements.name();
         self.line(&format!("{} v{n} = ({})0;", cpp(ty), cpp(ty)));
@@ -285,28 +289,29 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Lists of literals longer than this are looked through by a loop, lest the kernel grow with them.
-const LONGEST_UNROLLED: usize = 8;
+/// Longest list of literals that is compared one by one. Longer lists are searched by a loop, so that the kernel does
+/// not grow.
+const MAX_UNROLLED_LITERALS: usize = 8;
 
-/// The arguments of a list that is looked through by a loop: all of it, one after the other.
+/// Arguments of a list that is searched by a loop. The list must consist of consecutive arguments.
 pub(super) fn looped(list: &[Expr]) -> Option<Range<usize>> {
     let Some(Expr::Argument(first)) = list.first() else {
         return None;
     };
     let follows = |(i, e): (usize, &Expr)| matches!(e, Expr::Argument(at) if *at == first + i);
-    let all = list.len() > LONGEST_UNROLLED && list.iter().enumerate().all(follows);
+    let all = list.len() > MAX_UNROLLED_LITERALS && list.iter().enumerate().all(follows);
     all.then(|| *first..first + list.len())
 }
 
-/// What an expression comes to in a kernel: operators, columns, literals.
+/// Size of an expression in a kernel: operators, columns, literals.
 pub(super) fn cost(expr: &Expr) -> usize {
     match expr {
-        Expr::InList { value, list, .. } if looped(list).is_some() => LONGEST_UNROLLED + cost(value),
+        Expr::InList { value, list, .. } if looped(list).is_some() => MAX_UNROLLED_LITERALS + cost(value),
         _ => 1 + operands(expr).into_iter().map(cost).sum::<usize>(),
     }
 }
 
-/// The arguments that are to be at hand as `a0` ….
+/// Arguments that the expressions read by name, as `a0` ….
 pub(super) fn arguments_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut open: Vec<&Expr> = exprs.into_iter().collect();
@@ -320,7 +325,7 @@ pub(super) fn arguments_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTr
     found
 }
 
-/// That two values are distinct, NULL being one of them.
+/// A condition for `IS DISTINCT FROM`.
 fn distinct(left: &Operand, right: &Operand) -> String {
     let differ = format!("!equal({}, {})", left.value, right.value);
     match (&left.ok, &right.ok) {

@@ -1,6 +1,6 @@
-//! The text of a query's kernel: `run` reads tiles and filters them. What is done with rows that were held back is stage.rs's business,
-//! what is declared declare.rs's, how rows are added up aggregate.rs's, how expressions are written expr.rs's; what is read where was
-//! decided in plan.rs.
+//! `KernelSource`: the complete source of a query's kernel, from declarations to entry point.
+//!
+//! The function `run` reads tiles, filters them, and adds the rows to their groups or holds them for the stages.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -14,19 +14,19 @@ use super::{aggregate, declarations, stage};
 use crate::error::RunError;
 use crate::program::{Program, Type};
 
-/// A kernel's text, in parts that can be compiled at the same time.
+/// A kernel's source, in parts that can be compiled at the same time.
 #[derive(Debug, Clone)]
 pub(super) struct KernelSource {
     whole: String,
-    /// Where in it stages' functions are.
+    /// Range of the stages' functions in `whole`.
     stages: Range<usize>,
 }
 
-/// Ends what `Writer::head` has begun.
+/// Closes the namespaces that `declarations::head` opens.
 const END: &str = "}  // namespace query\n}  // namespace grampus\n";
 
 impl KernelSource {
-    /// Writes the kernel. Functions stand before those that call them.
+    /// Writes the kernel. Functions stand before their callers.
     pub(super) fn new(program: &Program, shape: &Shape, plan: &Plan) -> Result<Self, RunError> {
         let writer = &Writer { program, shape, plan };
         let mut whole = String::new();
@@ -55,7 +55,7 @@ impl KernelSource {
         &self.whole
     }
 
-    /// The loop over tiles, and what it calls by address.
+    /// Sources of two units: the loop over tiles, and the functions that the loop calls by address.
     pub(super) fn parts(&self) -> Vec<String> {
         let (declared, stages) = (&self.whole[..self.stages.start], &self.whole[self.stages.clone()]);
         if stages.is_empty() {
@@ -70,8 +70,10 @@ impl KernelSource {
     }
 }
 
-/// The loop over tiles. What it calls out of line it calls by address (far_call), and what a warp keeps beside it lies in shared
-/// memory: the loop stays in registers. Memory of its own would be read through L2, behind the columns.
+/// The loop over tiles, which must not spill: local memory goes through L2, behind the column loads.
+///
+/// Therefore the loop calls out-of-line functions by address (`far_call`), and a warp's other state lies in shared
+/// memory.
 fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     let plan = writer.plan;
     let mut out = String::from(
@@ -108,14 +110,17 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     if waits {
         out.push_str("    u32 due = ~0u;  // tiles that rows held back still wait\n");
     }
-    out.push_str("    u64 row = 0;\n    u32 rows = 0, looked = 0;\n    Tiles<TILE_ROWS, CHUNK> tiles(head);\n    GRAMPUS_NO_UNROLL\n    while (tiles.take(row, rows)) {\n        looked += rows;\n");
+    out.push_str(
+        "    u64 row = 0;\n    u32 rows = 0, looked = 0;\n    Tiles<TILE_ROWS, CHUNK> tiles(head);\n    \
+        GRAMPUS_NO_UNROLL\n    while (tiles.take(row, rows)) {\n        looked += rows;\n",
+    );
     if waits {
-        // Few rows pass: without this all of them would be fetched at the end, when no tile is on its way any more.
+        // Without this, the few rows that pass would all be fetched at the end, when no tile is in flight any more.
         out.push_str("        if (due-- == 0 && !far_call(&drain)(parameter, shared)) return false;\n");
     }
     load_tiles(writer, &mut out);
     if plan.grouped() {
-        // Behind the tile's loads: a load of its own.
+        // The check is a load too, so it stands behind the tile's loads.
         out.push_str("        if (is_refused(head)) return false;\n");
     }
     if plan.tile_conjuncts.is_empty() {
@@ -133,7 +138,7 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     Ok(out)
 }
 
-/// Accumulators are in registers, and so are a tile's values: unrolled.
+/// Adds a tile's rows. The loop is unrolled, because accumulators and the tile's values are in registers.
 fn accumulate_tile(writer: &Writer<'_>, out: &mut String) -> Result<(), RunError> {
     out.push_str("        passed += count_bits(pass);\n");
     let mut inner = writer.emitter(3);
@@ -146,10 +151,11 @@ fn accumulate_tile(writer: &Writer<'_>, out: &mut String) -> Result<(), RunError
     Ok(())
 }
 
-/// Holds back what passed, one row of each lane after the other: they are few.
+/// Holds the rows that passed, one row of each lane after another: they are few.
 fn hold_tile(writer: &Writer<'_>, out: &mut String, waits: bool) {
     out.push_str(
-        "        GRAMPUS_NO_UNROLL\n        for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n            \
+        "        GRAMPUS_NO_UNROLL\n        \
+         for (u32 left = or_of_lanes(pass); left != 0; left &= left - 1) {\n            \
          const u32 i = lowest_bit(left);\n            const bool active = pass >> i & 1;\n",
     );
     let mut e = writer.emitter(3);
@@ -169,7 +175,7 @@ fn hold_tile(writer: &Writer<'_>, out: &mut String, waits: bool) {
 }
 
 fn load_tiles(writer: &Writer<'_>, out: &mut String) {
-    let sequential = writer.plan.chunk > 1;
+    let sequential = writer.plan.chunk_tiles > 1;
     for &c in &writer.plan.tile_columns {
         let ty = stored(writer.program.columns[c].ty);
         let _ = writeln!(out, "        {ty} tile_{c}[K];");
@@ -187,7 +193,7 @@ fn load_tiles(writer: &Writer<'_>, out: &mut String) {
     }
 }
 
-/// Names for the tile's values of one row.
+/// Names the tile's values of one row.
 fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>) {
     for &c in &writer.plan.tile_columns {
         let ty = writer.program.columns[c].ty;
@@ -199,7 +205,7 @@ fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>) {
     }
 }
 
-/// `pass`: a bit for each of the lane's values that passes.
+/// Computes `pass`: a bit for each of the lane's values that passes.
 fn filter_tile(writer: &Writer<'_>) -> Result<String, RunError> {
     let mut out = String::new();
     let mut e = writer.emitter(3);
@@ -220,29 +226,33 @@ fn filter_tile(writer: &Writer<'_>) -> Result<String, RunError> {
     out.push_str(if e.statements.may_refuse {
         "        if (leaves(head, refused)) return false;\n"
     } else {
-        // Values that are not there are zero, whatever the filter says of those.
+        // Values beyond the last row are zero, and the filter may pass them.
         "        if (rows < TILE_ROWS) pass &= lanes_bits<K>(rows);\n"
     });
     out.push_str("        if (!any(pass != 0)) continue;\n");
     Ok(out)
 }
 
-// ---- begin and end of a launch ------------------------------------------------------------------------
-
-/// What a warp keeps, as it was or from nothing; and what its stages have at hand.
+/// Begins a launch: restores a warp's state from the previous launch, or starts from zero, and fills its cache for
+/// stages.
 fn begin(writer: &Writer<'_>) -> String {
     let plan = writer.plan;
     let staged = !plan.stages.is_empty();
     let lane = if staged { "" } else { ", Lane& lane" };
     let mut out = format!(
-        "GRAMPUS_DEVICE void begin(const QueryParameter& parameter, Shared& shared{lane}) {{\n    const QueryHead& head = parameter.head;\n"
+        "GRAMPUS_DEVICE void begin(const QueryParameter& parameter, Shared& shared{lane}) {{\n    \
+         const QueryHead& head = parameter.head;\n"
     );
     if plan.own_groups > 0 {
         out.push_str("    if (lane_id() == 0) shared.own.used = 0;\n    sync_warp();\n");
     }
     if !staged {
-        // Copies: what is out of line takes addresses, and what has one is in memory, not in registers.
-        out.push_str("    if ((head.flags & LAUNCH_FIRST) != 0) return;\n    Lane before;\n    resume(head, (u64*)&shared, words_in<Shared>(), (u64*)&before, words_in<Lane>());\n    lane = before;\n}\n\n");
+        // The function fills a copy: a variable with an address would be in memory, not in registers.
+        out.push_str(
+            "    if ((head.flags & LAUNCH_FIRST) != 0) return;\n    Lane before;\n    \
+            resume(head, (u64*)&shared, words_in<Shared>(), (u64*)&before, words_in<Lane>());\n    \
+            lane = before;\n}\n\n",
+        );
         return out;
     }
     out.push_str("    begin_warp(head, (u64*)&shared, words_in<Shared>(), (u64*)&shared.tally, words_in<Tally>());\n");
@@ -281,18 +291,23 @@ fn end(writer: &Writer<'_>) -> String {
         return format!(
             "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, u32 looked) {{\n    \
              const QueryHead& head = parameter.head;\n    \
-             if ((head.flags & (LAUNCH_LAST | LAUNCH_FLUSH)) != 0 && !far_call(&drain)(parameter, shared)) return false;\n    \
+             if ((head.flags & (LAUNCH_LAST | LAUNCH_FLUSH)) != 0 && \
+             !far_call(&drain)(parameter, shared)) return false;\n    \
              sync_warp();\n    \
-             end_warp(head, (const u64*)&shared, words_in<Shared>(), shared.tally.counted, STEPS, looked, {partial}, {bytes});\n    \
+             end_warp(head, (const u64*)&shared, words_in<Shared>(), shared.tally.counted, \
+             STEPS, looked, {partial}, {bytes});\n    \
              return true;\n}}\n\n"
         );
     }
     let mut out = String::from(
-        "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, Lane& lane, u32 looked, u32 passed) {\n    \
+        "GRAMPUS_DEVICE bool end(const QueryParameter& parameter, Shared& shared, Lane& lane, \
+         u32 looked, u32 passed) {\n    \
          const QueryHead& head = parameter.head;\n    u64* counters = head.counters + (u64)launch_warp() * 2;\n    \
-         passed = sum_of_lanes(passed);\n    if (lane_id() == 0) {\n        counters[0] += looked;\n        counters[1] += passed;\n    }\n    \
+         passed = sum_of_lanes(passed);\n    if (lane_id() == 0) {\n        counters[0] += looked;\n        \
+         counters[1] += passed;\n    }\n    \
          if ((head.flags & LAUNCH_LAST) == 0) {\n        const Lane after = lane;\n        \
-         keep(head, (const u64*)&shared, words_in<Shared>(), (const u64*)&after, words_in<Lane>());\n        return true;\n    }\n",
+         keep(head, (const u64*)&shared, words_in<Shared>(), (const u64*)&after, words_in<Lane>());\n        \
+         return true;\n    }\n",
     );
     if bytes > 0 {
         let _ = writeln!(
@@ -305,7 +320,10 @@ fn end(writer: &Writer<'_>) -> String {
             "    sync_warp();\n    copy_words_together(partial, (const u64*)&shared.own, sizeof shared.own / 8);\n",
         );
     } else if !plan.grouped() {
-        out.push_str("    combine_lanes<Words>(lane.word);\n    if (lane_id() != 0) return true;\n    GRAMPUS_UNROLL\n    for (u32 i = 0; i < Words::COUNT; i++) partial[i] = lane.word[i];\n");
+        out.push_str(
+            "    combine_lanes<Words>(lane.word);\n    if (lane_id() != 0) return true;\n    \
+            GRAMPUS_UNROLL\n    for (u32 i = 0; i < Words::COUNT; i++) partial[i] = lane.word[i];\n",
+        );
     }
     out.push_str("    return true;\n}\n\n");
     out

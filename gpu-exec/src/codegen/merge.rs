@@ -1,5 +1,8 @@
-//! What the warps and the group table hold after the last launch, to one row of partial aggregates for each group. Warps are merged in
-//! their order, then the table's slots in theirs, so that equal words give equal results, to the bit.
+//! `Merged`: a query's partial aggregates, one row for each group.
+//!
+//! The host merges the partials of warps in the order of warps, then the group table in the order of slots.
+//!
+//! **Invariant:** equal words give equal results, to the bit.
 
 use std::collections::HashMap;
 
@@ -8,10 +11,10 @@ use crate::error::RunError;
 use crate::output::{ResultColumn, ResultValues};
 use crate::program::{Function, Program, Type};
 
-/// The bits of `group_locks` of a slot that holds a group (device/groups.cuh).
+/// Bit of `group_locks` that marks a slot with a group (device/groups.cuh).
 const GROUP_READY: u32 = 2;
 
-/// What a query's launches left in device memory.
+/// Results of a query's launches in device memory.
 #[derive(Debug, Clone, Copy)]
 pub struct WarpPartials<'a> {
     /// `QueryHead::partials`.
@@ -27,7 +30,7 @@ pub struct WarpPartials<'a> {
 /// A query's partial aggregates, each group once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Merged {
-    /// Groups; 1 without keys.
+    /// Number of groups. 1 without keys.
     pub groups: usize,
     /// By position in [`Program::keys`].
     pub keys: Vec<ResultColumn>,
@@ -37,11 +40,11 @@ pub struct Merged {
     pub rows: u64,
     /// Rows that passed.
     pub passed: u64,
-    /// By column: how many of its values were read.
+    /// By column: number of values that were read.
     pub values_read: Vec<u64>,
 }
 
-/// Merges.
+/// Merges the results of a query's launches.
 pub(super) fn merge(program: &Program, plan: &Plan, from: &WarpPartials<'_>) -> Result<Merged, RunError> {
     let counters = plan.counters();
     if from.counters.is_empty() || !from.counters.len().is_multiple_of(counters) {
@@ -85,14 +88,14 @@ fn wrong<T>(what: &str) -> Result<T, RunError> {
     Err(RunError::Invalid(format!("the {what} are not what the kernel leaves")))
 }
 
-/// Groups in the order in which they were met.
+/// Groups in the order of their first appearance.
 struct Groups<'a> {
     plan: &'a Plan,
-    /// `key_words` for each group, one after the other.
+    /// Words of the groups' keys, `key_words` for each.
     keys: Vec<u64>,
-    /// Likewise, as many as there are ops.
+    /// Words of the groups' aggregates, one for each operation.
     words: Vec<u64>,
-    /// The groups that warps kept to themselves, by key.
+    /// Groups of the warps' own tables, by key.
     found: HashMap<Vec<u64>, usize>,
 }
 
@@ -117,7 +120,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Adds to the group of the key, if it has been met.
+    /// Adds words to the group of the key. False: there is no such group yet.
     fn add_to_known(&mut self, key: &[u64], words: &[u64]) -> bool {
         let Some(&at) = self.found.get(key) else { return false };
         let at = at * self.plan.ops.len();
@@ -130,7 +133,7 @@ impl<'a> Groups<'a> {
         self.words.extend_from_slice(words);
     }
 
-    /// `OwnGroups` of device/groups.cuh: how many are used, their keys, their words.
+    /// Adds a warp's `OwnGroups` (device/groups.cuh): the number of groups, their keys, their words.
     fn of_warp(&mut self, partial: &[u64]) -> Result<(), RunError> {
         let (groups, keys, count) = (self.plan.own_groups, self.plan.key_words, self.plan.ops.len());
         let used = partial[0] as usize;
@@ -154,7 +157,7 @@ impl<'a> Groups<'a> {
             return wrong("groups");
         }
         for (lock, slot) in locks.iter().zip(slots.chunks_exact(keys + count)) {
-            // The table has a key once: it is compared with those of the warps only.
+            // A key is in the table only once, so it is compared with those of the warps alone.
             if lock & GROUP_READY != 0 && !self.add_to_known(&slot[..keys], &slot[keys..]) {
                 self.push(&slot[..keys], &slot[keys..]);
             }
@@ -177,13 +180,13 @@ impl<'a> Groups<'a> {
     fn aggregate_column(&self, program: &Program, at: usize, passed: u64) -> Result<ResultColumn, RunError> {
         let aggregate = &program.aggregates[at];
         let ty = program.type_of_aggregate(aggregate)?;
-        let first = self.plan.word_of[at];
+        let first = self.plan.first_word_of[at];
         let each = || self.words.chunks_exact(self.plan.ops.len());
-        let marked = self.plan.seen.filter(|_| self.plan.marks[at]);
+        let marked = self.plan.seen_word.filter(|_| self.plan.has_seen_bit[at]);
         let there = |words: &[u64]| match (aggregate.function, marked) {
             (Function::Count, _) => true,
             (_, Some(word)) => words[word] >> at & 1 == 1,
-            // A group is there because a row is; without keys there may be none.
+            // A group exists because of a row. Without keys there is a group even if no row passed.
             (_, None) => self.plan.grouped() || passed > 0,
         };
         let all = each().all(there);
@@ -205,7 +208,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// As `combine` of device/groups.cuh.
+/// Combines words as `combine` of device/groups.cuh does.
 fn combine(ops: &[Op], into: &mut [u64], from: &[u64]) {
     for (at, op) in ops.iter().enumerate() {
         match op {
@@ -231,7 +234,7 @@ enum Bits {
     Wide(i128),
 }
 
-/// A key's word as a value.
+/// Value of a key's word.
 fn bits(ty: Type, word: u64) -> Bits {
     match ty {
         Type::Float64 => Bits::Float(f64::from_bits(word)),
@@ -242,7 +245,7 @@ fn bits(ty: Type, word: u64) -> Bits {
     }
 }
 
-/// The value of which this is `order_of` (device/values.cuh).
+/// Inverse of `order_of` (device/values.cuh).
 fn of_order(ty: Type, order: i64) -> Bits {
     match ty {
         Type::Float64 => Bits::Float(f64::from_bits((order ^ ((order >> 63) as u64 >> 1) as i64) as u64)),
@@ -257,7 +260,7 @@ fn of_order(ty: Type, order: i64) -> Bits {
     }
 }
 
-/// Values of a type; those that are not there are zero.
+/// Values of a type. Missing values are zero.
 fn values(ty: Type, all: impl Iterator<Item = Bits>) -> ResultValues {
     let int = |value: Bits| match value {
         Bits::Int(v) => i128::from(v),

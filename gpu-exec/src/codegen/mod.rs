@@ -1,19 +1,24 @@
-//! A program and the shape of its columns to the text of one kernel, and what the kernel leaves back to partial aggregates.
+//! `QueryKernel`: the source of one kernel, generated from a program and the shape of its columns, and the merge of its
+//! results.
 //!
 //! ```text
-//! shape     what a kernel depends on beside the program
-//! plan      which columns are read in tiles, which are fetched for rows that passed, what a warp keeps
-//! expr      expressions to C++ statements, with NULL beside each value
-//! casts     casts, and parts of dates and times
-//! kernel    the kernel's text: tiles, and what a launch begins and ends with
-//! stage     rings, and what is done with the rows in them
-//! declarations its parameter and memory
-//! aggregate adding rows to their groups
-//! merge     the warps' partials and the group table to partial aggregates
+//! shape         inputs of generation beside the program: access to columns, grouping
+//! plan          columns of tiles, columns fetched by row, a warp's shared memory
+//! statements    C++ statements and the values that they name
+//! expr          expressions as statements, with NULL beside each value
+//! casts         casts, and parts of dates and times
+//! writer        program, shape and plan, for all parts of the source
+//! declarations  declarations of the source: parameter and memory
+//! aggregate     addition of rows to their groups
+//! stage         rings of held rows, and the functions that empty them
+//! kernel        the complete source: the loop over tiles, begin and end of a launch
+//! merge         partials of warps and group table to partial aggregates
 //! ```
 //!
-//! The text is a function of program and shape alone, so that it is compiled once; literals are read from memory. Device headers of
-//! this crate (device/*.cuh) stand before it, and io-stack's before those.
+//! **Invariant:** the source depends on program and shape alone, so that it is compiled once. Literals are read from
+//! memory.
+//!
+//! In a translation unit, io-stack's device headers come first, then this crate's (device/*.cuh), then the source.
 
 mod aggregate;
 mod casts;
@@ -39,16 +44,16 @@ use crate::program::{self, Program, Type};
 use kernel::KernelSource;
 use plan::Plan;
 
-/// The kernel's `extern "C"` name.
+/// The `extern "C"` name of query kernels.
 pub const ENTRY: &str = "grampus_query";
-/// Threads of a block; kernels keep shared memory for so many.
+/// Threads of a block. Kernels have shared memory for this number.
 pub const BLOCK_THREADS: u32 = 256;
 /// Lanes of a warp on a GPU.
 pub const GPU_LANES: u32 = 32;
 /// Lanes of a warp on host threads.
 pub const HOST_LANES: u32 = 1;
 
-/// A kernel's text, and what its owner must know to run it.
+/// A kernel's source, with the sizes and properties that a launch needs.
 #[derive(Debug, Clone)]
 pub struct QueryKernel {
     program: Program,
@@ -59,10 +64,11 @@ pub struct QueryKernel {
 }
 
 impl QueryKernel {
-    /// Writes the kernel.
+    /// Generates the kernel.
     ///
     /// # Errors
-    /// [`RunError::Invalid`]: a program that [`Program::check`] refuses, a shape that is not the program's, or more than a kernel holds.
+    /// [`RunError::Invalid`]: a program that [`Program::check`] refuses, a shape of other columns, or more than a
+    /// kernel can hold.
     pub fn generate(program: &Program, shape: &Shape) -> Result<Self, RunError> {
         program.check()?;
         let plan = Plan::new(program, shape)?;
@@ -77,12 +83,12 @@ impl QueryKernel {
         })
     }
 
-    /// The query's own text, for people.
+    /// The query's own source, without headers.
     pub fn source(&self) -> &str {
         self.text.whole()
     }
 
-    /// The whole translation unit.
+    /// The complete translation unit.
     pub fn translation_unit(&self) -> String {
         let mut more = device_headers::flattened(SLOW_HEADERS[..if self.queued { 2 } else { 1 }].iter().copied());
         if self.paged {
@@ -92,11 +98,12 @@ impl QueryKernel {
         self.unit_behind(device_headers::prelude(), &more, self.source())
     }
 
-    /// The translation units without what no query changes, to be linked with each other and with [`slow_path`]: as many as there is
-    /// use in compiling at the same time, the one that takes longest first.
+    /// Translation units to link with each other and with [`slow_path`], which has the code that no query changes.
+    ///
+    /// There are as many units as it pays to compile at once. The unit that takes longest is first.
     pub fn units_to_link(&self) -> Vec<String> {
         let mut parts = self.text.parts();
-        // The loop is unrolled; but looking for groups is more.
+        // The unit with the unrolled loop takes longest, unless the other one searches for groups.
         if self.has_group_table() {
             parts.reverse();
         }
@@ -117,7 +124,7 @@ impl QueryKernel {
             (self.paged, PAGING_HEADERS[0]),
             (self.paged, PAGING_HEADERS[1]),
         ];
-        // A compiler reads what a kernel does not call as slowly as what it does.
+        // Code that a kernel does not call takes the compiler as long to parse as code that it calls.
         let wanted = further.into_iter().filter(|(wanted, _)| *wanted);
         text.push_str(&device_headers::flattened(wanted.map(|(_, header)| header)));
         text.push_str(more);
@@ -125,58 +132,60 @@ impl QueryKernel {
         text + own
     }
 
-    /// Something is a date or a time.
+    /// Whether an expression is a date or a time.
     fn has_dates(&self) -> bool {
         let mut types = program::nodes(self.program.expressions()).map(|expr| self.program.type_of(expr));
         types.any(|ty| matches!(ty, Ok(Type::Date32 | Type::Timestamp(_))))
     }
 
-    /// Some column comes by commands.
+    /// Whether some column is queued (read by NVMe commands).
     pub fn is_queued(&self) -> bool {
         self.queued
     }
 
-    /// Some column is there in part only, and rows may be left to another pass.
+    /// Whether some column is paged, so that rows may be left to a replay.
     pub fn is_paged(&self) -> bool {
         self.paged
     }
 
-    /// Steps of the cascade that fetch columns: a pass finds all pages that one of them misses.
+    /// Steps of the cascade that fetch columns. A pass finds all pages that the first incomplete step misses.
     pub fn steps(&self) -> usize {
         self.plan.stages.iter().map(|s| s.steps.len()).sum()
     }
 
-    /// What it takes, on warps of so many lanes.
+    /// Memory that the kernel needs, on warps of `lanes` lanes.
     pub fn sizes(&self, lanes: u32) -> Sizes {
         self.plan.sizes(lanes)
     }
 
-    /// The groups table is used: without, it may be null.
+    /// Whether the kernel uses the group table. Otherwise the table may be null.
     pub fn has_group_table(&self) -> bool {
         !self.program.keys.is_empty()
     }
 
-    /// Bytes of its parameter.
+    /// Bytes of the kernel's parameter.
     pub fn parameter_bytes(&self) -> usize {
         query::parameter_bytes(self.program.columns.len(), self.paged)
     }
 
-    /// Merges what the warps left, in a fixed order.
+    /// Merges the partials of the warps and the group table, in a fixed order.
     ///
     /// # Errors
-    /// [`RunError::Invalid`]: not what this kernel leaves.
+    /// [`RunError::Invalid`]: partials of another kernel.
     pub fn merge(&self, partials: &WarpPartials<'_>) -> Result<Merged, RunError> {
         merge::merge(&self.program, &self.plan, partials)
     }
 
-    /// The columns that are read whole, in tiles; the others are fetched by row.
+    /// Columns that are read whole, in tiles. The others are fetched by row.
     pub fn tile_columns(&self) -> &[usize] {
         &self.plan.tile_columns
     }
 }
 
-/// The translation unit that kernels are linked with: what they call and no query changes. With what only kernels need of which some
-/// column comes by commands, it takes several times as long.
+/// The translation unit that kernels are linked with: functions that kernels call and no query changes.
+///
+/// `queued` adds the functions that only kernels with queued columns call. The unit then takes several times as long to
+/// compile.
 pub fn slow_path(queued: bool) -> String {
     let mut text = if queued {
         device_headers::slow_path()
@@ -194,15 +203,16 @@ pub fn slow_path(queued: bool) -> String {
         text.push_str(&device_headers::flattened([SLOW_HEADERS[1]]));
     } else {
         text.push_str(
-            "namespace grampus {\ntemplate bool tile_slowly<Mapped>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);\n}\n",
+            "namespace grampus {\n\
+             template bool tile_slowly<Mapped>(const IoStack&, const ColumnDesc&, u64, u32, u32, u32, u64*);\n}\n",
         );
     }
     text.push_str(&device_headers::flattened(PAGING_HEADERS));
     text + &page_kernels() + &layout_asserts(true)
 }
 
-/// Fails the compilation where host and device see a parameter's structs differently: once, where all is one unit or in the unit
-/// that kernels are linked with.
+/// Assertions that fail the compilation if host and device lay out a parameter's structs differently. They stand in the
+/// complete unit, and in the unit that kernels are linked with.
 fn layout_asserts(paged: bool) -> String {
     let paging = if paged { paging::static_asserts() } else { String::new() };
     format!(
@@ -217,7 +227,7 @@ fn nan_sign() -> String {
     format!("namespace grampus {{ constexpr u32 DEFAULT_NAN_SIGN = {sign}; }}\n")
 }
 
-/// What kernels with paged columns call, and the kernels that bring pages.
+/// Functions that kernels with paged columns call, and the kernels that place and publish pages.
 fn page_kernels() -> String {
     let kernels = format!(
         "namespace grampus {{\n\
@@ -227,24 +237,24 @@ fn page_kernels() -> String {
     device_headers::flattened([PAGES_SLOW]) + &kernels
 }
 
-/// Behind the others where all is one unit.
+/// Headers behind the others in the complete unit.
 const SLOW_HEADERS: [(&str, &str); 2] = [
     ("tiles_slow.cuh", include_str!("../../device/tiles_slow.cuh")),
     ("queued_slow.cuh", include_str!("../../device/queued_slow.cuh")),
 ];
 const PAGES_SLOW: (&str, &str) = ("pages_slow.cuh", include_str!("../../device/pages_slow.cuh"));
-/// In dependency order.
+/// Headers of all kernels, in dependency order.
 const HEADERS: [(&str, &str); 4] = [
     ("query.h", include_str!("../../device/query.h")),
     ("values.cuh", include_str!("../../device/values.cuh")),
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
     ("aggregates.cuh", include_str!("../../device/aggregates.cuh")),
 ];
-/// Behind those, for kernels with expressions of dates and times.
+/// Header behind `HEADERS`, for kernels with expressions of dates and times.
 const DATES: (&str, &str) = ("dates.cuh", include_str!("../../device/dates.cuh"));
-/// Behind those, for kernels that group.
+/// Header behind `HEADERS`, for kernels that group.
 const GROUPS: (&str, &str) = ("groups.cuh", include_str!("../../device/groups.cuh"));
-/// Behind those, for kernels with paged columns.
+/// Headers behind `HEADERS`, for kernels with paged columns.
 const PAGING_HEADERS: [(&str, &str); 2] = [
     ("pages.h", include_str!("../../device/pages.h")),
     ("pages.cuh", include_str!("../../device/pages.cuh")),

@@ -1,6 +1,10 @@
-//! The cascade: the first conjunct's columns are read in tiles; rows that pass wait in a ring in shared memory until there are
-//! enough for a warp, then the next conjunct's columns are fetched for them, and so on; last, what keys and aggregates need.
-//! What it comes to in text is kernel.rs's business.
+//! `Plan`: the cascade of filters, and a warp's shared memory.
+//!
+//! 1. The columns of the first conjunct are read in tiles.
+//! 2. Rows that pass are held in a ring in shared memory until they fill a warp.
+//! 3. The columns of the next conjunct are fetched for these rows, and the conjunct is evaluated.
+//! 4. Steps 2 and 3 repeat for the other conjuncts. Later conjuncts share the last ring.
+//! 5. At the end the columns of keys and aggregates are fetched, and the rows are added to their groups.
 
 use std::collections::BTreeSet;
 
@@ -10,66 +14,67 @@ use crate::abi::query::Sizes;
 use crate::error::RunError;
 use crate::program::{self, Aggregate, Expr, Function, Program, Type};
 
-/// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), shared out among its warps.
+/// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), divided among its warps.
 const SHARED_BYTES: usize = 48 << 10;
 const WARP_SHARED_BYTES: usize = SHARED_BYTES / (BLOCK_THREADS / GPU_LANES) as usize;
-/// Columns and arguments that a warp's stages have at hand, at most.
-const MAX_NEAR: usize = 16;
-/// Bytes of what is known of a column's extent: `Nearby` of device/tiles.cuh.
+/// Columns and arguments that a warp caches in shared memory for its stages (`Near`).
+const MAX_NEAR_ENTRIES: usize = 16;
+/// Bytes of a cached extent: `Nearby` of device/tiles.cuh.
 const NEARBY_BYTES: usize = 32;
 /// Bytes of `NearStripe` of device/pages.cuh.
 const NEAR_STRIPE_BYTES: usize = 24;
-/// Rings of a kernel: each divides the shared memory further. Later conjuncts share the last one's warps.
+/// Rings of a kernel. Each ring divides the shared memory further; later conjuncts share the last one.
 const MAX_RINGS: usize = 3;
-/// 32-bit registers for a tile's values, of the 64 that four blocks on a multiprocessor leave: with more, the loop over tiles keeps
-/// some of its own in memory, behind L2, and loses more than it gains by longer tiles.
-const TILE_REGISTERS: u32 = 16;
-/// Values of a lane in a tile, at most.
-const MAX_K: u32 = 8;
-/// The same where a tile comes by commands: 16 doubles of a warp are a line of the cache.
-const QUEUED_TILE_REGISTERS: u32 = 32;
-const MAX_K_QUEUED: u32 = 16;
-/// Operators that a tile's unrolled loop may come to.
-const UNROLLED_NODES: usize = 256;
-/// Tiles that a warp takes one after the other where they come by commands: it sends for many at once.
-const QUEUED_CHUNK: u32 = 32;
-/// Groups that a warp keeps to itself: as many as one vote finds; and the host reads them of every warp.
-const MAX_GROUPS: usize = 32;
-/// Below that a warp's own table is not worth having.
-const MIN_GROUPS: usize = 4;
-/// Aggregates with a bit in one word.
+/// 32-bit registers for a tile's values, of the 64 that four blocks on a multiprocessor leave.
+///
+/// With more, the loop over tiles spills to memory, behind L2, and loses more than longer tiles gain.
+const MAX_TILE_REGISTERS: u32 = 16;
+/// Values of a lane in a tile.
+const MAX_LANE_VALUES: u32 = 8;
+/// Registers for the values of a queued tile: 16 doubles of a warp are a line of the cache.
+const MAX_QUEUED_TILE_REGISTERS: u32 = 32;
+const MAX_QUEUED_LANE_VALUES: u32 = 16;
+/// Operators in a tile's unrolled loop.
+const MAX_UNROLLED_NODES: usize = 256;
+/// Consecutive tiles of a warp if columns are queued: the warp sends commands for many tiles at once.
+const QUEUED_CHUNK_TILES: u32 = 32;
+/// Groups in a warp's own table. One vote finds this many, and the host reads the groups of every warp.
+const MAX_OWN_GROUPS: usize = 32;
+/// Groups below which a warp's own table does not pay.
+const MIN_OWN_GROUPS: usize = 4;
+/// Aggregates of a program: each has a bit in one word.
 const MAX_AGGREGATES: usize = 64;
 
-/// Columns to fetch for the rows that are left, and then conjuncts to evaluate.
+/// One step of a stage: columns to fetch for the remaining rows, then conjuncts to evaluate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Step {
     pub fetch: Vec<usize>,
     pub conjuncts: Vec<usize>,
 }
 
-/// What is done with rows that were held back in a ring.
+/// A ring of held rows, and the steps that the rows take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stage {
-    /// Columns whose values are kept in the ring, the widest first.
+    /// Columns with values in the ring, the widest first.
     pub carried: Vec<usize>,
-    /// Some of the columns that it fetches first come by commands, which should be out some time before.
+    /// The first step fetches queued columns. Their commands are sent some time before the step.
     pub queued: bool,
     pub steps: Vec<Step>,
 }
 
 impl Stage {
-    /// Entries of its ring, in warps.
+    /// Capacity of the ring, in warps.
     pub(super) fn capacity_warps(&self) -> u32 {
         if self.queued { 4 } else { 2 }
     }
 
-    /// Rows, in warps, that are enough to go on.
+    /// Rows that start the stage, in warps.
     pub(super) fn enough_warps(&self) -> u32 {
         if self.queued { 3 } else { 1 }
     }
 }
 
-/// How a word of an aggregate is combined; names and meaning are of device/groups.cuh.
+/// Operations that combine words of an aggregate. Names and meaning are those of device/groups.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
     Add,
@@ -80,38 +85,38 @@ pub(super) enum Op {
     Or,
 }
 
-/// The decisions.
+/// Decisions that a kernel's source follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub tile_columns: Vec<usize>,
     pub tile_conjuncts: Vec<usize>,
     /// Values of a lane in a tile.
-    pub k: u32,
+    pub lane_values: u32,
     /// Consecutive tiles of a warp.
-    pub chunk: u32,
+    pub chunk_tiles: u32,
     pub stages: Vec<Stage>,
     pub ops: Vec<Op>,
     /// First word of each aggregate.
-    pub word_of: Vec<usize>,
-    /// The word with a bit for each aggregate that has seen a value, where some need one.
-    pub seen: Option<usize>,
-    /// By aggregate: whether it has such a bit.
-    pub marks: Vec<bool>,
-    /// Words of a key, the word of NULLs included.
+    pub first_word_of: Vec<usize>,
+    /// The word with a bit for each aggregate that has seen a value. `None`: no aggregate needs one.
+    pub seen_word: Option<usize>,
+    /// By aggregate: whether it has a bit in `seen_word`.
+    pub has_seen_bit: Vec<bool>,
+    /// Words of a key, including the word of NULLs.
     pub key_words: usize,
-    /// Whether the last word of a key says which keys are NULL.
+    /// Whether the last word of a key marks the keys that are NULL.
     pub null_keys: bool,
-    /// Groups of a warp's own table; 0: it has none.
+    /// Groups of a warp's own table. 0: no table.
     pub own_groups: usize,
-    /// Columns that stages fetch by address and whose last extent a warp keeps at hand.
+    /// Columns that stages fetch by address. A warp caches the last extent of each.
     pub near_columns: Vec<usize>,
-    /// Arguments that stages have at hand.
+    /// Arguments that a warp caches for its stages.
     pub near_arguments: Vec<usize>,
-    /// Stages fetch paged columns: a warp has the stripe at hand in which its last row was.
+    /// Stages fetch paged columns, and a warp caches the stripe of its last row.
     pub near_stripe: bool,
-    /// Widths in memory, by column; and whether it is nullable.
+    /// By column: width in memory, and whether it is nullable.
     widths: Vec<(usize, bool)>,
-    /// For each column, the counter of the values that were read of it.
+    /// By column: the counter of its values that were read. `None`: the column is not read.
     pub counter_of: Vec<Option<usize>>,
 }
 
@@ -133,12 +138,12 @@ impl Plan {
             )));
         }
         let mut plan = Self {
-            k: 1,
-            chunk: 1,
+            lane_values: 1,
+            chunk_tiles: 1,
             ops: Vec::new(),
-            word_of: Vec::new(),
-            seen: None,
-            marks: Vec::new(),
+            first_word_of: Vec::new(),
+            seen_word: None,
+            has_seen_bit: Vec::new(),
             null_keys: program.keys.iter().any(|e| program.can_be_null(e, &nullable)),
             key_words: 0,
             own_groups: 0,
@@ -161,7 +166,7 @@ impl Plan {
 
     fn place_words(&mut self, program: &Program, nullable: &dyn Fn(usize) -> bool) -> Result<(), RunError> {
         for aggregate in &program.aggregates {
-            self.word_of.push(self.ops.len());
+            self.first_word_of.push(self.ops.len());
             let argument = aggregate.argument.as_ref().map(|e| program.type_of(e)).transpose()?;
             match (aggregate.function, argument) {
                 (Function::Count, _) => self.ops.push(Op::Add),
@@ -171,10 +176,10 @@ impl Plan {
                 (Function::Min | Function::Max, _) => self.ops.push(Op::Max),
             }
         }
-        let marks = program.aggregates.iter().map(|a| may_see_nothing(program, a, nullable));
-        self.marks = marks.collect();
-        if self.marks.contains(&true) {
-            self.seen = Some(self.ops.len());
+        let has_seen_bit = program.aggregates.iter().map(|a| may_see_nothing(program, a, nullable));
+        self.has_seen_bit = has_seen_bit.collect();
+        if self.has_seen_bit.contains(&true) {
+            self.seen_word = Some(self.ops.len());
             self.ops.push(Op::Or);
         }
         if self.ops.is_empty() {
@@ -183,7 +188,7 @@ impl Plan {
         Ok(())
     }
 
-    /// As many values at a time as registers hold and unrolled code bears.
+    /// Chooses the values of a lane in a tile: as many as registers hold and as unrolled code allows.
     fn choose_tile(&mut self, program: &Program, columns: &[ColumnShape]) {
         let registers = |&(width, nullable): &(usize, bool)| width.div_ceil(4) as u32 + u32::from(nullable);
         let each: u32 = self.tile_columns.iter().map(|&c| registers(&self.widths[c])).sum();
@@ -192,16 +197,16 @@ impl Plan {
         let direct = self.stages.is_empty();
         let nodes: usize = conjuncts.chain(rest.filter(|_| direct)).map(cost).sum();
         let by_command = |&c: &usize| columns[c].access == Access::Queued;
-        let (mut most_k, mut most_registers) = (MAX_K, TILE_REGISTERS);
+        let (mut max_lane_values, mut max_registers) = (MAX_LANE_VALUES, MAX_TILE_REGISTERS);
         if self.tile_columns.iter().any(by_command) {
-            self.chunk = QUEUED_CHUNK;
-            (most_k, most_registers) = (MAX_K_QUEUED, QUEUED_TILE_REGISTERS);
+            self.chunk_tiles = QUEUED_CHUNK_TILES;
+            (max_lane_values, max_registers) = (MAX_QUEUED_LANE_VALUES, MAX_QUEUED_TILE_REGISTERS);
         }
-        while self.k < most_k
-            && 2 * self.k * each <= most_registers
-            && 2 * self.k as usize * nodes.max(1) <= UNROLLED_NODES
+        while self.lane_values < max_lane_values
+            && 2 * self.lane_values * each <= max_registers
+            && 2 * self.lane_values as usize * nodes.max(1) <= MAX_UNROLLED_NODES
         {
-            self.k *= 2;
+            self.lane_values *= 2;
         }
     }
 
@@ -211,11 +216,14 @@ impl Plan {
         }
         self.near_stripe = self.fetched().iter().any(|&c| columns[c].access == Access::Paged);
         let by_address = self.fetched().into_iter().filter(|&c| columns[c].access.by_loads());
-        self.near_columns = by_address.take(MAX_NEAR / 2).collect();
+        self.near_columns = by_address.take(MAX_NEAR_ENTRIES / 2).collect();
         let later = self.stages.iter().flat_map(|s| &s.steps).flat_map(|s| &s.conjuncts);
         let later = later.map(|&c| &program.conjuncts[c]);
         let last = program.expressions().skip(program.conjuncts.len());
-        self.near_arguments = arguments_of(later.chain(last)).into_iter().take(MAX_NEAR).collect();
+        self.near_arguments = arguments_of(later.chain(last))
+            .into_iter()
+            .take(MAX_NEAR_ENTRIES)
+            .collect();
     }
 
     fn choose_groups(&mut self, grouping: Grouping) {
@@ -223,8 +231,8 @@ impl Plan {
             let rings: usize = (0..self.stages.len()).map(|s| self.held_bytes(s, GPU_LANES)).sum();
             let others = rings + self.tally_bytes() + self.near_bytes();
             let group = 8 * (self.key_words + self.ops.len());
-            let groups = (WARP_SHARED_BYTES.saturating_sub(others + 8) / group).min(MAX_GROUPS);
-            self.own_groups = if groups < MIN_GROUPS { 0 } else { groups };
+            let groups = (WARP_SHARED_BYTES.saturating_sub(others + 8) / group).min(MAX_OWN_GROUPS);
+            self.own_groups = if groups < MIN_OWN_GROUPS { 0 } else { groups };
         }
     }
 
@@ -232,13 +240,13 @@ impl Plan {
         self.key_words > 0
     }
 
-    /// Columns that some stage fetches.
+    /// Columns that stages fetch.
     pub(super) fn fetched(&self) -> BTreeSet<usize> {
         let steps = self.stages.iter().flat_map(|s| &s.steps);
         steps.flat_map(|s| s.fetch.iter().copied()).collect()
     }
 
-    /// Rows looked at; rows at the start of each step; rows that passed.
+    /// Number of counters: rows read, rows at the start of each step, rows that passed.
     pub(super) fn counters(&self) -> usize {
         2 + self.stages.iter().map(|s| s.steps.len()).sum::<usize>()
     }
@@ -297,7 +305,7 @@ impl Plan {
     pub(super) fn sizes(&self, lanes: u32) -> Sizes {
         let word_bytes = 8 * self.ops.len();
         Sizes {
-            tile_rows: self.k * lanes,
+            tile_rows: self.lane_values * lanes,
             state_bytes: self.shared_bytes(lanes) + lanes as usize * self.lane_bytes(),
             partial_bytes: if self.grouped() { self.own_bytes() } else { word_bytes },
             counters: self.counters(),
@@ -310,7 +318,7 @@ impl Plan {
     }
 }
 
-/// Whether a group may have rows of which the aggregate sees no value, so that it is NULL.
+/// Whether an aggregate is NULL in a group with rows, because it may see none of their values.
 fn may_see_nothing(program: &Program, aggregate: &Aggregate, nullable: &dyn Fn(usize) -> bool) -> bool {
     let argument = aggregate.argument.as_ref();
     aggregate.function != Function::Count
@@ -343,14 +351,14 @@ fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What is left for each ring beside the most that a warp's tally and what it has at hand may come to; rings leave the rest to groups.
+/// Shared memory for each ring, beside the largest possible tally and cache of a warp. Groups get what the rings leave.
 fn ring_bytes(program: &Program) -> usize {
     let words = 2 * program.aggregates.len() + 1;
     let counters = program.conjuncts.len() + 2;
     let tally = 8 * (words + MAX_RINGS) + (4 * counters).next_multiple_of(8);
     let near = NEAR_STRIPE_BYTES
-        + NEARBY_BYTES * program.columns.len().min(MAX_NEAR)
-        + 8 * program.arguments.len().min(MAX_NEAR);
+        + NEARBY_BYTES * program.columns.len().min(MAX_NEAR_ENTRIES)
+        + 8 * program.arguments.len().min(MAX_NEAR_ENTRIES);
     WARP_SHARED_BYTES.saturating_sub(tally + near) / MAX_RINGS
 }
 
@@ -359,7 +367,7 @@ fn entry_bytes(carried: &[usize], widths: &[(usize, bool)]) -> usize {
     8 + carried.iter().map(value).sum::<usize>()
 }
 
-/// The columns of an expression.
+/// Columns of expressions.
 fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> {
     let column = |expr: &Expr| match expr {
         Expr::Column(at) => Some(*at),
@@ -368,16 +376,16 @@ fn columns_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTreeSet<usize> 
     program::nodes(exprs).filter_map(column).collect()
 }
 
-/// Tiles and stages while they are being divided.
+/// `Cascade`: tiles and stages while conjuncts are assigned to them.
 struct Cascade<'a> {
     shape: &'a Shape,
     widths: &'a [(usize, bool)],
-    /// For one ring at most.
+    /// Maximum bytes of one ring.
     ring_bytes: usize,
     tile_columns: Vec<usize>,
     tile_conjuncts: Vec<usize>,
     stages: Vec<Stage>,
-    /// Columns whose values are at hand.
+    /// Columns with values in registers at this point.
     known: BTreeSet<usize>,
 }
 
@@ -410,7 +418,8 @@ impl<'a> Cascade<'a> {
         cascade
     }
 
-    /// Sees to it that the columns are at hand from here on, if need be by a new step; `later` are all that will still be asked for.
+    /// Makes the columns' values available from here on, by a new step if necessary. `later` has all columns that this
+    /// or a later point needs.
     fn need(&mut self, columns: &BTreeSet<usize>, later: &BTreeSet<usize>) {
         if columns.is_subset(&self.known) {
             return;
@@ -431,8 +440,8 @@ impl<'a> Cascade<'a> {
         }
     }
 
-    /// A stage whose ring keeps what is known and asked for later, the widest first. What finds no room is fetched again, and so is what
-    /// is in device memory.
+    /// A stage with a ring for the known columns that are needed later, the widest first. Columns that do not fit are
+    /// fetched again, and so are columns in device memory.
     fn stage(&self, queued: bool, later: &BTreeSet<usize>) -> Stage {
         let kept = self.known.intersection(later).copied();
         let mut stage = Stage {
@@ -448,7 +457,7 @@ impl<'a> Cascade<'a> {
         stage
     }
 
-    /// For each column, which counter says how many of its values were read.
+    /// By column: the counter of its values that were read.
     fn counters(&self, columns: usize) -> Vec<Option<usize>> {
         let mut counter_of = vec![None; columns];
         let steps = self.stages.iter().flat_map(|s| &s.steps).enumerate();

@@ -1,54 +1,56 @@
-//! `Shape`: what a kernel depends on beside the program: how it comes to each column's bytes, and how it groups.
+//! `Shape`: inputs of a kernel's generation beside the program. It has the access to each column's bytes, and the kind
+//! of grouping.
 
-/// How kernels come to a column's bytes.
+/// Ways of a kernel to read a column's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// By loads, from device memory or registered host memory: `Extent::mapped` says where.
+    /// Loads from device memory or registered host memory, at the address in `Extent::mapped`.
     Plain,
-    /// By loads from device memory in which only some pages are there: the others are asked for, and their rows left to another pass.
+    /// Loads from partially resident device memory. Missing pages are requested, and their rows are left to a replay.
     /// Not for columns that are read in tiles.
     Paged,
-    /// Through the sector cache, by commands.
+    /// NVMe commands, through the sector cache.
     Queued,
 }
 
 impl Access {
-    /// There are addresses to load from.
+    /// Whether the column has addresses to load from.
     pub(super) fn by_loads(self) -> bool {
         self != Self::Queued
     }
 }
 
-/// What a kernel has to know of a column.
+/// Properties of a column that a kernel's source depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ColumnShape {
-    /// How its bytes are come to.
+    /// Way to read the column's bytes.
     pub access: Access,
-    /// Every extent's values start at a multiple of their size.
+    /// Every extent's values begin at a multiple of their size.
     pub aligned: bool,
-    /// Its bytes are in device memory: rows that wait have a value fetched again, which costs next to nothing, where to take it along
-    /// would cost the loop over tiles registers.
+    /// The bytes are in device memory. Held rows then fetch the value again, which costs next to nothing. To carry the
+    /// value in the ring would cost the loop over tiles registers.
     pub on_device: bool,
-    /// It has an array of one byte per row that says which values are there (by loads).
+    /// The column has an array of one byte per row that marks the rows with a value. The array is read by loads.
     pub nullable: bool,
 }
 
-/// Where aggregates are kept while a query runs.
+/// Places of a query's aggregates while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Grouping {
-    /// In each lane's registers: there are no keys.
+    /// Registers of each lane, for queries without keys.
     Ungrouped,
-    /// The first few groups that a warp meets in its shared memory, summed in a fixed order; all others in the group table.
+    /// A warp's shared memory for the first few groups that the warp meets, summed in a fixed order. The group table
+    /// has all others.
     Private,
-    /// In the group table in device memory, by atomics. Sums of floats are not bitwise repeatable.
+    /// The group table in device memory, updated by atomics. Sums of floats are not bitwise repeatable.
     Global,
 }
 
-/// What beside the program a kernel depends on.
+/// Inputs of a kernel's generation beside the program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// By position in [`Program::columns`](crate::program::Program::columns).
     pub columns: Vec<ColumnShape>,
-    /// Where aggregates are kept.
+    /// Place of the aggregates.
     pub grouping: Grouping,
 }

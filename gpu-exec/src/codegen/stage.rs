@@ -1,5 +1,10 @@
-//! The part of a kernel's text that deals with rows that were held back: rings, and the stages that take from them, fetch columns,
-//! evaluate later conjuncts and give on what is left. All of it is out of line, and what it keeps is in shared memory.
+//! Stages: the functions of a kernel that process held rows.
+//!
+//! 1. A stage takes rows from its ring in shared memory.
+//! 2. A step fetches columns for the rows, and evaluates its conjuncts.
+//! 3. After the last step the rows are put into the next stage's ring, or are added to their groups.
+//!
+//! All functions are out of line, and their state is in shared memory.
 
 use std::fmt::Write as _;
 
@@ -11,8 +16,9 @@ use super::{Access, aggregate};
 use crate::error::RunError;
 use crate::program::Type;
 
-/// Holds the active lanes' rows back for stage `at`, and goes on with them once there are enough. In line: a call would have to save
-/// registers in memory, for each of the few rows that pass.
+/// Puts the active lanes' rows into the ring of stage `at`, and runs the stage if there are enough rows.
+///
+/// The code is inline: a call would save registers in memory for each of the few rows that pass.
 pub(super) fn hold(
     writer: &Writer<'_>,
     e: &mut Emitter<'_>,
@@ -48,7 +54,7 @@ pub(super) fn hold(
     ));
 }
 
-/// The function that sends for what the rows of a stage need, if that comes by commands.
+/// The function that sends the commands for a stage's queued columns.
 pub(super) fn send_function(writer: &Writer<'_>, at: usize) -> String {
     let fetched = writer.plan.stages[at].steps.first().map_or(&[][..], |s| &s.fetch);
     let mut out = String::new();
@@ -59,13 +65,15 @@ pub(super) fn send_function(writer: &Writer<'_>, at: usize) -> String {
         if out.is_empty() {
             let _ = writeln!(
                 out,
-                "// Sends for the active lanes' rows.\n{ENTRY_FUNCTION}send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
+                "// Sends for the active lanes' rows.\n\
+                 {ENTRY_FUNCTION}send_{}(const QueryParameter& parameter, bool active, u64 row) {{",
                 at + 1
             );
         }
         let _ = writeln!(
             out,
-            "    if (!prefetch_slowly<Queued<>>(parameter.head.io, parameter.columns[{c}], active, row, {})) return false;",
+            "    if (!prefetch_slowly<Queued<>>(parameter.head.io, parameter.columns[{c}], active, row, {})) return \
+             false;",
             writer.program.columns[c].ty.width()
         );
     }
@@ -75,10 +83,11 @@ pub(super) fn send_function(writer: &Writer<'_>, at: usize) -> String {
     out
 }
 
-/// Empties all rings.
+/// The function that empties all rings.
 pub(super) fn drain_function(writer: &Writer<'_>) -> String {
     let mut out = format!(
-        "// Goes on with all rows that are held back.\n{ENTRY_FUNCTION}drain(const QueryParameter& parameter, Shared& shared) {{\n",
+        "// Goes on with all rows that are held back.\n\
+         {ENTRY_FUNCTION}drain(const QueryParameter& parameter, Shared& shared) {{\n",
     );
     for n in 1..=writer.plan.stages.len() {
         let _ = writeln!(
@@ -120,7 +129,7 @@ pub(super) fn stage_function(writer: &Writer<'_>, at: usize) -> Result<String, R
             of_step.line("bool refused = false;");
             e.line("if (leaves(head, refused)) return false;");
         }
-        // One block for each step, for the names in it.
+        // Each step is a block, so that names are local to it.
         let body = std::mem::take(&mut e.statements.out);
         e.statements.out = of_step.statements.out + &body;
     }
@@ -141,7 +150,7 @@ pub(super) fn stage_function(writer: &Writer<'_>, at: usize) -> Result<String, R
     Ok(out)
 }
 
-/// Names for what the ring kept.
+/// Names the values in the ring.
 fn take(writer: &Writer<'_>, e: &mut Emitter<'_>, n: usize, stage: &Stage) {
     e.line("u32 at;");
     e.line(&format!("bool active = shared.tally.ring_{n}.take(at);"));
@@ -157,8 +166,8 @@ fn take(writer: &Writer<'_>, e: &mut Emitter<'_>, n: usize, stage: &Stage) {
     e.line("sync_warp();");
 }
 
-/// Leaves active only rows of which all of the step's columns are there, before any of them is fetched. All that is missing is asked for
-/// in one pass.
+/// Deactivates rows that miss a page of the step's columns, before any column is fetched. One pass therefore requests
+/// all pages that the step misses.
 fn look_for_pages(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
     let paged = |c: &usize| writer.shape.columns[*c].access == Access::Paged;
     let place = |c: &usize| (0..*c).filter(paged).count();
@@ -170,7 +179,7 @@ fn look_for_pages(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
     }
 }
 
-/// Columns' values of the active lanes' rows.
+/// Fetches columns' values for the active lanes' rows.
 fn fetch(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
     let by_loads = |c: &usize| writer.shape.columns[*c].access.by_loads();
     let (loaded, queued): (Vec<usize>, Vec<usize>) = columns.iter().partition(|c| by_loads(c));
@@ -212,7 +221,7 @@ fn fetch(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
     }
 }
 
-/// `const double c1 = …;`
+/// Names a value: `const double c1 = …;`
 fn name_value(writer: &Writer<'_>, e: &mut Emitter<'_>, c: usize, bits: &str) {
     let ty = writer.program.columns[c].ty;
     let is_true = if ty == Type::Bool { " != 0" } else { "" };

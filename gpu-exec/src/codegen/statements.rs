@@ -1,11 +1,12 @@
-//! `Statements`: C++ text that names values, and `Operand`: a value that it has named. A value that may be NULL has a second name, `ok…`,
-//! beside it.
+//! `Statements`: lines of C++ that name values. An `Operand` is a named value.
+//!
+//! A value that may be NULL has a second name, `ok…`.
 
 use std::fmt::Write as _;
 
 use crate::program::Type;
 
-/// The C++ type of a type's values in registers.
+/// C++ type of a type's values in registers.
 pub(super) fn cpp(ty: Type) -> &'static str {
     match ty {
         Type::Bool => "bool",
@@ -19,7 +20,7 @@ pub(super) fn cpp(ty: Type) -> &'static str {
     }
 }
 
-/// The C++ type of a type's values in memory.
+/// C++ type of a type's values in memory.
 pub(super) fn stored(ty: Type) -> &'static str {
     match ty {
         Type::Bool => "u8",
@@ -30,15 +31,15 @@ pub(super) fn stored(ty: Type) -> &'static str {
 /// A value that statements have computed.
 #[derive(Debug, Clone)]
 pub(super) struct Operand {
-    /// A C++ expression without effects: a name, mostly.
+    /// A C++ expression without side effects, usually a name.
     pub value: String,
-    /// Whether it is there; `None`: always.
+    /// A C++ condition that is true if the value is not NULL. `None`: never NULL.
     pub ok: Option<String>,
     pub ty: Type,
 }
 
 impl Operand {
-    /// That it is there and true.
+    /// A C++ condition that is true if the value is neither NULL nor false.
     pub(super) fn is_true(&self) -> String {
         match &self.ok {
             None => self.value.clone(),
@@ -54,13 +55,13 @@ impl Operand {
     }
 }
 
-/// Lines of C++. Where an operator cannot answer for an `active` lane, they set `refused`.
+/// Lines of C++. They set `refused` if an operator has no result for an `active` lane.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     pub out: String,
     pub indent: usize,
     next: usize,
-    /// Some statement may set `refused`.
+    /// Whether a statement may set `refused`.
     pub may_refuse: bool,
 }
 
@@ -100,7 +101,8 @@ impl Statements {
         }
     }
 
-    /// Names the value of a call that sets its last argument where it has no answer. That counts only for rows whose operands are there.
+    /// Names the result of a call that sets its last argument if it has no result. The refusal counts only for rows
+    /// with operands that are not NULL.
     pub(super) fn bind_refusing(&mut self, ty: Type, call: &str, ok: Option<String>) -> Operand {
         self.may_refuse = true;
         let n = self.name();

@@ -1,4 +1,4 @@
-//! `Writer`: what every part of a kernel's text is written from, and words that several parts have in common.
+//! `Writer`: program, shape and plan, with the phrases that several parts of a kernel's source share.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,9 @@ use super::{Access, Shape};
 use crate::error::RunError;
 use crate::program::{Expr, Program};
 
-/// How functions begin that the loop calls and another unit may have.
+/// First words of a function that the loop over tiles calls, and that may be in another unit.
 pub(super) const ENTRY_FUNCTION: &str = "GRAMPUS_ENTRY bool ";
-/// Longest comment about one thing.
+/// Maximum length of a comment.
 const COMMENT_CHARS: usize = 120;
 
 /// A program, the shape of its columns, and the plan of its kernel.
@@ -21,7 +21,7 @@ pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
 }
 
-/// Text that cannot end a comment.
+/// The text on one line, and without characters that end a comment.
 pub(super) fn comment(text: &str) -> String {
     let safe = |c: char| {
         if c.is_control() || c == '\\' || !c.is_ascii() {
@@ -42,7 +42,8 @@ impl Writer<'_> {
         self.shape.columns.iter().any(|c| c.access == Access::Paged)
     }
 
-    /// `const double a0 = argument<double>(head, 0);` for each argument of the expressions. Those that a warp has at hand are read there.
+    /// Writes `const double a0 = argument<double>(head, 0);` for each argument of the expressions. Arguments that a
+    /// warp caches are read from its cache.
     pub(super) fn load_arguments<'e>(
         &self,
         out: &mut String,
@@ -64,12 +65,12 @@ impl Writer<'_> {
         Emitter::new(self.program, self.shape, indent)
     }
 
-    /// Keys and aggregates.
+    /// Expressions of keys and aggregates.
     pub(super) fn last_expressions(&self) -> impl Iterator<Item = &Expr> {
         self.program.expressions().skip(self.program.conjuncts.len())
     }
 
-    /// Leaves active only where the conjuncts are true.
+    /// Deactivates lanes unless all conjuncts are true.
     pub(super) fn narrow(&self, e: &mut Emitter<'_>, conjuncts: &[usize]) -> Result<(), RunError> {
         for &at in conjuncts {
             let conjunct = &self.program.conjuncts[at];
@@ -90,7 +91,7 @@ impl Writer<'_> {
         nullable
     }
 
-    /// Bits of the columns, or of the validity, that a warp has at hand.
+    /// Bits of the columns (`columns`) or validity arrays (`valid`) with an extent in a warp's cache.
     pub(super) fn near_mask(&self, what: &str) -> u64 {
         let near = &self.plan.near_columns;
         match what {
@@ -107,7 +108,7 @@ impl Writer<'_> {
     }
 }
 
-/// A bit for each column; `None`: there are none.
+/// A bit for each column. `None`: no columns.
 pub(super) fn mask_of(columns: &[usize]) -> Option<u64> {
     let mask = columns.iter().fold(0u64, |mask, &c| mask | 1 << c);
     (mask != 0).then_some(mask)

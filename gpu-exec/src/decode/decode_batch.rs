@@ -1,9 +1,12 @@
-//! Consecutive rows of a stripe's column as they are brought to the device: the table of tasks, what these look up, and of each stream
-//! the bytes of the row groups that hold the rows, one behind the other.
+//! `DecodeBatch`: consecutive rows of a stripe's column as they are copied to the device.
+//!
+//! A batch holds a table of tasks, a lookup table for the tasks, and each stream's bytes of the row groups:
 //!
 //! ```text
-//! tasks (one per row group) │ numbers or zone changes │ PRESENT … │ DATA … │ SECONDARY …     each from a multiple of 8 on
+//! tasks (one per row group) │ dictionary codes or zone changes │ PRESENT … │ DATA … │ SECONDARY …
 //! ```
+//!
+//! Each part begins at a multiple of 8 bytes.
 
 use std::ops::Range;
 
@@ -15,45 +18,45 @@ use crate::abi::decode::{
 };
 use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
 
-/// Everything in a piece begins at a multiple of this, and kernels read whole words of it.
+/// Alignment of the parts of a batch: kernels read whole words.
 const BATCH_GRAIN_BYTES: usize = 8;
 
-/// Where a piece's bytes come from and go to.
+/// Source and target ranges of a batch's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeBatch {
     /// Rows of the stripe that are decoded.
     pub rows: Range<u64>,
-    /// Row groups that hold them.
+    /// Row groups that hold the rows.
     groups: Range<usize>,
-    /// Bytes of the whole piece.
+    /// Bytes of the whole batch.
     pub bytes: usize,
-    /// By stream: the file's bytes, and the piece's byte to which the first of them goes.
+    /// For each stream, the offset in the batch of its first byte, and its range of the file.
     pub parts: Vec<(usize, Range<u64>)>,
 }
 
-/// Device addresses that a piece's tasks are told.
+/// Device addresses for a batch's tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
-    /// Of the piece's first byte.
+    /// Address of the batch's first byte.
     pub batch: u64,
-    /// Of the value of the first row.
+    /// Address of the first row's value.
     pub values: u64,
-    /// Of that row's validity.
+    /// Address of the first row's validity.
     pub valid: Option<u64>,
 }
 
-/// Divides rows of a column into pieces of at most so many bytes. `None`: a row group has more.
-pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, most_bytes: usize) -> Option<Vec<DecodeBatch>> {
+/// Divides rows of a column into batches of at most `max_bytes`. `None`: a row group is larger.
+pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> Option<Vec<DecodeBatch>> {
     let mut batches: Vec<DecodeBatch> = Vec::new();
     let mut next = rows.start;
     while next < rows.end {
         let first = (next / encoded.group_rows) as usize;
         let after = rows.end.div_ceil(encoded.group_rows) as usize;
-        let fits = |end: usize| layout(encoded, first..end).0 <= most_bytes;
+        let fits = |end: usize| layout(encoded, first..end).0 <= max_bytes;
         if !fits(first + 1) {
             return None;
         }
-        // What more groups take is more: the last that fits is found by halving.
+        // The size grows with the number of groups, so the last group that fits is found by bisection.
         let (mut end, mut above) = (first + 1, after + 1);
         while above - end > 1 {
             let middle = end + (above - end) / 2;
@@ -88,7 +91,7 @@ fn table_bytes(values: &Values) -> usize {
     }
 }
 
-/// Bytes of a piece of some row groups, and its streams' parts.
+/// Size of a batch of some row groups, and its streams' parts.
 fn layout(encoded: &EncodedColumn, groups: Range<usize>) -> (usize, Vec<(usize, Range<u64>)>) {
     let mut at = padded(groups.len() * size_of::<DecodeTask>()) + padded(table_bytes(&encoded.values));
     let mut parts = Vec::with_capacity(3);
@@ -101,7 +104,7 @@ fn layout(encoded: &EncodedColumn, groups: Range<usize>) -> (usize, Vec<(usize, 
     (at, parts)
 }
 
-/// The stream's bytes that hold some row groups.
+/// Range of the stream that holds some row groups.
 fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
     let entries = &stream.entries[groups.clone()];
     let start = entries.first().map_or(0, |e| e.at);
@@ -109,18 +112,19 @@ fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
 }
 
 impl DecodeBatch {
-    /// Bytes of the file in it.
+    /// Bytes of the file in the batch.
     pub fn stored_bytes(&self) -> u64 {
         self.parts.iter().map(|(_, bytes)| bytes.end - bytes.start).sum()
     }
 
-    /// Its tasks.
+    /// Number of tasks.
     pub fn tasks(&self) -> usize {
         self.groups.len()
     }
 
-    /// Writes tasks and table; the streams' bytes are the caller's to put where [`parts`](Self::parts) says. `codes`: a code for each
-    /// entry of a dictionary. `label`: what the kernel says if a stream makes no sense.
+    /// Writes tasks and table to `out`. The caller copies the streams' bytes to the places in [`parts`](Self::parts).
+    ///
+    /// `codes` has a code for each entry of a dictionary. The kernel reports `label` if it cannot decode a stream.
     pub fn describe(
         &self,
         encoded: &EncodedColumn,
@@ -169,7 +173,7 @@ impl DecodeBatch {
     }
 }
 
-/// Entries of the table.
+/// Writes the table and returns its number of entries.
 fn write_table(values: &Values, codes: &[u32], out: &mut [u8]) -> u32 {
     match values {
         Values::Codes(_, count) => {

@@ -1,9 +1,9 @@
-//! Columns decoded on the GPU: the kernel's text, and how stored row groups are laid out for it. Who brings them and launches it is
-//! [`run`](crate::Gpu)'s business.
+//! The decoding kernel: its source, and the layout of encoded row groups for it.
 //!
 //! ```text
-//! standalone    rows decoded by themselves, for tests
-//! decode_batch  consecutive rows of a column: the stored bytes that hold them, and a task for each row group
+//! mod           source of the decoding kernel
+//! decode_batch  encoded bytes of consecutive rows, and a task for each row group
+//! standalone    decoding without a query
 //! ```
 
 pub mod decode_batch;
@@ -25,7 +25,7 @@ const HEADERS: [(&str, &str); 5] = [
     ("decode.cuh", include_str!("../../device/decode.cuh")),
 ];
 
-/// The whole translation unit.
+/// The complete translation unit.
 pub fn translation_unit() -> String {
     let mut text = device_headers::target_prelude();
     text.push_str(&device_headers::flattened(HEADERS));

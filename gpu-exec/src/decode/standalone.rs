@@ -1,4 +1,4 @@
-//! Rows decoded on a device by themselves, without a query around them: for tests, and for measuring.
+//! Decoding of rows on a device without a query, for tests and measurements.
 
 use std::ops::Range;
 
@@ -12,33 +12,33 @@ use crate::input::Decoded;
 use crate::input::encoded_column::EncodedColumn;
 use crate::program::Type;
 
-/// Bytes before and after what the kernel may write, which it must leave as they are.
+/// Bytes before and after the output. The kernel must leave them unchanged.
 const GUARD_BYTES: usize = 256;
 const GUARD: u8 = 0xA5;
-/// Threads of a block: as kernels are made for.
+/// Threads of a block, as in the launches of queries.
 const THREADS: u32 = 256;
 
-/// What is decoded.
+/// Rows to decode.
 #[derive(Debug, Clone)]
 pub struct Rows<'a> {
-    /// How the column is stored.
+    /// The encoded column.
     pub encoded: &'a EncodedColumn,
-    /// What its values are to be.
+    /// Type of the values.
     pub ty: Type,
-    /// Which rows of the stripe.
+    /// Rows of the stripe.
     pub rows: Range<u64>,
     /// Codes of a dictionary's entries.
     pub codes: &'a [u32],
-    /// Rows may have no value.
+    /// Some rows may be NULL.
     pub nullable: bool,
-    /// Most bytes of a piece.
+    /// Maximum bytes of a batch.
     pub batch_bytes: usize,
 }
 
-/// Decodes rows of a column whose file is `file`. `None`: the streams make no sense, or are too long for a piece.
+/// Decodes rows of a column of `file`. `None`: a stream cannot be decoded, or a row group is larger than a batch.
 ///
 /// # Errors
-/// The device's; a kernel that wrote where it must not.
+/// The device's error, or a kernel that wrote outside its output.
 pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) -> Result<Option<Decoded>, CudaError> {
     let wrong = |reason: &str| CudaError::Arguments {
         kernel: ENTRY.to_owned(),
@@ -114,7 +114,7 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
     }))
 }
 
-/// Rows that the entries of a column's streams cover at most.
+/// Maximum number of rows that the entries of a column's streams cover.
 fn rows_of(encoded: &EncodedColumn) -> u64 {
     encoded.data.entries.len() as u64 * encoded.group_rows
 }

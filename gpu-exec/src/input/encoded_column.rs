@@ -1,33 +1,33 @@
-//! A column's values of one stripe as they are stored in the file, uncompressed: what a GPU needs to decode them by row group. Where the
-//! streams are and where decoding can start is said here; what a launch makes of it is [`decode`](crate::decode)'s business.
+//! `EncodedColumn`: one stripe's streams of a column, uncompressed, with the places where a GPU can start to decode
+//! each row group.
 
 use std::sync::Arc;
 
 use crate::program::Type;
 
-/// Most rows of a row group that one warp decodes: a few milliseconds.
+/// Rows of a row group: one warp decodes a row group, in a few milliseconds.
 pub const MAX_GROUP_ROWS: u64 = 1 << 18;
-/// Most entries of a dictionary: its numbers are brought with each piece of the column.
+/// Entries of a dictionary: their codes are copied with each batch of the column.
 pub const MAX_DICTIONARY_CODES: u32 = 1 << 16;
-/// Most changes of a zone's clock, likewise.
+/// Changes of a zone's clock, which are copied with each batch of the column.
 pub const MAX_ZONE_CHANGES: usize = 1 << 10;
 
 /// A stripe's column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodedColumn {
-    /// What the values are made of.
+    /// Encoding of the values.
     pub values: Values,
-    /// Rows of a row group; the last one has what is left.
+    /// Rows of a row group. The last one has the remainder.
     pub group_rows: u64,
-    /// Which rows have a value: bits in byte runs; `None`: all.
+    /// Rows that have a value, as bits in byte runs. `None`: all rows.
     pub present: Option<EncodedStream>,
     /// The values of those rows.
     pub data: EncodedStream,
-    /// Their nanoseconds: [`Values::Timestamps`].
+    /// Nanoseconds of the values: [`Values::Timestamps`].
     pub fraction: Option<EncodedStream>,
 }
 
-/// What values are made of.
+/// Encodings of values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// Raw, of their type's width.
@@ -38,9 +38,10 @@ pub enum Values {
     Bytes,
     /// Signed integers of their type's width.
     Integers(Runs),
-    /// Indexes into so many entries of a dictionary, for which [`Decode::numbers`](crate::input::Decode::numbers) has a code each.
+    /// Indexes into a dictionary with this number of entries.
+    /// [`Decode::dictionary_codes`](crate::input::Decode::dictionary_codes) returns a code for each entry.
     Codes(Runs, u32),
-    /// Seconds by a clock, and nanoseconds with their zeros cut off.
+    /// Seconds by a clock, and nanoseconds without their trailing zeros.
     Timestamps(Runs, Clock),
 }
 
@@ -53,49 +54,51 @@ pub enum Runs {
     V2,
 }
 
-/// What stored seconds are counted by.
+/// Origin and zone of stored seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clock {
-    /// Seconds from 1970 to the zero of the stored ones.
+    /// Seconds from 1970 to the stored second 0.
     pub epoch: i64,
-    /// What the clock is ahead of UTC, ascending; the last entry only says where that ends. `None`: never.
+    /// Offsets from UTC, ascending by time. The last entry only ends the table. `None`: the clock is UTC.
     pub zone: Option<Arc<[Change]>>,
 }
 
 /// A change of a zone's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// From this second on, since 1970 …
+    /// First second, since 1970, of this offset.
     pub from: i64,
-    /// … the clock is so many seconds ahead of UTC.
+    /// Seconds by which the clock is ahead of UTC.
     pub offset: i64,
 }
 
 /// A stream of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedStream {
-    /// The file's byte at which it begins.
+    /// Offset of the stream in the file.
     pub offset: u64,
-    /// Its bytes.
+    /// Length of the stream.
     pub bytes: u64,
-    /// By row group: where it starts.
+    /// Start of each row group.
     pub entries: Vec<Entry>,
 }
 
-/// Where a row group's values are in a stream.
+/// Place of a row group's values in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The stream's byte at which a run begins.
+    /// Byte of the stream at which a run begins.
     pub at: u64,
-    /// Values (bits, bytes) of that run which belong to the group before.
+    /// Values (bits, bytes) of that run that belong to the previous group.
     pub skip: u32,
-    /// The stream's byte before which everything of the group ends.
+    /// Byte of the stream before which all of the group ends.
     pub end: u64,
 }
 
 impl EncodedColumn {
-    /// Whether it is one that the kernel decodes to values of a type, for a stripe of so many rows of a file of so many bytes. Nothing is
-    /// believed: kernels read what this says.
+    /// Whether the decoding kernel takes this column as values of `ty`, for a stripe of `rows` rows in a file of
+    /// `file_bytes`.
+    ///
+    /// **Invariant:** every offset and count is checked here, because the kernel uses them unchecked.
     pub fn fits(&self, ty: Type, rows: u64, file_bytes: u64) -> bool {
         let is_of_type = match &self.values {
             Values::Raw => matches!(ty, Type::Float32 | Type::Float64),
@@ -116,7 +119,7 @@ impl EncodedColumn {
             && self.streams().all(|stream| stream.fits(groups, file_bytes))
     }
 
-    /// All its streams, in the order in which they are brought.
+    /// All streams, in the order in which they are copied to the device.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &EncodedStream> {
         self.present
             .iter()

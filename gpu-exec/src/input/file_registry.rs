@@ -1,15 +1,15 @@
-//! Files in one state each, known by a number; and whether they still are in the state that a query was planned for.
+//! `FileRegistry`: an id for each version of a file, and the ids that a changed file makes stale.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::input::file_version::FileVersion;
 
-/// A file in one state. Numbers are never used again.
+/// Id of a file version. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId(u64);
 
-/// The files that something is kept of.
+/// The files with cached data.
 #[derive(Debug, Default)]
 pub(crate) struct FileRegistry {
     known: HashMap<std::path::PathBuf, (FileVersion, FileId)>,
@@ -17,7 +17,8 @@ pub(crate) struct FileRegistry {
 }
 
 impl FileRegistry {
-    /// The number of a file; and that of an earlier state of it, of which nothing is worth keeping any more.
+    /// The id of a file version. If another version of the file was known, also that version's id: its cached data is
+    /// stale.
     pub(crate) fn number(&mut self, version: &FileVersion) -> (FileId, Option<FileId>) {
         let known = self.known.get(&version.path);
         if let Some((same, id)) = known
@@ -32,12 +33,12 @@ impl FileRegistry {
         (id, stale)
     }
 
-    /// All of them.
+    /// Ids of all known files.
     pub(crate) fn all(&self) -> Vec<FileId> {
         self.known.values().map(|(_, id)| *id).collect()
     }
 
-    /// Forgets a file of which nothing is kept.
+    /// Removes a file without cached data.
     pub(crate) fn forget(&mut self, path: &Path) -> Option<FileId> {
         self.known.remove(path).map(|(_, id)| id)
     }

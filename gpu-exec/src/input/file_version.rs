@@ -1,14 +1,14 @@
-//! `FileVersion`: a file in one state.
+//! `FileVersion`: identity and state of a file, with the check that the file has not changed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::RunError;
 
-/// A file in one state: while none of this changes, its bytes are taken to be the same.
+/// A version of a file. The bytes are taken to be the same while none of these fields changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FileVersion {
-    /// Where it is.
+    /// Path.
     pub path: PathBuf,
     /// Device number.
     pub device: u64,
@@ -21,16 +21,16 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The state of a file as it is now.
+    /// The present version of a file.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's error.
     pub fn of(path: &Path) -> std::io::Result<Self> {
         let now = std::fs::metadata(path)?;
         Ok(Self::of_metadata(path, &now))
     }
 
-    /// The state of a file by its metadata.
+    /// The version that the metadata describes.
     pub fn of_metadata(path: &Path, metadata: &std::fs::Metadata) -> Self {
         Self {
             path: path.to_owned(),
@@ -41,10 +41,10 @@ impl FileVersion {
         }
     }
 
-    /// Whether the file is still in this state.
+    /// Checks that the file still is this version.
     ///
     /// # Errors
-    /// [`RunError::File`], saying what is different.
+    /// [`RunError::File`] with the difference.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         let refuse = |reason: String| RunError::File {
             path: self.path.display().to_string(),

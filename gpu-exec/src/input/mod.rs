@@ -1,4 +1,12 @@
-//! Where a program's values are: files, stripes of rows, and each column's place in a stripe.
+//! `Input`: the files, stripes and column placements that a program is run over.
+//!
+//! ```text
+//! mod             inputs, stripes, placements, and the decoder that the caller supplies
+//! encoded_column  streams of a column that the device can decode
+//! segments        consecutive values of a raw column
+//! file_version    identity and state of a file
+//! file_registry   ids of file versions
+//! ```
 
 pub mod encoded_column;
 pub(crate) mod file_registry;
@@ -15,23 +23,23 @@ pub use self::segments::Segment;
 pub(crate) use self::segments::file_ranges;
 use crate::program::Value;
 
-/// Where a column's values of one stripe are.
+/// Place of a column's values in one stripe.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Placement {
     /// Raw in the file, none missing: ascending segments that cover the stripe's rows.
     Direct(Vec<Segment>),
-    /// All rows have this value; `None`: NULL.
+    /// One value in all rows. `None`: NULL.
     Constant(Option<Value>),
-    /// Anything else: [`Decode`] gives the values, or what a GPU needs to decode them.
+    /// Any other encoding. [`Decode`] returns the values, or the streams for the device to decode.
     Decoded {
         /// Bytes of the file that hold them.
         stored_bytes: u64,
-        /// A GPU can decode them, as far as that is known before anything is read: [`Decode::encoded`].
+        /// A GPU can decode them, as far as the metadata tells before any stream is read: [`Decode::encoded`].
         on_device: bool,
     },
 }
 
-/// A stripe's rows, or those row groups of it that may hold rows that pass.
+/// A stripe's rows, or those of its row groups that may hold rows that pass.
 #[derive(Debug, Clone)]
 pub struct Stripe {
     /// By position in [`Input::files`].
@@ -40,29 +48,30 @@ pub struct Stripe {
     pub index: usize,
     /// All its rows.
     pub rows: u64,
-    /// Rows of a row group, from which decoding can start; the stripe's rows where there is no row index. Not 0.
+    /// Rows of a row group, at whose start decoding can begin. Without a row index: the stripe's rows. Not 0.
     pub group_rows: u64,
-    /// The rows to look at: ascending, not empty, not overlapping.
+    /// Selected rows: ascending, not empty, not overlapping.
     pub selected: Vec<Range<u64>>,
     /// By position in the program's columns.
     pub columns: Vec<Placement>,
 }
 
-/// Values decoded by the caller.
+/// Values that the caller has decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// One value per row in its type's bytes; where one is missing, zero.
+    /// One value per row in its type's bytes. A missing value is zero.
     pub values: Vec<u8>,
-    /// One byte per row, 1: there, 0: NULL; `None`: all are there.
+    /// One byte per row: 1 for a value, 0 for NULL. `None`: no value is missing.
     pub valid: Option<Vec<u8>>,
 }
 
-/// Decodes columns that are not raw. Called from several threads.
+/// Decoder of columns that are not raw. Several threads call it at once.
 pub trait Decode: fmt::Debug + Send + Sync {
-    /// The values of a column in `rows` of a stripe, by positions in the program's columns and [`Input::stripes`].
+    /// Values of a column in `rows` of a stripe. Positions are those in the program's columns and in
+    /// [`Input::stripes`].
     ///
     /// # Errors
-    /// In words for the person who asked: file, place, what is wrong.
+    /// A message for the user with file, place and reason.
     fn decode(
         &self,
         stripe: usize,
@@ -70,13 +79,15 @@ pub trait Decode: fmt::Debug + Send + Sync {
         rows: Range<u64>,
     ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// How a column of a stripe is stored, for a GPU to decode it. `None`, for whatever reason: it is [`decode`](Self::decode)d.
+    /// Streams of a column of a stripe, for a GPU to decode. If the result is `None`, for whatever reason, the values
+    /// come from [`decode`](Self::decode).
     fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
         let _ = (stripe, column);
         None
     }
 
-    /// The codes of all entries of a column's dictionary in a stripe ([`Values::Codes`](crate::input::encoded_column::Values::Codes)).
+    /// Codes of all entries of a column's dictionary in a stripe
+    /// ([`Values::Codes`](crate::input::encoded_column::Values::Codes)).
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -89,22 +100,22 @@ pub trait Decode: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a program is run over.
+/// Files, stripes and column placements that a program is run over.
 #[derive(Debug, Clone)]
 pub struct Input {
     /// The files.
     pub files: Vec<FileVersion>,
     /// Their stripes, in the order of rows.
     pub stripes: Vec<Stripe>,
-    /// For each of the program's columns a number that is the same for the same column of the same file version in every query (its
-    /// ORC column id): what is kept on the device is known by it.
+    /// Ids of the program's columns, by position. A column of a file version has the same id in every query (its ORC
+    /// column id). Cached data on the device is keyed by it.
     pub column_ids: Vec<u32>,
-    /// For [`Placement::Decoded`].
+    /// Decoder for [`Placement::Decoded`].
     pub decoder: Arc<dyn Decode>,
 }
 
 impl Input {
-    /// The first row of each stripe, counted over all of them, and the number of all rows.
+    /// First row of each stripe, counted over all stripes, and at the end the number of all rows.
     pub(crate) fn first_rows(&self) -> Vec<u64> {
         let mut next = 0;
         let first = self.stripes.iter().map(|stripe| {

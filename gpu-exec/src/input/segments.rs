@@ -1,4 +1,4 @@
-//! `Segment`: consecutive values of a raw column, and the file's bytes that hold some of its rows.
+//! `Segment`: consecutive values of a raw column, and the ranges of the file that hold selected rows.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ pub struct Segment {
     pub first_row: u64,
     /// Rows.
     pub rows: u64,
-    /// The file's byte at which the first value begins; any alignment.
+    /// Offset of the first value in the file, of any alignment.
     pub offset: u64,
 }
 
-/// The file's bytes that hold a raw column's rows.
+/// Ranges of the file that hold `rows` of a raw column.
 pub(crate) fn file_ranges(
     stripe: &Stripe,
     segments: &[Segment],
@@ -29,7 +29,7 @@ pub(crate) fn file_ranges(
     })
 }
 
-/// Pieces of the file that hold `rows`; `None` if the segments do not cover them.
+/// Ranges of the file that hold `rows`. `None`: the segments do not cover them.
 fn covering(segments: &[Segment], rows: &Range<u64>, width: u64) -> Option<Vec<Range<u64>>> {
     let mut parts: Vec<Range<u64>> = Vec::new();
     let mut next = rows.start;

@@ -1,4 +1,4 @@
-//! Programs, expressions and types for people: EXPLAIN, error messages, and comments in kernels.
+//! Programs, expressions and types as text, for EXPLAIN, error messages and comments in kernels.
 
 use std::fmt;
 
@@ -86,16 +86,16 @@ impl fmt::Display for Function {
     }
 }
 
-/// An expression with the names of its program's columns; literals are `$1`, `$2` ….
+/// `Shown`: an expression with the column names of its program. Literals are `$1`, `$2` ….
 struct Shown<'a>(&'a Program, &'a Expr);
 
 impl Program {
-    /// An expression of this program for people.
+    /// An expression of this program as SQL-like text.
     pub fn show<'a>(&'a self, expr: &'a Expr) -> impl fmt::Display + 'a {
         Shown(self, expr)
     }
 
-    /// An aggregate of this program for people.
+    /// An aggregate of this program as SQL-like text.
     pub fn show_aggregate(&self, aggregate: &Aggregate) -> String {
         let argument = match &aggregate.argument {
             Some(argument) => self.show(argument).to_string(),
@@ -115,7 +115,7 @@ impl Program {
 }
 
 impl Shown<'_> {
-    /// An operand: in parentheses unless it is one word.
+    /// Writes an operand, in parentheses unless it is one word.
     fn operand(&self, f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
         let plain = !matches!(
             expr,

@@ -1,6 +1,13 @@
-//! What a kernel computes: a filtered, grouped aggregate over the rows of a table. Literals are arguments, so that one kernel
-//! serves all queries of a shape. [`Program::check`] tells whether kernels can be made for one; what they look like is
-//! [`codegen`](crate::codegen)'s matter.
+//! `Program`: a filtered, grouped aggregate over the rows of a table.
+//!
+//! Literals are arguments, so that one kernel serves all queries of a shape. [`Program::check`] reports whether a
+//! kernel can compute a program.
+//!
+//! ```text
+//! mod      programs, expressions and types
+//! verify   types of expressions, and limits of programs
+//! display  programs as text
+//! ```
 
 mod display;
 mod verify;
@@ -8,7 +15,7 @@ mod verify;
 pub use verify::MAX_COLUMNS;
 pub(crate) use verify::{nodes, operands};
 
-/// Type of a value, and of how its bytes lie in memory (little-endian, no padding).
+/// Type of a value and layout of its bytes in memory (little-endian, no padding).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     /// One byte, 0 or 1.
@@ -27,16 +34,16 @@ pub enum Type {
     Float64,
     /// Days since 1970-01-01, four bytes.
     Date32,
-    /// Time since 1970-01-01T00:00:00 without a zone, eight bytes, in units.
+    /// Time since 1970-01-01T00:00:00 without a zone, eight bytes, in the unit.
     Timestamp(TimeUnit),
     /// An unscaled value of at most 18 digits, eight bytes.
     Decimal {
-        /// Digits, at most 18; more only as the type of a sum.
+        /// Digits, at most 18. The type of a sum may have more.
         precision: u8,
         /// Digits after the point.
         scale: i8,
     },
-    /// A string's number in a dictionary that the caller keeps, four bytes. Compared for equality only.
+    /// Code of a string in the caller's dictionary, four bytes. Compared for equality only.
     Code,
 }
 
@@ -67,7 +74,7 @@ impl Type {
 pub enum Value {
     /// Of [`Type::Bool`].
     Bool(bool),
-    /// Of an integer, date, timestamp or decimal type, unscaled; of [`Type::Code`].
+    /// Of an integer, date, timestamp or decimal type (unscaled), or of [`Type::Code`].
     Int(i64),
     /// Of a floating-point type.
     Float(f64),
@@ -76,7 +83,7 @@ pub enum Value {
 /// A column that a program reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// For people and for the kernel's text.
+    /// Shown in EXPLAIN and in the kernel's source.
     pub name: String,
     /// Its type.
     pub ty: Type,
@@ -93,11 +100,12 @@ pub enum BinaryOp {
     Subtract,
     /// Integers wrap.
     Multiply,
-    /// An integer division by zero, or of the least value by −1, gives up ([`RunError::Refused`](crate::error::RunError::Refused)).
+    /// An integer division by zero, or of the least value by −1, ends the query with
+    /// [`RunError::Refused`](crate::error::RunError::Refused).
     Divide,
     /// As `Divide`.
     Modulo,
-    /// Floats by total order with −0 = 0: NaN equals NaN, and is greater than all others. So in all comparisons.
+    /// All comparisons take floats by total order with −0 = 0: NaN equals NaN, and is greater than all other values.
     Eq,
     /// See `Eq`.
     NotEq,
@@ -115,7 +123,7 @@ pub enum BinaryOp {
     Or,
     /// Never NULL: NULL is distinct from every value, and not from NULL.
     IsDistinctFrom,
-    /// Its negation.
+    /// Negation of `IsDistinctFrom`.
     IsNotDistinctFrom,
 }
 
@@ -137,7 +145,7 @@ pub enum DatePart {
     Second,
 }
 
-/// Functions of one float that IEEE 754 defines to the last bit; the result has the argument's type.
+/// Functions of one float that IEEE 754 defines to the last bit. The result has the argument's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum MathFunction {
@@ -147,8 +155,9 @@ pub enum MathFunction {
     Sqrt,
 }
 
-/// A typed expression over a program's columns and arguments. Both operands of a binary operator have the same type, but for AND and OR,
-/// which take booleans.
+/// A typed expression over a program's columns and arguments.
+///
+/// Both operands of a binary operator have the same type. AND and OR take booleans.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// By position in [`Program::columns`].
@@ -174,9 +183,9 @@ pub enum Expr {
     },
     /// IN, by SQL's rules for NULL.
     InList {
-        /// What is looked for.
+        /// Value to look up.
         value: Box<Expr>,
-        /// Where.
+        /// Values to compare it with.
         list: Vec<Expr>,
         /// NOT IN.
         negated: bool,
@@ -185,60 +194,62 @@ pub enum Expr {
     Case {
         /// Conditions and results.
         branches: Vec<(Expr, Expr)>,
-        /// Result when none is true; NULL without.
+        /// Result if no condition is true. `None`: NULL.
         otherwise: Option<Box<Expr>>,
     },
-    /// The first that is not NULL.
+    /// The first value that is not NULL.
     Coalesce(Vec<Expr>),
-    /// A value that does not fit the type gives up.
+    /// A conversion. A value that does not fit the type ends the query with
+    /// [`RunError::Refused`](crate::error::RunError::Refused).
     Cast {
-        /// What.
+        /// The value to convert.
         value: Box<Expr>,
-        /// To what.
+        /// Type of the result.
         to: Type,
     },
     /// A function of a float.
     Math {
-        /// Which.
+        /// The function.
         function: MathFunction,
-        /// Of what.
+        /// A float.
         value: Box<Expr>,
     },
     /// `extract(part FROM value)` as [`Type::Int32`].
     Extract {
-        /// Which field.
+        /// The field.
         part: DatePart,
         /// A date or timestamp.
         value: Box<Expr>,
     },
     /// `date_trunc(part, value)`; the value's own type.
     Truncate {
-        /// The finest field that stays: Year, Quarter, Month, Week (Monday), Day, Hour, Minute or Second.
+        /// The finest field that is kept: Year, Quarter, Month, Week (Monday), Day, Hour, Minute or Second.
         part: DatePart,
         /// A timestamp.
         value: Box<Expr>,
     },
 }
 
-/// What is computed of a group's rows.
+/// Aggregate functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Function {
-    /// Of rows, or of values that are not NULL. [`Type::Int64`], never NULL.
+    /// Counts rows, or values that are not NULL. The result is [`Type::Int64`], never NULL.
     Count,
-    /// Of integers as [`Type::Int64`], wrapping; of floats as [`Type::Float64`]; of decimals with 38 digits. NULL of no values.
+    /// Sums integers as [`Type::Int64`], wrapping; floats as [`Type::Float64`]; decimals with 38 digits. NULL if there
+    /// are no values.
     Sum,
-    /// The least, in the argument's type. NULL of no values.
+    /// The least value, in the argument's type. NULL if there are no values.
     Min,
-    /// The greatest, likewise.
+    /// The greatest value, in the argument's type. NULL if there are no values.
     Max,
 }
 
 /// An aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Aggregate {
-    /// What.
+    /// The function.
     pub function: Function,
-    /// Of what; `None`: COUNT(*).
+    /// The argument. `None`: COUNT(*).
     pub argument: Option<Expr>,
     /// FILTER (WHERE …).
     pub filter: Option<Expr>,
@@ -247,13 +258,14 @@ pub struct Aggregate {
 /// A filtered, grouped aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Program {
-    /// The columns that it reads.
+    /// Columns that the program reads.
     pub columns: Vec<Column>,
     /// Types of the literals.
     pub arguments: Vec<Type>,
-    /// The filter, in the order of evaluation; none: all rows pass. A row passes if all are true.
+    /// The filter's conjuncts in the order of evaluation. A row passes if all are true; without conjuncts all rows
+    /// pass.
     pub conjuncts: Vec<Expr>,
-    /// GROUP BY; none: one group, there even of no rows.
+    /// GROUP BY. Without keys there is one group, even of no rows.
     pub keys: Vec<Expr>,
     /// The aggregates.
     pub aggregates: Vec<Aggregate>,

@@ -1,21 +1,22 @@
-//! Types of expressions, and refusal of programs that contradict themselves or that kernels cannot compute: in words, so that a
-//! planner can keep them as its reason.
+//! Types of expressions, and the check that kernels can compute a program.
+//!
+//! A refusal is a sentence that a planner can keep as its reason.
 
 use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, Type};
 use crate::error::RunError;
 
-/// Columns of a program: their descriptions are a kernel's parameter, of 4 KiB on older drivers.
+/// Columns of a program. Their descriptions are part of a kernel's parameter, which older drivers limit to 4 KiB.
 pub const MAX_COLUMNS: usize = 64;
-/// Nesting of an expression: walks over it recurse.
+/// Nesting of an expression. Functions over expressions recurse.
 const MAX_DEPTH: usize = 200;
-/// Operators, columns and literals of a program: a kernel that grows with them has to be compiled.
+/// Operators, columns and literals of a program. A kernel grows with their number, and so does its compile time.
 const MAX_NODES: usize = 2000;
 /// Digits of a decimal in eight bytes.
 const MAX_DIGITS: u8 = 18;
-/// Digits of a sum of decimals, as DataFusion has it.
+/// Digits of a sum of decimals, as in DataFusion.
 const SUM_DIGITS: u8 = 38;
 
-fn no<T>(reason: impl Into<String>) -> Result<T, RunError> {
+fn refuse<T>(reason: impl Into<String>) -> Result<T, RunError> {
     Err(RunError::Invalid(reason.into()))
 }
 
@@ -28,7 +29,8 @@ impl Type {
         matches!(self, Self::Float32 | Self::Float64)
     }
 
-    /// Whether values of both can be compared, and be one column: decimals of one scale can, whatever their digits.
+    /// Whether values of both types can be compared and share a column. Decimals can if their scales agree, whatever
+    /// their digits.
     fn fits(self, other: Self) -> bool {
         match (self, other) {
             (Self::Decimal { scale: a, .. }, Self::Decimal { scale: b, .. }) => a == b,
@@ -36,7 +38,7 @@ impl Type {
         }
     }
 
-    /// Of two types that fit, the one that holds the values of both.
+    /// The type that holds the values of both, for types that fit.
     fn wider(self, other: Self) -> Self {
         match (self, other) {
             (Self::Decimal { precision: a, scale }, Self::Decimal { precision: b, .. }) => Self::Decimal {
@@ -49,13 +51,13 @@ impl Type {
 }
 
 impl Program {
-    /// Whether everything it refers to is there, types agree, and kernels can compute it.
+    /// Checks that all references resolve, that types agree, and that kernels can compute the program.
     ///
     /// # Errors
-    /// [`RunError::Invalid`] with what is wrong.
+    /// [`RunError::Invalid`] with the reason.
     pub fn check(&self) -> Result<(), RunError> {
         if self.columns.len() > MAX_COLUMNS {
-            return no(format!(
+            return refuse(format!(
                 "{} columns, kernels take at most {MAX_COLUMNS}",
                 self.columns.len()
             ));
@@ -68,7 +70,7 @@ impl Program {
         }
         let nodes = self.expressions().map(|e| size(e, MAX_DEPTH)).sum::<Option<usize>>();
         if nodes.is_none_or(|nodes| nodes > MAX_NODES) {
-            return no("expressions are nested too deeply, or too long, for a kernel");
+            return refuse("expressions are nested too deeply, or too long, for a kernel");
         }
         for conjunct in &self.conjuncts {
             self.expect(conjunct, Type::Bool, "a filter")?;
@@ -80,7 +82,7 @@ impl Program {
             self.type_of_aggregate(aggregate)?;
         }
         if self.keys.is_empty() && self.aggregates.is_empty() {
-            return no("there is nothing to compute: neither keys nor aggregates");
+            return refuse("there is nothing to compute: neither keys nor aggregates");
         }
         Ok(())
     }
@@ -94,22 +96,22 @@ impl Program {
     /// The type of an expression over the program's columns and arguments.
     ///
     /// # Errors
-    /// [`RunError::Invalid`]: operands that do not agree, or something that kernels do not compute.
+    /// [`RunError::Invalid`]: operands that do not agree, or an operation that kernels do not compute.
     pub fn type_of(&self, expr: &Expr) -> Result<Type, RunError> {
         match expr {
             Expr::Column(at) => match self.columns.get(*at) {
                 Some(column) => Ok(column.ty),
-                None => no(format!("column {at} of {}", self.columns.len())),
+                None => refuse(format!("column {at} of {}", self.columns.len())),
             },
             Expr::Argument(at) => match self.arguments.get(*at) {
                 Some(ty) => Ok(*ty),
-                None => no(format!("literal {at} of {}", self.arguments.len())),
+                None => refuse(format!("literal {at} of {}", self.arguments.len())),
             },
             Expr::Null(ty) => check_digits("NULL", *ty).map(|()| *ty),
             Expr::Not(value) => self.expect(value, Type::Bool, "NOT"),
             Expr::Negate(value) => match self.type_of(value)? {
                 ty if ty.is_integer() || ty.is_float() || matches!(ty, Type::Decimal { .. }) => Ok(ty),
-                ty => no(format!("minus a {ty}")),
+                ty => refuse(format!("minus a {ty}")),
             },
             Expr::IsNull(value) => self.type_of(value).map(|_| Type::Bool),
             Expr::Binary { op, left, right } => self.type_of_binary(*op, left, right),
@@ -125,12 +127,12 @@ impl Program {
                 let mut results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
                 match (branches.first(), results.next()) {
                     (Some(_), Some(first)) => self.all_fit(self.type_of(first)?, results, "CASE"),
-                    _ => no("CASE without a branch"),
+                    _ => refuse("CASE without a branch"),
                 }
             }
             Expr::Coalesce(values) => match values.split_first() {
                 Some((first, rest)) => self.all_fit(self.type_of(first)?, rest.iter(), "COALESCE"),
-                None => no("COALESCE of nothing"),
+                None => refuse("COALESCE of nothing"),
             },
             Expr::Cast { value, to } => {
                 let from = self.type_of(value)?;
@@ -138,20 +140,20 @@ impl Program {
                 if castable(from, *to) {
                     Ok(*to)
                 } else {
-                    no(format!("kernels do not cast {from} to {to}"))
+                    refuse(format!("kernels do not cast {from} to {to}"))
                 }
             }
             Expr::Math { function, value } => match self.type_of(value)? {
                 ty if ty.is_float() => Ok(ty),
-                ty => no(format!("{function} of a {ty}")),
+                ty => refuse(format!("{function} of a {ty}")),
             },
             Expr::Extract { part, value } => match self.type_of(value)? {
                 Type::Date32 | Type::Timestamp(_) => Ok(Type::Int32),
-                ty => no(format!("{part} of a {ty}")),
+                ty => refuse(format!("{part} of a {ty}")),
             },
             Expr::Truncate { part, value } => match self.type_of(value)? {
                 ty @ Type::Timestamp(_) if *part != DatePart::DayOfWeek && *part != DatePart::DayOfYear => Ok(ty),
-                ty => no(format!("kernels do not truncate a {ty} to {part}")),
+                ty => refuse(format!("kernels do not truncate a {ty} to {part}")),
             },
         }
     }
@@ -159,7 +161,7 @@ impl Program {
     fn type_of_binary(&self, op: BinaryOp, left: &Expr, right: &Expr) -> Result<Type, RunError> {
         let (a, b) = (self.type_of(left)?, self.type_of(right)?);
         if !a.fits(b) {
-            return no(format!("{a} {op} {b}: the operands' types differ"));
+            return refuse(format!("{a} {op} {b}: the operands' types differ"));
         }
         let number = a.is_integer() || a.is_float();
         match op {
@@ -174,9 +176,9 @@ impl Program {
                     precision: precision + 1,
                     scale,
                 }),
-                ty => no(format!("kernels do not compute {ty} {op} {ty}")),
+                ty => refuse(format!("kernels do not compute {ty} {op} {ty}")),
             },
-            _ => no(format!("kernels do not compute {a} {op} {b}")),
+            _ => refuse(format!("kernels do not compute {a} {op} {b}")),
         }
     }
 
@@ -191,7 +193,7 @@ impl Program {
         let argument = aggregate.argument.as_ref().map(|e| self.type_of(e)).transpose()?;
         match (aggregate.function, argument) {
             (Function::Count, _) => Ok(Type::Int64),
-            (function, None) => no(format!("{function} of nothing")),
+            (function, None) => refuse(format!("{function} of nothing")),
             (Function::Sum, Some(ty)) if ty.is_integer() => Ok(Type::Int64),
             (Function::Sum, Some(ty)) if ty.is_float() => Ok(Type::Float64),
             (Function::Sum, Some(Type::Decimal { scale, .. })) => Ok(Type::Decimal {
@@ -199,11 +201,11 @@ impl Program {
                 scale,
             }),
             (Function::Min | Function::Max, Some(ty)) if ty != Type::Code => Ok(ty),
-            (function, Some(ty)) => no(format!("{function} of a {ty}")),
+            (function, Some(ty)) => refuse(format!("{function} of a {ty}")),
         }
     }
 
-    /// Whether an expression can be NULL, where the columns marked in `nullable` can.
+    /// Whether an expression can be NULL if the columns for which `nullable` is true can be.
     pub fn can_be_null(&self, expr: &Expr, nullable: &dyn Fn(usize) -> bool) -> bool {
         let of = |e: &Expr| self.can_be_null(e, nullable);
         match expr {
@@ -229,7 +231,7 @@ impl Program {
     fn expect(&self, expr: &Expr, wanted: Type, place: &str) -> Result<Type, RunError> {
         match self.type_of(expr)? {
             ty if ty == wanted => Ok(ty),
-            ty => no(format!("{place} takes a {wanted}, not a {ty}")),
+            ty => refuse(format!("{place} takes a {wanted}, not a {ty}")),
         }
     }
 
@@ -237,7 +239,7 @@ impl Program {
         rest.map(|e| self.type_of(e)).try_fold(first, |all, ty| {
             let ty = ty?;
             if !all.fits(ty) {
-                return no(format!("{place} mixes {all} and {ty}"));
+                return refuse(format!("{place} mixes {all} and {ty}"));
             }
             Ok(all.wider(ty))
         })
@@ -246,14 +248,15 @@ impl Program {
 
 fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
     match ty {
-        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DIGITS => no(format!(
+        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DIGITS => refuse(format!(
             "{what} is a {ty}: kernels take decimals of 1 to {MAX_DIGITS} digits"
         )),
         _ => Ok(()),
     }
 }
 
-/// The casts that kernels compute as arrow does. Left out: to and from decimals, which round half away from zero and check digits.
+/// Whether kernels compute the cast as arrow does. Casts to and from decimals, which round half away from zero and
+/// check digits, are left to the CPU.
 fn castable(from: Type, to: Type) -> bool {
     let number = |ty: Type| ty.is_integer() || ty.is_float();
     let stored_as = |ty: Type| match ty {
@@ -274,7 +277,7 @@ fn castable(from: Type, to: Type) -> bool {
     }
 }
 
-/// The parts of an expression.
+/// Direct operands of an expression.
 pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Column(_) | Expr::Argument(_) | Expr::Null(_) => Vec::new(),
@@ -292,7 +295,7 @@ pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// The expressions and all their parts, in no order.
+/// The expressions and all their operands, in no order.
 pub(crate) fn nodes<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> impl Iterator<Item = &'a Expr> {
     let mut open: Vec<&Expr> = exprs.into_iter().collect();
     std::iter::from_fn(move || {
@@ -302,7 +305,7 @@ pub(crate) fn nodes<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> impl Itera
     })
 }
 
-/// Nodes of an expression; `None`: nested deeper than that.
+/// Nodes of an expression. `None`: nested deeper than `depth`.
 fn size(expr: &Expr, depth: usize) -> Option<usize> {
     let below = depth.checked_sub(1)?;
     operands(expr)

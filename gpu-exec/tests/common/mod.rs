@@ -1,12 +1,19 @@
-//! Programs by few words, for all tests of the crate.
+//! Shorthands for programs and shapes, for tests that launch kernels themselves.
+//!
+//! ```text
+//! interpreter    the meaning of programs, row by row: the oracle
+//! kernel_runner  kernels over a table in memory, without the crate's runtime
+//! partial_pages  partially resident columns of such a table
+//! random         random programs, values and placements
+//! result_check   comparison of a kernel's results with the interpreter's
+//! ```
 #![allow(dead_code)] // each test uses its share
 
-pub(crate) mod check;
-pub(crate) mod interpret;
-pub(crate) mod machine;
-pub(crate) mod paging;
+pub(crate) mod interpreter;
+pub(crate) mod kernel_runner;
+pub(crate) mod partial_pages;
 pub(crate) mod random;
-pub(crate) mod streams;
+pub(crate) mod result_check;
 
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};
@@ -51,7 +58,7 @@ pub(crate) fn sum(of: Expr) -> Aggregate {
     aggregate(Function::Sum, Some(of))
 }
 
-/// Six doubles, filtered by the first: sums of the first `dependents` others.
+/// Six doubles, filtered by the first, with sums of the first `dependents` others.
 pub(crate) fn taxi(dependents: usize) -> Program {
     let names = [
         "trip_distance",
@@ -76,8 +83,10 @@ pub(crate) fn taxi(dependents: usize) -> Program {
     }
 }
 
-/// What queries/q5_30.sql becomes: `sum(total - extra - coalesce(ehail_fee, 0) - tolls - mta_tax)`, `sum(distance)`, the count and sum
-/// of the average, and `count(*)`, where the distance is at least the first argument. The second one is the 0.
+/// The program of queries/q5_30.sql.
+///
+/// Where the distance is at least the first argument: `sum(total - extra - coalesce(ehail_fee, 0) - tolls - mta_tax)`,
+/// `sum(distance)`, the count and sum of the average, and `count(*)`. The second argument is the 0.
 pub(crate) fn dollars_per_mile() -> Program {
     let names = [
         "trip_distance",
@@ -106,13 +115,13 @@ pub(crate) fn dollars_per_mile() -> Program {
     }
 }
 
-/// Columns that nowhere have NULLs, though the program's may.
+/// The shape without validity arrays: columns that have no NULLs, though the program's may.
 pub(crate) fn without_nulls(mut shape: Shape) -> Shape {
     shape.columns.iter_mut().for_each(|c| c.nullable = false);
     shape
 }
 
-/// The same shape for all columns; nullable as the program says.
+/// One shape for all columns, nullable as the program says.
 pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: Grouping) -> Shape {
     let of = |c: &Column| ColumnShape {
         access,
@@ -126,7 +135,7 @@ pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: 
     }
 }
 
-/// As [`shape`], by loads, with all columns but the first in pages.
+/// As [`shape`], read by loads, with all columns but the first in pages.
 pub(crate) fn paged_shape(program: &Program, aligned: bool, grouping: Grouping) -> Shape {
     let mut shape = shape(program, Access::Paged, aligned, grouping);
     shape.columns[0].access = Access::Plain;

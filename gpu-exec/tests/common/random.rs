@@ -4,7 +4,7 @@ use grampus_gpu_exec::program::{
     Aggregate, BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type,
 };
 
-use super::interpret::{Cell, Scalar};
+use super::interpreter::{Cell, Scalar};
 
 const MATH: [MathFunction; 4] = [
     MathFunction::Floor,
@@ -71,7 +71,7 @@ pub(crate) const PARTS: [DatePart; 10] = [
     DatePart::Second,
 ];
 
-/// A value of a type: mostly small, now and then an extreme. `tame`: none that dates, casts or sums could trip over.
+/// A value of a type, usually small, sometimes an extreme. `tame` excludes values that dates, casts or sums refuse.
 pub(crate) fn value(random: &mut Random, ty: Type, tame: bool) -> Scalar {
     let extreme = !tame && random.one_in(12);
     let small = random.below(40) as i64 - 12;
@@ -110,7 +110,7 @@ pub(crate) fn value(random: &mut Random, ty: Type, tame: bool) -> Scalar {
     }
 }
 
-/// A value's bytes in memory; zeros where it is missing.
+/// A value's bytes in memory. A missing value is zeros.
 pub(crate) fn bytes(ty: Type, cell: Cell) -> Vec<u8> {
     let all = match (ty, cell) {
         (_, None) => 0u64,
@@ -127,7 +127,7 @@ pub(crate) struct Writer<'a> {
     pub random: &'a mut Random,
     pub columns: Vec<Column>,
     pub arguments: Vec<Type>,
-    /// No casts, divisions or dates: nothing that could refuse.
+    /// No casts, divisions or dates, which could refuse.
     pub tame: bool,
 }
 

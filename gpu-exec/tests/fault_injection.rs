@@ -1,7 +1,8 @@
-//! What may go wrong while a program runs: files that change, decoders that fail, storages that err or stall, callers that change
-//! their mind. Each ends in an error that says what happened, and the next query works. Skipped without a C++ compiler.
+//! Faults while a query runs: files that change, decoders that fail, storages that err or stall, callers that cancel.
+//!
+//! Each fault ends in an error with the reason, and the next query works. The tests are skipped without a C++ compiler.
 
-mod support;
+mod temporary_table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +14,12 @@ use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
 use grampus_gpu_exec::program::Value;
 use grampus_gpu_exec::{Backing, BackingChoice, Request, RuntimeOptions};
-use support::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
+use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
 
 #[test]
-fn a_changed_file_is_noticed_and_its_new_state_answers() {
+fn changed_file_fails_the_query_and_its_new_version_answers() {
     for backing in ALL {
         let mut table = Table::raw(STRIPES, 2);
         let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
@@ -27,7 +28,7 @@ fn a_changed_file_is_noticed_and_its_new_state_answers() {
         let sums = program(2, &[], &[0, 1]);
         let before = run(&gpu, &table, &sums, 100.0, backing).unwrap();
         assert_eq!(answer(&before), table.expected(100.0, &[0, 1]));
-        // The first value of column 0 becomes one that passes.
+        // The first value of column 0 is changed so that it passes.
         let Placement::Direct(segments) = &table.input.stripes[0].columns[0] else {
             panic!()
         };
@@ -51,7 +52,7 @@ fn a_changed_file_is_noticed_and_its_new_state_answers() {
 }
 
 #[test]
-fn a_truncated_and_a_missing_file() {
+fn truncated_and_missing_files_are_reported() {
     for backing in ALL {
         let table = Table::raw(STRIPES, 2);
         let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
@@ -76,7 +77,7 @@ fn a_truncated_and_a_missing_file() {
 }
 
 #[test]
-fn a_failing_decoder_says_why_and_nothing_half_done_is_kept() {
+fn failing_decoder_is_reported_and_partial_data_is_dropped() {
     let table = Table::new(&Shape {
         stripes: STRIPES,
         kinds: &[Kind::Raw, Kind::Decoded],
@@ -94,7 +95,7 @@ fn a_failing_decoder_says_why_and_nothing_half_done_is_kept() {
     *table.decoder.fail.lock().unwrap() = None;
     let output = run(&gpu, &table, &sums, 100.0, BackingChoice::Auto).unwrap();
     assert_eq!(answer(&output), table.expected(100.0, &[0, 1]));
-    // NULLs where the planner said that there are none.
+    // The column has NULLs though the planner declared none.
     let refused = run(&gpu, &table, &program(2, &[], &[1]), 100.0, BackingChoice::Auto);
     gpu.forget().unwrap();
     let refused = refused
@@ -104,7 +105,7 @@ fn a_failing_decoder_says_why_and_nothing_half_done_is_kept() {
 }
 
 #[test]
-fn a_cancelled_query_ends_and_the_next_one_works() {
+fn cancelled_query_ends_and_the_next_one_works() {
     let table = Table::raw(STRIPES, 2);
     let Some(gpu) = gpu(None, stalling(Duration::from_millis(700))) else {
         return;
@@ -121,7 +122,7 @@ fn a_cancelled_query_ends_and_the_next_one_works() {
     };
     assert!(matches!(gpu.run(request), Err(RunError::Cancelled)));
     cancel.store(false, Ordering::Relaxed);
-    // Compiled before, so that the flag is set while the kernel waits for a storage that takes its time.
+    // The kernel is compiled before, so that the flag is set while the kernel waits for a slow storage.
     let began = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -136,7 +137,7 @@ fn a_cancelled_query_ends_and_the_next_one_works() {
     assert_eq!(answer(&output), table.expected(100.0, &[1]));
 }
 
-/// A storage whose every read takes that long.
+/// Options for storages that delay every read.
 fn stalling(delay: Duration) -> RuntimeOptions {
     faulty(FaultRule {
         bytes: 0..u64::MAX,
@@ -146,7 +147,7 @@ fn stalling(delay: Duration) -> RuntimeOptions {
     })
 }
 
-/// The first file's storage has this fault.
+/// Options for a fault of the first file's storage.
 fn faulty(rule: FaultRule) -> RuntimeOptions {
     RuntimeOptions {
         timeout: Duration::from_secs(3),
@@ -162,7 +163,7 @@ fn faulty(rule: FaultRule) -> RuntimeOptions {
 }
 
 #[test]
-fn storage_faults_end_the_query_with_the_right_words_and_the_next_works() {
+fn storage_faults_are_reported_and_the_next_query_works() {
     let table = Table::raw(STRIPES, 3);
     let sums = program(3, &[], &[1, 2]);
     let queued = BackingChoice::All(Backing::Queued);
@@ -190,7 +191,7 @@ fn storage_faults_end_the_query_with_the_right_words_and_the_next_works() {
 }
 
 #[test]
-fn a_storage_that_never_answers_costs_one_stack_and_not_the_session() {
+fn stalled_storage_costs_one_stack_and_not_the_device() {
     let table = Table::raw(STRIPES, 2);
     let sums = program(2, &[], &[1]);
     let rule = FaultRule {
@@ -207,13 +208,13 @@ fn a_storage_that_never_answers_costs_one_stack_and_not_the_session() {
 }
 
 #[test]
-fn a_storage_that_cannot_be_opened_names_the_file() {
+fn unopenable_storage_names_the_file() {
     let table = Table::raw(STRIPES, 1);
-    let tuning = RuntimeOptions {
+    let options = RuntimeOptions {
         open_storage: Arc::new(|_, _| Err(std::io::Error::other("no such drive"))),
         ..RuntimeOptions::default()
     };
-    let Some(gpu) = gpu(None, tuning) else { return };
+    let Some(gpu) = gpu(None, options) else { return };
     let refused = run(
         &gpu,
         &table,
@@ -226,7 +227,7 @@ fn a_storage_that_cannot_be_opened_names_the_file() {
 }
 
 #[test]
-fn too_little_device_memory_for_anything_is_said_in_words() {
+fn insufficient_device_memory_is_reported() {
     let table = Table::raw(STRIPES, 2);
     let Some(gpu) = gpu(Some(2_000), RuntimeOptions::default()) else {
         return;
@@ -239,11 +240,11 @@ fn too_little_device_memory_for_anything_is_said_in_words() {
     assert_eq!(answer(&output), table.expected(100.0, &[1]));
 }
 
-/// Cuts a file short while it is being read.
+/// A decoder that truncates a file while it is being read.
 #[derive(Debug)]
-struct Cutting(std::path::PathBuf);
+struct TruncatingDecoder(std::path::PathBuf);
 
-impl Decode for Cutting {
+impl Decode for TruncatingDecoder {
     fn decode(
         &self,
         _: usize,
@@ -259,7 +260,7 @@ impl Decode for Cutting {
 }
 
 #[test]
-fn a_file_that_is_cut_short_while_it_is_read() {
+fn file_truncated_during_a_read_is_reported() {
     let mut table = Table::new(&Shape {
         stripes: &[&[20_000, 20_000, 20_000]],
         kinds: &[Kind::Decoded, Kind::Raw],
@@ -269,7 +270,7 @@ fn a_file_that_is_cut_short_while_it_is_read() {
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
-    table.input.decoder = Arc::new(Cutting(table.path(0)));
+    table.input.decoder = Arc::new(TruncatingDecoder(table.path(0)));
     let refused = run(&gpu, &table, &program(2, &[0], &[1]), 0.0, BackingChoice::Auto).unwrap_err();
     assert!(matches!(refused, RunError::File { .. }), "{refused}");
     assert_eq!(gpu.resident_bytes(), 0);

@@ -1,5 +1,6 @@
-//! Kernels on host threads, and on a GPU where there is one, by hand: a table laid out in memory and behind queues, launches divided as a test wants them. The
-//! crate's own runtime is tested elsewhere.
+//! `Target` and `run`: kernels on host threads, and on a GPU if there is one, without the crate's runtime.
+//!
+//! A table lies in memory and behind queues. The test chooses the division into launches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Module, StagingOp
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 
-use super::interpret::{Cell, Scalar};
-use super::paging::Paging;
+use super::interpreter::{Cell, Scalar};
+use super::partial_pages::PartialPages;
 use super::random::{Random, bytes};
 
-/// What kernels can run on.
+/// A device that runs kernels.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub device: Device,
@@ -30,7 +31,7 @@ pub(crate) struct Target {
     modules: KernelCache,
 }
 
-/// What kernels can run on here: says what is missing.
+/// The devices of this machine. Missing ones are printed.
 pub(crate) fn targets() -> Vec<Target> {
     let mut targets = Vec::new();
     let mut add = |device: Device, lanes: u32| {
@@ -55,7 +56,7 @@ pub(crate) fn targets() -> Vec<Target> {
 }
 
 impl Target {
-    /// Host threads that are warps of 32 lanes each: slow.
+    /// Whether the device is host threads that are warps of 32 lanes each, which is slow.
     pub(crate) fn is_lockstep(&self) -> bool {
         self.device.is_host() && self.lanes == GPU_LANES
     }
@@ -67,7 +68,7 @@ impl Target {
         self.lockstep_module(&kernel.translation_unit(), ENTRY)
     }
 
-    /// A text's module, for warps of 32 lanes.
+    /// The module of a source, for warps of 32 lanes.
     pub(crate) fn lockstep_module(&self, text: &str, name: &str) -> Arc<Module> {
         let (begin, end) = (
             include_str!("../../../io-stack/tests/cpp/lanes.h"),
@@ -79,12 +80,12 @@ impl Target {
     }
 }
 
-/// A table's columns, and which rows of it are looked at.
+/// A table's columns and selected rows.
 pub(crate) struct Table {
     pub types: Vec<Type>,
     /// By column, then by row.
     pub cells: Vec<Vec<Cell>>,
-    /// First row and rows of each run.
+    /// First row and number of rows of each run.
     pub runs: Vec<(u64, u64)>,
 }
 
@@ -95,26 +96,26 @@ impl Table {
     }
 }
 
-/// The table as kernels find it.
-pub(crate) struct Placed {
+/// A table in memory and behind queues, as kernels find it.
+pub(crate) struct DeviceTable {
     device: Device,
     lanes: u32,
     stack: Stack,
     columns: Vec<Column>,
     valid: Vec<Option<Column>>,
     runs: Vec<(u64, u64)>,
-    /// What columns should hold, where they lie in it, and what kernels load.
+    /// All bytes of the columns, their places in `bytes`, and the memory that kernels load from.
     bytes: Vec<u8>,
     places: Vec<(u32, Vec<Run>)>,
     image: DeviceBuffer,
-    paging: Option<Paging>,
+    paging: Option<PartialPages>,
 }
 
-/// Bytes of a storage in the making.
+/// Bytes of a storage under construction.
 struct Image(Vec<u8>);
 
 impl Image {
-    /// Places values in a few pieces, each at some byte; a multiple of `align`.
+    /// Places values in a few ranges, each at a random multiple of `align`.
     fn place(&mut self, random: &mut Random, width: usize, align: usize, values: &[Vec<u8>]) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut at = 0;
@@ -164,7 +165,7 @@ fn options() -> StackOptions {
     }
 }
 
-impl Placed {
+impl DeviceTable {
     pub(crate) fn new(random: &mut Random, target: &Target, table: &Table, shape: &Shape) -> Self {
         let device = &target.device;
         let mut image = Image(Vec::new());
@@ -186,7 +187,7 @@ impl Placed {
         let paged = |c: &usize| shape.columns[*c].access == Access::Paged;
         let paged: Vec<usize> = (0..shape.columns.len()).filter(paged).collect();
         let rows = table.cells.first().map_or(0, Vec::len) as u64;
-        let paging = (!paged.is_empty()).then(|| Paging::new(random, device, &paged, rows));
+        let paging = (!paged.is_empty()).then(|| PartialPages::new(random, device, &paged, rows));
         let stack = Stack::new(device, vec![storage], options(), &[]).expect("a stack");
         let column = |width: u32, runs: &[Run]| {
             let mapped = |run: &Run| Run {
@@ -216,20 +217,20 @@ impl Placed {
     }
 }
 
-/// How a query is divided.
+/// Division of a query into warps and launches.
 #[derive(Debug, Clone)]
 pub(crate) struct Division {
     pub warps: u32,
-    /// Ends of the launches before the last, as parts of all tiles; ascending.
+    /// Ends of all launches but the last, as fractions of all tiles; ascending.
     pub ends: Vec<f64>,
-    /// Rows do not stay in buffers between launches.
+    /// No row stays in a ring between launches.
     pub flush: bool,
     pub group_slots_log2: u32,
 }
 
-/// Runs the kernel over the table, as often as pages are missing.
+/// Runs the kernel over the table, and replays the pass while pages are missing.
 pub(crate) fn run(
-    placed: &Placed,
+    placed: &DeviceTable,
     kernel: &QueryKernel,
     module: &Module,
     arguments: &[Scalar],
@@ -240,18 +241,18 @@ pub(crate) fn run(
     };
     let mut random = Random(u64::from(division.warps) + division.ends.len() as u64);
     paging.scatter(&mut random, &placed.bytes, &placed.places, &placed.image);
-    for _ in 0..paging.most_passes(kernel.steps()) {
+    for _ in 0..paging.max_passes(kernel.steps()) {
         paging.clear();
         let result = pass(placed, kernel, module, arguments, division);
         if paging.serve(&placed.bytes, &placed.places, &placed.image) == 0 || result.is_err() {
             return result;
         }
     }
-    panic!("pages are missing after {} passes", paging.most_passes(kernel.steps()))
+    panic!("pages are missing after {} passes", paging.max_passes(kernel.steps()))
 }
 
 fn pass(
-    placed: &Placed,
+    placed: &DeviceTable,
     kernel: &QueryKernel,
     module: &Module,
     arguments: &[Scalar],
@@ -283,7 +284,7 @@ fn pass(
     };
     let arguments: Vec<u64> = arguments.iter().map(bits).chain([0]).collect();
     let arguments = DeviceBuffer::from_values(device, &arguments).expect("memory");
-    // What needs no initialisation is filled with garbage.
+    // Memory that needs no initialisation is filled with garbage.
     let (state, partials) = (
         buffer(warps * sizes.state_bytes, 0xEE),
         buffer(warps * sizes.partial_bytes, 0xEE),
@@ -322,7 +323,7 @@ fn pass(
             patience: 2,
         };
         first_tile = end_tile;
-        let paging = placed.paging.as_ref().map(Paging::desc);
+        let paging = placed.paging.as_ref().map(PartialPages::desc);
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
         let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
         let mut args = Args::new().with_bytes(&query::parameter(&head, &columns, &valid, paging.as_ref()));

@@ -1,4 +1,4 @@
-//! What generated kernels look like: a change here is a change of every cached kernel.
+//! The source of generated kernels, as snapshots. A change here is a change of every cached kernel.
 
 mod common;
 
@@ -46,15 +46,19 @@ fn dependent_columns_by_page() {
 }
 
 #[test]
-fn what_is_read_in_tiles_has_no_pages() {
+fn tile_columns_cannot_be_paged() {
     let program = taxi(1);
     let refused = QueryKernel::generate(&program, &shape(&program, Access::Paged, true, Grouping::Ungrouped));
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("trip_distance is read whole"), "{refused}");
 }
 
-/// `SELECT passenger_count, count(*), sum(fare) FILTER (WHERE tip > $1) … WHERE pickup BETWEEN $2 AND $3 GROUP BY passenger_count,
-/// extract(year FROM pickup)`.
+/// Counts and sums per passenger count and year, over a range of pickup times:
+///
+/// ```sql
+/// SELECT passenger_count, count(*), sum(fare) FILTER (WHERE tip > $1), …
+/// WHERE pickup BETWEEN $2 AND $3 GROUP BY passenger_count, extract(year FROM pickup)
+/// ```
 fn grouped() -> Program {
     let pickup = || col(0);
     Program {
@@ -182,7 +186,7 @@ fn no_filter_reads_everything_in_tiles() {
 }
 
 #[test]
-fn names_cannot_leave_their_comments() {
+fn column_names_cannot_end_a_comment() {
     let mut program = taxi(1);
     program.columns[0].name = "x\n#error \\".to_owned();
     let text = text(&program, &shape(&program, Access::Plain, true, Grouping::Ungrouped));
@@ -215,16 +219,16 @@ fn stages_are_a_unit_of_their_own() {
 }
 
 #[test]
-fn a_kernel_without_stages_is_one_unit() {
+fn kernel_without_stages_is_one_unit() {
     let program = taxi(0);
     let shape = shape(&program, Access::Plain, true, Grouping::Ungrouped);
     let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
     assert_eq!(kernel.units_to_link().len(), 1, "{}", kernel.source());
 }
 
-/// What is merely read takes the compiler time.
+/// Code that a kernel does not call takes compile time.
 #[test]
-fn a_unit_has_the_headers_that_its_kernel_needs() {
+fn unit_has_the_headers_that_its_kernel_needs() {
     let headers = |program: &Program, access: Access, grouping: Grouping| {
         let shape = shape(program, access, true, grouping);
         let kernel = QueryKernel::generate(program, &shape).expect("a valid program");
@@ -259,9 +263,9 @@ fn a_unit_has_the_headers_that_its_kernel_needs() {
     );
 }
 
-/// Units that are linked with it leave them out.
+/// Units that are linked with the slow path leave the assertions out.
 #[test]
-fn what_kernels_are_linked_with_has_all_layout_asserts() {
+fn slow_path_has_all_layout_asserts() {
     let shared = grampus_io_stack::abi::static_asserts();
     for unit in [slow_path(false), slow_path(true)] {
         assert!(unit.contains(&shared));

@@ -1,7 +1,9 @@
-//! Programs run on host threads over temporary files: every backing gives the answer of a plain loop, whatever is kept, and
-//! however little there is room for. Troubles are in troubles.rs. Skipped, and says so, without a C++ compiler.
+//! Queries on host threads over temporary files. Every backing gives the answer of a plain loop, whatever is cached and
+//! however small the device memory.
+//!
+//! fault_injection.rs tests failures. The tests are skipped, with a message, without a C++ compiler.
 
-mod support;
+mod temporary_table;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,7 +12,7 @@ use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::output::ResultValues;
 use grampus_gpu_exec::program::{Expr, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Gpu, RuntimeOptions};
-use support::{ALL, Kind, Shape, Table, answer, gpu, program, run};
+use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[1], &[33_333, 512, 9_999]];
 const MIXED: &[Kind] = &[Kind::Raw, Kind::Decoded, Kind::Constant(2.5), Kind::Raw, Kind::Decoded];
@@ -43,7 +45,7 @@ fn every_backing_gives_the_same_answer() {
 }
 
 #[test]
-fn decoded_and_constant_columns_beside_raw_ones_in_pieces() {
+fn raw_decoded_and_constant_columns_mix() {
     let table = Table::new(&Shape {
         stripes: STRIPES,
         kinds: MIXED,
@@ -65,9 +67,10 @@ fn decoded_and_constant_columns_beside_raw_ones_in_pieces() {
     }
 }
 
-/// Stored columns are decoded by the device alone: resident and through windows, with staging memory for all of it and for two pieces.
+/// The device alone decodes stored columns: resident and through windows, with staging memory for all of it and for two
+/// batches.
 #[test]
-fn stored_columns_are_decoded_by_the_device() {
+fn encoded_columns_are_decoded_by_the_device() {
     let kinds = [Kind::Stored, Kind::Raw, Kind::Stored, Kind::Constant(2.5), Kind::Stored];
     let mut table = Table::new(&Shape {
         group_rows: None,
@@ -87,12 +90,12 @@ fn stored_columns_are_decoded_by_the_device() {
             (Some(400 << 10), 1),
             (Some(2 << 20), 1),
         ] {
-            let tuning = RuntimeOptions {
+            let options = RuntimeOptions {
                 staging_bytes,
                 launch_bytes: 100_000,
                 ..RuntimeOptions::default()
             };
-            let Some(gpu) = gpu(cache_bytes, tuning) else { return };
+            let Some(gpu) = gpu(cache_bytes, options) else { return };
             check(&gpu, &table, &[0, 2, 4], &[0, 1, 2, 3, 4], BackingChoice::Auto);
             check(&gpu, &table, &[0, 2, 4], &[2, 4], BackingChoice::All(Backing::Resident));
             assert_eq!(
@@ -124,9 +127,9 @@ fn stored_columns_are_decoded_by_the_device() {
     );
 }
 
-/// Where the device finds that a stream makes no sense, the decoder is asked, and nothing of the attempt is kept.
+/// If the device cannot decode a stream, the decoder is called, and nothing of the attempt is cached.
 #[test]
-fn what_the_device_cannot_decode_is_left_to_the_decoder() {
+fn streams_that_the_device_cannot_decode_go_to_the_decoder() {
     let table = Table::new(&Shape {
         group_rows: None,
         stripes: STRIPES,
@@ -144,7 +147,7 @@ fn what_the_device_cannot_decode_is_left_to_the_decoder() {
     }
     check(&gpu, &table, &[1, 2], &[1, 2], BackingChoice::Auto);
     assert!(table.decoder.calls.load(Ordering::Relaxed) > 0);
-    // Words of the decoder are the query's.
+    // The decoder's message is the query's.
     *table.decoder.fail.lock().unwrap() = Some("row 7 is odd".to_owned());
     gpu.forget().unwrap();
     let error = run(&gpu, &table, &program(3, &[1, 2], &[1, 2]), 0.0, BackingChoice::Auto).unwrap_err();
@@ -152,7 +155,7 @@ fn what_the_device_cannot_decode_is_left_to_the_decoder() {
 }
 
 #[test]
-fn a_column_with_nulls_as_the_filter_and_one_that_is_all_null() {
+fn filter_with_nulls_and_column_of_nulls() {
     let mut table = Table::new(&Shape {
         stripes: STRIPES,
         kinds: &[Kind::Decoded, Kind::Raw, Kind::Decoded],
@@ -173,7 +176,7 @@ fn a_column_with_nulls_as_the_filter_and_one_that_is_all_null() {
 }
 
 #[test]
-fn only_the_selected_rows_are_looked_at() {
+fn only_selected_rows_are_read() {
     let mut table = Table::new(&Shape {
         stripes: STRIPES,
         kinds: MIXED,
@@ -195,7 +198,7 @@ fn only_the_selected_rows_are_looked_at() {
 }
 
 #[test]
-fn no_rows_at_all() {
+fn query_without_rows_answers() {
     let mut table = Table::raw(STRIPES, 2);
     table.input.stripes.iter_mut().for_each(|s| s.selected.clear());
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
@@ -211,7 +214,7 @@ fn no_rows_at_all() {
 }
 
 #[test]
-fn a_second_query_uses_what_the_first_one_brought() {
+fn second_query_uses_cached_columns() {
     let table = Table::raw(STRIPES, 3);
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
@@ -233,7 +236,7 @@ fn a_second_query_uses_what_the_first_one_brought() {
 }
 
 #[test]
-fn more_than_there_is_room_for_streams_through_windows() {
+fn columns_larger_than_the_pool_stream_through_windows() {
     let table = Table::new(&Shape {
         stripes: &[&[60_000, 60_000], &[60_000], &[777, 40_000]],
         kinds: MIXED,
@@ -246,11 +249,11 @@ fn more_than_there_is_room_for_streams_through_windows() {
         .zip(launch_bytes.into_iter().cycle())
     {
         for backing in [BackingChoice::Auto, BackingChoice::All(Backing::Resident)] {
-            let tuning = RuntimeOptions {
+            let options = RuntimeOptions {
                 launch_bytes,
                 ..RuntimeOptions::default()
             };
-            let Some(gpu) = gpu(Some(cache_bytes), tuning) else {
+            let Some(gpu) = gpu(Some(cache_bytes), options) else {
                 return;
             };
             check(&gpu, &table, &[1, 4], &[0, 1, 2, 3, 4], backing);
@@ -265,9 +268,9 @@ fn more_than_there_is_room_for_streams_through_windows() {
     }
 }
 
-/// Tables, selections, room and backings by a seed, several queries of each on one device.
+/// Random tables, selections, device memory and backings, with several queries of each on one device.
 #[test]
-fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
+fn answers_do_not_depend_on_cached_data() {
     let mut state = 0x2545_F491_4F6C_DD1Du64;
     let mut below = |n: u64| {
         state ^= state << 13;
@@ -277,11 +280,11 @@ fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
     };
     for round in 0..6 {
         let room = [200_000, 600_000, 1_500_000, 6_000_000][below(4) as usize];
-        let tuning = RuntimeOptions {
+        let options = RuntimeOptions {
             launch_bytes: 1 << below(24),
             ..RuntimeOptions::default()
         };
-        let Some(gpu) = gpu(Some(room), tuning) else { return };
+        let Some(gpu) = gpu(Some(room), options) else { return };
         let mut tables: Vec<Table> = (0..3)
             .map(|_| {
                 let files: Vec<Vec<u64>> = (0..1 + below(3))
@@ -325,9 +328,10 @@ fn whatever_is_kept_from_earlier_queries_answers_stay_right() {
     }
 }
 
-/// Found what a single list of unposted completions does (driver/tests/controller.rs): every tenth of these runs ended in a time-out.
+/// Many evictions in the sector cache: with a single list of unposted completions (driver/tests/controller.rs), every
+/// tenth of these runs ended in a time-out.
 #[test]
-fn a_sector_cache_much_smaller_than_the_columns_still_answers() {
+fn sector_cache_much_smaller_than_the_columns_answers() {
     let table = Table::raw(&[&[100_000], &[100_000], &[100_000]], 6);
     let Some(gpu) = gpu(Some(1_440_000), RuntimeOptions::default()) else {
         return;
@@ -341,7 +345,7 @@ fn a_sector_cache_much_smaller_than_the_columns_still_answers() {
 }
 
 #[test]
-fn tables_that_do_not_fit_together_take_turns() {
+fn tables_that_do_not_fit_together_evict_each_other() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
     let Some(gpu) = gpu(Some(2_600_000), RuntimeOptions::default()) else {
         return;
@@ -381,7 +385,7 @@ fn commands_are_counted_and_smaller_than_the_columns() {
 }
 
 #[test]
-fn groups_beyond_the_first_table_are_found_by_a_second_attempt() {
+fn groups_beyond_the_first_table_need_a_second_run() {
     let table = Table::raw(&[&[60_000], &[60_000]], 3);
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
@@ -390,7 +394,7 @@ fn groups_beyond_the_first_table_are_found_by_a_second_attempt() {
     grouped.keys = vec![Expr::Column(1), Expr::Column(2)];
     let mut expected = BTreeMap::new();
     for row in 0..table.rows {
-        let key = [1, 2].map(|c| support::value(c, row).to_bits());
+        let key = [1, 2].map(|c| temporary_table::value(c, row).to_bits());
         *expected.entry(key).or_insert(0) += 1;
     }
     assert!(expected.len() > 1 << 14, "more than the first table's slots");
@@ -442,7 +446,7 @@ fn queries_of_several_threads_take_turns() {
 }
 
 #[test]
-fn plans_say_what_runs_do() {
+fn plans_match_runs() {
     let table = Table::new(&Shape {
         stripes: STRIPES,
         kinds: MIXED,

@@ -1,4 +1,5 @@
-//! Programs that contradict themselves, or that kernels cannot compute, are refused in words; and what programs are for people.
+//! Programs that contradict themselves, or that kernels cannot compute, are refused with a reason. Programs are shown
+//! as SQL.
 
 mod common;
 
@@ -12,7 +13,7 @@ const MONEY: Type = Type::Decimal {
     scale: 2,
 };
 
-/// Columns of several types and one literal.
+/// A program with columns of several types and one literal.
 fn base() -> Program {
     Program {
         columns: vec![
@@ -49,7 +50,7 @@ fn boxed(expr: Expr) -> Box<Expr> {
 }
 
 #[test]
-fn operands_must_agree() {
+fn operands_of_different_types_are_refused() {
     assert_eq!(
         of(binary(BinaryOp::Add, col(0), col(1))),
         "int32 + float64: the operands' types differ"
@@ -88,7 +89,7 @@ fn operands_must_agree() {
 }
 
 #[test]
-fn what_kernels_do_not_compute_is_said() {
+fn operations_that_kernels_lack_are_refused() {
     let less = |a, b| of(binary(BinaryOp::Lt, a, b));
     assert_eq!(less(col(2), col(2)), "kernels do not compute code < code");
     let times = binary(BinaryOp::Multiply, col(5), col(5));
@@ -168,7 +169,7 @@ fn aggregates_and_filters_have_their_types() {
 }
 
 #[test]
-fn what_is_too_deep_or_too_long_is_refused_not_recursed_into() {
+fn expressions_too_deep_or_too_long_are_refused() {
     let deep = (0..300).fold(col(6), |e, _| Expr::Not(boxed(e)));
     assert_eq!(of(deep), "expressions are nested too deeply, or too long, for a kernel");
     let list = Expr::InList {
@@ -183,7 +184,7 @@ fn what_is_too_deep_or_too_long_is_refused_not_recursed_into() {
 }
 
 #[test]
-fn a_shape_must_be_the_programs() {
+fn shape_of_another_program_is_refused() {
     let program = taxi(1);
     let good = shape(&program, Access::Plain, true, Grouping::Ungrouped);
     let refused = |change: &dyn Fn(&mut grampus_gpu_exec::codegen::Shape)| {
@@ -227,7 +228,7 @@ fn programs_are_shown_as_sql() {
     program.check().expect("valid");
     assert_eq!(
         program.to_string(),
-        "count(*), sum(CASE WHEN b THEN f END) FILTER (WHERE b) WHERE i >= $1 AND NOT (b IS NULL) AND (i + $1) NOT IN ($1, NULL) \
-         GROUP BY date_trunc(month, t)"
+        "count(*), sum(CASE WHEN b THEN f END) FILTER (WHERE b) WHERE i >= $1 AND NOT (b IS NULL) AND (i + $1) NOT IN \
+         ($1, NULL) GROUP BY date_trunc(month, t)"
     );
 }

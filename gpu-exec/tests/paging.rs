@@ -1,7 +1,9 @@
-//! Columns that come by pages: what is missed is brought, kept, and asked for once; answers are those of whole columns, to the bit.
-//! Troubles too. Skipped, and says so, without a C++ compiler.
+//! Paged columns: a missed page is loaded once and cached, and answers equal those of fully resident columns to the
+//! bit. Faults during paging are tested as well.
+//!
+//! The tests are skipped, with a message, without a C++ compiler.
 
-mod support;
+mod temporary_table;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +14,12 @@ use grampus_gpu_exec::input::{Decode, Decoded, FileVersion};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Request, RuntimeOptions};
-use support::{Kind, Shape, Table, answer, gpu, program, run};
+use temporary_table::{Kind, Shape, Table, answer, gpu, program, run};
 
 const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
 const WHOLE: BackingChoice = BackingChoice::All(Backing::Resident);
 
-/// Runs with one argument for each conjunct, and gives the bits of the sums.
+/// Runs with one argument for each conjunct, and returns the bits of the sums.
 fn bits(gpu: &Gpu, table: &Table, program: &Program, arguments: &[f64], backing: BackingChoice) -> (Output, Vec<u64>) {
     let arguments: Vec<Value> = arguments.iter().map(|a| Value::Float(*a)).collect();
     let output = gpu.run(Request {
@@ -38,7 +40,7 @@ fn bits(gpu: &Gpu, table: &Table, program: &Program, arguments: &[f64], backing:
     (output, bits)
 }
 
-/// Sums of `c / 0.7`, which are not exact: their bits tell in which order they were added up.
+/// Sums of `c / 0.7`, which are not exact: their bits depend on the order of additions.
 fn inexact(mut program: Program) -> Program {
     let last = program.arguments.len();
     program.arguments.push(Type::Float64);
@@ -53,7 +55,7 @@ fn inexact(mut program: Program) -> Program {
 }
 
 #[test]
-fn what_is_missed_is_brought_once_and_kept() {
+fn missed_pages_are_loaded_once_and_cached() {
     let table = Table::raw(&[&[100_000, 100_000], &[33_333]], 4);
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
@@ -81,7 +83,7 @@ fn what_is_missed_is_brought_once_and_kept() {
         (0, 0, 1)
     );
     assert!(again.cost.resident_bytes > filter, "{:?}", again.cost);
-    // Other literals miss what only they want; then everything is there, and there are no pages any more.
+    // Other literals miss pages that only they need. Then all pages are resident, and the column is no longer paged.
     let (more, _) = bits(&gpu, &table, &sums, &[99.0], PAGED);
     assert_eq!(answer(&more), table.expected(99.0, &[1, 2, 3]));
     assert!(
@@ -100,14 +102,14 @@ fn what_is_missed_is_brought_once_and_kept() {
 }
 
 #[test]
-fn answers_are_those_of_whole_columns_to_the_bit() {
+fn paged_answers_equal_resident_answers_to_the_bit() {
     let table = Table::raw(&[&[100_000, 50_000]], 3);
     for launch_bytes in [1, 300_000, 64 << 20] {
-        let tuning = RuntimeOptions {
+        let options = RuntimeOptions {
             launch_bytes,
             ..RuntimeOptions::default()
         };
-        let Some(gpu) = gpu(None, tuning) else { return };
+        let Some(gpu) = gpu(None, options) else { return };
         let sums = inexact(program(3, &[], &[1, 2]));
         let arguments = [95.0, 0.7];
         let first = bits(&gpu, &table, &sums, &arguments, PAGED);
@@ -166,7 +168,7 @@ fn each_step_of_a_cascade_may_miss_something() {
                 "{:?}",
                 paged.cost
             );
-            let other = support::gpu(None, RuntimeOptions::default()).unwrap();
+            let other = temporary_table::gpu(None, RuntimeOptions::default()).unwrap();
             let (_, whole) = bits(&other, &table, &program, bounds, WHOLE);
             assert_eq!(found, whole, "{bounds:?}");
         }
@@ -200,7 +202,7 @@ fn only_row_groups_with_rows_that_pass_are_decoded() {
 }
 
 #[test]
-fn without_a_row_index_a_stripe_is_a_page() {
+fn stripe_without_a_row_index_is_one_page() {
     let table = Table::new(&Shape {
         stripes: &[&[600_000], &[5_000]],
         kinds: &[Kind::Raw, Kind::Decoded],
@@ -220,7 +222,7 @@ fn without_a_row_index_a_stripe_is_a_page() {
 }
 
 #[test]
-fn too_little_room_for_whole_stripes_streams_through_windows() {
+fn stripes_larger_than_the_pool_stream_through_windows() {
     let table = Table::new(&Shape {
         stripes: &[&[60_000, 60_000], &[60_000]],
         kinds: &[Kind::Raw, Kind::Decoded, Kind::Raw],
@@ -247,7 +249,7 @@ fn too_little_room_for_whole_stripes_streams_through_windows() {
 }
 
 #[test]
-fn what_is_there_in_part_makes_room_and_is_given_up_with_its_file() {
+fn partially_resident_columns_are_evicted_and_dropped_with_their_file() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
     let Some(gpu) = gpu(Some(2_600_000), RuntimeOptions::default()) else {
         return;
@@ -259,7 +261,7 @@ fn what_is_there_in_part_makes_room_and_is_given_up_with_its_file() {
         assert!(output.cost.pages > 0, "the others took its room");
         assert!(gpu.resident_bytes() <= 2_000_000);
     }
-    // A file that changes.
+    // The next file changes.
     let mut table = Table::raw(&[&[30_000]], 2);
     run(&gpu, &table, &sums, 100.0, PAGED).unwrap();
     let mut bytes = std::fs::read(table.path(0)).unwrap();
@@ -274,16 +276,16 @@ fn what_is_there_in_part_makes_room_and_is_given_up_with_its_file() {
     assert!(output.cost.pages > 0, "nothing of its earlier state was taken");
 }
 
-/// What happens to the query's files or caller when the first row group is decoded.
-struct Meddler<F>(F);
+/// A decoder that calls a function when the first row group is decoded.
+struct InterferingDecoder<F>(F);
 
-impl<F> std::fmt::Debug for Meddler<F> {
+impl<F> std::fmt::Debug for InterferingDecoder<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meddler")
+        f.write_str("InterferingDecoder")
     }
 }
 
-impl<F: Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync> Decode for Meddler<F> {
+impl<F: Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync> Decode for InterferingDecoder<F> {
     fn decode(
         &self,
         _: usize,
@@ -298,7 +300,8 @@ impl<F: Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sy
     }
 }
 
-/// Raw, decoded, and raw columns: the second conjunct needs the decoded one, so that the third is gathered after it.
+/// Runs over raw, decoded, and raw columns. The second conjunct needs the decoded one, so that the third is loaded
+/// after it.
 fn meddled(
     meddle: impl Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync + 'static,
 ) -> (Table, Program) {
@@ -308,7 +311,7 @@ fn meddled(
         segments: 1,
         group_rows: Some(1000),
     });
-    table.input.decoder = Arc::new(Meddler(meddle));
+    table.input.decoder = Arc::new(InterferingDecoder(meddle));
     (table, cascade(3, &[1], &[2], 2))
 }
 
@@ -323,7 +326,7 @@ fn attempt(gpu: &Gpu, table: &Table, program: &Program, cancel: &Arc<AtomicBool>
     })
 }
 
-/// The next query works.
+/// Checks that the next query works.
 fn is_well(gpu: &Gpu) {
     assert_eq!(gpu.resident_bytes(), 0, "nothing half done is kept");
     let table = Table::raw(&[&[20_000]], 2);
@@ -333,7 +336,7 @@ fn is_well(gpu: &Gpu) {
 }
 
 #[test]
-fn a_query_that_is_cancelled_while_pages_are_gathered_ends() {
+fn query_cancelled_during_paging_ends() {
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };
@@ -349,7 +352,7 @@ fn a_query_that_is_cancelled_while_pages_are_gathered_ends() {
 }
 
 #[test]
-fn a_decoder_that_fails_and_a_file_that_is_cut_short_while_pages_are_gathered() {
+fn failing_decoder_and_truncated_file_during_paging_are_reported() {
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Tables of temporary files whose streams begin at odd bytes, programs over them, and what the answers must be.
+//! `Table`: columns in temporary files, with streams at odd bytes, programs over them, and the expected answers.
 #![allow(dead_code)] // each test program uses its own part
 
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Gpu, GpuOptions, Request, RuntimeOptions, Target};
 
-/// How a column is stored.
+/// Ways to store a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     /// Raw, in one or more segments.
     Raw,
-    /// Only the decoder knows it; every fifth value is NULL.
+    /// Values that only the decoder returns. Every fifth is NULL.
     Decoded,
-    /// The same, stored as the device decodes it, in groups of [`GROUP_ROWS`].
+    /// The same values in streams that the device can decode, in groups of [`GROUP_ROWS`].
     Stored,
     /// One value in all rows.
     Constant(f64),
@@ -40,7 +40,7 @@ pub(crate) struct Table {
     pub(crate) decoder: Arc<Decoder>,
 }
 
-/// Multiples of 1/8 below 128, so that sums are exact in any order; column 0 is at least 100 in one row of about 400.
+/// A multiple of 1/8 below 128, so that sums are exact in any order. Column 0 is at least 100 in one row of about 400.
 pub(crate) fn value(column: usize, row: u64) -> f64 {
     let mut hash = (row * 31 + column as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     hash = (hash ^ hash >> 32).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 24;
@@ -57,7 +57,7 @@ pub(crate) fn is_null(row: u64) -> bool {
     row % 5 == 2
 }
 
-/// Decodes [`Kind::Decoded`] columns, and says how [`Kind::Stored`] ones are stored; fails when told to.
+/// Decodes [`Kind::Decoded`] columns, and returns the streams of [`Kind::Stored`] ones. Fails on request.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     /// First row of each stripe.
@@ -101,14 +101,14 @@ impl Decode for Decoder {
     }
 }
 
-/// What a table is made of.
+/// Description of a table.
 pub(crate) struct Shape<'a> {
     /// Rows of each stripe of each file.
     pub(crate) stripes: &'a [&'a [u64]],
     pub(crate) kinds: &'a [Kind],
-    /// Raw columns lie in so many segments, with other bytes between them.
+    /// Segments of a raw column, with other bytes between them.
     pub(crate) segments: u64,
-    /// Rows of a row group, if there are any.
+    /// Rows of a row group. `None`: no row groups.
     pub(crate) group_rows: Option<u64>,
 }
 
@@ -173,7 +173,7 @@ impl Table {
         }
     }
 
-    /// Raw columns only.
+    /// A table of raw columns.
     pub(crate) fn raw(stripes: &[&[u64]], columns: usize) -> Self {
         Self::new(&Shape {
             stripes,
@@ -195,7 +195,7 @@ impl Table {
         self.input.files[file].path.clone()
     }
 
-    /// The value of a row that is not NULL.
+    /// The value of a row. `None`: NULL.
     fn get(&self, column: usize, row: u64) -> Option<f64> {
         match self.kinds[column] {
             Kind::Raw => Some(value(column, row)),
@@ -204,7 +204,7 @@ impl Table {
         }
     }
 
-    /// All rows that are looked at.
+    /// All selected rows.
     pub(crate) fn selected_rows(&self) -> impl Iterator<Item = u64> + '_ {
         let mut base = 0;
         self.input.stripes.iter().flat_map(move |s| {
@@ -262,7 +262,7 @@ fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows
     }
 }
 
-/// A stripe's rows of a column, as runs of bits that say which have a value, and these.
+/// Writes a column of a stripe: runs of bits that mark the rows with a value, and the values.
 fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> EncodedColumn {
     let (mut present, mut data) = (Vec::new(), Vec::new());
     let (mut present_entries, mut data_entries) = (Vec::new(), Vec::new());
@@ -342,8 +342,8 @@ pub(crate) fn program(columns: usize, nullable: &[usize], sums: &[usize]) -> Pro
     }
 }
 
-/// A device of host threads; `None`, and says so, without a C++ compiler.
-pub(crate) fn gpu(cache_bytes: Option<u64>, tuning: RuntimeOptions) -> Option<Gpu> {
+/// A device of host threads. `None`, with a message, without a C++ compiler.
+pub(crate) fn gpu(cache_bytes: Option<u64>, runtime: RuntimeOptions) -> Option<Gpu> {
     let options = GpuOptions {
         target: Target::Host { threads: 2 },
         cache_bytes,
@@ -351,7 +351,7 @@ pub(crate) fn gpu(cache_bytes: Option<u64>, tuning: RuntimeOptions) -> Option<Gp
         kernel_folder: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels")),
         threads: 2,
     };
-    match Gpu::open_with(options, tuning) {
+    match Gpu::open_with(options, runtime) {
         Ok(gpu) => Some(gpu),
         Err(RunError::Cuda(e)) if e.to_string().contains("no C++ compiler") => {
             println!("skipped: no C++ compiler");
@@ -378,7 +378,7 @@ pub(crate) fn run(
     })
 }
 
-/// What an output says, as [`Table::expected`] does.
+/// An output in the form of [`Table::expected`].
 pub(crate) fn answer(output: &Output) -> (i64, Vec<Option<f64>>) {
     assert_eq!(output.groups, 1);
     let ResultValues::Int(count) = &output.aggregates[0].values else {

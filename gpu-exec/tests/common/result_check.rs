@@ -1,12 +1,12 @@
-//! Whether what a kernel leaves is what the interpreter says.
+//! Comparison of a kernel's results with the interpreter's.
 
 use grampus_gpu_exec::codegen::Merged;
 use grampus_gpu_exec::output::{ResultColumn, ResultValues};
 use grampus_gpu_exec::program::Type;
 
-use super::interpret::{Expected, Key, Scalar, Total};
+use super::interpreter::{Expected, Key, Scalar, Total};
 
-/// A result's value as the interpreter's.
+/// A result's value in the interpreter's type.
 fn key_of(column: &ResultColumn, at: usize) -> Key {
     if column.valid.as_ref().is_some_and(|valid| !valid[at]) {
         return Key::Null;

@@ -1,5 +1,5 @@
-//! Columns of a table of which only some pages are there, as the host has them: where a page is not there, the values' bytes are
-//! garbage until the kernel asked for it.
+//! `PartialPages`: partially resident columns of a table, as the host has them. The bytes of a missing page are garbage
+//! until the kernel requests the page.
 
 use grampus_gpu_exec::abi::paging::{PagedPiece, PagingDesc};
 use grampus_io_stack::abi::bytes_of;
@@ -8,25 +8,25 @@ use grampus_io_stack::stack::Run;
 
 use super::random::Random;
 
-/// Entries of the list: fewer than some tables have pages.
+/// Entries of the list. Some tables have more pages.
 const CAPACITY: u32 = 96;
 
-/// One column's rows of a stripe.
+/// One column of one stripe.
 #[derive(Debug)]
-struct Piece {
+struct StripePages {
     column: usize,
     rows: std::ops::Range<u64>,
     first_page: u32,
     page_rows: u32,
     pages: u32,
-    /// It has no bits: all is there.
+    /// All pages are resident, and there are no bits.
     whole: bool,
 }
 
-/// The pages of a table.
+/// Pages of a table.
 #[derive(Debug)]
-pub(crate) struct Paging {
-    pieces: Vec<Piece>,
+pub(crate) struct PartialPages {
+    pieces: Vec<StripePages>,
     stripes: Vec<u64>,
     pages: u32,
     first_rows: DeviceBuffer,
@@ -37,8 +37,8 @@ pub(crate) struct Paging {
     missed: DeviceBuffer,
 }
 
-impl Paging {
-    /// Divides `rows` into stripes and the columns of them into pages.
+impl PartialPages {
+    /// Divides `rows` into stripes, and the stripes' columns into pages.
     pub(crate) fn new(random: &mut Random, device: &Device, columns: &[usize], rows: u64) -> Self {
         let mut stripes = vec![0];
         while *stripes.last().expect("one") < rows && stripes.len() < 6 {
@@ -52,7 +52,7 @@ impl Paging {
                 let end = stripes.get(at + 1).copied().unwrap_or(rows.max(first));
                 let page_rows = *random.pick(&[1, 8, 16, 64, 1000]);
                 let count = (end - first).div_ceil(u64::from(page_rows)) as u32;
-                pieces.push(Piece {
+                pieces.push(StripePages {
                     column,
                     rows: first..end,
                     first_page: pages,
@@ -108,12 +108,12 @@ impl Paging {
         }
     }
 
-    /// Passes that a kernel of so many steps may take.
-    pub(crate) fn most_passes(&self, steps: usize) -> usize {
+    /// Maximum number of passes of a kernel with `steps` steps.
+    pub(crate) fn max_passes(&self, steps: usize) -> usize {
         1 + steps + (self.pages / CAPACITY) as usize
     }
 
-    /// Some pages are there, and the bytes of the others are garbage.
+    /// Makes some pages resident, and fills the others with garbage.
     pub(crate) fn scatter(
         &self,
         random: &mut Random,
@@ -140,14 +140,14 @@ impl Paging {
         self.there.write(0, &bits).expect("fits");
     }
 
-    /// Before a pass.
+    /// Prepares a pass.
     pub(crate) fn clear(&self) {
         for buffer in [&self.wanted, &self.missed, &self.list] {
             buffer.fill(0).expect("memory");
         }
     }
 
-    /// After a pass: brings what the kernel asked for. How many pages it missed.
+    /// Loads the pages that a pass requested, and returns the number of pages that it missed.
     pub(crate) fn serve(&self, image: &[u8], columns: &[(u32, Vec<Run>)], memory: &DeviceBuffer) -> u32 {
         let missed = self.missed.read::<u32>(0, 1).expect("readable")[0];
         let list = self.list.read::<u32>(0, CAPACITY as usize).expect("readable");
@@ -178,8 +178,8 @@ impl Paging {
         missed
     }
 
-    /// Where the bytes of a page lie.
-    fn places(&self, piece: &Piece, page: u32, (width, runs): &(u32, Vec<Run>)) -> Vec<(usize, usize)> {
+    /// Ranges of a page's bytes.
+    fn places(&self, piece: &StripePages, page: u32, (width, runs): &(u32, Vec<Run>)) -> Vec<(usize, usize)> {
         let first = piece.rows.start + u64::from(page) * u64::from(piece.page_rows);
         let rows = first..(first + u64::from(piece.page_rows)).min(piece.rows.end);
         let mut before = 0;

@@ -1,5 +1,5 @@
-// The decoding kernel's device code over bytes that may be anything, in memory of exactly their whole words, to be compiled with a
-// sanitizer. Stands behind the decoding unit. Arguments: first seed, seeds.
+// The decoding kernel's device code over random bytes, in buffers of exactly their whole words. Compiled with sanitizers, behind
+// the decoding unit. Arguments: first seed, number of seeds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ u64 next() {
 }
 u32 below(u32 n) { return (u32)(next() % n); }
 
-// At any byte of words that begin and end where the stream's do.
+// A stream at a random byte of a buffer of whole words.
 struct Bytes {
     u8* words;
     DecodeStream stream;
@@ -33,7 +33,10 @@ struct Bytes {
         size_t all = ((size_t)lead + length + 7) / 8 * 8;
         words = (u8*)malloc(all ? all : 1);
         u32 favour = below(3);
-        for (size_t i = 0; i < all; i++) words[i] = favour == 0 ? (u8)next() : favour == 1 ? (u8)(next() & 0x87) : (u8)(next() | 0x40);
+        for (size_t i = 0; i < all; i++) {
+            u8 byte = (u8)next();
+            words[i] = favour == 0 ? byte : favour == 1 ? (u8)(byte & 0x87) : (u8)(byte | 0x40);
+        }
         stream.bytes = words + lead;
         stream.length = length;
         stream.skip = below(4) ? 0 : below(600);
@@ -58,7 +61,7 @@ bool one() {
     task.fraction = fraction.stream;
     task.epoch = next() >> below(64);
     task.table_length = below(50);
-    // Whole words here too.
+    // The table, too, is whole words.
     u64* table = (u64*)calloc(task.table_length + 1, 16);
     for (u32 i = 0; i < task.table_length; i++) table[2 * i] = (u64)((long long)i * 100000000 - 2000000000);
     task.table = (const u8*)table;

@@ -1,5 +1,5 @@
-//! What a program means, one row at a time and with no thought of speed: the oracle that kernels are compared with. Dates are
-//! chrono's.
+//! The interpreter: a program evaluated one row at a time, without thought of speed. Kernels are compared with it.
+//! Dates are chrono's.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveDateTime, Timelike};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
-/// A value that is there.
+/// A value that is not NULL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scalar {
     Int(i64),
@@ -18,7 +18,7 @@ use Scalar::{Bool, Float, Int};
 
 pub(crate) type Cell = Option<Scalar>;
 
-/// No answer: an error for the CPU plan to put into words.
+/// No result: the CPU plan reports the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused;
 
@@ -40,7 +40,7 @@ impl Scalar {
         }
     }
 
-    /// By total order.
+    /// Total order.
     pub(crate) fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Float(a), Float(b)) => a.total_cmp(&b),
@@ -48,7 +48,7 @@ impl Scalar {
         }
     }
 
-    /// Likewise, but the zeros are equal.
+    /// Total order in which the two zeros are equal.
     fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Float(a), Float(b)) if a == b => Ordering::Equal,
@@ -57,7 +57,7 @@ impl Scalar {
     }
 }
 
-/// An integer as its type holds it.
+/// An integer wrapped to its type.
 fn wrap(ty: Type, v: i128) -> Scalar {
     Int(match ty {
         Type::Int8 => i64::from(v as i8),
@@ -157,7 +157,8 @@ impl Row<'_> {
     }
 }
 
-/// Single floats are kept as doubles; their functions are rounded once, to themselves.
+/// Computes a function of a float. Single floats are held as doubles, and results are rounded once, to single
+/// precision.
 fn math(function: MathFunction, ty: Type, value: Scalar) -> Scalar {
     let Float(value) = value else {
         unreachable!("a float was expected");
@@ -348,7 +349,7 @@ fn truncate(part: DatePart, ty: Type, v: i64) -> Answer<Scalar> {
     Ok(wrap(ty, v - v.rem_euclid(length)))
 }
 
-/// A key: equal keys are one group.
+/// A value of a key. Equal keys are one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Null,
@@ -394,7 +395,7 @@ fn add(row: &Row<'_>, a: &Aggregate, total: &mut Total) -> Answer<()> {
     if let Some(filter) = &a.filter
         && !row.is_true(filter)?
     {
-        // The kernel computes the argument all the same.
+        // The kernel computes the argument even if the filter is false.
         a.argument.as_ref().map_or(Ok(None), |e| row.eval(e))?;
         return Ok(());
     }
@@ -444,7 +445,7 @@ pub(crate) fn run(program: &Program, rows: impl Iterator<Item = Vec<Cell>>, argu
             arguments,
             cells,
         };
-        // One row's refusal is the query's; the others are looked at all the same.
+        // A row's refusal is the query's, and the kernel still evaluates the other rows.
         let mut one = || -> Answer<()> {
             for conjunct in &program.conjuncts {
                 if !row.is_true(conjunct)? {

@@ -1,0 +1,90 @@
+//! `DecodeTarget`: a device that decodes columns, and the comparison with what the columns hold.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
+use grampus_gpu_exec::decode::standalone::{Rows, decode};
+use grampus_gpu_exec::decode::{ENTRY, translation_unit};
+use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::kernel_cache::KernelCache;
+use grampus_io_stack::cuda::{self, Device, Module};
+
+use crate::streams::{self, Column};
+
+/// A device that decodes: warps of one lane, warps of 32 lanes in lockstep, or a GPU.
+pub(crate) struct DecodeTarget {
+    pub device: Device,
+    pub module: Arc<Module>,
+    pub lanes: u32,
+}
+
+pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
+    let mut targets = Vec::new();
+    match cuda::host_compiler() {
+        Ok(_) => {
+            let device = Device::host(2, 1 << 30);
+            let modules = KernelCache::new(&device, None).expect("there is a compiler");
+            let module = modules.decoding().unwrap_or_else(|e| panic!("{e}")).module;
+            targets.push(DecodeTarget {
+                device: device.clone(),
+                module,
+                lanes: HOST_LANES,
+            });
+            let text = format!(
+                "{}{}{}",
+                include_str!("../../../io-stack/tests/cpp/lanes.h"),
+                translation_unit(),
+                include_str!("../../../io-stack/tests/cpp/lanes_end.h")
+            );
+            let compiled = cuda::compile_for(&device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
+            let module = Arc::new(Module::load(&device, &compiled.cubin).expect("loads"));
+            targets.push(DecodeTarget {
+                device,
+                module,
+                lanes: GPU_LANES,
+            });
+        }
+        Err(e) => println!("skipped: no C++ compiler ({e})"),
+    }
+    match cuda::compiler_version().and_then(|_| Device::open(0)) {
+        Ok(device) => {
+            let modules = KernelCache::new(&device, None).expect("there is NVRTC");
+            let loaded = modules.decoding().unwrap_or_else(|e| panic!("{e}"));
+            println!("on a GPU; compiled in {:?}", loaded.took);
+            targets.push(DecodeTarget {
+                module: loaded.module,
+                device,
+                lanes: GPU_LANES,
+            });
+        }
+        Err(e) => println!("skipped: no GPU ({e})"),
+    }
+    targets
+}
+
+impl DecodeTarget {
+    pub(crate) fn decode(&self, column: &Column, rows: Range<u64>, batch_bytes: usize) -> Option<Decoded> {
+        let what = Rows {
+            encoded: &column.encoded,
+            ty: column.ty,
+            rows,
+            codes: &column.codes,
+            nullable: column.nullable,
+            batch_bytes,
+        };
+        decode(&self.device, &self.module, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
+    }
+
+    /// Decodes rows and compares them with the column's values.
+    pub(crate) fn check(&self, column: &Column, rows: Range<u64>, batch_bytes: usize, what: &str) {
+        let found = self.decode(column, rows.clone(), batch_bytes);
+        let wanted = column.expected(&rows);
+        assert!(
+            found.as_ref() == Some(&wanted),
+            "{what}, rows {rows:?}, {} lanes: {}",
+            self.lanes,
+            streams::difference(found.as_ref(), &wanted, column.ty.width() as usize)
+        );
+    }
+}

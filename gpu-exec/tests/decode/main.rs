@@ -1,0 +1,210 @@
+//! The decoding kernel on hand-made streams: the specification's examples, every kind of run at every width, and any
+//! range of rows.
+//!
+//! ```text
+//! decode_target    devices that decode
+//! streams          streams and columns with their values
+//! random_columns   a column of each encoding
+//! damaged_streams  malformed streams
+//! sanitized_input  the kernel under sanitizers
+//! ```
+//!
+//! The engine's tests compare the kernel with orc-layout's decoder on files.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod damaged_streams;
+mod decode_target;
+mod random_columns;
+mod sanitized_input;
+mod streams;
+
+use std::sync::Arc;
+
+use common::random::Random;
+
+use decode_target::{DecodeTarget, decode_targets};
+use grampus_gpu_exec::input::encoded_column::{Change, Clock, Runs, Values};
+use grampus_gpu_exec::program::Type;
+use random_columns::{TIME, random_columns};
+use streams::{CodedStream, Column};
+
+const BATCH_BYTES: usize = 1 << 22;
+
+/// Checks all rows and a few ranges, in large batches and in small ones.
+fn check_ranges(target: &DecodeTarget, column: &Column, random: &mut Random, what: &str) {
+    let rows = column.rows();
+    target.check(column, 0..rows, BATCH_BYTES, what);
+    for _ in 0..4 {
+        let (a, b) = (random.below(rows + 1), random.below(rows + 1));
+        target.check(column, a.min(b)..a.max(b), BATCH_BYTES, what);
+    }
+    let first = random.below(rows);
+    target.check(column, first..first + 1, BATCH_BYTES, what);
+    // No batch holds less than a row group.
+    let most = column.largest_group_bytes();
+    target.check(column, 0..rows, most, what);
+}
+
+#[test]
+fn examples_of_the_specification_decode() {
+    let zigzag = |v: i64| (v >> 1) ^ -(v & 1);
+    let v2: &[(&[u8], Vec<i64>)] = &[
+        (&[0x0a, 0x27, 0x10], vec![zigzag(10_000); 5]),
+        (
+            &[0x5e, 0x03, 0x5c, 0xa1, 0xab, 0x1e, 0xde, 0xad, 0xbe, 0xef],
+            [23713, 43806, 57005, 48879].map(zigzag).to_vec(),
+        ),
+        (
+            &[
+                0x8e, 0x13, 0x2b, 0x21, 0x07, 0xd0, 0x1e, 0x00, 0x14, 0x70, 0x28, 0x32, 0x3c, 0x46, 0x50, 0x5a, 0x64,
+                0x6e, 0x78, 0x82, 0x8c, 0x96, 0xa0, 0xaa, 0xb4, 0xbe, 0xfc, 0xe8,
+            ],
+            [2030, 2000, 2020, 1_000_000]
+                .into_iter()
+                .chain((2040..=2190).step_by(10))
+                .collect(),
+        ),
+        // The specification stores the first prime unsigned: as a signed base it is half of it.
+        (
+            &[0xc6, 0x09, 0x02, 0x02, 0x22, 0x42, 0x42, 0x46],
+            [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].map(|v| v - 1).to_vec(),
+        ),
+    ];
+    let v1: &[(&[u8], Vec<i64>)] = &[
+        (&[0x61, 0x00, 0x07], vec![zigzag(7); 100]),
+        (&[0x61, 0xff, 0x64], (0..100).map(|k| zigzag(100) - k).collect()),
+        (
+            &[0xfb, 0x02, 0x03, 0x06, 0x07, 0x0b],
+            [2, 3, 6, 7, 11].map(zigzag).to_vec(),
+        ),
+    ];
+    let bytes: &[(&[u8], Vec<i64>)] = &[(&[0x61, 0x00], vec![0; 100]), (&[0xfe, 0x44, 0x45], vec![0x44, 0x45])];
+    let bits: &[(&[u8], Vec<i64>)] = &[(&[0xff, 0x80], vec![1, 0, 0, 0, 0, 0, 0, 0])];
+    let all = [
+        (v2, Values::Integers(Runs::V2), Type::Int64),
+        (v1, Values::Integers(Runs::V1), Type::Int64),
+        (bytes, Values::Bytes, Type::Int8),
+        (bits, Values::Booleans, Type::Bool),
+    ];
+    for target in decode_targets() {
+        for (examples, values, ty) in &all {
+            for (bytes, wanted) in *examples {
+                let data = CodedStream::of_bytes(bytes, wanted.clone());
+                let column = Column::new(values.clone(), *ty, None, data, None, wanted.len() as u64);
+                target.check(&column, 0..wanted.len() as u64, BATCH_BYTES, &format!("{bytes:02x?}"));
+            }
+        }
+        // Unsigned values, as a dictionary's indexes: the direct run, and the primes.
+        let codes: [(&[u8], Vec<i64>); 2] = [
+            (v2[1].0, vec![23713, 43806, 57005, 48879]),
+            (v2[3].0, vec![2, 3, 5, 7, 11, 13, 17, 19, 23, 29]),
+        ];
+        for (bytes, indexes) in codes {
+            let rows = indexes.len() as u64;
+            let mut column = Column::new(
+                Values::Codes(Runs::V2, 1 << 16),
+                Type::Code,
+                None,
+                CodedStream::of_bytes(bytes, indexes),
+                None,
+                rows,
+            );
+            column.use_codes((0..1 << 16).map(|k| k * 7 + 3).collect());
+            target.check(&column, 0..rows, BATCH_BYTES, "indexes");
+        }
+    }
+}
+
+#[test]
+fn random_columns_decode_at_any_rows() {
+    for target in decode_targets() {
+        // Lockstep lanes on host threads are slow.
+        let seeds = if target.device.is_host() && target.lanes > 1 {
+            4
+        } else {
+            12
+        };
+        for seed in 1..=seeds {
+            let mut random = Random(seed);
+            for (name, column) in random_columns(&mut random, seed) {
+                check_ranges(&target, &column, &mut random, &name);
+            }
+        }
+    }
+}
+
+#[test]
+fn version_2_runs_decode_at_every_width() {
+    for target in decode_targets() {
+        for code in 0..32 {
+            let mut random = Random(code as u64 + 77);
+            for data in streams::runs_of_width(&mut random, code) {
+                let rows = data.values.len() as u64;
+                let column = Column::new(Values::Integers(Runs::V2), Type::Int64, None, data, None, 50);
+                target.check(&column, 0..rows, BATCH_BYTES, &format!("width code {code}"));
+                let first = random.below(rows);
+                target.check(&column, first..rows, BATCH_BYTES, &format!("width code {code}"));
+            }
+        }
+    }
+}
+
+/// Times before 1970, at both ends of the range of nanoseconds, and in a zone with a changing clock.
+#[test]
+fn timestamps_decode_by_the_rules_of_writers() {
+    let epoch = 1_420_070_400;
+    let zone: Arc<[Change]> = [(-2_000_000_000, 3600), (0, -28_800), (100, -25_200), (4_000_000_000, 0)]
+        .map(|(from, offset)| Change { from, offset })
+        .into();
+    // Seconds since 1970, stored nanoseconds, and the time by UTC and by the zone. `None`: an error.
+    let cases: &[(i64, i64, Option<i64>, Option<i64>)] = &[
+        (0, 0, Some(0), Some(-28_800_000_000_000)),
+        (
+            99,
+            5 << 3,
+            Some(99_000_000_005),
+            Some((99 - 28_800) * 1_000_000_000 + 5),
+        ),
+        (
+            100,
+            0x0a,
+            Some(100_000_001_000),
+            Some((100 - 25_200) * 1_000_000_000 + 1000),
+        ),
+        // A second that the writer rounded up, and one with too small a fraction for that.
+        (-1, 999_000_000 << 3, Some(-1_001_000_000), Some(3_598_999_000_000)),
+        (-1, 999_999 << 3, Some(-999_000_001), Some(3_599_000_999_999)),
+        (9_223_372_036, 854_775_807 << 3, Some(i64::MAX), None),
+        (9_223_372_036, 854_775_808 << 3, None, None),
+        (9_223_372_037, 0, None, None),
+        (-9_223_372_036, 145_224_192 << 3, Some(i64::MIN), None),
+        (-9_223_372_036, 145_224_191 << 3, None, None),
+        (0, 1_000_000_000 << 3, None, None),
+        (0, (10_000_000 << 3) | 7, None, None),
+        (0, -8, None, None),
+        (i64::MAX - epoch, 0, None, None),
+        (i64::MIN + epoch, 0, None, None),
+        (-2_000_000_001, 0, Some(-2_000_000_001_000_000_000), None),
+        (4_000_000_000, 0, Some(4_000_000_000_000_000_000), None),
+    ];
+    for target in decode_targets() {
+        for &(seconds, nanos, by_utc, by_zone) in cases {
+            for (zone, wanted) in [(None, by_utc), (Some(zone.clone()), by_zone)] {
+                let stored = seconds.wrapping_sub(epoch);
+                let clock = Clock { epoch, zone };
+                let column = Column::new(
+                    Values::Timestamps(Runs::V1, clock),
+                    TIME,
+                    None,
+                    streams::literals(&[stored], true),
+                    Some(streams::literals(&[nanos], false)),
+                    1,
+                );
+                let found = target.decode(&column, 0..1, BATCH_BYTES);
+                let found = found.map(|d| i64::from_le_bytes(d.values.try_into().expect("one value")));
+                assert_eq!(found, wanted, "{seconds} s, {nanos:#x} stored, {} lanes", target.lanes);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Random columns: one for each way to encode a column.
+
+use grampus_gpu_exec::input::encoded_column::{Runs, Values};
+use grampus_gpu_exec::program::{TimeUnit, Type};
+
+use crate::common::random::Random;
+use crate::streams::{self, CodedStream, Column};
+
+pub(crate) const TIME: Type = Type::Timestamp(TimeUnit::Nanosecond);
+
+/// Columns of every encoding.
+pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Column)> {
+    let mut columns = Vec::new();
+    let group_rows = [7, 64, 100, 1000][random.below(4) as usize];
+    let rows = 1 + random.below(3000);
+    for nulls in [false, true] {
+        let present = nulls.then(|| streams::bits(random, rows));
+        let count = present.as_ref().map_or(rows, |p| p.values.iter().sum::<i64>() as u64);
+        let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, fraction: Option<CodedStream>| {
+            let column = Column::new(values, ty, present.clone(), data, fraction, group_rows);
+            columns.push((
+                format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}"),
+                column,
+            ));
+        };
+        for (runs, name) in [(Runs::V1, "version 1"), (Runs::V2, "version 2")] {
+            for (ty, bits) in [
+                (Type::Int16, 16),
+                (Type::Int32, 32),
+                (Type::Date32, 32),
+                (Type::Int64, 64),
+            ] {
+                let data = streams::integers(random, runs, count, bits, true);
+                add(name, Values::Integers(runs), ty, data, None);
+            }
+            let data = streams::integers(random, runs, count, 10, false);
+            add("codes", Values::Codes(runs, 1 << 10), Type::Code, data, None);
+            let (seconds, nanos) = streams::times(random, runs, count);
+            let clock = streams::clock(random);
+            add("times", Values::Timestamps(runs, clock), TIME, seconds, Some(nanos));
+        }
+        add("bytes", Values::Bytes, Type::Int8, streams::bytes(random, count), None);
+        add(
+            "booleans",
+            Values::Booleans,
+            Type::Bool,
+            streams::bits(random, count),
+            None,
+        );
+        add(
+            "doubles",
+            Values::Raw,
+            Type::Float64,
+            streams::raw(random, count, 8),
+            None,
+        );
+        add(
+            "floats",
+            Values::Raw,
+            Type::Float32,
+            streams::raw(random, count, 4),
+            None,
+        );
+    }
+    columns
+}

@@ -1,0 +1,155 @@
+//! `Column`: an encoded column of one stripe, in row groups, and the values that it must decode to.
+
+use std::ops::Range;
+
+use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::encoded_column::{Clock, EncodedColumn, EncodedStream, Values};
+use grampus_gpu_exec::program::Type;
+
+use super::CodedStream;
+
+/// An encoded column of one stripe, and its file.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub encoded: EncodedColumn,
+    pub ty: Type,
+    pub file: Vec<u8>,
+    pub codes: Vec<u32>,
+    pub nullable: bool,
+    present: Option<Vec<i64>>,
+    data: Vec<i64>,
+    fraction: Vec<i64>,
+}
+
+impl Column {
+    /// A column of streams with a value for each row, or for each row that has a value, in groups of `group_rows` rows.
+    pub(crate) fn new(
+        values: Values,
+        ty: Type,
+        present: Option<CodedStream>,
+        data: CodedStream,
+        fraction: Option<CodedStream>,
+        group_rows: u64,
+    ) -> Self {
+        let rows = present.as_ref().map_or(data.values.len(), |p| p.values.len()) as u64;
+        let before = |row: u64| match &present {
+            Some(p) => p.values[..row as usize].iter().sum::<i64>() as u64,
+            None => row,
+        };
+        let starts: Vec<u64> = (0..rows.div_ceil(group_rows)).map(|g| g * group_rows).collect();
+        let mut file = vec![0x5A; 3];
+        let mut store = |coded: &CodedStream, of_rows: bool| {
+            let value = |row: u64| if of_rows { row } else { before(row) };
+            let entry = |&start: &u64| coded.entry(value(start), value(rows.min(start + group_rows)));
+            let offset = file.len() as u64;
+            file.extend(&coded.bytes);
+            file.extend([0x5A; 11]);
+            EncodedStream {
+                offset,
+                bytes: coded.bytes.len() as u64,
+                entries: starts.iter().map(entry).collect(),
+            }
+        };
+        let codes = match values {
+            Values::Codes(_, count) => (0..count).map(|k| k.wrapping_mul(2_654_435_761)).collect(),
+            _ => Vec::new(),
+        };
+        let encoded = EncodedColumn {
+            values,
+            group_rows,
+            present: present.as_ref().map(|p| store(p, true)),
+            data: store(&data, false),
+            fraction: fraction.as_ref().map(|f| store(f, false)),
+        };
+        Self {
+            encoded,
+            ty,
+            file,
+            codes,
+            nullable: present.is_some(),
+            present: present.map(|p| p.values),
+            data: data.values,
+            fraction: fraction.map_or_else(Vec::new, |f| f.values),
+        }
+    }
+
+    pub(crate) fn use_codes(&mut self, codes: Vec<u32>) {
+        self.codes = codes;
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.present.as_ref().map_or(self.data.len(), Vec::len) as u64
+    }
+
+    /// Bytes of a batch that holds any row group.
+    pub(crate) fn largest_group_bytes(&self) -> usize {
+        let streams = [
+            Some(&self.encoded.data),
+            self.encoded.present.as_ref(),
+            self.encoded.fraction.as_ref(),
+        ];
+        let groups = streams
+            .into_iter()
+            .flatten()
+            .map(|s| s.entries.iter().map(|e| e.end - e.at).max().unwrap_or(0));
+        // A task, a dictionary's codes or 300 changes of a zone, and padding.
+        groups.sum::<u64>() as usize + 200 + 4 * self.codes.len() + 16 * 301
+    }
+
+    /// Values of the rows.
+    pub(crate) fn expected(&self, rows: &Range<u64>) -> Decoded {
+        let there = |row: u64| self.present.as_ref().is_none_or(|p| p[row as usize] == 1);
+        let width = self.ty.width() as usize;
+        let mut next = (0..rows.start).filter(|&row| there(row)).count();
+        let (mut values, mut valid) = (Vec::new(), Vec::new());
+        for row in rows.clone() {
+            let mut value = 0;
+            if there(row) {
+                value = self.value(next);
+                next += 1;
+            }
+            values.extend(&value.to_le_bytes()[..width]);
+            valid.push(u8::from(there(row)));
+        }
+        Decoded {
+            values,
+            valid: self.nullable.then_some(valid),
+        }
+    }
+
+    fn value(&self, at: usize) -> i64 {
+        let stored = self.data[at];
+        match &self.encoded.values {
+            Values::Codes(..) => i64::from(self.codes[stored as usize]),
+            Values::Timestamps(_, clock) => time(stored, self.fraction[at], clock),
+            _ => stored,
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+fn time(stored: i64, fraction: i64, clock: &Clock) -> i64 {
+    let zeros = fraction & 7;
+    let nanos = (fraction >> 3) * if zeros == 0 { 1 } else { 10i64.pow(zeros as u32 + 1) };
+    let mut seconds = stored + clock.epoch;
+    if seconds < 0 && nanos > 999_999 {
+        seconds -= 1;
+    }
+    if let Some(zone) = &clock.zone {
+        let change = zone.iter().rev().find(|c| c.from <= seconds).expect("inside the table");
+        seconds += change.offset;
+    }
+    seconds * 1_000_000_000 + nanos
+}
+
+/// The first difference, as text.
+pub(crate) fn difference(found: Option<&Decoded>, wanted: &Decoded, width: usize) -> String {
+    let Some(found) = found else {
+        return "an error".to_owned();
+    };
+    let rows = found.values.chunks(width).zip(wanted.values.chunks(width));
+    match rows.enumerate().find(|(_, (a, b))| a != b) {
+        Some((row, (a, b))) => format!("value {row} is {a:02x?} instead of {b:02x?}"),
+        None => format!("validity {:?} instead of {:?}", found.valid, wanted.valid),
+    }
+}
