@@ -1,6 +1,7 @@
-//! How fast this machine moves and computes: measured by `grampus device --calibrate` and kept in the user's cache
-//! folder, else taken as it was on the machine that the figures of docs were measured on. Used to choose between
-//! devices, never to change an answer.
+//! [`Calibration`]: the measured rates of this machine, in the user's cache folder.
+//!
+//! `grampus device --calibrate` measures and writes them. Without the file, the default machine profile applies. The
+//! rates decide between CPU and GPU, and never change an answer.
 
 use std::fs;
 use std::io::Write;
@@ -71,15 +72,15 @@ impl Calibration {
     }
 }
 
-/// Threads that gather pages, at most.
-const MOST_READERS: usize = 16;
+/// Maximum number of threads that read pages.
+const MAX_READER_THREADS: usize = 16;
 /// Bytes that the parts of a calibration move.
 const MEASURED_BYTES: u64 = 2 << 30;
 /// Sections of the I/O stack's benchmark that tell the rates.
 const SECTIONS: [&str; 5] = ["hits", "mapped", "cached", "pushed", "disk"];
 
-/// Measures this machine, with a temporary file in `folder`; `shown` sees every figure as it comes. What could not be
-/// measured stays as it is by default.
+/// Measures this machine, with a temporary file in `folder`. Each figure goes to `shown` when it is measured. A rate that
+/// could not be measured keeps its default.
 ///
 /// # Errors
 /// Without a GPU, a compiler, or room for the file.
@@ -181,7 +182,7 @@ fn measured_gathering(folder: &Path) -> std::io::Result<f64> {
     for _ in 0..FILE_BYTES / piece.len() as u64 {
         file.write_all(&piece)?;
     }
-    let threads = available_parallelism().map_or(1, usize::from).min(MOST_READERS);
+    let threads = available_parallelism().map_or(1, usize::from).min(MAX_READER_THREADS);
     let begun = Instant::now();
     // As threads do it for a query: each opens the file for itself.
     let read = |first: u64| -> std::io::Result<()> {
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_not_believed() {
+    fn calibration_ignores_unsound_files() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Calibration::load(folder.path()), Calibration::default());
         for text in ["", "{}", "[1]", "not json"] {

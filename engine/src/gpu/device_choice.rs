@@ -1,46 +1,35 @@
-//! CPU or GPU: what a query is estimated to take on each. Sizes come from the files' layout, rates from the machine
-//! profile, and the share of rows that pass from the last run of the same filter or from a sample. The time of each
-//! column on the GPU is part of its `ColumnChoice`.
+//! The choice between CPU and GPU: the estimated time of a query on each.
+//!
+//! Sizes come from the layout of the files, and rates from the machine profile. The share of rows that pass comes from
+//! the last run of the same filter or from a sample. The time of each column on the GPU is part of its `ColumnChoice`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
-use datafusion::error::Result;
-use grampus_gpu_exec::input::{Input, Placement};
+use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::Program;
 use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile};
 
-use super::input_builder::{ColumnBytes, GpuInput, column_bytes};
-use super::lower::Lowered;
-use crate::scan::Scan;
-use crate::scan::column_locations;
+use super::input_builder::{ColumnBytes, column_bytes};
 
-/// Places of the table at which a filter is tried.
-const SAMPLES: usize = 16;
-/// Rows tried at each place.
-const SAMPLE_ROWS: u64 = 2048;
-/// Where columns have to be decoded, there are fewer places: each takes a row group.
-const DECODED_SAMPLES: usize = 4;
 /// Cost of fetching one scattered value from memory, in values scanned.
-const SCATTERED: f64 = 12.0;
+const SCATTERED_VALUE_COST: f64 = 12.0;
 
-/// What a query is estimated to move.
+/// The estimated bytes and rows of a query, from which the CPU's time follows.
 #[derive(Debug, Clone)]
-pub(crate) struct Work {
-    /// By column: its bytes, and the share of rows at which it is read.
+pub(crate) struct Workload {
+    /// By column: its bytes, and the share of rows for which the column is read.
     columns: Vec<(ColumnBytes, f64)>,
     /// Rows that are aggregated.
     passed: f64,
-    /// Whether they are grouped.
+    /// True if the query has group keys.
     grouped: bool,
 }
 
-impl Work {
+impl Workload {
     pub(crate) fn of(program: &Program, input: &Input, selectivity: f64) -> Self {
         let predicate = first_conjunct_columns(program);
         let columns = (0..program.columns.len()).map(|column| {
-            // The first conjunct's columns are read whole, the others where rows are left.
+            // The first conjunct's columns are read whole, the others for the rows that are left.
             let share = if program.conjuncts.is_empty() || predicate.contains(&column) {
                 1.0
             } else {
@@ -62,13 +51,13 @@ impl Work {
         }
     }
 
-    /// On all cores of the CPU.
+    /// Estimated time on all cores of the CPU.
     pub(crate) fn cpu_time(&self, profile: &MachineProfile) -> Duration {
         let cores = profile.cores as f64;
         let scan = (profile.cpu_scan_bytes_per_s * cores).min(profile.cpu_scan_all_bytes_per_s);
         let mut seconds = 0.0;
         for (bytes, share) in &self.columns {
-            let scattered = if *share < 0.1 { SCATTERED } else { 1.0 };
+            let scattered = if *share < 0.1 { SCATTERED_VALUE_COST } else { 1.0 };
             seconds += bytes.direct as f64 * share * scattered / scan;
             // Row groups are decoded whole if any of their rows is wanted, which is nearly everywhere.
             let decoded = bytes.decoded as f64 * share.max(0.2);
@@ -80,13 +69,13 @@ impl Work {
     }
 }
 
-/// On the GPU, given how columns are read; without opening it.
+/// Estimated time on an open GPU with these backings.
 pub(crate) fn gpu_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Duration {
     let columns = choices.iter().map(|choice| choice.estimated_time + choice.scan_time);
     least_gpu_time(profile) + columns.sum::<Duration>()
 }
 
-/// On the GPU once everything that is to stay there has come.
+/// Estimated time on the GPU after the first run, when every column that stays there is resident.
 pub(crate) fn hot_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Duration {
     let columns = choices.iter().map(|choice| match choice.backing {
         Backing::Resident | Backing::Paged => choice.scan_time,
@@ -95,18 +84,18 @@ pub(crate) fn hot_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Du
     least_gpu_time(profile) + columns.sum::<Duration>()
 }
 
-/// On the GPU at best: everything there already.
+/// The shortest time on the GPU: every column is resident already.
 pub(crate) fn least_gpu_time(profile: &MachineProfile) -> Duration {
     Duration::from_secs_f64(profile.query_s)
 }
 
-/// True if a column is read only where rows are left.
+/// True if a column is read only for the rows that the first conjunct lets pass.
 pub(crate) fn has_dependents(program: &Program) -> bool {
     let predicate = first_conjunct_columns(program);
     !program.conjuncts.is_empty() && (0..program.columns.len()).any(|column| !predicate.contains(&column))
 }
 
-/// Columns that are read at all rows.
+/// The first conjunct's columns, which are read whole.
 fn first_conjunct_columns(program: &Program) -> Vec<usize> {
     use grampus_gpu_exec::program::Expr;
     fn collect(expr: &Expr, found: &mut Vec<usize>) {
@@ -147,97 +136,6 @@ fn first_conjunct_columns(program: &Program) -> Vec<usize> {
     found
 }
 
-/// The share of rows that the scan's filter lets pass, by trying it at a few places. Filters above the scan count as
-/// letting half of the rows pass.
-///
-/// # Errors
-/// If the files cannot be read.
-pub(crate) fn sampled_selectivity(lowered: &Lowered, gpu_input: &GpuInput) -> Result<f64> {
-    let Some(scan) = lowered.scan().map(|exec| exec.shared()) else {
-        return Ok(1.0);
-    };
-    let above = lowered.program.conjuncts.len().saturating_sub(scan.conjuncts.len());
-    let guess = 0.5f64.powi(above.min(8) as i32);
-    if scan.conjuncts.is_empty() {
-        return Ok(guess);
-    }
-    let (mut rows, mut passed) = (0, 0);
-    for (file, stripe, range) in places(&gpu_input.input) {
-        let Some(layout) = gpu_input.layouts.get(stripe) else {
-            continue;
-        };
-        rows += range.end - range.start;
-        passed += passing(&scan, file, layout, range)?;
-    }
-    // Half a row more than was found: what a sample misses is rare, not absent.
-    Ok((passed as f64 + 0.5) / (rows as f64 + 1.0) * guess)
-}
-
-/// File, stripe (by position in the input) and rows of each sample.
-fn places(input: &Input) -> Vec<(usize, usize, std::ops::Range<u64>)> {
-    let is_raw = |placement: &Placement| !matches!(placement, Placement::Decoded { .. });
-    let raw = input.stripes.iter().all(|stripe| stripe.columns.iter().all(is_raw));
-    let wanted = if raw { SAMPLES } else { DECODED_SAMPLES };
-    let ranges: Vec<_> = (input.stripes.iter().enumerate())
-        .flat_map(|(at, stripe)| {
-            stripe
-                .selected
-                .iter()
-                .map(move |range| (stripe.file, at, range.clone()))
-        })
-        .collect();
-    let total: u64 = ranges.iter().map(|(_, _, range)| range.end - range.start).sum();
-    let mut samples: Vec<(usize, usize, std::ops::Range<u64>)> = Vec::new();
-    let mut before = 0;
-    let mut next = 0;
-    for (file, stripe, range) in ranges {
-        let length = range.end - range.start;
-        while next < wanted as u64 && total * next / (wanted as u64) < before + length {
-            let start = range.start + (total * next / (wanted as u64)).saturating_sub(before);
-            let end = (start + SAMPLE_ROWS).min(range.end);
-            // Small tables: samples do not overlap.
-            let start = match samples.last() {
-                Some((_, last, rows)) if *last == stripe => start.max(rows.end),
-                _ => start,
-            };
-            if start < end {
-                samples.push((file, stripe, start..end));
-            }
-            next += 1;
-        }
-        before += length;
-    }
-    samples
-}
-
-/// How many of the rows pass the scan's filter.
-fn passing(
-    scan: &Scan,
-    file: usize,
-    layout: &Arc<grampus_orc_layout::stripe::StripeLayout>,
-    rows: std::ops::Range<u64>,
-) -> Result<u64> {
-    let count = (rows.end - rows.start) as usize;
-    let mut pass = vec![true; count];
-    for &at in &scan.order {
-        let conjunct = &scan.conjuncts[at];
-        let mut arrays = Vec::with_capacity(conjunct.columns.len());
-        for &column in &conjunct.columns {
-            arrays.push(column_locations::read(scan, file, layout, column, rows.clone())?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), arrays, &options)?;
-        let mask = conjunct.compact.evaluate(&batch)?.into_array(count)?;
-        let Some(mask) = mask.as_boolean_opt() else {
-            return Ok(0);
-        };
-        for (row, pass) in pass.iter_mut().enumerate() {
-            *pass &= mask.is_valid(row) && mask.value(row);
-        }
-    }
-    Ok(pass.iter().filter(|pass| **pass).count() as u64)
-}
-
 /// A time for people.
 pub(crate) fn shown(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1e3;
@@ -249,8 +147,10 @@ pub(crate) fn shown(time: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use grampus_gpu_exec::input::{Decode, Decoded, Segment, Stripe};
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use grampus_gpu_exec::input::{Decode, Decoded, Placement, Segment, Stripe};
     use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Type};
 
     use super::*;
@@ -270,7 +170,7 @@ mod tests {
     }
 
     /// 200 million rows of two doubles in 20 stripes.
-    fn input() -> Input {
+    pub(in crate::gpu) fn input() -> Input {
         let rows = 10_000_000;
         let direct = Placement::Direct(vec![Segment {
             first_row: 0,
@@ -335,10 +235,10 @@ mod tests {
     /// Measured on the machine of the default profile: over PCIe the GPU loses to 16 cores on Q0, with the column in
     /// its memory it wins.
     #[test]
-    fn where_the_bytes_are_decides() {
+    fn resident_columns_make_the_gpu_faster() {
         let profile = MachineProfile::of_cores(16);
-        let work = Work::of(&program(), &input(), 0.0003);
-        let cpu = work.cpu_time(&profile);
+        let workload = Workload::of(&program(), &input(), 0.0003);
+        let cpu = workload.cpu_time(&profile);
         assert!(
             (Duration::from_millis(10)..Duration::from_millis(30)).contains(&cpu),
             "{cpu:?}"
@@ -379,25 +279,5 @@ mod tests {
         assert!(!has_dependents(&program));
         program.conjuncts.clear();
         assert!(!has_dependents(&program));
-    }
-
-    #[test]
-    fn samples_lie_apart_and_inside() {
-        let places = places(&input());
-        assert_eq!(places.len(), SAMPLES);
-        for pair in places.windows(2) {
-            assert!((pair[0].1, pair[0].2.end) <= (pair[1].1, pair[1].2.start), "{pair:?}");
-        }
-        let mut small = input();
-        small.stripes.truncate(1);
-        small.stripes[0].selected = vec![5..25, 30..31];
-        let places = super::places(&small);
-        let rows: u64 = places.iter().map(|(_, _, rows)| rows.end - rows.start).sum();
-        assert!(rows <= 21, "{places:?}");
-        assert!(
-            places
-                .iter()
-                .all(|(_, _, rows)| (5..25).contains(&rows.start) || rows.start == 30)
-        );
     }
 }

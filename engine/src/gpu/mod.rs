@@ -12,8 +12,9 @@
 //! | `column_ids` | `ColumnIds`, one id per column over all files of a table |
 //! | `encoded_columns` | encoded columns of ORC, as the GPU decodes them |
 //! | `stripe_decoder` | `StripeDecoder`, values of columns that are not stored raw |
+//! | `selectivity_sample` | the share of rows that pass a filter, by a sample |
 //! | `device_choice` | estimated times on CPU and GPU |
-//! | `calibration` | `Rates`, the speed of the machine |
+//! | `calibration` | `Calibration`, the measured speed of the machine |
 //! | `filter_key` | `FilterKey`, under which selectivities are remembered |
 //! | `session` | `GpuSession`, the state kept from query to query |
 //! | `runner` | `Runner`, the device |
@@ -40,6 +41,7 @@ pub mod offload_rule;
 mod partial_state;
 mod refusal;
 mod runner;
+mod selectivity_sample;
 pub mod session;
 mod string_dictionary;
 mod stripe_decoder;

@@ -26,7 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::{Backing, BackingChoice};
 
-use super::device_choice::{Work, gpu_time, has_dependents, hot_time, least_gpu_time, sampled_selectivity, shown};
+use super::device_choice::{Workload, gpu_time, has_dependents, hot_time, least_gpu_time, shown};
 use super::filter_key::FilterKey;
 use super::gpu_aggregate_exec::GpuAggregateExec;
 use super::gpu_work::GpuWork;
@@ -34,6 +34,7 @@ use super::input_builder::{GpuInput, InputBuilder};
 use super::lower::{Lowered, lower};
 use super::refusal::Refusal;
 use super::runner::{Absence, check_libraries};
+use super::selectivity_sample::sampled_selectivity;
 use super::session::GpuSession;
 use crate::config::{Device, GpuBacking, GrampusOptions, LocalIo};
 use crate::scan::orc_scan_exec::OrcScanExec;
@@ -220,7 +221,7 @@ impl PlanRewrite<'_> {
         let may_stay_closed = !is_open && self.options.device == Device::Auto;
         if may_stay_closed {
             // The time is longest if all rows pass. If that is short too, no sample is needed.
-            let longest = Work::of(&lowered.program, &gpu_input.input, 1.0);
+            let longest = Workload::of(&lowered.program, &gpu_input.input, 1.0);
             let cpu = longest.cpu_time(&self.session.profile(self.options));
             if cpu < MIN_SAMPLED_TIME {
                 return Err(CpuReason::TooShort { cpu });
@@ -238,7 +239,7 @@ impl PlanRewrite<'_> {
                 sampled
             }
         };
-        let size = Work::of(&lowered.program, &gpu_input.input, selectivity);
+        let size = Workload::of(&lowered.program, &gpu_input.input, selectivity);
         if may_stay_closed {
             self.check_worth_opening(&size)?;
         }
@@ -261,7 +262,7 @@ impl PlanRewrite<'_> {
     }
 
     /// The reason for the GPU, from the estimated times.
-    fn reason_for_gpu(&self, size: &Work, work: &GpuWork) -> Result<String, CpuReason> {
+    fn reason_for_gpu(&self, size: &Workload, work: &GpuWork) -> Result<String, CpuReason> {
         let choices = work.device.choose(&work.request(&Arc::default()));
         let choices = choices.map_err(CpuReason::Program)?;
         let profile = self.session.profile(self.options);
@@ -293,7 +294,7 @@ impl PlanRewrite<'_> {
     }
 
     /// Refuses to open the device while opening takes more time than queries would have saved with an open device.
-    fn check_worth_opening(&self, size: &Work) -> Result<(), CpuReason> {
+    fn check_worth_opening(&self, size: &Workload) -> Result<(), CpuReason> {
         let profile = self.session.profile(self.options);
         let (gpu, cpu) = (least_gpu_time(&profile), size.cpu_time(&profile));
         let missed = self.session.miss(cpu.saturating_sub(gpu));

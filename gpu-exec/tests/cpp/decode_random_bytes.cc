@@ -1,5 +1,5 @@
-// The decoding kernel's device code over random bytes, in buffers of exactly their whole words. Compiled with sanitizers, behind
-// the decoding unit. Arguments: first seed, number of seeds.
+// The decode kernel over random bytes, in buffers of exactly their whole words. Compiled with sanitizers, behind the
+// decoding unit. Arguments: first seed, number of seeds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

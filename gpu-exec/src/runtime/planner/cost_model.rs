@@ -147,7 +147,7 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
 }
 
 /// Time that kernels take to scan a column in device memory. Decoding on the device takes no time beside that of moving
-/// the encoded bytes (queries/RESULTS.md).
+/// the encoded bytes (docs/experiments/0010-decoding-on-the-gpu.md).
 pub(super) fn scan_time(column: &ColumnStats, inputs: &CostInputs<'_>) -> Duration {
     let share = if column.dense { 1.0 } else { inputs.selectivity };
     let bytes = ((column.raw_rows + column.decoded_rows) * column.width) as f64 * share;
