@@ -79,8 +79,8 @@ const MEASURED_BYTES: u64 = 2 << 30;
 /// Sections of the I/O stack's benchmark that tell the rates.
 const SECTIONS: [&str; 5] = ["hits", "mapped", "cached", "pushed", "disk"];
 
-/// Measures this machine, with a temporary file in `folder`. Each figure goes to `shown` when it is measured. A rate that
-/// could not be measured keeps its default.
+/// Measures this machine, with a temporary file in `folder`. Each figure goes to `shown` when it is measured. A rate
+/// that could not be measured keeps its default.
 ///
 /// # Errors
 /// Without a GPU, a compiler, or room for the file.
