@@ -92,9 +92,17 @@ def short_note(note):
     return f" ({min(int(part) for part in found.groups() if part)})" if found else ""
 
 
+def short_reason(text):
+    """Time and first clause of a reason, without paths and positions. The result file has the whole text."""
+    text = re.sub(r"/\S+: |no error: ", "", text)
+    text = re.sub(r" \([^()]*\)", "", text)
+    time, colon, clause = text.partition(" s: ")
+    return time + colon + clause.split(": ")[0] if colon else text.split(": ")[0]
+
+
 def faults(results):
     _, report = results.first("io")
-    rows = [[figure["name"], figure.get("error") or figure.get("note") or "as expected"]
+    rows = [[figure["name"], short_reason(figure.get("error") or figure.get("note") or "as expected")]
             for figure in (report["figures"] if report else []) if figure["section"] == "faults"]
     return table(["fault", "ended"], rows) if rows else "No figures."
 
