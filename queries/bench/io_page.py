@@ -2,12 +2,15 @@
 
 import re
 import statistics
+import textwrap
 
 import svg
 from figures import MISSING, range_of, table, verdict, with_unit
 from io_targets import IO_TARGETS, PREFETCH, figures, ratio_of
 from pages import run_bullets
 
+# Characters of a reason in a table.
+MAX_REASON_CHARS = 60
 SECTIONS = (
     ("hits", "Cache hits"), ("mapped", "Mapped file"), ("empty", "Empty commands"), ("one-queue", "One queue"),
     ("cached", "Page cache"), ("several", "Several storages"), ("pushed", "Pushed"), ("disk", "Disk"),
@@ -97,7 +100,8 @@ def short_reason(text):
     text = re.sub(r"/\S+: |no error: ", "", text)
     text = re.sub(r" \([^()]*\)", "", text)
     time, colon, clause = text.partition(" s: ")
-    return time + colon + clause.split(": ")[0] if colon else text.split(": ")[0]
+    text = time + colon + clause.split(": ")[0] if colon else text.split(": ")[0]
+    return textwrap.shorten(text, MAX_REASON_CHARS, placeholder=" …")
 
 
 def faults(results):
