@@ -68,7 +68,7 @@ impl MachineReport {
     /// Whether queries can run on a GPU here.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// The missing part, in words.
     pub fn usable(&self) -> Result<(), CudaError> {
         if !self.missing.is_empty() || self.devices.is_empty() {
             return Err(CudaError::NoDriver(self.missing.join("; ")));

@@ -54,9 +54,9 @@ impl ExitError {
 /// An error in words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ErrorReport {
-    /// What is wrong, in one line.
+    /// The error, in one line.
     pub(crate) message: String,
-    /// What to do about it, in one line.
+    /// The advice, in one line.
     pub(crate) hint: Option<String>,
     /// The chain of errors in the libraries' words; printed with `-v`.
     pub(crate) causes: Vec<String>,

@@ -20,7 +20,7 @@ pub enum ToolError {
     Input {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
         /// The error of the operating system or of the format's reader, if one is behind it.
         #[source]

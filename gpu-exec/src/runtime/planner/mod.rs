@@ -162,7 +162,7 @@ fn open(state: &mut DeviceState, version: &FileVersion) -> Result<FileSource, Ru
     }
 }
 
-/// Which columns are read whole.
+/// By column: true if the column is read whole.
 fn columns_read_whole(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
     let columns = request.program.columns.len();
     let shape = ColumnShape {

@@ -122,7 +122,7 @@ fn expect_space(
     let is_new = |m: &&MissingColumn| pool.page_bits(&columns.key(m)).is_none();
     let whole = loaded.iter().filter(|m| m.whole);
     let spaces: Vec<u64> = whole.chain(paged.iter().filter(is_new)).map(space).collect();
-    // And one more: what is free now ends with less than one.
+    // Space for one column more: the free space may end with a remainder smaller than a column.
     let bytes = spaces.iter().sum::<u64>() + spaces.iter().max().unwrap_or(&0);
     Ok(pool.expect(bytes)?)
 }
