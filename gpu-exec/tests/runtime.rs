@@ -175,6 +175,25 @@ fn filter_with_nulls_and_column_of_nulls() {
     assert_eq!((count, sums), (expected_count, vec![expected_sums[0], None]));
 }
 
+/// A Hive partition column has a constant for each file. The buffers of all of them are in use at once.
+#[test]
+fn constants_of_many_stripes_stay_apart() {
+    const ROWS: u64 = 100;
+    let counts = [ROWS; 300];
+    let mut table = Table::raw(&[&counts], 2);
+    for (at, stripe) in table.input.stripes.iter_mut().enumerate() {
+        stripe.columns[1] = Placement::Constant(Some(Value::Float(at as f64)));
+    }
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+        return;
+    };
+    let sum: u64 = (0..counts.len() as u64).map(|at| at * ROWS).sum();
+    for _ in 0..2 {
+        let output = run(&gpu, &table, &program(2, &[], &[1]), 0.0, BackingChoice::Auto).unwrap();
+        assert_eq!(answer(&output), (table.rows as i64, vec![Some(sum as f64)]));
+    }
+}
+
 #[test]
 fn only_selected_rows_are_read() {
     let mut table = Table::new(&Shape {

@@ -15,7 +15,7 @@ pub(crate) struct ConstantColumns {
     buffers: HashMap<(u32, u64), Arc<DeviceBuffer>>,
 }
 
-/// Buffers that are kept, at most: 2 MiB each.
+/// Buffers that are cached, at most: 2 MiB each. A query may use more of them: its extents hold what they point into.
 const MAX_BUFFERS: usize = 64;
 
 impl ConstantColumns {

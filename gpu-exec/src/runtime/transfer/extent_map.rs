@@ -1,8 +1,10 @@
 //! `ExtentMap`: the extents of a column that kernels read by address. Neighbours in device memory become one extent,
 //! since kernels search extents by row.
 
+use std::sync::Arc;
+
 use grampus_io_stack::abi::Extent;
-use grampus_io_stack::cuda::Device;
+use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::error::RunError;
 use crate::input::Placement;
@@ -18,6 +20,8 @@ pub(crate) struct ExtentMap {
     /// A byte for each row, where the column may have NULLs in this input.
     pub(crate) valid: Vec<Extent>,
     pub(crate) nullable: bool,
+    /// The constants' buffers that the extents point into. `ConstantColumns` may drop its own before the query ends.
+    constants: Vec<Arc<DeviceBuffer>>,
 }
 
 impl ExtentMap {
@@ -38,7 +42,7 @@ impl ExtentMap {
         for (at, stripe) in columns.request.input.stripes.iter().enumerate() {
             let same_validity = |out: &mut Self, constants: &mut ConstantColumns, valid: u64| -> Result<(), RunError> {
                 if nullable {
-                    let address = constants.get(device, 1, valid)?.address();
+                    let address = out.constant(constants, device, 1, valid)?;
                     repeat(&mut out.valid, address, base, stripe.rows, 1);
                 }
                 Ok(())
@@ -64,7 +68,7 @@ impl ExtentMap {
                 ColumnLocation::Constant => {
                     if let Placement::Constant(value) = stripe.columns[column] {
                         let bits = value.map_or(0, |value| bits_of(value, ty));
-                        let address = constants.get(device, ty.width(), bits)?.address();
+                        let address = out.constant(constants, device, ty.width(), bits)?;
                         repeat(&mut out.extents, address, base, stripe.rows, width);
                         same_validity(&mut out, constants, u64::from(value.is_some()))?;
                     }
@@ -88,6 +92,22 @@ impl ExtentMap {
             base += stripe.rows;
         }
         Ok(out)
+    }
+
+    /// The address of a constant's buffer, which stays allocated as long as this value.
+    fn constant(
+        &mut self,
+        constants: &mut ConstantColumns,
+        device: &Device,
+        width: u32,
+        bits: u64,
+    ) -> Result<u64, CudaError> {
+        let buffer = constants.get(device, width, bits)?;
+        let address = buffer.address();
+        if self.constants.last().is_none_or(|last| !Arc::ptr_eq(last, &buffer)) {
+            self.constants.push(buffer);
+        }
+        Ok(address)
     }
 }
 
