@@ -338,7 +338,7 @@ fn files_stripes_and_replicas_hold_the_same_bytes() {
     #[cfg(target_os = "linux")]
     match grampus_driver::storage::DirectFile::open(&path) {
         Ok(direct) => storages.push(("direct", Arc::new(direct))),
-        Err(e) => println!("skipped: no direct I/O on this file system ({e})"),
+        Err(e) => grampus_test_support::missing(grampus_test_support::Resource::DirectIo, e),
     }
     for (name, storage) in storages {
         let end = storage.size_bytes();

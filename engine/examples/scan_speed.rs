@@ -65,7 +65,7 @@ async fn predicate_column(context: &SessionContext, folder: &str) -> Result<Vec<
     for table_file in table.files(&state).await? {
         let file = &table_file.file;
         let at = datafusion::catalog::TableProvider::schema(&table).index_of("trip_distance")?;
-        let column = table_file.columns[at].expect("the column is in every file");
+        let column = table_file.place_of(at).expect("the column is in every file");
         let source = cache
             .handle(file)
             .and_then(|handle| handle.source(LocalIo::Mmap, io.clone()));

@@ -35,7 +35,7 @@ mod scan_io;
 pub mod session;
 mod table;
 
-pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
+pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use orc_table::OrcTable;
 pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;

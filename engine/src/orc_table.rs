@@ -9,8 +9,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use futures::{StreamExt, TryStreamExt};
+use grampus_orc_layout::LayoutError;
 
 use crate::config::GrampusOptions;
 use crate::error::layout;
@@ -18,7 +19,8 @@ use crate::file::file_cache::{FileCache, OrcFile};
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::table::files::TableFile;
 use crate::table::listing::{FoundFile, find_files};
-use crate::table::{hive_partitions, schema};
+use crate::table::schema::{self, ColumnMaps};
+use crate::table::{hive_partitions, partition_filter, row_versions, value_types};
 
 /// Files opened at the same time.
 const CONCURRENT_OPENS: usize = 16;
@@ -45,11 +47,26 @@ impl OrcTable {
         }
         let cache = state.config().get_extension::<FileCache>().unwrap_or_default();
         let found = find_files(state, locations).await?;
+        if found.is_empty() {
+            return plan_err!(
+                "{}: all files there are empty (0 bytes), so the table's columns are unknown",
+                locations.join(", ")
+            );
+        }
         let files = open_files(&cache, &found).await?;
         let partitions = hive_partitions::infer_columns(&found)?;
+        let options = state.config_options().extensions.get::<GrampusOptions>();
+        let timestamps = options.map_or_else(Default::default, |options| options.timestamp_unit);
+        let schema = schema::table_schema(&files, &partitions)?;
+        let mut maps = ColumnMaps::default();
+        let mut columns = Vec::with_capacity(files.len());
+        for file in &files {
+            columns.push(maps.of(file, &schema, schema.fields().len() - partitions.len())?);
+        }
+        let tails = files.iter().map(|file| file.tail.as_ref());
         Ok(Self {
             locations: locations.to_vec(),
-            schema: schema::table_schema(&files, &partitions)?,
+            schema: value_types::resolve(&schema, tails.zip(columns), timestamps),
             partitions,
             cache,
         })
@@ -60,17 +77,35 @@ impl OrcTable {
     /// # Errors
     /// As [`open`](Self::open), and if a file does not fit the table any more.
     pub async fn files(&self, state: &dyn Session) -> Result<Vec<TableFile>> {
-        let found = find_files(state, &self.locations).await?;
+        Ok(self.matching_files(state, &[]).await?.0)
+    }
+
+    /// The files for whose partition values all `filters` are true, and the number of the others, which are not opened.
+    async fn matching_files(
+        &self,
+        state: &dyn Session,
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<(Vec<TableFile>, usize)> {
+        let mut found = find_files(state, &self.locations).await?;
+        let all = found.len();
+        let mut values = Vec::with_capacity(all);
+        for file in &found {
+            values.push(hive_partitions::values(file, &self.partitions)?);
+        }
+        let keep = partition_filter::matching(filters, &self.partitions, &values)?;
+        retain(&mut found, &keep);
+        retain(&mut values, &keep);
         let files = open_files(&self.cache, &found).await?;
+        let mut maps = ColumnMaps::default();
         let mut table_files = Vec::with_capacity(files.len());
-        for (found, file) in found.iter().zip(files) {
+        for (file, partition_values) in files.into_iter().zip(values) {
             table_files.push(TableFile {
-                columns: schema::map_columns(&file, &self.schema, self.file_columns())?,
-                partition_values: hive_partitions::values(found, &self.partitions)?,
+                columns: maps.of(&file, &self.schema, self.file_columns())?,
+                partition_values,
                 file,
             });
         }
-        Ok(table_files)
+        Ok((table_files, all - found.len()))
     }
 
     /// The columns that come from folder names, outermost first. They are the last columns of the schema.
@@ -83,17 +118,42 @@ impl OrcTable {
     }
 }
 
+/// Removes the items for which `keep` is false.
+fn retain<T>(items: &mut Vec<T>, keep: &[bool]) {
+    let mut keep = keep.iter();
+    items.retain(|_| keep.next().is_none_or(|keep| *keep));
+}
+
 /// Opens several files at a time and returns them in the given order.
 async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result<Vec<Arc<OrcFile>>> {
     let opens: Vec<_> = found
         .iter()
         .map(|file| cache.file(&file.name, &file.place, &file.identity))
         .collect();
-    futures::stream::iter(opens)
+    let files: Vec<Arc<OrcFile>> = futures::stream::iter(opens)
         .buffered(CONCURRENT_OPENS)
         .try_collect()
         .await
-        .map_err(layout)
+        .map_err(|error| layout(with_advice(error, found)))?;
+    for (_, file) in found.iter().zip(&files).filter(|(found, _)| !found.is_named) {
+        row_versions::refuse_columns(&file.name, &file.tail.schema)?;
+    }
+    Ok(files)
+}
+
+/// The error, with advice if it is about a file of a folder that is not ORC.
+fn with_advice(error: LayoutError, found: &[FoundFile]) -> LayoutError {
+    match error {
+        LayoutError::NotOrc { file, reason } if found.iter().any(|f| f.name == file && !f.is_named) => {
+            let advice = "each visible file of a folder is data, as in Hive: move it away, let its name begin with \
+                          `_`, or name the ORC files by a pattern such as folder/*.orc";
+            LayoutError::NotOrc {
+                file,
+                reason: format!("{reason}; {advice}"),
+            }
+        }
+        other => other,
+    }
 }
 
 #[async_trait]
@@ -128,17 +188,20 @@ impl TableProvider for OrcTable {
         for filter in filters {
             physical.push(state.create_physical_expr(filter.clone(), &df_schema)?);
         }
+        let (file_filters, row_filters) = partition_filter::split(&physical, self.file_columns());
+        let (files, excluded_files) = self.matching_files(state, &file_filters).await?;
         let options = state.config_options().extensions.get::<GrampusOptions>();
         let scan = plan_scan(ScanRequest {
             table: Arc::clone(&self.schema),
-            file_columns: self.file_columns(),
-            files: self.files(state).await?,
+            files,
+            excluded_files,
             projection: projection
                 .cloned()
                 .unwrap_or_else(|| (0..self.schema.fields().len()).collect()),
-            filters: physical,
+            filters: row_filters,
             limit,
             target_partitions: state.config().target_partitions(),
+            default_selectivity: state.config_options().optimizer.default_filter_selectivity,
             options: options.cloned().unwrap_or_default(),
             cache: Arc::clone(&self.cache),
         })

@@ -1,31 +1,132 @@
 //! Random tables in random layouts of our writer, under every setting.
 //!
-//! Random filters and projections give the same rows as over the table in memory. The scan's counters are consistent.
+//! Random queries give the same rows as over the table in memory, in one, two and seven partitions that all have work,
+//! from local files and from an object store. The scan's counters are consistent.
 //!
-//! A failure prints its seed, and `GRAMPUS_TEST_SEED=<seed>` replays it. `GRAMPUS_TEST_CASES` sets the number of cases.
-//! `GRAMPUS_TEST_FILE` is the path at which a failing ORC file is kept.
+//! A failure prints its seed, and `GRAMPUS_TEST_SEED=<seed>` replays it. `GRAMPUS_TEST_CASES` sets the number of
+//! tables, `GRAMPUS_TEST_QUERIES` the maximum of queries over each. `GRAMPUS_TEST_FILE` is the path at which a failing
+//! ORC file is kept.
 
 mod support;
 
+#[path = "property/executions.rs"]
+mod executions;
 #[path = "property/filters.rs"]
 mod filters;
+#[path = "support/flaky_store.rs"]
+mod flaky_store;
+#[path = "property/queries.rs"]
+mod queries;
 #[path = "property/tables.rs"]
 mod tables;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use datafusion::error::Result;
 use datafusion::physical_plan::collect;
-use datafusion::prelude::{Expr, SessionContext, col};
-use grampus::{ScanIo, scan_io};
+use datafusion::prelude::{DataFrame, SessionContext};
+use grampus::{LocalIo, ScanIo, scan_io};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-use filters::{FilterSpec, filters};
-use support::{SETTINGS, Setting, difference, full_read, one_batch, register_rows, write_orc};
+use executions::{by_row, overlap, rows_like, scan_of};
+use flaky_store::{Faults, FlakyStore};
+use queries::{QuerySpec, Shape, queries};
+use support::{Setting, difference, full_read, one_batch, register_rows, write_orc};
 use tables::{TableSpec, tables};
+
+/// One, two and seven partitions, with the defaults and with small sizes.
+const LOCAL: [Setting; 5] = [
+    Setting {
+        partitions: 1,
+        local_io: LocalIo::Mmap,
+        batch_rows: 8192,
+        tile_rows: 65_536,
+        min_partition_rows: 16_384,
+        prune: true,
+        gpu: None,
+    },
+    Setting {
+        partitions: 2,
+        local_io: LocalIo::Read,
+        batch_rows: 29,
+        tile_rows: 43,
+        min_partition_rows: 1,
+        prune: true,
+        gpu: None,
+    },
+    Setting {
+        partitions: 2,
+        local_io: LocalIo::Mmap,
+        batch_rows: 1_000,
+        tile_rows: 65_536,
+        min_partition_rows: 1,
+        prune: true,
+        gpu: None,
+    },
+    Setting {
+        partitions: 7,
+        local_io: LocalIo::Mmap,
+        batch_rows: 8192,
+        tile_rows: 65_536,
+        min_partition_rows: 1,
+        prune: true,
+        gpu: None,
+    },
+    Setting {
+        partitions: 7,
+        local_io: LocalIo::Read,
+        batch_rows: 100,
+        tile_rows: 64,
+        min_partition_rows: 1,
+        prune: false,
+        gpu: None,
+    },
+];
+
+/// Settings of files in an object store, and the bytes that a fetch reads ahead.
+const REMOTE: [(Setting, usize); 2] = [
+    (
+        Setting {
+            partitions: 1,
+            local_io: LocalIo::Mmap,
+            batch_rows: 8192,
+            tile_rows: 300,
+            min_partition_rows: 1,
+            prune: true,
+            gpu: None,
+        },
+        2_000,
+    ),
+    (
+        Setting {
+            partitions: 7,
+            local_io: LocalIo::Mmap,
+            batch_rows: 100,
+            tile_rows: 100,
+            min_partition_rows: 1,
+            prune: false,
+            gpu: None,
+        },
+        500,
+    ),
+];
+
+/// Queries that were compared.
+static QUERIES: AtomicUsize = AtomicUsize::new(0);
+
+/// The sessions, which all cases share.
+struct Sessions {
+    /// DataFusion over the rows in memory. Its answers are right by definition.
+    memory: SessionContext,
+    /// Each with the words for a failure.
+    scanning: Vec<(String, SessionContext)>,
+    store: Arc<FlakyStore>,
+}
 
 #[test]
 fn scans_on_demand_equal_full_reads() {
@@ -34,11 +135,13 @@ fn scans_on_demand_equal_full_reads() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let cases = (tables(), prop::collection::vec((filters(), projections()), 1..4));
+    let queries_per_table = number("GRAMPUS_TEST_QUERIES").map_or(8, |queries| queries as usize);
+    let cases = (tables(), prop::collection::vec(queries(), 1..=queries_per_table.max(1)));
+    let sessions = runtime.block_on(sessions());
     check(&cases, |(table, queries)| {
         let folder = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
         let path = folder.path().join("table.orc");
-        let answer = runtime.block_on(compare(&path, table, queries));
+        let answer = runtime.block_on(compare(&sessions, &path, table, queries));
         let answer = answer.unwrap_or_else(|error| Err(TestCaseError::fail(error.to_string())));
         // The last failing file is the smallest, because cases shrink.
         if let (Err(_), Some(kept)) = (&answer, std::env::var_os("GRAMPUS_TEST_FILE")) {
@@ -48,9 +151,13 @@ fn scans_on_demand_equal_full_reads() {
     });
 }
 
+/// The number in an environment variable.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// Runs a property on random cases. A failure names the seed.
 fn check<S: Strategy>(strategy: &S, property: impl Fn(&S::Value) -> Result<(), TestCaseError>) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let now = || {
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -60,26 +167,77 @@ fn check<S: Strategy>(strategy: &S, property: impl Fn(&S::Value) -> Result<(), T
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
-        cases: number("GRAMPUS_TEST_CASES").map_or(48, |cases| cases as u32),
+        cases: number("GRAMPUS_TEST_CASES").map_or(32, |cases| cases as u32),
         failure_persistence: None,
         max_shrink_time: 60_000,
         ..Config::default()
     };
+    let cases = config.cases;
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    if let Err(error) = runner.run(strategy, |case| property(&case)) {
+    let outcome = runner.run(strategy, |case| property(&case));
+    let queries = QUERIES.load(Ordering::Relaxed);
+    let _ = writeln!(std::io::stderr(), "seed {seed}: {cases} cases, {queries} queries");
+    if let Err(error) = outcome {
         panic!("seed {seed} (replay with GRAMPUS_TEST_SEED={seed}): {error}");
     }
 }
 
-/// The columns of a query, by index modulo their number. Without columns, the query asks for a count only.
-fn projections() -> impl Strategy<Value = Vec<usize>> {
-    prop::collection::vec(0..8_usize, 0..5)
+async fn sessions() -> Sessions {
+    let store = Arc::new(FlakyStore::default());
+    store.set(Faults {
+        max_delay_us: 300,
+        ..Faults::default()
+    });
+    let mut scanning: Vec<(String, SessionContext)> = LOCAL
+        .iter()
+        .map(|setting| (format!("{setting:?}"), setting.context()))
+        .collect();
+    for (setting, window_bytes) in &REMOTE {
+        let context = setting.context();
+        for set in [
+            "SET grampus.fetched_tile_rows = 1".to_owned(),
+            format!("SET grampus.fetch_window_bytes = {window_bytes}"),
+        ] {
+            context.sql(&set).await.expect("a setting");
+        }
+        let url = url::Url::parse("memory://bucket").expect("a URL");
+        context.register_object_store(&url, Arc::clone(&store) as _);
+        scanning.push((
+            format!("object store, {window_bytes} bytes ahead, {setting:?}"),
+            context,
+        ));
+    }
+    Sessions {
+        memory: SessionContext::new(),
+        scanning,
+        store,
+    }
+}
+
+impl Sessions {
+    /// Registers the file, and its rows in memory, as `t` everywhere.
+    async fn register(&self, path: &Path, rows: &RecordBatch) -> Result<()> {
+        self.memory.deregister_table("t")?;
+        register_rows(&self.memory, "t", rows);
+        let bytes = std::fs::read(path).map_err(|error| datafusion::error::DataFusionError::External(error.into()))?;
+        self.store.replace("t.orc", bytes.into()).await;
+        for (number, (_, context)) in self.scanning.iter().enumerate() {
+            context.deregister_table("t")?;
+            let location = match number < LOCAL.len() {
+                true => path.display().to_string(),
+                false => "memory://bucket/t.orc".to_owned(),
+            };
+            grampus::session::register_orc(context, "t", &location).await?;
+        }
+        Ok(())
+    }
 }
 
 async fn compare(
+    sessions: &Sessions,
     path: &Path,
     table: &TableSpec,
-    queries: &[(FilterSpec, Vec<usize>)],
+    queries: &[QuerySpec],
 ) -> Result<Result<(), TestCaseError>> {
     let rows = table.rows();
     write_orc(path, rows.schema(), &table.batches(&rows), table.options());
@@ -105,16 +263,30 @@ async fn compare(
             .filter(|&index| table.columns[index].is_comparable())
             .map(|index| index + 1),
     );
-    for setting in &SETTINGS {
-        let context = open(setting, path, &rows).await?;
-        if let Some(words) = compare_statistics(&context).await? {
-            return Ok(Err(TestCaseError::fail(format!("{setting:?}: {words}"))));
+    sessions.register(path, &rows).await?;
+    let (expected, _) = statistics(&sessions.memory).await?;
+    for (words, context) in &sessions.scanning {
+        let (actual, sql) = statistics(context).await?;
+        if let Some(difference) = difference(&expected, &actual) {
+            return Ok(Err(TestCaseError::fail(format!("{words}: {sql}: {difference}"))));
         }
-        for (filter, projection) in queries {
-            let filter = filter.expression(&rows, &usable);
-            if let Some(words) = compare_query(&context, &rows, &filter, projection).await? {
+        QUERIES.fetch_add(1, Ordering::Relaxed);
+    }
+    for query in queries {
+        let memory = sessions.memory.table("t").await?;
+        let frame = query.frame(&memory, &rows, &usable)?;
+        let schema = Arc::new(frame.schema().as_arrow().clone());
+        let expected = one_batch(&schema, &frame.collect().await?);
+        for (words, context) in &sessions.scanning {
+            QUERIES.fetch_add(1, Ordering::Relaxed);
+            let compared = compare_query(context, &rows, &usable, query, &expected).await;
+            let difference = compared.unwrap_or_else(|error| Some(error.to_string()));
+            if let Some(difference) = difference {
+                let filter = query.filter.as_ref().map(|filter| filter.expression(&rows, &usable));
+                let filter = filter.map_or("true".to_owned(), |filter| filter.to_string());
                 return Ok(Err(TestCaseError::fail(format!(
-                    "{setting:?}\nwhere {filter}: {words}"
+                    "{words}\n{:?}\nwhere {filter}: {difference}",
+                    query.shape
                 ))));
             }
         }
@@ -122,61 +294,59 @@ async fn compare(
     Ok(Ok(()))
 }
 
-/// A session with the file as `t` and its rows as `rows`.
-async fn open(setting: &Setting, path: &Path, rows: &RecordBatch) -> Result<SessionContext> {
-    let context = setting.context();
-    grampus::session::register_orc(&context, "t", &path.display().to_string()).await?;
-    register_rows(&context, "rows", rows);
-    Ok(context)
-}
-
-/// Checks that file and rows give the same answer, ordered by row number, and that the scan's counters are consistent.
+/// Compares the scan's answer with `expected`, and checks that the counters are consistent.
 async fn compare_query(
     context: &SessionContext,
     rows: &RecordBatch,
-    filter: &Expr,
-    projection: &[usize],
+    usable: &[usize],
+    query: &QuerySpec,
+    expected: &RecordBatch,
 ) -> Result<Option<String>> {
-    let columns = projection.iter().map(|index| index % rows.num_columns());
-    let mut names: Vec<String> = columns.map(|index| rows.schema().field(index).name().clone()).collect();
-    names.sort();
-    names.dedup();
-    if names.is_empty() {
-        return compare_count(context, filter).await;
-    }
-    let mut answers = Vec::new();
-    for table in ["rows", "t"] {
-        let mut wanted: Vec<Expr> = names.iter().map(col).collect();
-        if !names.iter().any(|name| name == "row") {
-            wanted.push(col("row"));
-        }
-        let frame = context.table(table).await?.filter(filter.clone())?.select(wanted)?;
-        let frame = frame.sort(vec![col("row").sort(true, false)])?;
-        let plan = frame.create_physical_plan().await?;
-        let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;
-        answers.push(one_batch(&plan.schema(), &batches));
-        if table == "t" {
-            let io = scan_io(&plan);
-            if let Some(words) = complaint(&io, rows.num_rows(), answers[1].num_rows()) {
-                return Ok(Some(format!("{words}: {io:?}")));
+    let table = context.table("t").await?;
+    match &query.shape {
+        Shape::Overlap { seed, .. } => {
+            let plan = query.any_rows(table, rows, usable)?.create_physical_plan().await?;
+            match scan_of(&plan) {
+                Some(scan) => overlap(&scan, context, expected, *seed).await,
+                None => Ok(None), // the filter is true for no row
             }
         }
+        Shape::AnyRows {
+            limit: (skip, fetch), ..
+        } => {
+            let (answer, _) = answer(context, query.any_rows(table, rows, usable)?).await?;
+            let answer = by_row(&answer);
+            let count = expected.num_rows().saturating_sub(*skip).min(*fetch);
+            if answer.num_rows() != count {
+                return Ok(Some(format!("{} rows instead of {count}", answer.num_rows())));
+            }
+            match rows_like(expected, &answer) {
+                Some(expected) => Ok(difference(&expected, &answer)),
+                None => Ok(Some("rows come twice, or do not pass the filter".to_owned())),
+            }
+        }
+        shape => {
+            let (answer, io) = answer(context, query.frame(&table, rows, usable)?).await?;
+            let is_one_scan = matches!(shape, Shape::Rows { .. });
+            if is_one_scan && let Some(words) = complaint(&io, rows.num_rows(), answer.num_rows()) {
+                return Ok(Some(format!("{words}: {io:?}")));
+            }
+            Ok(difference(expected, &answer))
+        }
     }
-    Ok(difference(&answers[0], &answers[1]))
 }
 
-/// Checks that a count reads no column but the filter's.
-async fn compare_count(context: &SessionContext, filter: &Expr) -> Result<Option<String>> {
-    let mut counts = Vec::new();
-    for table in ["rows", "t"] {
-        counts.push(context.table(table).await?.filter(filter.clone())?.count().await?);
-    }
-    Ok((counts[0] != counts[1]).then(|| format!("count {} instead of {}", counts[1], counts[0])))
+/// The rows of a query, and the counters of its scans.
+async fn answer(context: &SessionContext, frame: DataFrame) -> Result<(RecordBatch, ScanIo)> {
+    let schema = Arc::new(frame.schema().as_arrow().clone());
+    let plan = frame.create_physical_plan().await?;
+    let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;
+    Ok((one_batch(&schema, &batches), scan_io(&plan)))
 }
 
-/// Checks counts, minima and maxima, which may be answered from statistics alone.
-async fn compare_statistics(context: &SessionContext) -> Result<Option<String>> {
-    let schema = context.table("rows").await?.schema().as_arrow().clone();
+/// Counts, minima and maxima, which may be answered from statistics alone, and their SQL.
+async fn statistics(context: &SessionContext) -> Result<(RecordBatch, String)> {
+    let schema = context.table("t").await?.schema().as_arrow().clone();
     let mut parts = vec!["count(*)".to_owned()];
     for field in schema.fields() {
         parts.push(format!("count({})", field.name()));
@@ -184,22 +354,9 @@ async fn compare_statistics(context: &SessionContext) -> Result<Option<String>> 
             parts.push(format!("min({0}), max({0})", field.name()));
         }
     }
-    let mut answers = Vec::new();
-    for table in ["rows", "t"] {
-        let frame = context
-            .sql(&format!("SELECT {} FROM {table}", parts.join(", ")))
-            .await?;
-        let schema = Arc::new(frame.schema().as_arrow().clone());
-        let batch = one_batch(&schema, &frame.collect().await?);
-        // Only the values are compared, because the tables give their columns different names.
-        let names = (0..batch.num_columns()).map(|index| format!("{index}"));
-        answers.push(RecordBatch::try_from_iter_with_nullable(
-            names
-                .zip(batch.columns())
-                .map(|(name, column)| (name, column.clone(), true)),
-        )?);
-    }
-    Ok(difference(&answers[0], &answers[1]).map(|words| format!("{}: {words}", parts.join(", "))))
+    let sql = format!("SELECT {} FROM t", parts.join(", "));
+    let (answer, _) = answer(context, context.sql(&sql).await?).await?;
+    Ok((answer, sql))
 }
 
 /// An inconsistency in the counters of a scan of `table_rows` rows, of which `rows_out` passed.

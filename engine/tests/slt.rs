@@ -1,9 +1,11 @@
 //! SQL behaviour over ORC tables: every `slt/*.slt` file, under settings that must not change any answer.
 //!
-//! `slt/fixtures.rs` writes the tables of the files.
+//! `slt/fixtures.rs` and `slt/evolved.rs` write the tables of the files.
 
 mod support;
 
+#[path = "slt/evolved.rs"]
+mod evolved;
 #[path = "slt/fixtures.rs"]
 mod fixtures;
 
@@ -43,6 +45,7 @@ fn check(settings: &[Setting]) -> (usize, usize) {
     let (computed, given_back) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let folder = tempfile::tempdir().expect("a temporary folder");
     fixtures::write(folder.path());
+    evolved::write(folder.path());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

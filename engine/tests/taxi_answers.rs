@@ -4,7 +4,7 @@
 //! several numbers of partitions.
 //!
 //! The sample is not part of the project. The tests look in `shared/data/taxi` beside the workspace, or under
-//! `GRAMPUS_SHARED`. Without the sample, the tests print "ignored: no data".
+//! `GRAMPUS_SHARED`. Without the sample, the tests are ignored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,16 +25,8 @@ const TOLERANCE: f64 = 1e-9;
 
 /// The folder of the sample, if it is there.
 fn data() -> Option<PathBuf> {
-    let shared = match std::env::var_os("GRAMPUS_SHARED") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"),
-    };
-    let folder = shared.join("data/taxi");
-    if folder.join("answers.json").exists() {
-        return Some(folder);
-    }
-    println!("ignored: no data ({} is not there)", folder.display());
-    None
+    let answers = grampus_test_support::data("taxi/answers.json")?;
+    Some(answers.parent()?.to_owned())
 }
 
 /// The queries by name, and the answers of one data set by query.

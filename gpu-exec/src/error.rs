@@ -17,12 +17,20 @@ pub enum RunError {
     /// A column could not be decoded.
     #[error("{0}")]
     Decode(Box<dyn std::error::Error + Send + Sync>),
-    /// A file cannot be read, or is not what it was when the query was planned.
+    /// A file cannot be read, or another file has taken its place since the query was planned.
     #[error("{path}: {reason}")]
     File {
         /// The file.
         path: String,
-        /// The operating system's words, or what has changed.
+        /// The operating system's words.
+        reason: String,
+    },
+    /// A file was written to or truncated after the query was planned: a result would mix its versions.
+    #[error("{path}: the file changed while it was being queried ({reason}); run the query again")]
+    FileChanged {
+        /// The file.
+        path: String,
+        /// The difference.
         reason: String,
     },
     /// A program or an input that contradicts itself: a bug of its builder.

@@ -77,7 +77,8 @@ impl MachineProfile {
             push_bytes_per_s: 52e9,
             mapped_bytes_per_s: 51e9,
             mapped_loads_per_s: 100e6,
-            register_bytes_per_s: 60e9,
+            // 8.6 to 12.5 GB/s were measured for 16 files in tmpfs.
+            register_bytes_per_s: 10e9,
             commands_per_s: 6e6,
             fetched_pages_per_s: 12e6,
             disk_bytes_per_s: 3.5e9,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::input::{Input, Placement};
@@ -98,11 +98,19 @@ pub struct Request<'a> {
     pub backing: BackingChoice,
     /// Share of rows that are expected to pass, 0 to 1.
     pub selectivity: f64,
+    /// True: if other queries hold the device memory that the query needs, it waits until one of them has ended. False:
+    /// it is refused ([`RefusalReason::DeviceMemory`](crate::RefusalReason::DeviceMemory)).
+    pub waits_for_memory: bool,
     /// Set by the caller to cancel.
     pub cancel: &'a Arc<AtomicBool>,
 }
 
 impl Request<'_> {
+    /// Whether the caller has cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
     /// Whether kernels must look whether a column's values are NULL.
     pub(crate) fn has_nulls(&self, column: usize) -> bool {
         let may = |placement: &Placement| matches!(placement, Placement::Decoded { .. } | Placement::Constant(None));

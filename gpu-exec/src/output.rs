@@ -58,13 +58,14 @@ pub struct Cost {
     pub kernel: Duration,
     /// Bytes that the copy engine uploaded.
     pub pushed_bytes: u64,
-    /// Bytes that kernels loaded from registered mappings.
+    /// Bytes that kernels loaded from registered mappings: modelled, not counted. A value fetched alone counts as the
+    /// 32 bytes that one load moves; an unaligned value may move twice as much.
     pub mapped_bytes: u64,
     /// Bytes that commands read.
     pub command_bytes: u64,
     /// Commands.
     pub commands: u64,
-    /// Bytes of raw pages that threads loaded.
+    /// Bytes that threads read for raw pages, with the bytes between neighbours that are read along.
     pub page_bytes: u64,
     /// Pages that kernels missed, row groups included.
     pub pages: u64,
@@ -81,7 +82,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Bytes that crossed from storage or host memory.
+    /// Bytes that crossed from storage or host memory: counted, but for the modelled `mapped_bytes`.
     pub fn moved_bytes(&self) -> u64 {
         self.pushed_bytes + self.mapped_bytes + self.command_bytes + self.page_bytes
     }

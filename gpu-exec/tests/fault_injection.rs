@@ -38,7 +38,7 @@ fn changed_file_fails_the_query_and_its_new_version_answers() {
         std::thread::sleep(Duration::from_millis(20)); // file times have steps
         std::fs::write(table.path(0), bytes).unwrap();
         let refused = run(&gpu, &table, &sums, 100.0, backing).unwrap_err();
-        assert!(matches!(refused, RunError::File { .. }), "{refused}");
+        assert!(matches!(refused, RunError::FileChanged { .. }), "{refused}");
         assert!(refused.to_string().contains("written to"), "{refused}");
         table.input.files[0] = FileVersion::of(&table.path(0)).unwrap();
         let after = answer(&run(&gpu, &table, &sums, 100.0, backing).unwrap());
@@ -118,6 +118,7 @@ fn cancelled_query_ends_and_the_next_one_works() {
         input: &table.input,
         backing: BackingChoice::All(Backing::Queued),
         selectivity: 0.01,
+        waits_for_memory: false,
         cancel: &cancel,
     };
     assert!(matches!(gpu.run(request), Err(RunError::Cancelled)));
@@ -272,7 +273,7 @@ fn file_truncated_during_a_read_is_reported() {
     };
     table.input.decoder = Arc::new(TruncatingDecoder(table.path(0)));
     let refused = run(&gpu, &table, &program(2, &[0], &[1]), 0.0, BackingChoice::Auto).unwrap_err();
-    assert!(matches!(refused, RunError::File { .. }), "{refused}");
+    assert!(matches!(refused, RunError::FileChanged { .. }), "{refused}");
     assert_eq!(gpu.resident_bytes(), 0);
 }
 

@@ -20,7 +20,7 @@ fn kernel(dependents: usize) -> QueryKernel {
 #[test]
 fn each_kernel_is_compiled_once() {
     if let Err(e) = host_compiler() {
-        println!("skipped: no C++ compiler ({e})");
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
         return;
     }
     let device = Device::host(1, 1 << 20);
@@ -57,8 +57,8 @@ fn each_kernel_is_compiled_once() {
 
 #[test]
 fn unwritable_folder_is_ignored() {
-    if host_compiler().is_err() {
-        println!("skipped: no C++ compiler");
+    if let Err(e) = host_compiler() {
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
         return;
     }
     let device = Device::host(1, 1 << 20);

@@ -41,7 +41,10 @@ fn compile_unit(name: &str, unit: &str) -> Option<String> {
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {
-            println!("ignored: no NVRTC");
+            grampus_test_support::missing(
+                grampus_test_support::Resource::Nvrtc,
+                "neither in GRAMPUS_NVRTC_PATH nor installed",
+            );
             return None;
         }
     };

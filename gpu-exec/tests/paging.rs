@@ -28,6 +28,7 @@ fn bits(gpu: &Gpu, table: &Table, program: &Program, arguments: &[f64], backing:
         input: &table.first_columns(program.columns.len()),
         backing,
         selectivity: 0.0025,
+        waits_for_memory: false,
         cancel: &Arc::new(AtomicBool::new(false)),
     });
     let output = output.unwrap_or_else(|e| panic!("{backing:?}: {e}"));
@@ -67,8 +68,9 @@ fn missed_pages_are_loaded_once_and_cached() {
     let cost = &first.cost;
     assert!(cost.passed > 100 && cost.pages <= 3 * cost.passed, "{cost:?}");
     assert!(cost.pages > 2 * cost.passed, "few rows share a page: {cost:?}");
+    // Pages up to 2 KiB apart, about half of these, are read with the bytes between them.
     assert!(
-        (cost.pages * 64 - 64..=cost.pages * 64).contains(&cost.page_bytes),
+        (cost.pages * 2 * 64..cost.pages * 2048).contains(&cost.page_bytes),
         "{cost:?}"
     );
     assert_eq!(
@@ -239,7 +241,7 @@ fn stripes_larger_than_the_pool_stream_through_windows() {
             assert_eq!(answer(&output), table.expected(bound, &[1, 2]), "{room} bytes");
             assert_eq!(
                 output.cost.pages > 0 || output.cost.moved_bytes() == 0,
-                room >= 8_000_000 || output.cost.passes > 1,
+                room >= 5_000_000 || output.cost.passes > 1,
                 "{room}: {:?}",
                 output.cost
             );
@@ -251,7 +253,7 @@ fn stripes_larger_than_the_pool_stream_through_windows() {
 #[test]
 fn partially_resident_columns_are_evicted_and_dropped_with_their_file() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
-    let Some(gpu) = gpu(Some(2_600_000), RuntimeOptions::default()) else {
+    let Some(gpu) = gpu(Some(1_950_000), RuntimeOptions::default()) else {
         return;
     };
     let sums = program(2, &[], &[1]);
@@ -269,7 +271,7 @@ fn partially_resident_columns_are_evicted_and_dropped_with_their_file() {
     bytes.push(0);
     std::fs::write(table.path(0), bytes).unwrap();
     let refused = run(&gpu, &table, &sums, 100.0, PAGED).unwrap_err();
-    assert!(matches!(refused, RunError::File { .. }), "{refused}");
+    assert!(matches!(refused, RunError::FileChanged { .. }), "{refused}");
     table.input.files[0] = FileVersion::of(&table.path(0)).unwrap();
     let output = run(&gpu, &table, &sums, 100.0, PAGED).unwrap();
     assert_eq!(answer(&output), table.expected(100.0, &[1]));
@@ -322,6 +324,7 @@ fn attempt(gpu: &Gpu, table: &Table, program: &Program, cancel: &Arc<AtomicBool>
         input: &table.input,
         backing: PAGED,
         selectivity: 0.0025,
+        waits_for_memory: false,
         cancel,
     })
 }
@@ -372,7 +375,7 @@ fn failing_decoder_and_truncated_file_during_paging_are_reported() {
     path.set(table.path(0)).unwrap();
     let refused = attempt(&gpu, &table, &program, &cancel).unwrap_err();
     assert!(
-        matches!(&refused, RunError::File { reason, .. } if reason.contains("ends before byte")),
+        matches!(&refused, RunError::FileChanged { reason, .. } if reason.contains("has 330000 now")),
         "{refused}"
     );
     is_well(&gpu);

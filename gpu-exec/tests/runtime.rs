@@ -179,7 +179,7 @@ fn filter_with_nulls_and_column_of_nulls() {
 #[test]
 fn constants_of_many_stripes_stay_apart() {
     const ROWS: u64 = 100;
-    let counts = [ROWS; 300];
+    let counts = [ROWS; 3000];
     let mut table = Table::raw(&[&counts], 2);
     for (at, stripe) in table.input.stripes.iter_mut().enumerate() {
         stripe.columns[1] = Placement::Constant(Some(Value::Float(at as f64)));
@@ -281,7 +281,7 @@ fn columns_larger_than_the_pool_stream_through_windows() {
             let again = run(&gpu, &table, &program(4, &[1], &[0, 3]), 100.0, backing)
                 .unwrap()
                 .cost;
-            let fits = table.rows * 30 < cache_bytes / 4 * 3;
+            let fits = table.rows * 30 < cache_bytes;
             assert_eq!(again.pushed_bytes == 0, fits, "{cache_bytes}: {again:?}");
         }
     }
@@ -366,7 +366,7 @@ fn sector_cache_much_smaller_than_the_columns_answers() {
 #[test]
 fn tables_that_do_not_fit_together_evict_each_other() {
     let tables: Vec<Table> = (0..4).map(|_| Table::raw(&[&[30_000, 30_000]], 2)).collect();
-    let Some(gpu) = gpu(Some(2_600_000), RuntimeOptions::default()) else {
+    let Some(gpu) = gpu(Some(1_950_000), RuntimeOptions::default()) else {
         return;
     };
     for round in 0..3 {
@@ -445,7 +445,7 @@ fn groups_beyond_the_first_table_need_a_second_run() {
 }
 
 #[test]
-fn queries_of_several_threads_take_turns() {
+fn queries_of_several_threads_share_little_memory() {
     let tables = [Table::raw(STRIPES, 2), Table::raw(&[&[5_000, 1_000]], 2)];
     let Some(gpu) = gpu(Some(1_000_000), RuntimeOptions::default()) else {
         return;
@@ -484,6 +484,7 @@ fn plans_match_runs() {
         input: &input,
         backing: BackingChoice::Auto,
         selectivity: 0.0025,
+        waits_for_memory: false,
         cancel: &cancel,
     };
     let plan = gpu.plan(request).unwrap();

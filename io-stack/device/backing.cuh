@@ -93,10 +93,10 @@ struct MappedCached {
             u32 bytes = count_bits(run) << cache.sector_log2;
             const u8* from = e.mapped + ((key - e.first_line) << LINE_LOG2) + skip;
             u8* to = run != 0 ? bytes_of<WAYS>(cache, meta) + skip : (u8*)0;
-            // The fence orders the replacement before the copy: an optimistic reader that sees these bytes also sees
-            // that the line was replaced.
-            fence_acq_rel_gpu();
+            // Every lane's fence orders the replacement, which some lane's acquire has seen, before its own stores: an
+            // optimistic reader that sees these bytes also sees that the line was replaced.
             sync_warp();
+            fence_acq_rel_gpu();
             if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE && run != 0)
                 add_release_gpu(&cache.state[meta], (u64)run << LINE_VALID_SHIFT);
             GRAMPUS_STEP(copy_mapped);

@@ -69,9 +69,12 @@ GRAMPUS_DEVICE void unpin(const CacheDesc& c, u32 meta) {
     add_release_gpu(&c.state[meta], 0ull - LINE_PIN);
 }
 
+// A reader may note its use late, while the line is BUSY with another key. So no addition to a state touches REF.
 template <class Policy>
 GRAMPUS_DEVICE void note_use(const CacheDesc& c, u32 meta, u64 state) {
-    if (Policy::NOTES_USE && (state & LINE_REF) == 0) fetch_or_relaxed_gpu(&c.state[meta], (u64)LINE_REF);
+    if (!Policy::NOTES_USE || (state & LINE_REF) != 0) return;
+    GRAMPUS_STEP(note_use);
+    fetch_or_relaxed_gpu(&c.state[meta], (u64)LINE_REF);
 }
 
 // Pins the line if it is in the cache: the line keeps its place and its key until unpin. NO_LINE: not in the cache. The
@@ -105,11 +108,11 @@ GRAMPUS_DEVICE bool observe(const CacheDesc& c, u64 key, u32& meta, u64& state) 
     return true;
 }
 
-// Ends an optimistic read: whether the line stayed the same. `values` are the words read, or-ed together: the
-// dependency loads the state again only after they are in registers.
-GRAMPUS_DEVICE bool validate(const CacheDesc& c, u32 meta, u64 state, u64 values) {
+// Ends an optimistic read: whether the line stayed the same. Comes after fence_after_optimistic_loads() of the lanes
+// that have read: docs/PROTOCOL.md has the argument (O).
+GRAMPUS_DEVICE bool validate(const CacheDesc& c, u32 meta, u64 state) {
     GRAMPUS_STEP(validate);
-    u64 again = load_relaxed_gpu(after_loads(&c.state[meta], values, c.zero));
+    u64 again = load_relaxed_gpu(&c.state[meta]);
     return GRAMPUS_MUTANT == MUTANT_NO_VERSION_CHECK || ((again ^ state) & (LINE_VERSION | LINE_BUSY)) == 0;
 }
 
@@ -117,8 +120,8 @@ GRAMPUS_DEVICE bool validate(const CacheDesc& c, u32 meta, u64 state, u64 values
 
 enum Install : u32 { INSTALL_DONE, INSTALL_PRESENT, INSTALL_LOCKED, INSTALL_FULL };
 
-// Takes the line from its key, unless the line is pinned. The caller holds the set's lock. The acquire pairs with
-// unpin's release: the readers' loads are before the line's reuse.
+// Takes the line from its key, unless the line is pinned, and marks it used for its next key. The caller holds the
+// set's lock. The acquire pairs with unpin's release: the readers' loads are before the line's reuse.
 template <class Policy>
 GRAMPUS_DEVICE bool seize(const CacheDesc& c, u32 meta, u32 pass) {
     u64 state = load_relaxed_gpu(&c.state[meta]);
@@ -128,7 +131,7 @@ GRAMPUS_DEVICE bool seize(const CacheDesc& c, u32 meta, u32 pass) {
         return false;
     }
     GRAMPUS_STEP(seize);
-    u64 busy = (((state & LINE_VERSION) + LINE_VERSION_ONE) & LINE_VERSION) | LINE_BUSY;
+    u64 busy = (((state & LINE_VERSION) + LINE_VERSION_ONE) & LINE_VERSION) | LINE_BUSY | LINE_REF;
     return cas_acq_rel_gpu(&c.state[meta], state, busy) == state;
 }
 
@@ -161,7 +164,9 @@ GRAMPUS_DEVICE Install install(const IoStack& io, u64 key, u32 prefer, u32& meta
             store_relaxed_gpu(&c.tags[meta], key);
             store_relaxed_gpu(&c.requested[meta], 0u);
             GRAMPUS_STEP(installed);
-            add_release_gpu(&c.state[meta], (u64)LINE_PIN + LINE_REF - LINE_BUSY);
+            // BUSY is set, and no other lane clears it: the sum changes no other field, whatever readers do meanwhile.
+            u64 used = GRAMPUS_MUTANT == MUTANT_REF_BY_ADDITION ? LINE_REF : 0;
+            add_release_gpu(&c.state[meta], LINE_PIN + used - LINE_BUSY);
             count(&io.stats->installs, 1);
             if (old != TAG_NONE) count(&io.stats->evictions, 1);
             result = INSTALL_DONE;

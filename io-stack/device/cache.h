@@ -35,8 +35,7 @@ struct alignas(16) CacheDesc {
     u32 groups;       // set groups: a line's group is (key >> group_log2) mod groups
     u32 group_log2;   // log2 of the lines of a group, the longest run one command can fill; at most 12
     u32 sector_log2;  // 7 .. 12
-    u32 zero;         // always 0; builds data dependencies that a compiler cannot fold
-    u32 pad0;
+    u32 pad0, pad1;
 };
 
 }  // namespace grampus

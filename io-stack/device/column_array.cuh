@@ -152,9 +152,12 @@ class ColumnArray {
             return false;
         }
         const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, last_meta) + (at & ~7u));
+        bool early = GRAMPUS_MUTANT == MUTANT_VALIDATE_EARLY && validate(io.cache, last_meta, last_state);
+        GRAMPUS_STEP(read_line);
         u64 low = load_line_optimistic(p), high = In::spans_words(at) ? load_line_optimistic(p + 1) : 0;
         bits = In::join(low, high, at);
-        if (validate(io.cache, last_meta, last_state, low | high)) return true;
+        fence_after_optimistic_loads();
+        if (early || validate(io.cache, last_meta, last_state)) return true;
         last_key = NO_KEY;
         return false;
     }
@@ -223,21 +226,19 @@ class ColumnArray {
         u32 end = at + rows * SIZE;
         tail = load_line_optimistic_if(0, there && Tile::needs_tail(at, rows) ? 1 : 0,
                                        (const u64*)((end < LINE_BYTES ? line : next) + (end & ~7u)));
-        u64 values = tail;
         at += lane_id() * SIZE;
         u32 mine = !there ? 0 : rows == K * WARP ? K : words_of_lane(rows);
         u32 below = at < LINE_BYTES ? (LINE_BYTES - at + STRIDE - 1) / STRIDE : 0;
         GRAMPUS_UNROLL
         for (u32 i = 0; i < K; i++)
             word[i] = load_line_optimistic_if(i, mine, Tile::word_at(i < below ? line : next, at, i));
-        GRAMPUS_UNROLL
-        for (u32 i = 0; i < K; i++) values |= word[i];
         // Each lane validates its own line of the window, after the loads of all lanes.
-        u32 loaded = or_within(FULL, (u32)values | (u32)(values >> 32));
+        fence_after_optimistic_loads();
+        sync_warp();
         bool same = there;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u32 mine = lane_id() + i * WARP;
-            if (there && mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i], loaded))
+            if (there && mine >= from && mine <= to && !validate(io.cache, window_meta[i], window_state[i]))
                 same = false;
         }
         return all(same);

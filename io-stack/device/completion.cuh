@@ -99,8 +99,14 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
                     store_after_loads_sys(own.cq_doorbell, next & (depth - 1));
             }
         }
+    }
+    // One fence for two releases: of the lock, and of the bytes that all lanes copy below. The completions' acquires
+    // have seen that the bytes' lines were replaced; an optimistic reader that sees the bytes sees that, too.
+    sync_warp();
+    fence_acq_rel_gpu();
+    if (locked != 0) {
         GRAMPUS_STEP(cq_unlock);
-        store_release_gpu(&state->cq_lock, 0u);
+        store_after_fence_gpu(&state->cq_lock, 0u);
     }
     u32 taken = count_bits(ballot(took));
     if (taken == 0) return 0;

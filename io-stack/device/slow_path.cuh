@@ -45,7 +45,7 @@ GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active,
         Ensured line = ensure<Backing>(io, e, leads, key, wanted, true);
         if (!line.ok) return Words{false, 0, 0};
         u32 meta = shuffle(line.meta, leader);
-        sync_warp();  // the leader's acquire is before our loads
+        if (GRAMPUS_MUTANT != MUTANT_NO_SYNC_WARP) sync_warp();  // the leader's acquire is before our loads
         bool here = active && meta != NO_LINE;
         if (here) {
             const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, meta) + (at & ~7u));

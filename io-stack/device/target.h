@@ -23,6 +23,9 @@ enum Mutant {
     MUTANT_NO_VERSION_CHECK = 7,      // optimistic reads not validated
     MUTANT_NO_COMMAND_PIN = 8,        // outstanding commands do not pin their line
     MUTANT_WAITERS_DO_NOT_RING = 9,   // a waiter does not ring an entry that was left to a server
+    MUTANT_REF_BY_ADDITION = 10,      // install adds REF, which a late reader may have set
+    MUTANT_VALIDATE_EARLY = 11,       // optimistic reads validated before they read
+    MUTANT_NO_SYNC_WARP = 12,         // lanes read a pinned line without order after the leader's acquire
 };
 
 // Sixteen bytes, moved as one.

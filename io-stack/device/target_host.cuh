@@ -31,7 +31,8 @@ constexpr u32 WARP = 1;
 #endif
 constexpr u32 FULL = (u32)((1ull << WARP) - 1);
 
-// ThreadSanitizer knows no fences: where a fence orders on the GPU, the access itself orders here.
+// ThreadSanitizer knows no fences: where a fence orders on the GPU, the access itself orders here. A store that follows
+// a fence is a release, a load that a fence follows is an acquire, and each fence is empty.
 template <class T> T load_relaxed_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 template <class T> T load_acquire_gpu(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 template <class T> T load_relaxed_sys(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
@@ -58,6 +59,7 @@ template <class T> T cas_acq_rel_gpu(T* p, T e, T d) { return cas_with(p, e, d, 
 inline void add_relaxed_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 inline void add_release_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
 inline void add_after_fence_gpu(u64* p, u64 v) { add_release_gpu(p, v); }
+inline void store_after_fence_gpu(u32* p, u32 v) { store_release_gpu(p, v); }
 inline void fence_acq_rel_gpu() {}
 inline void fence_acq_rel_sys() {}
 inline void store_after_fence_sys(u32* p, u32 v) { store_release_sys(p, v); }
@@ -66,11 +68,12 @@ inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
 
 // Pinned bytes are read by plain loads, so that ThreadSanitizer reports a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }
-inline u64 load_line_optimistic(const u64* p) { return load_relaxed_gpu(p); }
-inline u64 load_line_optimistic_if(u32 i, u32 count, const u64* p) { return i < count ? load_relaxed_gpu(p) : 0; }
+inline u64 load_line_optimistic(const u64* p) { return load_acquire_gpu(p); }
+inline u64 load_line_optimistic_if(u32 i, u32 count, const u64* p) { return i < count ? load_acquire_gpu(p) : 0; }
+inline void fence_after_optimistic_loads() {}
 inline void store_line(u64x2* p, u64x2 v) {
-    store_relaxed_gpu(&p->x, v.x);
-    store_relaxed_gpu(&p->y, v.y);
+    store_release_gpu(&p->x, v.x);
+    store_release_gpu(&p->y, v.y);
 }
 inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu(p), load_relaxed_gpu(p + 1)}; }
 inline u64x2 load_bounce(const u64x2* p) { return *p; }
@@ -85,7 +88,6 @@ inline u64x2 load_mapped(const u64x2* p) { return *p; }
 template <class T> T load_constant(const T* p) { return *p; }  // also for pointers
 inline void store_plain(u64x2* p, u64x2 v) { *p = v; }
 template <class F> F* far_call(F* function) { return function; }
-inline const u64* after_loads(const u64* p, u64, u64) { return p; }
 
 #ifdef GRAMPUS_HOST_LANES  // a test's warp of several lanes, which alternate at every collective
 
@@ -94,6 +96,7 @@ namespace grampus_host {  // defined by the test program
 grampus::u32 lane();
 // Hands in this lane's word and returns all lanes' words, valid until this lane's next call.
 const grampus::u64* exchange(grampus::u64 mine);
+void synchronize();  // sync_warp(); alone among the collectives, it orders memory
 void run_lanes(void (*body)(const void*), const void* argument);
 }  // namespace grampus_host
 namespace grampus {
@@ -108,7 +111,7 @@ inline u32 ballot(bool p) {
 }
 inline bool any(bool p) { return ballot(p) != 0; }
 inline bool all(bool p) { return ballot(p) == FULL; }
-inline void sync_warp() { grampus_host::exchange(0); }
+inline void sync_warp() { grampus_host::synchronize(); }
 template <class T> T shuffle(T v, u32 from) {
     u64 word = 0;
     memcpy(&word, &v, sizeof v);

@@ -102,6 +102,22 @@ pub fn flattened<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> S
 mod tests {
     use super::*;
 
+    /// A weak load that races with a store has no meaning in the PTX memory model (docs/PROTOCOL.md, O).
+    #[test]
+    fn optimistic_loads_are_strong() {
+        let target = HEADERS.iter().find(|header| header.name == "target_gpu.cuh");
+        let text = target.map_or("", |header| header.text);
+        let bodies: Vec<&str> = text.split(" load_line_optimistic").skip(1).collect();
+        assert_eq!(bodies.len(), 2);
+        for body in bodies {
+            let body = body.split("\n}").next().unwrap_or_default();
+            assert!(
+                body.contains("ld.relaxed.gpu.global") && !body.contains("ld.global"),
+                "{body}"
+            );
+        }
+    }
+
     #[test]
     fn headers_include_only_headers_before_them() {
         for (at, header) in HEADERS.iter().enumerate() {

@@ -263,7 +263,9 @@ impl Stack {
     }
 
     /// Ends a query after its kernels: returns the counters, or the reason why the kernels ended early. The stream must
-    /// be synchronised. After a failure the stack returns to its start state, so that the next query works.
+    /// be synchronised. No command of the query is in flight afterwards, and no completion of it reaches the next one:
+    /// after a failure, and after prefetches that no kernel waited for, the queues return to their start state. The
+    /// cache keeps the sectors that have arrived.
     ///
     /// # Errors
     /// [`StackError::Device`] with the contents of the status. [`StackError::Controller`] if a storage holds commands
@@ -272,6 +274,7 @@ impl Stack {
         let status: Status = one(&self.status)?;
         let stats: Stats = one(&self.stats)?;
         match Reason::of(&status) {
+            None if stats.completions < stats.commands => self.reset().map(|()| stats),
             None => Ok(stats),
             Some(reason) => {
                 let error = self.describe(reason, &status);
@@ -281,7 +284,8 @@ impl Stack {
         }
     }
 
-    /// Lets the controller come to rest, sets queues and cache to their start state, and resumes the controller.
+    /// Lets the controller come to rest, sets the queues to their start state, frees what commands and kernels held of
+    /// the cache, and resumes the controller.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -292,7 +296,7 @@ impl Stack {
                 return Err(e.into());
             }
             self.queues.reset()?;
-            self.cache.reset()?;
+            self.cache.repair()?;
             controller.resume();
         }
         Ok(())

@@ -50,7 +50,7 @@ GRAMPUS_KERNEL(sum_queued, Parameters, p) { sum<Queued<>>(p); }
 
 fn device() -> Option<(Device, Module)> {
     if let Err(e) = host_compiler() {
-        println!("skipped: no C++ compiler ({e})");
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
         return None;
     }
     let device = Device::host(3, 1 << 30);
@@ -235,6 +235,22 @@ fn failed_read_is_the_querys_error_and_the_next_query_works() {
     assert!(failed.to_string().contains("NVMe status"), "{failed}");
     let again = run(&device, &module, "sum_queued", &stack, &column(&stack, 0));
     assert_eq!(again.expect("works again"), expected());
+}
+
+/// What has arrived serves the next query, also after one that ended early.
+#[test]
+fn resetting_the_stack_keeps_the_sectors_that_have_arrived() {
+    let Some((device, module)) = device() else { return };
+    let file = file();
+    let storage = Arc::new(CachedFile::open(file.path()).expect("opens"));
+    let stack = stack(&device, storage, Duration::from_secs(10));
+    let run = || run_counted(&device, &module, "sum_queued", &stack, &column(&stack, 0)).expect("runs");
+    let (sum, first) = run();
+    assert!(sum == expected() && first > 0);
+    stack.reset().expect("resets");
+    assert_eq!(run(), (expected(), 0), "commands for what was there");
+    stack.empty_cache().expect("empties");
+    assert_eq!(run(), (expected(), first));
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn sum(device: &Device, module: &Module, queues: u32, servers: u32) -> u64 {
 #[test]
 fn warps_of_32_lanes_read_the_right_values() {
     if let Err(e) = host_compiler() {
-        println!("skipped: no C++ compiler ({e})");
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
         return;
     }
     let device = Device::host(5, 1 << 30);

@@ -27,7 +27,10 @@ fn compile_with(arch: &str, name: &str, text: &str, options: &[&str]) -> Option<
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {
-            println!("skipped: no NVRTC ({name} for {arch} was not compiled)");
+            grampus_test_support::missing(
+                grampus_test_support::Resource::Nvrtc,
+                format_args!("{name} for {arch} was not compiled"),
+            );
             return None;
         }
     };

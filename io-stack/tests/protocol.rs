@@ -4,6 +4,8 @@
 //! 2. Interleavings of a seeded scheduler.
 //! 3. Mutants: known mistakes that must be found.
 //! 4. Faults that must end in time.
+//!
+//! The first three with warps of one lane and of 32.
 
 mod common;
 
@@ -31,21 +33,32 @@ fn program(name: &str, flags: &[&str]) -> Option<PathBuf> {
             flags.iter().any(|f| f.contains("sanitize")) && complaint.contains("tsan"),
             "{complaint}"
         );
-        println!("skipped: the compiler has no ThreadSanitizer");
+        grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
         return None;
     }
     std::fs::rename(built, &binary).expect("writable");
     Some(binary)
 }
 
-fn plain() -> Option<&'static PathBuf> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    BUILT.get_or_init(|| program("plain", &[])).as_ref()
+/// A build of the test program. Warps have one lane, or 32, which are fibers.
+#[derive(Clone, Copy)]
+enum Build {
+    Plain,
+    Sanitized,
+    Lanes,
+    SanitizedLanes,
 }
 
-fn sanitized() -> Option<&'static PathBuf> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    BUILT.get_or_init(|| program("tsan", &["-fsanitize=thread"])).as_ref()
+/// The program, built once for each process.
+fn built(build: Build) -> Option<&'static PathBuf> {
+    static BUILT: [OnceLock<Option<PathBuf>>; 4] = [const { OnceLock::new() }; 4];
+    let (name, flags): (&str, &[&str]) = match build {
+        Build::Plain => ("plain", &[]),
+        Build::Sanitized => ("tsan", &["-fsanitize=thread"]),
+        Build::Lanes => ("lanes", &["-DGRAMPUS_LANES"]),
+        Build::SanitizedLanes => ("tsan-lanes", &["-DGRAMPUS_LANES", "-fsanitize=thread"]),
+    };
+    BUILT[build as usize].get_or_init(|| program(name, flags)).as_ref()
 }
 
 /// Runs the program; returns whether it succeeded, and its output.
@@ -63,32 +76,41 @@ fn run(binary: &PathBuf, arguments: &[&str]) -> (bool, String) {
     (out.status.success(), said)
 }
 
+fn succeeds(build: Build, arguments: &[&str]) {
+    let Some(binary) = built(build) else { return };
+    let (content, said) = run(binary, arguments);
+    assert!(content, "replay with: protocol {} SEED 1\n{said}", arguments[0]);
+    println!("{said}");
+}
+
 #[test]
 fn threads_under_thread_sanitizer() {
-    let Some(binary) = sanitized() else { return };
-    let (content, said) = run(binary, &["threads", "1", "21"]);
-    assert!(content, "{said}");
-    println!("{said}");
+    succeeds(Build::Sanitized, &["threads", "1", "21"]);
+}
+
+/// Each lane counts as a thread: memory that lanes share is ordered by `sync_warp` alone.
+#[test]
+fn threads_of_32_lanes_under_thread_sanitizer() {
+    succeeds(Build::SanitizedLanes, &["threads", "1", "7"]);
 }
 
 #[test]
 fn interleavings_by_seed() {
-    let Some(binary) = plain() else { return };
-    let (content, said) = run(binary, &["fibers", "1", "600"]);
-    assert!(content, "replay with: protocol fibers SEED 1\n{said}");
-    println!("{said}");
+    succeeds(Build::Plain, &["fibers", "1", "600"]);
+}
+
+#[test]
+fn interleavings_of_32_lanes_by_seed() {
+    succeeds(Build::Lanes, &["fibers", "1", "100"]);
 }
 
 #[test]
 fn every_fault_ends_in_time() {
-    let Some(binary) = plain() else { return };
-    let (content, said) = run(binary, &["bounds"]);
-    assert!(content, "{said}");
-    println!("{said}");
+    succeeds(Build::Plain, &["bounds"]);
 }
 
 /// The mistakes of `enum Mutant` in target.h.
-const MUTANTS: [&str; 9] = [
+const MUTANTS: [&str; 12] = [
     "publish before write",
     "ring before fence",
     "free before reap",
@@ -98,30 +120,44 @@ const MUTANTS: [&str; 9] = [
     "version not checked",
     "no pin for outstanding commands",
     "waiters do not ring what was left to servers",
+    "install adds REF",
+    "validated before the reads",
+    "no sync_warp() before a pinned line is read",
 ];
+const VALIDATED_EARLY: usize = 11;
+const NO_SYNC_WARP: usize = 12;
+
+/// Whether the scheduler, or else ThreadSanitizer, finds the mistake. `None`: a program could not be built.
+fn catches(number: usize, plain: (Build, &str), sanitized: (Build, &str)) -> Option<bool> {
+    let (name, mutant) = (MUTANTS[number - 1], number.to_string());
+    let (content, said) = run(built(plain.0)?, &["fibers", "1", plain.1, &mutant]);
+    if !content {
+        let seed = said.lines().rev().find(|line| line.starts_with("FAILED"));
+        println!("{name}: caught by the scheduler: {}", seed.unwrap_or("no end"));
+        return Some(true);
+    }
+    // A mistake that is only in memory order does not show in interleavings.
+    let (content, said) = run(built(sanitized.0)?, &["threads", "1", sanitized.1, &mutant]);
+    let found = said.lines().find(|line| line.contains("WARNING"));
+    println!("{name}: on threads: {}", found.unwrap_or("no race"));
+    Some(!content)
+}
 
 #[test]
 fn every_mutant_is_caught() {
-    let Some(plain) = plain() else { return };
-    for (number, name) in (1..).zip(MUTANTS) {
-        let number: String = format!("{number}");
-        let (content, said) = run(plain, &["fibers", "1", "300", &number]);
-        if !content {
-            let seed = said
-                .lines()
-                .rev()
-                .find(|line| line.starts_with("FAILED"))
-                .unwrap_or("a schedule without end");
-            println!("{name}: caught by the scheduler: {seed}");
-            continue;
-        }
-        // A mistake that is only in memory order does not show in interleavings.
-        let Some(sanitized) = sanitized() else { continue };
-        let (content, said) = run(sanitized, &["threads", "1", "40", &number]);
-        assert!(!content, "{name} was not caught");
-        println!(
-            "{name}: caught on threads: {}",
-            said.lines().find(|l| l.contains("WARNING")).unwrap_or("wrong bytes")
-        );
+    // One lane has no other lane to synchronize with.
+    for number in (1..=MUTANTS.len()).filter(|number| *number != NO_SYNC_WARP) {
+        let caught = catches(number, (Build::Plain, "300"), (Build::Sanitized, "40"));
+        assert_ne!(caught, Some(false), "{}", MUTANTS[number - 1]);
+    }
+}
+
+#[test]
+fn every_mutant_is_caught_with_32_lanes() {
+    // Early validation shows if a line is replaced and filled between two loads of a lane. With 32 lanes the seeds
+    // reach this too seldom.
+    for number in (1..=MUTANTS.len()).filter(|number| *number != VALIDATED_EARLY) {
+        let caught = catches(number, (Build::Lanes, "100"), (Build::SanitizedLanes, "40"));
+        assert_ne!(caught, Some(false), "{}", MUTANTS[number - 1]);
     }
 }

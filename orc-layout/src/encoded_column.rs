@@ -1,13 +1,16 @@
 //! [`EncodedColumn`], a column of a stripe as stored, for a device that decodes it: uncompressed streams, and each row
 //! group's entry points. The device's values must equal those of [`ColumnReader`](crate::decode::ColumnReader).
 
+use crate::calendar::FIRST_GREGORIAN_DAY;
 use crate::decode::Clock;
 use crate::index::ColumnIndex;
 use crate::positions::{Coding, ColumnPositions};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
-use crate::stripe::{Stream, StripeLayout};
+use crate::statistics::TypedStatistics;
+use crate::streams::Stream;
+use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
 /// A column of a stripe.
@@ -85,12 +88,28 @@ pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) 
         TypeKind::Timestamp | TypeKind::TimestampInstant => true,
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => dictionary,
         TypeKind::Binary | TypeKind::Decimal { .. } => false,
-        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union => false,
+        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union | TypeKind::Unknown { .. } => false,
     };
     decodable
+        && !(tail.is_hybrid_calendar && may_be_julian(tail, stripe, column))
         && tail.compression.is_none()
         && tail.schema.has_row_per_value(column)
         && tail.encrypted_columns.binary_search(&column).is_err()
+        && stripe.unknown_encoding(tail, column).is_none()
+}
+
+/// Whether days or seconds of the column may be before 1582-10-15, which a device does not convert.
+fn may_be_julian(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bool {
+    let statistics = tail.stripe_statistics.get(stripe.info.index);
+    let statistics = statistics.and_then(|columns| columns.get(column as usize)?.typed.as_ref());
+    match (tail.schema.column(column).kind, statistics) {
+        (TypeKind::Date, Some(TypedStatistics::Date { min, .. })) => i64::from(*min) < FIRST_GREGORIAN_DAY,
+        (TypeKind::Timestamp | TypeKind::TimestampInstant, Some(TypedStatistics::Timestamp { min, .. })) => {
+            *min < i128::from(FIRST_GREGORIAN_DAY) * 86_400_000_000_000
+        }
+        (TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampInstant, _) => true,
+        _ => false,
+    }
 }
 
 impl EncodedColumn {
@@ -109,8 +128,8 @@ impl EncodedColumn {
             TypeKind::Float | TypeKind::Double => EncodedValues::Floats,
             TypeKind::Boolean => EncodedValues::Booleans,
             TypeKind::Byte => EncodedValues::Bytes,
-            TypeKind::Timestamp => EncodedValues::Timestamps(runs, Clock::of(stripe, false)),
-            TypeKind::TimestampInstant => EncodedValues::Timestamps(runs, Clock::of(stripe, true)),
+            TypeKind::Timestamp => EncodedValues::Timestamps(runs, Clock::of(stripe, false)?),
+            TypeKind::TimestampInstant => EncodedValues::Timestamps(runs, Clock::of(stripe, true)?),
             kind if kind.is_string() => EncodedValues::Dictionary(runs, encoding.dictionary_size),
             _ => EncodedValues::Integers(runs),
         };

@@ -61,6 +61,18 @@ pub enum LayoutError {
         /// The value and the range that it leaves.
         reason: String,
     },
+    /// The values selected at once take more memory than the caller allows.
+    #[error("{file}: column {column}: {rows} of its rows, read at once, take more than {limit_bytes} bytes")]
+    TooLarge {
+        /// Path or URL as the user named it.
+        file: Arc<str>,
+        /// Dotted column name.
+        column: String,
+        /// Rows that were selected.
+        rows: u64,
+        /// The limit that the caller gave.
+        limit_bytes: u64,
+    },
     /// The writer received a value that it cannot store.
     #[error("cannot write ORC: {0}")]
     Write(String),

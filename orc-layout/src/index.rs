@@ -12,7 +12,8 @@ use crate::proto;
 use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
 use crate::statistics::{ColumnStatistics, Level, writer};
-use crate::stripe::{Stream, StripeLayout};
+use crate::streams::Stream;
+use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 use crate::wire::{self, Value};
 

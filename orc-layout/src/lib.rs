@@ -16,7 +16,7 @@
 //! write            arrow arrays -> an ORC file laid out for on-demand reading
 //!
 //! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, wire (protobuf fields),
-//!             error
+//!             read_options, calendar, writer_zone, error
 //! ```
 //!
 //! **Invariant:** no input, however corrupt, makes this crate panic or loop for ever; it returns a [`LayoutError`] with
@@ -26,6 +26,7 @@
 
 pub mod access;
 pub mod bloom;
+mod calendar;
 pub mod chunk;
 pub mod codec;
 pub mod decode;
@@ -35,15 +36,18 @@ pub mod index;
 pub mod metadata_reader;
 pub mod positions;
 mod postscript;
+pub mod read_options;
 pub mod report;
 pub mod schema;
 pub mod selection;
 pub mod source;
 pub mod statistics;
+pub mod streams;
 pub mod stripe;
 pub mod tail;
 mod wire;
 pub mod write;
+pub mod writer_zone;
 
 pub use error::{LayoutError, Result};
 /// The protobuf messages of the ORC specification, as generated for orc-rust.

@@ -146,7 +146,7 @@ pub(crate) fn positioned_streams(
             streams.push((Kind::Secondary, Coding::IntegerRuns));
         }
         TypeKind::List | TypeKind::Map => streams.push((Kind::Length, Coding::IntegerRuns)),
-        TypeKind::Struct => {}
+        TypeKind::Struct | TypeKind::Unknown { .. } => {}
     }
     streams
 }

@@ -18,6 +18,15 @@ pub trait ByteSource: Send + Sync {
     /// [`LayoutError::Io`](crate::LayoutError::Io) if the bytes cannot be read.
     fn read(&self, range: Range<u64>) -> Result<Bytes>;
 
+    /// As [`read`](Self::read), for callers that load each byte once and accept any value: the source may return memory
+    /// that another process changes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_volatile(&self, range: Range<u64>) -> Result<Bytes> {
+        self.read(range)
+    }
+
     /// Reads many small values of `width` bytes at the given absolute offsets into `out`: `offsets.len() * width`
     /// bytes, in order. The default merges offsets within `merge_gap_bytes` of each other into one
     /// [`read`](Self::read). A memory map loads each value.

@@ -1,6 +1,7 @@
 //! [`ColumnStatistics`] of a file, a stripe or a row group, without values that cannot be trusted. `Trust` collects
 //! each writer's errors and the last version that has them.
 
+use crate::calendar::{proleptic_day, proleptic_second};
 use crate::proto;
 use crate::schema::TypeKind;
 use crate::wire;
@@ -22,9 +23,10 @@ pub struct ColumnStatistics {
 pub enum TypedStatistics {
     /// BYTE, SHORT, INT, LONG.
     Integer { min: i64, max: i64, sum: Option<i64> },
-    /// FLOAT, DOUBLE. Absent (`typed == None`) when a bound is NaN; a column with NaN values has no usable bounds.
+    /// FLOAT, DOUBLE: bounds of a column without NaN. Absent (`typed == None`) if a value may be NaN.
     Double { min: f64, max: f64, sum: Option<f64> },
-    /// STRING, CHAR, VARCHAR. `None`: no bound on that side.
+    /// STRING, CHAR, VARCHAR. `None`: no bound on that side. Bounds of CHAR hold for the values without their trailing
+    /// blanks.
     String {
         min: Option<String>,
         max: Option<String>,
@@ -33,12 +35,12 @@ pub enum TypedStatistics {
     },
     /// BOOLEAN: number of true values.
     Boolean { true_count: u64 },
-    /// DATE, days since 1970-01-01.
+    /// DATE, days since 1970-01-01 in the proleptic Gregorian calendar.
     Date { min: i32, max: i32 },
-    /// TIMESTAMP, as nanoseconds that bound every value: the millisecond statistics widened to whole milliseconds. For
-    /// local TIMESTAMP these are local wall-clock nanoseconds (the UTC statistics of ORC-135 writers); absent
-    /// otherwise.
-    Timestamp { min: i64, max: i64 },
+    /// TIMESTAMP, as nanoseconds that bound every value, also beyond 64 bits: the millisecond statistics widened to
+    /// whole milliseconds. For local TIMESTAMP these are local wall-clock nanoseconds: the UTC statistics of ORC-135
+    /// writers, or the older statistics widened by a day.
+    Timestamp { min: i128, max: i128 },
     /// DECIMAL, unscaled at the column's scale.
     Decimal { min: i128, max: i128, sum: Option<i128> },
     /// BINARY: total bytes.
@@ -58,6 +60,8 @@ pub(crate) mod writer {
 pub(crate) struct Trust {
     writer: u32,
     version: u32,
+    /// Days and seconds are of the hybrid calendar.
+    is_hybrid_calendar: bool,
 }
 
 /// Level of the statistics: some writers computed only one level wrongly.
@@ -72,7 +76,19 @@ pub(crate) enum Level {
 impl Trust {
     /// `writer` and `version` as the footer and the postscript state them.
     pub(crate) fn new(writer: u32, version: u32) -> Self {
-        Self { writer, version }
+        Self {
+            writer,
+            version,
+            is_hybrid_calendar: false,
+        }
+    }
+
+    /// The same for a file whose days and seconds are of the hybrid calendar.
+    pub(crate) fn with_hybrid_calendar(self, is_hybrid_calendar: bool) -> Self {
+        Self {
+            is_hybrid_calendar,
+            ..self
+        }
     }
 
     fn java_before(self, version: u32) -> bool {
@@ -89,8 +105,12 @@ impl Trust {
         !(self.java_before(7) && precision <= 18)
     }
 
-    /// A NaN leaves no trace in the bounds of the Java and C++ writers, only in the sum. Presto and Trino write no
-    /// bounds at all if a value is NaN.
+    /// A NaN leaves no trace in the bounds of the Java and C++ writers, only in the sum. Presto and Trino write no sum,
+    /// and no bounds at all if a value is NaN (`DoubleStatisticsBuilder`).
+    ///
+    /// Of other bounds without a sum, or with a NaN sum, nothing follows, not even for `x < 5`:
+    /// - The sign of a NaN decides whether SQL's order puts it below or above all numbers. x86 makes negative ones.
+    /// - If a group's first value is NaN, both of its bounds stay NaN, and merging skips the group with its numbers.
     fn doubles_without_sum(self) -> bool {
         matches!(self.writer, writer::PRESTO | writer::TRINO)
     }
@@ -134,9 +154,8 @@ fn typed(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust) -> Opti
             Some(TypedStatistics::Integer { min, max, sum })
         }
         TypeKind::Float | TypeKind::Double => double(stored.double_statistics.as_ref()?, trust),
-        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => {
-            string(stored.string_statistics.as_ref()?)
-        }
+        TypeKind::String | TypeKind::Varchar { .. } => string(stored.string_statistics.as_ref()?),
+        TypeKind::Char { .. } => string(stored.string_statistics.as_ref()?).map(without_padding),
         TypeKind::Boolean => {
             let true_count = *stored.bucket_statistics.as_ref()?.count.first()?;
             Some(TypedStatistics::Boolean { true_count })
@@ -144,9 +163,14 @@ fn typed(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust) -> Opti
         TypeKind::Date => {
             let stored = stored.date_statistics.as_ref()?;
             let (min, max) = ascending(stored.minimum?, stored.maximum?)?;
+            let day = |day: i32| match trust.is_hybrid_calendar {
+                true => proleptic_day(day.into()).clamp(i32::MIN.into(), i32::MAX.into()) as i32,
+                false => day,
+            };
+            let (min, max) = (day(min), day(max));
             Some(TypedStatistics::Date { min, max })
         }
-        TypeKind::Timestamp | TypeKind::TimestampInstant => timestamp(stored.timestamp_statistics.as_ref()?),
+        TypeKind::Timestamp | TypeKind::TimestampInstant => timestamp(stored.timestamp_statistics.as_ref()?, trust),
         TypeKind::Decimal { precision, scale } if trust.decimals(precision) => {
             let stored = stored.decimal_statistics.as_ref()?;
             let unscaled = |text: &Option<String>| text.as_deref().and_then(|text| unscaled(text, scale));
@@ -159,6 +183,7 @@ fn typed(stored: &proto::ColumnStatistics, kind: TypeKind, trust: Trust) -> Opti
             Some(TypedStatistics::Binary { total_length })
         }
         TypeKind::Decimal { .. } | TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union => None,
+        TypeKind::Unknown { .. } => None,
     }
 }
 
@@ -198,17 +223,54 @@ fn string(stored: &proto::StringStatistics) -> Option<TypedStatistics> {
     })
 }
 
-/// Bounds from the UTC statistics of ORC-135. Older statistics are not used: they are shifted by a zone that depends on
-/// each value. Some writers rounded whole milliseconds towards zero, so a bound is widened to both sides.
-fn timestamp(stored: &proto::TimestampStatistics) -> Option<TypedStatistics> {
-    const NANOS: i64 = 1_000_000;
-    let (min, max) = ascending(stored.minimum_utc?, stored.maximum_utc?)?;
-    let min = if min < 0 { min.saturating_sub(1) } else { min };
+/// Bounds of CHAR values without their trailing blanks, from bounds of the stored ones.
+///
+/// A value without blanks is not above the stored one, so the upper bound holds. It is below the lower bound only if it
+/// is a prefix, continued there by blanks and a control character: blanks are above those. The lower bound is therefore
+/// cut at its first control character.
+fn without_padding(stored: TypedStatistics) -> TypedStatistics {
+    match stored {
+        TypedStatistics::String {
+            min, max, total_length, ..
+        } => TypedStatistics::String {
+            min: min.map(|min| {
+                let end = min.find(|character| character < ' ').unwrap_or(min.len());
+                min[..end].trim_end_matches(' ').to_owned()
+            }),
+            max,
+            exact: false,
+            total_length,
+        },
+        other => other,
+    }
+}
+
+/// Bounds from the UTC statistics of ORC-135. Older statistics are shifted by the offset of a zone, which depends on
+/// each value, so they are widened by a day. Some writers rounded whole milliseconds towards zero, so a bound is
+/// widened to both sides.
+fn timestamp(stored: &proto::TimestampStatistics, trust: Trust) -> Option<TypedStatistics> {
+    const DAY: i128 = 86_400_000;
+    let (min, max) = match (stored.minimum_utc, stored.maximum_utc) {
+        (Some(min), Some(max)) => ascending(i128::from(min), i128::from(max))?,
+        _ => {
+            let (min, max) = ascending(stored.minimum?, stored.maximum?)?;
+            (i128::from(min) - DAY, i128::from(max) + DAY)
+        }
+    };
+    let min = if min < 0 { min - 1 } else { min };
+    let proleptic = |millis: i128| match i64::try_from(millis.div_euclid(1_000)) {
+        Ok(second) if trust.is_hybrid_calendar => {
+            i128::from(proleptic_second(second)) * 1_000 + millis.rem_euclid(1_000)
+        }
+        _ => millis,
+    };
     Some(TypedStatistics::Timestamp {
-        min: min.saturating_mul(NANOS),
-        max: max.saturating_mul(NANOS).saturating_add(NANOS - 1),
+        min: proleptic(min) * NANOS_PER_MILLI,
+        max: proleptic(max) * NANOS_PER_MILLI + NANOS_PER_MILLI - 1,
     })
 }
+
+const NANOS_PER_MILLI: i128 = 1_000_000;
 
 /// "-12.5" at scale 2 is -1250. `None` for anything that the scale cannot express exactly.
 fn unscaled(text: &str, scale: i8) -> Option<i128> {
@@ -238,6 +300,7 @@ mod tests {
     const NEW: Trust = Trust {
         writer: writer::JAVA,
         version: 9,
+        is_hybrid_calendar: false,
     };
 
     fn convert(stored: proto::ColumnStatistics, kind: TypeKind, trust: Trust, level: Level) -> Option<TypedStatistics> {
@@ -299,7 +362,12 @@ mod tests {
             }),
             ..Default::default()
         };
-        assert_eq!(convert(local, TypeKind::Timestamp, NEW, Level::Merged), None);
+        let day = 86_400_000_000_000;
+        let widened = TypedStatistics::Timestamp {
+            min: 1_000_000 - day - 1_000_000,
+            max: 2_999_999 + day,
+        };
+        assert_eq!(convert(local, TypeKind::Timestamp, NEW, Level::Merged), Some(widened));
     }
 
     #[test]
@@ -309,22 +377,40 @@ mod tests {
             maximum_utc: Some(max),
             ..Default::default()
         };
-        let bounds = timestamp(&stored(-1, 1)).unwrap();
+        let bounds = |min, max| timestamp(&stored(min, max), NEW);
+        let typed = |min, max| Some(TypedStatistics::Timestamp { min, max });
+        assert_eq!(bounds(-1, 1), typed(-2_000_000, 1_999_999));
+        // 0001-01-01 and 9999-12-31 do not fit 64 bits.
+        let (first, last) = (-62_135_596_800_000, 253_402_214_400_000);
+        let nanos = |millis| i128::from(millis) * 1_000_000;
         assert_eq!(
-            bounds,
-            TypedStatistics::Timestamp {
-                min: -2_000_000,
-                max: 1_999_999
-            }
+            bounds(first, last),
+            typed(nanos(first) - 1_000_000, nanos(last) + 999_999)
         );
-        let all = timestamp(&stored(i64::MIN, i64::MAX)).unwrap();
+        assert!(bounds(i64::MIN, i64::MAX).is_some());
+        let hybrid = timestamp(&stored(first - 172_800_000, first), NEW.with_hybrid_calendar(true));
+        let two_days = 172_800_000_000_000;
         assert_eq!(
-            all,
-            TypedStatistics::Timestamp {
-                min: i64::MIN,
-                max: i64::MAX
-            }
+            hybrid,
+            typed(nanos(first) - 1_000_000, nanos(first) + two_days + 999_999)
         );
+    }
+
+    #[test]
+    fn char_bounds_hold_without_padding() {
+        let kind = TypeKind::Char { length: 4 };
+        let bounds = |min, max| convert(strings(min, max), kind, NEW, Level::RowGroup);
+        let typed = |min: &str, max: &str| {
+            Some(TypedStatistics::String {
+                min: Some(min.into()),
+                max: Some(max.into()),
+                exact: false,
+                total_length: None,
+            })
+        };
+        assert_eq!(bounds("x   ", "y   "), typed("x", "y   "));
+        // "a" is stored as "a   ", above "a \tb", and read below it.
+        assert_eq!(bounds("a \tb", "b   "), typed("a", "b   "));
     }
 
     #[test]

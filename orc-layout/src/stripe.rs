@@ -8,30 +8,12 @@ use crate::chunk;
 use crate::error::{Result, Section};
 use crate::proto;
 use crate::schema::{ColumnId, TypeKind};
+use crate::streams::{Stream, StripeStreams};
 use crate::tail::{FileTail, StripeInfo};
 use crate::wire;
+use crate::writer_zone::WriterZone;
 
-/// One stream of a stripe.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stream {
-    /// Column of the stream.
-    pub column: ColumnId,
-    /// Kind of the stream.
-    pub kind: proto::stream::Kind,
-    /// Absolute file offset of its first byte.
-    pub offset: u64,
-    /// Stored (compressed) bytes.
-    pub length: u64,
-}
-
-impl Stream {
-    /// Absolute byte range of the stream.
-    pub fn range(&self) -> Range<u64> {
-        self.offset..self.offset + self.length
-    }
-}
-
-/// Encoding of a column in a stripe.
+/// Encoding of a column in a stripe. An unknown one counts as DIRECT, as any reader of protobuf's version 2 takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoding {
     /// DIRECT, DIRECT_V2, DICTIONARY, DICTIONARY_V2.
@@ -46,18 +28,20 @@ pub struct StripeLayout {
     /// The stripe's place in the file.
     pub info: StripeInfo,
     /// All streams, in file order; each lies inside the stripe.
-    pub streams: Vec<Stream>,
+    pub streams: StripeStreams,
     /// Encoding by column id.
     pub encodings: Vec<Encoding>,
-    /// The writer's zone for TIMESTAMP columns; `None` means UTC.
-    pub writer_timezone: Option<chrono_tz::Tz>,
+    /// The writer's zone for TIMESTAMP columns.
+    pub writer_timezone: WriterZone,
+    /// Columns with an encoding that this reader does not know, ascending, and the encoding's number.
+    pub unknown_encodings: Vec<(ColumnId, i32)>,
 }
 
 impl StripeLayout {
     /// Parses the footer of stripe `stripe`, whose bytes are [`StripeInfo::footer_range`].
     ///
     /// # Errors
-    /// `Corrupt` when streams leave the stripe, encodings are missing or unknown, the zone is unknown, …
+    /// `Corrupt` when streams leave the stripe, encodings are missing, …
     pub fn parse(tail: &FileTail, stripe: usize, footer: &Bytes) -> Result<Self> {
         let Some(info) = tail.stripes.get(stripe) else {
             let place = Section {
@@ -79,13 +63,29 @@ impl StripeLayout {
             info: info.clone(),
             streams: streams(tail, info, &stored).map_err(|reason| place.corrupt(0, reason))?,
             encodings: encodings(tail, info, &stored).map_err(|reason| place.corrupt(0, reason))?,
-            writer_timezone: timezone(tail, &stored).map_err(|reason| place.corrupt(0, reason))?,
+            writer_timezone: WriterZone::parse(stored.writer_timezone()),
+            unknown_encodings: unknown_encodings(tail, &stored),
         })
+    }
+
+    /// The unknown encoding of `column` or of a column below it. Its values cannot be read.
+    pub fn unknown_encoding(&self, tail: &FileTail, column: ColumnId) -> Option<i32> {
+        if self.unknown_encodings.is_empty() {
+            return None;
+        }
+        let number = |id: &ColumnId| {
+            let at = self
+                .unknown_encodings
+                .binary_search_by_key(id, |(column, _)| *column)
+                .ok()?;
+            Some(self.unknown_encodings[at].1)
+        };
+        tail.schema.subtree(column).iter().find_map(number)
     }
 
     /// The stream of this kind of this column, if the stripe has it.
     pub fn stream(&self, column: ColumnId, kind: proto::stream::Kind) -> Option<&Stream> {
-        self.streams.iter().find(|s| s.column == column && s.kind == kind)
+        self.streams.find(column, kind)
     }
 
     /// Number of row groups (1 when the file has no row index).
@@ -114,7 +114,7 @@ const MAX_FOOTER_BYTES: usize = 32 << 20;
 
 /// The streams with absolute offsets. Streams follow each other from the stripe's start, in the footer's order. A
 /// stream of an unknown kind takes up its bytes but is not listed.
-fn streams(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -> Result<Vec<Stream>, String> {
+fn streams(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -> Result<StripeStreams, String> {
     let end = info.footer_range().start;
     let columns = tail.schema.types.len();
     let mut offset = info.offset;
@@ -136,7 +136,7 @@ fn streams(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -> 
         }
         offset = next;
     }
-    Ok(streams)
+    Ok(streams.into())
 }
 
 fn encodings(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -> Result<Vec<Encoding>, String> {
@@ -157,11 +157,10 @@ fn encodings(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -
         ));
     }
     let encoding = |(column, stored): (&crate::schema::OrcType, &proto::ColumnEncoding)| {
-        let number = stored.kind.unwrap_or(0);
-        let kind = Kind::try_from(number).map_err(|_| format!("column {}: unknown encoding {number}", column.id))?;
+        let kind = stored.kind(); // DIRECT, the default, for an unknown one
         let dictionary = matches!(kind, Kind::Dictionary | Kind::DictionaryV2);
         if dictionary && !column.kind.is_string() {
-            return Err(format!("column {}: a dictionary of {:?}", column.id, column.kind));
+            return Err(format!("column {}: a dictionary of {}", column.id, column.kind));
         }
         Ok(Encoding {
             kind,
@@ -171,52 +170,24 @@ fn encodings(tail: &FileTail, info: &StripeInfo, stored: &proto::StripeFooter) -
     types.iter().zip(&stored.columns).map(encoding).collect()
 }
 
-/// The zone matters to TIMESTAMP columns alone; without one, an unknown name is no obstacle.
-fn timezone(tail: &FileTail, stored: &proto::StripeFooter) -> Result<Option<chrono_tz::Tz>, String> {
-    let name = stored.writer_timezone().trim();
-    if matches!(name, "" | "UTC" | "GMT" | "Z" | "Etc/UTC" | "Etc/GMT") {
-        return Ok(None);
-    }
-    match name.parse().ok().or_else(|| whole_hours(name)) {
-        Some(zone) => Ok(Some(zone)),
-        None if tail
-            .schema
-            .types
-            .iter()
-            .any(|column| column.kind == TypeKind::Timestamp) =>
-        {
-            Err(format!("unknown time zone {name:?}"))
-        }
-        None => Ok(None),
-    }
-}
-
-/// The database's zone for one of Java's custom zone ids with whole hours ("GMT+08:00"). The database's sign is
-/// inverted.
-fn whole_hours(name: &str) -> Option<chrono_tz::Tz> {
-    let offset = name
-        .strip_prefix("GMT")
-        .or_else(|| name.strip_prefix("UTC"))
-        .unwrap_or(name);
-    let (sign, digits) = match offset.split_at_checked(1)? {
-        ("+", digits) => ('-', digits),
-        ("-", digits) => ('+', digits),
-        _ => return None,
+/// The columns whose encoding is unknown and matters. The streams of the other types have one form under all
+/// encodings: libcudf writes -1 for structs.
+fn unknown_encodings(tail: &FileTail, stored: &proto::StripeFooter) -> Vec<(ColumnId, i32)> {
+    let matters = |kind| match kind {
+        TypeKind::Boolean | TypeKind::Byte | TypeKind::Float | TypeKind::Double => false,
+        TypeKind::Struct | TypeKind::Union => false,
+        TypeKind::Short | TypeKind::Int | TypeKind::Long | TypeKind::Date | TypeKind::Decimal { .. } => true,
+        TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } | TypeKind::Binary => true,
+        TypeKind::Timestamp | TypeKind::TimestampInstant => true,
+        TypeKind::List | TypeKind::Map | TypeKind::Unknown { .. } => true,
     };
-    let hours = digits.strip_suffix(":00").unwrap_or(digits);
-    let hours: u8 = hours.parse().ok()?;
-    format!("Etc/GMT{sign}{hours}").parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn custom_zone_ids_of_whole_hours_are_known() {
-        assert_eq!(whole_hours("GMT+08:00"), Some(chrono_tz::Etc::GMTMinus8));
-        assert_eq!(whole_hours("-5"), Some(chrono_tz::Etc::GMTPlus5));
-        assert_eq!(whole_hours("GMT+05:30"), None);
-        assert_eq!(whole_hours("Nowhere/Land"), None);
-    }
+    let columns = tail.schema.types.iter().zip(&stored.columns);
+    columns
+        .filter_map(|(column, stored)| {
+            let number = stored
+                .kind
+                .filter(|&number| proto::column_encoding::Kind::try_from(number).is_err())?;
+            matters(column.kind).then_some((column.id, number))
+        })
+        .collect()
 }

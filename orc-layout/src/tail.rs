@@ -10,8 +10,9 @@ use crate::codec::Compression;
 use crate::error::{LayoutError, Result, SchemaError, Section};
 use crate::postscript::Postscript;
 use crate::proto;
-use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef};
-use crate::statistics::{ColumnStatistics, Level, Trust, writer};
+use crate::read_options::TimestampUnit;
+use crate::schema::{ColumnId, OrcSchema, OrcSchemaRef, TypeKind};
+use crate::statistics::{ColumnStatistics, Level, Trust, TypedStatistics, writer};
 use crate::wire;
 
 /// Position and rows of a stripe.
@@ -76,6 +77,9 @@ pub struct FileTail {
     /// Columns stored encrypted, ascending. Their unencrypted streams hold masked values;
     /// [`Access::of`](crate::access::Access::of) refuses them.
     pub encrypted_columns: Vec<ColumnId>,
+    /// Whether dates and timestamps before 1582-10-15 are stored by the Julian calendar. Decoded values and statistics
+    /// are of the proleptic Gregorian one.
+    pub is_hybrid_calendar: bool,
     /// Code of the writer implementation in the footer: 0 is Java, 1 C++, 2 Presto, 3 Go, 4 Trino.
     pub(crate) writer_code: u32,
     /// The writer's software version, if stated.
@@ -126,7 +130,48 @@ impl FileTail {
 
     /// Trust in the statistics and bloom filters of this file's writer.
     pub(crate) fn trust(&self) -> Trust {
-        Trust::new(self.writer_code, self.writer_version)
+        Trust::new(self.writer_code, self.writer_version).with_hybrid_calendar(self.is_hybrid_calendar)
+    }
+
+    /// The unit that holds all timestamps of a column, at any depth: nanoseconds, unless the statistics of the file
+    /// tell that a value does not fit. `None`: the column has no timestamps.
+    ///
+    /// Without statistics the unit is nanoseconds, like that of nearly all files. A value that does not fit is then an
+    /// error when it is read.
+    pub fn timestamp_unit(&self, column: ColumnId) -> Option<TimestampUnit> {
+        let is_timestamp = |id: &ColumnId| {
+            let kind = self.schema.column(*id).kind;
+            matches!(kind, TypeKind::Timestamp | TypeKind::TimestampInstant)
+        };
+        if !self.schema.column(column).kind.is_nested() {
+            return is_timestamp(&column).then(|| self.unit_of_timestamps(column));
+        }
+        let timestamps = self.schema.subtree(column).into_iter().filter(is_timestamp);
+        timestamps.map(|id| self.unit_of_timestamps(id)).max()
+    }
+
+    fn unit_of_timestamps(&self, column: ColumnId) -> TimestampUnit {
+        let of_stripes = || {
+            self.stripe_statistics
+                .iter()
+                .filter_map(|columns| columns.get(column as usize))
+        };
+        let of_file = self.file_statistics.get(column as usize);
+        let bounds = |statistics: &ColumnStatistics| match statistics.typed {
+            Some(TypedStatistics::Timestamp { min, max }) => Some((min, max)),
+            _ => None,
+        };
+        // Bounds are widened by a millisecond, which does not matter at either end of the range.
+        let fits = |(min, max): (i128, i128)| i64::try_from(min).is_ok() && i64::try_from(max).is_ok();
+        let all_fit = match of_file.and_then(bounds) {
+            Some(bounds) => fits(bounds),
+            None => of_stripes().filter_map(bounds).all(fits),
+        };
+        if all_fit {
+            TimestampUnit::Nanosecond
+        } else {
+            TimestampUnit::Microsecond
+        }
     }
 }
 
@@ -169,7 +214,9 @@ fn assemble(file: &Arc<str>, file_length: u64, end: &Postscript, tail: &Bytes) -
     let footer = Footer::parse(footer_place, end, &bytes)?;
     let stripes = stripes(footer_place, &footer, tail_start - end.encrypted_length)?;
     let encrypted_columns = encrypted_columns(&footer);
-    let trust = Trust::new(footer.message.writer.unwrap_or(writer::JAVA), end.writer_version);
+    let is_hybrid_calendar = footer.message.calendar() == proto::CalendarKind::JulianGregorian;
+    let trust = Trust::new(footer.message.writer.unwrap_or(writer::JAVA), end.writer_version)
+        .with_hybrid_calendar(is_hybrid_calendar);
     let statistics = StatisticsContext {
         schema: &footer.schema,
         encrypted: &encrypted_columns,
@@ -214,6 +261,7 @@ fn assemble(file: &Arc<str>, file_length: u64, end: &Postscript, tail: &Bytes) -
         writer_version: end.writer_version,
         tail_length: end.tail_length,
         encrypted_columns,
+        is_hybrid_calendar,
         writer_code,
         software_version: message.software_version,
     })

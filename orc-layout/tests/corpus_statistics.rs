@@ -5,36 +5,15 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatchReader};
+use arrow::array::{ArrayRef, RecordBatchReader};
 use bytes::Bytes;
 use common::statistics_check::check_statistics;
-use common::{Memory, corpus, manifest};
-use grampus_orc_layout::access::Access;
-use grampus_orc_layout::decode::ColumnReader;
-use grampus_orc_layout::selection::RowSelection;
-use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::{Result, metadata_reader};
+use common::{Memory, columns_by_decoder, corpus, manifest};
+use grampus_orc_layout::metadata_reader;
 use orc_rust::ArrowReaderBuilder;
 
 /// Full reads in a debug build are slow: these many rows of a file are enough.
 const MAX_ROWS: u64 = 75_000;
-
-/// The top-level columns as read by our own decoder, for files that orc-rust cannot read.
-fn ours(tail: &Arc<FileTail>, source: &Arc<Memory>) -> Result<Vec<ArrayRef>> {
-    let mut columns = vec![];
-    for &column in tail.schema.fields() {
-        let mut parts = vec![];
-        for info in &tail.stripes {
-            let stripe = Arc::new(metadata_reader::read_stripe(tail, &**source, info.index)?);
-            let access = Access::Decode { seekable: false };
-            let mut reader = ColumnReader::new(tail.clone(), stripe, column, None, access, source.clone())?;
-            parts.push(reader.read(&RowSelection::range(0..info.rows))?);
-        }
-        let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
-        columns.push(arrow::compute::concat(&parts).unwrap());
-    }
-    Ok(columns)
-}
 
 /// The top-level columns of a file, whole, or `None` if orc-rust cannot read it.
 fn oracle(bytes: &Bytes) -> Option<Vec<ArrayRef>> {
@@ -63,7 +42,7 @@ fn statistics_and_filters_agree_with_the_values() {
         let columns = match columns {
             Some(columns) => columns,
             None if row["class"].contains("timestamp range") => continue,
-            None => ours(&tail, &source).unwrap(),
+            None => columns_by_decoder(&tail, &source).unwrap(),
         };
         files += 1;
         let (some, more) = check_statistics(&tail, &*source, &columns);

@@ -3,16 +3,21 @@
 //! `GRAMPUS_TEST_CASES` sets the number of mutations.
 #![allow(unreachable_pub)] // the modules are public in the fuzz crate
 
+#[path = "../fuzz/src/one_column_file.rs"]
+mod one_column_file;
+#[path = "../fuzz/src/peer.rs"]
+mod peer;
 #[path = "../fuzz/src/read_file.rs"]
 mod read_file;
 #[path = "../fuzz/src/rle.rs"]
 mod rle;
 #[path = "../fuzz/src/seeds.rs"]
 mod seeds;
+#[path = "../fuzz/src/write.rs"]
+mod write;
 
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use read_file::read_file;
@@ -48,14 +53,10 @@ fn mutations_end_in_values_or_errors() {
 /// Files of other writers have encodings, versions and oddities that our files never have.
 #[test]
 fn mutations_of_other_writers_files_end_in_values_or_errors() {
-    let files = small_corpus_files();
-    if files.is_empty() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "test mutations_of_other_writers_files… ignored: no data"
-        );
+    let Some(folder) = grampus_test_support::data("orc") else {
         return;
-    }
+    };
+    let files = small_corpus_files(folder);
     check_mutations(&files, 1_500);
 }
 
@@ -69,6 +70,14 @@ fn run_length_seeds_can_be_read() {
 #[test]
 fn mutated_runs_end_in_values_or_errors() {
     check(&rle::seeds(), 3_000, rle::rle);
+}
+
+#[test]
+fn random_tables_are_read_back_by_two_readers() {
+    check(&write::seeds(), 400, |bytes| {
+        write::write(bytes);
+        true
+    });
 }
 
 fn check_mutations(seeds: &[(String, Vec<u8>)], cases: u64) {
@@ -94,11 +103,9 @@ fn check(seeds: &[(String, Vec<u8>)], cases: u64, read: impl Fn(&[u8]) -> bool) 
     }
 }
 
-/// The shared corpus's files below 20 kB, by name: `$GRAMPUS_SHARED`, or `shared` beside the workspace.
-fn small_corpus_files() -> Vec<(String, Vec<u8>)> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
-    let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
-    let (mut folders, mut files) = (vec![shared.join("data/orc")], Vec::new());
+/// The corpus's files below 20 kB, by name.
+fn small_corpus_files(folder: PathBuf) -> Vec<(String, Vec<u8>)> {
+    let (mut folders, mut files) = (vec![folder], Vec::new());
     while let Some(folder) = folders.pop() {
         for path in std::fs::read_dir(folder)
             .into_iter()

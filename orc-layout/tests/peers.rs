@@ -1,26 +1,18 @@
 //! Other readers on the writer's files. pyarrow and pyorc (both on ORC C++) compare every value, read stripes and
-//! columns alone, and seek by the row index under predicates. Without python3 and one of the two, the test reports that
-//! it is skipped.
+//! columns alone, and seek by the row index under predicates.
 
 use std::path::Path;
 use std::process::Command;
+
+use grampus_test_support::{Resource, python};
 
 #[path = "../examples/write_samples.rs"]
 #[allow(dead_code)] // its `main` is the example's
 mod write_samples;
 
-/// A Python with pyarrow or pyorc; GRAMPUS_PYTHON names one that is not on the path.
-fn python() -> Option<String> {
-    let python = std::env::var("GRAMPUS_PYTHON").unwrap_or_else(|_| "python3".into());
-    let script = "import importlib.util as u, sys; sys.exit(not any(map(u.find_spec, ('pyarrow', 'pyorc'))))";
-    let found = Command::new(&python).args(["-c", script]).status();
-    found.is_ok_and(|status| status.success()).then_some(python)
-}
-
 #[test]
 fn pyarrow_and_pyorc_read_what_was_written() {
-    let Some(python) = python() else {
-        println!("ignored: no pyarrow and no pyorc");
+    let Some(python) = python(&[Resource::Pyarrow, Resource::Pyorc]) else {
         return;
     };
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,4 @@
-//! `Mapping`: a file mapped read-only: bytes of the page cache, copied without a system call.
+//! `Mapping`: a file mapped read-only: bytes of the page cache, loaded without a system call.
 
 use std::fs::File;
 use std::io;
@@ -6,11 +6,22 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::bus_error_guard::BusErrorGuard;
+
 /// The mapping of a whole file.
+///
+/// If the file loses bytes (another process truncates it, the disk fails), loads return zeros instead of ending the
+/// process, and [`has_failed`](Self::has_failed) is true from then on. The first mapping installs a handler of SIGBUS
+/// for that. The handler passes the signal on if it is not about a mapping.
+///
+/// **Invariant:** a caller looks at [`has_failed`](Self::has_failed) after its loads, and before a result of them is
+/// used elsewhere.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// `None` during the drop.
+    guard: Option<BusErrorGuard>,
 }
 
 // SAFETY: the mapping is read-only and belongs to this value alone.
@@ -20,28 +31,70 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of the file; `len` is not 0.
-    pub(crate) fn new(file: &File, len: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The operating system's error, `Unsupported` if another handler of SIGBUS has replaced the guard's, or
+    /// `QuotaExceeded` if there are thousands of mappings. Positioned reads work in each of these cases.
+    pub fn new(file: &File, len: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len })
+        let mut mapping = Self {
+            start,
+            len,
+            guard: None,
+        };
+        mapping.guard = Some(BusErrorGuard::new(start.as_ptr() as usize, len)?);
+        Ok(mapping)
     }
 
-    /// Copies `out.len()` bytes from `offset` on, both of which lie inside the file.
+    /// Bytes of the mapping.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// False: no mapping is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte.
+    pub fn address(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    /// Whether bytes were lost: loads have returned zeros.
+    pub fn has_failed(&self) -> bool {
+        self.guard.as_ref().is_some_and(BusErrorGuard::has_failed)
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// Another process may change the bytes at any time. The caller loads each byte once, and accepts any value of it.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped as long as the value lives.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Copies `out.len()` bytes from `offset` on, both of which lie inside the file. False: bytes were lost.
     ///
     /// # Panics
-    /// If they do not.
-    pub(crate) fn copy(&self, offset: usize, out: &mut [u8]) {
+    /// If the range does not lie inside the file.
+    #[must_use]
+    pub fn copy(&self, offset: usize, out: &mut [u8]) -> bool {
         let end = offset.checked_add(out.len());
         assert!(end.is_some_and(|end| end <= self.len), "outside the mapped file");
         // SAFETY: inside the mapping, by the assertion; `out` is ours and no part of it. Another process may change the
         // bytes meanwhile. As with a read, it is then open which bytes are copied; this code does not look at them.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), out.as_mut_ptr(), out.len()) };
+        !self.has_failed()
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.guard = None; // before other memory can take the addresses
         // SAFETY: mapped in `new`; nothing borrowed from it is left.
         if let Err(e) = unsafe { munmap(self.start.as_ptr().cast(), self.len) } {
             log::warn!("munmap: {e}");

@@ -1,8 +1,9 @@
 //! The only `unsafe` of this crate: memory that other agents read or write at the same time (queue rings, doorbells,
 //! data buffers), and io_uring. The kernel writes to the memory of an io_uring read after the call that named it has
-//! returned.
+//! returned. Mapped files belong here too: another process may change their bytes at any time, or take them away.
 #![allow(unsafe_code)]
 
+mod bus_error_guard;
 mod host_memory;
 mod mapping;
 mod queue_rings;
@@ -10,7 +11,7 @@ mod queue_rings;
 mod uring;
 
 pub use host_memory::HostMemory;
-pub(crate) use mapping::Mapping;
+pub use mapping::Mapping;
 pub use queue_rings::{QueueRings, RingAddresses};
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::{Channel, ImmediateChannel, Storage, namespace_bytes};
 use crate::error::StorageError;
 use crate::raw::Mapping;
+use crate::spec::StatusCode;
 
 /// A file as a namespace, copied from its mapping. For 4 KiB in the page cache, a copy takes half the time of a
-/// positioned read. Only for files that no process truncates while they are open. A page behind a new end kills the
-/// process (SIGBUS), while [`CachedFile`](super::CachedFile) returns an error.
+/// positioned read. If the file has lost bytes, every read returns an error from then on.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
@@ -52,13 +52,20 @@ impl Storage for MappedFile {
     }
 
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {
-        let (mapping, length) = (self.mapping.clone(), self.length);
+        let (mapping, length, name) = (self.mapping.clone(), self.length, self.describe());
         Ok(Box::new(ImmediateChannel::new(depth, move |offset, out: &mut [u8]| {
             let there = length.saturating_sub(offset).min(out.len() as u64) as usize;
             if let Some(mapping) = &mapping
                 && there > 0
+                && !mapping.copy(offset as usize, &mut out[..there])
             {
-                mapping.copy(offset as usize, &mut out[..there]);
+                return Err(StorageError {
+                    storage: name.clone(),
+                    offset,
+                    length: there as u64,
+                    reason: format!("the file was {length} bytes long and has lost bytes since it was opened"),
+                    code: StatusCode::DataTransferError,
+                });
             }
             out[there..].fill(0);
             Ok(())

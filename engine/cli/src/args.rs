@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use grampus::Device;
+use grampus::{Device, MemoryLimit};
 use grampus_orc_layout::codec::Codec;
 use grampus_tools::taxi::ColumnSet;
 
@@ -49,7 +49,7 @@ pub(crate) struct Cli {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Write results to FILE instead of standard output
+    /// Write results to FILE instead of standard output; FILE appears when all statements have succeeded
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -84,13 +84,17 @@ pub(crate) struct Cli {
 /// How much of the machine to use.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Resources {
-    /// Memory that queries may use, such as 512m or 4g [default: no limit]
-    #[arg(short = 'm', long, value_name = "SIZE", value_parser = units::parse_bytes)]
-    pub(crate) memory_limit: Option<usize>,
+    /// Memory that queries may use, such as 512m or 4g; none for no limit [default: 80 % of the machine's]
+    #[arg(short = 'm', long, value_name = "SIZE", value_parser = units::parse_memory_limit)]
+    pub(crate) memory_limit: Option<MemoryLimit>,
 
     /// How many partitions (threads) to use [default: one per core]
     #[arg(short = 'p', long, value_name = "N", value_parser = parse_count)]
     pub(crate) partitions: Option<usize>,
+
+    /// Folder for temporary files, such as data that does not fit into memory [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) temp_folder: Option<PathBuf>,
 
     /// Where filtered aggregates are computed: auto, gpu, prefer (the GPU wherever it can be) or cpu [default: auto]
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
@@ -134,7 +138,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long)]
     pub(crate) calibrate: bool,
 
-    /// Folder for the 2 GiB file that is measured with, removed afterwards [default: the system's temporary folder]
+    /// Folder for the 2 GiB file that is measured with, removed afterwards [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR", requires = "calibrate")]
     pub(crate) folder: Option<PathBuf>,
 }
@@ -145,7 +149,7 @@ pub(crate) struct BenchIoArgs {
     #[arg(long, value_name = "SECTION,…", value_delimiter = ',')]
     pub(crate) sections: Vec<String>,
 
-    /// Folder for the data file, on the disk to be measured [default: the system's temporary folder]
+    /// Folder for the data file, on the disk to be measured [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
 
@@ -172,7 +176,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 
-    /// Write into DIR even if it has something in it
+    /// Replace DIR, whole; it may hold only what grampus wrote
     #[arg(long, requires = "keep")]
     pub(crate) overwrite: bool,
 
@@ -295,7 +299,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "N", value_parser = units::parse_rows)]
     pub(crate) rows_per_file: Option<u64>,
 
-    /// Read every file again and compare it with what was put in
+    /// Before publishing, read every file again and compare it with what was put in
     #[arg(long)]
     pub(crate) verify: bool,
 
@@ -307,7 +311,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long)]
     pub(crate) csv_no_header: bool,
 
-    /// A CSV field with this text is NULL, besides empty ones
+    /// A CSV field with this text is NULL, besides fields of nothing ("" is the empty text)
     #[arg(long, value_name = "TEXT")]
     pub(crate) csv_null: Option<String>,
 }
@@ -332,7 +336,7 @@ pub(crate) struct LayoutOptions {
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) row_group: Option<u32>,
 
-    /// Write into a folder that has something in it, over files of the same name
+    /// Replace the folder or file, whole and only when all is written; a folder may hold only what grampus wrote
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -368,9 +372,9 @@ impl Compression {
 pub(crate) enum Format {
     /// Aligned columns for people
     Table,
-    /// Comma-separated values with a header line; NULL is an empty field
+    /// Comma-separated values with a header line; NULL is a field of nothing, the empty text is ""
     Csv,
-    /// Tab-separated values with a header line; NULL is an empty field
+    /// Tab-separated values with a header line; otherwise like csv
     Tsv,
     /// One JSON array of objects per query
     Json,
@@ -489,6 +493,7 @@ mod tests {
         assert!(parse(&["-p", "0"]).is_err());
         assert!(parse(&["--max-rows", "some"]).is_err());
         assert_eq!(parse(&["--max-rows", "all"]).unwrap().0.max_rows, Some(MaxRows::All));
-        assert_eq!(parse(&["-m", "4g"]).unwrap().0.resources.memory_limit, Some(4 << 30));
+        let limit = parse(&["-m", "4g"]).unwrap().0.resources.memory_limit;
+        assert_eq!(limit, Some(MemoryLimit::Bytes(4 << 30)));
     }
 }

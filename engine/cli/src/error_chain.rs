@@ -44,6 +44,10 @@ pub(crate) fn root_error(error: &DataFusionError) -> RootError<'_> {
 fn arrow_root(error: &ArrowError) -> RootError<'_> {
     match error {
         ArrowError::ExternalError(inner) => foreign(inner.as_ref()),
+        // A spilled file's error, of the operating system or of the limit on temporary files.
+        ArrowError::IoError(_, inner) if inner.get_ref().is_some_and(|inner| inner.is::<DataFusionError>()) => {
+            io_root(inner)
+        }
         other => RootError::Arrow(other),
     }
 }

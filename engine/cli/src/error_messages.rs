@@ -4,6 +4,8 @@
 //! 2. The kind of the root error decides the message and the hint.
 //! 3. The whole chain is kept as causes for `-v`.
 
+use std::io::ErrorKind;
+
 use arrow::error::ArrowError;
 use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
@@ -14,6 +16,7 @@ use grampus_tools::ToolError;
 use crate::error_chain::{RootError, causes, context, root_error};
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::keywords::KEYWORDS;
+use crate::plan_wording::{reworded, window_hint};
 use crate::statement_splitter::InputText;
 use crate::wording::{clean, lower_first, nearest, os_words};
 
@@ -33,15 +36,22 @@ pub(crate) fn explain_alone(error: &DataFusionError) -> ExitError {
 
 /// The error in words for people.
 pub(crate) fn explain(error: &DataFusionError, known: &ErrorContext<'_>) -> ErrorReport {
-    let mut report = match root_error(error) {
+    let root = root_error(error);
+    let words = match &root {
+        RootError::DataFusion(root) => root.message().into_owned(),
+        RootError::Other(root) => root.to_string(),
+        _ => String::new(),
+    };
+    let mut report = match root {
+        _ if let Some(report) = reworded(&words) => report,
         RootError::DataFusion(root) => datafusion(root, error, known),
         RootError::Arrow(root) => arrow(root),
-        RootError::Io(root) => ErrorReport::new(os_words(root)),
+        RootError::Io(root) => io(root),
         RootError::Layout(root) => layout(root),
         RootError::Store(root) => object_store(root),
-        RootError::Other(root) => ErrorReport::new(match context(error) {
-            Some(context) => format!("{}: {}", clean(context), clean(&root.to_string())),
-            None => clean(&root.to_string()),
+        RootError::Other(root) => ErrorReport::new(match context(error).map(clean) {
+            Some(context) if !context.is_empty() => format!("{context}: {}", clean(&root.to_string())),
+            _ => clean(&root.to_string()),
         }),
     };
     report.causes = causes(error);
@@ -53,7 +63,7 @@ fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &ErrorCont
         DataFusionError::SQL(parser, _) => syntax(parser, known),
         DataFusionError::SchemaError(schema, _) => schema_error(schema, whole.diagnostic(), known),
         DataFusionError::Plan(message) => plan(message, whole.diagnostic(), known),
-        DataFusionError::Configuration(message) => configuration(message),
+        DataFusionError::Configuration(message) => configuration(message, known),
         DataFusionError::NotImplemented(message) => ErrorReport::new(format!("not supported: {}", clean(message))),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::Internal(message) if message.contains("No suitable object store found for ") => {
@@ -62,6 +72,15 @@ fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &ErrorCont
         DataFusionError::Internal(message) => ErrorReport::new(format!("internal error: {}", clean(message)))
             .hint("this is a bug; please report it with the query and the output of -v"),
         other => execution(&other.message()),
+    }
+}
+
+fn io(error: &std::io::Error) -> ErrorReport {
+    let report = ErrorReport::new(os_words(error));
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => report
+            .hint("data that does not fit into memory goes to the folder of --temp-folder or TMPDIR; -m allows more"),
+        _ => report,
     }
 }
 
@@ -106,6 +125,10 @@ fn syntax(error: &ParserError, known: &ErrorContext<'_>) -> ErrorReport {
             .replacen(", found: ", ", found ", 1),
     );
     let message = message.replace("found EOF", "but the statement ends there");
+    let message = match message.strip_prefix("no infix parser for token ") {
+        Some(token) => format!("{} is no operator here", token.to_lowercase()),
+        None => message,
+    };
     match (place, known.statement) {
         (Some(place), Some(statement)) => {
             let (line, column) = absolute(place, statement);
@@ -233,9 +256,10 @@ fn plan(message: &str, diagnostic: Option<&Diagnostic>, known: &ErrorContext<'_>
             .nth(1)
             .and_then(|rest| rest.split('\'').next());
         let report = ErrorReport::new(format!("no function named {name}"));
-        let report = match meant {
-            Some(meant) => report.hint(format!("did you mean {meant}?")),
-            None => report,
+        let report = match (window_hint(name), meant) {
+            (Some(hint), _) => report.hint(hint),
+            (None, Some(meant)) => report.hint(format!("did you mean {meant}?")),
+            (None, None) => report,
         };
         return with_place(report, diagnostic, known);
     }
@@ -290,8 +314,17 @@ fn no_table(name: &str, known: &ErrorContext<'_>) -> ErrorReport {
     report.hint(format!("there are: {}", known.tables.join(", ")))
 }
 
-fn configuration(message: &str) -> ErrorReport {
-    let report = ErrorReport::new(clean(message));
+fn configuration(message: &str, known: &ErrorContext<'_>) -> ErrorReport {
+    let words: Vec<&str> = known
+        .statement
+        .map_or(Vec::new(), |statement| statement.text.split_whitespace().collect());
+    let report = match words[..] {
+        // Some messages do not name the setting.
+        [set, name, ..] if set.eq_ignore_ascii_case("set") && !message.contains(['.', '"']) => {
+            ErrorReport::new(format!("{name}: {}", clean(message)))
+        }
+        _ => ErrorReport::new(clean(message)),
+    };
     if message.contains("Could not find config namespace") || message.contains("not found") {
         return report.hint("SHOW ALL lists the settings");
     }
@@ -303,20 +336,24 @@ fn exhausted(message: &str) -> ErrorReport {
         return ErrorReport::new("the query needs more space for temporary files than it may use")
             .hint("SET datafusion.runtime.max_temp_directory_size = '200G' allows more, as does more memory (-m)");
     }
-    let shortage = shortage(message).unwrap_or_else(|| clean(message));
-    let report = ErrorReport::new(format!("out of memory: {shortage}"));
+    let report = match message.find("the query needs more than the memory limit") {
+        Some(at) => ErrorReport::new(&message[at..]),
+        // Another pool, which `SET datafusion.runtime.memory_limit` makes.
+        None => ErrorReport::new(format!(
+            "the query needs more than the memory limit (datafusion.runtime.memory_limit){}",
+            shortage(message).unwrap_or_default()
+        )),
+    };
     report.hint("allow more with -m (as in -m 4g), or use fewer threads with -p")
 }
 
-/// The operator that asked for memory, the amount, and the amount left.
+/// The amount that was asked for and the amount left.
 fn shortage(message: &str) -> Option<String> {
     let (_, rest) = message.rsplit_once("Failed to allocate additional ")?;
     let (wanted, rest) = rest.split_once(" for ")?;
-    let (consumer, rest) = rest.split_once(" with ")?;
     let (_, rest) = rest.split_once(" - ")?;
     let (left, _) = rest.split_once(" remain")?;
-    let consumer = consumer.split('[').next().unwrap_or(consumer);
-    Some(format!("{consumer} needs {wanted} more, and {left} are left"))
+    Some(format!(": its next step needs {wanted} more, and {left} are left"))
 }
 
 fn arrow(error: &ArrowError) -> ErrorReport {
@@ -332,7 +369,7 @@ fn arrow(error: &ArrowError) -> ErrorReport {
             ErrorReport::new(clean(words)).hint("TRY_CAST gives NULL where a value does not fit")
         }
         ArrowError::IoError(words, _) if words.contains("max_temp_directory_size") => exhausted(words),
-        ArrowError::IoError(_, source) => ErrorReport::new(os_words(source)),
+        ArrowError::IoError(_, source) => io(source),
         other => ErrorReport::new(clean(&other.to_string())),
     }
 }
@@ -343,7 +380,7 @@ pub(crate) fn explain_tool(error: ToolError) -> ExitError {
         ToolError::Cancelled => ExitError::Interrupted,
         ToolError::Options(words) => ExitError::Usage(ErrorReport::new(words)),
         ToolError::NotEmpty(path) => ErrorReport::new(format!("{} is not empty", path.display()))
-            .hint("name another folder, or write over its files with --overwrite")
+            .hint("name another folder, or replace this one with --overwrite")
             .into(),
         ToolError::Exists(path) => ErrorReport::new(format!("{} exists", path.display()))
             .hint("name another file, or add --overwrite")

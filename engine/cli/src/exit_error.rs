@@ -1,12 +1,18 @@
 //! [`ExitError`]: why a command ends early, its exit status, and the [`ErrorReport`] that is printed.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
 use console::style;
 
+use crate::caught_signal::CaughtSignal;
 use crate::terminal::note;
 use crate::wording::os_words;
+
+/// 128 and SIGPIPE's number.
+const CLOSED_PIPE_STATUS: u8 = 141;
 
 /// Why a command ends early.
 #[derive(Debug)]
@@ -15,7 +21,7 @@ pub(crate) enum ExitError {
     Query(ErrorReport),
     /// The command line is wrong.
     Usage(ErrorReport),
-    /// Ctrl-C, or the system asked to stop.
+    /// A signal: Ctrl-C, a request to terminate, or a terminal that went away.
     Interrupted,
     /// The reader of the output closed it, as in `grampus … | head`.
     OutputClosed,
@@ -26,18 +32,21 @@ impl ExitError {
     pub(crate) fn output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
-            _ => ErrorReport::new(format!("cannot write the result: {}", os_words(error))).into(),
+            _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+                Some(named) => ErrorReport::new(named.to_string()).into(),
+                None => ErrorReport::new(format!("cannot write the result: {}", os_words(error))).into(),
+            },
         }
     }
 
-    /// The exit status: 1 for the query or the data, 2 for the command line, 130 for an interrupt. A closed output is
-    /// no error.
+    /// The exit status: 1 for the query or the data, 2 for the command line. For a signal, and for a closed output, it
+    /// is the status that shells give to a command that the signal ended: 130 for Ctrl-C, 141 for a closed pipe.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Query(_) => 1,
             Self::Usage(_) => 2,
-            Self::Interrupted => 130,
-            Self::OutputClosed => 0,
+            Self::Interrupted => CaughtSignal::last().unwrap_or(CaughtSignal::Interrupt).exit_status(),
+            Self::OutputClosed => CLOSED_PIPE_STATUS,
         })
     }
 
@@ -50,6 +59,28 @@ impl ExitError {
         }
     }
 }
+
+/// A failed write into a named file, as the cause of an [`io::Error`].
+#[derive(Debug)]
+pub(crate) struct FileError {
+    words: String,
+}
+
+impl FileError {
+    pub(crate) fn new(name: &str, error: &io::Error) -> Self {
+        Self {
+            words: format!("cannot write {name}: {}", os_words(error)),
+        }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl Error for FileError {}
 
 /// An error in words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,22 +1,32 @@
-//! [`Interrupts`]: Ctrl-C and termination, as an event that a running query can be raced against.
+//! [`Interrupts`]: Ctrl-C, termination and hang-up, as an event that a running query can be raced against.
+//!
+//! 1. A first signal fires the watches. The command stops its work and removes its temporary files.
+//! 2. A second one, or a second of time, ends the process: the listening thread removes the temporary files then.
+//! 3. In an interactive session, Ctrl-C ends the statement only, and the other signals end the session at once.
 //!
 //! **Invariant:** a thread of its own listens. No operator delays a signal, even one that keeps all workers busy.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
+use grampus_tools::atomic_output::temporary_folder;
 use tokio::sync::watch;
 
+use crate::caught_signal::CaughtSignal;
 use crate::exit_error::{ErrorReport, ExitError};
 
-/// The signals that are caught.
+/// Time for a command to end by itself.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The effect of signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CaughtSignals {
-    /// Ctrl-C.
-    Interrupt,
-    /// Ctrl-C and requests to terminate, for commands that remove files at their end.
-    InterruptAndTerminate,
+pub(crate) enum SignalMode {
+    /// Each signal ends the command.
+    Command,
+    /// Ctrl-C ends the running statement.
+    Interactive,
 }
 
 /// The number of signals since [`listen`](Self::listen).
@@ -26,19 +36,23 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Starts to listen. The caught signals no longer end the process.
-    pub(crate) fn listen(catch: CaughtSignals) -> Result<Self, ExitError> {
-        let listening = Self::start(catch);
+    /// Starts to listen. The caught signals no longer end the process by themselves.
+    pub(crate) fn listen(mode: SignalMode) -> Result<Self, ExitError> {
+        let listening = Self::start(mode);
         listening.map_err(|error| ErrorReport::file("listen for", "Ctrl-C", &error).into())
     }
 
-    fn start(catch: CaughtSignals) -> io::Result<Self> {
+    fn start(mode: SignalMode) -> io::Result<Self> {
         let count = Arc::new(watch::Sender::new(0));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().enable_time().build()?;
         let (ready, listening) = std::sync::mpsc::sync_channel(1);
-        let counted = Arc::clone(&count);
-        let listener = move || runtime.block_on(listen(catch, &counted, &ready));
-        std::thread::Builder::new().name("signals".to_owned()).spawn(listener)?;
+        let listener = Listener {
+            mode,
+            count: Arc::clone(&count),
+        };
+        let listen = move || runtime.block_on(listener.listen(&ready));
+        std::thread::Builder::new().name("signals".to_owned()).spawn(listen)?;
         match listening.recv() {
             Ok(Some(error)) => Err(error),
             _ => Ok(Self { count }),
@@ -53,45 +67,110 @@ impl Interrupts {
     }
 }
 
-/// Runs work whose threads poll a watch over Ctrl-C and termination.
+/// Runs work whose threads poll a watch over the signals.
 pub(crate) fn with_interrupts<T>(work: impl FnOnce(&InterruptWatch) -> Result<T, ExitError>) -> Result<T, ExitError> {
-    let interrupts = Interrupts::listen(CaughtSignals::InterruptAndTerminate)?;
+    let interrupts = Interrupts::listen(SignalMode::Command)?;
     work(&interrupts.watch())
 }
 
-#[cfg(unix)]
-async fn listen(catch: CaughtSignals, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let signals = signal(SignalKind::interrupt()).and_then(|interrupt| {
-        let terminate = (catch == CaughtSignals::InterruptAndTerminate).then(|| signal(SignalKind::terminate()));
-        Ok((interrupt, terminate.transpose()?))
-    });
-    let (mut interrupt, mut terminate) = match signals {
-        Ok(signals) => signals,
-        Err(error) => {
-            let _ = ready.send(Some(error));
-            return;
+/// The thread that waits for signals.
+struct Listener {
+    mode: SignalMode,
+    count: Arc<watch::Sender<u64>>,
+}
+
+impl Listener {
+    /// Fires the watches, and ends the process where the mode says so.
+    fn receive(&self, signal: CaughtSignal) {
+        signal.record();
+        let mut received = 0;
+        self.count.send_modify(|count| {
+            *count += 1;
+            received = *count;
+        });
+        match (self.mode, signal) {
+            (SignalMode::Interactive, CaughtSignal::Interrupt) => {}
+            (SignalMode::Command, _) if received == 1 => {}
+            _ => self.end(signal),
         }
-    };
-    let _ = ready.send(None);
-    loop {
-        match &mut terminate {
-            None => interrupt.recv().await,
-            Some(terminate) => tokio::select! {
-                signal = interrupt.recv() => signal,
-                signal = terminate.recv() => signal,
-            },
+    }
+
+    /// Removes the temporary files and ends the process, whatever its other threads do.
+    fn end(&self, signal: CaughtSignal) -> ! {
+        temporary_folder::remove_all();
+        std::process::exit(i32::from(signal.exit_status()))
+    }
+
+    #[cfg(unix)]
+    async fn listen(self, ready: &SyncSender<Option<io::Error>>) {
+        use tokio::signal::unix::{SignalKind, signal};
+        // A caught SIGXFSZ turns a write beyond the limit of file sizes (`ulimit -f`) into an error.
+        let _file_size = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+        let ignored = ignored_signals();
+        let catch = |caught: CaughtSignal| match ignored >> (caught.number() - 1) & 1 {
+            0 => signal(SignalKind::from_raw(i32::from(caught.number()))).map(Some),
+            _ => Ok(None),
         };
-        count.send_modify(|count| *count += 1);
+        let signals = catch(CaughtSignal::Interrupt)
+            .and_then(|first| Ok((first, catch(CaughtSignal::Terminate)?, catch(CaughtSignal::HangUp)?)));
+        let (mut interrupt, mut terminate, mut hang_up) = match signals {
+            Ok(signals) => signals,
+            Err(error) => {
+                let _ = ready.send(Some(error));
+                return;
+            }
+        };
+        let _ = ready.send(None);
+        let mut first = None;
+        loop {
+            let grace = async {
+                match (self.mode, first) {
+                    (SignalMode::Command, Some(signal)) => {
+                        tokio::time::sleep(GRACE).await;
+                        signal
+                    }
+                    _ => std::future::pending().await,
+                }
+            };
+            let signal = tokio::select! {
+                () = next(&mut interrupt) => CaughtSignal::Interrupt,
+                () = next(&mut terminate) => CaughtSignal::Terminate,
+                () = next(&mut hang_up) => CaughtSignal::HangUp,
+                signal = grace => self.end(signal),
+            };
+            first.get_or_insert(signal);
+            self.receive(signal);
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn listen(self, ready: &SyncSender<Option<io::Error>>) {
+        let _ = ready.send(None);
+        while tokio::signal::ctrl_c().await.is_ok() {
+            self.receive(CaughtSignal::Interrupt);
+        }
     }
 }
 
-#[cfg(not(unix))]
-async fn listen(_: CaughtSignals, count: &watch::Sender<u64>, ready: &SyncSender<Option<io::Error>>) {
-    let _ = ready.send(None);
-    while tokio::signal::ctrl_c().await.is_ok() {
-        count.send_modify(|count| *count += 1);
+#[cfg(unix)]
+async fn next(signal: &mut Option<tokio::signal::unix::Signal>) {
+    let received = match signal {
+        Some(signal) => signal.recv().await,
+        None => None,
+    };
+    if received.is_none() {
+        std::future::pending::<()>().await;
     }
+}
+
+/// The signals that the process was started with as ignored (`nohup`, background jobs of scripts), one bit each. They
+/// stay ignored.
+#[cfg(unix)]
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 /// Fires at the first signal after [`Interrupts::watch`].

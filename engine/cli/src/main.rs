@@ -5,11 +5,17 @@
 //! | `args` | definition of the command line |
 //! | `terminal`, `units` | notes on standard error; quantities as text |
 //! | `wording`, `keywords` | texts of messages; SQL keywords |
+//! | `caught_signal` | the signals that end a command |
 //! | `exit_error` | why a command ends early, and its exit status |
 //! | `error_chain`, `error_messages` | the root of a library's error; that error in words |
-//! | `interrupts`, `threads` | Ctrl-C; the threads that run queries |
+//! | `plan_wording` | planners' messages in words |
+//! | `interrupts`, `threads` | Ctrl-C and other signals; the threads that run queries |
+//! | `scratch_folder` | the folder of a command's temporary files |
+//! | `output` | standard output, or a file that is published when it is complete |
 //! | `local_file` | positioned reads of a local file |
-//! | `text_table`, `result_writer` | aligned text; results as table, csv, tsv, json, ndjson |
+//! | `text_table`, `separated_values` | aligned text; comma- and tab-separated values |
+//! | `column_headings` | the names of a result's columns |
+//! | `result_writer` | results as table, csv, tsv, json, ndjson |
 //! | `progress` | the progress line of a query |
 //! | `session`, `session_tables` | an SQL session; its tables |
 //! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
@@ -22,6 +28,8 @@
 
 mod args;
 mod backslash_command;
+mod caught_signal;
+mod column_headings;
 mod error_chain;
 mod error_messages;
 mod exit_error;
@@ -30,8 +38,12 @@ mod interrupts;
 mod keywords;
 mod line_helper;
 mod local_file;
+mod output;
+mod plan_wording;
 mod progress;
 mod result_writer;
+mod scratch_folder;
+mod separated_values;
 mod session;
 mod session_tables;
 mod shell;
@@ -119,12 +131,13 @@ fn query(cli: &Cli, jobs: &[Job]) -> Result<(), ExitError> {
     let interactive = jobs.is_empty() && io::stdin().is_terminal();
     let mut shell = shell::Shell::open(cli, interactive)?;
     if interactive {
-        interactive::run(&mut shell)
+        interactive::run(&mut shell)?;
     } else if jobs.is_empty() {
-        shell.run_jobs(&[Job::File("-".to_owned())])
+        shell.run_jobs(&[Job::File("-".to_owned())])?;
     } else {
-        shell.run_jobs(jobs)
+        shell.run_jobs(jobs)?;
     }
+    shell.finish()
 }
 
 /// Prints the log on standard error, at a level chosen by the number of `-v`.

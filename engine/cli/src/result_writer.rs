@@ -2,20 +2,19 @@
 //!
 //! Only aligned tables hold rows back: all printed rows, or the rows that decide the widths.
 
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::io::Write;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::csv::WriterBuilder as CsvBuilder;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::json::WriterBuilder as JsonBuilder;
 use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
-use arrow::util::display::ArrayFormatter;
 
 use crate::args::Format;
+use crate::column_headings::{unique, with_names};
 use crate::exit_error::{ErrorReport, ExitError};
-use crate::text_table::{MoreRows, TableStyle, TextTable, format_options, more_note};
+use crate::separated_values;
+use crate::text_table::{MoreRows, TableStyle, TextTable, more_note};
 use crate::wording::clean;
 
 /// Rows that decide the widths of the columns if all rows are printed.
@@ -46,7 +45,13 @@ enum Shape {
 }
 
 impl<'a> ResultWriter<'a> {
+    /// A writer of batches, whose columns get the names of `schema`.
     pub(crate) fn new(writer: &'a mut dyn Write, format: Format, schema: SchemaRef, style: TableStyle) -> Self {
+        let schema = match format {
+            // The keys of an object differ.
+            Format::Json | Format::Ndjson => unique(&schema),
+            _ => schema,
+        };
         let shape = match format {
             Format::Table if is_plan(&schema) => Shape::Plan,
             Format::Table => Shape::Table {
@@ -116,21 +121,22 @@ impl<'a> ResultWriter<'a> {
             }
             Shape::Plan => Ok(plan_text(batch).into_bytes()),
             Shape::Separated { delimiter, header } => {
-                let mut bytes = Vec::new();
-                let with_header = std::mem::take(header);
-                let builder = CsvBuilder::new().with_delimiter(*delimiter).with_header(with_header);
-                builder.build(&mut bytes).write(&flattened(batch)?)?;
-                Ok(bytes)
+                let mut text = String::new();
+                if std::mem::take(header) {
+                    text = separated_values::header(&self.schema, *delimiter);
+                }
+                text.push_str(&separated_values::rows(batch, *delimiter)?);
+                Ok(text.into_bytes())
             }
-            Shape::Json(writer) => json_text(writer, batch),
-            Shape::Lines(writer) => json_text(writer, batch),
+            Shape::Json(writer) => json_text(writer, &with_names(batch, &self.schema)?),
+            Shape::Lines(writer) => json_text(writer, &with_names(batch, &self.schema)?),
         }
     }
 
     /// Writes the rows that were held back. `more` counts the rows that were not pushed.
     pub(crate) fn finish(mut self, more: MoreRows) -> Result<(), ExitError> {
         if matches!(self.shape, Shape::Separated { header: true, .. }) {
-            self.push(&RecordBatch::new_empty(Arc::clone(&self.schema)))?;
+            self.push(&RecordBatch::new_empty(std::sync::Arc::clone(&self.schema)))?;
         }
         let bytes = match &mut self.shape {
             Shape::Table { cells, style, printed } => {
@@ -169,28 +175,6 @@ fn json_text<F: JsonFormat>(
     Ok(std::mem::take(writer.get_mut()))
 }
 
-/// The batch with nested columns as text, the only form that separated values can hold.
-fn flattened(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    if !batch.columns().iter().any(|column| column.data_type().is_nested()) {
-        return Ok(batch.clone());
-    }
-    let options = format_options().with_null("");
-    let mut fields = Vec::new();
-    let mut columns: Vec<ArrayRef> = Vec::new();
-    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if column.data_type().is_nested() {
-            let formatter = ArrayFormatter::try_new(column.as_ref(), &options)?;
-            let texts = (0..column.len()).map(|row| (!column.is_null(row)).then(|| formatter.value(row).to_string()));
-            columns.push(Arc::new(texts.collect::<StringArray>()));
-            fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
-        } else {
-            columns.push(Arc::clone(column));
-            fields.push(Arc::clone(field));
-        }
-    }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
-}
-
 /// Whether the schema is that of an answer to EXPLAIN.
 fn is_plan(schema: &Schema) -> bool {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -216,19 +200,11 @@ fn plan_text(batch: &RecordBatch) -> String {
     text
 }
 
-/// The output of results: standard output or a file, buffered.
-pub(crate) fn open_output(path: Option<&std::path::Path>) -> Result<Box<dyn Write + Send>, ExitError> {
-    let Some(path) = path else {
-        return Ok(Box::new(io::BufWriter::with_capacity(1 << 16, io::stdout())));
-    };
-    let file = std::fs::File::create(path);
-    let file = file.map_err(|error| ErrorReport::file("write", &path.display().to_string(), &error))?;
-    Ok(Box::new(io::BufWriter::with_capacity(1 << 16, file)))
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, Int64Array, ListArray};
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray};
     use arrow::datatypes::Int64Type;
 
     use super::*;

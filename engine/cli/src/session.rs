@@ -13,7 +13,7 @@ use crate::exit_error::ExitError;
 pub(crate) fn open(resources: &Resources) -> Result<SessionContext, ExitError> {
     let mut config = GrampusConfig {
         target_partitions: resources.partitions,
-        memory_limit_bytes: resources.memory_limit,
+        memory_limit: resources.memory_limit.unwrap_or_default(),
         ..GrampusConfig::default()
     };
     config.options.device = resources.device.unwrap_or_default();

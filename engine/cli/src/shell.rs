@@ -13,20 +13,22 @@ use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use grampus::{OrcTable, ScanIo};
+use grampus_tools::atomic_output::TemporaryFolder;
 
 use crate::args::{Cli, Format, Job, MaxRows};
 use crate::backslash_command::{BackslashCommand, Switch};
 use crate::error_messages::{ErrorContext, explain};
 use crate::exit_error::{ErrorReport, ExitError};
-use crate::interrupts::{CaughtSignals, InterruptWatch, Interrupts};
+use crate::interrupts::{InterruptWatch, Interrupts, SignalMode};
+use crate::output::Output;
 use crate::progress::Progress;
-use crate::result_writer::{ResultWriter, open_output};
+use crate::result_writer::ResultWriter;
 use crate::statement_runner::{self, StatementError, StatementOutcome};
 use crate::statement_splitter::{Input, InputText, StatementSplitter};
 use crate::terminal::{self, note};
 use crate::text_table::{TableStyle, TextTable, words_in_columns};
 use crate::threads::Threads;
-use crate::{session, session_tables, units};
+use crate::{scratch_folder, session, session_tables, units};
 
 /// Rows of a table that are printed on a terminal by default.
 const DEFAULT_TERMINAL_ROWS: usize = 100;
@@ -89,24 +91,34 @@ pub(crate) struct Shell {
     pub(crate) settings: Settings,
     pub(crate) threads: Threads,
     interrupts: Interrupts,
-    writer: Box<dyn Write + Send>,
+    writer: Output,
     on_terminal: bool,
     /// Number of running `\i` commands, one inside of the other.
     include_depth: usize,
+    /// Folders that SQL named for temporary files.
+    spill_folders: Vec<TemporaryFolder>,
+    /// The folder of temporary files. Fields are dropped in order: the last one goes when the queries have ended.
+    _scratch: Option<TemporaryFolder>,
 }
 
 impl Shell {
     /// Opens the session and the tables of the command line.
     pub(crate) fn open(cli: &Cli, interactive: bool) -> Result<Self, ExitError> {
-        let interrupts = Interrupts::listen(CaughtSignals::Interrupt)?;
+        let interrupts = Interrupts::listen(match interactive {
+            true => SignalMode::Interactive,
+            false => SignalMode::Command,
+        })?;
+        let scratch = scratch_folder::create_if_possible(cli.resources.temp_folder.as_deref())?;
         let mut shell = Self {
             context: session::open(&cli.resources)?,
             settings: Settings::new(cli, interactive),
             threads: Threads::start(cli.resources.partitions)?,
             interrupts,
-            writer: open_output(cli.output.as_deref())?,
+            writer: Output::open(cli.output.as_deref())?,
             on_terminal: cli.output.is_none() && io::stdout().is_terminal(),
             include_depth: 0,
+            spill_folders: Vec::new(),
+            _scratch: scratch,
         };
         shell.open_tables(cli)?;
         Ok(shell)
@@ -126,6 +138,11 @@ impl Shell {
     /// Runs `work` on the worker threads until it is done or Ctrl-C ends it.
     fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ExitError> {
         self.threads.race(&self.interrupts.watch(), work)
+    }
+
+    /// Ends the session: publishes the output file.
+    pub(crate) fn finish(self) -> Result<(), ExitError> {
+        self.writer.finish()
     }
 
     /// Runs `-c` and `-f` in order, up to the first failure.
@@ -311,6 +328,7 @@ impl Shell {
         });
         let ran = self.threads.block_on(query);
         progress.clear();
+        self.adopt_spill_folders();
         match ran {
             Ok(outcome) => {
                 self.print_figures(&outcome);
@@ -323,6 +341,16 @@ impl Shell {
                     StatementError::Exit(error) => error,
                     StatementError::Query(error) => self.explain(&error, Some(input)).into(),
                 })
+            }
+        }
+    }
+
+    /// Takes over the folders that `SET datafusion.runtime.temp_directory` made: they vanish at the end too.
+    fn adopt_spill_folders(&mut self) {
+        for folder in self.context.runtime_env().disk_manager.temp_dir_paths() {
+            let is_known = |known: &TemporaryFolder| folder.starts_with(known.path());
+            if !self._scratch.iter().chain(&self.spill_folders).any(is_known) {
+                self.spill_folders.push(TemporaryFolder::adopt(folder));
             }
         }
     }

@@ -19,6 +19,7 @@ use grampus::session::plan_cache::plan_statement;
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
+use crate::column_headings::ColumnHeadings;
 use crate::exit_error::ExitError;
 use crate::interrupts::InterruptWatch;
 use crate::progress::Progress;
@@ -91,6 +92,7 @@ pub(crate) async fn run<'a>(
     let Some(statement) = parse(context, input).map_err(StatementError::Query)? else {
         return Ok(StatementOutcome::default());
     };
+    let headings = ColumnHeadings::of(&statement);
     let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
     let task = threads.spawn(work(context.clone(), input.text.clone(), statement, sender));
     let mut printing = Printing::new(open);
@@ -104,7 +106,7 @@ pub(crate) async fn run<'a>(
                 Some(Event::Failed(error)) => break Err(StatementError::Query(error)),
                 Some(Event::Started(schema, plan)) => {
                     progress.watch(&plan);
-                    printing.begin(schema, plan);
+                    printing.begin(headings.apply(&schema), plan);
                 }
                 Some(Event::Rows(batch)) => {
                     if !printing.rows(&batch, progress)? {

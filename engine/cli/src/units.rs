@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use grampus::MemoryLimit;
+
 /// Bytes from text such as `1000`, `512m`, `4g`, `1.5GiB`. Letters are powers of 1024, in upper or lower case.
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let expected = || "expected a size such as 512m, 4g or 1.5GiB".to_owned();
@@ -21,6 +23,16 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
         return Err(expected());
     }
     Ok(bytes as usize)
+}
+
+/// A memory limit from text: a number of bytes as [`parse_bytes`] reads it, or `0` or `none` for no limit.
+pub(crate) fn parse_memory_limit(text: &str) -> Result<MemoryLimit, String> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "0" | "none" => Ok(MemoryLimit::Unlimited),
+        size => parse_bytes(size)
+            .map(MemoryLimit::Bytes)
+            .map_err(|expected| format!("{expected}, or none for no limit")),
+    }
 }
 
 /// Rows from text such as `100000`, `500k`, `3m`, `1.1b`. Letters are powers of 1000.

@@ -16,7 +16,11 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
 
 /// A library's message without its prefixes, in one line.
 pub(crate) fn clean(message: &str) -> String {
-    const PREFIXES: [&str; 14] = [
+    const PREFIXES: [&str; 18] = [
+        "Cast error: ",
+        "Csv error: ",
+        "Json error: ",
+        "Parser error: ",
         "Error during planning: ",
         "Execution error: ",
         "External error: ",
@@ -33,6 +37,7 @@ pub(crate) fn clean(message: &str) -> String {
         "Compute error: ",
     ];
     let mut text = message.split("\n\nbacktrace:").next().unwrap_or(message).trim();
+    text = without_debug_text(text);
     while let Some(rest) = PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
         text = rest.trim_start();
     }
@@ -40,6 +45,23 @@ pub(crate) fn clean(message: &str) -> String {
     let text = text.split("\nThis issue was likely caused by").next().unwrap_or(text);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     lower_first(text.trim_end_matches('.'))
+}
+
+/// The message up to the first value in Rust's debug format, `Name { field: …` or `Name(Inner { …`.
+fn without_debug_text(message: &str) -> &str {
+    let Some(brace) = message.find(" { ") else {
+        return message;
+    };
+    let is_field = message[brace + 3..]
+        .split(':')
+        .next()
+        .is_some_and(|field| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+    let start = message[..brace].rfind(' ').map_or(0, |space| space + 1);
+    let is_name = message[start..].starts_with(|first: char| first.is_ascii_uppercase());
+    match is_field && is_name {
+        true => message[..start].trim_end_matches([' ', ':', '=']),
+        false => message,
+    }
 }
 
 /// An operating system's message without its error number.
@@ -83,5 +105,18 @@ mod tests {
         );
         assert_eq!(clean("Utf8 is no number"), "Utf8 is no number");
         assert_eq!(clean("SELECT is missing\nhere"), "SELECT is missing here");
+    }
+
+    #[test]
+    fn debug_text_is_cut_off() {
+        let cut = "Dot access not supported for non-string expr: Identifier(Ident { value: \"b\", quote_style: None })";
+        assert_eq!(without_debug_text(cut), "Dot access not supported for non-string expr");
+        assert_eq!(
+            without_debug_text("not a logical expression Wildcard { qualifier: None }"),
+            "not a logical expression"
+        );
+        for whole in ["no such column", "JSON { \"a\": 1 }", "a { b: 1 }", "expected { or ("] {
+            assert_eq!(without_debug_text(whole), whole);
+        }
     }
 }

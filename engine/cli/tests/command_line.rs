@@ -206,6 +206,59 @@ fn errors_say_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
+fn errors_name_no_inner_part_of_a_plan() {
+    let t = "CREATE TABLE t AS SELECT 1 AS a, 'x' AS s;";
+    let wrong = |sql: &str| failed(1, &["-c", &format!("{t}{sql}")]);
+    for (sql, message) in [
+        (
+            "SELECT sum(a), s FROM t",
+            "column t.s is neither in GROUP BY nor in an aggregate function",
+        ),
+        (
+            "SELECT count(*), count(*) FROM t",
+            "two columns would be called count(*)",
+        ),
+        ("SELECT 1 AS x, 2 AS x", "two columns would be called x"),
+        ("SELECT * FROM t JOIN t ON a = a", "two tables have a column t.a"),
+        (
+            "SELECT a FROM t WHERE s",
+            "a condition is true or false, and t.s is Utf8",
+        ),
+        ("SELECT s ~ '(' FROM t", "wrong regular expression: unclosed group"),
+        (
+            "SELECT struct(a).b FROM t",
+            "not supported: a field of an expression after a dot",
+        ),
+        ("SELECT max(*) FROM t", "* is no argument of this function"),
+        ("SELECT row_number() FROM t", "no function named row_number"),
+        ("SELECT 5 # 3", "sharp is no operator here"),
+        (
+            "SET grampus.device = 'abacus'",
+            "grampus.device is one of auto, gpu, prefer, cpu, not 'abacus'",
+        ),
+        (
+            "SET datafusion.execution.batch_size = 0",
+            "datafusion.execution.batch_size: value must be greater than 0",
+        ),
+    ] {
+        let error = wrong(sql);
+        assert!(error.contains(message), "{sql}: {error}");
+        for inner in ["{ ", "Some(", "Span(", "Ident", "error: error:", "Expr", "Cast error"] {
+            assert!(!error.contains(inner), "{sql}: {error}");
+        }
+    }
+}
+
+#[test]
+fn value_that_cannot_be_printed_ends_separated_output() {
+    let error = failed(1, &["--format", "csv", "-c", "SELECT from_unixtime(99999999999999)"]);
+    assert!(
+        error.starts_with("error: cannot print the result: failed to convert"),
+        "{error}"
+    );
+}
+
+#[test]
 fn syntax_errors_name_the_place() {
     assert_snapshot!(failed(1, &["-c", "SELEC 1"]), @r"
     error: SQL syntax, line 1, column 1: expected an SQL statement, found SELEC
@@ -241,12 +294,32 @@ fn settings_are_checked() {
 fn memory_limit_error_says_how_to_allow_more() {
     let sql = "SELECT value % 2, array_agg(value) FROM generate_series(1, 300000) GROUP BY 1";
     let error = failed(1, &["-m", "200k", "-c", sql]);
-    assert!(error.starts_with("error: out of memory: "), "{error}");
-    assert!(error.contains(" and 200.0 KB are left\n"), "{error}");
+    assert!(
+        error.starts_with("error: the query needs more than the memory limit of 200.0 KiB (-m, "),
+        "{error}"
+    );
+    assert!(error.contains("): it holds "), "{error}");
     assert!(
         error.ends_with("hint: allow more with -m (as in -m 4g), or use fewer threads with -p\n"),
         "{error}"
     );
+    let set = "SET datafusion.runtime.memory_limit = '200K'";
+    let error = failed(1, &["-c", set, "-c", sql]);
+    assert!(
+        error.starts_with("error: the query needs more than the memory limit (datafusion.runtime.memory_limit): "),
+        "{error}"
+    );
+    // Neither names an operator.
+    assert!(!error.contains("Grouped") && !error.contains("Stream"), "{error}");
+}
+
+#[test]
+fn memory_is_limited_by_default_and_unlimited_if_asked() {
+    let sql = "SELECT value FROM generate_series(1, 3) ORDER BY 1";
+    for limit in ["none", "0", "64m"] {
+        assert!(printed(&["-m", limit, "-c", sql]).contains('3'));
+    }
+    assert!(failed(2, &["-m", "lots"]).contains("or none for no limit"));
 }
 
 #[test]
@@ -270,7 +343,7 @@ fn missing_script_is_an_error() {
 }
 
 #[test]
-fn closed_pipe_is_no_error() {
+fn closed_pipe_is_no_error_and_exits_with_141() {
     let mut child = grampus(&["--format", "csv", "-c", "SELECT * FROM generate_series(1, 100000000)"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -278,7 +351,7 @@ fn closed_pipe_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(0)));
+    assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(141)));
 }
 
 #[test]

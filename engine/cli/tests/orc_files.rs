@@ -174,7 +174,7 @@ fn generated_files_overwrite_others_only_on_request() {
     let again = ["taxi", "generate", "--rows", "1k", "--out", "trips"];
     assert_snapshot!(failed(1, folder.path(), &again), @r"
     error: trips is not empty
-    hint: name another folder, or write over its files with --overwrite
+    hint: name another folder, or replace this one with --overwrite
     ");
     printed(folder.path(), &[&again[..], &["--overwrite", "-q"]].concat());
 }
@@ -259,7 +259,7 @@ fn demo_answers_and_removes_its_files() {
 fn interrupted_demo_removes_its_files() {
     use rustix::process::{Pid, Signal, kill_process};
     let folder = tempfile::tempdir().unwrap();
-    for signal in [Signal::INT, Signal::TERM] {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
         command
             .args(["demo", "--rows", "500m"])
@@ -274,7 +274,7 @@ fn interrupted_demo_removes_its_files() {
         std::thread::sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -7,21 +7,27 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use grampus_orc_layout::index::{ColumnIndex, IndexRanges};
-use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::schema::{ColumnId, OrcSchema, OrcSchemaRef};
+use grampus_orc_layout::statistics::ColumnStatistics;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 
 use super::{FileHandle, Identity, IoCounters, Place};
 
-/// Maximum open files (file descriptors and maps) in the cache.
+/// Maximum open files (file descriptors and maps) in the cache, if the process may open many.
 const MAX_OPEN_FILES: usize = 256;
+/// The share of the process's file descriptors that the cache may hold: one of this many.
+const DESCRIPTOR_SHARE: u64 = 4;
 /// Maximum estimated bytes of parsed metadata in the cache.
 const MAX_METADATA_BYTES: usize = 256 << 20;
+
+/// Schemas that files read later can share.
+const MAX_SHARED_SCHEMAS: usize = 64;
 
 /// One version of an ORC file, with its parsed tail.
 #[derive(Debug)]
@@ -48,17 +54,21 @@ pub struct FileCache {
     handles: Mutex<LruMap<u64, Arc<FileHandle>>>,
     stripes: Mutex<LruMap<(u64, usize), Arc<StripeLayout>>>,
     indexes: Mutex<LruMap<IndexKey, Arc<ColumnIndex>>>,
+    schemas: Mutex<Vec<Weak<OrcSchema>>>,
 }
 
 impl Default for FileCache {
     fn default() -> Self {
-        Self {
-            files: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 4)),
-            handles: Mutex::new(LruMap::new(MAX_OPEN_FILES)),
-            stripes: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 4)),
-            indexes: Mutex::new(LruMap::new(MAX_METADATA_BYTES / 2)),
-        }
+        Self::within(usize::MAX)
     }
+}
+
+/// The number of files that the cache keeps open, by the process's limit (`ulimit -n`).
+fn max_open_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(MAX_OPEN_FILES, |limit| {
+        (limit / DESCRIPTOR_SHARE).clamp(1, MAX_OPEN_FILES as u64) as usize
+    })
 }
 
 /// Locks a cache. A poisoned lock still holds whole entries, because each is inserted in one step.
@@ -67,6 +77,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FileCache {
+    /// A cache in a session of this memory limit: metadata take at most an eighth of it.
+    pub(crate) fn within(memory_limit: usize) -> Self {
+        let metadata = MAX_METADATA_BYTES.min(memory_limit / 8);
+        Self {
+            files: Mutex::new(LruMap::new(metadata / 2)),
+            handles: Mutex::new(LruMap::new(max_open_files())),
+            stripes: Mutex::new(LruMap::new(metadata / 4)),
+            indexes: Mutex::new(LruMap::new(metadata / 4)),
+            schemas: Mutex::default(),
+        }
+    }
+
     /// The file at `place`, whose identity was just looked up. If the file is not cached, its tail is read now.
     ///
     /// # Errors
@@ -81,8 +103,9 @@ impl FileCache {
             return Ok(file);
         }
         let handle = FileHandle::open(name, place, identity)?;
-        let tail = read_tail(&handle, name, identity.length).await?;
-        let weight = 1024 + tail.tail_length as usize * 8;
+        let mut tail = read_tail(&handle, name, identity.length).await?;
+        tail.schema = self.shared_schema(tail.schema);
+        let weight = weight_of(&tail);
         let file = Arc::new(OrcFile {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: Arc::clone(name),
@@ -93,6 +116,23 @@ impl FileCache {
         lock(&self.handles).insert(file.id, Arc::new(handle), 1);
         lock(&self.files).insert(key, Arc::clone(&file), weight);
         Ok(file)
+    }
+
+    /// The schema of the files read before, if one of them has the same.
+    ///
+    /// Most files of a folder have one schema. Its columns are matched with the table's once, not file by file.
+    fn shared_schema(&self, schema: OrcSchemaRef) -> OrcSchemaRef {
+        let mut known = lock(&self.schemas);
+        let is_same = |known: &OrcSchemaRef| known.types == schema.types && known.arrow == schema.arrow;
+        if let Some(same) = known.iter().filter_map(Weak::upgrade).find(is_same) {
+            return same;
+        }
+        known.retain(|schema| schema.strong_count() > 0);
+        if known.len() >= MAX_SHARED_SCHEMAS {
+            known.remove(0);
+        }
+        known.push(Arc::downgrade(&schema));
+        schema
     }
 
     /// The open handle of `file`.
@@ -181,6 +221,14 @@ impl FileCache {
         }
         Ok(found)
     }
+}
+
+/// The estimated bytes of a parsed tail. The schema is not counted, because the files of a folder share it.
+fn weight_of(tail: &FileTail) -> usize {
+    let by_stripe = tail.stripe_statistics.iter().map(Vec::len).sum::<usize>();
+    let statistics = (tail.file_statistics.len() + by_stripe) * size_of::<ColumnStatistics>();
+    // Texts of statistics and user metadata are as long as in the file.
+    1024 + size_of_val(&tail.stripes[..]) + statistics + tail.tail_length as usize
 }
 
 /// Reads the last bytes of the file, and more if the tail is longer.

@@ -5,12 +5,15 @@
 //! FileHandle          an open file: reads metadata, opens sources
 //! ScanSource          a scan partition's access to one file; counts moved bytes
 //! file_cache          FileCache: open files and their parsed metadata, shared by the queries of a session
-//! local, memory_map   local files: positioned reads, memory maps
+//! local               local files: identity, positioned reads
+//! memory_map          MemoryMap: a mapped local file
+//! map_source          reads of a memory map
 //! remote              objects of object stores: planned ranges in large requests
 //! ```
 
 pub mod file_cache;
 mod local;
+mod map_source;
 mod memory_map;
 mod remote;
 
@@ -29,7 +32,7 @@ use object_store::ObjectStore;
 
 use crate::config::LocalIo;
 use local::{LocalFile, ReadSource};
-use memory_map::MapSource;
+use map_source::MapSource;
 use remote::{FetchedSource, RemoteFile};
 
 /// The place of a file.
@@ -141,23 +144,33 @@ impl FileHandle {
     /// Reads metadata: the bytes of each range, in the given order.
     ///
     /// # Errors
-    /// `Io` if the bytes cannot be read.
+    /// `Io` if the bytes cannot be read, or the file has changed.
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
         match self {
-            Self::Local(file) => ranges.iter().map(|range| file.read(range.clone(), io)).collect(),
+            Self::Local(file) => {
+                let bytes = ranges.iter().map(|range| file.read(range.clone(), io)).collect();
+                file.check()?;
+                bytes
+            }
             Self::Remote(file) => file.read(ranges, io).await,
         }
     }
 
-    /// Opens a scan partition's access to this file.
+    /// Opens a scan partition's access to this file. If the file cannot be mapped, it is read.
     ///
     /// # Errors
-    /// `Io` if the file has shrunk since it was opened, or cannot be mapped.
+    /// `Io` if the file has changed since it was opened.
     pub fn source(&self, mode: LocalIo, io: IoCounters) -> Result<Arc<ScanSource>> {
-        Ok(Arc::new(match (self, mode) {
-            (Self::Local(file), LocalIo::Mmap) => ScanSource::Map(MapSource::new(file.map()?, io)),
-            (Self::Local(file), LocalIo::Read) => ScanSource::Read(ReadSource::new(Arc::clone(file), io)),
-            (Self::Remote(file), _) => ScanSource::Fetched(FetchedSource::new(Arc::clone(file), io)),
+        Ok(Arc::new(match self {
+            Self::Local(file) => {
+                file.check()?;
+                let map = (mode == LocalIo::Mmap).then(|| file.map()).transpose();
+                match map.inspect_err(|error| log::info!("read instead of mapped: {error}")) {
+                    Ok(Some(map)) => ScanSource::Map(MapSource::new(Arc::clone(file), map, io)),
+                    Ok(None) | Err(_) => ScanSource::Read(ReadSource::new(Arc::clone(file), io)),
+                }
+            }
+            Self::Remote(file) => ScanSource::Fetched(FetchedSource::new(Arc::clone(file), io)),
         }))
     }
 }
@@ -185,7 +198,50 @@ impl ScanSource {
         }
     }
 
-    /// Drops fetched bytes if they are many. The caller needs none of them any more.
+    /// Checks that the bytes read so far are those of the file's planned version. Results leave a scan only after that.
+    /// Stores check each request of an object themselves.
+    ///
+    /// # Errors
+    /// `Io` that says what has changed.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Map(source) => source.check(),
+            Self::Read(source) => source.check(),
+            Self::Fetched(_) => Ok(()),
+        }
+    }
+
+    /// Whether an address lies in memory that another process may change.
+    pub fn is_mapped(&self, address: *const u8) -> bool {
+        matches!(self, Self::Map(source) if source.contains(address))
+    }
+
+    /// Whether the bytes of `ranges` can be read without a fetch.
+    pub fn holds(&self, ranges: &[Range<u64>]) -> bool {
+        match self {
+            Self::Map(_) | Self::Read(_) => true,
+            Self::Fetched(source) => source.holds(ranges),
+        }
+    }
+
+    /// Runs `read`. As often as it fails for want of bytes that the file has, fetches them and runs `read` again.
+    ///
+    /// # Errors
+    /// The error of `read`, or `Io` if the bytes cannot be fetched.
+    pub async fn read_with_fetches<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match (read(), self) {
+                (Err(error), Self::Fetched(source)) => {
+                    if !source.fetch_missed().await? {
+                        return Err(error);
+                    }
+                }
+                (outcome, _) => return outcome,
+            }
+        }
+    }
+
+    /// Drops fetched bytes if they are many. A later fetch loads them again.
     pub fn trim(&self) {
         if let Self::Fetched(source) = self {
             source.trim();
@@ -205,6 +261,14 @@ impl ByteSource for ScanSource {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
         match self {
             Self::Map(source) => source.read(range),
+            Self::Read(source) => source.read(range),
+            Self::Fetched(source) => source.read(range),
+        }
+    }
+
+    fn read_volatile(&self, range: Range<u64>) -> Result<Bytes> {
+        match self {
+            Self::Map(source) => source.read_volatile(range),
             Self::Read(source) => source.read(range),
             Self::Fetched(source) => source.read(range),
         }
@@ -237,12 +301,19 @@ fn io_error(file: &Arc<str>, range: &Range<u64>, reason: impl fmt::Display) -> L
     }
 }
 
-/// The error of a file that has changed since its metadata was read.
-fn changed(file: &Arc<str>, what: &str) -> LayoutError {
+/// The error of a file that has changed since it was opened.
+fn changed(file: &Arc<str>, before: &Identity, now: &Identity) -> LayoutError {
+    let difference = if now.inode != before.inode {
+        "another file took its place".to_owned()
+    } else if now.length != before.length {
+        format!("it had {} bytes, and has {} now", before.length, now.length)
+    } else {
+        "it was written to".to_owned()
+    };
     LayoutError::Io {
         file: Arc::clone(file),
         offset: 0,
-        length: 0,
-        reason: format!("the file {what} while it was being queried; run the query again"),
+        length: before.length,
+        reason: format!("the file changed while it was being queried ({difference}); run the query again"),
     }
 }

@@ -1,16 +1,23 @@
 //! `RemoteFile` and `FetchedSource`: an object of an object store, and reads of its fetched ranges.
 //!
-//! A fetch makes few, large, concurrent requests. Reads are served from the fetched bytes.
+//! A fetch makes few, large, concurrent requests. Reads are served from the fetched bytes. A read of other bytes fails
+//! and notes them, so that the scan can fetch them and read again.
+//!
+//! Every request names the object's version, and every answer is checked against it. S3, GCS and Azure list an entity
+//! tag and honour `If-Match`. An HTTP server may know the time of the last modification only, in whole seconds, which
+//! `If-Unmodified-Since` compares. A weak tag (`W/"…"`) never satisfies `If-Match` (RFC 9110, 13.1.1), so the time is
+//! sent and the tag of the answer is compared.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt};
-use grampus_orc_layout::Result;
 use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::{LayoutError, Result};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::{Identity, IoCounters, io_error};
 
@@ -22,6 +29,8 @@ const MAX_REQUEST_BYTES: u64 = 16 << 20;
 const CONCURRENT_REQUESTS: usize = 8;
 /// [`FetchedSource::trim`] keeps up to this many bytes: dictionaries, and ranges that short stripes read again.
 const MAX_TRIMMED_BYTES: usize = 64 << 20;
+/// Bytes that a fetch of missed bytes adds after them: a reader that overruns its plan goes on forwards.
+const MISSED_AHEAD_BYTES: u64 = 64 << 10;
 
 /// An object, as listed.
 #[derive(Debug)]
@@ -52,7 +61,7 @@ impl RemoteFile {
         ranges.iter().map(|range| find(&self.name, &fetched, range)).collect()
     }
 
-    /// Reads `ranges` concurrently. If the object has changed, the store refuses the entity tag.
+    /// Reads `ranges` concurrently.
     async fn request(&self, ranges: Vec<Range<u64>>, io: &IoCounters) -> Result<Vec<Segment>> {
         let requests: Vec<_> = ranges.into_iter().map(|range| self.request_one(range, io)).collect();
         let mut segments: Vec<Segment> = futures::stream::iter(requests)
@@ -68,14 +77,17 @@ impl RemoteFile {
             let reason = format!("the file has {} bytes", self.identity.length);
             return Err(io_error(&self.name, &range, reason));
         }
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range.clone())),
-            if_match: self.identity.etag.clone(),
-            ..GetOptions::default()
+        let got = match self.store.get_opts(&self.path, self.conditions(&range)).await {
+            Ok(got) => got,
+            Err(error) => return Err(self.explain(&range, error).await),
         };
-        let failed = |error| io_error(&self.name, &range, error);
-        let got = self.store.get_opts(&self.path, options).await.map_err(failed)?;
-        let bytes = got.bytes().await.map_err(failed)?;
+        if !is_same(&self.identity, &got.meta) {
+            return Err(self.changed("replaced"));
+        }
+        let bytes = match got.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) => return Err(self.explain(&range, error).await),
+        };
         io.add(bytes.len() as u64, 1);
         if bytes.len() as u64 != range.end - range.start {
             return Err(io_error(
@@ -89,6 +101,60 @@ impl RemoteFile {
             bytes,
         })
     }
+
+    /// A request of `range` which the store refuses if the object has changed.
+    fn conditions(&self, range: &Range<u64>) -> GetOptions {
+        let strong = self.identity.etag.clone().filter(|etag| !is_weak(etag));
+        // The listing has no time if it is out of range.
+        let modified = i64::try_from(self.identity.modified_ns).ok().filter(|&time| time != 0);
+        let modified = modified.and_then(timestamp_ns_to_datetime);
+        GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_unmodified_since: modified.filter(|_| strong.is_none()).map(|time| time.and_utc()),
+            if_match: strong,
+            ..GetOptions::default()
+        }
+    }
+
+    /// The error of an object that is not the listed one any more.
+    fn changed(&self, what: &str) -> LayoutError {
+        let reason =
+            format!("the file changed while it was being queried (the object was {what}); run the query again");
+        io_error(&self.name, &(0..self.identity.length), reason)
+    }
+
+    /// The error of a failed request. A store may refuse a range before it looks at the version, so the object is
+    /// looked up again.
+    async fn explain(&self, range: &Range<u64>, error: object_store::Error) -> LayoutError {
+        match error {
+            object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. } => {
+                self.changed("replaced")
+            }
+            object_store::Error::NotFound { .. } => self.changed("removed"),
+            error => match self.store.head(&self.path).await {
+                Ok(now) if !is_same(&self.identity, &now) => self.changed("replaced"),
+                Err(object_store::Error::NotFound { .. }) => self.changed("removed"),
+                _ => io_error(&self.name, range, error),
+            },
+        }
+    }
+}
+
+/// Whether an object has this identity: the same length, and the same entity tag or, without one, the same second of
+/// modification.
+fn is_same(identity: &Identity, object: &ObjectMeta) -> bool {
+    let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+    object.size == identity.length
+        && match (&identity.etag, &object.e_tag) {
+            (Some(known), Some(now)) => opaque(known) == opaque(now),
+            _ if identity.modified_ns == 0 => true,
+            _ => identity.modified_ns.div_euclid(1_000_000_000) == i128::from(object.last_modified.timestamp()),
+        }
+}
+
+/// Whether an entity tag promises equal meaning only, not equal bytes.
+fn is_weak(etag: &str) -> bool {
+    etag.starts_with("W/")
 }
 
 /// Consecutive bytes of the file.
@@ -127,7 +193,7 @@ fn find(name: &Arc<str>, segments: &[Segment], range: &Range<u64>) -> Result<Byt
     if range.start >= range.end {
         return Ok(Bytes::new());
     }
-    let missing = || io_error(name, range, "these bytes were not fetched ahead (a defect of the scan)");
+    let missing = || io_error(name, range, "these bytes were not fetched");
     let mut next = segments.partition_point(|segment| segment.end() <= range.start);
     let first = segments
         .get(next)
@@ -157,6 +223,8 @@ pub struct FetchedSource {
     io: IoCounters,
     /// Ascending and disjoint. Only the scan partition that owns the source fetches and reads them.
     segments: Mutex<Vec<Segment>>,
+    /// The bytes that the last read missed.
+    missed: Mutex<Option<Range<u64>>>,
 }
 
 impl FetchedSource {
@@ -166,7 +234,34 @@ impl FetchedSource {
             file,
             io,
             segments: Mutex::new(Vec::new()),
+            missed: Mutex::new(None),
         }
+    }
+
+    /// Whether all bytes of `ranges` are fetched.
+    pub fn holds(&self, ranges: &[Range<u64>]) -> bool {
+        let segments = lock(&self.segments);
+        ranges.iter().all(|range| uncovered(&segments, range).is_empty())
+    }
+
+    /// Fetches the bytes that a read has missed since the last call. False: no read has missed bytes that the file has.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub async fn fetch_missed(&self) -> Result<bool> {
+        let Some(missed) = lock(&self.missed).take() else {
+            return Ok(false);
+        };
+        let end = missed
+            .end
+            .saturating_add(MISSED_AHEAD_BYTES)
+            .min(self.file.identity.length);
+        // Each call fetches at least one byte of the file, so that the caller's loop ends.
+        if end < missed.end || self.holds(std::slice::from_ref(&missed)) {
+            return Ok(false);
+        }
+        self.fetch(std::slice::from_ref(&(missed.start..end))).await?;
+        Ok(true)
     }
 
     /// Fetches the missing parts of `ranges`.
@@ -175,14 +270,14 @@ impl FetchedSource {
     /// `Io` if the bytes cannot be read, or the object has changed since the listing.
     pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
         let missing: Vec<_> = {
-            let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+            let segments = lock(&self.segments);
             ranges.iter().flat_map(|range| uncovered(&segments, range)).collect()
         };
         if missing.is_empty() {
             return Ok(());
         }
         let fetched = self.file.request(merge(&missing), &self.io).await?;
-        let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = lock(&self.segments);
         for segment in fetched {
             insert(&mut segments, segment);
         }
@@ -192,15 +287,20 @@ impl FetchedSource {
     /// Drops all fetched bytes if they exceed a bound.
     pub fn trim(&self) {
         if self.buffered_bytes() > MAX_TRIMMED_BYTES {
-            self.segments.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            lock(&self.segments).clear();
         }
     }
 
     /// Fetched bytes in memory.
     pub fn buffered_bytes(&self) -> usize {
-        let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let segments = lock(&self.segments);
         segments.iter().map(|segment| segment.bytes.len()).sum()
     }
+}
+
+/// Locks a mutex. Segments are inserted whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The parts of `range` that no segment covers.
@@ -238,17 +338,20 @@ fn insert(segments: &mut Vec<Segment>, segment: Segment) {
 
 impl ByteSource for FetchedSource {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        find(&self.file.name, &segments, &range)
+        let found = find(&self.file.name, &lock(&self.segments), &range);
+        if found.is_err() {
+            *lock(&self.missed) = Some(range);
+        }
+        found
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)] // lists of ranges that happen to have one
 mod tests {
-    use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;
 
+    use super::super::ScanSource;
     use super::*;
 
     async fn remote(length: usize) -> (Vec<u8>, Arc<RemoteFile>) {
@@ -298,9 +401,77 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn missed_bytes_are_fetched_until_the_read_has_all() {
+        let (bytes, file) = remote(1 << 20).await;
+        let source = ScanSource::Fetched(FetchedSource::new(file, IoCounters::default()));
+        let wanted = [0..8, 500_000..500_100, (1 << 20) - 8..1 << 20];
+        let mut reads = 0;
+        let read = source.read_with_fetches(|| {
+            reads += 1;
+            wanted
+                .iter()
+                .map(|range| source.read(range.clone()))
+                .collect::<Result<Vec<_>>>()
+        });
+        let read = read.await.unwrap();
+        assert_eq!(reads, 4);
+        for (range, read) in wanted.iter().zip(read) {
+            assert_eq!(read, bytes[range.start as usize..range.end as usize]);
+        }
+        // No fetch helps beyond the end of the file.
+        let beyond = source.read_with_fetches(|| source.read(900_000..(1 << 20) + 1)).await;
+        assert!(beyond.unwrap_err().to_string().contains("not fetched"));
+    }
+
+    #[tokio::test]
     async fn read_refuses_a_changed_object() {
         let (_, file) = remote(100).await;
         file.store.put(&file.path, vec![1; 100].into()).await.unwrap();
-        assert!(file.read(&[0..4], &IoCounters::default()).await.is_err());
+        let error = file.read(&[0..4], &IoCounters::default()).await.unwrap_err();
+        assert!(error.to_string().contains("was replaced"), "{error}");
+        file.store.delete(&file.path).await.unwrap();
+        let error = file.read(&[0..4], &IoCounters::default()).await.unwrap_err();
+        assert!(error.to_string().contains("was removed"), "{error}");
+    }
+
+    #[test]
+    fn version_is_the_strong_tag_or_the_time() {
+        let file = |etag: Option<&str>, modified_ns| {
+            let identity = Identity {
+                length: 100,
+                modified_ns,
+                inode: None,
+                etag: etag.map(str::to_owned),
+            };
+            RemoteFile::new("m".into(), Arc::new(InMemory::new()), Path::from("a"), identity)
+        };
+        let conditions = |etag, modified_ns| {
+            let sent = file(etag, modified_ns).conditions(&(0..4));
+            let seconds = sent.if_unmodified_since.map(|time| time.timestamp());
+            (sent.if_match, seconds)
+        };
+        let time = 1_700_000_000_500_000_000;
+        assert_eq!(conditions(Some("\"a\""), time), (Some("\"a\"".to_owned()), None));
+        assert_eq!(conditions(Some("W/\"a\""), time), (None, Some(1_700_000_000)));
+        assert_eq!(conditions(None, time), (None, Some(1_700_000_000)));
+        assert_eq!(conditions(None, 0), (None, None));
+
+        let modified = timestamp_ns_to_datetime(1_700_000_000_000_000_000).unwrap().and_utc();
+        let is_same = |etag, modified_ns, now: Option<&str>, size| {
+            let object = ObjectMeta {
+                location: Path::from("a"),
+                last_modified: modified,
+                size,
+                e_tag: now.map(str::to_owned),
+                version: None,
+            };
+            is_same(&file(etag, modified_ns).identity, &object)
+        };
+        assert!(is_same(Some("W/\"a\""), 0, Some("\"a\""), 100));
+        assert!(!is_same(Some("\"a\""), time, Some("\"b\""), 100));
+        assert!(!is_same(Some("\"a\""), time, Some("\"a\""), 101));
+        assert!(is_same(None, time, Some("\"b\""), 100));
+        assert!(!is_same(None, time + 1_000_000_000, None, 100));
+        assert!(is_same(None, 0, None, 100));
     }
 }

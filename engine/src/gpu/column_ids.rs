@@ -6,11 +6,18 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use arrow::datatypes::DataType;
+
+use crate::config::InvalidUtf8;
 use crate::scan::Scan;
 use crate::table::files::TableFile;
 
 /// Ids from here on are assigned by [`ColumnIds`]. Ids below are ORC column ids.
 const FIRST_ASSIGNED_ID: u32 = 1 << 31;
+
+/// Marks the ids of strings in which U+FFFD stands for invalid bytes. Without the marker, a query that asks for an
+/// error would find these strings cached.
+const REPLACED_TEXT: (u64, u32) = (u64::MAX, u32::MAX);
 
 /// The assigned ids of a session.
 #[derive(Debug, Default)]
@@ -23,7 +30,11 @@ impl ColumnIds {
     /// The id of the table's column: the ORC column id if all files have the same one, else an assigned id.
     pub(super) fn of(&self, scan: &Scan, column: usize) -> u32 {
         let ids = |file: &TableFile| Some((file.file.id, file.place_of(column).ok()?));
-        let ids: Vec<(u64, u32)> = scan.files.iter().filter_map(ids).collect();
+        let mut ids: Vec<(u64, u32)> = scan.files.iter().filter_map(ids).collect();
+        if scan.options.invalid_utf8 == InvalidUtf8::Replace && *scan.table.field(column).data_type() == DataType::Utf8
+        {
+            ids.push(REPLACED_TEXT);
+        }
         match ids.first() {
             Some(&(_, first)) if first < FIRST_ASSIGNED_ID && ids.iter().all(|(_, id)| *id == first) => first,
             _ => {

@@ -189,6 +189,7 @@ pub(super) mod tests {
             files: Vec::new(),
             stripes: (0..20).map(stripe).collect(),
             column_ids: vec![1, 2],
+            dictionary: 0,
             decoder: Arc::new(NoDecoder),
         }
     }

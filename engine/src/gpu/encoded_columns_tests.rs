@@ -1,7 +1,7 @@
 //! Tests of decoding on the device: the decode kernel gives the values of orc-layout's decoder.
 //!
 //! The files come from Grampus's own writer, and from Apache ORC and orc-rust (`shared/data/orc` beside the workspace;
-//! without them the test prints "ignored: no data"). Other tests damage bytes of a file.
+//! without them the test is ignored). Other tests damage bytes of a file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::metadata_reader::{read_index, read_stripe, read_tail};
+use grampus_orc_layout::read_options::ReadOptions;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
@@ -42,7 +43,7 @@ struct Machines {
 
 fn machines() -> Option<Machines> {
     if let Err(e) = cuda::host_compiler() {
-        println!("skipped: no C++ compiler ({e})");
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
         return None;
     }
     let device = Device::host(2, 1 << 30);
@@ -113,7 +114,8 @@ impl Column {
         let numbers = match self.encoded.values {
             Values::Codes(..) => {
                 let (tail, stripe) = (self.tail.clone(), self.stripe.clone());
-                let entries = dictionary_entries(tail, stripe, self.id, self.file.clone()).ok()?;
+                let entries =
+                    dictionary_entries(tail, stripe, self.id, self.file.clone(), ReadOptions::default()).ok()?;
                 self.dictionary.codes(&entries).unwrap()
             }
             _ => Vec::new(),
@@ -315,15 +317,9 @@ fn orc_files(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn other_writers_files_decode_to_the_decoders_values() {
     let Some(machines) = machines() else { return };
-    let shared = match std::env::var_os("GRAMPUS_SHARED") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"),
-    };
-    let folder = shared.join("data/orc");
-    if !folder.exists() {
-        println!("ignored: no data ({} is not there)", folder.display());
+    let Some(folder) = grampus_test_support::data("orc") else {
         return;
-    }
+    };
     let mut files = Vec::new();
     orc_files(&folder, &mut files);
     files.sort();

@@ -4,7 +4,6 @@
 //! the reason for the GPU. EXPLAIN VERBOSE adds the kernel's source.
 
 use std::fmt;
-use std::sync::Arc;
 
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -32,7 +31,7 @@ impl Explain<'_> {
         let columns = columns.join(", ");
         let moved: u64 = work.choices().iter().map(|choice| choice.estimated_bytes).sum();
         let (keys, aggregates) = keys_and_aggregates(self.cpu);
-        let device = work.device.name();
+        let device = work.planned_device.name();
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 let input = &work.gpu_input.input;
@@ -51,10 +50,7 @@ impl Explain<'_> {
                     write!(f, ", answered by the CPU: {reason}")?;
                 }
                 if matches!(format, DisplayFormatType::Verbose) {
-                    match work.device.kernel_source(&work.request(&Arc::default())) {
-                        Ok(source) => write!(f, "\n{source}")?,
-                        Err(error) => write!(f, "\n{error}")?,
-                    }
+                    write!(f, "\n{}", work.kernel_source())?;
                 }
                 Ok(())
             }

@@ -6,21 +6,24 @@ use std::hash::{Hash, Hasher};
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::{Program, Value};
 
+use super::lower::types::Argument;
+
 /// The hash of a filter with its literals, columns and files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FilterKey(u64);
 
 impl FilterKey {
     /// The key of the program's filter over `input`.
-    pub(crate) fn of(program: &Program, arguments: &[Value], input: &Input) -> Self {
+    pub(crate) fn of(program: &Program, arguments: &[Argument], input: &Input) -> Self {
         let mut hasher = DefaultHasher::new();
         program.conjuncts.hash(&mut hasher);
         input.column_ids.hash(&mut hasher);
         for argument in arguments {
             match argument {
-                Value::Bool(value) => value.hash(&mut hasher),
-                Value::Int(value) => value.hash(&mut hasher),
-                Value::Float(value) => value.to_bits().hash(&mut hasher),
+                Argument::Value(Value::Bool(value)) => value.hash(&mut hasher),
+                Argument::Value(Value::Int(value)) => value.hash(&mut hasher),
+                Argument::Value(Value::Float(value)) => value.to_bits().hash(&mut hasher),
+                Argument::Text(text) => text.hash(&mut hasher),
             }
         }
         for file in &input.files {

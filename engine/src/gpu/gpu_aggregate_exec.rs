@@ -23,13 +23,14 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use grampus_gpu_exec::RunError;
+use grampus_gpu_exec::{Output, RunError};
 
 use super::explain::Explain;
 use super::gpu_work::GpuWork;
 use super::metrics::{record, record_fallback};
 use super::partial_state::batch;
-use super::string_dictionary::DictionaryFull;
+use super::runner::Absence;
+use super::string_dictionary::{DictionaryFull, StringDictionary};
 use crate::scan::metrics::with_amplification;
 
 /// A partial aggregation on the GPU.
@@ -178,10 +179,10 @@ impl Execution {
         let cancel = Arc::new(AtomicBool::new(false));
         let stop = CancelOnDrop(Arc::clone(&cancel));
         let work = Arc::clone(&self.work);
-        let ran = tokio::task::spawn_blocking(move || work.device.run(&work.request(&cancel))).await;
+        let ran = tokio::task::spawn_blocking(move || run(&work, &cancel)).await;
         drop(stop);
-        let output = match ran {
-            Ok(Ok(output)) => output,
+        let (output, dictionary) = match ran {
+            Ok(Ok(ran)) => ran,
             Ok(Err(error)) => return Err(self.failure_of(error)),
             Err(join) => return Err(RunFailure::Error(DataFusionError::External(Box::new(join)))),
         };
@@ -191,12 +192,7 @@ impl Execution {
             let selectivity = output.cost.passed as f64 / output.cost.rows as f64;
             work.session.remember_selectivity(work.filter_key(), selectivity);
         }
-        let batch = batch(
-            &output,
-            &work.lowered.state,
-            &self.cpu.schema(),
-            &work.session.dictionary,
-        );
+        let batch = batch(&output, &work.lowered.state, &self.cpu.schema(), &dictionary);
         batch.map_err(RunFailure::Error)
     }
 
@@ -205,7 +201,10 @@ impl Execution {
         match &error {
             // The CPU's plan gives the answer, or the error.
             RunError::Refused(reason) => return RunFailure::Fallback(reason.to_string()),
-            RunError::Cancelled => return RunFailure::Error(DataFusionError::Execution(error.to_string())),
+            // A second run over the changed file would be no answer to the query as it was planned.
+            RunError::Cancelled | RunError::FileChanged { .. } => {
+                return RunFailure::Error(DataFusionError::Execution(error.to_string()));
+            }
             RunError::Decode(inner) => {
                 if is_dictionary_full(inner.as_ref()) {
                     return RunFailure::Fallback(error.to_string());
@@ -239,6 +238,37 @@ impl Execution {
             schema,
             futures::stream::iter(slices).boxed(),
         )))
+    }
+}
+
+/// Runs the program on the session's device, and opens the device if it is closed. Returns the dictionary of the run's
+/// codes too. If the session's dictionary becomes full, the run is repeated with a new one, unless the query alone has
+/// too many different strings.
+fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, Arc<StringDictionary>), RunError> {
+    let device = work.session.device(&work.settings, &work.profile);
+    loop {
+        let dictionary = work.session.dictionary();
+        let was_empty = dictionary.len() == 0;
+        let bound = work.bind(&dictionary).map_err(|full| RunError::Decode(full.into()));
+        let error = match bound.and_then(|bound| device.run(&work.bound_request(&bound, cancel))) {
+            Ok(output) => return Ok((output, dictionary)),
+            Err(error) => error,
+        };
+        if let RunError::Cuda(cuda) = &error
+            && !device.is_open()
+        {
+            let absence = Absence::of(cuda);
+            if absence.is_final {
+                work.session.remember_absence(&work.settings, absence);
+            }
+        }
+        let is_full = matches!(&error, RunError::Decode(inner) if is_dictionary_full(inner.as_ref()));
+        if is_full {
+            work.session.renew_dictionary(&dictionary);
+        }
+        if !is_full || was_empty {
+            return Err(error);
+        }
     }
 }
 

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Float64Array, RecordBatch};
+use arrow::array::{Float64Array, RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile, Output, RefusalReason, Request, RunError};
+use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use crate::config::{Device, GrampusOptions};
+use crate::config::{Device, GpuTarget, GrampusOptions};
 use crate::gpu::calibration::Calibration;
 use crate::gpu::runner::Runner;
 use crate::gpu::session::GpuSession;
+use crate::gpu::string_dictionary::DictionaryLimits;
 
 /// The behaviour of the fake device in a run.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +25,14 @@ enum Behaviour {
     Refuses,
     Fails,
     WaitsForCancel,
+    CannotOpen,
 }
 
 #[derive(Debug)]
 struct FakeDevice {
     behaviour: Behaviour,
-    /// Runs that have ended.
+    /// Runs that have begun, and that have ended.
+    begun: AtomicUsize,
     ended: AtomicUsize,
 }
 
@@ -38,11 +41,15 @@ impl Runner for FakeDevice {
         "a fake".to_owned()
     }
 
+    fn is_open(&self) -> bool {
+        !matches!(self.behaviour, Behaviour::CannotOpen)
+    }
+
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
         let choice = ColumnChoice {
             backing: match self.behaviour {
                 Behaviour::Refuses => Backing::Resident,
-                Behaviour::Fails | Behaviour::WaitsForCancel => Backing::Mapped,
+                Behaviour::Fails | Behaviour::WaitsForCancel | Behaviour::CannotOpen => Backing::Mapped,
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
@@ -57,8 +64,10 @@ impl Runner for FakeDevice {
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
         let begun = Instant::now();
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let error = match self.behaviour {
             Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
+            Behaviour::CannotOpen => RunError::Cuda(CudaError::NoDriver("it is gone".to_owned())),
             Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
             Behaviour::WaitsForCancel => loop {
                 if request.cancel.load(Ordering::Relaxed) {
@@ -83,6 +92,7 @@ impl Runner for FakeDevice {
 async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>) {
     let fake = Arc::new(FakeDevice {
         behaviour,
+        begun: AtomicUsize::new(0),
         ended: AtomicUsize::new(0),
     });
     let gpu = Arc::new(GpuSession::default());
@@ -180,12 +190,8 @@ async fn explain_verbose_shows_the_kernel() {
     assert!(verbose.contains("no kernel"), "{verbose}");
 }
 
-/// With `auto`, queries load columns once they have missed as much time as loading costs. The first query stays on the
-/// CPU, which is faster for one query.
-#[tokio::test(flavor = "multi_thread")]
-async fn auto_device_loads_columns_of_repeated_queries() {
-    let folder = tempfile::tempdir().unwrap();
-    // A machine with a slow CPU, and a slower transfer to the GPU.
+/// A session on a machine with a slow CPU, and a slower transfer to the GPU.
+async fn slow_session(folder: &Path) -> (SessionContext, Arc<FakeDevice>) {
     let slow = MachineProfile {
         cpu_scan_bytes_per_s: 1e5,
         cpu_scan_all_bytes_per_s: 1e5,
@@ -193,18 +199,158 @@ async fn auto_device_loads_columns_of_repeated_queries() {
         query_s: 1e-6,
         ..MachineProfile::of_cores(1)
     };
-    Calibration::of(slow).save(folder.path()).unwrap();
-    let (context, fake) = session(folder.path(), Device::Auto, Behaviour::Refuses).await;
-    let mut on_gpu = Vec::new();
-    for _ in 0..4 {
+    Calibration::of(slow).save(folder).unwrap();
+    session(folder, Device::Auto, Behaviour::Refuses).await
+}
+
+/// With `auto`, queries load columns once their executions have missed as much time as loading costs. The first query
+/// stays on the CPU, which is faster for one query. Planning counts as no execution.
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_device_loads_columns_of_repeated_executions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake) = slow_session(folder.path()).await;
+    let is_on_gpu = async || {
         let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-        on_gpu.push(plan.contains("with its columns there"));
+        let on_gpu = plan.contains("with its columns there");
         assert!(
-            on_gpu.last() == Some(&true) || plan.contains("not on the GPU: the GPU is estimated to take"),
+            on_gpu || plan.contains("not on the GPU: the GPU is estimated to take"),
             "{plan}"
         );
-    }
+        on_gpu
+    };
     // 8 KB take 80 ms on the CPU, 200 ms to load as the fake device estimates, and almost no time once resident.
-    assert_eq!(on_gpu, [false, true, true, true]);
-    assert_eq!(fake.ended.load(Ordering::Relaxed), 0);
+    for _ in 0..10 {
+        assert!(!is_on_gpu().await, "EXPLAIN is no execution");
+    }
+    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 0, "the first one stays on the CPU");
+    for _ in 0..10 {
+        assert!(
+            is_on_gpu().await,
+            "one execution has missed 80 ms, the next would miss as much"
+        );
+    }
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 0, "nothing ran on the device");
+}
+
+/// Planning and EXPLAIN do not wait for a query that runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn planning_waits_for_no_running_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake) = session(folder.path(), Device::Gpu, Behaviour::WaitsForCancel).await;
+    let running = tokio::spawn(context.sql(SQL).await.unwrap().collect());
+    while fake.begun.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for _ in 0..3 {
+        shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+    }
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 0, "it still runs");
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+}
+
+/// A session over a table `w` of a thousand different words, with dictionaries of `strings` strings.
+async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession>) {
+    let gpu = Arc::new(GpuSession::with_dictionary(DictionaryLimits {
+        bytes: 1 << 20,
+        strings,
+    }));
+    let options = GrampusOptions {
+        device: Device::Prefer,
+        gpu_target: GpuTarget::Host,
+        cache_folder: folder.display().to_string(),
+        ..GrampusOptions::default()
+    };
+    let builder = SessionStateBuilder::new().with_default_features();
+    let state = crate::session::register_with(builder, options, Arc::clone(&gpu)).build();
+    let context = SessionContext::new_with_state(state);
+    let path = folder.join("w.orc");
+    let many = StringArray::from_iter_values((0..1000).map(|row| format!("word {row}")));
+    let few = StringArray::from_iter_values((0..1000).map(|row| ["a", "b"][row % 2]));
+    let rows = RecordBatch::try_from_iter([
+        ("many", Arc::new(many) as Arc<dyn arrow::array::Array>),
+        ("few", Arc::new(few) as _),
+    ])
+    .unwrap();
+    let mut writer = OrcWriter::new(File::create(&path).unwrap(), rows.schema(), WriterOptions::default()).unwrap();
+    writer.write(&rows).unwrap();
+    writer.finish().unwrap();
+    crate::session::register_orc(&context, "w", &path.display().to_string())
+        .await
+        .unwrap();
+    (context, gpu)
+}
+
+const MANY: &str = "SELECT count(*) FROM (SELECT many, count(*) FROM w GROUP BY many)";
+const FEW: &str = "SELECT few, count(*) AS n FROM w WHERE few <> 'x' GROUP BY few ORDER BY few";
+
+/// Whether the aggregation of `sql` was computed by kernels.
+async fn ran_on_device(context: &SessionContext, sql: &str) -> bool {
+    let analyzed = shown(context, &format!("EXPLAIN ANALYZE {sql}")).await.unwrap();
+    assert!(analyzed.contains("GpuAggregateExec"), "{analyzed}");
+    !analyzed.contains("answered_by_cpu")
+}
+
+/// One wide GROUP BY fills the dictionary. The next query begins a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wide_group_by_does_not_end_strings_on_the_gpu() {
+    if grampus_gpu_exec::host_compiler().is_err() {
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, "for kernels on host threads");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The query alone has too many strings.
+    let (context, gpu) = words(folder.path(), 500).await;
+    assert!(ran_on_device(&context, FEW).await);
+    assert!(!ran_on_device(&context, MANY).await, "the CPU answers");
+    assert!(shown(&context, MANY).await.unwrap().contains("| 1000 "));
+    assert!(gpu.dictionary().len() <= 500);
+    assert!(ran_on_device(&context, FEW).await);
+    assert!(shown(&context, FEW).await.unwrap().contains("| b   | 500 |"));
+    // It fits, but not beside those of the query before.
+    let (context, gpu) = words(folder.path(), 1001).await;
+    let first = gpu.dictionary().number();
+    assert!(ran_on_device(&context, FEW).await);
+    assert_eq!((gpu.dictionary().len(), gpu.dictionary().number()), (3, first));
+    assert!(ran_on_device(&context, MANY).await);
+    assert_eq!((gpu.dictionary().len(), gpu.dictionary().number()), (1000, first + 1));
+    assert!(ran_on_device(&context, FEW).await);
+    assert!(shown(&context, FEW).await.unwrap().contains("| a   | 500 |"));
+}
+
+/// Plans enter no string, whether the aggregation goes to the GPU or stays on the CPU.
+#[tokio::test(flavor = "multi_thread")]
+async fn planning_enters_no_string() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, gpu) = words(folder.path(), 500).await;
+    shown(&context, &format!("EXPLAIN {FEW}")).await.unwrap();
+    shown(&context, &format!("EXPLAIN VERBOSE {FEW}")).await.unwrap();
+    shown(&context, "SET grampus.device = 'auto'").await.unwrap();
+    shown(&context, FEW).await.unwrap(); // on the CPU: it is short
+    assert_eq!(gpu.dictionary().len(), 0);
+}
+
+/// A device that cannot be opened is the CPU's turn, and an error where the GPU is required. No plan opens it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_cannot_be_opened_is_found_by_the_first_execution() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake) = session(folder.path(), Device::Prefer, Behaviour::CannotOpen).await;
+    for _ in 0..2 {
+        let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+        assert!(plan.contains("GpuAggregateExec: device=a fake"), "{plan}");
+    }
+    assert_eq!(fake.begun.load(Ordering::Relaxed), 0);
+    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+    assert_eq!(fake.begun.load(Ordering::Relaxed), 1);
+    let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+    assert!(
+        plan.contains("not on the GPU: ") && plan.contains("it is gone"),
+        "{plan}"
+    );
+    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+    assert_eq!(fake.begun.load(Ordering::Relaxed), 1, "it is known to be absent");
+    let (context, _) = session(folder.path(), Device::Gpu, Behaviour::CannotOpen).await;
+    let error = shown(&context, SQL).await.unwrap_err();
+    assert!(error.contains("it is gone"), "{error}");
 }

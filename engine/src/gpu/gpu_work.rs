@@ -1,22 +1,31 @@
 //! [`GpuWork`]: one aggregation that the optimizer gave to the GPU, with all that running and EXPLAIN need.
 
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use grampus_gpu_exec::{BackingChoice, ColumnChoice, Request};
+use grampus_gpu_exec::input::Input;
+use grampus_gpu_exec::program::Value;
+use grampus_gpu_exec::{BackingChoice, ColumnChoice, MachineProfile, Request};
 
 use super::filter_key::FilterKey;
 use super::input_builder::GpuInput;
 use super::lower::Lowered;
+use super::lower::types::Argument;
 use super::runner::Runner;
 use super::session::GpuSession;
+use super::string_dictionary::{DictionaryFull, StringDictionary};
+use crate::config::GpuSettings;
 
-/// An aggregation and the device that runs it.
+/// An aggregation for a device.
 #[derive(Debug)]
 pub(crate) struct GpuWork {
     pub(crate) lowered: Lowered,
     pub(crate) gpu_input: GpuInput,
-    pub(crate) device: Arc<dyn Runner>,
+    /// The device as planning knows it. A run takes the session's.
+    pub(crate) planned_device: Arc<dyn Runner>,
+    pub(crate) settings: GpuSettings,
+    pub(crate) profile: MachineProfile,
     pub(crate) session: Arc<GpuSession>,
     pub(crate) backing: BackingChoice,
     /// The share of rows that is expected to pass the filter, from 0 to 1.
@@ -29,21 +38,71 @@ pub(crate) struct GpuWork {
     pub(crate) strict: bool,
 }
 
+/// The values of one run: strings are codes of the run's dictionary.
+pub(crate) struct BoundWork<'a> {
+    arguments: Vec<Value>,
+    input: Cow<'a, Input>,
+}
+
 impl GpuWork {
     /// The backing of each column. The list is empty if the device cannot tell.
     pub(crate) fn choices(&self) -> &[ColumnChoice] {
-        let ask = || self.device.choose(&self.request(&Arc::default())).unwrap_or_default();
+        let ask = || {
+            let arguments = self.placeholders();
+            let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
+            self.planned_device.choose(&request).unwrap_or_default()
+        };
         self.choices.get_or_init(ask)
     }
 
-    /// The request to the device.
-    pub(crate) fn request<'a>(&'a self, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
+    /// The source of the kernel that would be run.
+    pub(crate) fn kernel_source(&self) -> String {
+        let arguments = self.placeholders();
+        let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
+        let source = self.planned_device.kernel_source(&request);
+        source.unwrap_or_else(|error| error.to_string())
+    }
+
+    /// Arguments for planning: strings have no codes yet.
+    pub(crate) fn placeholders(&self) -> Vec<Value> {
+        self.lowered.arguments.iter().map(Argument::placeholder).collect()
+    }
+
+    /// The values of a run that uses `dictionary`.
+    ///
+    /// # Errors
+    /// If literals and constants alone have too many different strings.
+    pub(crate) fn bind(&self, dictionary: &Arc<StringDictionary>) -> Result<BoundWork<'_>, DictionaryFull> {
+        let arguments = self.lowered.arguments.iter();
+        Ok(BoundWork {
+            arguments: arguments.map(|a| a.value(dictionary)).collect::<Result<_, _>>()?,
+            input: match self.lowered.uses_strings() {
+                true => Cow::Owned(self.gpu_input.bound(dictionary)?),
+                false => Cow::Borrowed(&self.gpu_input.input),
+            },
+        })
+    }
+
+    /// The request of a run.
+    pub(crate) fn bound_request<'a>(&'a self, bound: &'a BoundWork<'a>, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
+        self.request(&bound.arguments, &bound.input, cancel)
+    }
+
+    /// A request to the device.
+    pub(crate) fn request<'a>(
+        &'a self,
+        arguments: &'a [Value],
+        input: &'a Input,
+        cancel: &'a Arc<AtomicBool>,
+    ) -> Request<'a> {
         Request {
             program: &self.lowered.program,
-            arguments: &self.lowered.arguments,
-            input: &self.gpu_input.input,
+            arguments,
+            input,
             backing: self.backing,
             selectivity: self.selectivity,
+            // A query that may fall back does not wait.
+            waits_for_memory: self.strict,
             cancel,
         }
     }
@@ -53,3 +112,6 @@ impl GpuWork {
         FilterKey::of(&self.lowered.program, &self.lowered.arguments, &self.gpu_input.input)
     }
 }
+
+/// The flag of a request that is only planned.
+pub(crate) static NEVER: std::sync::LazyLock<Arc<AtomicBool>> = std::sync::LazyLock::new(Arc::default);

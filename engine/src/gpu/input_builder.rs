@@ -4,21 +4,24 @@
 //! 2. Describe each stripe: its selected rows, and a placement per column (raw segments, a constant, or encoded).
 //! 3. Mark the program's columns as never NULL if no stripe can hold a NULL.
 //! 4. Give the device a [`StripeDecoder`] for the encoded columns.
+//!
+//! Strings have no codes while a query is planned. Each run [binds](GpuInput::bound) the input to a dictionary.
 
 use std::sync::Arc;
 
 use grampus_gpu_exec::input::{FileVersion, Input, Placement, Segment, Stripe};
-use grampus_gpu_exec::program::Program;
+use grampus_gpu_exec::program::{Program, Value};
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::column_ids::ColumnIds;
 use super::encoded_columns;
 use super::lower::Lowered;
-use super::lower::types::value_of;
+use super::lower::types::{Argument, argument_of};
 use super::refusal::Refusal;
-use super::string_dictionary::StringDictionary;
-use super::stripe_decoder::StripeDecoder;
+use super::string_dictionary::{DictionaryFull, StringDictionary};
+use super::stripe_decoder::{LocatedColumns, StripeDecoder};
 use crate::file::Place;
+use crate::scan::Scan;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
 use crate::table::files::TableFile;
 
@@ -31,11 +34,29 @@ pub(crate) struct GpuInput {
     pub(crate) layouts: Vec<Arc<StripeLayout>>,
     /// Row groups that statistics exclude, in the stripes of `input`.
     pub(crate) skipped_row_groups: usize,
+    /// Constants that are strings: stripe, column, and text. In `input` a placeholder stands for the code.
+    texts: Vec<(usize, usize, Arc<str>)>,
+    located: Arc<LocatedColumns>,
+}
+
+impl GpuInput {
+    /// The input of a run, whose strings are codes of `dictionary`.
+    pub(crate) fn bound(&self, dictionary: &Arc<StringDictionary>) -> Result<Input, DictionaryFull> {
+        let mut input = self.input.clone();
+        for (stripe, column, text) in &self.texts {
+            let code = Value::Int(i64::from(dictionary.code(text)?));
+            input.stripes[*stripe].columns[*column] = Placement::Constant(Some(code));
+        }
+        input.dictionary = dictionary.number();
+        input.decoder = Arc::new(StripeDecoder::new(&self.located, dictionary));
+        Ok(input)
+    }
 }
 
 /// Builds inputs from what the session keeps.
 pub(crate) struct InputBuilder<'a> {
-    pub(crate) dictionary: &'a Arc<StringDictionary>,
+    /// The number of the session's dictionary: columns of codes may be cached.
+    pub(crate) dictionary: u64,
     pub(crate) column_ids: &'a ColumnIds,
     pub(crate) locations: &'a LocationCache,
 }
@@ -54,20 +75,25 @@ impl InputBuilder<'_> {
         let (located, groups) =
             column_locations::locate_columns(&scan, work, &lowered.columns, self.locations).map_err(Refusal::File)?;
         let files = scan.files.iter().map(file_version).collect::<Result<Vec<_>, _>>()?;
-        let mut stripes = Vec::with_capacity(located.len());
-        for stripe in &located {
-            stripes.push(self.stripe(stripe, &scan.files[stripe.file], &lowered.columns)?);
+        let (mut stripes, mut texts) = (Vec::with_capacity(located.len()), Vec::new());
+        for (at, stripe) in located.iter().enumerate() {
+            let (stripe, constants) = stripe_of(&scan, stripe, &lowered.columns)?;
+            stripes.push(stripe);
+            texts.extend(constants.into_iter().map(|(column, text)| (at, column, text)));
         }
         for (at, column) in lowered.program.columns.iter_mut().enumerate() {
             column.nullable = stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
         }
         let column_id = |&column: &usize| self.column_ids.of(&scan, column);
         let column_ids = lowered.columns.iter().map(column_id).collect();
-        let decoder = StripeDecoder::new(scan, &located, &lowered.columns, self.dictionary);
+        let columns = Arc::new(LocatedColumns::new(scan, &located, &lowered.columns));
+        // A run over strings has a decoder of its own.
+        let decoder = StripeDecoder::new(&columns, &Arc::default());
         let input = Input {
             files,
             stripes,
             column_ids,
+            dictionary: self.dictionary,
             decoder: Arc::new(decoder),
         };
         let layouts = located.into_iter().map(|stripe| stripe.layout).collect();
@@ -75,44 +101,58 @@ impl InputBuilder<'_> {
             input,
             layouts,
             skipped_row_groups: groups.skipped,
+            texts,
+            located: columns,
         })
     }
+}
 
-    /// A stripe of `file` with a placement for each of the table's `columns`.
-    fn stripe(&self, stripe: &StripeLocations, file: &TableFile, columns: &[usize]) -> Result<Stripe, Refusal> {
-        let tail = &file.file.tail;
-        let on_device = |column: usize| {
-            let id = file.place_of(column);
-            id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id))
-        };
-        let mut placements = Vec::with_capacity(stripe.columns.len());
-        for (location, column) in stripe.columns.iter().zip(columns) {
-            placements.push(match location {
-                ColumnLocation::Direct(direct) => Placement::Direct(
-                    (direct.segments.iter())
-                        .map(|segment| Segment {
-                            first_row: segment.first_row,
-                            rows: segment.rows,
-                            offset: segment.offset,
-                        })
-                        .collect(),
-                ),
-                ColumnLocation::Constant(value) => Placement::Constant(value_of(value, self.dictionary)?),
-                ColumnLocation::Decoded { stored_bytes } => Placement::Decoded {
-                    stored_bytes: *stored_bytes,
-                    on_device: on_device(*column),
-                },
-            });
-        }
-        Ok(Stripe {
-            file: stripe.file,
-            index: stripe.layout.info.index,
-            rows: stripe.layout.info.rows,
-            group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
-            selected: stripe.selected.clone(),
-            columns: placements,
-        })
+/// By column: constants that are strings.
+type Texts = Vec<(usize, Arc<str>)>;
+
+/// A stripe with a placement for each of the table's `columns`, and the constants that are strings.
+fn stripe_of(scan: &Scan, stripe: &StripeLocations, columns: &[usize]) -> Result<(Stripe, Texts), Refusal> {
+    let file = &scan.files[stripe.file];
+    let tail = &file.file.tail;
+    let on_device = |column: usize| {
+        let id = file.place_of(column);
+        let is_encoded = id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id));
+        is_encoded && !file.is_converted(column) && column_locations::decodes_on_device(scan, column)
+    };
+    let (mut placements, mut texts) = (Vec::with_capacity(stripe.columns.len()), Vec::new());
+    for (at, (location, column)) in stripe.columns.iter().zip(columns).enumerate() {
+        placements.push(match location {
+            ColumnLocation::Direct(direct) => Placement::Direct(
+                (direct.segments.iter())
+                    .map(|segment| Segment {
+                        first_row: segment.first_row,
+                        rows: segment.rows,
+                        offset: segment.offset,
+                    })
+                    .collect(),
+            ),
+            ColumnLocation::Constant(value) => {
+                let value = argument_of(value)?;
+                if let Some(Argument::Text(text)) = &value {
+                    texts.push((at, Arc::clone(text)));
+                }
+                Placement::Constant(value.map(|value| value.placeholder()))
+            }
+            ColumnLocation::Decoded { stored_bytes } => Placement::Decoded {
+                stored_bytes: *stored_bytes,
+                on_device: on_device(*column),
+            },
+        });
     }
+    let stripe = Stripe {
+        file: stripe.file,
+        index: stripe.layout.info.index,
+        rows: stripe.layout.info.rows,
+        group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
+        selected: stripe.selected.clone(),
+        columns: placements,
+    };
+    Ok((stripe, texts))
 }
 
 fn file_version(file: &TableFile) -> Result<FileVersion, Refusal> {

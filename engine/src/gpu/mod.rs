@@ -20,6 +20,7 @@
 //! | `runner` | `Runner`, the device |
 //! | `gpu_work` | `GpuWork`, one aggregation on its device |
 //! | `gpu_aggregate_exec` | `GpuAggregateExec`, the operator |
+//! | `missed_time` | `MissedTime`, what executions on the CPU would have saved |
 //! | `explain` | `Explain`, the operator's text in EXPLAIN |
 //! | `metrics` | the operator's metrics |
 //! | `partial_state` | the program's output becomes the batch of the CPU's partial aggregation |
@@ -37,6 +38,7 @@ mod gpu_work;
 mod input_builder;
 mod lower;
 mod metrics;
+mod missed_time;
 pub mod offload_rule;
 mod partial_state;
 mod refusal;

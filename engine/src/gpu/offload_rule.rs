@@ -3,10 +3,13 @@
 //! For each aggregation the rule takes these steps:
 //!
 //! 1. Lower the aggregation to a program.
-//! 2. Check that a device is open, or that its libraries are there.
+//! 2. Check that the device's libraries are there. Planning opens no device: the first execution does.
 //! 3. Build the program's input.
 //! 4. Take the filter's selectivity from its last run, or from a sample.
 //! 5. With `grampus.device = 'auto'`, compare the estimated times of CPU and GPU.
+//!
+//! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on.
+//! Executions are counted, also those on the CPU ([`MissedTime`]).
 //!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.
@@ -29,14 +32,16 @@ use grampus_gpu_exec::{Backing, BackingChoice};
 use super::device_choice::{Workload, gpu_time, has_dependents, hot_time, least_gpu_time, shown};
 use super::filter_key::FilterKey;
 use super::gpu_aggregate_exec::GpuAggregateExec;
-use super::gpu_work::GpuWork;
+use super::gpu_work::{GpuWork, NEVER};
 use super::input_builder::{GpuInput, InputBuilder};
 use super::lower::{Lowered, lower};
+use super::missed_time::{MissedTime, SavedTime};
 use super::refusal::Refusal;
-use super::runner::{Absence, check_libraries};
+use super::runner::{Absence, Runner};
 use super::selectivity_sample::sampled_selectivity;
-use super::session::GpuSession;
-use crate::config::{Device, GpuBacking, GrampusOptions, LocalIo};
+use super::session::{ColumnsKey, GpuSession};
+use crate::config::{Device, GpuBacking, GpuSettings, GrampusOptions, LocalIo};
+use crate::scan::execution_listener::ExecutionListener;
 use crate::scan::orc_scan_exec::OrcScanExec;
 
 /// Minimum estimated time on the CPU for which a filter is sampled. Shorter queries do not repay the sample.
@@ -93,12 +98,27 @@ enum CpuReason {
     /// The runtime does not take the program.
     #[error("{}", program_error(.0))]
     Program(RunError),
-    /// The query is too short to open the device for.
+    /// The query is too short to open the device for. An open device would save `saved`, if it is worth counting.
     #[error("the CPU takes an estimated {}, too little to open the GPU for", shown(*.cpu))]
-    TooShort { cpu: Duration },
-    /// The GPU is estimated to take more time.
+    TooShort { cpu: Duration, saved: Option<SavedTime> },
+    /// The GPU is estimated to take more time. Resident columns would save `saved`.
     #[error("the GPU is estimated to take {}, the CPU {}", shown(*.gpu), shown(*.cpu))]
-    Slower { gpu: Duration, cpu: Duration },
+    Slower {
+        gpu: Duration,
+        cpu: Duration,
+        saved: SavedTime,
+    },
+}
+
+impl CpuReason {
+    /// The time that an execution on the CPU adds to the session's sums.
+    fn saved(&self) -> Option<SavedTime> {
+        match self {
+            Self::TooShort { saved, .. } => *saved,
+            Self::Slower { saved, .. } => Some(*saved),
+            Self::NoRows | Self::NoDevice(_) | Self::Refused(_) | Self::Program(_) => None,
+        }
+    }
 }
 
 /// The text of an error of the runtime, without the prefix of invalid programs.
@@ -114,8 +134,8 @@ fn program_error(error: &RunError) -> String {
 enum ScanNote {
     /// EXPLAIN shows nothing, and `grampus.device = 'gpu'` allows the scan.
     Nothing,
-    /// The reason why the GPU does not read the scan.
-    Reason(Arc<str>),
+    /// The reason why the GPU does not read the scan, and what an execution adds to the session's sums.
+    Reason(Arc<str>, Option<SavedTime>),
 }
 
 /// One walk over a plan.
@@ -160,15 +180,24 @@ impl PlanRewrite<'_> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reason = match &note {
             Some(ScanNote::Nothing) => return Ok(Arc::clone(plan)),
-            Some(ScanNote::Reason(reason)) => Some(reason),
+            Some(ScanNote::Reason(reason, saved)) => Some((reason, *saved)),
             None => None,
         };
         if self.options.device == Device::Gpu && !scan.work().concat().is_empty() {
-            let reason = reason.map_or("its rows are wanted as they are, not aggregated", AsRef::as_ref);
+            let reason = reason.map_or("its rows are wanted as they are, not aggregated", |(reason, _)| {
+                reason.as_ref()
+            });
             return plan_err!("the query cannot run on the GPU: {reason} (grampus.device = 'gpu')");
         }
         Ok(match reason {
-            Some(reason) => Arc::new(scan.with_note(Arc::clone(reason))),
+            Some((reason, saved)) => {
+                let missed = saved.map(|saved| MissedTime {
+                    session: Arc::clone(self.session),
+                    saved,
+                });
+                let listener = missed.map(|missed| Arc::new(missed) as Arc<dyn ExecutionListener>);
+                Arc::new(scan.with_note(Arc::clone(reason), listener))
+            }
             None => Arc::clone(plan),
         })
     }
@@ -180,31 +209,29 @@ impl PlanRewrite<'_> {
                 let is_first = !std::mem::replace(&mut self.is_absence_shown, true);
                 let is_error = self.options.device == Device::Gpu;
                 match is_first || is_error {
-                    true => ScanNote::Reason(absence.to_string().into()),
+                    true => ScanNote::Reason(absence.to_string().into(), None),
                     false => ScanNote::Nothing,
                 }
             }
-            other => ScanNote::Reason(other.to_string().into()),
+            other => ScanNote::Reason(other.to_string().into(), other.saved()),
         }
     }
 
     /// The operator that replaces `aggregation`.
     fn replace(&self, aggregation: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>>, CpuReason> {
-        let mut lowered = lower(aggregation, &self.session.dictionary)?;
+        let mut lowered = lower(aggregation)?;
         lowered.program.check().map_err(CpuReason::Program)?;
         let scan = lowered.scan().ok_or(Refusal::NoOrcScan)?;
         if scan.work().iter().all(Vec::is_empty) {
             return Err(CpuReason::NoRows);
         }
         // The device is checked first, since the check reads no file.
-        let is_open = match self.session.known_device(self.options) {
-            Some(device) => device.map(|_| true),
-            None => check_libraries(self.options).map(|()| false),
-        };
-        let is_open = is_open.map_err(CpuReason::NoDevice)?;
         let session = self.session;
+        let (settings, profile) = (GpuSettings::of(self.options), session.profile(self.options));
+        let device = session.planned_device(&settings, &profile);
+        let device = device.map_err(CpuReason::NoDevice)?;
         let builder = InputBuilder {
-            dictionary: &session.dictionary,
+            dictionary: session.dictionary().number(),
             column_ids: &session.column_ids,
             locations: &session.locations,
         };
@@ -212,19 +239,19 @@ impl PlanRewrite<'_> {
         if gpu_input.input.stripes.is_empty() {
             return Err(CpuReason::NoRows);
         }
-        let work = self.decide(lowered, gpu_input, is_open)?;
+        let work = self.decide(lowered, gpu_input, device)?;
         Ok(replacement(aggregation, work))
     }
 
     /// The aggregation's work for the GPU, if the GPU is to compute the aggregation.
-    fn decide(&self, lowered: Lowered, gpu_input: GpuInput, is_open: bool) -> Result<GpuWork, CpuReason> {
-        let may_stay_closed = !is_open && self.options.device == Device::Auto;
+    fn decide(&self, lowered: Lowered, gpu_input: GpuInput, device: Arc<dyn Runner>) -> Result<GpuWork, CpuReason> {
+        let may_stay_closed = !device.is_open() && self.options.device == Device::Auto;
         if may_stay_closed {
             // The time is longest if all rows pass. If that is short too, no sample is needed.
             let longest = Workload::of(&lowered.program, &gpu_input.input, 1.0);
             let cpu = longest.cpu_time(&self.session.profile(self.options));
             if cpu < MIN_SAMPLED_TIME {
-                return Err(CpuReason::TooShort { cpu });
+                return Err(CpuReason::TooShort { cpu, saved: None });
             }
         }
         let key = FilterKey::of(&lowered.program, &lowered.arguments, &gpu_input.input);
@@ -235,7 +262,7 @@ impl PlanRewrite<'_> {
             None if self.options.device == Device::Gpu && !has_dependents(&lowered.program) => 1.0,
             None => {
                 let sampled = sampled_selectivity(&lowered, &gpu_input).map_err(Refusal::File)?;
-                self.session.remember_selectivity(key, sampled);
+                self.session.remember_sample(key, sampled);
                 sampled
             }
         };
@@ -243,11 +270,12 @@ impl PlanRewrite<'_> {
         if may_stay_closed {
             self.check_worth_opening(&size)?;
         }
-        let device = self.session.device(self.options).map_err(CpuReason::NoDevice)?;
         let mut work = GpuWork {
             lowered,
             gpu_input,
-            device,
+            planned_device: device,
+            settings: GpuSettings::of(self.options),
+            profile: self.session.profile(self.options),
             session: Arc::clone(self.session),
             backing: self.backing(),
             selectivity,
@@ -263,12 +291,13 @@ impl PlanRewrite<'_> {
 
     /// The reason for the GPU, from the estimated times.
     fn reason_for_gpu(&self, size: &Workload, work: &GpuWork) -> Result<String, CpuReason> {
-        let choices = work.device.choose(&work.request(&Arc::default()));
+        let (arguments, input) = (work.placeholders(), &work.gpu_input.input);
+        let choices = work.planned_device.choose(&work.request(&arguments, input, &NEVER));
         let choices = choices.map_err(CpuReason::Program)?;
         let profile = self.session.profile(self.options);
         let (gpu, cpu) = (gpu_time(&profile, &choices), size.cpu_time(&profile));
         let hot = hot_time(&profile, &choices);
-        // EXPLAIN shows these choices, so the device is asked once.
+        // EXPLAIN shows these choices.
         let _ = work.choices.set(choices);
         if gpu < cpu {
             return Ok(format!(
@@ -279,9 +308,8 @@ impl PlanRewrite<'_> {
         }
         // Loading columns that stay resident is an investment. The rule makes the investment once queries of these
         // columns have missed as much time as loading costs.
-        let missed = self
-            .session
-            .miss_columns(&work.gpu_input.input, cpu.saturating_sub(hot));
+        let (columns, saved) = (ColumnsKey::of(input), cpu.saturating_sub(hot));
+        let missed = self.session.missed_columns(columns) + saved;
         if hot < cpu && missed >= gpu - cpu {
             return Ok(format!(
                 "it is estimated to take {} instead of {} this time, and {} with its columns there",
@@ -290,16 +318,20 @@ impl PlanRewrite<'_> {
                 shown(hot)
             ));
         }
-        Err(CpuReason::Slower { gpu, cpu })
+        let saved = SavedTime::Resident(columns, saved);
+        Err(CpuReason::Slower { gpu, cpu, saved })
     }
 
     /// Refuses to open the device while opening takes more time than queries would have saved with an open device.
     fn check_worth_opening(&self, size: &Workload) -> Result<(), CpuReason> {
         let profile = self.session.profile(self.options);
         let (gpu, cpu) = (least_gpu_time(&profile), size.cpu_time(&profile));
-        let missed = self.session.miss(cpu.saturating_sub(gpu));
-        match missed.as_secs_f64() < profile.open_s {
-            true => Err(CpuReason::TooShort { cpu }),
+        let saved = cpu.saturating_sub(gpu);
+        match (self.session.missed() + saved).as_secs_f64() < profile.open_s {
+            true => Err(CpuReason::TooShort {
+                cpu,
+                saved: Some(SavedTime::Opened(saved)),
+            }),
             false => Ok(()),
         }
     }
@@ -310,7 +342,7 @@ impl PlanRewrite<'_> {
             (GpuBacking::Queued, _) => BackingChoice::All(Backing::Queued),
             (GpuBacking::Resident, _) => BackingChoice::All(Backing::Resident),
             (GpuBacking::Paged, _) => BackingChoice::All(Backing::Paged),
-            // LocalIo::Read is for files that other processes may truncate. Such files are not mapped.
+            // With LocalIo::Read nothing is mapped, so no handler of SIGBUS is installed.
             (GpuBacking::Auto, LocalIo::Read) => BackingChoice::All(Backing::Resident),
             (GpuBacking::Auto, LocalIo::Mmap) => BackingChoice::Auto,
         }

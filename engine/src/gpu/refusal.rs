@@ -9,8 +9,6 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::PhysicalExpr;
 
-use super::string_dictionary::DictionaryFull;
-
 /// The reason why an aggregation cannot become a program and its input.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
@@ -53,9 +51,6 @@ pub(crate) enum Refusal {
     /// The table has remote files.
     #[error("the files are not local")]
     RemoteFiles,
-    /// The query has too many different strings.
-    #[error(transparent)]
-    DictionaryFull(#[from] DictionaryFull),
     /// DataFusion failed on an expression.
     #[error("{}", .0.strip_backtrace())]
     Expression(#[source] DataFusionError),

@@ -11,7 +11,7 @@ use grampus_gpu_exec::{
     compiler_version, library,
 };
 
-use crate::config::{GpuSettings, GpuTarget, GrampusOptions};
+use crate::config::{GpuSettings, GpuTarget};
 
 /// Maximum number of host threads that run kernels ([`GpuTarget::Host`]).
 const MAX_HOST_THREADS: usize = 4;
@@ -23,10 +23,13 @@ pub(crate) trait Runner: fmt::Debug + Send + Sync {
     /// The name of the device, shown by EXPLAIN.
     fn name(&self) -> String;
 
-    /// The backing of each column of the program.
+    /// Whether the device is open. The first run opens it.
+    fn is_open(&self) -> bool;
+
+    /// The backing of each column of the program. Opens nothing and waits for no query.
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError>;
 
-    /// Runs a program.
+    /// Runs a program. Opens the device if it is closed.
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError>;
 
     /// The source of the program's kernel.
@@ -45,7 +48,7 @@ pub(crate) struct Absence {
 
 impl Absence {
     /// The absence that an error of CUDA means.
-    fn of(error: &CudaError) -> Self {
+    pub(crate) fn of(error: &CudaError) -> Self {
         let is_final = matches!(
             error,
             CudaError::NoDriver(_) | CudaError::NoCompiler | CudaError::NoHostCompiler
@@ -55,11 +58,28 @@ impl Absence {
             is_final,
         }
     }
+
+    #[cfg(test)]
+    pub(crate) fn final_for_tests(reason: &str) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            is_final: true,
+        }
+    }
 }
 
 impl Runner for Gpu {
     fn name(&self) -> String {
-        self.facts().name.clone()
+        let kind = match self.target() {
+            Target::Cuda(_) => "NVIDIA GPU",
+            Target::Host { .. } => "host threads",
+        };
+        self.facts()
+            .map_or_else(|| format!("{kind} (not opened yet)"), |facts| facts.name)
+    }
+
+    fn is_open(&self) -> bool {
+        self.facts().is_some()
     }
 
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
@@ -67,6 +87,11 @@ impl Runner for Gpu {
     }
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
+        if !self.is_open() && matches!(self.target(), Target::Cuda(_)) {
+            library()?;
+            // Without the compiler no kernel can run: the device is not opened for nothing.
+            compiler_version()?;
+        }
         Self::run(self, *request)
     }
 
@@ -75,11 +100,8 @@ impl Runner for Gpu {
     }
 }
 
-/// Opens the device.
-///
-/// # Errors
-/// If there is no device, or if the device cannot be opened now.
-pub(crate) fn open(settings: &GpuSettings, profile: &MachineProfile) -> Result<Arc<dyn Runner>, Absence> {
+/// The device for these settings, which the first run opens.
+pub(crate) fn closed(settings: &GpuSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
         GpuTarget::Cuda => Target::Cuda(0),
@@ -87,11 +109,6 @@ pub(crate) fn open(settings: &GpuSettings, profile: &MachineProfile) -> Result<A
             threads: threads.min(MAX_HOST_THREADS) as u32,
         },
     };
-    if settings.target == GpuTarget::Cuda {
-        library().map_err(|error| Absence::of(&error))?;
-        // Without the compiler no kernel can run, so opening fails here instead of every query.
-        compiler_version().map_err(|error| Absence::of(&error))?;
-    }
     let options = GpuOptions {
         target,
         cache_bytes: settings.cache_bytes,
@@ -103,23 +120,16 @@ pub(crate) fn open(settings: &GpuSettings, profile: &MachineProfile) -> Result<A
         machine_profile: profile.clone(),
         ..RuntimeOptions::default()
     };
-    match Gpu::open_with(options, runtime_options) {
-        Ok(gpu) => Ok(Arc::new(gpu)),
-        Err(RunError::Cuda(error)) => Err(Absence::of(&error)),
-        Err(error) => Err(Absence {
-            reason: error.to_string(),
-            is_final: false,
-        }),
-    }
+    Arc::new(Gpu::new(options, runtime_options))
 }
 
 /// Checks for the libraries of a device. The check takes no time, while opening the device takes some.
 ///
 /// # Errors
 /// Names the missing library.
-pub(crate) fn check_libraries(options: &GrampusOptions) -> Result<(), Absence> {
+pub(crate) fn check_libraries(settings: &GpuSettings) -> Result<(), Absence> {
     static LIBRARY: OnceLock<Result<(), Absence>> = OnceLock::new();
-    match options.gpu_target {
+    match settings.target {
         GpuTarget::Host => Ok(()),
         GpuTarget::Cuda => LIBRARY
             .get_or_init(|| library().map_err(|error| Absence::of(&error)))

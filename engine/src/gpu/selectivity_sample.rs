@@ -67,6 +67,11 @@ fn sample_ranges(input: &Input) -> Vec<(usize, usize, Range<u64>)> {
         let length = range.end - range.start;
         while next < wanted as u64 && total * next / (wanted as u64) < before + length {
             let start = range.start + (total * next / (wanted as u64)).saturating_sub(before);
+            // A decoded row group is read from its beginning: a sample decodes no more than its own rows.
+            let start = match raw {
+                true => start,
+                false => (start - start % input.stripes[stripe].group_rows.max(1)).max(range.start),
+            };
             let end = (start + MAX_RANGE_ROWS).min(range.end);
             // Small tables: ranges do not overlap.
             let start = match samples.last() {

@@ -1,7 +1,10 @@
 //! [`GpuSession`]: the state that a session keeps for the GPU from query to query.
 //!
-//! The session keeps the open device, dictionary codes of strings, ids and locations of columns, and the selectivity of
+//! The session keeps the device, the dictionary of strings, ids and locations of columns, and the selectivity of
 //! filters. Clones of a context share one session.
+//!
+//! **Invariant:** planning reads this state. The executions of queries change what later decisions depend on: the
+//! device, the dictionary, measured selectivities and the missed time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -17,35 +20,58 @@ use super::calibration::Calibration;
 use super::column_ids::ColumnIds;
 use super::filter_key::FilterKey;
 use super::runner::{self, Absence, Runner};
-use super::string_dictionary::StringDictionary;
+use super::string_dictionary::{DictionaryLimits, StringDictionary};
 use crate::config::{GpuSettings, GrampusOptions, cache_folder};
 use crate::scan::column_locations::LocationCache;
 
 /// Maximum number of filters, and of sets of columns, that a session remembers. A session at the maximum forgets all.
 const MAX_REMEMBERED_ENTRIES: usize = 10_000;
 
-/// The GPU's side of a session. The device is opened by the first query that is to run on it.
-#[derive(Debug, Default)]
-pub struct GpuSession {
-    pub(crate) dictionary: Arc<StringDictionary>,
-    pub(crate) column_ids: ColumnIds,
-    pub(crate) locations: LocationCache,
-    opened: Mutex<Option<OpenedDevice>>,
-    /// The machine's rates, and the folder that they were loaded from.
-    profile: Mutex<Option<(PathBuf, MachineProfile)>>,
-    selectivity: Mutex<HashMap<FilterKey, f64>>,
-    /// The time that queries would have saved with an open device. If it exceeds the time of opening, the device is
-    /// opened.
-    missed: Mutex<Duration>,
-    /// By hash of columns and files: the time that queries would have saved with resident columns.
-    missed_columns: Mutex<HashMap<u64, Duration>>,
+/// The columns and files of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ColumnsKey(u64);
+
+impl ColumnsKey {
+    pub(crate) fn of(input: &Input) -> Self {
+        let mut hasher = DefaultHasher::new();
+        input.column_ids.hash(&mut hasher);
+        input.files.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
-/// A device for these settings, or its absence.
+/// The GPU's side of a session. The device is opened by the first query that runs on it.
 #[derive(Debug)]
-struct OpenedDevice {
+pub struct GpuSession {
+    pub(crate) column_ids: ColumnIds,
+    pub(crate) locations: LocationCache,
+    dictionary: Mutex<Arc<StringDictionary>>,
+    device: Mutex<Option<SessionDevice>>,
+    /// The machine's rates, and the folder that they were loaded from.
+    profile: Mutex<Option<(PathBuf, MachineProfile)>>,
+    /// Selectivities of filters in their last runs, and by samples.
+    measured: Mutex<HashMap<FilterKey, f64>>,
+    sampled: Mutex<HashMap<FilterKey, f64>>,
+    /// The time that executions would have saved with an open device. If it exceeds the time of opening, the device is
+    /// opened.
+    missed: Mutex<Duration>,
+    /// The time that executions would have saved with resident columns.
+    missed_columns: Mutex<HashMap<ColumnsKey, Duration>>,
+}
+
+impl Default for GpuSession {
+    fn default() -> Self {
+        Self::with_dictionary(DictionaryLimits::default())
+    }
+}
+
+/// The device of the queries that ran last.
+#[derive(Debug)]
+struct SessionDevice {
     settings: GpuSettings,
-    device: Result<Arc<dyn Runner>, Absence>,
+    device: Arc<dyn Runner>,
+    /// Why the device stays absent while this process runs.
+    absence: Option<Absence>,
 }
 
 /// Locks a value that is only replaced as a whole, so that a panic under the lock leaves the value usable.
@@ -54,54 +80,83 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl GpuSession {
-    /// The device for these settings. Opens the device if it is not open.
-    ///
-    /// # Errors
-    /// If there is no device.
-    pub(crate) fn device(&self, options: &GrampusOptions) -> Result<Arc<dyn Runner>, Absence> {
-        let settings = GpuSettings::of(options);
-        let mut opened = lock(&self.opened);
-        if let Some(opened) = opened.as_ref().filter(|opened| opened.settings == settings) {
-            return opened.device.clone();
-        }
-        // The old device is closed first: two open ones would share the device's memory.
-        *opened = None;
-        match runner::open(&settings, &self.profile(options)) {
-            Ok(device) => {
-                let device = Ok(device);
-                *opened = Some(OpenedDevice {
-                    settings,
-                    device: device.clone(),
-                });
-                device
-            }
-            Err(absence) => {
-                // A device that was busy may be free for the next query.
-                if absence.is_final {
-                    *opened = Some(OpenedDevice {
-                        settings,
-                        device: Err(absence.clone()),
-                    });
-                }
-                Err(absence)
-            }
+    /// A session whose dictionaries have these bounds.
+    pub(crate) fn with_dictionary(limits: DictionaryLimits) -> Self {
+        Self {
+            column_ids: ColumnIds::default(),
+            locations: LocationCache::default(),
+            dictionary: Mutex::new(Arc::new(StringDictionary::new(1, limits))),
+            device: Mutex::default(),
+            profile: Mutex::default(),
+            measured: Mutex::default(),
+            sampled: Mutex::default(),
+            missed: Mutex::default(),
+            missed_columns: Mutex::default(),
         }
     }
 
-    /// The device, if it is open or known to be absent.
-    pub(crate) fn known_device(&self, options: &GrampusOptions) -> Option<Result<Arc<dyn Runner>, Absence>> {
-        let settings = GpuSettings::of(options);
-        let opened = lock(&self.opened);
-        let opened = opened.as_ref().filter(|opened| opened.settings == settings);
-        opened.map(|opened| opened.device.clone())
+    /// The dictionary of queries that begin now.
+    pub(crate) fn dictionary(&self) -> Arc<StringDictionary> {
+        Arc::clone(&lock(&self.dictionary))
+    }
+
+    /// Begins a new dictionary in place of `full`, unless another query has begun one.
+    pub(crate) fn renew_dictionary(&self, full: &Arc<StringDictionary>) {
+        let mut dictionary = lock(&self.dictionary);
+        if Arc::ptr_eq(&dictionary, full) {
+            *dictionary = Arc::new(StringDictionary::new(full.number() + 1, full.limits()));
+        }
+    }
+
+    /// The device for planning. It may be closed, and planning does not open it.
+    ///
+    /// # Errors
+    /// If the device is known to be absent, or its libraries are.
+    pub(crate) fn planned_device(
+        &self,
+        settings: &GpuSettings,
+        profile: &MachineProfile,
+    ) -> Result<Arc<dyn Runner>, Absence> {
+        let device = lock(&self.device);
+        match device.as_ref().filter(|known| known.settings == *settings) {
+            Some(known) => known.absence.clone().map_or(Ok(Arc::clone(&known.device)), Err),
+            None => runner::check_libraries(settings).map(|()| runner::closed(settings, profile)),
+        }
+    }
+
+    /// The device of a query that runs now. The query opens it if it is closed.
+    pub(crate) fn device(&self, settings: &GpuSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
+        let mut device = lock(&self.device);
+        if let Some(known) = device.as_ref().filter(|known| known.settings == *settings) {
+            return Arc::clone(&known.device);
+        }
+        // Two open devices would share the device's memory: the old one is closed by its last query.
+        let opened = runner::closed(settings, profile);
+        let old = device.replace(SessionDevice {
+            settings: settings.clone(),
+            device: Arc::clone(&opened),
+            absence: None,
+        });
+        drop(device);
+        drop(old);
+        opened
+    }
+
+    /// Remembers that a device cannot be opened while this process runs.
+    pub(crate) fn remember_absence(&self, settings: &GpuSettings, absence: Absence) {
+        let mut device = lock(&self.device);
+        if let Some(known) = device.as_mut().filter(|known| known.settings == *settings) {
+            known.absence = Some(absence);
+        }
     }
 
     /// Sets the device that these settings open.
     #[cfg(test)]
     pub(crate) fn preset(&self, options: &GrampusOptions, device: Arc<dyn Runner>) {
-        *lock(&self.opened) = Some(OpenedDevice {
+        *lock(&self.device) = Some(SessionDevice {
             settings: GpuSettings::of(options),
-            device: Ok(device),
+            device,
+            absence: None,
         });
     }
 
@@ -119,63 +174,102 @@ impl GpuSession {
         }
     }
 
-    /// The selectivity of the filter in its last run, from 0 to 1.
+    /// The selectivity of the filter in its last run, else in a sample; from 0 to 1.
     pub(crate) fn selectivity(&self, key: FilterKey) -> Option<f64> {
-        lock(&self.selectivity).get(&key).copied()
+        let measured = lock(&self.measured).get(&key).copied();
+        measured.or_else(|| lock(&self.sampled).get(&key).copied())
     }
 
-    /// Remembers the selectivity of a filter.
+    /// Remembers the selectivity of a filter in a run.
     pub(crate) fn remember_selectivity(&self, key: FilterKey, selectivity: f64) {
-        let mut known = lock(&self.selectivity);
-        if known.len() >= MAX_REMEMBERED_ENTRIES {
-            known.clear();
-        }
-        known.insert(key, selectivity);
+        remember(&self.measured, key, selectivity);
     }
 
-    /// Adds the time that a query would save with resident columns. Returns the sum for these columns.
-    pub(crate) fn miss_columns(&self, input: &Input, saved: Duration) -> Duration {
-        let mut hasher = DefaultHasher::new();
-        input.column_ids.hash(&mut hasher);
-        input.files.hash(&mut hasher);
-        let mut known = lock(&self.missed_columns);
-        if known.len() >= MAX_REMEMBERED_ENTRIES {
-            known.clear();
-        }
-        let missed = known.entry(hasher.finish()).or_default();
-        *missed += saved;
-        *missed
+    /// Remembers the selectivity of a filter in a sample: another sample would have the same.
+    pub(crate) fn remember_sample(&self, key: FilterKey, selectivity: f64) {
+        remember(&self.sampled, key, selectivity);
     }
 
-    /// Adds the time that a query would save with an open device. Returns the sum.
-    pub(crate) fn miss(&self, saved: Duration) -> Duration {
-        let mut missed = lock(&self.missed);
-        *missed += saved;
-        *missed
+    /// The time that executions would have saved with these columns resident.
+    pub(crate) fn missed_columns(&self, columns: ColumnsKey) -> Duration {
+        lock(&self.missed_columns).get(&columns).copied().unwrap_or_default()
     }
+
+    /// Adds the time that an execution would have saved with these columns resident.
+    pub(crate) fn miss_columns(&self, columns: ColumnsKey, saved: Duration) {
+        let all = self.missed_columns(columns) + saved;
+        remember(&self.missed_columns, columns, all);
+    }
+
+    /// The time that executions would have saved with an open device.
+    pub(crate) fn missed(&self) -> Duration {
+        *lock(&self.missed)
+    }
+
+    /// Adds the time that an execution would have saved with an open device.
+    pub(crate) fn miss(&self, saved: Duration) {
+        *lock(&self.missed) += saved;
+    }
+}
+
+fn remember<K: Hash + Eq, V>(known: &Mutex<HashMap<K, V>>, key: K, value: V) {
+    let mut known = lock(known);
+    if known.len() >= MAX_REMEMBERED_ENTRIES && !known.contains_key(&key) {
+        known.clear();
+    }
+    known.insert(key, value);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A session without a GPU gives the same absence for each query.
     #[test]
-    fn session_remembers_the_absence_of_a_device() {
+    fn planning_installs_no_device_and_a_run_does() {
         let session = GpuSession::default();
-        let options = GrampusOptions::default();
-        if let Err(absence) = session.device(&options) {
-            assert!(!absence.to_string().is_empty());
-            if let Some(known) = session.known_device(&options) {
-                assert_eq!(known.unwrap_err(), absence);
-            }
-        }
+        let options = GrampusOptions {
+            gpu_target: crate::config::GpuTarget::Host,
+            ..GrampusOptions::default()
+        };
+        let (settings, profile) = (GpuSettings::of(&options), MachineProfile::default());
+        let planned = session.planned_device(&settings, &profile).unwrap();
+        assert!(!planned.is_open() && lock(&session.device).is_none());
+        let device = session.device(&settings, &profile);
+        assert!(Arc::ptr_eq(
+            &device,
+            &session.planned_device(&settings, &profile).unwrap()
+        ));
+        // Planning with other settings leaves the device alone.
+        let other = GpuSettings {
+            cache_bytes: Some(7),
+            ..settings.clone()
+        };
+        assert!(!Arc::ptr_eq(
+            &device,
+            &session.planned_device(&other, &profile).unwrap()
+        ));
+        assert!(Arc::ptr_eq(&device, &session.device(&settings, &profile)));
+        let absence = Absence::final_for_tests("no driver");
+        session.remember_absence(&settings, absence.clone());
+        assert_eq!(session.planned_device(&settings, &profile).unwrap_err(), absence);
+        assert!(session.planned_device(&other, &profile).is_ok());
     }
 
     #[test]
     fn missed_time_adds_up() {
         let session = GpuSession::default();
         session.miss(Duration::from_millis(20));
-        assert_eq!(session.miss(Duration::from_millis(30)), Duration::from_millis(50));
+        session.miss(Duration::from_millis(30));
+        assert_eq!(session.missed(), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn a_full_dictionary_is_renewed_once() {
+        let session = GpuSession::default();
+        let (first, again) = (session.dictionary(), session.dictionary());
+        session.renew_dictionary(&first);
+        let second = session.dictionary();
+        session.renew_dictionary(&again);
+        assert!(Arc::ptr_eq(&second, &session.dictionary()) && second.number() != first.number());
     }
 }

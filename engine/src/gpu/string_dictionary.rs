@@ -1,26 +1,52 @@
 //! [`StringDictionary`]: strings as codes. Kernels compare and group strings by code alone.
 //!
-//! **Invariant:** the session keeps one dictionary, and codes never change. Codes in cached columns therefore keep
-//! their meaning from query to query.
+//! A session has one dictionary at a time. When it is full, the session begins a new one, and columns of codes of the
+//! old one are loaded again: cached columns are keyed by the dictionary's number. The strings of a dictionary are freed
+//! with the last query that uses it.
+//!
+//! **Invariant:** a code never changes its meaning within a dictionary, and each run of a query uses one dictionary.
+//!
+//! **Invariant:** planning enters no string. Literals and constants are entered by the run of a query on the GPU.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, StringArray};
 
-/// Maximum total length of the different strings of a session.
+/// Maximum total length of the different strings of a dictionary.
 const MAX_BYTES: usize = 256 << 20;
-/// Maximum number of different strings of a session.
+/// Maximum number of different strings of a dictionary.
 const MAX_STRINGS: usize = 16 << 20;
 
-/// There are too many different strings: the query falls back to the CPU.
+/// There are too many different strings: the query begins a new dictionary, or falls back to the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the columns hold too many different strings for the GPU to number them")]
 pub(crate) struct DictionaryFull;
 
-/// The strings of a session and their codes.
+/// Bounds of a dictionary.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DictionaryLimits {
+    /// Total length of the different strings.
+    pub(crate) bytes: usize,
+    /// Number of different strings.
+    pub(crate) strings: usize,
+}
+
+impl Default for DictionaryLimits {
+    fn default() -> Self {
+        Self {
+            bytes: MAX_BYTES,
+            strings: MAX_STRINGS,
+        }
+    }
+}
+
+/// Strings and their codes.
 #[derive(Debug, Default)]
 pub(crate) struct StringDictionary {
+    /// The dictionary's number in its session.
+    number: u64,
+    limits: DictionaryLimits,
     entries: Mutex<Entries>,
 }
 
@@ -34,11 +60,11 @@ struct Entries {
 }
 
 impl Entries {
-    fn code(&mut self, text: &str) -> Result<u32, DictionaryFull> {
+    fn code(&mut self, text: &str, limits: DictionaryLimits) -> Result<u32, DictionaryFull> {
         if let Some(&code) = self.codes.get(text) {
             return Ok(code);
         }
-        if self.strings.len() >= MAX_STRINGS || self.bytes + text.len() > MAX_BYTES {
+        if self.strings.len() >= limits.strings || self.bytes + text.len() > limits.bytes {
             return Err(DictionaryFull);
         }
         let code = self.strings.len() as u32;
@@ -51,6 +77,30 @@ impl Entries {
 }
 
 impl StringDictionary {
+    /// An empty dictionary.
+    pub(crate) fn new(number: u64, limits: DictionaryLimits) -> Self {
+        Self {
+            number,
+            limits,
+            entries: Mutex::default(),
+        }
+    }
+
+    /// The dictionary's number in its session. Cached columns of codes are keyed by it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The bounds.
+    pub(crate) fn limits(&self) -> DictionaryLimits {
+        self.limits
+    }
+
+    /// Number of strings.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().strings.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Entries> {
         // A string is entered in one step, so a panic under the lock leaves the entries usable.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,7 +108,7 @@ impl StringDictionary {
 
     /// The code of `text`.
     pub(crate) fn code(&self, text: &str) -> Result<u32, DictionaryFull> {
-        self.lock().code(text)
+        self.lock().code(text, self.limits)
     }
 
     /// The codes of `texts`; zero for NULL.

@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::ToByteSlice;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimeUnit, TimestampNanosecondType,
+    Int64Type, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
 use datafusion::error::DataFusionError;
 use grampus_gpu_exec::input::encoded_column::EncodedColumn;
@@ -24,33 +24,50 @@ use super::string_dictionary::{DictionaryFull, StringDictionary};
 use crate::scan::Scan;
 use crate::scan::column_locations::{self, StripeLocations};
 
-/// Decodes columns of the located stripes, or gives the device their encoded form.
-pub(super) struct StripeDecoder {
+/// The columns that a program reads, in the located stripes.
+pub(super) struct LocatedColumns {
     scan: Arc<Scan>,
     /// By position in the input's stripes: file and footer.
     stripes: Vec<(usize, Arc<StripeLayout>)>,
     /// By position in the program's columns: the table's column.
     columns: Vec<usize>,
-    dictionary: Arc<StringDictionary>,
-    stripe_codes: Mutex<StripeCodes>,
 }
 
-/// By stripe and column: the session's codes of the stripe dictionary's entries. All parts of a column share them.
-type StripeCodes = HashMap<(usize, usize), Arc<[u32]>>;
-
-impl StripeDecoder {
-    /// The decoder of `columns` of the table in the stripes that `located` lists.
-    pub(super) fn new(
-        scan: Arc<Scan>,
-        located: &[StripeLocations],
-        columns: &[usize],
-        dictionary: &Arc<StringDictionary>,
-    ) -> Self {
+impl LocatedColumns {
+    /// `columns` of the table in the stripes that `located` lists.
+    pub(super) fn new(scan: Arc<Scan>, located: &[StripeLocations], columns: &[usize]) -> Self {
         let stripe = |stripe: &StripeLocations| (stripe.file, Arc::clone(&stripe.layout));
         Self {
             scan,
             stripes: located.iter().map(stripe).collect(),
             columns: columns.to_vec(),
+        }
+    }
+}
+
+impl fmt::Debug for LocatedColumns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocatedColumns")
+            .field("columns", &self.columns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Decodes located columns, or gives the device their encoded form.
+pub(super) struct StripeDecoder {
+    located: Arc<LocatedColumns>,
+    dictionary: Arc<StringDictionary>,
+    stripe_codes: Mutex<StripeCodes>,
+}
+
+/// By stripe and column: the codes of the stripe dictionary's entries. All parts of a column share them.
+type StripeCodes = HashMap<(usize, usize), Arc<[u32]>>;
+
+impl StripeDecoder {
+    /// The decoder of `located` whose strings are codes of `dictionary`.
+    pub(super) fn new(located: &Arc<LocatedColumns>, dictionary: &Arc<StringDictionary>) -> Self {
+        Self {
+            located: Arc::clone(located),
             dictionary: Arc::clone(dictionary),
             stripe_codes: Mutex::default(),
         }
@@ -60,21 +77,23 @@ impl StripeDecoder {
 impl fmt::Debug for StripeDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StripeDecoder")
-            .field("columns", &self.columns)
+            .field("located", &self.located)
             .finish_non_exhaustive()
     }
 }
 
 impl Decode for StripeDecoder {
     fn decode(&self, stripe: usize, column: usize, rows: Range<u64>) -> Result<Decoded, Box<dyn Error + Send + Sync>> {
-        let (file, layout) = &self.stripes[stripe];
-        let array = column_locations::read(&self.scan, *file, layout, self.columns[column], rows)?;
+        let LocatedColumns { scan, stripes, columns } = &*self.located;
+        let (file, layout) = &stripes[stripe];
+        let array = column_locations::read(scan, *file, layout, columns[column], rows)?;
         Ok(decoded(&array, &self.dictionary)?)
     }
 
     fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
-        let (file, layout) = &self.stripes[stripe];
-        let column = column_locations::encoded(&self.scan, *file, layout, self.columns[column])?;
+        let LocatedColumns { scan, stripes, columns } = &*self.located;
+        let (file, layout) = &stripes[stripe];
+        let column = column_locations::encoded(scan, *file, layout, columns[column])?;
         encoded_columns::encoded(column).map(Arc::new)
     }
 
@@ -83,8 +102,9 @@ impl Decode for StripeDecoder {
         if let Some(codes) = lock().get(&(stripe, column)) {
             return Ok(Arc::clone(codes));
         }
-        let (file, layout) = &self.stripes[stripe];
-        let entries = column_locations::dictionary(&self.scan, *file, layout, self.columns[column])?;
+        let LocatedColumns { scan, stripes, columns } = &*self.located;
+        let (file, layout) = &stripes[stripe];
+        let entries = column_locations::dictionary(scan, *file, layout, columns[column])?;
         let codes: Arc<[u32]> = self.dictionary.codes(&entries).map_err(dictionary_full)?.into();
         lock().insert((stripe, column), Arc::clone(&codes));
         Ok(codes)
@@ -108,6 +128,7 @@ pub(super) fn decoded(array: &ArrayRef, dictionary: &StringDictionary) -> Result
         DataType::Float64 => raw::<Float64Type>(array),
         DataType::Date32 => raw::<Date32Type>(array),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => raw::<TimestampNanosecondType>(array),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => raw::<TimestampMicrosecondType>(array),
         DataType::Decimal128(..) => unscaled(array)?,
         DataType::Utf8 => {
             let codes = dictionary.codes(array.as_string()).map_err(dictionary_full)?;

@@ -22,6 +22,7 @@ use grampus_orc_layout::access::{Access, Direct};
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
 use grampus_orc_layout::encoded_column::EncodedColumn;
 use grampus_orc_layout::index::ColumnIndex;
+use grampus_orc_layout::read_options::TimestampUnit;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
@@ -29,10 +30,11 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::Scan;
 use super::metrics::ScanMetrics;
 use super::scan_ranges::ScanRange;
-use super::stripe_column::stored_bytes;
+use super::stripe_column::{stored_bytes, unmapped};
 use super::stripe_scan::surviving_groups;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
+use crate::table::column_types;
 
 /// Maximum entries of a map in the cache. When a map is full, all of its entries are dropped.
 const MAX_CACHED: usize = 1 << 14;
@@ -278,11 +280,13 @@ fn find(
     }
     let key = (file.id, stripe.info.index, id);
     let direct = match known.direct.get(&key) {
+        _ if table_file.is_converted(column) => None, // `read` converts the values
         Some(direct) => direct,
         None => {
             let source = sources.of(number)?;
-            let access = Access::of(&file.tail, stripe, id, None, source.as_ref(), true).map_err(layout)?;
-            let direct = match access {
+            let access = Access::of(&file.tail, stripe, id, None, source.as_ref(), true);
+            source.check().map_err(layout)?;
+            let direct = match access.map_err(layout)? {
                 Access::Direct(direct) => Some(Arc::new(direct)),
                 Access::Decode { .. } => None,
             };
@@ -329,20 +333,39 @@ pub(crate) fn read(
         access = access_by(index.as_deref(), false)?; // the first call has probed the chunks
     }
     let (tail, stripe) = (Arc::clone(&file.tail), Arc::clone(stripe));
-    let mut reader = ColumnReader::new(tail, stripe, id, index, access, source).map_err(layout)?;
-    reader.read(&RowSelection::range(rows)).map_err(layout)
+    let (options, bytes) = (scan.read_options(column), Arc::clone(&source) as _);
+    let mut reader = ColumnReader::with_options(tail, stripe, id, index, access, bytes, options).map_err(layout)?;
+    let values = reader.read(&RowSelection::range(rows)).map_err(layout);
+    let values = values.and_then(|values| unmapped(values, &source));
+    source.check().map_err(layout)?;
+    match table_file.is_converted(column) {
+        true => column_types::convert(&values?, scan.table.field(column).data_type()),
+        false => values,
+    }
 }
 
 /// The encoded form of a table column in one stripe of a local file.
 ///
-/// `None`: [`EncodedColumn`] does not support the encoding, or the row index is unreadable. [`read`] returns the error.
+/// `None`: the file's type is narrower than the table's, [`EncodedColumn`] does not support the encoding, the row index
+/// is unreadable, or the device would decode other values. [`read`] gives the values, or the error.
 pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
+    if !decodes_on_device(scan, column) {
+        return None;
+    }
     let table_file = &scan.files[file];
+    if table_file.is_converted(column) {
+        return None;
+    }
     let file = &table_file.file;
     let id = table_file.place_of(column).ok()?;
     let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &IoCounters::default()));
     let index = indexes.ok()?.ok()?.into_iter().next().flatten();
     EncodedColumn::of(&file.tail, stripe, id, index.as_deref())
+}
+
+/// Whether a device's decoder gives the values of [`read`]. It knows timestamps in nanoseconds only.
+pub(crate) fn decodes_on_device(scan: &Scan, column: usize) -> bool {
+    scan.read_options(column).timestamp_unit == TimestampUnit::Nanosecond
 }
 
 /// Reads the entries of a table column's dictionary in one stripe of a local file.
@@ -358,7 +381,10 @@ pub(crate) fn dictionary(scan: &Scan, number: usize, stripe: &Arc<StripeLayout>,
         ));
     };
     let source = open(scan, number, IoCounters::default())?;
-    dictionary_entries(Arc::clone(&file.tail), Arc::clone(stripe), id, source).map_err(layout)
+    let (options, bytes) = (scan.read_options(column), Arc::clone(&source) as _);
+    let entries = dictionary_entries(Arc::clone(&file.tail), Arc::clone(stripe), id, bytes, options);
+    source.check().map_err(layout)?;
+    entries.map_err(layout)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimeUnit, TimestampNanosecondType,
+    TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
@@ -75,6 +75,9 @@ impl ComparisonKernel {
             (ScalarValue::Date32(Some(v)), DataType::Date32) => self.hits::<Date32Type>(column, *v, i32::cmp),
             (ScalarValue::TimestampNanosecond(Some(v), None), DataType::Timestamp(TimeUnit::Nanosecond, None)) => {
                 self.hits::<TimestampNanosecondType>(column, *v, i64::cmp)
+            }
+            (ScalarValue::TimestampMicrosecond(Some(v), None), DataType::Timestamp(TimeUnit::Microsecond, None)) => {
+                self.hits::<TimestampMicrosecondType>(column, *v, i64::cmp)
             }
             _ => None,
         }

@@ -18,7 +18,8 @@ pub struct ScanIo {
     /// Bytes that the query needed: filter columns of the scanned rows, other columns of the rows that passed.
     /// A decoded column counts with its stored bytes, in proportion to the rows.
     pub needed_bytes: u64,
-    /// Bytes that crossed from storage or the page cache, indexes and stripe footers included.
+    /// Bytes that crossed from storage or the page cache, indexes and stripe footers included. Reads count what they
+    /// return. Loads from memory maps and by a GPU's kernels are modelled, by whole cache lines of 64 and of 32 bytes.
     pub moved_bytes: u64,
     /// Reads that moved the bytes. A gather through a memory map counts as one.
     pub read_requests: u64,

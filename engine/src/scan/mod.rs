@@ -3,29 +3,41 @@
 //! ```text
 //! planner              files, filter, projection -> an OrcScanExec: prune stripes, order conjuncts, distribute ranges
 //! orc_scan_exec        OrcScanExec, the DataFusion operator
+//! execution_listener   told of each execution of a scan
 //! partition_stream     one partition: stripe after stripe
 //! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
 //! stripe_column        one column of a stripe
+//! kept_columns         values of filter columns, kept for rows that passed
+//! scan_memory          what a partition holds in memory
 //! predicate_cascade    conjuncts, costs, order
+//! column_bounds        bounds of values by statistics
 //! comparison_kernel    `column >= literal` where few rows pass
+//! row_division         tiles, and the rows that batches are taken from
 //! row_mask             which rows of a tile a conjunct lets through
 //! column_locations     the places of column values in a file, for operators that read them in another way
 //! pruning              statistics and bloom filters
+//! selectivity_estimate how many rows a filter may leave, for the optimizer
 //! scan_ranges          which row groups each partition scans
 //! work_stealing        an idle partition takes over ranges of the busiest one
 //! metrics              needed and moved bytes, skipped and scanned rows
 //! ```
 
+mod column_bounds;
 pub(crate) mod column_locations;
 mod comparison_kernel;
+pub(crate) mod execution_listener;
+mod kept_columns;
 pub(crate) mod metrics;
 pub(crate) mod orc_scan_exec;
 mod partition_stream;
 pub(crate) mod planner;
 pub(crate) mod predicate_cascade;
 pub(crate) mod pruning;
+mod row_division;
 mod row_mask;
+mod scan_memory;
 pub(crate) mod scan_ranges;
+mod selectivity_estimate;
 mod stripe_column;
 mod stripe_scan;
 mod work_stealing;
@@ -33,8 +45,9 @@ mod work_stealing;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use grampus_orc_layout::read_options::{ReadOptions, TimestampUnit};
 
-use crate::config::GrampusOptions;
+use crate::config::{GrampusOptions, InvalidUtf8};
 use crate::file::file_cache::FileCache;
 use crate::table::files::TableFile;
 use predicate_cascade::{ColumnCost, Conjunct};
@@ -55,7 +68,7 @@ pub(crate) struct Scan {
     pub(crate) conjuncts: Vec<Conjunct>,
     /// The first evaluation order, as positions in `conjuncts`.
     pub(crate) order: Vec<usize>,
-    /// Costs of the used columns, from their encodings in the first stripe.
+    /// Costs of the used columns, from their encodings in the first stripe; by column, ascending.
     pub(crate) costs: Vec<(usize, ColumnCost)>,
     /// The filter's form for statistics.
     pub(crate) pruner: Option<Pruner>,
@@ -71,9 +84,27 @@ impl Scan {
         self.conjuncts.iter().any(|conjunct| conjunct.columns.contains(&column))
     }
 
+    /// The way in which the values of a table column are read.
+    pub(crate) fn read_options(&self, column: usize) -> ReadOptions {
+        ReadOptions {
+            timestamp_unit: TimestampUnit::of(self.table.field(column).data_type()),
+            invalid_utf8: match self.options.invalid_utf8 {
+                InvalidUtf8::Error => grampus_orc_layout::read_options::InvalidUtf8::Error,
+                InvalidUtf8::Replace => grampus_orc_layout::read_options::InvalidUtf8::Replace,
+            },
+        }
+    }
+
     /// The cost of reading `column`, as seen in the first stripe.
     fn cost(&self, column: usize) -> ColumnCost {
-        let found = self.costs.iter().find(|(known, _)| *known == column);
-        found.map_or(ColumnCost::Constant, |(_, cost)| *cost)
+        cost_of(&self.costs, column)
+    }
+}
+
+/// The cost of `column` among `costs`, which are sorted by column.
+fn cost_of(costs: &[(usize, ColumnCost)], column: usize) -> ColumnCost {
+    match costs.binary_search_by_key(&column, |(known, _)| *known) {
+        Ok(at) => costs[at].1,
+        Err(_) => ColumnCost::Constant,
     }
 }

@@ -7,7 +7,6 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Statistics, internal_err};
 use datafusion::error::Result;
-use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
@@ -20,11 +19,13 @@ use datafusion::physical_plan::{
 };
 
 use super::Scan;
+use super::execution_listener::ExecutionListener;
 use super::metrics::{ScanMetrics, with_amplification};
 use super::partition_stream::PartitionStream;
 use super::predicate_cascade::PredicateCascade;
-use super::scan_ranges::{ScanRange, Skipped};
-use super::work_stealing::Executions;
+use super::scan_memory::ScanMemory;
+use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, distribute};
+use super::work_stealing::ContextQueues;
 
 /// A scan of ORC files. Reads only the bytes that the filter and the passing rows need.
 #[derive(Debug, Clone)]
@@ -32,7 +33,9 @@ pub(crate) struct OrcScanExec {
     scan: Arc<Scan>,
     /// Ranges by partition.
     work: Arc<Vec<Vec<ScanRange>>>,
-    executions: Executions,
+    queues: ContextQueues,
+    /// All stripes that may have rows that pass. `work` has the first ones only, if they are enough for the limit.
+    stripes: Arc<[PlannedStripe]>,
     limit: Option<usize>,
     skipped: Skipped,
     statistics: Arc<Statistics>,
@@ -40,16 +43,20 @@ pub(crate) struct OrcScanExec {
     properties: Arc<PlanProperties>,
     /// The reason why the GPU does not aggregate the scan's rows, if the session asked for the GPU.
     note: Option<Arc<str>>,
+    /// Told when the scan is executed.
+    listener: Option<Arc<dyn ExecutionListener>>,
 }
 
 impl OrcScanExec {
     pub(super) fn new(
         scan: Scan,
-        work: Vec<Vec<ScanRange>>,
+        stripes: Vec<PlannedStripe>,
+        target_partitions: usize,
         limit: Option<usize>,
         skipped: Skipped,
         statistics: Statistics,
     ) -> Self {
+        let work = work_of(&scan, &stripes, target_partitions, limit);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&scan.projected)),
             Partitioning::UnknownPartitioning(work.len()),
@@ -59,20 +66,24 @@ impl OrcScanExec {
         Self {
             scan: Arc::new(scan),
             work: Arc::new(work),
-            executions: Executions::default(),
+            queues: ContextQueues::default(),
+            stripes: stripes.into(),
             limit,
             skipped,
             statistics: Arc::new(statistics),
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
             note: None,
+            listener: None,
         }
     }
 
-    /// The same scan. EXPLAIN shows `note`, the reason why the GPU does not aggregate its rows.
-    pub(crate) fn with_note(&self, note: Arc<str>) -> Self {
+    /// The same scan. EXPLAIN shows `note`, the reason why the GPU does not aggregate its rows. `listener` is told of
+    /// each execution.
+    pub(crate) fn with_note(&self, note: Arc<str>, listener: Option<Arc<dyn ExecutionListener>>) -> Self {
         let mut noted = self.clone();
         noted.note = Some(note);
+        noted.listener = listener;
         noted
     }
 
@@ -103,8 +114,56 @@ impl OrcScanExec {
 
     /// Rows of the row groups of one partition, before work stealing.
     fn partition_rows(&self, partition: usize) -> usize {
-        self.work[partition].iter().map(|work| work.rows).sum::<u64>() as usize
+        let work = self.work.get(partition).map_or(&[][..], Vec::as_slice);
+        work.iter().map(|work| work.rows).sum::<u64>() as usize
     }
+
+    /// The share of one partition in the rows without the limit, before work stealing.
+    fn part_of(&self, partition: usize) -> Precision<usize> {
+        let total: u64 = self.stripes.iter().map(|stripe| stripe.rows).sum();
+        match self.statistics.num_rows.get_value() {
+            Some(&rows) => {
+                let part = rows as u128 * self.partition_rows(partition) as u128 / u128::from(total.max(1));
+                Precision::Inexact(part as usize)
+            }
+            None => Precision::Absent,
+        }
+    }
+
+    /// The number of rows that all partitions emit, or one of them. `rows` is the number without the limit.
+    ///
+    /// Each partition stops at the limit by itself, and work stealing decides which partition has how many rows. So the
+    /// number is exact if no partition can reach the limit, or if there is only one.
+    fn limited_rows(&self, rows: Precision<usize>, partition: Option<usize>) -> Precision<usize> {
+        let Some(limit) = self.limit else { return rows };
+        let is_whole = partition.is_none() || self.work.len() == 1;
+        match rows {
+            Precision::Exact(rows) if is_whole && rows <= limit => Precision::Exact(rows),
+            Precision::Exact(rows) if is_whole && self.work.len() == 1 => Precision::Exact(rows.min(limit)),
+            Precision::Exact(rows) if is_whole => {
+                let parts = (0..self.work.len()).map(|partition| self.partition_rows(partition).min(limit));
+                Precision::Inexact(parts.sum::<usize>().min(rows))
+            }
+            rows => {
+                let partitions = if partition.is_some() { 1 } else { self.work.len() };
+                rows.to_inexact()
+                    .min(&Precision::Inexact(limit.saturating_mul(partitions)))
+            }
+        }
+    }
+}
+
+/// The ranges of at most `partitions` partitions. Without a filter, the first stripes with enough rows answer a limit.
+fn work_of(scan: &Scan, stripes: &[PlannedStripe], partitions: usize, limit: Option<usize>) -> Vec<Vec<ScanRange>> {
+    let mut rows = 0;
+    let wanted = limit.filter(|_| scan.conjuncts.is_empty());
+    let first = stripes.iter().take_while(|stripe| {
+        let is_wanted = wanted.is_none_or(|limit| rows < limit as u64);
+        rows += stripe.rows;
+        is_wanted
+    });
+    let count = first.count();
+    distribute(&stripes[..count], partitions, scan.options.min_partition_rows as u64)
 }
 
 impl DisplayAs for OrcScanExec {
@@ -123,7 +182,10 @@ impl DisplayAs for OrcScanExec {
             })
             .collect();
         let stripes = self.skipped.stripes_total - self.skipped.stripes;
-        let files = self.scan.files.len();
+        let files = match self.skipped.files {
+            0 => self.scan.files.len().to_string(),
+            _ => format!("{}/{}", self.scan.files.len(), self.skipped.files_total),
+        };
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(
@@ -214,17 +276,18 @@ impl ExecutionPlan for OrcScanExec {
             metrics.row_groups_total.add(self.skipped.row_groups_total);
             metrics.row_groups_skipped.add(self.skipped.row_groups);
             metrics.stripes_skipped.add(self.skipped.stripes);
+            self.listener.iter().for_each(|listener| listener.executed());
         }
-        let consumer = MemoryConsumer::new(format!("OrcScan[{partition}]"));
         let stream = PartitionStream {
             cascade: PredicateCascade::new(&self.scan),
             scan: Arc::clone(&self.scan),
-            queues: self.executions.begin(&context, partition, &self.work),
-            partition,
+            work: self
+                .queues
+                .begin(&context, partition, &self.work, self.scan.options.min_half_rows()),
             batch_rows: context.session_config().batch_size().max(1),
             remaining: self.limit,
             metrics,
-            reservation: Arc::new(consumer.register(context.memory_pool())),
+            memory: Arc::new(ScanMemory::new(context.memory_pool(), partition, self.work.len())),
             stripe: None,
             ready: None,
         };
@@ -241,28 +304,39 @@ impl ExecutionPlan for OrcScanExec {
         _input_stats: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let whole = match args.partition() {
+        let mut statistics = match args.partition() {
             None => Statistics::clone(&self.statistics),
             Some(partition) => {
-                let rows = self.partition_rows(partition);
                 let mut part = Statistics::new_unknown(&self.scan.projected);
-                part.num_rows = Precision::Inexact(rows);
+                part.num_rows = self.part_of(partition);
                 part
             }
         };
-        match self.limit {
-            None => Ok(Arc::new(whole)),
-            Some(_) => {
-                let partitions = if args.partition().is_some() { 1 } else { self.work.len() };
-                Ok(Arc::new(whole.with_fetch(self.limit, 0, partitions)?))
-            }
+        let rows = self.limited_rows(statistics.num_rows, args.partition());
+        if self.limit.is_some() {
+            let partitions = if args.partition().is_some() { 1 } else { self.work.len() };
+            statistics = statistics.with_fetch(self.limit, 0, partitions)?;
         }
+        statistics.num_rows = rows;
+        Ok(Arc::new(statistics))
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let mut limited = self.clone();
         limited.limit = limit;
+        let is_raised = limit.unwrap_or(usize::MAX) > self.limit.unwrap_or(usize::MAX);
+        if is_raised && self.scan.conjuncts.is_empty() {
+            // The ranges were enough for the old limit. The operators above rely on the number of partitions.
+            let partitions = self.work.len();
+            let mut work = work_of(&self.scan, &self.stripes, partitions, limit);
+            work.resize_with(partitions, Vec::new);
+            limited.work = Arc::new(work);
+        }
         Some(Arc::new(limited))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::clone(&self)))
     }
 
     fn fetch(&self) -> Option<usize> {

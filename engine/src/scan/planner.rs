@@ -1,52 +1,50 @@
 //! `ScanRequest` and its planning: from files, filter and projection to an [`OrcScanExec`].
 //!
-//! 1. Partition values exclude files.
-//! 2. Statistics exclude stripes of the other files.
-//! 3. The encodings in the first stripe to scan give the conjuncts their first order.
-//! 4. The row groups of the remaining stripes are distributed over the partitions.
+//! 1. Statistics exclude stripes.
+//! 2. The encodings in the first stripe to scan give the conjuncts their first order.
+//! 3. The row groups of the remaining stripes are distributed over the partitions.
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::{ScalarValue, Statistics};
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::error::Result;
-use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
-use datafusion::physical_plan::PhysicalExpr;
 use grampus_orc_layout::access::Access;
 
-use super::Scan;
 use super::orc_scan_exec::OrcScanExec;
 use super::predicate_cascade::{ColumnCost, Conjunct, Seen, order};
 use super::pruning::{ContainerStatistics, Containers, Pruner};
-use super::scan_ranges::{PlannedStripe, Skipped, distribute};
+use super::scan_ranges::{PlannedStripe, Skipped};
+use super::selectivity_estimate::estimate_filtered;
 use super::stripe_column::{cost, is_nested};
-use crate::config::GrampusOptions;
+use super::{Scan, cost_of};
+use crate::config::{GrampusOptions, InvalidUtf8};
 use crate::error::layout;
 use crate::file::IoCounters;
 use crate::file::file_cache::FileCache;
 use crate::table::files::TableFile;
+use crate::table::partition_filter::Filters;
 use crate::table::statistics;
-
-/// Conditions that must all hold.
-type Filters = Vec<Arc<dyn PhysicalExpr>>;
 
 /// A scan to plan.
 pub(crate) struct ScanRequest {
     /// The table's columns: those of files, then partition columns.
     pub(crate) table: SchemaRef,
-    /// The number of columns that come from files.
-    pub(crate) file_columns: usize,
-    /// All files of the table.
+    /// The files of the table that may hold rows.
     pub(crate) files: Vec<TableFile>,
+    /// Files of the table that their partition values exclude.
+    pub(crate) excluded_files: usize,
     /// Table columns to emit.
     pub(crate) projection: Vec<usize>,
-    /// Filters over the table's columns, which must all hold.
+    /// Conjuncts of the filter over the table's columns, other than those over partition columns alone.
     pub(crate) filters: Filters,
     /// Maximum rows to emit.
     pub(crate) limit: Option<usize>,
     /// Maximum partitions. Small scans get fewer.
     pub(crate) target_partitions: usize,
+    /// The share of rows, in percent, that pass a filter of which nothing is known.
+    pub(crate) default_selectivity: u8,
     /// Settings.
     pub(crate) options: GrampusOptions,
     /// The session's open files.
@@ -64,22 +62,13 @@ fn row_groups(rows: u64, stride: Option<u64>) -> usize {
     stride.map_or(usize::from(rows > 0), |stride| rows.div_ceil(stride) as usize)
 }
 
-/// Counts the stripes of a file that is not read.
-fn exclude(file: &TableFile, skipped: &mut Skipped) {
-    let stride = stride(file);
-    for stripe in &file.file.tail.stripes {
-        skipped.count(row_groups(stripe.rows, stride), false);
-    }
-}
-
 /// Plans the scan. Reads at most one stripe footer.
 ///
 /// # Errors
 /// If the footer is unreadable, or a filter does not fit the table.
 pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
-    let (file_filters, row_filters) = split_filters(&request);
-    let mut conjuncts = Vec::with_capacity(row_filters.len());
-    for filter in row_filters {
+    let mut conjuncts = Vec::with_capacity(request.filters.len());
+    for filter in request.filters {
         conjuncts.push(Conjunct::new(filter, &request.table)?);
     }
     let pruner = match request.options.prune {
@@ -89,21 +78,17 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         ),
         false => None,
     };
-    let mut skipped = Skipped::default();
+    let mut skipped = Skipped {
+        files_total: request.files.len() + request.excluded_files,
+        files: request.excluded_files,
+        ..Skipped::default()
+    };
     let mut files = Vec::with_capacity(request.files.len());
     let mut planned = Vec::new();
     let used = used_columns(&request.projection, &conjuncts);
-    let all_rows = if conjuncts.is_empty() { request.limit } else { None };
-    let mut planned_rows = 0;
-    let mut held = Vec::with_capacity(request.files.len());
-    for file in request.files {
-        match holds(&file_filters, &file, request.file_columns)? {
-            true => held.push(file),
-            false => exclude(&file, &mut skipped),
-        }
-    }
-    let keep = surviving_stripes(&held, &request.table, pruner.as_ref());
-    for (file, keep) in held.into_iter().zip(keep) {
+    let invalid_utf8 = request.options.invalid_utf8;
+    let keep = surviving_stripes(&request.files, &request.table, pruner.as_ref(), invalid_utf8);
+    for (file, keep) in request.files.into_iter().zip(keep) {
         let is_whole = used.iter().any(|&column| match file.place_of(column) {
             Ok(id) => is_nested(file.file.tail.schema.column(id).kind),
             Err(_) => false,
@@ -117,31 +102,44 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
                 continue;
             }
             is_used = true;
-            // Without a filter, the first stripes with enough rows answer a LIMIT.
-            if all_rows.is_none_or(|limit| planned_rows < limit as u64) {
-                planned.push(PlannedStripe {
-                    file: files.len(),
-                    stripe: stripe.index,
-                    rows: stripe.rows,
-                    stride: stride.filter(|_| !is_whole),
-                    groups,
-                });
-                planned_rows += stripe.rows;
-            }
+            planned.push(PlannedStripe {
+                file: files.len(),
+                stripe: stripe.index,
+                rows: stripe.rows,
+                stride: stride.filter(|_| !is_whole),
+                groups,
+            });
         }
         if is_used {
             files.push(file);
         }
     }
     let costs = costs(&request.cache, &request.options, &files, planned.first(), &used).await?;
-    let cost_of = |column| {
-        costs
-            .iter()
-            .find(|(known, _)| *known == column)
-            .map_or(ColumnCost::Constant, |(_, c)| *c)
+    let order = order(
+        &conjuncts,
+        &|column| cost_of(&costs, column),
+        &vec![Seen::default(); conjuncts.len()],
+    );
+    let statistics = match conjuncts.is_empty() {
+        true => table_statistics(&request.table, &request.projection, &files),
+        false => {
+            let unfiltered = table_statistics(&request.table, &used, &files);
+            let mut filtered = estimate_filtered(
+                &request.table,
+                &used,
+                unfiltered,
+                &conjuncts,
+                request.default_selectivity,
+            )?;
+            let scanned: u64 = planned.iter().map(|stripe| stripe.rows).sum();
+            filtered.num_rows = filtered.num_rows.min(&Precision::Inexact(scanned as usize));
+            let places = request
+                .projection
+                .iter()
+                .filter_map(|column| used.binary_search(column).ok());
+            filtered.project(Some(&places.collect::<Vec<_>>()))
+        }
     };
-    let order = order(&conjuncts, &cost_of, &vec![Seen::default(); conjuncts.len()]);
-    let statistics = scan_statistics(&request.table, &request.projection, &files, conjuncts.is_empty());
     let scan = Scan {
         projected: Arc::new(request.table.project(&request.projection)?),
         table: request.table,
@@ -154,55 +152,27 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         options: request.options,
         cache: request.cache,
     };
-    let work = distribute(&planned, request.target_partitions);
-    Ok(OrcScanExec::new(scan, work, request.limit, skipped, statistics))
-}
-
-/// Splits the filters into conjuncts over partition columns alone, which are true or false for whole files, and the
-/// others.
-fn split_filters(request: &ScanRequest) -> (Filters, Filters) {
-    let conjuncts = request
-        .filters
-        .iter()
-        .flat_map(|filter| split_conjunction(filter))
-        .cloned();
-    conjuncts.partition(|expr| {
-        collect_columns(expr)
-            .iter()
-            .all(|column| column.index() >= request.file_columns)
-    })
-}
-
-/// Whether all of `filters` are true for the partition values of `file`.
-fn holds(filters: &[Arc<dyn PhysicalExpr>], file: &TableFile, file_columns: usize) -> Result<bool> {
-    for filter in filters {
-        let mut columns: Vec<_> = collect_columns(filter).into_iter().collect();
-        columns.sort_by_key(|column| column.index());
-        let fields = columns.iter().map(|column| {
-            let value = &file.partition_values[column.index() - file_columns];
-            arrow::datatypes::Field::new(column.name(), value.data_type(), true)
-        });
-        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
-        let mut arrays = Vec::with_capacity(columns.len());
-        for column in &columns {
-            arrays.push(file.partition_values[column.index() - file_columns].to_array()?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)?;
-        let compact = datafusion::physical_expr::utils::reassign_expr_columns(Arc::clone(filter), &schema)?;
-        let value = ScalarValue::try_from_array(&compact.evaluate(&batch)?.into_array(1)?, 0)?;
-        if value != ScalarValue::Boolean(Some(true)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let partitions = request.target_partitions;
+    Ok(OrcScanExec::new(
+        scan,
+        planned,
+        partitions,
+        request.limit,
+        skipped,
+        statistics,
+    ))
 }
 
 /// For each stripe, by file, whether it may have rows that pass.
 ///
 /// Adjacent files with the same column types are pruned by one call. The cost of a call hardly depends on its number of
 /// stripes.
-fn surviving_stripes(files: &[TableFile], table: &SchemaRef, pruner: Option<&Pruner>) -> Vec<Vec<bool>> {
+fn surviving_stripes(
+    files: &[TableFile],
+    table: &SchemaRef,
+    pruner: Option<&Pruner>,
+    invalid_utf8: InvalidUtf8,
+) -> Vec<Vec<bool>> {
     let Some(pruner) = pruner else {
         return files
             .iter()
@@ -215,6 +185,7 @@ fn surviving_stripes(files: &[TableFile], table: &SchemaRef, pruner: Option<&Pru
         let stripes = alike.iter().flat_map(|file| &file.file.tail.stripes);
         let passes = pruner.may_pass(&Containers {
             schema: table,
+            invalid_utf8,
             rows: stripes.map(|stripe| stripe.rows).collect(),
             columns: columns.collect(),
         });
@@ -290,20 +261,19 @@ async fn costs(
             continue;
         };
         let probe = handle.is_on_demand();
-        let access = Access::of(&file.tail, &stripe, id, None, source.as_ref(), probe).map_err(layout)?;
+        let access = Access::of(&file.tail, &stripe, id, None, source.as_ref(), probe);
+        source.check().map_err(layout)?;
+        let access = access.map_err(layout)?;
         costs.push((column, cost(&file.tail, &stripe, id, &access)));
     }
     Ok(costs)
 }
 
-fn scan_statistics(table: &SchemaRef, projection: &[usize], files: &[TableFile], is_exact: bool) -> Statistics {
-    let columns: Vec<(usize, DataType)> = projection
+/// Statistics of all rows of `files`, for some of the table's columns.
+fn table_statistics(table: &SchemaRef, columns: &[usize], files: &[TableFile]) -> Statistics {
+    let columns: Vec<(usize, DataType)> = columns
         .iter()
         .map(|&column| (column, table.field(column).data_type().clone()))
         .collect();
-    let statistics = statistics::of_files(files, &columns);
-    match is_exact {
-        true => statistics,
-        false => statistics.to_inexact(),
-    }
+    statistics::of_files(files, &columns)
 }

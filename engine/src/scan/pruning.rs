@@ -8,14 +8,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
-use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use datafusion::physical_plan::PhysicalExpr;
 use grampus_orc_layout::bloom::BloomFilter;
 use grampus_orc_layout::schema::TypeKind;
-use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
+use grampus_orc_layout::statistics::ColumnStatistics;
+
+use super::column_bounds::{self, Bound};
+use crate::config::InvalidUtf8;
 
 /// The pruning form of a filter: a predicate for each conjunct that statistics can decide.
 #[derive(Debug)]
@@ -102,6 +105,8 @@ pub(crate) enum ContainerStatistics<'a> {
 pub(crate) struct Containers<'a> {
     /// The table's schema.
     pub(crate) schema: &'a Schema,
+    /// The treatment of strings that are not UTF-8, whose statistics and hashes are of the stored bytes.
+    pub(crate) invalid_utf8: InvalidUtf8,
     /// Rows by container.
     pub(crate) rows: Vec<u64>,
     /// Statistics by table column.
@@ -115,11 +120,7 @@ impl Containers<'_> {
         Some((self.schema.field(at).data_type(), known))
     }
 
-    fn bounds(
-        &self,
-        column: &Column,
-        bound: fn(&ColumnStatistics, &DataType) -> Option<ScalarValue>,
-    ) -> Option<ArrayRef> {
+    fn bounds(&self, column: &Column, bound: Bound) -> Option<ArrayRef> {
         let (data_type, known) = self.known(column)?;
         match known {
             ContainerStatistics::Constant(value) if value.is_null() => None,
@@ -145,11 +146,11 @@ impl Containers<'_> {
 
 impl PruningStatistics for Containers<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, lower_bound)
+        self.bounds(column, column_bounds::lower(self.invalid_utf8))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds(column, upper_bound)
+        self.bounds(column, column_bounds::upper(self.invalid_utf8))
     }
 
     fn num_containers(&self) -> usize {
@@ -183,10 +184,14 @@ impl PruningStatistics for Containers<'_> {
         if bloom_filters.len() != self.rows.len() {
             return None;
         }
+        let is_replaced = |value: &ScalarValue| {
+            let text = value.try_as_str().flatten();
+            self.invalid_utf8 == InvalidUtf8::Replace && text.is_some_and(|text| text.contains('\u{fffd}'))
+        };
         let excluded = |filter: &BloomFilter| {
             values
                 .iter()
-                .all(|value| may_contain(filter, *kind, value) == Some(false))
+                .all(|value| may_contain(filter, *kind, value) == Some(false) && !is_replaced(value))
         };
         Some(
             bloom_filters
@@ -206,100 +211,6 @@ fn null_count(stored: &ColumnStatistics, rows: u64) -> Option<u64> {
     }
 }
 
-fn lower_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<ScalarValue> {
-    match (stored.typed.as_ref()?, data_type) {
-        (TypedStatistics::Integer { min, .. }, _) => integer(*min, data_type),
-        (TypedStatistics::Double { min, sum, .. }, _) => {
-            let min = trusted_double(*min, *sum)?;
-            // The stored bound may be either zero. -0.0 is the lower one for an order that distinguishes them.
-            let min = if min == 0.0 { -0.0 } else { min };
-            match data_type {
-                DataType::Float32 => {
-                    let single = min as f32;
-                    let below = if f64::from(single) > min {
-                        single.next_down()
-                    } else {
-                        single
-                    };
-                    Some(ScalarValue::Float32(Some(below)))
-                }
-                DataType::Float64 => Some(ScalarValue::Float64(Some(min))),
-                _ => None,
-            }
-        }
-        (TypedStatistics::String { min, .. }, DataType::Utf8) => Some(ScalarValue::Utf8(Some(min.clone()?))),
-        (TypedStatistics::Boolean { true_count }, DataType::Boolean) => {
-            Some(ScalarValue::Boolean(Some(*true_count >= stored.values?)))
-        }
-        (TypedStatistics::Date { min, .. }, DataType::Date32) => Some(ScalarValue::Date32(Some(*min))),
-        (TypedStatistics::Timestamp { min, .. }, _) => timestamp(*min, data_type),
-        (TypedStatistics::Decimal { min, .. }, DataType::Decimal128(precision, scale)) => {
-            Some(ScalarValue::Decimal128(Some(*min), *precision, *scale))
-        }
-        _ => None,
-    }
-}
-
-fn upper_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<ScalarValue> {
-    match (stored.typed.as_ref()?, data_type) {
-        (TypedStatistics::Integer { max, .. }, _) => integer(*max, data_type),
-        (TypedStatistics::Double { max, sum, .. }, _) => {
-            let max = trusted_double(*max, *sum)?;
-            let max = if max == 0.0 { 0.0 } else { max };
-            match data_type {
-                DataType::Float32 => {
-                    let single = max as f32;
-                    let above = if f64::from(single) < max {
-                        single.next_up()
-                    } else {
-                        single
-                    };
-                    Some(ScalarValue::Float32(Some(above)))
-                }
-                DataType::Float64 => Some(ScalarValue::Float64(Some(max))),
-                _ => None,
-            }
-        }
-        (TypedStatistics::String { max, .. }, DataType::Utf8) => Some(ScalarValue::Utf8(Some(max.clone()?))),
-        (TypedStatistics::Boolean { true_count }, DataType::Boolean) => {
-            Some(ScalarValue::Boolean(Some(*true_count > 0)))
-        }
-        (TypedStatistics::Date { max, .. }, DataType::Date32) => Some(ScalarValue::Date32(Some(*max))),
-        (TypedStatistics::Timestamp { max, .. }, _) => timestamp(*max, data_type),
-        (TypedStatistics::Decimal { max, .. }, DataType::Decimal128(precision, scale)) => {
-            Some(ScalarValue::Decimal128(Some(*max), *precision, *scale))
-        }
-        _ => None,
-    }
-}
-
-/// The bound, if the column has no NaN.
-///
-/// Writers compare with `<` and `>`, so a NaN leaves no trace in the bounds. SQL's order puts a NaN above or below all
-/// other values. A NaN makes the sum NaN: bounds without a sum, or with a NaN sum, are not trusted.
-fn trusted_double(bound: f64, sum: Option<f64>) -> Option<f64> {
-    (!bound.is_nan() && !sum?.is_nan()).then_some(bound)
-}
-
-fn integer(value: i64, data_type: &DataType) -> Option<ScalarValue> {
-    Some(match data_type {
-        DataType::Int8 => ScalarValue::Int8(Some(value.try_into().ok()?)),
-        DataType::Int16 => ScalarValue::Int16(Some(value.try_into().ok()?)),
-        DataType::Int32 => ScalarValue::Int32(Some(value.try_into().ok()?)),
-        DataType::Int64 => ScalarValue::Int64(Some(value)),
-        _ => return None,
-    })
-}
-
-fn timestamp(value: i64, data_type: &DataType) -> Option<ScalarValue> {
-    match data_type {
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
-            Some(ScalarValue::TimestampNanosecond(Some(value), zone.clone()))
-        }
-        _ => None,
-    }
-}
-
 /// `Some(false)`: the filter excludes `value` for certain.
 ///
 /// Only types that all writers hash in the same way are looked up. A NULL equals no value. Zeros are equal and have two
@@ -309,10 +220,10 @@ fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Opt
         return Some(false);
     }
     match (kind, value) {
-        (TypeKind::Byte, ScalarValue::Int8(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
-        (TypeKind::Short, ScalarValue::Int16(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
-        (TypeKind::Int, ScalarValue::Int32(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
-        (TypeKind::Long, ScalarValue::Int64(Some(value))) => Some(filter.may_contain_long(*value)),
+        // Integers of all widths have one hash, so a column may be narrower in the file than in the table.
+        (TypeKind::Byte | TypeKind::Short | TypeKind::Int | TypeKind::Long, value) => {
+            Some(filter.may_contain_long(long(value)?))
+        }
         (TypeKind::Date, ScalarValue::Date32(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
         (TypeKind::Double, ScalarValue::Float64(Some(value))) if !value.is_nan() && *value != 0.0 => {
             Some(filter.may_contain_double(*value))
@@ -325,13 +236,24 @@ fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Opt
     }
 }
 
+fn long(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::Int8(value) => value.map(i64::from),
+        ScalarValue::Int16(value) => value.map(i64::from),
+        ScalarValue::Int32(value) => value.map(i64::from),
+        ScalarValue::Int64(value) => *value,
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::Field;
+    use arrow::datatypes::{Field, TimeUnit};
     use datafusion::common::DFSchema;
     use datafusion::execution::context::ExecutionProps;
     use datafusion::logical_expr::{Expr, col, lit};
     use datafusion::prelude::SessionContext;
+    use grampus_orc_layout::statistics::TypedStatistics;
 
     use super::*;
 
@@ -375,22 +297,60 @@ mod tests {
         };
         pruner.may_pass(&Containers {
             schema: &schema,
+            invalid_utf8: InvalidUtf8::default(),
             rows: vec![10; statistics.len()],
             columns: vec![(0, known)],
         })
     }
 
     #[test]
-    fn pruner_keeps_a_nan_that_bounds_hide() {
-        let statistics = [
-            double(1.0, 5.0, Some(30.0)),
-            double(1.0, 5.0, Some(f64::NAN)),
-            double(1.0, 5.0, None),
-        ];
+    fn double_bounds_without_a_sum_prune() {
+        // Statistics without a sum are Trino's; those that may hide a NaN have no bounds.
+        let hidden = ColumnStatistics {
+            typed: None,
+            ..double(1.0, 5.0, None)
+        };
+        let statistics = [double(1.0, 5.0, Some(30.0)), double(1.0, 5.0, None), hidden];
         let keep = |filter| kept(DataType::Float64, TypeKind::Double, &statistics, filter);
-        assert_eq!(keep(col("c").gt(lit(10.0))), [false, true, true]);
-        assert_eq!(keep(col("c").lt(lit(0.5))), [false, true, true]);
+        assert_eq!(keep(col("c").gt(lit(10.0))), [false, false, true]);
+        assert_eq!(keep(col("c").lt(lit(0.5))), [false, false, true]);
         assert_eq!(keep(col("c").gt_eq(lit(5.0))), [true, true, true]);
+    }
+
+    #[test]
+    fn timestamp_bounds_prune_in_both_units() {
+        let bounds = |min, max| ColumnStatistics {
+            typed: Some(TypedStatistics::Timestamp { min, max }),
+            ..double(0.0, 0.0, None)
+        };
+        let first = -62_135_596_800_000_000_000; // 0001-01-01
+        let statistics = [bounds(first, first + 999_999), bounds(-1, 1_999), bounds(5_000, 7_000)];
+        let keep = |unit, filter| {
+            kept(
+                DataType::Timestamp(unit, None),
+                TypeKind::Timestamp,
+                &statistics,
+                filter,
+            )
+        };
+        let micros = |value| lit(ScalarValue::TimestampMicrosecond(Some(value), None));
+        let nanos = |value| lit(ScalarValue::TimestampNanosecond(Some(value), None));
+        // -1 ns is cut to -1 µs.
+        assert_eq!(
+            keep(TimeUnit::Microsecond, col("c").eq(micros(-1))),
+            [false, true, false]
+        );
+        assert_eq!(keep(TimeUnit::Microsecond, col("c").gt(micros(0))), [false, true, true]);
+        assert_eq!(
+            keep(TimeUnit::Microsecond, col("c").gt(micros(1))),
+            [false, false, true]
+        );
+        assert_eq!(
+            keep(TimeUnit::Microsecond, col("c").lt(micros(-2))),
+            [true, false, false]
+        );
+        assert_eq!(keep(TimeUnit::Nanosecond, col("c").eq(nanos(-1))), [false, true, false]);
+        assert_eq!(keep(TimeUnit::Nanosecond, col("c").lt(nanos(-2))), [true, false, false]);
     }
 
     #[test]

@@ -52,14 +52,18 @@ pub(crate) struct PlannedStripe {
     pub(crate) groups: usize,
 }
 
-/// Counts of the stripes and row groups that planning leaves out.
+/// Counts of the files, stripes and row groups that planning leaves out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Skipped {
-    /// Row groups of all files.
+    /// Files of the table.
+    pub(crate) files_total: usize,
+    /// Files that their partition values exclude. They are not opened, so their stripes are not counted.
+    pub(crate) files: usize,
+    /// Row groups of the other files.
     pub(crate) row_groups_total: usize,
     /// Row groups of excluded stripes.
     pub(crate) row_groups: usize,
-    /// Stripes of all files.
+    /// Stripes of the other files.
     pub(crate) stripes_total: usize,
     /// Excluded stripes.
     pub(crate) stripes: usize,
@@ -77,13 +81,11 @@ impl Skipped {
     }
 }
 
-/// Minimum rows of a partition. Fewer rows do not pay for a partition.
-const MIN_PARTITION_ROWS: u64 = 16_384;
-
-/// Cuts `stripes` into at most `partitions` lists. If there are no rows, there is one empty list.
-pub(crate) fn distribute(stripes: &[PlannedStripe], partitions: usize) -> Vec<Vec<ScanRange>> {
+/// Cuts `stripes` into at most `partitions` lists, of about `min_rows` rows at least. If there are no rows, there is
+/// one empty list.
+pub(crate) fn distribute(stripes: &[PlannedStripe], partitions: usize, min_rows: u64) -> Vec<Vec<ScanRange>> {
     let total: u64 = stripes.iter().map(|stripe| stripe.rows).sum();
-    let partitions = total.div_ceil(MIN_PARTITION_ROWS).clamp(1, partitions.max(1) as u64);
+    let partitions = total.div_ceil(min_rows.max(1)).clamp(1, partitions.max(1) as u64);
     let mut lists: Vec<Vec<ScanRange>> = vec![Vec::new()];
     // Rows distributed so far, and the row number at which a list should end.
     let mut given = 0;
@@ -124,6 +126,8 @@ pub(crate) fn distribute(stripes: &[PlannedStripe], partitions: usize) -> Vec<Ve
 mod tests {
     use super::*;
 
+    const MIN_ROWS: u64 = 16_384;
+
     fn stripe(file: usize, rows: u64, stride: Option<u64>) -> PlannedStripe {
         PlannedStripe {
             file,
@@ -141,7 +145,11 @@ mod tests {
 
     #[test]
     fn distribute_cuts_stripes_between_row_groups() {
-        let lists = distribute(&[stripe(0, 95_000, Some(10_000)), stripe(1, 30_000, Some(10_000))], 3);
+        let lists = distribute(
+            &[stripe(0, 95_000, Some(10_000)), stripe(1, 30_000, Some(10_000))],
+            3,
+            MIN_ROWS,
+        );
         assert_eq!(
             places(&lists),
             [
@@ -157,25 +165,29 @@ mod tests {
         let lists = distribute(
             &[stripe(0, 50_000, None), stripe(1, 50_000, None), stripe(2, 0, None)],
             8,
+            MIN_ROWS,
         );
         assert_eq!(places(&lists), [vec![(0, 0..1, 50_000)], vec![(1, 0..1, 50_000)]]);
         assert_eq!(
-            places(&distribute(&[stripe(0, 100, Some(10))], 8)),
+            places(&distribute(&[stripe(0, 100, Some(10))], 8, MIN_ROWS)),
             [vec![(0, 0..10, 100)]]
         );
-        assert_eq!(distribute(&[], 8), [Vec::<ScanRange>::new()]);
+        assert_eq!(distribute(&[], 8, MIN_ROWS), [Vec::<ScanRange>::new()]);
     }
 
     #[test]
     fn halves_are_whole_row_groups() {
-        let lists = distribute(&[stripe(0, 95_000, Some(10_000))], 1);
+        let lists = distribute(&[stripe(0, 95_000, Some(10_000))], 1, MIN_ROWS);
         let (first, second) = lists[0][0].halves(40_000).unwrap();
         assert_eq!(
             places(&[vec![first, second]]),
             [[(0, 0..5, 50_000), (0, 5..10, 45_000)]]
         );
         assert_eq!(lists[0][0].halves(46_000), None);
-        assert_eq!(distribute(&[stripe(0, 95_000, None)], 1)[0][0].halves(0), None);
+        assert_eq!(
+            distribute(&[stripe(0, 95_000, None)], 1, MIN_ROWS)[0][0].halves(0),
+            None
+        );
     }
 
     #[test]
@@ -184,7 +196,7 @@ mod tests {
             .map(|k| stripe(k, 20_000 + 7_001 * k as u64, Some(1000)))
             .collect();
         for partitions in 1..20 {
-            let lists = distribute(&stripes, partitions);
+            let lists = distribute(&stripes, partitions, MIN_ROWS);
             assert!(lists.len() <= partitions);
             let mut next = (0, 0);
             for work in lists.iter().flatten() {

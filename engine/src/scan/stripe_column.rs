@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, new_null_array};
+use arrow::array::{Array, ArrayRef, MutableArrayData, make_array, new_null_array};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::physical_plan::metrics::Count;
 use grampus_orc_layout::access::{Access, byte_ranges};
-use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::decode::{ColumnReader, MAX_READ_BYTES};
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::proto::stream::Kind;
+use grampus_orc_layout::read_options::ReadOptions;
 use grampus_orc_layout::schema::{ColumnId, OrcSchema, TypeKind};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
@@ -20,6 +21,7 @@ use grampus_orc_layout::tail::FileTail;
 use super::predicate_cascade::ColumnCost;
 use crate::error::layout;
 use crate::file::ScanSource;
+use crate::table::column_types;
 
 /// A column of the table in one stripe.
 pub(super) enum StripeColumn {
@@ -32,11 +34,20 @@ pub(super) enum StripeColumn {
 /// A column that the file stores.
 pub(super) struct StoredColumn {
     reader: ColumnReader,
+    /// The table's type, if the file's is narrower.
+    wider_type: Option<DataType>,
     column: ColumnId,
     index: Option<Arc<ColumnIndex>>,
     tail: Arc<FileTail>,
     stripe: Arc<StripeLayout>,
     need: Need,
+}
+
+/// The form in which a table reads a column of a file.
+pub(super) struct ReadAs {
+    pub(super) options: ReadOptions,
+    /// The table's type, if the file's is narrower.
+    pub(super) wider_type: Option<DataType>,
 }
 
 impl StoredColumn {
@@ -47,22 +58,25 @@ impl StoredColumn {
         index: Option<Arc<ColumnIndex>>,
         source: &Arc<ScanSource>,
         probe_chunks: bool,
+        read_as: ReadAs,
     ) -> Result<Self> {
         let access =
             Access::of(tail, stripe, column, index.as_deref(), source.as_ref(), probe_chunks).map_err(layout)?;
         let need = Need::new(&tail.schema, stripe, column, &access);
         let source = Arc::clone(source);
-        let reader = ColumnReader::new(
+        let reader = ColumnReader::with_options(
             Arc::clone(tail),
             Arc::clone(stripe),
             column,
             index.clone(),
             access,
             source,
+            read_as.options,
         )
         .map_err(layout)?;
         Ok(Self {
             reader,
+            wider_type: read_as.wider_type,
             column,
             index,
             tail: Arc::clone(tail),
@@ -71,7 +85,7 @@ impl StoredColumn {
         })
     }
 
-    /// The byte ranges to read for `rows`.
+    /// The byte ranges to read for `rows`. A file with unusual chunks may need more.
     pub(super) fn ranges(&self, rows: &RowSelection) -> Result<Vec<Range<u64>>> {
         let access = self.reader.access();
         byte_ranges(
@@ -92,17 +106,46 @@ impl StoredColumn {
 }
 
 impl StripeColumn {
-    /// Reads the values of `rows` and counts the bytes that they need.
-    pub(super) fn read(&mut self, rows: &RowSelection, needed_bytes: &Count) -> Result<ArrayRef> {
+    /// Reads the values of `rows` and counts the bytes that they need. If there are several rows, their text and list
+    /// elements may take `array_bytes`. The planned bytes of a remote file are fetched before, and those that the plan
+    /// left out are fetched here.
+    pub(super) async fn read(
+        &mut self,
+        rows: &RowSelection,
+        array_bytes: usize,
+        source: &ScanSource,
+        needed_bytes: &Count,
+    ) -> Result<ArrayRef> {
         match self {
             Self::Stored(stored) => {
+                let limit = match rows.rows() {
+                    1 => MAX_READ_BYTES,
+                    _ => array_bytes as u64,
+                };
+                let reader = &mut stored.reader;
+                let values = source.read_with_fetches(|| reader.read_within(rows, limit)).await;
+                let values = values.map_err(layout)?;
                 needed_bytes.add(stored.need.take(rows.rows()) as usize);
-                stored.reader.read(rows).map_err(layout)
+                match &stored.wider_type {
+                    Some(data_type) => column_types::convert(&values, data_type),
+                    None => Ok(values),
+                }
             }
             Self::Constant(value, data_type) if value.is_null() => Ok(new_null_array(data_type, rows.rows() as usize)),
             Self::Constant(value, _) => value.to_array_of_size(rows.rows() as usize),
         }
     }
+}
+
+/// The array, copied if it lies in memory that another process may change.
+pub(super) fn unmapped(array: ArrayRef, source: &ScanSource) -> Result<ArrayRef> {
+    let data = array.to_data();
+    if !data.buffers().iter().any(|buffer| source.is_mapped(buffer.as_ptr())) {
+        return Ok(array);
+    }
+    let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+    copy.try_extend(0, 0, data.len())?;
+    Ok(make_array(copy.freeze()))
 }
 
 /// Bytes that values of a column need: the width of direct values, or a share of the stored bytes.
@@ -143,11 +186,9 @@ pub(super) fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: Co
         last = child;
     }
     // Column ids are in pre-order, so a column's descendants follow the column.
-    let streams = stripe
+    stripe
         .streams
-        .iter()
-        .filter(|stream| (column..=last).contains(&stream.column));
-    streams
+        .of_columns(column..=last)
         .filter(|stream| !matches!(stream.kind, Kind::RowIndex | Kind::BloomFilter | Kind::BloomFilterUtf8))
         .map(|stream| stream.length)
         .sum()
@@ -155,10 +196,7 @@ pub(super) fn stored_bytes(schema: &OrcSchema, stripe: &StripeLayout, column: Co
 
 /// True for types that are decoded from the start of the stripe.
 pub(super) fn is_nested(kind: TypeKind) -> bool {
-    matches!(
-        kind,
-        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union
-    )
+    kind.is_nested()
 }
 
 /// True if the column surely consists of raw values, so that reading it needs no row index.

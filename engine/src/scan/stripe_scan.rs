@@ -1,37 +1,36 @@
 //! `StripeScan`: the scan of one stripe.
 //!
 //! 1. The row groups that statistics do not exclude are cut into tiles.
-//! 2. If the file is remote, a window of tiles is fetched: the first conjunct's columns or, without a filter, all.
+//! 2. If the file is remote, each step fetches the bytes that it is about to read and that are not there. The first
+//!    conjunct's columns or, without a filter, all columns are fetched for a window of tiles.
 //! 3. Each conjunct reads its columns for the tile's remaining rows, and removes the rows that do not pass.
 //! 4. Surviving rows of many tiles become pending, with their values of projected filter columns.
-//! 5. A flush reads the other projected columns for the pending rows and returns a batch.
+//! 5. A flush reads the other projected columns for the next pending rows and returns a batch.
+//!
+//! Arrays are bounded in bytes too. If the values of a tile or of a batch are too large, fewer rows are read at once.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::concat;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
+use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::PredicateCascade;
 use super::pruning::{ContainerStatistics, Containers};
+use super::row_division::{PendingRows, cut};
 use super::row_mask::RowMask;
+use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
-use super::stripe_column::{StoredColumn, StripeColumn, is_all_null, is_nested, is_plain};
+use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
-
-/// Bytes that one window of a remote file fetches.
-const WINDOW_BYTES: f64 = (16 << 20) as f64;
-/// Minimum rows of a tile of a remote file, because each tile costs a round trip.
-const MIN_FETCHED_TILE_ROWS: usize = 1 << 20;
 
 /// The state of the scan of one stripe.
 pub(super) struct StripeScan {
@@ -44,15 +43,15 @@ pub(super) struct StripeScan {
     columns: Vec<Option<StripeColumn>>,
     tiles: Vec<Range<u64>>,
     next_tile: usize,
-    /// The first tile after the fetched window.
-    fetched_tiles: usize,
     /// Rows that passed, and whose other columns are not read yet.
-    pending: RowSelection,
+    pending: PendingRows,
     /// Projected columns that the filter does not read.
     dependents: Arc<[usize]>,
     /// Values of the pending rows, for projected filter columns.
-    kept: Vec<(usize, Vec<ArrayRef>)>,
-    reservation: Arc<MemoryReservation>,
+    kept: KeptColumns,
+    /// Maximum rows of a batch: fewer, once a batch's values were too large.
+    rows_at_once: u64,
+    memory: Arc<ScanMemory>,
 }
 
 impl StripeScan {
@@ -62,7 +61,7 @@ impl StripeScan {
         work: &ScanRange,
         tile_rows: usize,
         metrics: &ScanMetrics,
-        reservation: &Arc<MemoryReservation>,
+        memory: &Arc<ScanMemory>,
     ) -> Result<Option<Self>> {
         let file = &scan.files[work.file].file;
         let layout_of = scan
@@ -77,7 +76,7 @@ impl StripeScan {
         let handle = scan.cache.handle(file).map_err(layout)?;
         let tile_rows = match handle.is_on_demand() || scan.conjuncts.is_empty() {
             true => tile_rows,
-            false => tile_rows.max(MIN_FETCHED_TILE_ROWS),
+            false => tile_rows.max(scan.options.fetched_tile_rows),
         };
         let rows = |group| layout_of.row_group_rows(&file.tail, group);
         let surviving = work
@@ -98,7 +97,7 @@ impl StripeScan {
             .iter()
             .partition(|column| scan.is_filter_column(**column));
         Ok(Some(Self {
-            kept: kept.into_iter().map(|column| (column, Vec::new())).collect(),
+            kept: KeptColumns::new(kept),
             dependents: dependents.into(),
             scan: Arc::clone(scan),
             file: work.file,
@@ -108,15 +107,20 @@ impl StripeScan {
             columns: (0..scan.table.fields().len()).map(|_| None).collect(),
             tiles,
             next_tile: 0,
-            fetched_tiles: 0,
-            pending: RowSelection::new(),
-            reservation: Arc::clone(reservation),
+            pending: PendingRows::default(),
+            rows_at_once: u64::MAX,
+            memory: Arc::clone(memory),
         }))
     }
 
-    /// Rows that passed and are not yet emitted.
-    pub(super) fn pending_rows(&self) -> usize {
-        self.pending.rows() as usize
+    /// Whether the rows that passed make a batch of `rows` rows, or as many bytes as a batch should have.
+    pub(super) fn has_enough(&self, rows: usize) -> bool {
+        self.pending.rows() >= (rows as u64).min(self.rows_at_once) || self.kept.bytes() >= self.memory.array_bytes()
+    }
+
+    /// True if all rows that passed are emitted.
+    pub(super) fn has_nothing_pending(&self) -> bool {
+        self.pending.rows() == 0
     }
 
     /// True if all tiles are filtered.
@@ -127,25 +131,37 @@ impl StripeScan {
     /// Filters the next tile.
     pub(super) async fn step(&mut self, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
-        if !self.handle.is_on_demand() && self.next_tile >= self.fetched_tiles {
-            let first = match cascade.order.first() {
-                Some(&conjunct) => &scan.conjuncts[conjunct].columns,
-                None => &scan.projection,
-            };
-            self.fetch_window(first, metrics).await?;
-        }
+        // The first conjunct may be another one than at the last tile.
+        let first = match cascade.order.first() {
+            Some(&conjunct) => &scan.conjuncts[conjunct].columns,
+            None => &scan.projection,
+        };
+        self.fetch_window(first, metrics).await?;
         let tile = self.tiles[self.next_tile].clone();
-        self.next_tile += 1;
-        metrics.rows_scanned.add((tile.end - tile.start) as usize);
+        let tile_rows = tile.end - tile.start;
         let before = self.pending.rows();
         if scan.conjuncts.is_empty() {
             self.pending.push(tile);
         } else {
-            self.filter(tile, cascade, metrics).await?;
+            match self.filter(tile, cascade, metrics).await {
+                Err(error) if fewer_rows_may_fit(&error) && tile_rows > 1 => {
+                    self.cut_tiles(tile_rows / 2);
+                    return Ok(());
+                }
+                filtered => filtered?,
+            }
             cascade.adapt(&scan);
         }
+        self.next_tile += 1;
+        metrics.rows_scanned.add(tile_rows as usize);
         metrics.rows_passed.add((self.pending.rows() - before) as usize);
         Ok(())
+    }
+
+    /// Cuts the tiles that are left into tiles of at most `tile_rows`.
+    fn cut_tiles(&mut self, tile_rows: u64) {
+        let left = self.tiles.split_off(self.next_tile);
+        self.tiles.extend(cut(left.into_iter(), tile_rows));
     }
 
     /// Evaluates the cascade on one tile. The surviving rows become pending.
@@ -157,18 +173,17 @@ impl StripeScan {
         for (step, &at) in cascade.order.iter().enumerate() {
             let conjunct = &scan.conjuncts[at];
             self.open_columns(&conjunct.columns, metrics).await?;
-            if step > 0 {
-                let new: Vec<usize> = without(&conjunct.columns, &loaded).collect();
-                self.fetch(&new, &rows).await?;
-            }
+            let new: Vec<usize> = without(&conjunct.columns, &loaded).collect();
+            self.fetch(&new, &rows).await?;
             let mut arrays = Vec::with_capacity(conjunct.columns.len());
             for &column in &conjunct.columns {
                 let found = loaded.iter().find(|(known, _)| *known == column);
                 arrays.push(match found {
                     Some((_, array)) => Arc::clone(array),
                     None => {
-                        let array = self.read(column, &rows, metrics)?;
+                        let array = self.read(column, &rows, metrics).await?;
                         loaded.push((column, Arc::clone(&array)));
+                        self.hold(loaded.iter().map(|(_, array)| array.get_array_memory_size()).sum())?;
                         array
                     }
                 });
@@ -193,41 +208,87 @@ impl StripeScan {
             rows = passing.refine(&rows);
         }
         rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
-        for (column, parts) in &mut self.kept {
-            if let Some((_, array)) = loaded.iter().find(|(known, _)| known == column) {
-                parts.push(Arc::clone(array));
-            }
-        }
+        self.kept.push(&loaded);
         Ok(())
     }
 
-    /// Reads the other columns of at most `limit` pending rows and returns the rows.
-    pub(super) async fn flush(&mut self, limit: Option<usize>, metrics: &ScanMetrics) -> Result<Option<RecordBatch>> {
-        let scan = Arc::clone(&self.scan);
-        let rows = truncated(std::mem::take(&mut self.pending), limit);
-        if rows.is_empty() {
+    /// Checks that the bytes read so far are those of the file's planned version.
+    pub(super) fn check(&self) -> Result<()> {
+        self.source.check().map_err(layout)
+    }
+
+    /// Returns at most `most` pending rows with their other columns, after a check of the file. No array of the batch
+    /// lies in a map: a batch may outlive the file.
+    pub(super) async fn flush(&mut self, most: usize, metrics: &ScanMetrics) -> Result<Option<RecordBatch>> {
+        if self.pending.rows() == 0 {
+            self.check()?;
             return Ok(None);
         }
+        let scan = Arc::clone(&self.scan);
         let dependents = Arc::clone(&self.dependents);
         self.open_columns(&dependents, metrics).await?;
-        self.fetch(&dependents, &rows).await?;
+        let mut most = (most as u64).min(self.rows_at_once).max(1);
+        let (rows, mut read) = loop {
+            let rows = self.pending.first(most);
+            match self.read_dependents(&dependents, &rows, metrics).await {
+                Err(error) if fewer_rows_may_fit(&error) && rows.rows() > 1 => {
+                    most = rows.rows() / 2;
+                    self.rows_at_once = most;
+                }
+                read => break (rows, read?.into_iter()),
+            }
+        };
         let total = rows.rows() as usize;
         let mut arrays = Vec::with_capacity(scan.projection.len());
         for &column in &scan.projection {
-            let kept = self.kept.iter_mut().find(|(known, _)| *known == column);
-            arrays.push(match kept {
-                Some((_, parts)) => join(std::mem::take(parts))?.slice(0, total),
-                None => self.read(column, &rows, metrics)?,
-            });
+            let array = match self.kept.take(column, total) {
+                Some(kept) => kept?,
+                None => match read.next() {
+                    Some(array) => array,
+                    None => return datafusion::common::internal_err!("column {column} is not read"),
+                },
+            };
+            arrays.push(unmapped(array, &self.source)?);
         }
+        self.pending.remove_first(total as u64);
+        self.hold(0)?;
+        self.check()?;
         let options = RecordBatchOptions::new().with_row_count(Some(total));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&scan.projected), arrays, &options)?;
         Ok(Some(batch))
     }
 
-    fn read(&mut self, column: usize, rows: &RowSelection, metrics: &ScanMetrics) -> Result<ArrayRef> {
+    /// The values of `rows` of each of `columns`, together bounded in bytes.
+    async fn read_dependents(
+        &mut self,
+        columns: &[usize],
+        rows: &RowSelection,
+        metrics: &ScanMetrics,
+    ) -> Result<Vec<ArrayRef>> {
+        self.fetch(columns, rows).await?;
+        let mut arrays = Vec::with_capacity(columns.len());
+        let mut bytes = 0;
+        for &column in columns {
+            let array = self.read(column, rows, metrics).await?;
+            bytes += array.get_array_memory_size();
+            self.hold(bytes)?;
+            arrays.push(array);
+        }
+        Ok(arrays)
+    }
+
+    /// Counts fetched bytes, kept values and `decoded` bytes of other arrays.
+    fn hold(&self, decoded: usize) -> Result<()> {
+        self.memory
+            .hold(self.source.buffered_bytes() + self.kept.bytes() + decoded)
+    }
+
+    async fn read(&mut self, column: usize, rows: &RowSelection, metrics: &ScanMetrics) -> Result<ArrayRef> {
         match &mut self.columns[column] {
-            Some(open) => open.read(rows, &metrics.needed_bytes),
+            Some(open) => {
+                let array_bytes = self.memory.array_bytes();
+                open.read(rows, array_bytes, &self.source, &metrics.needed_bytes).await
+            }
             None => datafusion::common::internal_err!("column {column} is read before it is opened"),
         }
     }
@@ -267,7 +328,13 @@ impl StripeScan {
         let probe = self.handle.is_on_demand();
         let with_index = indexed.into_iter().zip(indexes);
         for ((column, id), index) in with_index.chain(plain.into_iter().map(|plain| (plain, None))) {
-            let opened = StoredColumn::new(tail, &self.layout, id, index, &self.source, probe)?;
+            let read_as = ReadAs {
+                options: scan.read_options(column),
+                wider_type: table_file
+                    .is_converted(column)
+                    .then(|| scan.table.field(column).data_type().clone()),
+            };
+            let opened = StoredColumn::new(tail, &self.layout, id, index, &self.source, probe, read_as)?;
             self.columns[column] = Some(StripeColumn::Stored(Box::new(opened)));
         }
         Ok(())
@@ -278,30 +345,44 @@ impl StripeScan {
         if self.handle.is_on_demand() || rows.is_empty() {
             return Ok(());
         }
+        self.source.fetch(&self.ranges(columns, rows)?).await.map_err(layout)?;
+        self.hold(0)
+    }
+
+    /// The byte ranges of open columns at `rows`.
+    fn ranges(&self, columns: &[usize], rows: &RowSelection) -> Result<Vec<Range<u64>>> {
         let mut ranges = Vec::new();
         for &column in columns {
             if let Some(StripeColumn::Stored(stored)) = &self.columns[column] {
                 ranges.extend(stored.ranges(rows)?);
             }
         }
-        self.source.fetch(&ranges).await.map_err(layout)?;
-        self.reservation.try_resize(self.source.buffered_bytes())
+        Ok(ranges)
     }
 
-    /// Fetches the bytes of `columns` for the next tiles, up to [`WINDOW_BYTES`].
+    /// Fetches the bytes of `columns` for the next tile, if the file is remote and some of them are not there. Then the
+    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`.
     async fn fetch_window(&mut self, columns: &[usize], metrics: &ScanMetrics) -> Result<()> {
-        self.source.trim();
+        if self.handle.is_on_demand() {
+            return Ok(());
+        }
         self.open_columns(columns, metrics).await?;
+        let mut rows = RowSelection::range(self.tiles[self.next_tile].clone());
+        if self.source.holds(&self.ranges(columns, &rows)?) {
+            return Ok(());
+        }
+        self.source.trim();
         let stored = columns.iter().filter_map(|&column| match &self.columns[column] {
             Some(StripeColumn::Stored(stored)) => Some(stored.bytes_per_row()),
             _ => None,
         });
-        let rows_at_once = (WINDOW_BYTES / stored.sum::<f64>().max(0.01)) as u64;
-        let mut rows = RowSelection::new();
-        self.fetched_tiles = self.next_tile;
-        while self.fetched_tiles < self.tiles.len() && rows.rows() < rows_at_once {
-            rows.push(self.tiles[self.fetched_tiles].clone());
-            self.fetched_tiles += 1;
+        let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
+        let window_rows = (window_bytes / stored.sum::<f64>().max(0.01)) as u64;
+        for tile in &self.tiles[self.next_tile + 1..] {
+            if rows.rows() >= window_rows {
+                break;
+            }
+            rows.push(tile.clone());
         }
         self.fetch(columns, &rows).await
     }
@@ -309,7 +390,7 @@ impl StripeScan {
 
 impl Drop for StripeScan {
     fn drop(&mut self) {
-        self.reservation.free();
+        self.memory.release();
     }
 }
 
@@ -359,6 +440,7 @@ pub(super) async fn surviving_groups(
     let rows = |group| layout_of.row_group_rows(tail, group);
     let containers = Containers {
         schema: &scan.table,
+        invalid_utf8: scan.options.invalid_utf8,
         rows: work
             .groups
             .clone()
@@ -370,69 +452,9 @@ pub(super) async fn surviving_groups(
     Ok(pruner.may_pass(&containers))
 }
 
-/// Merges adjacent row ranges and cuts them into tiles of at most `tile_rows`.
-fn cut(surviving: impl Iterator<Item = Range<u64>>, tile_rows: u64) -> Vec<Range<u64>> {
-    let mut rows = RowSelection::new();
-    surviving.for_each(|range| rows.push(range));
-    let tiles = rows.ranges().iter().flat_map(|range| {
-        let starts = (range.start..range.end).step_by(tile_rows as usize);
-        starts.map(|start| start..(start + tile_rows).min(range.end))
-    });
-    tiles.collect()
-}
-
 fn without<'a>(columns: &'a [usize], loaded: &'a [(usize, ArrayRef)]) -> impl Iterator<Item = usize> + 'a {
     columns
         .iter()
         .copied()
         .filter(|column| loaded.iter().all(|(known, _)| known != column))
-}
-
-fn join(parts: Vec<ArrayRef>) -> Result<ArrayRef> {
-    match parts.as_slice() {
-        [one] => Ok(Arc::clone(one)),
-        _ => {
-            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-            Ok(concat(&parts)?)
-        }
-    }
-}
-
-/// The first `limit` rows.
-fn truncated(rows: RowSelection, limit: Option<usize>) -> RowSelection {
-    let Some(limit) = limit.map(|limit| limit as u64).filter(|&limit| limit < rows.rows()) else {
-        return rows;
-    };
-    let mut first = RowSelection::new();
-    for range in rows.ranges() {
-        let room = limit - first.rows();
-        first.push(range.start..range.end.min(range.start + room));
-        if first.rows() == limit {
-            break;
-        }
-    }
-    first
-}
-
-#[cfg(test)]
-#[allow(clippy::single_range_in_vec_init)] // lists of ranges that happen to have one
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tiles_follow_surviving_groups() {
-        let groups = [0..10, 10..20, 40..50, 50..55];
-        assert_eq!(cut(groups.into_iter(), 12), [0..12, 12..20, 40..52, 52..55]);
-        assert_eq!(cut(std::iter::empty(), 12), []);
-    }
-
-    #[test]
-    fn truncated_keeps_the_first_rows() {
-        let mut rows = RowSelection::range(0..3);
-        rows.push(10..20);
-        assert_eq!(truncated(rows.clone(), Some(5)).ranges(), [0..3, 10..12]);
-        assert_eq!(truncated(rows.clone(), Some(3)).ranges(), [0..3]);
-        assert_eq!(truncated(rows.clone(), None), rows);
-        assert_eq!(truncated(rows.clone(), Some(100)), rows);
-    }
 }

@@ -1,82 +1,86 @@
-//! `WorkQueues`: work stealing between the partitions of one execution.
+//! `WorkQueues`: work stealing between the partitions of an operator.
 //!
 //! A partition without work takes a range that the busiest partition has not begun. Cores are not equally fast, least
 //! of all on a shared machine, and a query waits for its slowest partition.
+//!
+//! A caller may execute a plan several times at once, under one task context or several. DataFusion passes no identity
+//! of an execution: a stream knows its operator, its partition and its task context alone. If partition 0 begins
+//! twice and partition 1 begins twice, each pair may be an execution. So streams of a partition do not divide the
+//! partition's ranges among themselves. Each of them reads all, and to steal is to change the list for all of them.
+//!
+//! The rule: a range moves from the list of partition `v` to the list of partition `t` only if
+//!
+//! 1. no stream of `v` has taken the range, and
+//! 2. no stream of `t` has ended.
+//!
+//! **Invariant:** a stream of partition `p` that runs to its end takes exactly the ranges of the final list of `p`.
+//! At the stream's end, no range of the list is left to it, and what it has taken stays in the list by (1). After its
+//! end, no range enters the list by (2). The lists are at any time a division of all ranges. So any choice of one
+//! finished stream per partition returns each row once, whichever executions the streams belong to.
+//!
+//! The lists are shared by the streams of one task context, which "contains the state required during a single query's
+//! execution" ([`TaskContext`]): the partitions of one execution begin under one context. The first execution under a
+//! context steals freely. A later one finds ended streams, so it keeps the lists as they are.
+//!
+//! DataFusion's file scans keep one queue per operator, and need `reset_state` between two executions.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use datafusion::execution::TaskContext;
 
 use super::scan_ranges::ScanRange;
 
-/// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size. Opening a stripe takes
-/// as long as filtering some ten thousand rows.
-const MIN_HALF_ROWS: u64 = 1 << 17;
-
-/// The ranges that the partitions of one execution have not begun.
+/// The ranges of all partitions of an operator, for the streams of one task context.
 #[derive(Debug)]
-pub(super) struct WorkQueues {
+struct WorkQueues {
     /// Lists by partition.
     lists: Mutex<Vec<List>>,
+    /// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size. `None`: nothing
+    /// is stolen.
+    min_half_rows: Option<u64>,
 }
 
+/// The ranges of one partition.
 #[derive(Debug)]
 struct List {
-    work: VecDeque<ScanRange>,
-    /// Whether the partition has begun. Only ranges of begun partitions are stolen: a caller that executes some of the
-    /// partitions gets only their rows.
-    begun: bool,
+    ranges: Vec<ScanRange>,
+    /// Ranges from the start that a stream has taken.
+    taken: usize,
+    /// Streams that have begun and not ended.
+    open_streams: usize,
+    /// Whether a stream has ended.
+    has_ended: bool,
 }
 
-impl WorkQueues {
-    fn new(work: &[Vec<ScanRange>]) -> Self {
-        let lists = work.iter().map(|work| List {
-            work: work.iter().cloned().collect(),
-            begun: false,
-        });
-        Self {
-            lists: Mutex::new(lists.collect()),
-        }
+impl List {
+    /// Rows in the ranges that no stream has taken.
+    fn untaken_rows(&self) -> u64 {
+        self.ranges[self.taken..].iter().map(|range| range.rows).sum()
     }
 
-    /// The next range for `partition`: its own next one, or one of the partition with the most rows left.
-    pub(super) fn next(&self, partition: usize) -> Option<ScanRange> {
-        let mut lists = lock(&self.lists);
-        if let Some(own) = lists.get_mut(partition)?.work.pop_front() {
-            return Some(own);
-        }
-        let busiest = lists
-            .iter_mut()
-            .filter(|list| list.begun)
-            .max_by_key(|list| rows_of(&list.work))?;
-        let last = busiest.work.pop_back()?;
-        if busiest.work.is_empty()
-            && let Some((kept, taken)) = last.halves(MIN_HALF_ROWS)
+    /// Whether other partitions may steal from the list. A partition that is not executed keeps its rows: a caller
+    /// that executes some of the partitions gets only their rows. Nothing is read for a partition whose streams are
+    /// dropped.
+    fn can_give(&self) -> bool {
+        self.open_streams > 0 && self.taken < self.ranges.len()
+    }
+
+    /// Removes the last range, or half of it if it is the only range and large.
+    fn give(&mut self, min_half_rows: u64) -> Option<ScanRange> {
+        let last = self.ranges.pop()?;
+        if self.ranges.len() == self.taken
+            && let Some((kept, given)) = last.halves(min_half_rows)
         {
-            busiest.work.push_back(kept);
-            return Some(taken);
+            self.ranges.push(kept);
+            return Some(given);
         }
         Some(last)
     }
 
-    /// Drops the remaining ranges of `partition`, which needs no more rows.
-    pub(super) fn close(&self, partition: usize) {
-        if let Some(list) = lock(&self.lists).get_mut(partition) {
-            list.work.clear();
-        }
+    fn end_stream(&mut self) {
+        self.open_streams = self.open_streams.saturating_sub(1);
+        self.has_ended = true;
     }
-
-    /// Begins `partition`. True for its first begin.
-    fn begin(&self, partition: usize) -> bool {
-        let mut lists = lock(&self.lists);
-        let list = lists.get_mut(partition);
-        list.is_some_and(|list| !std::mem::replace(&mut list.begun, true))
-    }
-}
-
-fn rows_of(work: &VecDeque<ScanRange>) -> u64 {
-    work.iter().map(|work| work.rows).sum()
 }
 
 /// Locks a mutex. No holder panics.
@@ -84,23 +88,94 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The begun executions of one operator, keyed by their task contexts.
-///
-/// A plan may be executed more than once, and each execution returns all rows.
-#[derive(Debug, Default)]
-pub(super) struct Executions {
-    begun: Mutex<Vec<(Weak<TaskContext>, Arc<WorkQueues>)>>,
+impl WorkQueues {
+    fn new(work: &[Vec<ScanRange>], min_half_rows: Option<u64>) -> Self {
+        let lists = work.iter().map(|ranges| List {
+            ranges: ranges.clone(),
+            taken: 0,
+            open_streams: 0,
+            has_ended: false,
+        });
+        Self {
+            lists: Mutex::new(lists.collect()),
+            min_half_rows,
+        }
+    }
+
+    /// Moves a range of the partition with the most rows left to the end of another partition's list. False: the rule
+    /// forbids it, or no range is left.
+    fn steal(&self, lists: &mut [List], partition: usize) -> bool {
+        let Some(min_half_rows) = self.min_half_rows.filter(|_| !lists[partition].has_ended) else {
+            return false;
+        };
+        let busiest = lists.iter_mut().filter(|list| list.can_give());
+        let stolen = busiest
+            .max_by_key(|list| list.untaken_rows())
+            .and_then(|list| list.give(min_half_rows));
+        let is_stolen = stolen.is_some();
+        lists[partition].ranges.extend(stolen);
+        is_stolen
+    }
 }
 
-/// A copy of an operator has no executions.
-impl Clone for Executions {
+/// The ranges of one stream of a partition.
+#[derive(Debug)]
+pub(super) struct WorkStream {
+    queues: Arc<WorkQueues>,
+    partition: usize,
+    /// Ranges that the stream has taken.
+    taken: usize,
+    has_ended: bool,
+}
+
+impl WorkStream {
+    /// The next range: the partition's own next one, or one of the partition with the most rows left. `None` ends the
+    /// stream.
+    pub(super) fn next(&mut self) -> Option<ScanRange> {
+        let mut lists = lock(&self.queues.lists);
+        if self.has_ended || self.partition >= lists.len() {
+            return None;
+        }
+        if self.taken == lists[self.partition].ranges.len() && !self.queues.steal(&mut lists, self.partition) {
+            // Under the same lock: a range that enters the list after this answer would be lost.
+            self.has_ended = true;
+            lists[self.partition].end_stream();
+            return None;
+        }
+        let list = &mut lists[self.partition];
+        let next = list.ranges.get(self.taken).cloned();
+        self.taken += 1;
+        list.taken = list.taken.max(self.taken);
+        next
+    }
+}
+
+/// A dropped stream has ended: it needs no more rows.
+impl Drop for WorkStream {
+    fn drop(&mut self) {
+        if !self.has_ended
+            && let Some(list) = lock(&self.queues.lists).get_mut(self.partition)
+        {
+            list.end_stream();
+        }
+    }
+}
+
+/// The queues of one operator, by task context.
+#[derive(Debug, Default)]
+pub(super) struct ContextQueues {
+    known: Mutex<Vec<(Weak<TaskContext>, Arc<WorkQueues>)>>,
+}
+
+/// A copy of an operator has queues of its own.
+impl Clone for ContextQueues {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl Executions {
-    /// Begins `partition` of the execution with `context`. `work` has the ranges by partition.
+impl ContextQueues {
+    /// Begins a stream of `partition`. `work` has the ranges by partition.
     ///
     /// DataFusion's setting for file scans turns work stealing on and off:
     /// `datafusion.execution.enable_file_stream_work_stealing`.
@@ -109,133 +184,34 @@ impl Executions {
         context: &Arc<TaskContext>,
         partition: usize,
         work: &[Vec<ScanRange>],
-    ) -> Arc<WorkQueues> {
-        let options = context.session_config().options();
-        if !options.execution.enable_file_stream_work_stealing {
-            return Arc::new(WorkQueues::new(work));
+        min_half_rows: u64,
+    ) -> WorkStream {
+        let mut known = lock(&self.known);
+        // A weak reference keeps the address, so no new context has the address of a known one.
+        known.retain(|(context, _)| context.strong_count() > 0);
+        let found = known.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(context));
+        let queues = match found {
+            Some((_, queues)) => Arc::clone(queues),
+            None => {
+                let options = &context.session_config().options().execution;
+                let min_half_rows = options.enable_file_stream_work_stealing.then_some(min_half_rows);
+                let queues = Arc::new(WorkQueues::new(work, min_half_rows));
+                known.push((Arc::downgrade(context), Arc::clone(&queues)));
+                queues
+            }
+        };
+        if let Some(list) = lock(&queues.lists).get_mut(partition) {
+            list.open_streams += 1;
         }
-        let mut begun = lock(&self.begun);
-        begun.retain(|(known, _)| known.strong_count() > 0);
-        let same = begun
-            .iter()
-            .filter(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(context)))
-            .find(|(_, queues)| queues.begin(partition));
-        if let Some((_, queues)) = same {
-            return Arc::clone(queues);
+        WorkStream {
+            queues,
+            partition,
+            taken: 0,
+            has_ended: false,
         }
-        let queues = Arc::new(WorkQueues::new(work));
-        queues.begin(partition);
-        begun.push((Arc::downgrade(context), Arc::clone(&queues)));
-        queues
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use datafusion::prelude::SessionConfig;
-
-    use super::*;
-
-    const STRIDE: u64 = 10_000;
-
-    fn work(stripe: usize, groups: usize) -> ScanRange {
-        ScanRange {
-            file: 0,
-            stripe,
-            groups: 0..groups,
-            rows: groups as u64 * STRIDE,
-            stride: Some(STRIDE),
-        }
-    }
-
-    fn stripes(queues: &WorkQueues, partition: usize) -> Vec<usize> {
-        std::iter::from_fn(|| queues.next(partition))
-            .map(|work| work.stripe)
-            .collect()
-    }
-
-    #[test]
-    fn idle_partition_takes_the_last_range_of_the_busiest() {
-        let executions = Executions::default();
-        let context = Arc::new(TaskContext::default());
-        let lists = [
-            vec![work(0, 1)],
-            vec![work(1, 1), work(2, 1)],
-            vec![work(3, 1), work(4, 1), work(5, 1)],
-        ];
-        let queues = executions.begin(&context, 0, &lists);
-        executions.begin(&context, 1, &lists);
-        executions.begin(&context, 2, &lists);
-        assert_eq!(queues.next(1).map(|work| work.stripe), Some(1));
-        assert_eq!(stripes(&queues, 0), [0, 5, 4, 3, 2]);
-        assert_eq!((stripes(&queues, 1), stripes(&queues, 2)), (vec![], vec![]));
-    }
-
-    #[test]
-    fn partition_that_is_not_executed_keeps_its_rows() {
-        let executions = Executions::default();
-        let context = Arc::new(TaskContext::default());
-        let lists = [vec![work(0, 1)], vec![work(1, 1), work(2, 1)]];
-        let first = executions.begin(&context, 0, &lists);
-        assert_eq!(stripes(&first, 0), [0]);
-        let second = executions.begin(&context, 1, &lists);
-        assert_eq!(stripes(&second, 1), [1, 2]);
-    }
-
-    #[test]
-    fn execution_has_all_rows_each_time() {
-        let executions = Executions::default();
-        let context = Arc::new(TaskContext::default());
-        let lists = [vec![work(0, 1)], vec![work(1, 1)]];
-        // The same context begins twice, then another context, then a copy of the operator.
-        for again in 0..2 {
-            let queues = executions.begin(&context, 0, &lists);
-            assert!(Arc::ptr_eq(&queues, &executions.begin(&context, 1, &lists)), "{again}");
-            assert_eq!(stripes(&queues, 1), [1, 0]);
-        }
-        let other = executions.begin(&Arc::new(TaskContext::default()), 0, &lists);
-        assert_eq!(stripes(&other, 0), [0]);
-        let copy = executions.clone().begin(&context, 1, &lists);
-        assert_eq!(stripes(&copy, 1), [1]);
-        // An execution that has ended is removed.
-        drop(context);
-        executions.begin(&Arc::new(TaskContext::default()), 0, &lists);
-        assert_eq!(lock(&executions.begun).len(), 1);
-    }
-
-    #[test]
-    fn large_last_range_is_halved_between_row_groups() {
-        let executions = Executions::default();
-        let context = Arc::new(TaskContext::default());
-        let lists = [Vec::new(), vec![work(7, 61)]];
-        let queues = executions.begin(&context, 0, &lists);
-        executions.begin(&context, 1, &lists);
-        let groups: Vec<_> = std::iter::from_fn(|| queues.next(0)).map(|work| work.groups).collect();
-        assert_eq!(groups, [31..61, 16..31, 0..16]);
-    }
-
-    #[test]
-    fn setting_turns_work_stealing_off() {
-        let executions = Executions::default();
-        let mut config = SessionConfig::new();
-        config.options_mut().execution.enable_file_stream_work_stealing = false;
-        let context = Arc::new(TaskContext::default().with_session_config(config));
-        let lists = [vec![work(0, 1)], vec![work(1, 1)]];
-        let (first, second) = (
-            executions.begin(&context, 0, &lists),
-            executions.begin(&context, 1, &lists),
-        );
-        assert_eq!((stripes(&first, 0), stripes(&second, 1)), (vec![0], vec![1]));
-    }
-
-    #[test]
-    fn closed_partition_is_not_scanned() {
-        let executions = Executions::default();
-        let context = Arc::new(TaskContext::default());
-        let lists = [vec![work(0, 1)], vec![work(1, 1)]];
-        let queues = executions.begin(&context, 0, &lists);
-        executions.begin(&context, 1, &lists);
-        queues.close(1);
-        assert_eq!(stripes(&queues, 0), [0]);
-    }
-}
+#[path = "work_stealing_tests.rs"]
+mod tests;

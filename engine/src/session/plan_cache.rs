@@ -1,7 +1,8 @@
 //! `PlanCache`: the optimized logical plan of each statement text. A cached plan is reused if all of these hold:
 //!
 //! 1. the statement is a query over base tables, and every function that it calls is immutable;
-//! 2. the catalog has the same table object for each name in the statement;
+//! 2. the catalog has the same table object for each name in the statement, and none for a name in a letter case that
+//!    the catalog lacked;
 //! 3. the session, its settings, its planners and rules, and the functions called are the same objects.
 //!
 //! **Invariant:** no physical plan is cached. Each run plans one from the files as they are.
@@ -26,6 +27,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 
+use super::names::{match_tables, plan_with_matched_columns};
+
 /// Plans in the cache. When the cache is full, all are dropped.
 const MAX_PLANS: usize = 256;
 /// Statements with a longer text are not cached.
@@ -44,6 +47,8 @@ pub(super) struct PlanCache {
 struct CachedPlan {
     plan: LogicalPlan,
     tables: Tables,
+    /// Names of the statement that other spellings stand for, as long as the catalog lacks these.
+    absent_tables: Vec<TableReference>,
     functions: Vec<Function>,
     session: PlanningSession,
 }
@@ -71,7 +76,7 @@ enum Function {
     Window(Arc<WindowUDF>),
 }
 
-/// Plans a text, which is one statement, as [`SessionContext::sql`] does, or takes its cached plan.
+/// Plans a text, which is one statement, as [`plan_statement`] does, or takes its cached plan.
 ///
 /// # Errors
 /// As [`SessionContext::sql`] and [`SessionState::create_physical_plan`].
@@ -108,23 +113,27 @@ pub async fn cached_plan(context: &SessionContext, text: &str) -> Result<Option<
 
 /// Plans `statement`, whose text is `text`, or takes the cached plan of the text.
 ///
+/// Unquoted names of tables and columns match in any letter case, if exactly one is alike. `FROM t` without SELECT is
+/// `SELECT * FROM t`.
+///
 /// A statement other than a query is executed at once, as by [`SessionContext::execute_logical_plan`].
 ///
 /// # Errors
 /// As [`SessionContext::execute_logical_plan`] and [`SessionState::create_physical_plan`].
-pub async fn plan_statement(context: &SessionContext, text: &str, statement: Statement) -> Result<Planned> {
+pub async fn plan_statement(context: &SessionContext, text: &str, mut statement: Statement) -> Result<Planned> {
     if let Some(planned) = cached_plan(context, text).await? {
         return Ok(planned);
     }
     let state = context.state();
     let cache = state.config().get_extension::<PlanCache>();
+    let absent_tables = match_tables(&state, &mut statement)?;
     // Tables are looked up before the statement is bound. If a table is replaced meanwhile, the scan's provider differs
     // from this one and the plan is not cached.
     let tables = match cache.is_some() && text.len() <= MAX_TEXT_BYTES {
         true => base_tables(&state, &statement).await,
         false => None,
     };
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = plan_with_matched_columns(&state, statement).await?;
     if let (Some(cache), LogicalPlan::Ddl(_)) = (&cache, &plan) {
         cache.lock().clear(); // no plan keeps a dropped table alive
     }
@@ -139,6 +148,7 @@ pub async fn plan_statement(context: &SessionContext, text: &str, statement: Sta
     let cached = CachedPlan {
         plan,
         tables,
+        absent_tables,
         functions,
         session: PlanningSession::of(&state),
     };
@@ -162,6 +172,11 @@ impl CachedPlan {
     async fn is_current(&self, state: &SessionState) -> bool {
         if !self.session.is_of(state) || !self.functions.iter().all(|function| function.is_registered(state)) {
             return false;
+        }
+        for reference in &self.absent_tables {
+            if table(state, reference).await.is_some() {
+                return false;
+            }
         }
         for (reference, known) in &self.tables {
             match table(state, reference).await {

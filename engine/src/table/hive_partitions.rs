@@ -124,6 +124,7 @@ mod tests {
                 etag: None,
             },
             folders: folders.iter().map(|&folder| folder.to_owned()).collect(),
+            is_named: false,
         }
     }
 

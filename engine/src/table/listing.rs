@@ -12,6 +12,7 @@ use datafusion::error::{DataFusionError, Result};
 use futures::TryStreamExt;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
+use super::row_versions;
 use crate::file::{Identity, Place};
 
 /// Maximum depth of nested folders. Deeper nesting counts as a loop of links.
@@ -28,12 +29,18 @@ pub(crate) struct FoundFile {
     pub(crate) identity: Identity,
     /// The folders between the location and the file, outermost first.
     pub(crate) folders: Vec<String>,
+    /// True if the location is the file itself, not a folder or a pattern that contains the file.
+    pub(crate) is_named: bool,
 }
 
-/// The files at `locations`, sorted by name. Hidden files (`_`, `.`) and checksums (`.crc`) in folders are left out.
+/// The files at `locations`, sorted by name, without those of 0 bytes.
+///
+/// Each file of a folder is data, whatever its name, as in Hive and Trino. These are left out: hidden files
+/// ([`is_hidden_name`]), side files of Hive's streaming, and files of 0 bytes, which Hive writes for empty buckets.
 ///
 /// # Errors
-/// If a location does not exist or holds no file, or a file is empty.
+/// If a location does not exist or holds no file, if a location is a file of 0 bytes, or if a folder belongs to a Hive
+/// table with row versions.
 pub(crate) async fn find_files(state: &dyn Session, locations: &[String]) -> Result<Vec<FoundFile>> {
     let mut files = Vec::new();
     for location in locations {
@@ -44,13 +51,17 @@ pub(crate) async fn find_files(state: &dyn Session, locations: &[String]) -> Res
         if found.is_empty() {
             return plan_err!("{location}: no ORC file there");
         }
-        if let Some(empty) = found.iter().find(|file| file.identity.length == 0) {
+        if let Some(empty) = found.iter().find(|file| file.is_named && file.identity.length == 0) {
             return plan_err!(
                 "{}: the file is empty (0 bytes): no ORC file; remove it or write it again",
                 empty.name
             );
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
+        for file in &found {
+            row_versions::refuse_folders(&file.name, &file.folders)?;
+        }
+        found.retain(|file| file.identity.length > 0);
         files.append(&mut found);
     }
     let mut seen = std::collections::HashSet::new();
@@ -71,7 +82,11 @@ fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
     let mut files = Vec::new();
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => walk(path, &mut Vec::new(), &mut files)?,
-        Ok(metadata) => files.push(local_file(path, &metadata, Vec::new())),
+        Ok(metadata) => {
+            let mut file = local_file(path, &metadata, Vec::new());
+            file.is_named = true;
+            files.push(file);
+        }
         Err(error) if error.kind() == ErrorKind::NotFound && location.contains(['*', '?', '[']) => {
             expand(location, &mut files)?;
         }
@@ -80,7 +95,7 @@ fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
         }
         Err(error) => return plan_err!("{location}: {error}"),
     }
-    Ok(prefer_orc(files))
+    Ok(files)
 }
 
 /// Finds the files and folders that a glob matches. The folders before the first wildcard are the location.
@@ -145,9 +160,17 @@ fn is_hidden(path: &Path) -> bool {
     is_hidden_name(&name_of(path))
 }
 
-/// Whether a name belongs to a file that writers leave beside data: `_SUCCESS`, `.part.crc`, temporary files.
+/// Whether a name belongs to a file or folder that writers leave beside data.
+///
+/// - A leading `_` or `.` hides a name in Hive, Spark and Trino: `_SUCCESS`, `_temporary`, `.hive-staging_…`. A
+///   partition folder of a column `_c` keeps its `_`: `_c=1`.
+/// - `.crc` ends the name of a checksum of Hadoop's local file system.
+/// - `_flush_length` ends the name of a side file of Hive's streaming, which holds lengths of the file beside it.
 fn is_hidden_name(name: &str) -> bool {
-    (name.starts_with('_') && !name.contains('=')) || name.starts_with('.') || name.ends_with(".crc")
+    (name.starts_with('_') && !name.contains('='))
+        || name.starts_with('.')
+        || name.ends_with(".crc")
+        || name.ends_with("_flush_length")
 }
 
 fn local_file(path: &Path, metadata: &fs::Metadata, folders: Vec<String>) -> FoundFile {
@@ -156,17 +179,8 @@ fn local_file(path: &Path, metadata: &fs::Metadata, folders: Vec<String>) -> Fou
         place: Place::Local(path.to_path_buf()),
         identity: Identity::of_local(metadata),
         folders,
+        is_named: false,
     }
-}
-
-/// Keeps only files named `*.orc`, if there are any: the others are something else, such as a README. If there are
-/// none, keeps all files: Hive writes names like `000000_0`.
-fn prefer_orc(mut files: Vec<FoundFile>) -> Vec<FoundFile> {
-    let is_orc = |file: &FoundFile| file.name.to_ascii_lowercase().ends_with(".orc");
-    if files.len() > 1 && files.iter().any(is_orc) {
-        files.retain(is_orc);
-    }
-    files
 }
 
 async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFile>> {
@@ -215,8 +229,9 @@ async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFil
                 path: object.location,
             },
             folders,
+            is_named: single,
         };
         (!hidden).then_some(file)
     });
-    Ok(prefer_orc(files.collect()))
+    Ok(files.collect())
 }

@@ -3,13 +3,21 @@
 //! ```text
 //! listing          locations (file, folder, glob, URL) -> the files that are there
 //! files            TableFile: a file with its columns and partition values
+//! row_versions     refuses Hive tables whose rows only Hive can merge
+//! column_types     the type that holds the values of two types
 //! schema           the one schema of all files
 //! hive_partitions  columns from folder names
+//! partition_filter chooses files by their partition values, before they are opened
 //! statistics       the files' statistics as DataFusion's
+//! value_types      units of timestamps and CHAR, by the values of all files
 //! ```
 
+pub(crate) mod column_types;
 pub(crate) mod files;
 pub(crate) mod hive_partitions;
 pub(crate) mod listing;
+pub(crate) mod partition_filter;
+pub(crate) mod row_versions;
 pub(crate) mod schema;
 pub(crate) mod statistics;
+pub(crate) mod value_types;

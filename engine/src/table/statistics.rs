@@ -24,9 +24,9 @@ fn of_column(files: &[TableFile], column: usize, data_type: &DataType) -> Column
     let mut whole: Option<ColumnStatistics> = None;
     for file in files.iter().filter(|file| file.file.tail.rows > 0) {
         let rows = file.file.tail.rows;
-        let one = match file.columns.get(column) {
-            Some(Some(id)) => match file.file.tail.file_statistics.get(*id as usize) {
-                Some(stored) => of_stored(stored, rows, data_type),
+        let one = match file.place_of(column) {
+            Ok(id) => match file.file.tail.file_statistics.get(id as usize) {
+                Some(stored) => of_stored(stored, rows, data_type, file.is_converted(column)),
                 None => return ColumnStatistics::new_unknown(),
             },
             // Partition columns and columns that the file lacks stay unknown.
@@ -46,8 +46,8 @@ fn of_column(files: &[TableFile], column: usize, data_type: &DataType) -> Column
 }
 
 /// DataFusion may answer `min`, `max` and `count` from exact values without reading. Therefore only certain values are
-/// exact: no widened timestamp, no truncated string, and no floating-point zero, whose sign is unknown.
-fn of_stored(stored: &Stored, rows: u64, data_type: &DataType) -> ColumnStatistics {
+/// exact: no widened timestamp, no truncated string, no FLOAT, and no floating-point zero, whose sign is unknown.
+fn of_stored(stored: &Stored, rows: u64, data_type: &DataType, is_converted: bool) -> ColumnStatistics {
     let mut statistics = ColumnStatistics::new_unknown();
     match (stored.values, stored.has_null) {
         (Some(values), has_null) if values <= rows && (values < rows) == has_null.unwrap_or(values < rows) => {
@@ -77,7 +77,7 @@ fn of_stored(stored: &Stored, rows: u64, data_type: &DataType) -> ColumnStatisti
             DataType::Float64,
         ) if !sum.is_nan() => {
             let bounds = (ScalarValue::Float64(Some(*min)), ScalarValue::Float64(Some(*max)));
-            Some((bounds, *min != 0.0 && *max != 0.0))
+            Some((bounds, *min != 0.0 && *max != 0.0 && !is_converted))
         }
         (
             Some(TypedStatistics::String {

@@ -16,7 +16,7 @@ use std::fmt::Write;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimeUnit, TimestampNanosecondType, UnionMode,
+    TimeUnit, TimestampMicrosecondType, TimestampNanosecondType, UnionMode,
 };
 use sha2::{Digest, Sha256};
 
@@ -50,6 +50,12 @@ pub(crate) fn write_value(out: &mut String, column: &dyn Array, row: usize) {
         DataType::Date32 => push(out, column.as_primitive::<Date32Type>().value(row)),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             push(out, column.as_primitive::<TimestampNanosecondType>().value(row));
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            push(
+                out,
+                i128::from(column.as_primitive::<TimestampMicrosecondType>().value(row)) * 1_000,
+            );
         }
         DataType::Decimal128(_, scale) => {
             write_decimal(

@@ -10,10 +10,12 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
 use datafusion::prelude::{Expr, SessionContext, lit};
 use grampus::LocalIo;
+use grampus_orc_layout::read_options::TimestampUnit;
+use orc_rust::schema::TimestampPrecision;
 use serde_json::Value;
 
 use crate::hashes::{column_hash, write_value};
-use crate::support::{Setting, difference, full_read, one_batch, register_rows};
+use crate::support::{Setting, difference, full_read_in, one_batch, register_rows};
 
 /// Maximum rows for all checks. Larger files are filtered by two columns only. If the order of their rows is open, the
 /// rows are not compared one by one.
@@ -24,6 +26,7 @@ const ORDERED: Setting = Setting {
     local_io: LocalIo::Mmap,
     batch_rows: 8192,
     tile_rows: 65_536,
+    min_partition_rows: 16_384,
     prune: true,
     gpu: None,
 };
@@ -32,6 +35,7 @@ const PARALLEL: Setting = Setting {
     local_io: LocalIo::Read,
     batch_rows: 1000,
     tile_rows: 4096,
+    min_partition_rows: 16_384,
     prune: true,
     gpu: None,
 };
@@ -54,11 +58,11 @@ async fn open(path: &Path, setting: Setting) -> Result<SessionContext> {
 pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&Value>) -> Vec<String> {
     let mut complaints = Vec::new();
     if let Some(hashes) = hashes.and_then(Value::as_object) {
-        for (key, wanted) in hashes {
+        for (key, wanted) in hashes.iter().filter(|(key, _)| !pyarrow_cuts(path, key)) {
             complaints.extend(against_hash(rows, key, wanted).map(|words| format!("pyarrow: {words}")));
         }
     }
-    match full_read(path) {
+    match full_read_in(path, unit_of(rows)) {
         Ok(_) if orc_rust_errs(path) => {}
         Ok(full) => complaints.extend(difference(&full, rows).map(|words| format!("orc-rust: {words}"))),
         Err(words) if hashes.is_none() => complaints.push(format!("no oracle: orc-rust says {words}")),
@@ -84,6 +88,22 @@ pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&
 /// California's summers after 2100 are missing from orc-rust's time zone tables. Both pyarrow and the scan have them.
 fn orc_rust_errs(path: &Path) -> bool {
     path.ends_with("TestOrcFile.testDate2038.orc")
+}
+
+/// The unit of the timestamps that the scan returned.
+fn unit_of(rows: &RecordBatch) -> TimestampPrecision {
+    let schema = rows.schema();
+    let mut units = schema.fields().iter().map(|field| TimestampUnit::of(field.data_type()));
+    match units.any(|unit| unit == TimestampUnit::Microsecond) {
+        true => TimestampPrecision::Microsecond,
+        false => TimestampPrecision::Nanosecond,
+    }
+}
+
+/// Decimals of Hive 0.11 with seven digits after the point, of which readers agree on six: pyarrow cuts, the scan
+/// rounds as Java does.
+fn pyarrow_cuts(path: &Path, column: &str) -> bool {
+    path.ends_with("orc-file-11-format.orc") && column == "13:decimal1"
 }
 
 fn against_hash(rows: &RecordBatch, key: &str, wanted: &Value) -> Option<String> {

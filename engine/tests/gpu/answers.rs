@@ -1,6 +1,6 @@
 //! The queries of `queries/` on the sample of real trips, by kernels and by the CPU's plan.
 //!
-//! The sample is not part of the project. Without the sample, the test prints "ignored: no data".
+//! The sample is not part of the project. Without the sample, the tests are ignored.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 
 use crate::compare::difference;
-use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, ignored, shared};
+use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler};
 
 /// Queries for which statistics exclude all rows of a sample of one month.
 const PRUNED: [&str; 1] = ["x3"];
@@ -50,8 +50,8 @@ async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, us
 #[tokio::test(flavor = "multi_thread")]
 async fn query_answers_are_those_of_the_cpu() {
     let test = "query_answers_are_those_of_the_cpu";
-    let Some(folder) = shared().map(|shared| shared.join("data/taxi")) else {
-        return ignored(test, "no data");
+    let Some(folder) = grampus_test_support::data("taxi") else {
+        return;
     };
     if !has_compiler(test) {
         return;
@@ -84,8 +84,8 @@ async fn query_answers_are_those_of_the_cpu() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cached_columns_serve_later_queries() {
     let test = "cached_columns_serve_later_queries";
-    let Some(folder) = shared().map(|shared| shared.join("data/taxi")) else {
-        return ignored(test, "no data");
+    let Some(folder) = grampus_test_support::data("taxi") else {
+        return;
     };
     if !has_compiler(test) {
         return;

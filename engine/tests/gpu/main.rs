@@ -1,13 +1,18 @@
 //! The GPU path from SQL to answer, with kernels compiled for host threads. Each answer must be the CPU's.
 //!
-//! Without a C++ compiler, the tests print "skipped: no C++ compiler".
+//! Without a C++ compiler, the tests are ignored.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod answers;
+mod changed_files;
 mod common;
 mod compare;
 mod device_setting;
+#[path = "../../../orc-layout/tests/common/edited_file.rs"]
+mod edited_file;
 mod gpu_operator;
 mod random;
+mod soak;
+mod values;

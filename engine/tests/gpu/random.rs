@@ -161,24 +161,68 @@ async fn compare(path: &Path, table: &TableSpec, query: &QuerySpec) -> Result<st
     let expected = answer(&cpu, path, &rows, table, query).await;
     let mut ran = 0;
     for setting in &GPU_SETTINGS {
-        match (&expected, answer(setting, path, &rows, table, query).await) {
-            (Ok((wanted, _)), Ok((found, computed))) => {
-                if let Some(words) = difference(wanted, &found) {
-                    return Ok(Err(format!("{setting:?}: {words}")));
+        let answers = answers_at_once(setting, path, &rows, table, query).await?;
+        for answer in answers {
+            match (&expected, answer) {
+                (Ok((wanted, _)), Ok((found, computed))) => {
+                    if let Some(words) = difference(wanted, &found) {
+                        return Ok(Err(format!("{setting:?}: {words}")));
+                    }
+                    ran += computed;
                 }
-                ran += computed;
-            }
-            (Err(wanted), Err(found)) => {
-                let (wanted, found) = (grampus::error::message(wanted), grampus::error::message(&found));
-                if wanted != found {
-                    return Ok(Err(format!("{setting:?}: error {found:?} instead of {wanted:?}")));
+                (Err(wanted), Err(found)) => {
+                    let (wanted, found) = (grampus::error::message(wanted), grampus::error::message(&found));
+                    if wanted != found {
+                        return Ok(Err(format!("{setting:?}: error {found:?} instead of {wanted:?}")));
+                    }
+                }
+                (Ok(_), Err(found)) => return Ok(Err(format!("{setting:?}: {found}"))),
+                (Err(wanted), Ok(_)) => {
+                    return Ok(Err(format!("{setting:?}: an answer instead of the error {wanted}")));
                 }
             }
-            (Ok(_), Err(found)) => return Ok(Err(format!("{setting:?}: {found}"))),
-            (Err(wanted), Ok(_)) => return Ok(Err(format!("{setting:?}: an answer instead of the error {wanted}"))),
         }
     }
     Ok(Ok(ran))
+}
+
+/// The answers of two executions at once on one device. A third execution beside them is cancelled.
+async fn answers_at_once(
+    setting: &Setting,
+    path: &Path,
+    rows: &RecordBatch,
+    table: &TableSpec,
+    query: &QuerySpec,
+) -> Result<[Result<(RecordBatch, usize)>; 2]> {
+    let context = setting.context();
+    grampus::session::register_orc(&context, "t", &path.display().to_string()).await?;
+    let cancelled = execution(&context, rows, table, query).await?;
+    let (first, second) = (
+        execution(&context, rows, table, query).await?,
+        execution(&context, rows, table, query).await?,
+    );
+    let cancelled = tokio::spawn(cancelled);
+    let (first, second) = (tokio::spawn(first), tokio::spawn(second));
+    tokio::time::sleep(std::time::Duration::from_micros((query.aggregates.len() * 700) as u64)).await;
+    cancelled.abort();
+    let joined = |error| datafusion::error::DataFusionError::External(Box::new(error));
+    Ok([first.await.map_err(joined)?, second.await.map_err(joined)?])
+}
+
+/// A planned query, to be executed: its answer, and the number of aggregations by kernels.
+async fn execution(
+    context: &SessionContext,
+    rows: &RecordBatch,
+    table: &TableSpec,
+    query: &QuerySpec,
+) -> Result<impl Future<Output = Result<(RecordBatch, usize)>> + Send + 'static> {
+    let frame = frame(context, rows, table, query).await?;
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    Ok(async move {
+        let batches = collect(Arc::clone(&plan), task).await?;
+        Ok((concat_batches(&plan.schema(), &batches)?, gpu_runs(&plan).0))
+    })
 }
 
 async fn answer(
@@ -190,11 +234,7 @@ async fn answer(
 ) -> Result<(RecordBatch, usize)> {
     let context = setting.context();
     grampus::session::register_orc(&context, "t", &path.display().to_string()).await?;
-    let frame = frame(&context, rows, table, query).await?;
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await?;
-    let batches = collect(Arc::clone(&plan), task).await?;
-    Ok((concat_batches(&plan.schema(), &batches)?, gpu_runs(&plan).0))
+    execution(&context, rows, table, query).await?.await
 }
 
 async fn frame(

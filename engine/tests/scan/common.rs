@@ -83,11 +83,5 @@ pub(crate) async fn register(context: &SessionContext, name: &str, path: &Path) 
 
 /// The shared data folder beside the workspace, if this machine has it.
 pub(crate) fn shared_data() -> Option<PathBuf> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let named = std::env::var_os("GRAMPUS_SHARED").map(|folder| PathBuf::from(folder).join("data"));
-    let found = named.into_iter().chain([beside]).find(|folder| folder.is_dir());
-    if found.is_none() {
-        eprintln!("ignored: no data");
-    }
-    found
+    grampus_test_support::data("")
 }

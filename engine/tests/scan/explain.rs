@@ -39,7 +39,7 @@ async fn scan_shows_its_columns_and_the_order_of_its_filter() {
     let scan = shown.lines().find(|line| line.contains("OrcScanExec")).unwrap().trim();
     assert_eq!(
         scan,
-        "OrcScanExec: files=1, stripes=2/6, columns=[fare (direct), flag (decoded), year (constant)], \
+        "OrcScanExec: files=1/2, stripes=2/3, columns=[fare (direct), flag (decoded), year (constant)], \
          filter=[distance >= 1500 (direct), flag = N (decoded)]"
     );
     assert!(!shown.contains("FilterExec"), "{shown}");

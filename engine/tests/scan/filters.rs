@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use super::common::{context_with, register, text, write_orc};
 
 /// A table whose columns have special values: NaN, both zeros, runs of NULL, clustered values.
-fn table(seed: u64, rows: usize) -> RecordBatch {
+pub(crate) fn table(seed: u64, rows: usize) -> RecordBatch {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut column = |make: &mut dyn FnMut(&mut ChaCha8Rng, usize) -> ArrayRef| make(&mut random, rows);
     let id = Int64Array::from_iter_values(0..rows as i64);
@@ -147,7 +147,7 @@ const PROJECTIONS: [&str; 8] = [
     "id, direct, clustered, key",
 ];
 
-fn random_sql(random: &mut ChaCha8Rng) -> String {
+pub(crate) fn random_sql(random: &mut ChaCha8Rng) -> String {
     let conditions = random.random_range(0..4);
     let mut parts: Vec<String> = Vec::new();
     for _ in 0..conditions {
@@ -171,7 +171,7 @@ fn random_sql(random: &mut ChaCha8Rng) -> String {
     }
 }
 
-fn layouts() -> Vec<(&'static str, WriterOptions)> {
+pub(crate) fn layouts() -> Vec<(&'static str, WriterOptions)> {
     let small = |codec| WriterOptions {
         codec,
         chunk_size_bytes: 1024,

@@ -1,9 +1,19 @@
 //! The on-demand scan against full reads: the same answers with every byte source, partitioning and tile size.
 
+mod changed_files;
 mod common;
+#[path = "../../../orc-layout/tests/common/edited_file.rs"]
+mod edited_file;
 mod explain;
 mod files;
 mod filters;
+#[path = "../support/flaky_store.rs"]
+mod flaky_store;
+mod limits;
 mod metrics;
+mod names;
+mod remote;
 mod sample;
+mod values;
+mod warehouse;
 mod work_stealing;

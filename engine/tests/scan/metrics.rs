@@ -199,7 +199,7 @@ async fn fetched_bytes_count_against_the_memory_limit() {
     write_orc(&path, &[table()], options());
     for (limit, fits) in [(64 << 20, true), (100_000, false)] {
         let context = session::context(GrampusConfig {
-            memory_limit_bytes: Some(limit),
+            memory_limit: grampus::MemoryLimit::Bytes(limit),
             target_partitions: Some(1),
             ..GrampusConfig::default()
         })
@@ -221,7 +221,10 @@ async fn fetched_bytes_count_against_the_memory_limit() {
             .await;
         match outcome {
             Ok(_) => assert!(fits),
-            Err(error) => assert!(!fits && error.to_string().contains("OrcScan[0]"), "{error}"),
+            Err(error) => assert!(
+                !fits && error.to_string().contains("memory limit of 97.7 KiB (-m,"),
+                "{error}"
+            ),
         }
     }
 }

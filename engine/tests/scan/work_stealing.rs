@@ -100,3 +100,23 @@ async fn plan_returns_all_rows_each_time() {
         assert_eq!(values(&batches.unwrap()), (0..FILES * ROWS).collect::<Vec<_>>());
     }
 }
+
+/// Two executions of one plan under one context. The second one begins between the partitions of the first one.
+#[tokio::test]
+async fn interleaved_executions_return_all_rows_each() {
+    let folder = files();
+    let (plan, task) = scan(&folder, &[]).await;
+    let begin = |partition| plan.execute(partition, Arc::clone(&task)).unwrap();
+    let (a0, b0, b1, a1) = (begin(0), begin(0), begin(1), begin(1));
+    let mut read = Vec::new();
+    for stream in [b1, b0, a1, a0] {
+        let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        read.push(values(&batches));
+    }
+    let [b1, b0, a1, a0] = read.try_into().unwrap();
+    for (first, second) in [(a0, a1), (b0, b1)] {
+        let mut all = [first, second].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..FILES * ROWS).collect::<Vec<_>>());
+    }
+}

@@ -14,7 +14,7 @@ use grampus_orc_layout::write::WriterOptions;
 use crate::support::write_orc;
 
 /// Registered tables: name, and path below the folder of fixtures.
-pub(crate) const TABLES: [(&str, &str); 10] = [
+pub(crate) const TABLES: [(&str, &str); 12] = [
     ("edge", "edge.orc"),
     ("many", "many.orc"),
     ("many_plain", "many_plain.orc"),
@@ -25,6 +25,8 @@ pub(crate) const TABLES: [(&str, &str); 10] = [
     ("nulls", "nulls.orc"),
     ("parts", "parts"),
     ("files", "files"),
+    ("evolved", "evolved"),
+    ("positions", "positions"),
 ];
 
 /// Writes all tables below `folder`.

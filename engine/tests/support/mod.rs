@@ -4,9 +4,8 @@
 #![allow(dead_code)] // each test binary uses a part of it
 
 use std::fs::File;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -19,6 +18,7 @@ use grampus::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use grampus::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use orc_rust::ArrowReaderBuilder;
+use orc_rust::schema::TimestampPrecision;
 
 /// Settings that must not change any answer.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,8 @@ pub(crate) struct Setting {
     pub(crate) batch_rows: usize,
     /// Rows that a filter evaluates in one step.
     pub(crate) tile_rows: usize,
+    /// Minimum rows of a partition.
+    pub(crate) min_partition_rows: usize,
     /// Whether statistics and bloom filters may skip rows.
     pub(crate) prune: bool,
     /// Backing for kernels on host threads, which compute each aggregate that they can; `None`: the CPU computes all.
@@ -44,6 +46,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         local_io: LocalIo::Mmap,
         batch_rows: 8192,
         tile_rows: 65_536,
+        min_partition_rows: 16_384,
         prune: true,
         gpu: None,
     },
@@ -52,6 +55,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         local_io: LocalIo::Read,
         batch_rows: 3,
         tile_rows: 5,
+        min_partition_rows: 16_384,
         prune: true,
         gpu: None,
     },
@@ -60,6 +64,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         local_io: LocalIo::Mmap,
         batch_rows: 8192,
         tile_rows: 65_536,
+        min_partition_rows: 16_384,
         prune: true,
         gpu: None,
     },
@@ -68,6 +73,7 @@ pub(crate) const SETTINGS: [Setting; 4] = [
         local_io: LocalIo::Read,
         batch_rows: 100,
         tile_rows: 64,
+        min_partition_rows: 16_384,
         prune: false,
         gpu: None,
     },
@@ -80,6 +86,7 @@ pub(crate) const GPU_SETTINGS: [Setting; 3] = [
         local_io: LocalIo::Mmap,
         batch_rows: 8192,
         tile_rows: 65_536,
+        min_partition_rows: 16_384,
         prune: true,
         gpu: Some(GpuBacking::Resident),
     },
@@ -88,6 +95,7 @@ pub(crate) const GPU_SETTINGS: [Setting; 3] = [
         local_io: LocalIo::Mmap,
         batch_rows: 3,
         tile_rows: 65_536,
+        min_partition_rows: 16_384,
         prune: false,
         gpu: Some(GpuBacking::Queued),
     },
@@ -96,6 +104,7 @@ pub(crate) const GPU_SETTINGS: [Setting; 3] = [
         local_io: LocalIo::Read,
         batch_rows: 8192,
         tile_rows: 65_536,
+        min_partition_rows: 16_384,
         prune: true,
         gpu: Some(GpuBacking::Paged),
     },
@@ -124,11 +133,13 @@ pub(crate) fn gpu_runs(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
 
 /// Whether kernels can be compiled for host threads. If not, prints that `test` is skipped.
 pub(crate) fn has_compiler(test: &str) -> bool {
-    let found = grampus_gpu_exec::host_compiler().is_ok();
-    if !found {
-        ignored(test, "skipped: no C++ compiler");
+    match grampus_gpu_exec::host_compiler() {
+        Ok(_) => true,
+        Err(e) => {
+            grampus_test_support::missing(grampus_test_support::Resource::Compiler, format_args!("{test}: {e}"));
+            false
+        }
     }
-    found
 }
 
 impl Setting {
@@ -137,6 +148,7 @@ impl Setting {
         let mut options = GrampusOptions::default();
         options.local_io = self.local_io;
         options.tile_rows = self.tile_rows;
+        options.min_partition_rows = self.min_partition_rows;
         options.prune = self.prune;
         options.device = Device::Cpu;
         if let Some(backing) = self.gpu {
@@ -168,9 +180,15 @@ pub(crate) fn write_orc(path: &Path, schema: SchemaRef, batches: &[RecordBatch],
 
 /// All rows of a file by orc-rust's full read, in file order. If orc-rust fails or panics, its error.
 pub(crate) fn full_read(path: &Path) -> Result<RecordBatch, String> {
+    full_read_in(path, TimestampPrecision::Nanosecond)
+}
+
+/// The same with timestamps in this unit.
+pub(crate) fn full_read_in(path: &Path, unit: TimestampPrecision) -> Result<RecordBatch, String> {
     let bytes = bytes::Bytes::from(std::fs::read(path).map_err(|error| error.to_string())?);
     catch_unwind(AssertUnwindSafe(|| {
         let builder = ArrowReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
+        let builder = builder.with_timestamp_precision(unit);
         let schema = builder.schema();
         let batches = builder
             .build()
@@ -231,16 +249,4 @@ pub(crate) fn difference(expected: &RecordBatch, actual: &RecordBatch) -> Option
         }
     }
     None
-}
-
-/// The folder of shared test data, if this machine has it: `$GRAMPUS_SHARED`, or `shared` beside the workspace.
-pub(crate) fn shared() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
-    let folder = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
-    folder.join("data").is_dir().then_some(folder)
-}
-
-/// Prints the reason why a test is ignored to the real standard error, which the test harness does not capture.
-pub(crate) fn ignored(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "test {test} ... ignored: {why}");
 }

@@ -9,7 +9,7 @@ use grampus_orc_layout::LayoutError;
 /// The error of a library underneath, kept for [`Error::source`].
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// Why a generation or a conversion stopped. No unfinished file is left behind.
+/// Why a generation or a conversion stopped. Nothing new is left behind, and older outputs stay as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// Options that contradict each other, the format or the inputs.
@@ -32,11 +32,19 @@ pub enum ToolError {
     /// The output file exists and the options do not allow overwriting.
     #[error("{} exists: name another file, or allow overwriting", .0.display())]
     Exists(PathBuf),
+    /// The output folder cannot be replaced.
+    #[error("{} cannot be replaced: {reason}", path.display())]
+    NotReplaceable {
+        /// The folder.
+        path: PathBuf,
+        /// The reason, and what to do.
+        reason: String,
+    },
     /// The path of the output folder names something else.
     #[error("{} is not a folder", .0.display())]
     NotAFolder(PathBuf),
     /// The disk is full.
-    #[error("no space left for {} (the unfinished file was removed)", .0.display())]
+    #[error("no space left for {} (nothing was written)", .0.display())]
     DiskFull(PathBuf),
     /// The operating system refused an output for another reason.
     #[error("cannot write {}: {source}", path.display())]
@@ -50,9 +58,9 @@ pub enum ToolError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// An output that differs from its input when it is read back.
-    #[error("{}: what was written reads back differently: {reason}", path.display())]
+    #[error("{}: what was written reads back differently: {reason} (it was not published)", path.display())]
     Verify {
-        /// The output file; it stays for inspection.
+        /// The output file, which was not published.
         path: PathBuf,
         /// The first difference.
         reason: String,
@@ -60,7 +68,7 @@ pub enum ToolError {
     /// Arrow refused to build a batch of generated values: a defect of the generator.
     #[error("internal: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
-    /// The progress function answered `Break`. Finished files stay.
+    /// The progress function answered `Break`.
     #[error("cancelled")]
     Cancelled,
 }
@@ -70,10 +78,26 @@ impl ToolError {
     pub(crate) fn write(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull(path.to_owned()),
+            // A signal ends the program.
+            io::ErrorKind::Interrupted => Self::Cancelled,
             _ => Self::Write {
                 path: path.to_owned(),
                 source,
             },
+        }
+    }
+
+    /// The error for the temporary folder in `parent`, in which the output `path` is written first.
+    pub(crate) fn beside(path: &Path, parent: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::NotReplaceable {
+                path: path.to_owned(),
+                reason: format!(
+                    "it is written in {} first, where this user may not write",
+                    parent.display()
+                ),
+            },
+            _ => Self::write(path, source),
         }
     }
 }
@@ -85,9 +109,6 @@ mod tests {
     #[test]
     fn full_disk_has_a_message_of_its_own() {
         let error = ToolError::write(Path::new("x.orc"), io::Error::from(io::ErrorKind::StorageFull));
-        assert_eq!(
-            error.to_string(),
-            "no space left for x.orc (the unfinished file was removed)"
-        );
+        assert_eq!(error.to_string(), "no space left for x.orc (nothing was written)");
     }
 }

@@ -4,13 +4,15 @@
 //! | --- | --- |
 //! | [`taxi`] | tables of trips like New York's, as ORC files |
 //! | [`convert`] | Parquet, CSV and ORC files as ORC files laid out for on-demand reading |
-//! | `atomic_output` | files that appear under their name only when they are complete |
+//! | [`atomic_output`] | files and folders that appear complete or not at all; temporary folders |
+//! | `file_source` | positioned reads from a local file |
 //! | `layout_defaults` | stripe and chunk sizes of files whose options name none |
 //! | `error` | [`ToolError`], the error of both |
 
-mod atomic_output;
+pub mod atomic_output;
 pub mod convert;
 mod error;
+mod file_source;
 mod layout_defaults;
 pub mod taxi;
 

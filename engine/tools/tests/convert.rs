@@ -10,7 +10,7 @@ use arrow::array::{
     RecordBatchReader, StringArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Int32Type, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Int32Type, SchemaRef, TimeUnit};
 use grampus_orc_layout::codec::Codec;
 use grampus_tools::ToolError;
 use grampus_tools::convert::{ConvertOptions, ConvertReport, convert};
@@ -327,4 +327,43 @@ fn input_without_rows_becomes_a_file_without_rows() {
     })
     .unwrap();
     assert_eq!((report.rows, report.files.len()), (0, 1));
+}
+
+#[test]
+fn timestamps_of_any_year_are_converted_and_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, first, second) = (
+        dir.path().join("in.parquet"),
+        dir.path().join("first.orc"),
+        dir.path().join("second.orc"),
+    );
+    // 0001-01-01, 1969-12-31 23:59:58, 9999-12-31, and values of a list.
+    let values = vec![
+        Some(-62_135_596_800_000_000),
+        None,
+        Some(-2_000_000),
+        Some(253_402_214_400_000_001),
+    ];
+    let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(values.clone()));
+    let offsets = arrow::buffer::OffsetBuffer::from_lengths([1, 0, 3, 0]);
+    let item = Arc::new(Field::new("item", times.data_type().clone(), true));
+    let lists: ArrayRef = Arc::new(ListArray::new(item, offsets, Arc::clone(&times), None));
+    let columns = [("t", times), ("l", lists)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
+    write_parquet(&input, &batch);
+    for (from, to) in [(&input, &first), (&first, &second)] {
+        let options = ConvertOptions {
+            inputs: vec![from.clone()],
+            out: to.clone(),
+            verify: true,
+            ..ConvertOptions::default()
+        };
+        assert_eq!(run(&options).unwrap().rows, 4, "{}", to.display());
+    }
+    let reader = ArrowReaderBuilder::try_new(File::open(&second).unwrap()).unwrap();
+    let reader = reader.with_timestamp_precision(orc_rust::schema::TimestampPrecision::Microsecond);
+    let back: Vec<RecordBatch> = reader.build().map(|batch| batch.unwrap()).collect();
+    for (back, stored) in back[0].columns().iter().zip(batch.columns()) {
+        assert_eq!(text(back), text(stored));
+    }
 }

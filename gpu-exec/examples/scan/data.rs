@@ -162,6 +162,7 @@ impl Table {
                 files,
                 stripes,
                 column_ids: (1..=COLUMNS as u32).collect(),
+                dictionary: 0,
                 decoder: Arc::new(NoDecoder),
             },
         })

@@ -217,6 +217,7 @@ impl Bench<'_> {
                 input,
                 backing: way.backing,
                 selectivity: query.selectivity,
+                waits_for_memory: false,
                 cancel: &cancel,
             })?;
             let ms = began.elapsed().as_secs_f64() * 1e3;

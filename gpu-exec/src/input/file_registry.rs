@@ -9,6 +9,11 @@ use crate::input::file_version::FileVersion;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId(u64);
 
+impl FileId {
+    /// The id of no file: nothing is cached for it.
+    pub(crate) const NONE: Self = Self(0);
+}
+
 /// The files with cached data.
 #[derive(Debug, Default)]
 pub(crate) struct FileRegistry {
@@ -31,6 +36,12 @@ impl FileRegistry {
         let id = FileId(self.last);
         self.known.insert(version.path.clone(), (version.clone(), id));
         (id, stale)
+    }
+
+    /// The id of a file version, if it is known.
+    pub(crate) fn find(&self, version: &FileVersion) -> Option<FileId> {
+        let known = self.known.get(&version.path).filter(|(same, _)| same == version);
+        known.map(|(_, id)| *id)
     }
 
     /// Ids of all known files.

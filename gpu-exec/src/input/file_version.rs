@@ -1,5 +1,6 @@
 //! `FileVersion`: identity and state of a file, with the check that the file has not changed.
 
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ impl FileVersion {
     }
 
     /// The version that the metadata describes.
-    pub fn of_metadata(path: &Path, metadata: &std::fs::Metadata) -> Self {
+    pub fn of_metadata(path: &Path, metadata: &Metadata) -> Self {
         Self {
             path: path.to_owned(),
             device: metadata.dev(),
@@ -41,28 +42,48 @@ impl FileVersion {
         }
     }
 
-    /// Checks that the file still is this version.
+    /// Checks that the file at the path is this version.
     ///
     /// # Errors
-    /// [`RunError::File`] with the difference.
+    /// [`RunError::FileChanged`] with the difference; [`RunError::File`] if there is no such file any more, or another
+    /// one.
     pub(crate) fn check(&self) -> Result<(), RunError> {
-        let refuse = |reason: String| RunError::File {
+        self.compare(std::fs::metadata(&self.path))
+    }
+
+    /// Checks that an open file is this version. Another file at the path does not matter: the open one keeps its
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn check_open(&self, file: &File) -> Result<(), RunError> {
+        self.compare(file.metadata())
+    }
+
+    fn compare(&self, now: std::io::Result<Metadata>) -> Result<(), RunError> {
+        let failed = |reason: String| RunError::File {
             path: self.path.display().to_string(),
             reason,
         };
-        let now = Self::of(&self.path).map_err(|e| refuse(e.to_string()))?;
+        let now = Self::of_metadata(&self.path, &now.map_err(|e| failed(e.to_string()))?);
         if now == *self {
             return Ok(());
         }
-        Err(refuse(if now.bytes != self.bytes {
-            format!(
-                "the file changed: it had {} bytes when the query was planned, and has {} now",
-                self.bytes, now.bytes
-            )
-        } else if (now.device, now.inode) != (self.device, self.inode) {
-            "the file was replaced after the query was planned".to_owned()
-        } else {
-            "the file was written to after the query was planned".to_owned()
+        if (now.device, now.inode) != (self.device, self.inode) {
+            let reason = "another file took its place after the query was planned; run the query again";
+            return Err(failed(reason.to_owned()));
+        }
+        Err(self.changed(match now.bytes == self.bytes {
+            true => "it was written to".to_owned(),
+            false => format!("it had {} bytes, and has {} now", self.bytes, now.bytes),
         }))
+    }
+
+    /// The error about a file that has changed.
+    pub(crate) fn changed(&self, reason: String) -> RunError {
+        RunError::FileChanged {
+            path: self.path.display().to_string(),
+            reason,
+        }
     }
 }

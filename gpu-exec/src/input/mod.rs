@@ -110,6 +110,8 @@ pub struct Input {
     /// Ids of the program's columns, by position. A column of a file version has the same id in every query (its ORC
     /// column id). Cached data on the device is keyed by it.
     pub column_ids: Vec<u32>,
+    /// The dictionary that values of [`Type::Code`](crate::program::Type::Code) refer to. Cached codes are keyed by it.
+    pub dictionary: u64,
     /// Decoder for [`Placement::Decoded`].
     pub decoder: Arc<dyn Decode>,
 }

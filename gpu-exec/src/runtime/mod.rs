@@ -1,7 +1,9 @@
 //! The runtime: what is kept on a GPU from query to query, and the way of one query through it.
 //!
 //! ```text
-//! device_state     DeviceState: everything that is kept on a device between queries
+//! turn_queue       places that queries take in the order of their arrival
+//! query_resources  streams and buffers of one running query
+//! device_state     DeviceState: everything that is kept on a device between queries, and that running queries share
 //! runtime_options  settings with defaults that rarely change
 //! warmup           work that is done before the first query needs it
 //! planner          a request is validated, its files are opened, and each column gets a backing; nothing is moved
@@ -13,8 +15,8 @@
 //! launch           kernels, launched behind the copies; results
 //! ```
 //!
-//! Order of use: file_io, memory, transfer, paging, io_stack, warmup, runtime_options, device_state, planner, launch.
-//! Each uses only those before it.
+//! Order of use: turn_queue, file_io, memory, transfer, paging, io_stack, warmup, runtime_options, query_resources,
+//! device_state, planner, launch. Each uses only those before it.
 
 mod device_state;
 mod file_io;
@@ -23,37 +25,75 @@ mod launch;
 mod memory;
 mod paging;
 mod planner;
+mod query_resources;
 mod runtime_options;
 mod transfer;
+mod turn_queue;
 mod warmup;
 
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use grampus_io_stack::cuda::DeviceFacts;
 use grampus_io_stack::stack::StackError;
 
-use self::device_state::DeviceState;
+use self::device_state::{DeviceState, limits_before_opening};
 pub use self::io_stack::command_backend::OpenStorage;
 use self::launch::executor;
+use self::memory::residency::Residency;
+use self::planner::{QueryPlan, Rates};
 pub use self::runtime_options::RuntimeOptions;
+use self::turn_queue::TurnQueue;
 use crate::error::RunError;
-use crate::options::{ColumnChoice, GpuOptions, Request};
+use crate::options::{ColumnChoice, GpuOptions, Request, Target};
 use crate::output::Output;
 
-/// A GPU with what is kept on it. Queries of several threads run one after the other.
+/// Queries that run side by side, at most. Further ones wait in the order of their arrival.
+const MAX_QUERIES: usize = 32;
+/// Interval of looks at the caller's flag while another query opens the device.
+const OPEN_POLL: Duration = Duration::from_micros(200);
+
+/// A GPU with what is kept on it. The first query opens it. Queries of several threads run side by side.
+///
+/// Planning ([`plan`](Self::plan), [`kernel_source`](Self::kernel_source)) opens nothing, waits for no query, and
+/// changes nothing.
 #[derive(Debug)]
 pub struct Gpu {
     options: GpuOptions,
     runtime_options: RuntimeOptions,
-    facts: DeviceFacts,
-    /// `None` after a failure that ended the context: the next query opens it anew.
-    state: Mutex<Option<DeviceState>>,
+    queries: TurnQueue,
+    /// Locked for look-ups and replacements alone.
+    state: Mutex<Opened>,
+    /// Held while the device is opened.
+    opening: Mutex<()>,
+    /// What plans know while the device is closed.
+    unopened: Arc<Residency>,
+}
+
+/// The device's state, if it is open.
+#[derive(Debug, Default)]
+struct Opened {
+    state: Option<Arc<DeviceState>>,
+    /// A state with a dead context. The device can be opened anew when the last query has left it.
+    closing: Weak<DeviceState>,
+    /// Outlives a state: plans do not hold states, whose end waits for kernels.
+    published: Option<(Arc<Residency>, DeviceFacts)>,
 }
 
 impl Gpu {
-    /// Opens the device. Memory is taken by the queries that need it.
+    /// A device that the first query opens.
+    pub fn new(options: GpuOptions, runtime_options: RuntimeOptions) -> Self {
+        Self {
+            unopened: Arc::new(Residency::new(limits_before_opening(&options))),
+            options,
+            runtime_options,
+            queries: TurnQueue::new(MAX_QUERIES),
+            state: Mutex::default(),
+            opening: Mutex::new(()),
+        }
+    }
+
+    /// Opens the device at once. Memory is taken by the queries that need it.
     ///
     /// # Errors
     /// [`RunError::Cuda`]: no driver, no such GPU, or no C++ compiler for host threads.
@@ -66,18 +106,20 @@ impl Gpu {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(options: GpuOptions, runtime_options: RuntimeOptions) -> Result<Self, RunError> {
-        let state = DeviceState::open(&options, &runtime_options)?;
-        Ok(Self {
-            facts: state.device.facts()?,
-            options,
-            runtime_options,
-            state: Mutex::new(Some(state)),
-        })
+        let gpu = Self::new(options, runtime_options);
+        gpu.state(|| false)?;
+        Ok(gpu)
     }
 
-    /// The device, as found when it was opened.
-    pub fn facts(&self) -> &DeviceFacts {
-        &self.facts
+    /// The device, as found when it was opened; `None`: it is closed.
+    pub fn facts(&self) -> Option<DeviceFacts> {
+        let opened = self.opened();
+        opened.published.as_ref().map(|(_, facts)| facts.clone())
+    }
+
+    /// The hardware that runs kernels.
+    pub fn target(&self) -> Target {
+        self.options.target
     }
 
     /// Runs a program.
@@ -85,25 +127,27 @@ impl Gpu {
     /// # Errors
     /// Why the program was not run to its end. The next request works, or says why not.
     pub fn run(&self, request: Request<'_>) -> Result<Output, RunError> {
-        let mut guard = self.lock(Some(&request))?;
-        let state = self.state(&mut guard)?;
-        let result = executor::run(state, &request);
-        if let Err(e) = &result {
-            state.after(e);
-            if is_sticky(e) {
-                *guard = None;
-            }
+        let stop = || request.is_cancelled();
+        let turn = self.queries.enter(stop).ok_or(RunError::Cancelled)?;
+        let state = self.state(stop)?;
+        let discard = DiscardOnPanic {
+            gpu: self,
+            state: &state,
+        };
+        let result = executor::run(&state, &request, &turn);
+        drop(discard);
+        if result.as_ref().is_err_and(is_sticky) {
+            self.discard(&state);
         }
         result
     }
 
-    /// How each column of a request would be read now. Nothing is run and nothing is moved.
+    /// How each column of a request would be read now.
     ///
     /// # Errors
-    /// The errors of [`run`](Self::run) that are found before anything is moved.
+    /// The errors of [`run`](Self::run) that are found before files are opened.
     pub fn plan(&self, request: Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
-        let mut guard = self.lock(Some(&request))?;
-        Ok(planner::plan(self.state(&mut guard)?, &request)?.choices)
+        Ok(self.preview(&request)?.choices)
     }
 
     /// The source of the kernel that would be run now, without the headers.
@@ -111,55 +155,98 @@ impl Gpu {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn kernel_source(&self, request: Request<'_>) -> Result<String, RunError> {
-        let mut guard = self.lock(Some(&request))?;
-        let plan = planner::plan(self.state(&mut guard)?, &request)?;
-        executor::kernel_source(&request, &plan)
+        executor::kernel_source(&request, &self.preview(&request)?)
+    }
+
+    fn preview(&self, request: &Request<'_>) -> Result<QueryPlan, RunError> {
+        let published = self.opened().published.as_ref().map(|(residency, _)| residency.clone());
+        let residency = published.unwrap_or_else(|| self.unopened.clone());
+        let rates = Rates {
+            profile: &self.runtime_options.machine_profile,
+            sector_log2: self.runtime_options.sector_log2,
+        };
+        planner::preview(&residency, request, rates)
     }
 
     /// Bytes of resident columns.
     pub fn resident_bytes(&self) -> u64 {
-        match self.lock(None) {
-            Ok(guard) => guard.as_ref().map_or(0, |state| state.pool.resident_bytes()),
-            Err(_) => 0,
-        }
+        let state = self.opened().state.clone();
+        state.map_or(0, |state| state.pool().resident_bytes())
     }
 
-    /// Drops resident columns, mappings, and the sector cache; compiled kernels stay. For measuring.
+    /// Drops resident columns, mappings, and the sector cache's lines; compiled kernels stay. For measuring.
     ///
     /// # Errors
     /// A device that is lost.
     pub fn forget(&self) -> Result<(), RunError> {
-        let mut guard = self.lock(None)?;
-        let state = self.state(&mut guard)?;
-        state.files.all().into_iter().for_each(|file| state.drop_file(file));
+        let state = self.state(|| false)?;
+        (state.residency.all_files().into_iter()).for_each(|file| state.drop_file(file));
         Ok(())
     }
 
-    /// Waits for the query of another thread to end, and looks at the flag of this one meanwhile.
-    fn lock(&self, request: Option<&Request<'_>>) -> Result<MutexGuard<'_, Option<DeviceState>>, RunError> {
-        loop {
-            if request.is_some_and(|r| r.cancel.load(Ordering::Relaxed)) {
-                return Err(RunError::Cancelled);
-            }
-            match self.state.try_lock() {
-                Ok(guard) => return Ok(guard),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
-                Err(TryLockError::Poisoned(poisoned)) => {
-                    // A query panicked half-way: its state is discarded.
-                    let mut guard = poisoned.into_inner();
-                    *guard = None;
-                    self.state.clear_poison();
-                    return Ok(guard);
-                }
-            }
-        }
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state<'a>(&self, guard: &'a mut MutexGuard<'_, Option<DeviceState>>) -> Result<&'a mut DeviceState, RunError> {
-        if guard.is_none() {
-            **guard = Some(DeviceState::open(&self.options, &self.runtime_options)?);
+    /// The open device's state. Opens the device if it is closed.
+    fn state(&self, stop: impl Fn() -> bool) -> Result<Arc<DeviceState>, RunError> {
+        let _opening = loop {
+            if let Some(state) = &self.opened().state {
+                return Ok(state.clone());
+            }
+            match self.opening.try_lock() {
+                Ok(guard) => break guard,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if stop() => return Err(RunError::Cancelled),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(OPEN_POLL),
+            }
+        };
+        loop {
+            let opened = self.opened();
+            if let Some(state) = &opened.state {
+                return Ok(state.clone());
+            }
+            if opened.closing.strong_count() == 0 {
+                break;
+            }
+            drop(opened);
+            if stop() {
+                return Err(RunError::Cancelled);
+            }
+            std::thread::sleep(OPEN_POLL);
         }
-        guard.as_mut().ok_or_else(|| RunError::Invalid("no device".to_owned()))
+        let state = Arc::new(DeviceState::open(&self.options, &self.runtime_options)?);
+        *self.opened() = Opened {
+            published: Some((state.residency.clone(), state.facts.clone())),
+            state: Some(state.clone()),
+            closing: Weak::new(),
+        };
+        Ok(state)
+    }
+
+    /// Gives up a state whose context is dead: the next query opens the device anew.
+    fn discard(&self, state: &Arc<DeviceState>) {
+        let mut opened = self.opened();
+        if opened.state.as_ref().is_some_and(|open| Arc::ptr_eq(open, state)) {
+            *opened = Opened {
+                closing: Arc::downgrade(state),
+                ..Opened::default()
+            };
+        }
+    }
+}
+
+/// Gives up the state of a query that panics half-way.
+struct DiscardOnPanic<'a> {
+    gpu: &'a Gpu,
+    state: &'a Arc<DeviceState>,
+}
+
+impl Drop for DiscardOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.gpu.discard(self.state);
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct RuntimeOptions {
     /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. It always holds two
     /// batches.
     pub staging_bytes: u64,
+    /// Rows of a launch, at most; `None`: as many as the device reads in some milliseconds.
+    pub launch_rows: Option<u64>,
     /// Opens the storage that answers commands for a file.
     pub open_storage: Arc<OpenStorage>,
 }
@@ -37,6 +39,7 @@ impl Default for RuntimeOptions {
             sector_log2: 9,
             launch_bytes: LAUNCH_BYTES,
             staging_bytes: STAGING_BYTES,
+            launch_rows: None,
             open_storage: Arc::new(open_storage),
         }
     }
@@ -50,6 +53,7 @@ impl std::fmt::Debug for RuntimeOptions {
             sector_log2,
             launch_bytes,
             staging_bytes,
+            launch_rows,
             open_storage: _,
         } = self;
         f.debug_struct("RuntimeOptions")
@@ -58,6 +62,7 @@ impl std::fmt::Debug for RuntimeOptions {
             .field("sector_log2", sector_log2)
             .field("launch_bytes", launch_bytes)
             .field("staging_bytes", staging_bytes)
+            .field("launch_rows", launch_rows)
             .finish_non_exhaustive()
     }
 }

@@ -46,11 +46,11 @@ pub(crate) fn targets() -> Vec<Target> {
             add(Device::host(2, 1 << 30), HOST_LANES);
             add(Device::host(2, 1 << 30), GPU_LANES);
         }
-        Err(e) => println!("skipped: no C++ compiler ({e})"),
+        Err(e) => grampus_test_support::missing(grampus_test_support::Resource::Compiler, e),
     }
     match cuda::compiler_version().and_then(|_| Device::open(0)) {
         Ok(gpu) => add(gpu, GPU_LANES),
-        Err(e) => println!("skipped: no GPU ({e})"),
+        Err(e) => grampus_test_support::missing(grampus_test_support::Resource::Gpu, e),
     }
     targets
 }

@@ -45,7 +45,7 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
                 lanes: GPU_LANES,
             });
         }
-        Err(e) => println!("skipped: no C++ compiler ({e})"),
+        Err(e) => grampus_test_support::missing(grampus_test_support::Resource::Compiler, e),
     }
     match cuda::compiler_version().and_then(|_| Device::open(0)) {
         Ok(device) => {
@@ -58,7 +58,7 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
                 lanes: GPU_LANES,
             });
         }
-        Err(e) => println!("skipped: no GPU ({e})"),
+        Err(e) => grampus_test_support::missing(grampus_test_support::Resource::Gpu, e),
     }
     targets
 }

@@ -9,7 +9,7 @@ fn decode_random_bytes(name: &str, before: &str, after: &str, seeds: &str) -> Op
     let (compiler, _) = match cuda::host_compiler() {
         Ok(found) => found,
         Err(e) => {
-            println!("skipped: no C++ compiler ({e})");
+            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
             return None;
         }
     };
@@ -21,7 +21,7 @@ fn decode_random_bytes(name: &str, before: &str, after: &str, seeds: &str) -> Op
         include_str!("../cpp/decode_random_bytes.cc")
     );
     std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
-    let mut command = std::process::Command::new(compiler);
+    let mut command = std::process::Command::new(&compiler);
     command.args([
         "-std=c++17",
         "-O1",
@@ -39,7 +39,7 @@ fn decode_random_bytes(name: &str, before: &str, after: &str, seeds: &str) -> Op
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(said.contains("asan") || said.contains("ubsan"), "{said}");
-        println!("skipped: no sanitizers");
+        grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
         return None;
     }
     let out = std::process::Command::new(&program)

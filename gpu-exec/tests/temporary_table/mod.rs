@@ -165,6 +165,7 @@ impl Table {
                 files,
                 stripes,
                 column_ids: (10..10 + shape.kinds.len() as u32).collect(),
+                dictionary: 0,
                 decoder: decoder.clone(),
             },
             rows: row,
@@ -354,7 +355,7 @@ pub(crate) fn gpu(cache_bytes: Option<u64>, runtime: RuntimeOptions) -> Option<G
     match Gpu::open_with(options, runtime) {
         Ok(gpu) => Some(gpu),
         Err(RunError::Cuda(e)) if e.to_string().contains("no C++ compiler") => {
-            println!("skipped: no C++ compiler");
+            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
             None
         }
         Err(e) => panic!("{e}"),
@@ -374,6 +375,7 @@ pub(crate) fn run(
         input: &table.first_columns(program.columns.len()),
         backing,
         selectivity: 0.0025,
+        waits_for_memory: true,
         cancel: &Arc::new(AtomicBool::new(false)),
     })
 }

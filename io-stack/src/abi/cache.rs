@@ -6,7 +6,7 @@ crate::shared_structs! {
     #[repr(align(16))]
     CacheDesc {
         data: u64, tags: u64, state: u64, requested: u64, sets: u64, set_count: u32, groups: u32, group_log2: u32,
-        sector_log2: u32, zero: u32, pad0: u32,
+        sector_log2: u32, pad0: u32, pad1: u32,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use cudarc::driver::sys;
-use memmap2::Mmap;
+use grampus_driver::raw::Mapping;
 
 use super::call::check;
 use super::device::Device;
@@ -12,15 +12,16 @@ use crate::error::CudaError;
 
 /// A file mapped read-only, and registered with the GPU if possible. Registered pages are pinned until the drop.
 ///
-/// The file must not shrink meanwhile: the CPU would get SIGBUS, and the GPU a fault that ends the context. A caller
-/// that keeps the mapping longer than a query compares size and modification time before the next query.
+/// If another process truncates the file, registered pages keep their bytes for the GPU, and kernels on host threads
+/// load zeros ([`has_failed`](Self::has_failed)). The bytes may change too. A caller compares the file's length and
+/// modification time after its last kernel, and before it uses the kernel's results.
 #[derive(Debug)]
 pub struct MappedFile {
     device: Device,
     path: PathBuf,
-    map: Mmap,
-    /// Kept open, so that the file stays the mapped one.
-    _file: File,
+    map: Mapping,
+    /// The mapped file.
+    file: File,
     /// The GPU's address, or why it has none.
     registered: Result<u64, CudaError>,
 }
@@ -41,11 +42,12 @@ impl MappedFile {
             reason,
         };
         let file = File::open(path).map_err(|e| refuse(e.to_string()))?;
-        if file.metadata().map_err(|e| refuse(e.to_string()))?.len() == 0 {
+        let bytes = file.metadata().map_err(|e| refuse(e.to_string()))?.len();
+        if bytes == 0 {
             return Err(refuse("the file is empty".to_owned()));
         }
-        // SAFETY: mapped read-only. The bytes are never lent as a slice; only their address goes to the GPU.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| refuse(e.to_string()))?;
+        let bytes = usize::try_from(bytes).map_err(|e| refuse(e.to_string()))?;
+        let map = Mapping::new(&file, bytes).map_err(|e| refuse(e.to_string()))?;
         let registered = register(device, &map);
         if let Err(e) = &registered {
             log::warn!(
@@ -57,7 +59,7 @@ impl MappedFile {
             device: device.clone(),
             path: path.to_owned(),
             map,
-            _file: file,
+            file,
             registered,
         })
     }
@@ -82,18 +84,28 @@ impl MappedFile {
         self.map.is_empty()
     }
 
-    /// The file.
+    /// Whether bytes of the mapping were lost, so that loads have returned zeros.
+    pub fn has_failed(&self) -> bool {
+        self.map.has_failed()
+    }
+
+    /// The mapped file, for a look at its present state.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-fn register(device: &Device, map: &Mmap) -> Result<u64, CudaError> {
+fn register(device: &Device, map: &Mapping) -> Result<u64, CudaError> {
     if device.is_host() {
-        return Ok(map.as_ptr() as u64); // its kernels use the host's addresses
+        return Ok(map.address() as u64); // its kernels use the host's addresses
     }
     device.bind()?;
-    let (at, len) = (map.as_ptr().cast_mut().cast(), map.len().next_multiple_of(4096));
+    let (at, len) = (map.address().cast_mut().cast(), map.len().next_multiple_of(4096));
     // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before the unmapping.
     check("cuMemHostRegister", unsafe {
         sys::cuMemHostRegister_v2(at, len, READ_ONLY)
@@ -117,7 +129,7 @@ impl Drop for MappedFile {
             machine.wait_idle();
         } else if self.registered.is_ok() && self.device.bind().is_ok() {
             // SAFETY: registered in `open`, and still mapped.
-            let answer = unsafe { sys::cuMemHostUnregister(self.map.as_ptr().cast_mut().cast()) };
+            let answer = unsafe { sys::cuMemHostUnregister(self.map.address().cast_mut().cast()) };
             if let Err(e) = check("cuMemHostUnregister", answer) {
                 log::warn!("{}: {e}", self.path.display());
             }

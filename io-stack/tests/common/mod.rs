@@ -17,7 +17,7 @@ pub(crate) fn compiler() -> Option<String> {
     match host_compiler() {
         Ok((name, _)) => Some(name),
         Err(e) => {
-            println!("skipped: {e}");
+            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
             None
         }
     }

@@ -2,5 +2,6 @@
 namespace grampus_host {
 grampus::u32 lane() { return lanes::warp->current; }
 const grampus::u64* exchange(grampus::u64 mine) { return lanes::exchange(mine); }
+void synchronize() { lanes::synchronize(); }
 void run_lanes(void (*body)(const void*), const void* argument) { lanes::run(body, argument); }
 }  // namespace grampus_host

@@ -1,6 +1,10 @@
 // The device code on the CPU: on real threads (under ThreadSanitizer), or under a scheduler. The scheduler explores
-// interleavings by a seed and replays them from the seed.
+// interleavings by a seed and replays them from the seed. With -DGRAMPUS_LANES a warp has 32 lanes, which the seed
+// interleaves, too.
 // Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
+#ifdef GRAMPUS_LANES
+#include "lanes.h"
+#endif
 #include <sched.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -12,14 +16,46 @@
 #include <thread>
 
 #include "workload.h"
+#ifdef GRAMPUS_LANES
+#include "lanes_end.h"
+#endif
 
 namespace grampus_host {
 int mutant = 0;
 }
 
+// ---- lanes: those of a warp run one at a time --------------------------------------------------------------
+
+#ifdef GRAMPUS_LANES
+typedef lanes::Warp Lanes;
+static Lanes*& lanes_of_warp() { return lanes::warp; }
+static void switch_lane(u32 to) {
+    if (lanes::warp != nullptr) lanes::switch_to(to);
+}
+#else
+typedef void Lanes;
+#define GRAMPUS_UNWATCHED
+static Lanes*& lanes_of_warp() {
+    static Lanes* none = nullptr;
+    return none;
+}
+static void switch_lane(u32) {}
+#endif
+
 // ---- real threads: steps yield to the operating system now and then ------------------------------------
 
-static thread_local Random* thread_random = nullptr;
+static thread_local u64 thread_random = 0;
+// By hand and unwatched: the lanes of a warp, which ThreadSanitizer takes for threads, share the state.
+GRAMPUS_UNWATCHED static bool yields(bool must) {
+    if (thread_random == 0) return false;
+    u64 x = thread_random;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    thread_random = x;
+    if (must || x % 8 == 0) switch_lane((u32)(x >> 32) % WARP);
+    return must || (x >> 8) % 16 == 0;
+}
 
 // ---- fibers: one runs at a time, chosen by the seed ------------------------------------------------------
 
@@ -34,11 +70,12 @@ struct Scheduler {
     std::vector<std::unique_ptr<Fiber>> fibers;
     ucontext_t main;
     Fiber* current = nullptr;
-    u64 steps = 0, limit = 20000000;
-    u32 switch_one_in;
+    u64 steps = 0, limit = 20000000ull * WARP;
+    u32 switch_one_in, lane_one_in;
     u32 favourite = 0, favour = 0;  // one fiber that pauses for a while
 
-    explicit Scheduler(u64 seed) : random(seed), switch_one_in(1u << random.below(5)) {}
+    explicit Scheduler(u64 seed)
+        : random(seed), switch_one_in(1u << random.below(5)), lane_one_in(4u << random.below(5)) {}
 
     void add(std::function<void()> body) {
         fibers.push_back(std::make_unique<Fiber>());
@@ -72,11 +109,14 @@ struct Scheduler {
             printf("schedule does not end\n");
             exit(1);
         }
+        if (WARP > 1 && (must || random.one_in(lane_one_in))) switch_lane(random.below(WARP));
         if (!must && !random.one_in(switch_one_in)) return;
         Fiber *from = current, *to = choose();
         if (to == from || to == nullptr) return;
         current = to;
+        Lanes* lanes = lanes_of_warp();
         swapcontext(&from->context, &to->context);
+        lanes_of_warp() = lanes;
     }
     void run() {
         while ((current = choose()) != nullptr) swapcontext(&main, &current->context);
@@ -84,6 +124,7 @@ struct Scheduler {
 };
 static Scheduler* scheduler = nullptr;
 void Scheduler::enter() {
+    lanes_of_warp() = nullptr;
     scheduler->current->body();
     scheduler->current->done = true;
 }
@@ -91,15 +132,19 @@ void Scheduler::enter() {
 namespace grampus_host {
 void step(const char*) {
     if (scheduler) scheduler->step(false);
-    else if (thread_random && thread_random->one_in(16)) sched_yield();
+    else if (yields(false)) sched_yield();
 }
 u64 now_ns() {
     if (scheduler) return scheduler->steps * 100 + 1;
     return (u64)std::chrono::steady_clock::now().time_since_epoch().count();
 }
 void pause_ns(u32) {
-    if (scheduler) scheduler->step(true);
-    else sched_yield();
+    if (scheduler) {
+        scheduler->step(true);
+    } else {
+        yields(true);
+        sched_yield();
+    }
 }
 }  // namespace grampus_host
 
@@ -125,13 +170,20 @@ struct Run {
             controllers.push_back(std::make_unique<Controller>(world, q, seed * 31 + q, faults));
     }
     void worker(u32 index) {
-        outcomes[index] = kind.work(world, seed * 1000 + index, rounds);
+        Outcome lanes[WARP];
+        on_warp([&] { lanes[lane_id()] = kind.work(world, seed * 1000 + index, rounds); });
+        for (const Outcome& lane : lanes) outcomes[index].add(lane);
         fetch_add_relaxed_gpu(&ended, 1u);
         // The last worker waits for prefetches in flight, as the end of a query does.
         if (working.fetch_sub(1) == 1) {
-            drained = world.status.code != STATUS_OK || kind.drain(world);
+            bool good[WARP] = {};
+            if (world.status.code == STATUS_OK) on_warp([&] { good[lane_id()] = kind.drain(world); });
+            drained = world.status.code != STATUS_OK || good[0];
             working = ~0u;
         }
+    }
+    void serve(u32 index) {
+        on_warp([&] { kind.serve(world, index, &ended, workers); });
     }
     bool over() const { return working.load() == ~0u; }
 
@@ -139,15 +191,13 @@ struct Run {
         std::vector<std::thread> threads;
         for (u32 i = 0; i < workers; i++)
             threads.emplace_back([this, i] {
-                Random random(seed + i);
-                thread_random = &random;
+                thread_random = Random(seed + i).next() | 1;
                 worker(i);
             });
         for (u32 i = 0; i < config.present; i++)
             threads.emplace_back([this, i] {
-                Random random(seed - 1 - i);
-                thread_random = &random;
-                kind.serve(world, i, &ended, workers);
+                thread_random = Random(seed - 1 - i).next() | 1;
+                serve(i);
             });
         for (auto& controller : controllers)
             threads.emplace_back([this, c = controller.get()] {
@@ -160,7 +210,7 @@ struct Run {
         Scheduler s(seed);
         scheduler = &s;
         for (u32 i = 0; i < workers; i++) s.add([this, i] { worker(i); });
-        for (u32 i = 0; i < config.present; i++) s.add([this, i] { kind.serve(world, i, &ended, workers); });
+        for (u32 i = 0; i < config.present; i++) s.add([this, i] { serve(i); });
         for (auto& controller : controllers)
             s.add([this, c = controller.get()] {
                 while (!over()) {
@@ -247,7 +297,7 @@ static int threads(u64 seed, u64 count) {
         faults.reorder = 2;
         faults.delay = 4;
         faults.duplicate = 10;
-        Run run(seed + i, kind, config, faults, 3, 700);
+        Run run(seed + i, kind, config, faults, 3, WARP > 1 ? 40 : 700);
         run.on_threads();
         if (run.verdict(STATUS_OK) > 0) return 1;
         add_up(run);
@@ -261,12 +311,12 @@ static int fibers(u64 seed, u64 count) {
         Random random(seed + i);
         const Kind& kind = KINDS[(seed + i) % KIND_COUNT];
         Config config = random_config(random, kind);
-        config.timeout_ns = 100 * 1000000;  // in steps of 100 ns
+        config.timeout_ns = (WARP > 1 ? 400 : 100) * 1000000ull;  // in steps of 100 ns
         Faults faults;
         faults.reorder = random.below(3);
         faults.delay = 2 + random.below(4);
         faults.duplicate = random.below(8);
-        Run run(seed + i, kind, config, faults, 2 + random.below(4), 60);
+        Run run(seed + i, kind, config, faults, 2 + random.below(4), WARP > 1 ? 12 : 60);
         run.on_fibers();
         if (run.verdict(STATUS_OK) > 0) return 1;
         add_up(run);

@@ -1,5 +1,9 @@
-// The workers of the tests: they read random rows in every way, and compare each byte with its address.
+// The workers of the tests: warps that read random rows in every way, and compare each byte with its address.
+//
+// All lanes of a warp draw the same operations. Its lanes have rows of their own.
 #pragma once
+#include <functional>
+
 #include "world.h"
 
 struct Outcome {
@@ -7,7 +11,23 @@ struct Outcome {
     u64 values = 0;
     u64 wrong = 0;
     u64 first_wrong_row = 0;
+
+    void add(const Outcome& lane) {
+        gave_up = gave_up || lane.gave_up;
+        values += lane.values;
+        if (wrong == 0) first_wrong_row = lane.first_wrong_row;
+        wrong += lane.wrong;
+    }
 };
+
+// Calls `body` by each lane of a warp.
+inline void on_warp(const std::function<void()>& body) {
+#ifdef GRAMPUS_HOST_LANES
+    grampus_host::run_lanes([](const void* p) { (*(const std::function<void()>*)p)(); }, &body);
+#else
+    body();
+#endif
+}
 
 template <class T>
 void check(const World& world, Outcome& out, u64 row, T value) {
@@ -18,26 +38,29 @@ void check(const World& world, Outcome& out, u64 row, T value) {
     if (out.wrong++ == 0) out.first_wrong_row = row;
 }
 
-// One "warp" at work. Stops early when a call returns false or a value is wrong.
+// A warp at work. Stops early when a call returns false or a value is wrong.
 template <class T, class Backing, bool ALIGNED>
 Outcome work(World& world, u64 seed, u32 rounds) {
     constexpr u32 K = 16;
-    Random random(seed);
+    Random random(seed), own(seed * WARP + lane_id());
     Outcome out;
     ColumnArray<T, Backing, ALIGNED> array(world.io, world.column);
     u64 rows = world.rows(), row = random.below((u32)rows);
     auto stop = [&](bool good) {
         out.gave_up = !good;
-        return !good || out.wrong > 0;
+        return !good || any(out.wrong > 0);
     };
+    // Lane 0 always has the warp's row. Some other lanes have none.
+    auto has_row = [&] { return lane_id() == 0 || !own.one_in(4); };
+    auto own_row = [&](u32 spread) { return lane_id() == 0 ? row : (row + own.below(spread)) % rows; };
     for (u32 i = 0; i < rounds; i++) {
         if (!random.one_in(3)) row = random.below((u32)rows);  // else goes on nearby
-        u32 count = 1 + random.below(K);
+        u32 count = 1 + random.below(K * WARP), spread = random.one_in(3) ? (u32)rows : random.one_in(2) ? 2 * WARP : 4;
         if (count > rows - row) count = (u32)(rows - row);
         T values[K], value;
         switch (random.below(8)) {
             case 0:
-                if (stop(array.prefetch(true, row))) return out;
+                if (stop(array.prefetch(has_row(), own_row(spread)))) return out;
                 break;
             case 1: {
                 u64 in_extent = row < world.extents[1].first_row ? world.extents[1].first_row - row : rows - row;
@@ -47,11 +70,16 @@ Outcome work(World& world, u64 seed, u32 rounds) {
             }
             case 2:
             case 3:
-            case 4:
-                if (stop(array.fetch(true, row, value))) return out;
-                check(world, out, row, value);
-                if (stop(true)) return out;
+            case 4: {
+                bool active = has_row();
+                u64 mine = own_row(spread);
+                for (u32 times = 1 + random.below(3); times > 0; times--) {  // again: the line may be resident
+                    if (stop(array.fetch(active, mine, value))) return out;
+                    if (active) check(world, out, mine, value);
+                    if (stop(true)) return out;
+                }
                 break;
+            }
             default: {
                 u64 first_row = world.extents[row >= world.extents[1].first_row].first_row;
                 u64 end = first_row == 0 ? world.extents[1].first_row : rows;
@@ -61,7 +89,7 @@ Outcome work(World& world, u64 seed, u32 rounds) {
                          : inside ? array.template tile<K, false>(row, count, values)
                                   : array.template tile_across<K>(row, count, values)))
                     return out;
-                for (u32 k = 0; k < count; k++) check(world, out, row + k, values[k]);
+                for (u32 n = lane_id(); n < count; n += WARP) check(world, out, row + n, values[n / WARP]);
                 if (stop(true)) return out;
                 row = row + count < rows ? row + count : 0;
             }
@@ -70,24 +98,26 @@ Outcome work(World& world, u64 seed, u32 rounds) {
     return out;
 }
 
-// Raw commands: blocks of the storage into the worker's own buffer, through the bounce slot or directly.
+// Raw commands: blocks of the storage into each lane's own buffer, through the bounce slot or directly.
 template <class Backing>
 Outcome work_raw(World& world, u64 seed, u32 rounds) {
-    Random random(seed);
+    Random own(seed * WARP + lane_id());
     Outcome out;
     FillFinish<Backing::WAYS> finish(world.io.cache);
     alignas(4096) u64x2 buffer[2 * LINE_BYTES / 16];
-    for (u32 i = 0; i < rounds; i++) {
-        u32 queue = random.below(world.io.queue_count);
+    for (u32 i = 0; i < (WARP > 1 ? rounds / 4 : rounds); i++) {
+        u32 queue = own.below(world.io.queue_count);
+        bool wanted = lane_id() == 0 || !own.one_in(4);
         Command c = {};
         c.kind = CMD_RAW;
-        c.blocks = 1 + random.below(2 * LINE_BYTES >> world.source.lba_log2);
+        c.blocks = 1 + own.below(2 * LINE_BYTES >> world.source.lba_log2);
         c.bytes = c.blocks << world.source.lba_log2;
-        c.lba = random.below((u32)world.source.blocks - c.blocks + 1);
+        c.lba = own.below((u32)world.source.blocks - c.blocks + 1);
         c.nsid = world.source.nsid;
         c.bus = c.target = (u64)buffer;
-        out.gave_up = !run_raw(world.io, true, queue, c, finish);
+        out.gave_up = !run_raw(world.io, wanted, queue, c, finish);
         if (out.gave_up) return out;
+        if (!wanted) continue;
         u64 at = c.lba << world.source.lba_log2;
         for (u32 b = 0; b < c.bytes; b++) {
             if (((const u8*)buffer)[b] == byte_at(at + b)) continue;
@@ -155,5 +185,6 @@ inline Config random_config(Random& random, const Kind& kind) {
     if (kind.queued && random.one_in(2)) c.servers = 1 + random.below(2);
     c.present = random.below(c.servers + 1);
     c.start = random.one_in(2) ? 0 : 0xFFFFFF80;
+    c.version = random.one_in(2) ? 0 : 0x3FFF - random.below(4);
     return c;
 }

@@ -41,6 +41,7 @@ struct Config {
     u32 bounce_bytes = 4096, max_lines = 1, storage_lines = 16, first_byte = 0;
     u32 servers = 0, present = 0;  // servers that submitters count on; of these, those that exist
     u32 start = 0;  // start of the queues' counters: near 2^32, they wrap
+    u32 version = 0;  // start of the lines' versions: near 2^14, they wrap
     u64 first_line = 1ull << 40, timeout_ns = 30000000000ull;
 };
 
@@ -151,7 +152,10 @@ struct World {
         c.state = make<u64>(lines);
         c.requested = make<u32>(lines);
         c.sets = make<CacheSet>(c.set_count);
-        for (u32 i = 0; i < lines; i++) c.tags[i] = TAG_NONE;
+        for (u32 i = 0; i < lines; i++) {
+            c.tags[i] = TAG_NONE;
+            c.state[i] = (u64)config.version << LINE_VERSION_SHIFT;
+        }
     }
 
     // Checks what must hold when nothing is outstanding. Returns the number of violations, and prints each.
@@ -173,7 +177,10 @@ struct World {
             for (u32 i = 0; i + 1 < depth; i++) expect(seen[i] == 1, "command slot lost or doubled", i);
         }
         const CacheDesc& c = io.cache;
+        u64 replacements = 0;  // by the versions, which count installs and nothing else
         for (u32 m = 0; m < c.set_count * config.ways; m++) {
+            u64 start = (u64)config.version << LINE_VERSION_SHIFT;
+            replacements += ((c.state[m] - start) & LINE_VERSION) >> LINE_VERSION_SHIFT;
             expect((c.state[m] & LINE_PINS) == 0, "a line is still pinned", c.state[m]);
             expect((c.state[m] & LINE_BUSY) == 0, "a line is still busy", c.state[m]);
             if (c.tags[m] == TAG_NONE) continue;
@@ -188,6 +195,7 @@ struct World {
                 break;
             }
         }
+        expect(replacements == stats.installs, "versions count something else than installs", replacements);
         for (u32 s = 0; s < c.set_count; s++) expect(c.sets[s].lock == 0, "a set's lock is held", s);
         return bad;
     }

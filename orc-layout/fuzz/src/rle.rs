@@ -1,6 +1,7 @@
 //! Fuzzing of the run-length decoders: any bytes as the streams of one column (integers of both versions, bytes, bits).
 //! There is no file around the streams that a mutation would have to keep intact. Reading some rows must return the
-//! same values as a full read.
+//! same values as a full read. orc-rust gets the streams in a file of their own: where both readers accept them, they
+//! return the same values.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -10,18 +11,24 @@ use arrow::array::{
     UInt64Array, new_empty_array,
 };
 use arrow::compute::take;
+use arrow::datatypes::{Field, Schema};
 use bytes::Bytes;
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::metadata_reader::{read_stripe, read_tail};
 use grampus_orc_layout::proto::column_encoding::Kind as Encoding;
 use grampus_orc_layout::proto::stream::Kind;
+use grampus_orc_layout::proto::r#type::Kind as TypeKind;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::stripe::{Stream, StripeLayout};
+use grampus_orc_layout::streams::{Stream, StripeStreams};
+use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use grampus_orc_layout::{LayoutError, Result};
+
+use crate::one_column_file::one_column_file;
+use crate::peer;
 
 /// Bytes before the streams: column, flags, rows (two), bytes of PRESENT, bytes of the second stream, rows to skip,
 /// rows to read. The streams' bytes are 64ths of the rest; skips and reads alternate.
@@ -31,9 +38,17 @@ pub const VERSION_1: u8 = 1;
 /// Flag: the column has a PRESENT stream.
 pub const PRESENT: u8 = 2;
 /// Rows per input at most.
-const MAX_ROWS: u64 = 4096;
+pub const MAX_ROWS: u64 = 4096;
 /// LONG, INT, SHORT, BYTE, BOOLEAN, and STRING for its lengths.
-pub const COLUMNS: usize = 6;
+pub const COLUMNS: usize = TYPES.len();
+const TYPES: [TypeKind; 6] = [
+    TypeKind::Long,
+    TypeKind::Int,
+    TypeKind::Short,
+    TypeKind::Byte,
+    TypeKind::Boolean,
+    TypeKind::String,
+];
 
 struct Memory(Bytes);
 
@@ -77,7 +92,7 @@ fn template() -> &'static (FileTail, StripeLayout) {
 /// Reads `data` (a head, then the streams' bytes) as one column, and returns whether all its rows can be read.
 ///
 /// # Panics
-/// If orc-layout panics, or some rows differ from the same rows of a full read.
+/// If orc-layout panics, some rows differ from the same rows of a full read, or orc-rust returns other values.
 pub fn rle(data: &[u8]) -> bool {
     let Some((head, streams)) = data.split_at_checked(HEAD_BYTES) else {
         return false;
@@ -99,7 +114,7 @@ pub fn rle(data: &[u8]) -> bool {
     };
     let (mut tail, mut stripe) = (tail.clone(), stripe.clone());
     let mut from = 0;
-    stripe.streams.clear();
+    stripe.streams = StripeStreams::default();
     for (kind, end) in [
         (Kind::Present, present),
         (Kind::Length, present + second),
@@ -124,6 +139,7 @@ pub fn rle(data: &[u8]) -> bool {
     } else {
         Encoding::DirectV2
     };
+    let encoding = stripe.encodings[column as usize].kind;
     let (tail, stripe) = (Arc::new(tail), Arc::new(stripe));
     let source = Arc::new(Memory(Bytes::copy_from_slice(streams)));
     let read = |selection: &RowSelection| -> Result<ArrayRef> {
@@ -143,7 +159,41 @@ pub fn rle(data: &[u8]) -> bool {
     };
     let got = read(&some).expect("rows of a column that can be read");
     assert_eq!(&got, &expected, "{:?}", some.ranges());
+    // Not before: orc-rust believes the lengths that corrupt streams claim.
+    let lengths: Vec<(Kind, u64)> = stripe
+        .streams
+        .iter()
+        .map(|stream| (stream.kind, stream.length))
+        .collect();
+    let file = one_column_file(TYPES[field], encoding, rows, &lengths, streams);
+    let schema = Arc::new(Schema::new(vec![Field::new("c", whole.data_type().clone(), true)]));
+    if let Some(theirs) = peer::read(file.into(), &schema).filter(|batch| batch.num_rows() as u64 == rows) {
+        let theirs = theirs.column(0);
+        // orc-rust takes a PRESENT stream that it cannot read to its end for none.
+        let present_ignored = whole.null_count() > 0 && theirs.null_count() == 0;
+        let known = present_ignored || may_have_zero_delta(streams) || may_have_patches(streams);
+        assert!(
+            known || theirs == &whole,
+            "orc-rust reads {theirs:?}, grampus {whole:?}"
+        );
+    }
     true
+}
+
+/// Whether some bytes may be a delta run of version 2 whose first delta is zero. orc-rust subtracts the other deltas
+/// then; Java and C++ add them.
+fn may_have_zero_delta(streams: &[u8]) -> bool {
+    let is_run = |at: &usize| streams[*at] >> 6 == 3 && streams[*at] >> 1 & 31 > 0;
+    (0..streams.len()).filter(is_run).any(|at| {
+        let base = streams.iter().skip(at + 2);
+        base.skip_while(|&&byte| byte & 0x80 > 0).nth(1) == Some(&0)
+    })
+}
+
+/// Whether some bytes may be a patched run of version 2 with several patches. Two patches of one value mean nothing in
+/// the specification: grampus combines both, orc-rust takes the first.
+fn may_have_patches(streams: &[u8]) -> bool {
+    streams.windows(4).any(|run| run[0] >> 6 == 2 && run[3] & 31 > 1)
 }
 
 /// Skips and reads alternately.

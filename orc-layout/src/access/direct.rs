@@ -9,7 +9,8 @@ use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
 use crate::selection::RowSelection;
 use crate::source::ByteSource;
-use crate::stripe::{Stream, StripeLayout};
+use crate::streams::Stream;
+use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
 /// Raw fixed-width values. Offsets have any alignment.

@@ -13,7 +13,8 @@ use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
 use crate::source::ByteSource;
-use crate::stripe::{Stream, StripeLayout};
+use crate::streams::Stream;
+use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
 pub use direct::{Direct, DirectSegment};
@@ -38,7 +39,7 @@ impl Access {
     ///
     /// # Errors
     /// `Corrupt` if a stream is too short for the rows, or chunk headers do not add up; `Unsupported` for encrypted
-    /// columns.
+    /// columns, and for types and encodings that this reader does not know.
     pub fn of(
         tail: &FileTail,
         stripe: &StripeLayout,
@@ -47,13 +48,7 @@ impl Access {
         source: &dyn ByteSource,
         probe_chunks: bool,
     ) -> Result<Self> {
-        if tail.encrypted_columns.binary_search(&column).is_ok() {
-            return Err(LayoutError::Unsupported {
-                file: tail.file.clone(),
-                feature: format!("the encryption of column {}", tail.schema.path(column)),
-                advice: "select other columns".into(),
-            });
-        }
+        refuse(tail, stripe, column)?;
         let top_level = tail.schema.has_row_per_value(column);
         if let Some(width) = fixed_width(tail.schema.column(column).kind)
             && top_level
@@ -75,6 +70,25 @@ impl Access {
             seekable: positions.is_some(),
         })
     }
+}
+
+/// Refuses a column whose values cannot be read.
+fn refuse(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> Result<()> {
+    let feature = if tail.encrypted_columns.binary_search(&column).is_ok() {
+        "the encryption".to_owned()
+    } else if let Some(reason) = tail.schema.unreadable_reason(column) {
+        reason.to_owned()
+    } else if let Some(number) = stripe.unknown_encoding(tail, column) {
+        format!("encoding {number} (stripe {})", stripe.info.index)
+    } else {
+        return Ok(());
+    };
+    let path = tail.schema.path(column);
+    Err(LayoutError::Unsupported {
+        file: tail.file.clone(),
+        feature: format!("{feature} of column {path}"),
+        advice: format!("select the other columns, for instance by SELECT * EXCLUDE (\"{path}\")"),
+    })
 }
 
 fn positions(
@@ -127,17 +141,16 @@ pub fn byte_ranges(
     match positions {
         Some(positions) => {
             let groups = selected_groups(tail, stripe, rows);
-            for stream in stripe.streams.iter().filter(|s| s.column == column && is_data(s.kind)) {
+            for stream in stripe.streams.of_columns(column..=column).filter(|s| is_data(s.kind)) {
                 let group_range =
                     |groups: &Range<usize>| positions.byte_range(stripe, column, stream.kind, groups.clone());
                 ranges.extend(groups.iter().filter_map(group_range));
             }
         }
         None => {
-            let mut columns = tail.schema.subtree(column);
-            columns.sort_unstable();
-            let needed = |stream: &&Stream| is_data(stream.kind) && columns.binary_search(&stream.column).is_ok();
-            ranges.extend(stripe.streams.iter().filter(needed).map(Stream::range));
+            let columns = tail.schema.subtree(column);
+            let streams = columns.iter().flat_map(|&id| stripe.streams.of_columns(id..=id));
+            ranges.extend(streams.filter(|stream| is_data(stream.kind)).map(Stream::range));
         }
     }
     Ok(merge(ranges))

@@ -8,6 +8,7 @@ use chrono::{Datelike, Offset, TimeZone};
 use chrono_tz::Tz;
 
 use crate::stripe::StripeLayout;
+use crate::writer_zone::WriterZone;
 
 /// 2015-01-01 00:00:00 UTC in seconds since 1970.
 pub(super) const EPOCH_SECONDS: i64 = 1_420_070_400;
@@ -35,25 +36,35 @@ pub struct ClockChange {
 }
 
 impl Clock {
-    /// The clock of a stripe's TIMESTAMP columns, or (`instant`) of its TIMESTAMP_INSTANT columns.
-    pub fn of(stripe: &StripeLayout, instant: bool) -> Self {
-        match stripe.writer_timezone.filter(|_| !instant).map(WallClock::new) {
-            None => Self {
-                epoch: EPOCH_SECONDS,
-                changes: None,
-            },
-            Some(clock) => Self {
-                epoch: clock.epoch(),
-                changes: (!clock.is_utc()).then(|| changes_of(clock.zone)),
-            },
-        }
+    /// The clock of a stripe's TIMESTAMP columns, or (`instant`) of its TIMESTAMP_INSTANT columns. `None`: the zone is
+    /// not known.
+    pub fn of(stripe: &StripeLayout, instant: bool) -> Option<Self> {
+        let zone = if instant {
+            &WriterZone::Utc
+        } else {
+            &stripe.writer_timezone
+        };
+        let clock = WallClock::of(zone)?;
+        Some(Self {
+            epoch: clock.epoch(),
+            changes: (!clock.is_utc()).then(|| changes_of(clock.zone)),
+        })
     }
+}
+
+/// A zone whose offset can be looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Zone {
+    /// By the time zone database.
+    Region(Tz),
+    /// A constant offset in seconds.
+    Fixed(i32),
 }
 
 /// All changes of a zone's offset. Found once per process, because the search looks at hundreds of thousands of
 /// instants.
-fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
-    static KNOWN: Mutex<Option<HashMap<Tz, Arc<[ClockChange]>>>> = Mutex::new(None);
+fn changes_of(zone: Zone) -> Arc<[ClockChange]> {
+    static KNOWN: Mutex<Option<HashMap<Zone, Arc<[ClockChange]>>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
     known
@@ -64,7 +75,7 @@ fn changes_of(zone: Tz) -> Arc<[ClockChange]> {
 
 /// A zone's offset from UTC at any instant, cached by spans of time in which it does not change.
 pub(super) struct WallClock {
-    zone: Tz,
+    zone: Zone,
     /// Cache slots by the low bits of a span's number: the span's number and its offset.
     known: Vec<(i64, i64)>,
 }
@@ -89,21 +100,35 @@ const SPAN_BITS: u32 = 14;
 const SPANS: usize = 4096;
 
 impl WallClock {
-    pub(super) fn new(zone: Tz) -> Self {
+    fn new(zone: Zone) -> Self {
         Self {
             zone,
             known: Vec::new(),
         }
     }
 
+    /// The clock of a writer's zone; `None` if the zone is not known.
+    pub(super) fn of(zone: &WriterZone) -> Option<Self> {
+        Some(Self::new(match zone {
+            WriterZone::Utc => Zone::Fixed(0),
+            WriterZone::Region(zone) => Zone::Region(*zone),
+            WriterZone::Fixed(seconds) => Zone::Fixed(*seconds),
+            WriterZone::Unknown(_) => return None,
+        }))
+    }
+
     pub(super) fn is_utc(&self) -> bool {
         use chrono_tz::Tz::{Etc__UTC, GMT, UTC};
-        matches!(self.zone, UTC | GMT | Etc__UTC)
+        matches!(self.zone, Zone::Fixed(0) | Zone::Region(UTC | GMT | Etc__UTC))
     }
 
     /// Midnight of 2015-01-01 by this clock, in seconds since 1970.
     pub(super) fn epoch(&self) -> i64 {
-        match self.zone.with_ymd_and_hms(2015, 1, 1, 0, 0, 0) {
+        let zone = match self.zone {
+            Zone::Region(zone) => zone,
+            Zone::Fixed(seconds) => return EPOCH_SECONDS - i64::from(seconds),
+        };
+        match zone.with_ymd_and_hms(2015, 1, 1, 0, 0, 0) {
             chrono::LocalResult::Single(at) | chrono::LocalResult::Ambiguous(at, _) => at.timestamp(),
             chrono::LocalResult::None => EPOCH_SECONDS,
         }
@@ -166,12 +191,16 @@ impl WallClock {
     }
 
     fn offset_at(&self, seconds: i64) -> Option<i64> {
+        let zone = match self.zone {
+            Zone::Region(zone) => zone,
+            Zone::Fixed(offset) => return Some(i64::from(offset)),
+        };
         let mut instant = chrono::DateTime::from_timestamp(seconds, 0)?.naive_utc();
         if instant.year() > LAST_TABLE_YEAR {
             instant = instant.with_year(equivalent_year(instant.year()))?;
         }
         Some(i64::from(
-            self.zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
+            zone.offset_from_utc_datetime(&instant).fix().local_minus_utc(),
         ))
     }
 }
@@ -188,19 +217,22 @@ mod tests {
             Tz::Europe__Amsterdam,
             Tz::Australia__Lord_Howe,
         ] {
-            let mut clock = WallClock::new(zone);
+            let mut clock = WallClock::new(Zone::Region(zone));
             for k in -200_000i64..200_000 {
                 let seconds = k * 17_737 + 5;
                 assert_eq!(clock.offset(seconds), clock.offset_at(seconds), "{zone} {seconds}");
                 assert_eq!(clock.offset(seconds + 1), clock.offset_at(seconds + 1));
             }
         }
-        assert_eq!(WallClock::new(Tz::US__Pacific).epoch(), EPOCH_SECONDS + 8 * 3600);
+        assert_eq!(
+            WallClock::new(Zone::Region(Tz::US__Pacific)).epoch(),
+            EPOCH_SECONDS + 8 * 3600
+        );
     }
 
     #[test]
     fn summer_times_continue_after_the_zone_table_ends() {
-        let clock = WallClock::new(Tz::US__Pacific);
+        let clock = WallClock::new(Zone::Region(Tz::US__Pacific));
         let at = |year, month, day| {
             let noon = chrono::NaiveDate::from_ymd_opt(year, month, day)
                 .unwrap()
@@ -221,6 +253,7 @@ mod tests {
     #[test]
     fn clock_finds_all_changes() {
         for zone in [Tz::US__Pacific, Tz::Australia__Lord_Howe, Tz::Etc__GMTMinus8] {
+            let zone = Zone::Region(zone);
             let (clock, changes) = (WallClock::new(zone), changes_of(zone));
             assert!(changes.windows(2).all(|pair| pair[0].from < pair[1].from));
             let by_changes = |seconds: i64| {
@@ -229,16 +262,26 @@ mod tests {
             };
             for change in &changes[1..changes.len() - 1] {
                 for seconds in [change.from - 1, change.from, change.from + 1] {
-                    assert_eq!(Some(by_changes(seconds)), clock.offset_at(seconds), "{zone} {seconds}");
+                    assert_eq!(
+                        Some(by_changes(seconds)),
+                        clock.offset_at(seconds),
+                        "{zone:?} {seconds}"
+                    );
                 }
             }
             for k in 0..300_000 {
                 let seconds = CHANGES_FROM + k * 21_013;
-                assert_eq!(Some(by_changes(seconds)), clock.offset_at(seconds), "{zone} {seconds}");
+                assert_eq!(
+                    Some(by_changes(seconds)),
+                    clock.offset_at(seconds),
+                    "{zone:?} {seconds}"
+                );
             }
         }
+        assert_eq!(changes_of(Zone::Fixed(19_800)).len(), 2);
+        assert_eq!(WallClock::new(Zone::Fixed(19_800)).epoch(), EPOCH_SECONDS - 19_800);
         // The zone changes twice a year from 1967 on, and sometimes before.
-        assert!((270..330).contains(&changes_of(Tz::US__Pacific).len()));
-        assert_eq!(changes_of(Tz::Etc__GMTMinus8).len(), 2);
+        assert!((270..330).contains(&changes_of(Zone::Region(Tz::US__Pacific)).len()));
+        assert_eq!(changes_of(Zone::Region(Tz::Etc__GMTMinus8)).len(), 2);
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::EntryPoint;
+use super::budget::Budget;
 use super::steps::{Step, is_sparse};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::codec::{self, Compression};
 use crate::error::{LayoutError, Result};
 use crate::positions::{GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
+use crate::read_options::ReadOptions;
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
 use crate::stripe::StripeLayout;
@@ -29,9 +31,33 @@ pub(super) struct StreamSource {
     pub(super) tail: Arc<FileTail>,
     pub(super) stripe: Arc<StripeLayout>,
     pub(super) source: Arc<dyn ByteSource>,
+    /// The limit of the running read.
+    pub(super) budget: Arc<Budget>,
+    pub(super) options: ReadOptions,
 }
 
 impl StreamSource {
+    /// Counts bytes that a column is about to decode.
+    ///
+    /// # Errors
+    /// `TooLarge` if the running read may not decode as many.
+    pub(super) fn spend(&self, column: ColumnId, bytes: u64) -> Result<()> {
+        match self.budget.spend(bytes) {
+            true => Ok(()),
+            false => Err(self.too_large(column)),
+        }
+    }
+
+    #[cold]
+    fn too_large(&self, column: ColumnId) -> LayoutError {
+        LayoutError::TooLarge {
+            file: self.tail.file.clone(),
+            column: self.tail.schema.path(column),
+            rows: 0, // the reader knows
+            limit_bytes: self.budget.limit(),
+        }
+    }
+
     /// A cursor at the start of a stream. Without such a stream in the stripe, the cursor is at its end.
     pub(super) fn open(&self, column: ColumnId, kind: Kind) -> StreamCursor {
         let (start, end, missing) = match self.stripe.stream(column, kind) {

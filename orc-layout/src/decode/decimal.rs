@@ -147,7 +147,7 @@ fn out_of_range(source: &StreamSource, column: ColumnId) -> LayoutError {
     source.out_of_range(column, "a decimal needs more than 38 digits at the column's scale")
 }
 
-/// A value at another scale; digits below the new scale are cut off.
+/// A value at another scale, rounded half up (away from zero) as `HiveDecimal.enforcePrecisionScale` rounds.
 fn rescale(value: i128, from: i64, to: i64) -> Option<i128> {
     let factor = |digits: i64| u32::try_from(digits).ok().and_then(|digits| 10i128.checked_pow(digits));
     match to.checked_sub(from)? {
@@ -156,7 +156,12 @@ fn rescale(value: i128, from: i64, to: i64) -> Option<i128> {
             0 => Some(0),
             _ => value.checked_mul(factor(up)?),
         },
-        down => Some(down.checked_neg().and_then(factor).map_or(0, |divisor| value / divisor)),
+        down => Some(down.checked_neg().and_then(factor).map_or(0, |divisor| {
+            let (whole, rest) = (value / divisor, value % divisor);
+            // Twice the rest may need more than 128 bits.
+            let is_half = rest.unsigned_abs() >= divisor.unsigned_abs() - rest.unsigned_abs();
+            if is_half { whole + value.signum() } else { whole }
+        })),
     }
 }
 
@@ -267,7 +272,16 @@ mod tests {
         assert_eq!(varint(&encode(i128::MIN)), Some((i128::MIN, 19)));
         assert_eq!(varint(&[0xff; 30]), None);
         assert_eq!(rescale(-123, 2, 4), Some(-12300));
-        assert_eq!(rescale(-129, 2, 1), Some(-12));
+        assert_eq!([rescale(-129, 2, 1), rescale(124, 2, 1)], [Some(-13), Some(12)]);
+        assert_eq!([rescale(125, 2, 1), rescale(-125, 2, 1)], [Some(13), Some(-13)]);
+        assert_eq!(
+            [rescale(5, 1, 0), rescale(-4, 1, 0), rescale(49, 2, 0)],
+            [Some(1), Some(0), Some(0)]
+        );
+        assert_eq!(
+            [rescale(i128::MAX, 38, 0), rescale(i128::MIN, 38, 0)],
+            [Some(2), Some(-2)]
+        );
         assert_eq!(rescale(1, 0, 60), None);
         assert_eq!(rescale(0, 0, 60), Some(0));
         assert_eq!(rescale(5, i64::MAX, 0), Some(0));

@@ -6,9 +6,11 @@ use arrow::datatypes::{
 };
 
 use super::Decoder;
+use super::char_text::CharDecoder;
 use super::cursor::StreamSource;
 use super::decimal::{Decimal64Decoder, DecimalDecoder};
 use super::dictionary::DictionaryDecoder;
+use super::hybrid_date::HybridDateDecoder;
 use super::nested::{ListDecoder, MapDecoder, StructDecoder, UnionDecoder};
 use super::numeric::{Booleans, Floats, Ints, Longs, Narrow, SignedBytes, ValueDecoder};
 use super::string::DirectBytesDecoder;
@@ -43,7 +45,13 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
         })),
         TypeKind::Float => Box::new(ValueDecoder::open(source, column, Floats::<Float32Type>::new)),
         TypeKind::Double => Box::new(ValueDecoder::open(source, column, Floats::<Float64Type>::new)),
+        TypeKind::Date if source.tail.is_hybrid_calendar => {
+            Box::new(HybridDateDecoder::new(ints::<Date32Type>(source, column, kind)))
+        }
         TypeKind::Date => Box::new(ints::<Date32Type>(source, column, kind)),
+        TypeKind::Char { .. } if !dictionary => Box::new(CharDecoder::new(DirectBytesDecoder::<Utf8Type>::open(
+            source, column, kind,
+        ))),
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } if dictionary => {
             Box::new(DictionaryDecoder::open(source, column, encoding))
         }
@@ -51,8 +59,8 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
             Box::new(DirectBytesDecoder::<Utf8Type>::open(source, column, kind))
         }
         TypeKind::Binary => Box::new(DirectBytesDecoder::<BinaryType>::open(source, column, kind)),
-        TypeKind::Timestamp => Box::new(TimestampDecoder::open(source, column, kind, false)),
-        TypeKind::TimestampInstant => Box::new(TimestampDecoder::open(source, column, kind, true)),
+        TypeKind::Timestamp => Box::new(TimestampDecoder::open(source, column, kind, false)?),
+        TypeKind::TimestampInstant => Box::new(TimestampDecoder::open(source, column, kind, true)?),
         TypeKind::Decimal { precision, scale }
             if source.tail.format_version == "1.9999" && !source.has(column, Kind::Secondary) =>
         {
@@ -61,7 +69,7 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
         TypeKind::Decimal { precision, scale } => {
             Box::new(DecimalDecoder::open(source, column, kind, precision, scale))
         }
-        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union => {
+        TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union | TypeKind::Unknown { .. } => {
             return open_nested(source, column, kind, arrow_type);
         }
     })

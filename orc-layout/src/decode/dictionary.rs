@@ -7,15 +7,16 @@ use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::take;
 
 use super::bits::spread;
+use super::char_text::without_padding;
 use super::cursor::StreamSource;
 use super::int::IntReader;
 use super::presence::Presence;
-use super::steps::{Step, Steps};
-use super::string::{Lengths, spread_offsets, too_long};
-use super::{Decoder, EntryPoint};
-use crate::error::Result;
+use super::steps::{Step, Steps, read_count};
+use super::string::{Lengths, replaced, spread_offsets, too_long};
+use super::{Decoder, EntryPoint, MAX_READ_BYTES};
+use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
-use crate::schema::ColumnId;
+use crate::schema::{ColumnId, TypeKind};
 use crate::stripe::Encoding as ColumnEncoding;
 
 /// Entries of up to this length are copied as a block of this size: a fixed size is cheaper than the exact length.
@@ -31,12 +32,19 @@ struct Entries {
 }
 
 impl Entries {
-    /// The entries; `None` if the bytes are not UTF-8.
-    fn new(offsets: OffsetBuffer<i32>, bytes: Vec<u8>) -> Option<Self> {
-        let ascii = bytes.is_ascii().then(|| [&bytes[..], &[0; COPY_BYTES]].concat());
-        let longest = offsets.windows(2).map(|at| (at[1] - at[0]) as usize).max().unwrap_or(0);
-        let text = StringArray::try_new(offsets, Buffer::from_vec(bytes), None).ok()?;
-        Some(Self { text, ascii, longest })
+    fn new(text: StringArray) -> Self {
+        let bytes = text.values().as_slice();
+        let ascii = bytes.is_ascii().then(|| [bytes, &[0; COPY_BYTES]].concat());
+        let lengths = text.value_offsets().windows(2).map(|at| (at[1] - at[0]) as usize);
+        let longest = lengths.max().unwrap_or(0);
+        Self { text, ascii, longest }
+    }
+
+    /// Bytes of the entries of `indexes`, all in range.
+    fn total_bytes(&self, indexes: &[u32]) -> u64 {
+        let starts = self.text.value_offsets();
+        let length = |&index: &u32| (starts[index as usize + 1] - starts[index as usize]) as u64;
+        indexes.iter().map(length).sum()
     }
 
     /// The entries of the dense `indexes` (all in range), with nulls between them. `None` if the text exceeds Arrow's
@@ -121,7 +129,27 @@ impl DictionaryDecoder {
         }
     }
 
+    /// Checks the number of entries, before the entries are read. Every entry is the value of a row, or of an element
+    /// of a list or a map.
+    fn check_size(&self) -> Result<()> {
+        let (size, rows) = (u64::from(self.encoding.dictionary_size), self.source.stripe.info.rows);
+        if self.source.tail.schema.has_row_per_value(self.column) && size > rows {
+            let reason = format!("the dictionary has {size} entries in a stripe of {rows} rows");
+            return Err(self.source.corrupt(self.column, reason));
+        }
+        if size > MAX_READ_BYTES / size_of::<i32>() as u64 {
+            return Err(self.too_large());
+        }
+        Ok(())
+    }
+
+    fn too_large(&self) -> LayoutError {
+        let reason = format!("its dictionary takes more than {MAX_READ_BYTES} bytes");
+        self.source.out_of_range(self.column, reason)
+    }
+
     fn load(&self) -> Result<Entries> {
+        self.check_size()?;
         let mut lengths = Lengths::open(&self.source, self.column, self.encoding.kind);
         let mut data = self.source.open(self.column, Kind::DictionaryData);
         let mut all = Steps::default();
@@ -130,9 +158,20 @@ impl DictionaryDecoder {
         if lengths.select(all.as_slice(), &mut spans)?.is_none() {
             return Err(too_long(&self.source, self.column));
         }
+        if read_count(spans.as_slice()) > MAX_READ_BYTES {
+            return Err(self.too_large());
+        }
         let mut bytes = Vec::new();
         data.read_spans(spans.as_slice(), &mut bytes)?;
-        Entries::new(lengths.finish(None), bytes).ok_or_else(|| data.corrupt("a dictionary entry is not valid UTF-8"))
+        let (offsets, bytes) = (lengths.finish(None), Buffer::from_vec(bytes));
+        let text = match StringArray::try_new(offsets.clone(), bytes.clone(), None) {
+            Ok(text) => text,
+            Err(_) => replaced(&self.source, self.column, &offsets, &bytes, None)?,
+        };
+        Ok(Entries::new(match self.source.tail.schema.column(self.column).kind {
+            TypeKind::Char { .. } => without_padding(&text),
+            _ => text,
+        }))
     }
 }
 
@@ -165,6 +204,16 @@ impl Decoder for DictionaryDecoder {
             Some(entries) => entries,
             None => self.load()?,
         };
+        // Most selections are far from the limit, and their entries need not be measured.
+        let most = (indexes.len() as u64).saturating_mul(entries.longest as u64);
+        let bytes = match most <= self.source.budget.limit() / 8 {
+            true => most,
+            false => entries.total_bytes(&indexes),
+        };
+        if let Err(error) = self.source.spend(self.column, bytes) {
+            self.entries = Some(entries);
+            return Err(error);
+        }
         let array = entries.get(indexes, nulls);
         self.entries = Some(entries);
         array.ok_or_else(|| too_long(&self.source, self.column))

@@ -1,5 +1,8 @@
 //! Reads of direct columns: fixed-width values without nulls, in place. A contiguous range is one read, without a copy
 //! if the bytes come back aligned. Scattered rows are gathered one by one.
+//!
+//! Values in place may change when another process writes to the file. Any bytes are valid values; the source's owner
+//! checks the file before a result is used, and copies values that outlive the check.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -118,7 +121,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Values<'_, T> {
 
     fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         let length = range.end - range.start;
-        let bytes = self.source.source.read(range)?;
+        let bytes = self.source.source.read_volatile(range)?;
         match bytes.len() as u64 == length {
             true => Ok(bytes),
             false => Err(self.short()),

@@ -6,20 +6,26 @@
 //! 4. `cursor` fetches one stream's bytes through the [`ByteSource`], chunk by chunk.
 //! 5. `finish` builds the arrays.
 //!
+//! `budget` bounds the text and the elements of one read. A dictionary has at most the stripe's rows as entries.
+//!
 //! - encodings: `rle_v1`, `rle_v2` and `bit_unpacking` (integers), `byte_rle`, `boolean`, `bits` (bitmaps)
-//! - types: `numeric`, `decimal`, `timestamp` with `clock`, `string`, `dictionary`, `nested`
+//! - types: `numeric`, `decimal`, `timestamp` with `clock`, `hybrid_date`, `nested`
+//! - text: `string`, `dictionary`, `char_text`
 //! - `direct`: values read in place
 
 mod bit_unpacking;
 mod bits;
 mod boolean;
+mod budget;
 mod byte_rle;
+mod char_text;
 mod clock;
 mod cursor;
 mod decimal;
 mod decoder_tree;
 mod dictionary;
 mod direct;
+mod hybrid_date;
 mod int;
 mod nested;
 mod numeric;
@@ -41,10 +47,11 @@ use arrow::compute::take;
 use arrow::datatypes::DataType;
 
 use crate::access::Access;
-use crate::error::Result;
+use crate::error::{LayoutError, Result};
 use crate::index::ColumnIndex;
 use crate::positions::{ColumnPositions, GroupEnd, StreamPosition};
 use crate::proto::stream::Kind;
+use crate::read_options::ReadOptions;
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
 use crate::source::ByteSource;
@@ -54,6 +61,9 @@ use crate::tail::FileTail;
 pub use clock::{Clock, ClockChange};
 use cursor::StreamSource;
 use steps::{Step, Steps};
+
+/// Maximum bytes of text and list elements of one [`ColumnReader::read`], and of the entries of a dictionary.
+pub const MAX_READ_BYTES: u64 = 256 << 20;
 
 /// A stream that can be entered at row-index positions.
 trait EntryPoint {
@@ -109,8 +119,15 @@ pub fn dictionary_entries(
     stripe: Arc<StripeLayout>,
     column: ColumnId,
     source: Arc<dyn ByteSource>,
+    options: ReadOptions,
 ) -> Result<StringArray> {
-    let source = StreamSource { tail, stripe, source };
+    let source = StreamSource {
+        tail,
+        stripe,
+        source,
+        budget: Arc::default(),
+        options,
+    };
     dictionary::entries(&source, column)
 }
 
@@ -122,10 +139,10 @@ struct ReadStep {
 }
 
 impl ColumnReader {
-    /// Prepares to read `column` (a child of the root struct).
+    /// Prepares to read `column` (a child of the root struct) with the default options.
     ///
     /// # Errors
-    /// `Corrupt` when streams or encodings that the type needs are missing.
+    /// As [`with_options`](Self::with_options).
     pub fn new(
         tail: Arc<FileTail>,
         stripe: Arc<StripeLayout>,
@@ -134,14 +151,37 @@ impl ColumnReader {
         access: Access,
         source: Arc<dyn ByteSource>,
     ) -> Result<Self> {
-        let source = StreamSource { tail, stripe, source };
+        Self::with_options(tail, stripe, column, index, access, source, ReadOptions::default())
+    }
+
+    /// Prepares to read `column` (a child of the root struct).
+    ///
+    /// # Errors
+    /// `Corrupt` when streams or encodings that the type needs are missing, `Unsupported` for a writer's zone that is
+    /// not known.
+    pub fn with_options(
+        tail: Arc<FileTail>,
+        stripe: Arc<StripeLayout>,
+        column: ColumnId,
+        index: Option<Arc<ColumnIndex>>,
+        access: Access,
+        source: Arc<dyn ByteSource>,
+        options: ReadOptions,
+    ) -> Result<Self> {
+        let source = StreamSource {
+            tail,
+            stripe,
+            source,
+            budget: Arc::default(),
+            options,
+        };
         let schema = &source.tail.schema;
         let field = schema.fields().iter().position(|&id| id == column);
         let field = field.and_then(|k| schema.arrow.fields().get(k));
         let Some(field) = field else {
             return Err(source.corrupt(0, format!("column {column} is not a field of the root struct")));
         };
-        let arrow_type = field.data_type().clone();
+        let arrow_type = options.timestamp_unit.apply(field.data_type());
         // A direct column needs no decoder, and a scan opens its columns in every stripe.
         let decoder = match &access {
             Access::Direct(_) => None,
@@ -182,8 +222,38 @@ impl ColumnReader {
     /// A contiguous range of an aligned direct column is returned without copying if the source's bytes allow it.
     ///
     /// # Errors
-    /// `Corrupt` with stream and offset, `Io` from the source, `OutOfRange` for values that Arrow's type cannot hold.
+    /// As [`read_within`](Self::read_within) for [`MAX_READ_BYTES`].
     pub fn read(&mut self, rows: &RowSelection) -> Result<ArrayRef> {
+        self.read_within(rows, MAX_READ_BYTES)
+    }
+
+    /// As [`read`](Self::read), for at most `limit_bytes` of text and list elements.
+    ///
+    /// What the read allocates is bounded by a small multiple of `limit_bytes` and of the rows' fixed width, by a chunk
+    /// (8 MiB) for each stream, and by the column's dictionary.
+    ///
+    /// # Errors
+    /// `TooLarge` if the values take more than `limit_bytes`; a selection of fewer rows may be read instead. `Corrupt`
+    /// with stream and offset, `Io` from the source, `OutOfRange` for values that Arrow's type cannot hold.
+    pub fn read_within(&mut self, rows: &RowSelection, limit_bytes: u64) -> Result<ArrayRef> {
+        self.source.budget.start(limit_bytes);
+        self.read_rows(rows).map_err(|error| match error {
+            LayoutError::TooLarge {
+                file,
+                column,
+                limit_bytes,
+                ..
+            } => LayoutError::TooLarge {
+                file,
+                column,
+                rows: rows.rows(),
+                limit_bytes,
+            },
+            error => error,
+        })
+    }
+
+    fn read_rows(&mut self, rows: &RowSelection) -> Result<ArrayRef> {
         let stripe_rows = self.source.stripe.info.rows;
         if let Some(last) = rows.ranges().last()
             && last.end > stripe_rows

@@ -9,6 +9,7 @@ use arrow::datatypes::{FieldRef, Fields, UnionFields};
 use arrow::error::ArrowError;
 
 use super::bits::spread;
+use super::budget::fixed_bytes;
 use super::byte_rle::ByteRle;
 use super::cursor::StreamSource;
 use super::presence::Presence;
@@ -86,16 +87,19 @@ struct NestedParts {
     presence: Presence,
     lengths: Lengths,
     steps: Steps,
+    /// Fixed bytes of each part.
+    part_bytes: u64,
     source: StreamSource,
     column: ColumnId,
 }
 
 impl NestedParts {
-    fn open(source: &StreamSource, column: ColumnId, encoding: Encoding) -> Self {
+    fn open(source: &StreamSource, column: ColumnId, encoding: Encoding, part: &FieldRef) -> Self {
         Self {
             presence: Presence::open(source, column),
             lengths: Lengths::open(source, column, encoding),
             steps: Steps::default(),
+            part_bytes: fixed_bytes(part.data_type()),
             source: source.clone(),
             column,
         }
@@ -113,6 +117,8 @@ impl NestedParts {
             let reason = "the rows selected at once have more than 2^31 - 1 elements; read fewer rows at a time";
             return Err(self.source.out_of_range(self.column, reason));
         }
+        let bytes = read_count(self.steps.as_slice()).saturating_mul(self.part_bytes);
+        self.source.spend(self.column, bytes)?;
         Ok(self.steps.as_slice())
     }
 }
@@ -132,7 +138,7 @@ impl ListDecoder {
         field: FieldRef,
         item: Box<dyn Decoder>,
     ) -> Self {
-        let parts = NestedParts::open(source, column, encoding);
+        let parts = NestedParts::open(source, column, encoding, &field);
         Self { parts, item, field }
     }
 }
@@ -174,7 +180,7 @@ impl MapDecoder {
         children: [Box<dyn Decoder>; 2],
     ) -> Self {
         Self {
-            parts: NestedParts::open(source, column, encoding),
+            parts: NestedParts::open(source, column, encoding, &entries),
             children,
             entries,
             fields,

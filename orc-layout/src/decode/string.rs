@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, GenericByteArray};
+use arrow::array::{ArrayRef, GenericByteArray, StringArray, StringBuilder};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::ByteArrayType;
 
 use super::cursor::{StreamCursor, StreamSource};
 use super::int::{BLOCK, IntReader};
 use super::presence::Presence;
-use super::steps::{Step, Steps};
+use super::steps::{Step, Steps, read_count};
 use super::{Decoder, EntryPoint};
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
+use crate::read_options::InvalidUtf8;
 use crate::schema::ColumnId;
 
 /// A LENGTH stream, as offsets of the measured items.
@@ -149,6 +150,7 @@ impl<T: ByteArrayType<Offset = i32>> Decoder for DirectBytesDecoder<T> {
         if self.lengths.select(values, &mut self.spans)?.is_none() {
             return Err(too_long(&self.source, self.column));
         }
+        self.source.spend(self.column, read_count(self.spans.as_slice()))?;
         self.data.read_spans(self.spans.as_slice(), &mut self.bytes)
     }
 
@@ -156,10 +158,42 @@ impl<T: ByteArrayType<Offset = i32>> Decoder for DirectBytesDecoder<T> {
         let nulls = self.presence.finish(parent);
         let offsets = self.lengths.finish(nulls.as_ref());
         let bytes = Buffer::from_vec(std::mem::take(&mut self.bytes));
-        let array = GenericByteArray::<T>::try_new(offsets, bytes, nulls);
-        let array = array.map_err(|_| self.data.corrupt("a string is not valid UTF-8"))?;
-        Ok(Arc::new(array))
+        match GenericByteArray::<T>::try_new(offsets.clone(), bytes.clone(), nulls.clone()) {
+            Ok(array) => Ok(Arc::new(array)),
+            Err(_) => Ok(Arc::new(replaced(&self.source, self.column, &offsets, &bytes, nulls)?)),
+        }
     }
+}
+
+/// The strings at `offsets` of `bytes`, which are not all UTF-8, with U+FFFD in place of what is not.
+///
+/// # Errors
+/// If the options ask for an error.
+pub(super) fn replaced(
+    source: &StreamSource,
+    column: ColumnId,
+    offsets: &OffsetBuffer<i32>,
+    bytes: &[u8],
+    nulls: Option<NullBuffer>,
+) -> Result<StringArray> {
+    if source.options.invalid_utf8 == InvalidUtf8::Error {
+        let reason = "a string is not valid UTF-8 (Latin-1?): SET grampus.invalid_utf8 = 'replace' reads U+FFFD there";
+        return Err(source.out_of_range(column, reason));
+    }
+    let texts = offsets
+        .windows(2)
+        .map(|at| String::from_utf8_lossy(bytes.get(at[0] as usize..at[1] as usize).unwrap_or(&[])));
+    let mut total = 0;
+    let mut values = StringBuilder::with_capacity(offsets.len() - 1, bytes.len());
+    for (row, text) in texts.enumerate() {
+        total += text.len();
+        if i32::try_from(total).is_err() {
+            return Err(too_long(source, column));
+        }
+        let is_valid = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        values.append_option(is_valid.then_some(text));
+    }
+    Ok(values.finish())
 }
 
 /// The error for more text in one array than 32-bit offsets reach.

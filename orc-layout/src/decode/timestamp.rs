@@ -1,23 +1,29 @@
 //! [`TimestampDecoder`] of TIMESTAMP and TIMESTAMP_INSTANT. Input: seconds since 2015 (in the writer's zone, or UTC)
-//! and nanoseconds without trailing zeros. Output: 64-bit nanoseconds since 1970; local timestamps are wall-clock time.
+//! and nanoseconds without trailing zeros. Output: 64-bit nanoseconds or microseconds since 1970; local timestamps are
+//! wall-clock time.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, TimestampNanosecondArray};
+use arrow::array::{ArrayRef, PrimitiveArray};
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::{ArrowTimestampType, TimestampMicrosecondType, TimestampNanosecondType};
 
-use super::clock::{EPOCH_SECONDS, WallClock};
+use super::clock::WallClock;
 use super::cursor::StreamSource;
 use super::int::IntReader;
 use super::presence::{Presence, with_nulls};
 use super::steps::Step;
 use super::{Decoder, EntryPoint};
+use crate::calendar::proleptic_second;
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
+use crate::read_options::TimestampUnit;
 use crate::schema::ColumnId;
+use crate::writer_zone::WriterZone;
 
 const NANOS: i64 = 1_000_000_000;
+const MICROS: i64 = 1_000_000;
 
 /// TIMESTAMP, TIMESTAMP_INSTANT.
 pub(super) struct TimestampDecoder {
@@ -31,30 +37,44 @@ pub(super) struct TimestampDecoder {
     /// The writer's zone, unless its wall clock is UTC's.
     zone: Option<WallClock>,
     instant: bool,
+    unit: TimestampUnit,
+    /// The seconds count days of the hybrid calendar.
+    is_hybrid: bool,
     source: StreamSource,
     column: ColumnId,
 }
 
 impl TimestampDecoder {
-    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding, instant: bool) -> Self {
-        let zone = source.stripe.writer_timezone.filter(|_| !instant).map(WallClock::new);
-        let epoch = zone.as_ref().map_or(EPOCH_SECONDS, WallClock::epoch);
-        Self {
+    /// A decoder at the stripe's start.
+    ///
+    /// # Errors
+    /// `Unsupported` if the writer's zone is not known.
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: Encoding, instant: bool) -> Result<Self> {
+        let zone = match instant {
+            true => &WriterZone::Utc,
+            false => &source.stripe.writer_timezone,
+        };
+        let Some(clock) = WallClock::of(zone) else {
+            return Err(unknown_zone(source, column, zone));
+        };
+        Ok(Self {
             presence: Presence::open(source, column),
             seconds: IntReader::new(source.open(column, Kind::Data), encoding, true),
             nanos: IntReader::new(source.open(column, Kind::Secondary), encoding, false),
             values: Vec::new(),
             scratch: Vec::new(),
-            epoch,
-            zone: zone.filter(|zone| !zone.is_utc()),
+            epoch: clock.epoch(),
+            zone: (!clock.is_utc()).then_some(clock),
             instant,
+            unit: source.options.timestamp_unit,
+            is_hybrid: source.tail.is_hybrid_calendar,
             source: source.clone(),
             column,
-        }
+        })
     }
 
-    /// Nanoseconds since 1970 from a value's two parts; `None` if the result does not fit 64 bits.
-    fn nanoseconds(&mut self, stored: i64, nanos: i64) -> Option<i64> {
+    /// The value in the decoder's unit since 1970, from its two parts; `None` if the value does not fit 64 bits.
+    fn value(&mut self, stored: i64, nanos: i64) -> Option<i64> {
         let mut seconds = stored.checked_add(self.epoch)?;
         let nanos = unscale(nanos)?;
         // Writers divide milliseconds by 1,000 towards zero. Before 1970, a fraction of a millisecond and more means
@@ -65,10 +85,17 @@ impl TimestampDecoder {
         if let Some(zone) = &mut self.zone {
             seconds = seconds.checked_add(zone.offset(seconds)?)?;
         }
-        match seconds.checked_mul(NANOS) {
-            Some(whole) => whole.checked_add(nanos),
+        if self.is_hybrid {
+            seconds = proleptic_second(seconds);
+        }
+        let (per_second, fraction) = match self.unit {
+            TimestampUnit::Nanosecond => (NANOS, nanos),
+            TimestampUnit::Microsecond => (MICROS, nanos / 1_000),
+        };
+        match seconds.checked_mul(per_second) {
+            Some(whole) => whole.checked_add(fraction),
             // The fraction may bring the earliest second back into range.
-            None => i64::try_from(i128::from(seconds) * i128::from(NANOS) + i128::from(nanos)).ok(),
+            None => i64::try_from(i128::from(seconds) * i128::from(per_second) + i128::from(fraction)).ok(),
         }
     }
 
@@ -80,9 +107,36 @@ impl TimestampDecoder {
             || format!("{stored} s after 2015"),
             |instant| instant.naive_utc().to_string(),
         );
-        let reason = format!("timestamp {value} is not between 1677-09-21 and 2262-04-11, the range of nanoseconds");
+        let reason = match self.unit {
+            TimestampUnit::Nanosecond => format!(
+                "timestamp {value} is not between 1677-09-21 and 2262-04-11, the range of nanoseconds: \
+                 SET grampus.timestamp_unit = 'us', and open the table again"
+            ),
+            TimestampUnit::Microsecond => format!("timestamp {value} is beyond the range of microseconds"),
+        };
         self.source.out_of_range(self.column, reason)
     }
+
+    fn array<T: ArrowTimestampType>(&self, values: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
+        let array = PrimitiveArray::<T>::new(values.into(), nulls);
+        Arc::new(if self.instant {
+            array.with_timezone("UTC")
+        } else {
+            array
+        })
+    }
+}
+
+fn unknown_zone(source: &StreamSource, column: ColumnId, zone: &WriterZone) -> LayoutError {
+    let path = source.tail.schema.path(column);
+    LayoutError::unsupported(
+        &source.tail.file,
+        format!(
+            "time zone {zone} (of the writer of stripe {})",
+            source.stripe.info.index
+        ),
+        &format!("it is not known; select other columns than {path}, or write the file in another zone"),
+    )
 }
 
 /// Restores trailing zeros: the low three bits hold their number, less one.
@@ -112,9 +166,7 @@ impl Decoder for TimestampDecoder {
         let nanos = std::mem::take(&mut self.scratch);
         for (value, &nanos) in values[first..].iter_mut().zip(&nanos) {
             let stored = *value;
-            *value = self
-                .nanoseconds(stored, nanos)
-                .ok_or_else(|| self.out_of_range(stored))?;
+            *value = self.value(stored, nanos).ok_or_else(|| self.out_of_range(stored))?;
         }
         self.values = values;
         self.scratch = nanos;
@@ -124,12 +176,10 @@ impl Decoder for TimestampDecoder {
     fn finish(&mut self, parent: Option<&NullBuffer>) -> Result<ArrayRef> {
         let nulls = self.presence.finish(parent);
         let values = with_nulls(std::mem::take(&mut self.values), nulls.as_ref());
-        let array = TimestampNanosecondArray::new(values.into(), nulls);
-        Ok(Arc::new(if self.instant {
-            array.with_timezone("UTC")
-        } else {
-            array
-        }))
+        Ok(match self.unit {
+            TimestampUnit::Nanosecond => self.array::<TimestampNanosecondType>(values, nulls),
+            TimestampUnit::Microsecond => self.array::<TimestampMicrosecondType>(values, nulls),
+        })
     }
 }
 

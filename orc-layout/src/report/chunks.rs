@@ -5,7 +5,8 @@ use serde::Serialize;
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::error::{Result, Section};
 use crate::source::ByteSource;
-use crate::stripe::{Stream, StripeLayout};
+use crate::streams::Stream;
+use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
 
 /// The chunks of one stream. Sizes are stored bytes without the header.

@@ -21,8 +21,10 @@ use crate::positions::ColumnPositions;
 use crate::proto::stream::Kind;
 use crate::schema::ColumnId;
 use crate::source::ByteSource;
-use crate::stripe::{Stream, StripeLayout};
+use crate::streams::Stream;
+use crate::stripe::StripeLayout;
 use crate::tail::FileTail;
+use crate::writer_zone::WriterZone;
 
 pub use chunks::ChunkReport;
 use text::ReportText;
@@ -166,7 +168,7 @@ pub enum AccessReport {
     DecodeFromStripe,
     /// Encrypted: not at all.
     Encrypted,
-    /// The column's metadata is corrupt: see the problems.
+    /// The column's metadata is corrupt, or its type or encoding unknown: see the problems.
     Unreadable,
 }
 
@@ -353,7 +355,7 @@ impl Builder<'_> {
                 columns.push(self.column(layout, column)?);
             }
         }
-        let zone = layout.as_ref().and_then(|layout| layout.writer_timezone);
+        let zone = layout.as_ref().map(|layout| layout.writer_timezone.to_string());
         Ok(StripeReport {
             index,
             offset: info.offset,
@@ -363,7 +365,7 @@ impl Builder<'_> {
             first_row: info.first_row,
             rows: info.rows,
             row_groups: layout.as_ref().map_or(0, |layout| layout.row_groups(self.tail)),
-            writer_timezone: zone.map_or("UTC", |zone| zone.name()).to_owned(),
+            writer_timezone: zone.unwrap_or_else(|| WriterZone::Utc.to_string()),
             columns,
         })
     }
@@ -386,7 +388,7 @@ impl Builder<'_> {
             }
         };
         let mut streams = Vec::new();
-        for stream in stripe.streams.iter().filter(|stream| stream.column == column) {
+        for stream in stripe.streams.of_columns(column..=column) {
             streams.push(self.stream(stripe, stream)?);
         }
         let encoding = stripe.encodings[column as usize];
@@ -432,7 +434,7 @@ fn row_groups(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: &
         .ok()
         .flatten();
     let kind = tail.schema.column(column).kind;
-    let streams: Vec<&Stream> = stripe.streams.iter().filter(|stream| stream.column == column).collect();
+    let streams: Vec<&Stream> = stripe.streams.of_columns(column..=column).collect();
     let entry_points = |group: usize| -> Vec<EntryPoint> {
         let Some(positions) = &positions else { return vec![] };
         let at = |stream: &&Stream| {

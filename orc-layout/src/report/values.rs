@@ -103,8 +103,14 @@ fn date(days: i32) -> ValueReport {
     }
 }
 
-fn timestamp(nanos: i64) -> ValueReport {
-    ValueReport::Text(DateTime::from_timestamp_nanos(nanos).naive_utc().to_string())
+fn timestamp(nanos: i128) -> ValueReport {
+    const NANOS: i128 = 1_000_000_000;
+    let seconds = i64::try_from(nanos.div_euclid(NANOS)).ok();
+    let instant = seconds.and_then(|seconds| DateTime::from_timestamp(seconds, nanos.rem_euclid(NANOS) as u32));
+    ValueReport::Text(match instant {
+        Some(instant) => instant.naive_utc().to_string(),
+        None => format!("{nanos} ns after 1970"),
+    })
 }
 
 /// An unscaled value with its point: (-1250, 2) is "-12.50".
@@ -130,7 +136,9 @@ mod tests {
         assert_eq!(date(-1).to_string(), "1969-12-31");
         assert_eq!(date(i32::MAX), ValueReport::Integer(i32::MAX.into()));
         assert_eq!(timestamp(1_500_000_000).to_string(), "1970-01-01 00:00:01.500");
-        timestamp(i64::MIN);
-        timestamp(i64::MAX);
+        let last = 253_402_214_400_000_000_000;
+        assert_eq!(timestamp(last).to_string(), "9999-12-31 00:00:00");
+        timestamp(i128::MIN);
+        timestamp(i128::MAX);
     }
 }

@@ -1,5 +1,6 @@
 //! Construction of an [`OrcSchema`] from the footer's protobuf types, bottom up and without recursion.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, UnionFields, UnionMode};
@@ -9,7 +10,9 @@ use crate::error::SchemaError;
 use crate::proto;
 
 /// Limit of the tree's depth: walking or dropping an Arrow type is recursive.
-const MAX_DEPTH: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
+/// Limit of a file's levels. The time for a deeper tree would grow with the square of its levels.
+const MAX_LEVELS: usize = 1_000;
 /// Arrow's type ids are 7 bits.
 const MAX_VARIANTS: usize = 127;
 /// Precision and scale of Hive 0.11's decimals, which state none. Readers agree on these.
@@ -33,12 +36,11 @@ pub(super) fn schema(types: &[proto::Type]) -> Result<OrcSchema, SchemaError> {
         .enumerate()
         .map(|(id, stored)| node(id, stored, types.len()))
         .collect::<Result<Vec<_>, _>>()?;
-    name_children(&mut nodes, types)?;
-    let arrow = root_fields(&nodes)?;
-    Ok(OrcSchema {
-        types: nodes,
-        arrow: Arc::new(Schema::new(arrow)),
-    })
+    let unreadable = name_children(&mut nodes, types)?;
+    let arrow = root_fields(&nodes, &unreadable)?;
+    let reason = |(id, reason): (usize, String)| (id as ColumnId, reason);
+    let unreadable = unreadable.into_iter().map(reason).collect();
+    Ok(OrcSchema::of_types(nodes, Arc::new(Schema::new(arrow)), unreadable))
 }
 
 /// A file without columns.
@@ -49,10 +51,7 @@ fn empty() -> OrcSchema {
         kind: TypeKind::Struct,
         children: vec![],
     };
-    OrcSchema {
-        types: vec![root],
-        arrow: Arc::new(Schema::empty()),
-    }
+    OrcSchema::of_types(vec![root], Arc::new(Schema::empty()), Vec::new())
 }
 
 fn corrupt<T>(id: usize, reason: impl std::fmt::Display) -> Result<T, SchemaError> {
@@ -66,17 +65,11 @@ fn node(id: usize, stored: &proto::Type, count: usize) -> Result<OrcType, Schema
     let expected = match kind {
         TypeKind::List => Some(1),
         TypeKind::Map => Some(2),
-        TypeKind::Struct | TypeKind::Union => None,
+        TypeKind::Struct | TypeKind::Union | TypeKind::Unknown { .. } => None,
         _ => Some(0),
     };
     if expected.is_some_and(|expected| expected != children.len()) {
-        return corrupt(id, format_args!("{kind:?} with {} children", children.len()));
-    }
-    if kind == TypeKind::Union && children.len() > MAX_VARIANTS {
-        return Err(SchemaError::Unsupported(
-            "a union of more than 127 types",
-            "select the other columns",
-        ));
+        return corrupt(id, format_args!("{kind} with {} children", children.len()));
     }
     let mut previous = id;
     for &child in children {
@@ -98,7 +91,7 @@ fn kind(id: usize, stored: &proto::Type) -> Result<TypeKind, SchemaError> {
     if let Some(number) = stored.kind
         && Kind::try_from(number).is_err()
     {
-        return corrupt(id, format_args!("unknown type kind {number}"));
+        return Ok(TypeKind::Unknown { number });
     }
     let length = stored.maximum_length();
     Ok(match stored.kind() {
@@ -135,9 +128,12 @@ fn decimal(id: usize, stored: &proto::Type) -> Result<TypeKind, SchemaError> {
     }
 }
 
-/// Names every child and ensures that each has one parent.
-fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<(), SchemaError> {
+/// Names every child and ensures that each has one parent. Returns the fields of the root that cannot be read, each
+/// with the reason.
+fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<BTreeMap<usize, String>, SchemaError> {
     let mut depth = vec![0usize; nodes.len()]; // 0: no parent seen yet
+    let mut field = vec![0usize; nodes.len()]; // the field of the root that a type belongs to
+    let mut unreadable = BTreeMap::new();
     for (id, stored) in types.iter().enumerate() {
         let kind = nodes[id].kind;
         let own_depth = if id == 0 { 1 } else { depth[id] };
@@ -148,8 +144,22 @@ fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<(), Sch
         if own_depth == 0 {
             return corrupt(id, "has no parent");
         }
-        if own_depth > MAX_DEPTH {
-            return corrupt(id, format_args!("nested more than {MAX_DEPTH} deep"));
+        if own_depth > MAX_LEVELS {
+            return Err(SchemaError::Unsupported(
+                "a column of more than 1,000 levels of nested types",
+                "rewrite the file with fewer levels",
+            ));
+        }
+        let reason = match kind {
+            TypeKind::Union if stored.subtypes.len() > MAX_VARIANTS => {
+                Some(format!("a union of more than {MAX_VARIANTS} types"))
+            }
+            TypeKind::Unknown { number } => Some(format!("type kind {number}")),
+            _ if own_depth > MAX_DEPTH => Some(format!("more than {MAX_DEPTH} levels of nested types")),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            unreadable.entry(field[id]).or_insert(reason);
         }
         for (k, &child) in stored.subtypes.iter().enumerate() {
             let child = child as usize;
@@ -157,6 +167,7 @@ fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<(), Sch
                 return corrupt(child, "has two parents");
             }
             depth[child] = own_depth + 1;
+            field[child] = if id == 0 { child } else { field[id] };
             nodes[child].name = match kind {
                 TypeKind::Struct => stored.field_names[k].clone(),
                 TypeKind::List => "item".into(),
@@ -165,13 +176,26 @@ fn name_children(nodes: &mut [OrcType], types: &[proto::Type]) -> Result<(), Sch
             };
         }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
-/// Arrow fields of the root, from the leaves up: a child's number is larger than its parent's.
-fn root_fields(nodes: &[OrcType]) -> Result<Fields, SchemaError> {
+/// Arrow fields of the root, from the leaves up: a child's number is larger than its parent's. Fields that cannot be
+/// read, which may be too deep for an Arrow type, are Binary.
+fn root_fields(nodes: &[OrcType], unreadable: &BTreeMap<usize, String>) -> Result<Fields, SchemaError> {
     let mut arrow: Vec<Option<DataType>> = vec![None; nodes.len()];
+    let mut is_readable = vec![true; nodes.len()];
+    for node in nodes {
+        let id = node.id as usize;
+        is_readable[id] &= !unreadable.contains_key(&id);
+        for &child in &node.children {
+            is_readable[child as usize] = is_readable[id];
+        }
+    }
     for node in nodes.iter().rev() {
+        if !is_readable[node.id as usize] {
+            arrow[node.id as usize] = Some(DataType::Binary);
+            continue;
+        }
         let mut children = Vec::with_capacity(node.children.len());
         for &child in &node.children {
             match arrow[child as usize].take() {

@@ -59,6 +59,10 @@ pub enum TypeKind {
     List,
     Map,
     Union,
+    /// A kind that a later version of the specification added.
+    Unknown {
+        number: i32,
+    },
 }
 
 /// A file's column tree and its Arrow schema.
@@ -67,10 +71,33 @@ pub struct OrcSchema {
     /// All types; `types[i].id == i`; `types[0]` is the root struct.
     pub types: Vec<OrcType>,
     /// The root's fields as Arrow sees them; field k is `types[0].children[k]`. All nullable.
+    ///
+    /// A column that cannot be read stands there as Binary.
     pub arrow: SchemaRef,
+    /// The fields of the root that cannot be read, ascending, each with the reason.
+    /// [`Access::of`](crate::access::Access::of) refuses them.
+    pub unreadable: Vec<(ColumnId, String)>,
+    /// The parent of each type; the root's is the root.
+    parents: Vec<ColumnId>,
 }
 
 impl OrcSchema {
+    /// A tree of checked types.
+    pub(crate) fn of_types(types: Vec<OrcType>, arrow: SchemaRef, unreadable: Vec<(ColumnId, String)>) -> Self {
+        let mut parents = vec![0; types.len()];
+        for column in &types {
+            for &child in &column.children {
+                parents[child as usize] = column.id;
+            }
+        }
+        Self {
+            types,
+            arrow,
+            unreadable,
+            parents,
+        }
+    }
+
     /// Column ids of the top-level fields, in file order.
     pub fn fields(&self) -> &[ColumnId] {
         &self.types[0].children
@@ -98,44 +125,44 @@ impl OrcSchema {
         found
     }
 
-    /// The dotted name of a column: "middle.list.item".
+    /// The dotted name of a column: "middle.list.item". Only the lowest 100 levels are named.
     pub fn path(&self, id: ColumnId) -> String {
         let mut parts = Vec::new();
         let mut at = id;
         while at != 0 {
-            parts.push(self.column(at).name.as_str());
-            match self.parent(at) {
-                Some(parent) => at = parent, // always a smaller number, so this ends
-                None => break,
+            if parts.len() == build::MAX_DEPTH {
+                parts.push("…");
+                break;
             }
+            parts.push(self.column(at).name.as_str());
+            at = self.parents[at as usize]; // always a smaller number, so this ends
         }
         parts.reverse();
         parts.join(".")
     }
 
-    /// The parent of `id`.
-    fn parent(&self, id: ColumnId) -> Option<ColumnId> {
-        // In pre-order a type's descendants follow it, so the way down is the last child that is not beyond `id`.
-        let mut at = 0;
-        loop {
-            let children = &self.column(at).children;
-            match children[..children.partition_point(|&child| child <= id)].last() {
-                Some(&child) if child == id => return Some(at),
-                Some(&child) => at = child,
-                None => break,
-            }
-        }
-        // Files need not number their types in pre-order, only children after parents.
-        let parent = self.types[..id as usize]
-            .iter()
-            .rfind(|parent| parent.children.contains(&id));
-        parent.map(|parent| parent.id)
+    /// The reason why the field `id` of the root cannot be read.
+    pub fn unreadable_reason(&self, id: ColumnId) -> Option<&str> {
+        let at = self.unreadable.binary_search_by_key(&id, |(column, _)| *column).ok()?;
+        Some(&self.unreadable[at].1)
     }
 
-    /// The type of a column as Hive writes it: `struct<a:int,b:array<string>>`.
+    /// The type of a column as Hive writes it: `struct<a:int,b:array<string>>`. Levels below 100 are "…".
     pub(crate) fn type_text(&self, id: ColumnId) -> String {
+        self.type_text_below(id, build::MAX_DEPTH)
+    }
+
+    fn type_text_below(&self, id: ColumnId, levels: usize) -> String {
+        if levels == 0 {
+            return "…".to_owned();
+        }
         let column = self.column(id);
-        let children = || column.children.iter().map(|&child| self.type_text(child)); // depth is bounded
+        let children = || {
+            column
+                .children
+                .iter()
+                .map(|&child| self.type_text_below(child, levels - 1))
+        };
         match column.kind {
             TypeKind::Struct => {
                 let names = column.children.iter().map(|&child| self.column(child).name.as_str());
@@ -159,7 +186,7 @@ impl OrcSchema {
     /// - children that are missing, precede their parent, or have two parents;
     /// - lists without exactly one child;
     /// - structs whose names do not match their children;
-    /// - depth over 100.
+    /// - more than 1,000 levels.
     pub(crate) fn from_proto(types: &[proto::Type]) -> Result<Self, SchemaError> {
         build::schema(types)
     }
@@ -197,7 +224,7 @@ impl TypeKind {
             Self::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, None),
             Self::TimestampInstant => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             Self::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
-            Self::Struct | Self::List | Self::Map | Self::Union => return None,
+            Self::Struct | Self::List | Self::Map | Self::Union | Self::Unknown { .. } => return None,
         })
     }
 }
@@ -225,6 +252,7 @@ impl fmt::Display for TypeKind {
             Self::List => "array",
             Self::Map => "map",
             Self::Union => "uniontype",
+            Self::Unknown { number } => return write!(f, "unknown({number})"),
         })
     }
 }
@@ -280,6 +308,48 @@ mod tests {
         assert_eq!(schema.type_text(0), "struct<a:array<long>,b:array<date>>");
     }
 
+    /// A schema of `a`, a column of these types, and the LONG column `b`.
+    fn beside_a_long(a: Vec<proto::Type>) -> OrcSchema {
+        let last = a.len() as u32 + 1;
+        let mut types = vec![stored(Kind::Struct, &[1, last], &["a", "b"])];
+        types.extend(a);
+        types.push(stored(Kind::Long, &[], &[]));
+        OrcSchema::from_proto(&types).unwrap()
+    }
+
+    #[test]
+    fn columns_that_cannot_be_read_leave_the_others_readable() {
+        let long = || stored(Kind::Long, &[], &[]);
+        let mut deep: Vec<_> = (1..900).map(|id| stored(Kind::List, &[id + 1], &[])).collect();
+        deep.push(long());
+        let children: Vec<u32> = (2..130).collect();
+        let mut wide = vec![stored(Kind::Union, &children, &[])];
+        wide.extend(children.iter().map(|_| long()));
+        let later = proto::Type {
+            kind: Some(1_000),
+            ..Default::default()
+        };
+        let nested = vec![stored(Kind::List, &[2], &[]), later.clone()];
+        for (types, reason) in [
+            (deep, "more than 100 levels of nested types"),
+            (wide, "a union of more than 127 types"),
+            (vec![later], "type kind 1000"),
+            (nested, "type kind 1000"),
+        ] {
+            let schema = beside_a_long(types);
+            assert_eq!(schema.unreadable_reason(1), Some(reason));
+            assert_eq!(schema.unreadable.len(), 1);
+            let types: Vec<_> = schema.arrow.fields().iter().map(|f| f.data_type().clone()).collect();
+            assert_eq!(types, [DataType::Binary, DataType::Int64]);
+            assert!(schema.type_text(0).ends_with(",b:long>"));
+        }
+        let levels: Vec<_> = (1..99)
+            .map(|id| stored(Kind::List, &[id + 1], &[]))
+            .chain([long()])
+            .collect();
+        assert!(beside_a_long(levels).unreadable.is_empty());
+    }
+
     #[test]
     fn schemas_refuse_invalid_trees() {
         let long = || stored(Kind::Long, &[], &[]);
@@ -306,7 +376,10 @@ mod tests {
         let mut deep = vec![stored(Kind::Struct, &[1], &["a"])];
         deep.extend((1..200_000).map(|id| stored(Kind::List, &[id + 1], &[])));
         deep.push(long());
-        assert!(OrcSchema::from_proto(&deep).is_err());
+        assert!(matches!(
+            OrcSchema::from_proto(&deep),
+            Err(SchemaError::Unsupported(..))
+        ));
         let root = OrcSchema::from_proto(&[long()]);
         assert!(matches!(root, Err(SchemaError::Unsupported(..))));
     }

@@ -1,16 +1,23 @@
 //! The corpus of real files, files in memory, and checks that hold for all files.
 #![allow(dead_code)] // each test uses some of it
 
+pub(crate) mod edited_file;
 pub(crate) mod plan_check;
 pub(crate) mod statistics_check;
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef};
 use bytes::Bytes;
+use grampus_orc_layout::access::Access;
+use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::{LayoutError, Result};
+use grampus_orc_layout::tail::FileTail;
+use grampus_orc_layout::{LayoutError, Result, metadata_reader};
 
 /// A file in memory.
 pub(crate) struct Memory(pub(crate) Bytes);
@@ -30,16 +37,27 @@ impl ByteSource for Memory {
     }
 }
 
-/// The corpus lies beside the workspace; without the corpus these tests pass without a check.
+/// The corpus of other writers' files, if this machine has it.
 pub(crate) fn corpus() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
-    let shared = std::env::var_os("GRAMPUS_SHARED").map_or(beside, PathBuf::from);
-    let corpus = shared.join("data/orc");
-    if corpus.join("manifest.tsv").exists() {
-        return Some(corpus);
+    let manifest = grampus_test_support::data("orc/manifest.tsv")?;
+    Some(manifest.parent()?.to_owned())
+}
+
+/// The top-level columns as read by our own decoder.
+pub(crate) fn columns_by_decoder(tail: &Arc<FileTail>, source: &Arc<Memory>) -> Result<Vec<ArrayRef>> {
+    let mut columns = vec![];
+    for &column in tail.schema.fields() {
+        let mut parts = vec![];
+        for info in &tail.stripes {
+            let stripe = Arc::new(metadata_reader::read_stripe(tail, &**source, info.index)?);
+            let access = Access::Decode { seekable: false };
+            let mut reader = ColumnReader::new(tail.clone(), stripe, column, None, access, source.clone())?;
+            parts.push(reader.read(&RowSelection::range(0..info.rows))?);
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
+        columns.push(arrow::compute::concat(&parts).unwrap());
     }
-    eprintln!("ignored: no data");
-    None
+    Ok(columns)
 }
 
 /// Rows of the manifest by column name.

@@ -88,7 +88,8 @@ fn check(place: &str, values: &dyn Array, statistics: &ColumnStatistics, filter:
         (TypedStatistics::Date { min, max }, DataType::Date32) => integers!(Date32Type, min, max),
         (TypedStatistics::Timestamp { min, max }, DataType::Timestamp(..)) => {
             for value in values.as_primitive::<TimestampNanosecondType>().iter().flatten() {
-                assert!((*min..=*max).contains(&value), "{place}: {value} outside {typed:?}");
+                let inside = (*min..=*max).contains(&i128::from(value));
+                assert!(inside, "{place}: {value} outside {typed:?}");
             }
         }
         (TypedStatistics::Decimal { min, max, .. }, DataType::Decimal128(..)) => {

@@ -7,6 +7,9 @@ use grampus_gpu_exec::bench::{self, BenchOptions, Figure, sections};
 
 use crate::args::BenchIoArgs;
 use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::{Interrupts, SignalMode};
+use crate::output::write_file;
+use crate::scratch_folder;
 
 /// The data file has a whole number of MiB.
 const MIB: u64 = 1 << 20;
@@ -20,11 +23,14 @@ pub(crate) fn run(arguments: &BenchIoArgs) -> Result<(), ExitError> {
             report.hint(format!("there are: {}", known.join(", "))),
         ));
     }
+    // The signals' thread removes the data file, at the latest a second after a signal.
+    let _interrupts = Interrupts::listen(SignalMode::Command)?;
+    let scratch = scratch_folder::create(arguments.folder.as_deref())?;
     let bytes = (arguments.size as u64 / MIB).max(1) * MIB;
     let options = BenchOptions {
         small: arguments.small,
         sections: arguments.sections.clone(),
-        folder: arguments.folder.clone().unwrap_or_else(std::env::temp_dir),
+        folder: scratch.path().to_owned(),
         bytes,
     };
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
@@ -41,8 +47,7 @@ pub(crate) fn run(arguments: &BenchIoArgs) -> Result<(), ExitError> {
         let text = serde_json::to_string_pretty(&report).map_err(|error| ExitError::output(&error.into()))?;
         match only_json {
             true => writeln!(io::stdout(), "{text}").map_err(|error| ExitError::output(&error))?,
-            false => std::fs::write(path, text + "\n")
-                .map_err(|error| ErrorReport::file("write", &path.to_string_lossy(), &error))?,
+            false => write_file(path, &(text + "\n"))?,
         }
     }
     match report.figures.iter().filter(|figure| figure.error.is_some()).count() {

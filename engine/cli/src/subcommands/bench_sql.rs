@@ -14,12 +14,14 @@ use grampus::{ScanIo, scan_io};
 use serde::Serialize;
 
 use crate::args::BenchSqlArgs;
+use crate::column_headings::{unique, with_names};
 use crate::error_messages::explain_alone;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, with_interrupts};
+use crate::output::write_file;
 use crate::terminal::note;
 use crate::threads::Threads;
-use crate::{session, session_tables, units};
+use crate::{scratch_folder, session, session_tables, units};
 
 /// The runs of one statement.
 #[derive(Debug, Serialize)]
@@ -70,6 +72,7 @@ struct Run {
 pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
     let statements = statements(arguments)?;
     with_interrupts(|watch| {
+        let _scratch = scratch_folder::create_if_possible(arguments.resources.temp_folder.as_deref())?;
         let threads = Threads::start(arguments.resources.partitions)?;
         let context = session::open(&arguments.resources)?;
         prepare(&context, &threads, arguments, watch)?;
@@ -228,6 +231,8 @@ fn agree(some: &Rows, others: &Rows) -> bool {
 fn rows_of(batches: &[RecordBatch]) -> Result<Rows, ExitError> {
     let mut rows = Vec::new();
     for batch in batches {
+        let wrong = |error| ErrorReport::new(format!("a result that JSON cannot hold: {error}"));
+        let batch = &with_names(batch, &unique(&batch.schema())).map_err(wrong)?;
         let mut writer = arrow::json::ArrayWriter::new(Vec::new());
         let written = writer.write(batch).and_then(|()| writer.finish());
         written.map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?;
@@ -267,7 +272,6 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), ExitError> {
-    let shown = path.display().to_string();
     let mut text = serde_json::to_string_pretty(report).map_err(|error| ErrorReport::new(error.to_string()))?;
     text.push('\n');
     if path.as_os_str() == "-" {
@@ -276,7 +280,7 @@ fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), ExitError> {
             .write_all(text.as_bytes())
             .map_err(|error| ExitError::output(&error));
     }
-    std::fs::write(path, text).map_err(|error| ErrorReport::file("write", &shown, &error).into())
+    write_file(path, &text)
 }
 
 #[cfg(test)]

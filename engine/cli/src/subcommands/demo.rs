@@ -25,7 +25,7 @@ use crate::local_file::LocalFile;
 use crate::terminal::{self, note};
 use crate::text_table::{TableStyle, TextTable};
 use crate::threads::Threads;
-use crate::{session, units};
+use crate::{scratch_folder, session, units};
 
 /// Runs of each query. The fastest run counts.
 const RUNS: usize = 3;
@@ -95,23 +95,12 @@ struct Answer {
 pub(crate) fn run(arguments: &DemoArgs) -> Result<(), ExitError> {
     with_interrupts(|watch| {
         // Dropping this value removes the folder, also after an interrupt.
-        let temporary = match &arguments.keep {
-            Some(_) => None,
-            None => Some(temporary_folder()?),
-        };
-        let folder = match (&arguments.keep, &temporary) {
-            (Some(kept), _) => kept.as_path(),
-            (None, Some(temporary)) => temporary.path(),
-            (None, None) => Path::new("."),
-        };
-        tour(arguments, folder, watch)
+        let scratch = scratch_folder::create(arguments.resources.temp_folder.as_deref())?;
+        match &arguments.keep {
+            Some(kept) => tour(arguments, kept, watch),
+            None => tour(arguments, &scratch.path().join("trips"), watch),
+        }
     })
-}
-
-fn temporary_folder() -> Result<tempfile::TempDir, ExitError> {
-    let folder = tempfile::Builder::new().prefix("grampus-demo-").tempdir();
-    let place = std::env::temp_dir().display().to_string();
-    folder.map_err(|error| ErrorReport::file("make a folder in", &place, &error).into())
 }
 
 fn tour(arguments: &DemoArgs, folder: &Path, watch: &InterruptWatch) -> Result<(), ExitError> {

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use crate::args::DeviceArgs;
 use crate::exit_error::{ErrorReport, ExitError};
+use crate::interrupts::{Interrupts, SignalMode};
+use crate::scratch_folder;
 use crate::terminal::note;
 
 /// The object that is printed as JSON.
@@ -52,8 +54,11 @@ fn measure(arguments: &DeviceArgs, machine: &MachineReport) -> Result<(), ExitEr
             .hint("set HOME or XDG_CACHE_HOME")
             .into());
     };
-    let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let rates = calibrate(&folder, &mut |figure| note(figure)).map_err(|error| ErrorReport::new(error.to_string()))?;
+    // The signals' thread removes the data file, at the latest a second after a signal.
+    let _interrupts = Interrupts::listen(SignalMode::Command)?;
+    let scratch = scratch_folder::create(arguments.folder.as_deref())?;
+    let rates =
+        calibrate(scratch.path(), &mut |figure| note(figure)).map_err(|error| ErrorReport::new(error.to_string()))?;
     let path = rates.save(&keep).map_err(|error| ErrorReport::new(error.to_string()))?;
     note(format_args!("kept in {}", path.display()));
     Ok(())

@@ -32,7 +32,7 @@ impl Aggregates {
     pub(super) fn of(
         aggregation: &AggregateExec,
         fragment: &PlanFragment,
-        expressions: &mut ExprLowering<'_>,
+        expressions: &mut ExprLowering,
     ) -> Result<Self, Refusal> {
         use AggregateMode::{Partial, Single, SinglePartitioned};
         if !matches!(aggregation.mode(), Partial | Single | SinglePartitioned) {
@@ -62,7 +62,7 @@ impl Aggregates {
         expr: &AggregateFunctionExpr,
         filter: Option<Expr>,
         fragment: &PlanFragment,
-        expressions: &mut ExprLowering<'_>,
+        expressions: &mut ExprLowering,
     ) -> Result<(), Refusal> {
         let name = expr.name();
         let refuse = || Refusal::NotComputed(name.to_owned());
@@ -133,10 +133,7 @@ fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
 }
 
 /// The argument of a count; `None` for a literal that is not NULL, as in `count(*)`: such a count counts rows.
-fn count_argument(
-    argument: &Arc<dyn PhysicalExpr>,
-    expressions: &mut ExprLowering<'_>,
-) -> Result<Option<Expr>, Refusal> {
+fn count_argument(argument: &Arc<dyn PhysicalExpr>, expressions: &mut ExprLowering) -> Result<Option<Expr>, Refusal> {
     use datafusion::physical_expr::expressions::Literal;
     match argument.downcast_ref::<Literal>() {
         Some(literal) if !literal.value().is_null() => Ok(None),
@@ -149,7 +146,7 @@ fn summed(
     argument: &Arc<dyn PhysicalExpr>,
     sum: &DataType,
     refuse: &dyn Fn() -> Refusal,
-    expressions: &mut ExprLowering<'_>,
+    expressions: &mut ExprLowering,
 ) -> Result<Expr, Refusal> {
     let typed = expressions.lower(argument)?;
     let fits = match (typed.ty, sum) {
@@ -162,7 +159,7 @@ fn summed(
 }
 
 /// The argument of a minimum or maximum.
-fn ordered(argument: &Arc<dyn PhysicalExpr>, name: &str, expressions: &mut ExprLowering<'_>) -> Result<Expr, Refusal> {
+fn ordered(argument: &Arc<dyn PhysicalExpr>, name: &str, expressions: &mut ExprLowering) -> Result<Expr, Refusal> {
     let typed = expressions.lower(argument)?;
     match typed.ty {
         Type::Code => Err(Refusal::OrdersStrings(name.to_owned())),

@@ -18,22 +18,21 @@ use super::program_builder::{BuiltProgram, ProgramBuilder};
 use super::typed_expr::{TypedExpr, binary};
 use super::types::{can_cast, decimal_sum, is_number, type_of};
 use crate::gpu::refusal::Refusal;
-use crate::gpu::string_dictionary::StringDictionary;
 
 /// Maximum nesting of an expression: kernels of deeper expressions compile slowly.
 const MAX_DEPTH: usize = 100;
 
 /// Lowers the expressions of one program.
-pub(super) struct ExprLowering<'a> {
-    program: ProgramBuilder<'a>,
+pub(super) struct ExprLowering {
+    program: ProgramBuilder,
     /// Nesting of the expression that is being lowered.
     depth: usize,
 }
 
-impl<'a> ExprLowering<'a> {
-    pub(super) fn new(table: SchemaRef, dictionary: &'a StringDictionary) -> Self {
+impl ExprLowering {
+    pub(super) fn new(table: SchemaRef) -> Self {
         Self {
-            program: ProgramBuilder::new(table, dictionary),
+            program: ProgramBuilder::new(table),
             depth: 0,
         }
     }

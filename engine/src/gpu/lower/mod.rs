@@ -35,14 +35,14 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use grampus_gpu_exec::program::{Program, Value};
+use grampus_gpu_exec::program::{Program, Type};
 
 use super::refusal::Refusal;
-use super::string_dictionary::StringDictionary;
 use crate::scan::orc_scan_exec::OrcScanExec;
 use aggregates::Aggregates;
 use expr_lowering::ExprLowering;
 use plan_fragment::PlanFragment;
+use types::Argument;
 
 /// An aggregation as a program.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub(crate) struct Lowered {
     /// The computation.
     pub(crate) program: Program,
     /// By position in the program's arguments: the literal's value.
-    pub(crate) arguments: Vec<Value>,
+    pub(crate) arguments: Vec<Argument>,
     /// By position in the program's columns: the table's column.
     pub(crate) columns: Vec<usize>,
     /// By position after the keys in the partial aggregation's schema: the position in the program's aggregates.
@@ -60,6 +60,12 @@ pub(crate) struct Lowered {
 }
 
 impl Lowered {
+    /// Whether the program reads strings or is given some.
+    pub(crate) fn uses_strings(&self) -> bool {
+        let is_text = |argument: &Argument| matches!(argument, Argument::Text(_));
+        self.program.columns.iter().any(|column| column.ty == Type::Code) || self.arguments.iter().any(is_text)
+    }
+
     /// The scan below the aggregation.
     pub(crate) fn scan(&self) -> Option<&OrcScanExec> {
         self.scan.downcast_ref()
@@ -70,10 +76,10 @@ impl Lowered {
 ///
 /// # Errors
 /// The first part of the plan that the GPU does not compute.
-pub(crate) fn lower(aggregation: &AggregateExec, dictionary: &StringDictionary) -> Result<Lowered, Refusal> {
+pub(crate) fn lower(aggregation: &AggregateExec) -> Result<Lowered, Refusal> {
     let fragment = PlanFragment::of(aggregation.input())?;
     let scan: &OrcScanExec = fragment.scan.downcast_ref().ok_or(Refusal::NoOrcScan)?;
-    let mut expressions = ExprLowering::new(Arc::clone(&scan.scan().table), dictionary);
+    let mut expressions = ExprLowering::new(Arc::clone(&scan.scan().table));
     let mut conjuncts = Vec::new();
     for &at in &scan.scan().order {
         conjuncts.push(expressions.boolean(&scan.scan().conjuncts[at].expr)?);

@@ -48,14 +48,21 @@ impl PlanFragment {
         if plan.fetch().is_some() {
             return Err(Refusal::Limit);
         }
-        if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
-            return Self::of(repartition.input());
+        // The child of the operator as it is in the plan, which may stand in for DataFusion's.
+        if plan.downcast_ref::<RepartitionExec>().is_some()
+            && let [input] = plan.children()[..]
+        {
+            return Self::of(input);
         }
         if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
             return Self::of(coalesce.input());
         }
         if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
             return Self::of(cooperative.input());
+        }
+        // Below a repartitioning: it runs its input in another task context, and hands the rows on.
+        if let ("CallersContextExec", [input]) = (plan.name(), plan.children().as_slice()) {
+            return Self::of(input);
         }
         Err(Refusal::OtherRows(source_of_rows(plan.as_ref())))
     }

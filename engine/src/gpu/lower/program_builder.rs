@@ -8,23 +8,21 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::PhysicalExpr;
-use grampus_gpu_exec::program::{Aggregate, Column, Expr, Program, Type, Value};
+use grampus_gpu_exec::program::{Aggregate, Column, Expr, Program, Type};
 
 use super::typed_expr::TypedExpr;
-use super::types::{type_of, unsupported, value_of};
+use super::types::{Argument, argument_of, type_of, unsupported};
 use crate::gpu::refusal::Refusal;
-use crate::gpu::string_dictionary::StringDictionary;
 
 /// Collects the columns and literals of a program.
-pub(super) struct ProgramBuilder<'a> {
+pub(super) struct ProgramBuilder {
     table: SchemaRef,
-    dictionary: &'a StringDictionary,
     columns: Vec<Column>,
     /// By position in `columns`: the table's column.
     table_columns: Vec<usize>,
     arguments: Vec<Type>,
     /// By position in `arguments`.
-    values: Vec<Value>,
+    values: Vec<Argument>,
     /// By address: expressions that share a literal, through a projected column for example, share one argument.
     ///
     /// **Invariant:** the map holds each literal, so no other literal is allocated at the literal's address.
@@ -37,14 +35,13 @@ pub(super) struct BuiltProgram {
     /// By position in the program's columns: the table's column.
     pub(super) table_columns: Vec<usize>,
     /// By position in the program's arguments.
-    pub(super) values: Vec<Value>,
+    pub(super) values: Vec<Argument>,
 }
 
-impl<'a> ProgramBuilder<'a> {
-    pub(super) fn new(table: SchemaRef, dictionary: &'a StringDictionary) -> Self {
+impl ProgramBuilder {
+    pub(super) fn new(table: SchemaRef) -> Self {
         Self {
             table,
-            dictionary,
             columns: Vec::new(),
             table_columns: Vec::new(),
             arguments: Vec::new(),
@@ -101,7 +98,7 @@ impl<'a> ProgramBuilder<'a> {
         let Some(ty) = type_of(&data_type) else {
             return Err(unsupported(value.to_string(), &data_type));
         };
-        let typed = match value_of(value, self.dictionary)? {
+        let typed = match argument_of(value)? {
             None => TypedExpr::new(Expr::Null(ty), ty),
             Some(value) => {
                 self.arguments.push(ty);

@@ -84,10 +84,7 @@ fn aggregation(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
 
 async fn lowered(context: &SessionContext, sql: &str) -> Result<Lowered, Refusal> {
     let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-    lower(
-        aggregation(&plan).unwrap_or_else(|| panic!("no aggregation: {sql}")),
-        &StringDictionary::default(),
-    )
+    lower(aggregation(&plan).unwrap_or_else(|| panic!("no aggregation: {sql}")))
 }
 
 /// A program as text: columns by name, arguments by value.
@@ -99,7 +96,10 @@ fn text(lowered: &Lowered) -> String {
         let _ = writeln!(out, "column    {} {:?}", column.name, column.ty);
     }
     for (ty, value) in program.arguments.iter().zip(&lowered.arguments) {
-        let _ = writeln!(out, "argument  {ty:?} {value:?}");
+        let _ = match value {
+            Argument::Value(value) => writeln!(out, "argument  {ty:?} {value:?}"),
+            Argument::Text(text) => writeln!(out, "argument  {ty:?} {text:?}"),
+        };
     }
     program
         .conjuncts

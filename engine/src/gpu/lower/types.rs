@@ -1,11 +1,13 @@
 //! Types of programs: their Arrow types, the values of literals, and the types that operations accept.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, TimeUnit as ArrowUnit};
 use datafusion::common::ScalarValue;
 use grampus_gpu_exec::program::{BinaryOp, TimeUnit, Type, Value};
 
 use crate::gpu::refusal::Refusal;
-use crate::gpu::string_dictionary::StringDictionary;
+use crate::gpu::string_dictionary::{DictionaryFull, StringDictionary};
 
 /// Maximum precision of a decimal in eight bytes.
 const MAX_DECIMAL_DIGITS: u8 = 18;
@@ -59,13 +61,43 @@ pub(super) fn unsupported(value: String, data_type: &DataType) -> Refusal {
     }
 }
 
+/// A value that a program is run with. A string's code is known when the program is run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Argument {
+    /// A value.
+    Value(Value),
+    /// A string.
+    Text(Arc<str>),
+}
+
+impl Argument {
+    /// The value for planning, which looks at no argument: a string has no code yet.
+    pub(crate) fn placeholder(&self) -> Value {
+        match self {
+            Self::Value(value) => *value,
+            Self::Text(_) => Value::Int(0),
+        }
+    }
+
+    /// The value in a run that uses `dictionary`.
+    pub(crate) fn value(&self, dictionary: &StringDictionary) -> Result<Value, DictionaryFull> {
+        Ok(match self {
+            Self::Value(value) => *value,
+            Self::Text(text) => Value::Int(i64::from(dictionary.code(text)?)),
+        })
+    }
+}
+
 /// A literal's value; `None`: NULL.
-pub(crate) fn value_of(literal: &ScalarValue, dictionary: &StringDictionary) -> Result<Option<Value>, Refusal> {
+pub(crate) fn argument_of(literal: &ScalarValue) -> Result<Option<Argument>, Refusal> {
     use ScalarValue as S;
     if literal.is_null() {
         return Ok(None);
     }
-    Ok(Some(match literal {
+    if let S::Utf8(Some(text)) | S::LargeUtf8(Some(text)) | S::Utf8View(Some(text)) = literal {
+        return Ok(Some(Argument::Text(text.as_str().into())));
+    }
+    Ok(Some(Argument::Value(match literal {
         S::Boolean(Some(value)) => Value::Bool(*value),
         S::Int8(Some(value)) => Value::Int(i64::from(*value)),
         S::Int16(Some(value)) => Value::Int(i64::from(*value)),
@@ -80,11 +112,8 @@ pub(crate) fn value_of(literal: &ScalarValue, dictionary: &StringDictionary) -> 
         S::Decimal128(Some(value), ..) => {
             Value::Int(i64::try_from(*value).map_err(|_| unsupported(literal.to_string(), &literal.data_type()))?)
         }
-        S::Utf8(Some(text)) | S::LargeUtf8(Some(text)) | S::Utf8View(Some(text)) => {
-            Value::Int(i64::from(dictionary.code(text)?))
-        }
         other => return Err(unsupported(other.to_string(), &other.data_type())),
-    }))
+    })))
 }
 
 /// The type of a sum or difference of two decimals of one scale; `None` if the type does not fit eight bytes.

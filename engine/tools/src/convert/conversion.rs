@@ -21,8 +21,10 @@ use crate::error::ToolError;
 pub(super) struct Conversion<'a> {
     options: &'a ConvertOptions,
     path: &'a Path,
-    /// The output's path. With several outputs, each adds its number to the file name.
-    out: PathBuf,
+    /// The output's final path. With several outputs, each adds its number to the file name.
+    target: PathBuf,
+    /// The path that is written, with the same addition.
+    staged: PathBuf,
     /// The schema of the outputs.
     schema: SchemaRef,
     batches: Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>,
@@ -30,14 +32,20 @@ pub(super) struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// Opens the input `path`.
-    pub(super) fn new(options: &'a ConvertOptions, path: &'a Path, out: PathBuf) -> Result<Self, ToolError> {
+    /// Opens the input `path` for an output that is written at `staged` and will be `target`.
+    pub(super) fn new(
+        options: &'a ConvertOptions,
+        path: &'a Path,
+        target: PathBuf,
+        staged: PathBuf,
+    ) -> Result<Self, ToolError> {
         let input = input_files::open(path, options)?;
         let schema = stored_types::stored_schema(&input.schema);
         Ok(Self {
             options,
             path,
-            out,
+            target,
+            staged,
             schema: schema.map_err(|reason| Fault::from(reason).in_input(path))?,
             batches: input.batches,
             outputs: 0,
@@ -74,15 +82,17 @@ impl<'a> Conversion<'a> {
     }
 
     fn start(&mut self) -> Result<OutputFile, ToolError> {
-        let path = match self.options.rows_per_file {
-            None => self.out.clone(),
+        let number = self.outputs;
+        let numbered = |path: &Path| match self.options.rows_per_file {
+            None => path.to_owned(),
             Some(_) => {
-                let stem = self.out.file_stem().unwrap_or_default().to_string_lossy();
-                self.out.with_file_name(format!("{stem}_{:04}.orc", self.outputs))
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                path.with_file_name(format!("{stem}_{number:04}.orc"))
             }
         };
+        let (target, staged) = (numbered(&self.target), numbered(&self.staged));
         self.outputs += 1;
-        OutputFile::create(path, &self.schema, self.options)
+        OutputFile::create(target, staged, &self.schema, self.options)
     }
 
     fn failed(&self, mut fault: Fault) -> ToolError {

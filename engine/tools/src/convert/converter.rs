@@ -8,10 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::conversion::Conversion;
 use super::input_files;
 use super::options::{ConvertOptions, ConvertReport};
-use crate::atomic_output::prepare_dir;
+use crate::atomic_output::StagedFile;
+use crate::atomic_output::staged_folder::StagedFolder;
 use crate::error::ToolError;
 
 /// Converts all inputs, one thread per core. The written bytes do not depend on the number of cores.
+///
+/// The outputs appear together, after the last of them is written, synced and verified. With an error, or if the
+/// process is killed, the place of the outputs stays as it was.
 ///
 /// `progress` gets the number of rows of each batch, from any thread. If it answers `Break`, the conversion stops.
 ///
@@ -21,7 +25,8 @@ use crate::error::ToolError;
 ///   value or type that ORC cannot store;
 /// - [`Layout`](ToolError::Layout): ORC that cannot be read or written;
 /// - [`NotEmpty`](ToolError::NotEmpty), [`Exists`](ToolError::Exists), [`NotAFolder`](ToolError::NotAFolder),
-///   [`DiskFull`](ToolError::DiskFull), [`Write`](ToolError::Write): the outputs' place;
+///   [`NotReplaceable`](ToolError::NotReplaceable), [`DiskFull`](ToolError::DiskFull), [`Write`](ToolError::Write):
+///   the outputs' place;
 /// - [`Verify`](ToolError::Verify): an output that reads back differently;
 /// - [`Cancelled`](ToolError::Cancelled): `progress` answered `Break`.
 ///
@@ -33,28 +38,65 @@ pub fn convert(
     let files = input_files::find(options)?;
     let to_file = options.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("orc")) && !options.out.is_dir();
     check(options, &files, to_file)?;
-    if !to_file {
-        prepare_dir(&options.out, options.overwrite)?;
-    } else if options.out.exists() && !options.overwrite {
-        return Err(ToolError::Exists(options.out.clone()));
-    }
+    let output = Output::create(options, to_file)?;
     let has_failed = AtomicBool::new(false);
     let progress = |rows| match has_failed.load(Ordering::Relaxed) {
         true => ControlFlow::Break(()),
         false => progress(rows),
     };
     let convert_one = |path: &PathBuf| {
-        let out = if to_file {
-            options.out.clone()
-        } else {
-            options.out.join(output_name(path))
-        };
+        let (target, staged) = output.paths(&options.out, path);
         let mut report = ConvertReport::default();
-        let result = Conversion::new(options, path, out).and_then(|input| input.run(&progress, &mut report));
+        let result = Conversion::new(options, path, target, staged).and_then(|input| input.run(&progress, &mut report));
         has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
         result.map(|()| report)
     };
-    merge(on_all_cores(&files, convert_one))
+    let report = merge(on_all_cores(&files, convert_one))?;
+    // A request to stop that came after the last batch.
+    if progress(0).is_break() {
+        return Err(ToolError::Cancelled);
+    }
+    output.publish(&options.out)?;
+    Ok(report)
+}
+
+/// The staged place of the outputs.
+enum Output {
+    File(StagedFile),
+    Folder(StagedFolder),
+}
+
+impl Output {
+    fn create(options: &ConvertOptions, to_file: bool) -> Result<Self, ToolError> {
+        let out = &options.out;
+        if !to_file {
+            return StagedFolder::create(out, options.overwrite).map(Self::Folder);
+        }
+        if out.exists() && !options.overwrite {
+            return Err(ToolError::Exists(out.clone()));
+        }
+        StagedFile::create(out)
+            .map(Self::File)
+            .map_err(|error| ToolError::write(out, error))
+    }
+
+    /// The final path of an input's output, and the path that is written.
+    fn paths(&self, out: &Path, input: &Path) -> (PathBuf, PathBuf) {
+        match self {
+            Self::File(staged) => (out.to_owned(), staged.path()),
+            Self::Folder(staged) => {
+                let name = output_name(input);
+                (out.join(&name), staged.files().join(&name))
+            }
+        }
+    }
+
+    fn publish(self, out: &Path) -> Result<(), ToolError> {
+        match self {
+            Self::File(staged) => staged.publish().map_err(|error| ToolError::write(out, error)),
+            Self::Folder(staged) => staged.publish(),
+        }
+    }
 }
 
 /// `work` on every item, one thread per core; the results in the order of the items.

@@ -35,6 +35,11 @@ impl Fingerprints {
         })
     }
 
+    /// The schema of the batches.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// Adds the rows of `batch`.
     pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<(), String> {
         for (column, array) in batch.columns().iter().enumerate() {

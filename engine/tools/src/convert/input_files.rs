@@ -1,21 +1,13 @@
-//! The files that the options name, and the format of each.
+//! The files that the options name, each opened by its format.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::file_format::FileFormat;
 use super::input::{Fault, Input};
 use super::options::ConvertOptions;
 use super::{csv_input, orc_input, parquet_input};
 use crate::error::ToolError;
-
-/// The formats of inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Parquet,
-    Orc,
-    Csv,
-}
 
 /// All input files: the named files, and the files of known formats in the named folders, sorted within each folder.
 pub(super) fn find(options: &ConvertOptions) -> Result<Vec<PathBuf>, ToolError> {
@@ -58,48 +50,9 @@ fn has_known_ending(path: &Path) -> bool {
 /// Opens one file.
 pub(super) fn open(path: &Path, options: &ConvertOptions) -> Result<Input, ToolError> {
     let columns = options.columns.as_deref();
-    match format(path).map_err(|fault| fault.in_input(path))? {
-        Format::Parquet => parquet_input::open(path, columns).map_err(|fault| fault.in_input(path)),
-        Format::Orc => orc_input::open(path, columns),
-        Format::Csv => csv_input::open(path, columns, &options.csv),
-    }
-}
-
-/// The format of a file, by its first bytes. Text that is neither Parquet nor ORC is taken for CSV.
-fn format(path: &Path) -> Result<Format, Fault> {
-    let mut start = Vec::new();
-    File::open(path)?.take(4096).read_to_end(&mut start)?;
-    if start.starts_with(b"PAR1") {
-        Ok(Format::Parquet)
-    } else if start.starts_with(b"ORC") {
-        Ok(Format::Orc)
-    } else if start.contains(&0) {
-        Err("neither Parquet nor ORC nor text".into())
-    } else if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("orc")) {
-        // The ORC reader's error says what is wrong with the file.
-        Ok(Format::Orc)
-    } else {
-        Ok(Format::Csv)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn format_comes_from_the_content() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.dat");
-        for (content, wanted) in [
-            (&b"PAR1..."[..], Format::Parquet),
-            (b"ORC...", Format::Orc),
-            (b"a,b\n1,2\n", Format::Csv),
-        ] {
-            fs::write(&path, content).unwrap();
-            assert_eq!(format(&path).unwrap(), wanted);
-        }
-        fs::write(&path, b"\x7fELF\0\0").unwrap();
-        assert!(format(&path).is_err());
+    match FileFormat::of(path).map_err(|fault| fault.in_input(path))? {
+        FileFormat::Parquet => parquet_input::open(path, columns).map_err(|fault| fault.in_input(path)),
+        FileFormat::Orc => orc_input::open(path, columns),
+        FileFormat::Csv => csv_input::open(path, columns, &options.csv),
     }
 }

@@ -6,7 +6,9 @@
 //! | `options` | [`ConvertOptions`], [`CsvOptions`], [`ConvertReport`] |
 //! | `input` | `Input`, a file as a stream of batches; `Fault`, why a batch is missing |
 //! | `parquet_input`, `csv_input`, `orc_input` | a file of each format as an `Input` |
-//! | `input_files` | the files that the options name, and the format of each |
+//! | `file_format` | the format of a file, by its first bytes |
+//! | `empty_fields` | a CSV stream in which empty texts differ from NULLs |
+//! | `input_files` | the files that the options name, each opened by its format |
 //! | `stored_types` | the ORC type that stands for each incoming type |
 //! | `fingerprints` | fingerprints of written and of reread rows, for `verify` |
 //! | `output_file` | one ORC file being written |
@@ -16,6 +18,8 @@
 mod conversion;
 mod converter;
 mod csv_input;
+mod empty_fields;
+mod file_format;
 mod fingerprints;
 mod input;
 mod input_files;

@@ -51,9 +51,9 @@ pub struct ConvertOptions {
     pub stripe_rows: Option<usize>,
     /// Start a new output file (`name_0001.orc` and so on) after this many rows; `None`: one file per input.
     pub rows_per_file: Option<u64>,
-    /// Write into a folder that is not empty, or over a file.
+    /// Replace a file, or a folder whole. A folder may hold only files that Grampus wrote.
     pub overwrite: bool,
-    /// Read every output again and compare row count and content with the input.
+    /// Read every output again, before it is published, and compare row count and content with the input.
     pub verify: bool,
     /// Form of CSV files.
     pub csv: CsvOptions,

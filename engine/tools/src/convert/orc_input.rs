@@ -1,33 +1,58 @@
 //! ORC files as an [`Input`]: whole columns, stripe after stripe, through the readers of `grampus-orc-layout`.
 
-use std::fs::File;
-use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
-use bytes::Bytes;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::read_options::{ReadOptions, TimestampUnit};
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::stripe::StripeLayout;
-use grampus_orc_layout::tail::{FileTail, TailParse};
-use grampus_orc_layout::{LayoutError, Result};
+use grampus_orc_layout::tail::FileTail;
+use grampus_orc_layout::{LayoutError, Result, metadata_reader};
 
 use super::input::{BATCH_ROWS, Fault, Input, positions};
 use crate::error::ToolError;
+use crate::file_source::FileSource;
 
-/// Opens an ORC file for reading from front to back.
+/// Opens an ORC file for reading from front to back. Timestamps have the unit that holds all values of their column.
 pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, ToolError> {
     let (tail, source) = open_tail(path)?;
     let positions = positions(&tail.schema.arrow, columns).map_err(|fault| fault.in_input(path))?;
-    let schema = tail.schema.arrow.project(&positions);
-    let schema: SchemaRef = Arc::new(schema.map_err(|e| ToolError::Options(e.to_string()))?);
-    let columns = positions.iter().map(|&p| tail.schema.fields()[p]).collect();
+    let unit = |&position: &usize| tail.timestamp_unit(tail.schema.fields()[position]).unwrap_or_default();
+    let units = positions.iter().map(unit).collect();
+    input(tail, source, &positions, units)
+}
+
+/// Opens a file whose columns were written from arrays of `schema`. Timestamps have the units of these arrays.
+pub(super) fn open_written(path: &Path, schema: &Schema) -> Result<Input, ToolError> {
+    let (tail, source) = open_tail(path)?;
+    let positions: Vec<usize> = (0..tail.schema.fields().len()).collect();
+    let unit = |&position: &usize| {
+        let field = schema.fields().get(position);
+        field.map_or_else(TimestampUnit::default, |field| TimestampUnit::of(field.data_type()))
+    };
+    let units = positions.iter().map(unit).collect();
+    input(tail, source, &positions, units)
+}
+
+fn input(
+    tail: FileTail,
+    source: Arc<dyn ByteSource>,
+    positions: &[usize],
+    units: Vec<TimestampUnit>,
+) -> Result<Input, ToolError> {
+    let read_as = |(&position, unit): (&usize, &TimestampUnit)| {
+        let field = tail.schema.arrow.field(position);
+        field.clone().with_data_type(unit.apply(field.data_type()))
+    };
+    let fields: Vec<Field> = positions.iter().zip(&units).map(read_as).collect();
+    let schema: SchemaRef = Arc::new(Schema::new(fields));
+    let columns = positions.iter().map(|&p| tail.schema.fields()[p]).zip(units).collect();
     let batches = Batches {
         tail: Arc::new(tail),
         source,
@@ -35,6 +60,7 @@ pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, Too
         schema: Arc::clone(&schema),
         next_stripe: 0,
         open: None,
+        batch_rows: BATCH_ROWS as u64,
     };
     Ok(Input {
         schema,
@@ -43,75 +69,9 @@ pub(super) fn open(path: &Path, columns: Option<&[String]>) -> Result<Input, Too
 }
 
 fn open_tail(path: &Path) -> Result<(FileTail, Arc<dyn ByteSource>)> {
-    let name: Arc<str> = path.display().to_string().into();
-    let fail = |e: io::Error| LayoutError::Io {
-        file: Arc::clone(&name),
-        offset: 0,
-        length: 0,
-        reason: e.to_string(),
-    };
-    let file = File::open(path).map_err(fail)?;
-    let length = file.metadata().map_err(fail)?.len();
-    let source = FileSource {
-        name: Arc::clone(&name),
-        file,
-    };
-    let mut wanted = FileTail::FIRST_READ_BYTES;
-    loop {
-        let last = source.read(length - wanted.min(length)..length)?;
-        match FileTail::parse(&name, length, &last)? {
-            TailParse::Complete(tail) => return Ok((*tail, Arc::new(source))),
-            // A tail that asks for no more bytes than it has seen would ask for ever.
-            TailParse::NeedBytes(more) if more > wanted && wanted < length => wanted = more,
-            TailParse::NeedBytes(_) => {
-                return Err(LayoutError::NotOrc {
-                    file: name,
-                    reason: "its tail is longer than the file".to_owned(),
-                });
-            }
-        }
-    }
-}
-
-/// Positioned reads from a local file.
-struct FileSource {
-    name: Arc<str>,
-    file: File,
-}
-
-impl ByteSource for FileSource {
-    fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let length = range.end.saturating_sub(range.start);
-        let mut buffer = vec![0; length as usize];
-        match read_at(&self.file, &mut buffer, range.start) {
-            Ok(()) => Ok(buffer.into()),
-            Err(e) => Err(LayoutError::Io {
-                file: Arc::clone(&self.name),
-                offset: range.start,
-                length,
-                reason: e.to_string(),
-            }),
-        }
-    }
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => {
-                buffer = &mut buffer[n..];
-                offset += n as u64;
-            }
-        }
-    }
-    Ok(())
+    let source = FileSource::open(path)?;
+    let tail = metadata_reader::read_tail(&source.name(), source.length(), &source)?;
+    Ok((tail, Arc::new(source)))
 }
 
 /// A stripe being read.
@@ -125,21 +85,27 @@ struct OpenStripe {
 struct Batches {
     tail: Arc<FileTail>,
     source: Arc<dyn ByteSource>,
-    columns: Vec<ColumnId>,
+    columns: Vec<(ColumnId, TimestampUnit)>,
     schema: SchemaRef,
     next_stripe: usize,
     open: Option<OpenStripe>,
+    /// Rows of a batch: fewer, once a batch's values were too large.
+    batch_rows: u64,
 }
 
 impl Batches {
     fn open_stripe(&self, index: usize) -> Result<OpenStripe> {
         let footer = self.source.read(self.tail.stripes[index].footer_range())?;
         let stripe = Arc::new(StripeLayout::parse(&self.tail, index, &footer)?);
-        let reader = |&column: &ColumnId| -> Result<ColumnReader> {
+        let reader = |&(column, timestamp_unit): &(ColumnId, TimestampUnit)| -> Result<ColumnReader> {
             let source = self.source.as_ref();
             let access = Access::of(&self.tail, &stripe, column, None, source, false)?;
             let (tail, stripe) = (Arc::clone(&self.tail), Arc::clone(&stripe));
-            ColumnReader::new(tail, stripe, column, None, access, Arc::clone(&self.source))
+            let options = ReadOptions {
+                timestamp_unit,
+                ..ReadOptions::default()
+            };
+            ColumnReader::with_options(tail, stripe, column, None, access, Arc::clone(&self.source), options)
         };
         Ok(OpenStripe {
             readers: self.columns.iter().map(reader).collect::<Result<_>>()?,
@@ -152,11 +118,17 @@ impl Batches {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(open) = self.open.as_mut().filter(|o| o.next_row < o.rows) {
-                let end = (open.next_row + BATCH_ROWS as u64).min(open.rows);
+                let end = (open.next_row + self.batch_rows).min(open.rows);
                 let rows = RowSelection::range(open.next_row..end);
-                open.next_row = end;
                 let arrays = open.readers.iter_mut().map(|r| r.read(&rows));
-                let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+                let arrays = match arrays.collect::<Result<Vec<ArrayRef>>>() {
+                    Err(LayoutError::TooLarge { .. }) if rows.rows() > 1 => {
+                        self.batch_rows = rows.rows() / 2;
+                        continue;
+                    }
+                    arrays => arrays?,
+                };
+                open.next_row = end;
                 let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
                 return batch.map(Some).map_err(|e| LayoutError::Corrupt {
                     file: Arc::clone(&self.tail.file),

@@ -1,4 +1,5 @@
-//! [`OutputFile`]: one ORC file that a conversion writes, and reads again if the options ask for verification.
+//! [`OutputFile`]: one ORC file that a conversion writes, and reads again if the options ask for verification. Its
+//! folder publishes it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +10,12 @@ use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use super::fingerprints::Fingerprints;
 use super::options::{ConvertOptions, ConvertReport};
 use super::orc_input;
-use crate::atomic_output::{PendingFile, PendingWriter};
+use crate::atomic_output::pending_file::{PendingFile, PendingWriter};
 use crate::error::ToolError;
 use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
 
 /// A file being written.
 pub(super) struct OutputFile {
-    path: PathBuf,
     pending: PendingFile,
     writer: OrcWriter<PendingWriter>,
     rows: u64,
@@ -23,16 +23,20 @@ pub(super) struct OutputFile {
 }
 
 impl OutputFile {
-    /// Starts the file `path` for batches of `schema`.
-    pub(super) fn create(path: PathBuf, schema: &SchemaRef, options: &ConvertOptions) -> Result<Self, ToolError> {
-        let pending = PendingFile::create(&path)?;
+    /// Starts the file `target`, written at the path `staged`, for batches of `schema`.
+    pub(super) fn create(
+        target: PathBuf,
+        staged: PathBuf,
+        schema: &SchemaRef,
+        options: &ConvertOptions,
+    ) -> Result<Self, ToolError> {
+        let pending = PendingFile::create(target, staged)?;
         let writer = OrcWriter::new(pending.writer()?, schema.clone(), writer_options(options))?;
         let fingerprints = match options.verify {
             true => Some(Fingerprints::new(schema).map_err(ToolError::Options)?),
             false => None,
         };
         Ok(Self {
-            path,
             pending,
             writer,
             rows: 0,
@@ -47,22 +51,22 @@ impl OutputFile {
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), ToolError> {
         if let Some(fingerprints) = &mut self.fingerprints {
-            let path = &self.path;
+            let path = self.pending.target();
             fingerprints.add(batch).map_err(|reason| differs(path, reason))?;
         }
         self.rows += batch.num_rows() as u64;
         self.writer.write(batch).map_err(|e| self.pending.explain(e))
     }
 
-    /// Publishes the file, verifies it if asked to, and adds it to `report`.
+    /// Syncs the file, verifies it if asked to, and adds it to `report`.
     pub(super) fn finish(self, report: &mut ConvertReport) -> Result<(), ToolError> {
         let writer = self.writer.finish().map_err(|e| self.pending.explain(e))?;
-        report.bytes += self.pending.publish(writer)?;
+        report.bytes += self.pending.finish(writer)?;
         report.rows += self.rows;
         if let Some(expected) = &self.fingerprints {
-            verify(&self.path, expected)?;
+            verify(&self.pending, expected)?;
         }
-        report.files.push(self.path);
+        report.files.push(self.pending.target().to_owned());
         Ok(())
     }
 }
@@ -82,15 +86,17 @@ fn writer_options(options: &ConvertOptions) -> WriterOptions {
 }
 
 /// Reads an output from front to back and compares it with the written rows.
-fn verify(path: &Path, expected: &Fingerprints) -> Result<(), ToolError> {
-    let input = orc_input::open(path, None)?;
-    let mut found = Fingerprints::new(&input.schema).map_err(|reason| differs(path, reason))?;
+fn verify(file: &PendingFile, expected: &Fingerprints) -> Result<(), ToolError> {
+    let differs = |reason| differs(file.target(), reason);
+    let input = orc_input::open_written(file.staged(), expected.schema());
+    let input = input.map_err(|error| differs(error.to_string()))?;
+    let mut found = Fingerprints::new(&input.schema).map_err(differs)?;
     for batch in input.batches {
         let added = batch.map_err(|fault| fault.reason).and_then(|b| found.add(&b));
-        added.map_err(|reason| differs(path, reason))?;
+        added.map_err(differs)?;
     }
     match expected.difference(&found) {
-        Some(reason) => Err(differs(path, reason)),
+        Some(reason) => Err(differs(reason)),
         None => Ok(()),
     }
 }
@@ -99,5 +105,47 @@ fn differs(path: &Path, reason: String) -> ToolError {
     ToolError::Verify {
         path: path.to_owned(),
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+
+    use super::*;
+    use crate::atomic_output::staged_folder::StagedFolder;
+
+    fn batch(values: Vec<i64>) -> RecordBatch {
+        let column: ArrayRef = Arc::new(Int64Array::from(values));
+        RecordBatch::try_from_iter_with_nullable([("id", column, true)]).unwrap()
+    }
+
+    #[test]
+    fn file_that_reads_back_differently_is_not_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let staged = StagedFolder::create(&out, false).unwrap();
+        let options = ConvertOptions {
+            verify: true,
+            ..ConvertOptions::default()
+        };
+        let written = batch(vec![1, 2, 3]);
+        let (target, path) = (out.join("a.orc"), staged.files().join("a.orc"));
+        let mut file = OutputFile::create(target.clone(), path, &written.schema(), &options).unwrap();
+        file.write(&written).unwrap();
+        // As if the writer had written other values.
+        let mut expected = Fingerprints::new(&written.schema()).unwrap();
+        expected.add(&batch(vec![1, 2, 4])).unwrap();
+        file.fingerprints = Some(expected);
+        let mut report = ConvertReport::default();
+        match file.finish(&mut report).unwrap_err() {
+            ToolError::Verify { path, .. } => assert_eq!(path, target),
+            other => panic!("{other}"),
+        }
+        drop(staged);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use grampus_orc_layout::read_options::TimestampUnit;
 
 use super::input::Fault;
 
@@ -27,12 +28,23 @@ pub(super) fn stored_schema(incoming: &Schema) -> Result<SchemaRef, String> {
                 field.data_type()
             )
         })?;
-        fields.push(Field::new(field.name(), stored, true));
+        fields.push(Field::new(field.name(), with_one_unit(stored), true));
     }
     if fields.is_empty() {
         return Err("there are no columns".to_owned());
     }
     Ok(Arc::new(Schema::new(fields)))
+}
+
+/// The type with one unit of timestamps: nanoseconds if both units are below a nested type, so that no digit is lost.
+/// Readers choose one unit for a column.
+fn with_one_unit(stored: DataType) -> DataType {
+    let is_mixed =
+        TimestampUnit::of(&stored) == TimestampUnit::Microsecond && TimestampUnit::Microsecond.apply(&stored) != stored;
+    match is_mixed {
+        true => TimestampUnit::Nanosecond.apply(&stored),
+        false => stored,
+    }
 }
 
 /// The stored type of values of type `incoming`; `None` if ORC has no type for them.
@@ -50,8 +62,14 @@ fn stored_type(incoming: &DataType) -> Option<DataType> {
         T::UInt64 => T::Decimal128(20, 0),
         T::Float16 => T::Float32,
         T::Date64 => T::Date32,
-        T::Timestamp(_, None) => T::Timestamp(TimeUnit::Nanosecond, None),
-        T::Timestamp(_, Some(_)) => T::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+        // ORC stores seconds and nanoseconds, so nothing is lost. Arrow's nanoseconds end in 2262.
+        T::Timestamp(unit, zone) => {
+            let unit = match unit {
+                TimeUnit::Nanosecond => TimeUnit::Nanosecond,
+                TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond => TimeUnit::Microsecond,
+            };
+            T::Timestamp(unit, zone.as_ref().map(|_| "UTC".into()))
+        }
         // A time of day without a date is text in ORC.
         T::Time32(_) | T::Time64(_) => T::Utf8,
         T::Duration(_) => T::Int64,
@@ -104,7 +122,8 @@ fn stored_decimal(precision: u8, scale: i8) -> Option<DataType> {
 /// Casts a batch to `stored`, the [`stored_schema`] of its schema.
 ///
 /// # Errors
-/// Names the column with a value that its stored type cannot hold, such as a timestamp beyond the years 1677–2262.
+/// Names the column with a value that its stored type cannot hold, such as a timestamp in seconds that does not fit
+/// microseconds.
 pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch, Fault> {
     let strict = CastOptions {
         safe: false,
@@ -131,7 +150,7 @@ pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<Recor
 mod tests {
     use arrow::array::{
         Array, Decimal128Array, DictionaryArray, Int16Array, StringArray, TimestampMicrosecondArray,
-        TimestampNanosecondArray, UInt8Array, UInt64Array,
+        TimestampSecondArray, UInt8Array, UInt64Array,
     };
     use arrow::datatypes::Int32Type;
 
@@ -160,7 +179,7 @@ mod tests {
                     .unwrap(),
             ),
             Arc::new(StringArray::from(vec![Some("a"), None, Some("a")])),
-            Arc::new(TimestampNanosecondArray::from(vec![-1000, 0, 1_000_001_000])),
+            Arc::new(TimestampMicrosecondArray::from(vec![-1, 0, 1_000_001])),
         ];
         for (got, wanted) in batch.columns().iter().zip(&wanted) {
             assert_eq!(got, wanted);
@@ -170,7 +189,7 @@ mod tests {
 
     #[test]
     fn values_and_types_that_do_not_fit_are_errors_that_name_the_column() {
-        let late = TimestampMicrosecondArray::from(vec![i64::MAX / 10]);
+        let late = TimestampSecondArray::from(vec![i64::MAX / 10]);
         let error = stored(vec![("when", Arc::new(late))]).unwrap_err().reason;
         assert!(error.contains("'when'"), "{error}");
         let schema = Schema::new(vec![Field::new(

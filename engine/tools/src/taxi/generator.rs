@@ -20,7 +20,8 @@ use super::calendar::RUN_ROWS;
 use super::column_set::ColumnSet;
 use super::options::{GenerateOptions, GenerateReport};
 use super::trip_maker::TripMaker;
-use crate::atomic_output::{PendingFile, prepare_dir};
+use crate::atomic_output::pending_file::PendingFile;
+use crate::atomic_output::staged_folder::StagedFolder;
 use crate::error::ToolError;
 use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
 
@@ -41,6 +42,8 @@ type Progress<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 /// The state that all threads share.
 struct Generator<'a> {
     options: &'a GenerateOptions,
+    /// The folder that the files are written to, before they appear in the output folder.
+    staged: PathBuf,
     maker: TripMaker,
     schema: SchemaRef,
     writer_options: WriterOptions,
@@ -51,13 +54,16 @@ struct Generator<'a> {
 
 /// Generates a table.
 ///
+/// The files appear together, after the last of them is written and synced.
+///
 /// `progress` gets the number of new rows every few ten thousand rows, from any thread. If it answers `Break`,
 /// generation stops.
 ///
 /// # Errors
 /// - [`Options`](ToolError::Options): contradictory options;
-/// - [`NotEmpty`](ToolError::NotEmpty), [`NotAFolder`](ToolError::NotAFolder), [`DiskFull`](ToolError::DiskFull),
-///   [`Write`](ToolError::Write): the outputs' place;
+/// - [`NotEmpty`](ToolError::NotEmpty), [`NotAFolder`](ToolError::NotAFolder),
+///   [`NotReplaceable`](ToolError::NotReplaceable), [`DiskFull`](ToolError::DiskFull), [`Write`](ToolError::Write): the
+///   outputs' place;
 /// - [`Layout`](ToolError::Layout): the ORC writer's error;
 /// - [`Cancelled`](ToolError::Cancelled): `progress` answered `Break`;
 /// - [`Arrow`](ToolError::Arrow): a defect of the generator.
@@ -67,10 +73,11 @@ pub fn generate(
 ) -> Result<GenerateReport, ToolError> {
     let schema = options.columns.schema();
     check(options, &schema)?;
-    prepare_dir(&options.out_dir, options.overwrite)?;
+    let staged = StagedFolder::create(&options.out_dir, options.overwrite)?;
     let files = plan_files(options);
     let generator = Generator {
         options,
+        staged: staged.files(),
         maker: TripMaker::new(options.seed, options.rows),
         schema,
         writer_options: writer_options(options),
@@ -78,6 +85,11 @@ pub fn generate(
         stop: AtomicBool::new(false),
     };
     let bytes = generator.run(&files)?;
+    // A request to stop that came after the last block.
+    if progress(0).is_break() {
+        return Err(ToolError::Cancelled);
+    }
+    staged.publish()?;
     Ok(GenerateReport {
         files: files.into_iter().map(|(path, _)| path).collect(),
         rows: options.rows,
@@ -168,7 +180,8 @@ impl Generator<'_> {
 
     fn write_file(&self, path: &Path, runs: Range<u64>, makers: usize) -> Result<u64, ToolError> {
         self.go_on()?;
-        let pending = PendingFile::create(path)?;
+        let staged = self.staged.join(path.file_name().unwrap_or_default());
+        let pending = PendingFile::create(path.to_owned(), staged)?;
         let mut writer = OrcWriter::new(pending.writer()?, self.schema.clone(), self.writer_options.clone())?;
         let blocks: Vec<Range<u64>> = (runs.start..runs.end)
             .step_by(BLOCK_RUNS as usize)
@@ -189,7 +202,7 @@ impl Generator<'_> {
             self.make_ahead(&blocks, makers, &mut write)?;
         }
         let finished = writer.finish().map_err(|e| pending.explain(e))?;
-        pending.publish(finished)
+        pending.finish(finished)
     }
 
     /// Lets `makers` threads build the blocks in turn, and passes the blocks to `write` in order.

@@ -28,7 +28,7 @@ pub struct GenerateOptions {
     /// Rows per row group, each with statistics and an entry point; `None`: 10,000. Smaller row groups let sparse
     /// reads skip more.
     pub row_index_stride: Option<u32>,
-    /// Write into a folder that is not empty, over files of the same name.
+    /// Replace a folder whole. It may hold only files that Grampus wrote.
     pub overwrite: bool,
     /// Number of threads; `None`: one per core. The bytes do not depend on it.
     pub threads: Option<usize>,

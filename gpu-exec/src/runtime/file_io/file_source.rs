@@ -24,6 +24,19 @@ pub(crate) struct FileSource {
 }
 
 impl FileSource {
+    /// Checks that the file is still the version that was planned for. A file that was not opened was not read either.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        self.file.as_ref().map_or(Ok(()), |file| self.version.check_open(file))
+    }
+
+    /// The error of a mapping whose pages the system could not load, although the file is the same.
+    pub(crate) fn lost_bytes(&self) -> RunError {
+        RunError::File {
+            path: self.version.path.display().to_string(),
+            reason: "the system could not load bytes of the mapped file; check the disk".to_owned(),
+        }
+    }
+
     /// Reads bytes of the file to byte `at` of the slot.
     pub(crate) fn read(&self, slot: &mut Slot, at: usize, bytes: &Range<u64>) -> Result<(), RunError> {
         let len = (bytes.end - bytes.start) as usize;
@@ -69,15 +82,13 @@ impl FileSource {
     }
 
     fn failed(&self, e: &std::io::Error, bytes: &Range<u64>) -> RunError {
+        if e.kind() == std::io::ErrorKind::UnexpectedEof {
+            let (end, had) = (bytes.end, self.version.bytes);
+            return (self.version).changed(format!("it ends before byte {end}, and had {had} bytes"));
+        }
         RunError::File {
             path: self.version.path.display().to_string(),
-            reason: match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => format!(
-                    "the file ends before byte {}; it had {} bytes when the query was planned",
-                    bytes.end, self.version.bytes
-                ),
-                _ => format!("reading {} bytes at byte {}: {e}", bytes.end - bytes.start, bytes.start),
-            },
+            reason: format!("reading {} bytes at byte {}: {e}", bytes.end - bytes.start, bytes.start),
         }
     }
 
@@ -149,7 +160,7 @@ mod tests {
             direct,
         };
         let Some(direct) = crate::runtime::file_io::page_cache_probe::open_direct(file.path()) else {
-            println!("skipped: no direct reads from {}", file.path().display());
+            grampus_test_support::missing(grampus_test_support::Resource::DirectIo, file.path().display());
             return;
         };
         let mut slot = slots(&Device::host(1, 1 << 20), 1, 128 << 10).unwrap().remove(0);
@@ -175,10 +186,7 @@ mod tests {
         }
         for source in [&cached, &direct] {
             let refused = source.read(&mut slot, 0, &(100_000..100_004)).unwrap_err();
-            assert!(
-                refused.to_string().contains("the file ends before byte 100004"),
-                "{refused}"
-            );
+            assert!(refused.to_string().contains("it ends before byte 100004"), "{refused}");
         }
     }
 }

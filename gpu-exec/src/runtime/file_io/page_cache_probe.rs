@@ -16,7 +16,10 @@ pub(crate) fn direct_if_cold(file: &File, version: &FileVersion) -> Option<File>
     if version.bytes < MIN_DIRECT_BYTES || !is_cold(file, version.bytes) {
         return None;
     }
-    open_direct(&version.path)
+    let direct = open_direct(&version.path)?;
+    let metadata = direct.metadata().ok()?;
+    // Another file may have taken the place meanwhile.
+    (FileVersion::of_metadata(&version.path, &metadata) == *version).then_some(direct)
 }
 
 /// The file, opened past the page cache.

@@ -1,11 +1,11 @@
 //! `CommandBackend`: the I/O stack for columns that kernels read by command. One stack serves all files in use and is
-//! kept from query to query with its sector cache. Files are added and removed. The stack is built anew only when it is
-//! out of service.
+//! kept from query to query with its sector cache. Files are added and removed. The stack is built by the first query
+//! that needs it, and anew only when it is out of service or was given up for its memory.
 
 use std::sync::Arc;
 
 use grampus_driver::controller::ControllerOptions;
-use grampus_driver::storage::{MappedFile, Storage};
+use grampus_driver::storage::{CachedFile, MappedFile, Storage};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{Device, StagingOptions};
 use grampus_io_stack::queues::QueueOptions;
@@ -26,9 +26,14 @@ pub(crate) fn open_storage(file: &FileVersion, cold: bool) -> std::io::Result<Ar
         return Ok(Arc::new(direct));
     }
     let _ = cold;
-    // A mapping takes half the time of positioned reads for pages in the page cache. If a file is truncated under a
-    // running query, the process ends, as with the CPU path's memory maps.
-    Ok(Arc::new(MappedFile::open(&file.path)?))
+    // A mapping takes half the time of positioned reads for pages in the page cache.
+    Ok(match MappedFile::open(&file.path) {
+        Ok(mapped) => Arc::new(mapped),
+        Err(e) => {
+            log::info!("{}: not mapped, read: {e}", file.path.display());
+            Arc::new(CachedFile::open(&file.path)?)
+        }
+    })
 }
 
 /// How the stack is built.
@@ -92,6 +97,8 @@ pub(crate) struct CommandBackend {
     pub(crate) options: CommandOptions,
     stack: Option<Stack>,
     places: Vec<FileStorage>,
+    /// Counts stacks, and files that were removed: columns described before are described again.
+    generation: u64,
 }
 
 impl CommandBackend {
@@ -101,13 +108,24 @@ impl CommandBackend {
             options,
             stack: None,
             places: Vec::new(),
+            generation: 0,
         }
     }
 
-    /// Drops a stack that is out of service.
+    /// Drops the stack. The next query that needs one builds it.
     pub(crate) fn rebuild(&mut self) {
         self.stack = None;
         self.places.clear();
+        self.generation += 1;
+    }
+
+    pub(crate) fn stack(&self) -> Option<&Stack> {
+        self.stack.as_ref()
+    }
+
+    /// Columns that were described at another generation are not valid.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Removes a file's storages.
@@ -117,6 +135,7 @@ impl CommandBackend {
         let gone: Vec<FileStorage> = gone;
         if let Some(stack) = self.stack.as_mut().filter(|_| !gone.is_empty()) {
             stack.retire(gone.iter().map(|p| p.source));
+            self.generation += 1;
         }
     }
 
@@ -137,6 +156,8 @@ impl CommandBackend {
                     path: version.path.display().to_string(),
                     reason: e.to_string(),
                 })?);
+                // A storage of another file at the path must not be kept under this version's id.
+                version.check()?;
                 new.push(file);
             }
         }

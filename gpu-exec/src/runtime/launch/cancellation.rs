@@ -15,13 +15,13 @@ const EVENT_POLL: Duration = Duration::from_micros(50);
 
 /// A query that may be cancelled.
 #[derive(Clone, Copy)]
-pub(crate) struct Cancellation<'a> {
+pub(crate) struct Cancellation<'a, 'io> {
     flag: &'a AtomicBool,
-    io: &'a IoBinding<'a>,
+    io: &'a IoBinding<'io>,
 }
 
-impl<'a> Cancellation<'a> {
-    pub(crate) fn new(flag: &'a AtomicBool, io: &'a IoBinding<'a>) -> Self {
+impl<'a, 'io> Cancellation<'a, 'io> {
+    pub(crate) fn new(flag: &'a AtomicBool, io: &'a IoBinding<'io>) -> Self {
         Self { flag, io }
     }
 

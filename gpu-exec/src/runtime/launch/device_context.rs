@@ -22,4 +22,6 @@ pub(crate) struct DeviceContext<'a> {
     pub(crate) threads: usize,
     /// Bytes that are copied between two launches.
     pub(crate) launch_bytes: u64,
+    /// Rows of a launch, at most; `None`: by how columns are read.
+    pub(crate) launch_rows: Option<u64>,
 }

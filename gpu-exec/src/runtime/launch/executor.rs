@@ -7,13 +7,15 @@
 //! 5. The attempt is run (`QueryRun`), and the pool learns which columns are complete.
 //! 6. If the group table was too small, the next attempt has a larger one. If the device could not decode a column, the
 //!    CPU decodes it.
-//! 7. When an attempt has results, the files are checked once more against the versions that were planned for.
+//! 7. When an attempt has results, the open files are checked once more against the versions that were planned for.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::CudaError;
+use grampus_io_stack::cuda::MappedFile;
+use grampus_io_stack::stack::StackError;
 
 use crate::codegen::{Grouping, QueryKernel};
 use crate::error::{RefusalReason, RunError};
@@ -26,8 +28,12 @@ use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
 use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
+use crate::runtime::memory::buffer_pool::QueryId;
 use crate::runtime::planner::{self, QueryPlan, first_grouping};
+use crate::runtime::query_resources::QueryResources;
+use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
 use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan};
+use crate::runtime::turn_queue::Turn;
 
 /// The tiles of all kernels divide so many rows: windows may end there.
 const TILE_GRAIN_ROWS: u64 = 512;
@@ -35,56 +41,244 @@ const TILE_GRAIN_ROWS: u64 = 512;
 const FIRST_SLOTS_LOG2: u32 = 14;
 const MAX_SLOTS_LOG2: u32 = 24;
 
-/// Runs a request.
-pub(crate) fn run(state: &mut DeviceState, request: &Request<'_>) -> Result<Output, RunError> {
-    let result = attempts(state, request);
-    state.cpu_decode.finish();
-    result
+/// A request while it is run, with what is its own.
+struct Execution<'a> {
+    state: &'a DeviceState,
+    request: &'a Request<'a>,
+    resources: &'a mut QueryResources,
+    /// Threads that read files and copy.
+    threads: usize,
+    /// Free ranges were too short for columns that should have fit: windows come first.
+    windows_first: bool,
+    /// The device could not decode a column: the CPU decodes everything.
+    decodes_on_cpu: bool,
 }
 
-/// Attempts, until one comes to an end.
-fn attempts(state: &mut DeviceState, request: &Request<'_>) -> Result<Output, RunError> {
-    let mut slots_log2 = FIRST_SLOTS_LOG2;
-    let mut grouping = first_grouping(request);
+/// Runs a request.
+pub(crate) fn run(state: &DeviceState, request: &Request<'_>, turn: &Turn<'_>) -> Result<Output, RunError> {
+    let stop = || request.is_cancelled();
     loop {
-        let plan = planner::plan(state, request)?;
-        match attempt(state, request, &plan, grouping, slots_log2)? {
-            RunOutcome::Done(output) => {
-                unchanged(state, &plan)?;
-                return Ok(*output);
-            }
-            RunOutcome::MoreGroups if slots_log2 < MAX_SLOTS_LOG2 => {
-                slots_log2 = (slots_log2 + 5).min(MAX_SLOTS_LOG2);
-                grouping = Grouping::Global;
-            }
-            // The CPU's decoder returns the values, or a precise error.
-            RunOutcome::Undecoded { stripe, column } => {
-                let at = &request.input.stripes[stripe];
-                let (file, name) = (
-                    &request.input.files[at.file].path,
-                    &request.program.columns[column].name,
-                );
-                log::info!(
-                    "{}, stripe {}: {name} is left to the CPU's decoder",
-                    file.display(),
-                    at.index
-                );
-                state
-                    .cpu_decode
-                    .insert(plan.ids[at.file], request.input.column_ids[column]);
-            }
-            RunOutcome::MoreGroups => {
-                let slots = 1 << MAX_SLOTS_LOG2;
-                return Err(RefusalReason::TooManyGroups { slots }.into());
-            }
+        let mut resources = state.resources.take()?;
+        let mut execution = Execution {
+            state,
+            request,
+            resources: &mut resources,
+            // Queries that run side by side share the processors.
+            threads: (state.threads / turn.running().max(1)).max(state.threads.min(2)),
+            windows_first: false,
+            decodes_on_cpu: false,
+        };
+        let result = execution.attempts();
+        state.resources.give_back(resources);
+        let is_short = matches!(result, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
+        if is_short && state.commands.give_up(&state.pool, 0) {
+            continue;
         }
+        if is_short && request.waits_for_memory && turn.wait_for_memory(stop) {
+            continue;
+        }
+        return result;
     }
 }
 
-/// Whether the files are still the versions that were planned for: bytes read of another version may be anything.
-fn unchanged(state: &mut DeviceState, plan: &QueryPlan) -> Result<(), RunError> {
+impl Execution<'_> {
+    /// Attempts, until one comes to an end.
+    fn attempts(&mut self) -> Result<Output, RunError> {
+        let (state, request) = (self.state, self.request);
+        let mut slots_log2 = FIRST_SLOTS_LOG2;
+        let mut grouping = first_grouping(request);
+        loop {
+            if request.is_cancelled() {
+                return Err(RunError::Cancelled);
+            }
+            let mut plan = planner::plan(state, request)?;
+            let outcome = self.attempt(&mut plan, grouping, slots_log2);
+            let is_short = matches!(outcome, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
+            if is_short && !std::mem::replace(&mut self.windows_first, true) {
+                // Columns that are cached for this query may leave too little for the others' windows.
+                state.pool().evict_unused();
+                continue;
+            }
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(e) => {
+                    if !is_beyond_files(&e) {
+                        unchanged(state, &plan)?; // bytes of a changed file may cause any error
+                    }
+                    return Err(e);
+                }
+            };
+            match outcome {
+                RunOutcome::Done(output) => {
+                    unchanged(state, &plan)?;
+                    return Ok(*output);
+                }
+                RunOutcome::MoreGroups if slots_log2 < MAX_SLOTS_LOG2 => {
+                    slots_log2 = (slots_log2 + 5).min(MAX_SLOTS_LOG2);
+                    grouping = Grouping::Global;
+                }
+                // The CPU's decoder returns the values, or a precise error.
+                RunOutcome::Undecoded { stripe, column } => {
+                    let at = &request.input.stripes[stripe];
+                    let (file, name) = (
+                        &request.input.files[at.file].path,
+                        &request.program.columns[column].name,
+                    );
+                    log::info!(
+                        "{}, stripe {}: {name} is left to the CPU's decoder",
+                        file.display(),
+                        at.index
+                    );
+                    let column = request.input.column_ids[column];
+                    state.residency.leave_to_cpu(plan.ids[at.file], column);
+                    self.decodes_on_cpu = true;
+                }
+                RunOutcome::MoreGroups => {
+                    let slots = 1 << MAX_SLOTS_LOG2;
+                    return Err(RefusalReason::TooManyGroups { slots }.into());
+                }
+            }
+        }
+    }
+
+    fn attempt(&mut self, plan: &mut QueryPlan, grouping: Grouping, slots_log2: u32) -> Result<RunOutcome, RunError> {
+        let state = self.state;
+        if plan.choices.iter().any(|choice| choice.backing == Backing::Queued) {
+            state.commands.set_memory_aside(&state.pool)?;
+        } else {
+            self.give_up_old_stack(plan);
+        }
+        let query = state.pool().begin();
+        let result = self.attempt_as(query, plan, grouping, slots_log2);
+        // An attempt with too few groups has loaded all columns nevertheless.
+        let well = matches!(result, Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups));
+        state.pool().finish(query, well);
+        result
+    }
+
+    /// Gives the sector cache's memory to columns that have no other place, if it was used less recently than the
+    /// columns that would be evicted.
+    fn give_up_old_stack(&self, plan: &QueryPlan) {
+        let (unused, oldest) = {
+            let pool = self.state.pool();
+            (pool.unused(), pool.oldest_age())
+        };
+        if plan.missing_bytes > unused {
+            self.state.commands.give_up(&self.state.pool, oldest.max(1));
+        }
+    }
+
+    fn attempt_as(
+        &mut self,
+        query: QueryId,
+        plan: &mut QueryPlan,
+        grouping: Grouping,
+        slots_log2: u32,
+    ) -> Result<RunOutcome, RunError> {
+        let (state, request) = (self.state, self.request);
+        let began = Instant::now();
+        let mappings = map_files(state, request, plan)?;
+        let register = began.elapsed();
+        let address = |mapping: &Option<Arc<MappedFile>>| mapping.as_ref().and_then(|m| m.device_address());
+        let mapped: Vec<Option<u64>> = mappings.iter().map(address).collect();
+        let backings = plan.backings();
+        let cold: Vec<bool> = (0..plan.ids.len()).map(|file| plan.is_cold(file)).collect();
+        let cpu_decode = CpuDecodeSet {
+            residency: &state.residency,
+            everything: self.decodes_on_cpu,
+        };
+        let mut context = TransferContext {
+            device: &state.device,
+            pool: &state.pool,
+            query,
+            constants: &state.constants,
+            file_ids: &plan.ids,
+            cold: &cold,
+            mapped: &mapped,
+            backings: &backings,
+            windows_first: self.windows_first,
+            tile_rows: TILE_GRAIN_ROWS,
+            staging: &mut self.resources.staging,
+            staging_bytes: state.runtime_options.staging_bytes,
+            cpu_decode: &cpu_decode,
+            threads: self.threads,
+        };
+        let (transfer, loading) = transfer_and_load(&state.kernels, request, plan, grouping, &mut context)?;
+        planner::open_also(state, request, plan, transfer.files(request))?;
+        let cost = Cost {
+            register,
+            compile: loading,
+            ..Cost::default()
+        };
+        let result = self.run_attempt(plan, &transfer, grouping, slots_log2, cost);
+        let mut pool = state.pool();
+        for column in &transfer.page_table.columns {
+            pool.pages_came(query, &column.key, column.published.load(Ordering::Relaxed));
+        }
+        drop(pool);
+        unbroken(state, plan, &mappings)?;
+        result
+    }
+
+    fn run_attempt(
+        &mut self,
+        plan: &QueryPlan,
+        transfer: &TransferPlan,
+        grouping: Grouping,
+        slots_log2: u32,
+        cost: Cost,
+    ) -> Result<RunOutcome, RunError> {
+        let (state, request) = (self.state, self.request);
+        let shape = transferred_shape(request, plan, transfer, grouping);
+        let kernel = QueryKernel::generate(request.program, &shape)?;
+        let QueryResources {
+            compute,
+            copy,
+            placing,
+            ring,
+            page_slots,
+            faults,
+            status,
+            scratch,
+            ..
+        } = &mut *self.resources;
+        let query = QueryRun {
+            request,
+            plan,
+            transfer,
+            kernel: &kernel,
+            io: IoBinding::new(request, plan, state, status)?,
+            slots_log2: kernel.has_group_table().then_some(slots_log2),
+        };
+        let context = DeviceContext {
+            device: &state.device,
+            compute,
+            copy,
+            ring,
+            page_slots,
+            placing,
+            faults,
+            kernels: &state.kernels,
+            threads: self.threads,
+            launch_bytes: state.runtime_options.launch_bytes,
+            launch_rows: state.runtime_options.launch_rows,
+        };
+        query.run(&context, scratch, cost)
+    }
+}
+
+/// Whether an error has nothing to do with the bytes of files.
+fn is_beyond_files(e: &RunError) -> bool {
+    matches!(
+        e,
+        RunError::Cancelled | RunError::Cuda(_) | RunError::Stack(StackError::Cuda(_))
+    )
+}
+
+/// Whether the open files are still the versions that were planned for.
+fn unchanged(state: &DeviceState, plan: &QueryPlan) -> Result<(), RunError> {
     for source in plan.sources.iter().flatten() {
-        if let Err(e) = source.version.check() {
+        if let Err(e) = source.check() {
             state.forget_file(&source.version.path);
             return Err(e);
         }
@@ -92,57 +286,19 @@ fn unchanged(state: &mut DeviceState, plan: &QueryPlan) -> Result<(), RunError> 
     Ok(())
 }
 
-fn attempt(
-    state: &mut DeviceState,
-    request: &Request<'_>,
-    plan: &QueryPlan,
-    grouping: Grouping,
-    slots_log2: u32,
-) -> Result<RunOutcome, RunError> {
-    state.pool.begin();
-    state.mapped_files.begin();
-    let began = Instant::now();
-    let mapped = map_files(state, request, plan)?;
-    let register = began.elapsed();
-    let backings = plan.backings();
-    let cold: Vec<bool> = (0..plan.ids.len()).map(|file| plan.is_cold(file)).collect();
-    let mut context = TransferContext {
-        device: &state.device,
-        pool: &mut state.pool,
-        constants: &mut state.constants,
-        file_ids: &plan.ids,
-        cold: &cold,
-        mapped: &mapped,
-        backings: &backings,
-        tile_rows: TILE_GRAIN_ROWS,
-        staging: &mut state.staging,
-        staging_bytes: state.runtime_options.staging_bytes,
-        cpu_decode: &state.cpu_decode,
-        threads: state.threads,
-    };
-    let planned = transfer_and_load(&state.kernels, request, plan, grouping, &mut context);
-    let result = planned.and_then(|(transfer, loading)| {
-        let cost = Cost {
-            register,
-            compile: loading,
-            ..Cost::default()
+/// Whether no mapping has lost bytes. `mappings`: by file of the input.
+fn unbroken(state: &DeviceState, plan: &QueryPlan, mappings: &[Option<Arc<MappedFile>>]) -> Result<(), RunError> {
+    for (mapping, source) in mappings.iter().zip(&plan.sources) {
+        let (Some(mapping), Some(source)) = (mapping, source) else {
+            continue;
         };
-        let result = run_attempt(state, request, plan, &transfer, grouping, slots_log2, cost);
-        for column in &transfer.page_table.columns {
-            state
-                .pool
-                .pages_came(&column.key, column.published.load(Ordering::Relaxed));
+        if mapping.has_failed() {
+            state.forget_file(&source.version.path);
+            source.check()?;
+            return Err(source.lost_bytes());
         }
-        if let Some(memory) = &transfer.windows.memory {
-            state.pool.give_back(memory);
-        }
-        result
-    });
-    // An attempt with too few groups has loaded all columns nevertheless.
-    state
-        .pool
-        .finish(matches!(result, Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups)));
-    result
+    }
+    Ok(())
 }
 
 /// Makes the transfer plan, and loads the kernel beside that: both take milliseconds, and copies would hold up the
@@ -182,8 +338,12 @@ fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan, gr
     }
 }
 
-/// Registers the files of mapped columns.
-fn map_files(state: &mut DeviceState, request: &Request<'_>, plan: &QueryPlan) -> Result<Vec<Option<u64>>, RunError> {
+/// Registers the files of mapped columns. By file of the input.
+fn map_files(
+    state: &DeviceState,
+    request: &Request<'_>,
+    plan: &QueryPlan,
+) -> Result<Vec<Option<Arc<MappedFile>>>, RunError> {
     let mut wanted = vec![false; request.input.files.len()];
     for stripe in request.input.stripes.iter().filter(|s| !s.selected.is_empty()) {
         let is_mapped = |(place, choice): (&Placement, &ColumnChoice)| {
@@ -193,63 +353,13 @@ fn map_files(state: &mut DeviceState, request: &Request<'_>, plan: &QueryPlan) -
     }
     let mut mapped = vec![None; wanted.len()];
     for (at, version) in request.input.files.iter().enumerate().filter(|(at, _)| wanted[*at]) {
-        let address = state.mapped_files.get(plan.ids[at], &version.path, version.bytes);
-        mapped[at] = address.map_err(|e| match e {
-            CudaError::File { path, reason } => RunError::File { path, reason },
-            other => other.into(),
-        })?;
+        let stop = || request.is_cancelled();
+        mapped[at] = state.mapped_files.get(plan.ids[at], version, stop)?;
+        if request.is_cancelled() {
+            return Err(RunError::Cancelled);
+        }
     }
     Ok(mapped)
-}
-
-fn run_attempt(
-    state: &mut DeviceState,
-    request: &Request<'_>,
-    plan: &QueryPlan,
-    transfer: &TransferPlan,
-    grouping: Grouping,
-    slots_log2: u32,
-    cost: Cost,
-) -> Result<RunOutcome, RunError> {
-    let kernel = QueryKernel::generate(request.program, &transferred_shape(request, plan, transfer, grouping))?;
-    let DeviceState {
-        device,
-        compute,
-        copy,
-        ring,
-        page_slots,
-        placing,
-        faults,
-        kernels,
-        scratch,
-        status,
-        commands,
-        runtime_options,
-        threads,
-        ..
-    } = state;
-    let io = IoBinding::new(request, plan, commands, status, &*runtime_options.open_storage)?;
-    let query = QueryRun {
-        request,
-        plan,
-        transfer,
-        kernel: &kernel,
-        io,
-        slots_log2: kernel.has_group_table().then_some(slots_log2),
-    };
-    let context = DeviceContext {
-        device,
-        compute,
-        copy,
-        ring,
-        page_slots,
-        placing,
-        faults,
-        kernels,
-        threads: *threads,
-        launch_bytes: runtime_options.launch_bytes,
-    };
-    query.run(&context, scratch, cost)
 }
 
 /// The source of the planned kernel, if every column comes to be where the plan has it.

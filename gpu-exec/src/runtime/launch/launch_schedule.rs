@@ -50,6 +50,26 @@ fn bytes_of(job: &CopyJob) -> u64 {
     }
 }
 
+/// Divides launches so that none has more than `max_tiles`: between two of them the device serves other queries.
+pub(crate) fn divided(launches: &[Launch], max_tiles: u64) -> Vec<Launch> {
+    let mut parts = Vec::with_capacity(launches.len());
+    for launch in launches {
+        let mut first_tile = launch.first_tile;
+        while launch.end_tile - first_tile > max_tiles.max(1) {
+            let end_tile = first_tile + max_tiles.max(1);
+            parts.push(Launch {
+                first_tile,
+                end_tile,
+                ends_window: None,
+                ..*launch
+            });
+            first_tile = end_tile;
+        }
+        parts.push(Launch { first_tile, ..*launch });
+    }
+    parts
+}
+
 /// The launches of a pass: at least one, and the last takes all tiles that are left.
 pub(crate) fn schedule(
     jobs: &[CopyJob],
@@ -131,6 +151,26 @@ mod tests {
         assert_eq!(schedule(&[], &[100], &[], (0, 8), 64), [launch(0, 0, 0, None)]);
         let (runs, tiles) = row_runs([(0, 100)], 8);
         assert_eq!(schedule(&[], &[100], &runs, (tiles, 8), 64), [launch(0, 0, 13, None)]);
+    }
+
+    #[test]
+    fn long_launches_are_divided_and_windows_end_with_the_last_part() {
+        let whole = [
+            launch(2, 0, 5, Some(0)),
+            launch(2, 5, 5, Some(1)),
+            launch(3, 5, 7, None),
+        ];
+        assert_eq!(
+            divided(&whole, 2),
+            [
+                launch(2, 0, 2, None),
+                launch(2, 2, 4, None),
+                launch(2, 4, 5, Some(0)),
+                launch(2, 5, 5, Some(1)),
+                launch(3, 5, 7, None)
+            ]
+        );
+        assert_eq!(divided(&whole, 5), whole);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Occupancy: how many blocks a launch has, and how long its rows wait for a full warp.
 
 use grampus_io_stack::cuda::{CudaError, Device, Kernel};
-use grampus_io_stack::stack::Stack;
 
 use crate::abi::query::PATIENCE_ENDLESS;
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::options::Backing;
+use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::planner::QueryPlan;
 
 /// Warps of a block.
@@ -28,7 +28,7 @@ pub(crate) fn blocks(
     entry: &Kernel<'_>,
     tiles: u64,
     lanes: u32,
-    stack: Option<&Stack>,
+    io: &IoBinding<'_>,
 ) -> Result<u32, CudaError> {
     // Few warps saturate PCIe. More of them only spread what they fetch by row over more pages than the GPU's address
     // translation caches.
@@ -47,12 +47,10 @@ pub(crate) fn blocks(
     };
     let most = u64::from(most.max(1));
     let mut blocks = tiles.div_ceil(u64::from(BLOCK_WARPS)).clamp(1, most);
-    if let Some(stack) = stack {
-        // A warp pins a line for each lane while it fetches, or a tile's two.
-        let pins = u64::from(lanes) + 2;
-        while blocks > 1 && !stack.has_room_for_pins(blocks * u64::from(BLOCK_WARPS), pins) {
-            blocks /= 2;
-        }
+    // A warp pins a line for each lane while it fetches, or a tile's two.
+    let pins = u64::from(lanes) + 2;
+    while blocks > 1 && !io.has_room_for_pins(blocks * u64::from(BLOCK_WARPS), pins) {
+        blocks /= 2;
     }
     Ok(blocks as u32)
 }

@@ -12,7 +12,6 @@
 
 use std::time::Duration;
 
-use grampus_io_stack::abi::IoStack;
 use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel};
 
 use crate::abi::paging::PagingDesc;
@@ -23,9 +22,10 @@ use crate::output::Cost;
 use crate::runtime::launch::cancellation::Cancellation;
 use crate::runtime::launch::decode_launcher::DecodeLauncher;
 use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::io_threads::IoThreads;
 use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults};
-use crate::runtime::launch::launch_schedule::Launch;
+use crate::runtime::launch::launch_schedule::{Launch, divided};
 use crate::runtime::launch::occupancy::PATIENT_TILES;
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::page_table::PageTable;
@@ -34,24 +34,26 @@ use crate::runtime::transfer::copy_job::CopyJob;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Everything that all launches of a query share.
-pub(crate) struct LaunchContext<'a> {
+pub(crate) struct LaunchContext<'a, 'io> {
     pub(crate) device: &'a DeviceContext<'a>,
     pub(crate) entry: &'a Kernel<'a>,
     pub(crate) blocks: u32,
-    pub(crate) io: IoStack,
+    pub(crate) io: &'a IoBinding<'io>,
     pub(crate) arguments: &'a KernelArguments,
     pub(crate) buffers: &'a ScratchBuffers<'a>,
     /// For kernels with paged columns.
     pub(crate) paging: Option<PagingDesc>,
     /// Tiles for which rows that passed wait for a full warp.
     pub(crate) patience: u32,
-    pub(crate) cancellation: Cancellation<'a>,
+    pub(crate) cancellation: Cancellation<'a, 'io>,
 }
 
 /// The passes of one attempt.
-pub(crate) struct Replay<'a> {
-    pub(crate) context: LaunchContext<'a>,
+pub(crate) struct Replay<'a, 'io> {
+    pub(crate) context: LaunchContext<'a, 'io>,
     pub(crate) launches: &'a [Launch],
+    /// Tiles of a launch, at most.
+    pub(crate) max_tiles: u64,
     pub(crate) jobs: &'a [CopyJob],
     pub(crate) page_table: &'a PageTable,
     /// Steps of the cascade that fetch columns.
@@ -60,7 +62,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) threads: &'a IoThreads<'a>,
 }
 
-impl Replay<'_> {
+impl Replay<'_, '_> {
     /// Runs passes until one misses nothing.
     pub(crate) fn run(&self, cost: &mut Cost) -> Result<KernelResults, RunError> {
         let LaunchContext {
@@ -81,6 +83,7 @@ impl Replay<'_> {
             end_tile: self.launches.last().map_or(0, |launch| launch.end_tile),
             ends_window: None,
         }];
+        let again = divided(&again, self.max_tiles);
         let max_passes = self.max_passes();
         let mut handles_faults = false;
         let results = loop {
@@ -163,12 +166,15 @@ impl Replay<'_> {
         for (at, launch) in launches.iter().enumerate() {
             decode_launcher.prepare(launch.jobs, self.uploader)?;
             let flags = launch.flags(at, launches.len());
-            let head = arguments.head(context.io, context.buffers, launch, (flags, patience));
-            let bytes = parameter(&head, &arguments.columns, &arguments.valid, context.paging.as_ref());
+            context.io.before_launch(|event| context.cancellation.wait(event))?;
+            let head = arguments.head(context.io.io(), context.buffers, launch, (flags, patience));
+            let columns = context.io.described(&arguments.columns);
+            let bytes = parameter(&head, &columns, &arguments.valid, context.paging.as_ref());
             let mut args = Args::new().with_bytes(&bytes);
             context
                 .entry
                 .launch(device.compute, context.blocks, BLOCK_THREADS, &mut args)?;
+            context.io.launched(device.device, device.compute)?;
             if let Some(window) = launch.ends_window {
                 // The window after the next one takes this one's memory.
                 ended.record(device.compute)?;

@@ -2,126 +2,199 @@
 //! ranges.
 //!
 //! Stripes' columns stay for later queries. If there is no space, the least recently used ones are evicted; those of
-//! the running query stay. Windows that columns stream through take their memory from here too.
+//! running queries stay. Windows that columns stream through take their memory from here too.
+//!
+//! Queries run side by side:
+//!
+//! - A column that is wholly resident serves all of them.
+//! - A column that one query loads, or reads by page, is *claimed* by it. Another query that needs the column meanwhile
+//!   gets a range of its own, which is listed under the key if that is free when the query ends.
+//! - The memory of a column that is dropped while a query reads it is given out again when the query has ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+use grampus_io_stack::cuda::{CudaError, Device};
 
 use crate::input::file_registry::FileId;
-use crate::program::Type;
 use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
+use crate::runtime::memory::arena_set::ArenaSet;
+use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
+use crate::runtime::memory::column_key::ColumnKey;
+use crate::runtime::memory::residency::{Presence, Residency};
 
-/// Bytes of an arena, unless more are needed at once or fewer are allowed.
-const ARENA_BYTES: u64 = 2 << 30;
+/// A running query. Numbers ascend in the order of beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct QueryId(u64);
 
-/// A column of a stripe of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ColumnKey {
-    pub(crate) file: FileId,
-    pub(crate) stripe: usize,
-    pub(crate) column: u32,
-    pub(crate) ty: Type,
-}
-
-/// A stripe's column in device memory: its values, and a byte of validity for each if some may be NULL.
-#[derive(Debug, Clone)]
-pub(crate) struct CachedColumn {
-    pub(crate) values: DeviceRange,
-    pub(crate) valid: Option<DeviceRange>,
-}
-
-impl CachedColumn {
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.values.len + self.valid.as_ref().map_or(0, |v| v.len)) as u64
-    }
-}
-
-/// The pages of a partially resident column that are there.
-#[derive(Debug, Clone)]
-pub(crate) struct PresenceBitmap {
-    /// A bit for each page, in device memory.
-    pub(crate) there: DeviceRange,
-    pub(crate) pages: u32,
-    pub(crate) missing: u32,
-}
+struct EntryId(u64);
 
 #[derive(Debug)]
 struct PoolEntry {
+    key: ColumnKey,
     resident: CachedColumn,
-    /// The query that used the entry last. The running query's entries stay.
-    used: u64,
-    /// Whether all bytes are there: set when the query that loads them has ended well.
-    complete: bool,
+    /// The query that used the entry last.
+    used: QueryId,
+    /// Running queries that use the entry. It stays while there is one.
+    users: usize,
+    /// The query that loads the column, until it has ended well.
+    loader: Option<QueryId>,
     /// If the column is partially resident.
     pages: Option<PresenceBitmap>,
+    /// Other queries may find the entry under its key.
+    listed: bool,
+    /// The column was dropped: the entry goes with its last user.
+    dropped: bool,
+}
+
+impl PoolUse {
+    fn lent_bytes(&self) -> u64 {
+        self.lent.iter().map(|range| rounded(range.len) as u64).sum()
+    }
 }
 
 impl PoolEntry {
     fn bytes(&self) -> u64 {
         self.resident.bytes() + self.pages.as_ref().map_or(0, |p| p.there.len as u64)
     }
+
+    fn ranges(&self) -> impl Iterator<Item = &DeviceRange> {
+        let there = self.pages.as_ref().map(|p| &p.there);
+        [Some(&self.resident.values), self.resident.valid.as_ref(), there]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Whether all bytes are there.
+    fn is_complete(&self) -> bool {
+        self.loader.is_none() && self.pages.is_none()
+    }
+
+    fn presence(&self) -> Option<Presence> {
+        match &self.pages {
+            Some(pages) => Some(Presence::Pages(pages.pages - pages.missing)),
+            None => self.loader.is_none().then_some(Presence::Whole),
+        }
+    }
+}
+
+/// The use that a running query makes of the pool.
+#[derive(Debug, Default)]
+struct PoolUse {
+    entries: HashSet<EntryId>,
+    /// Entries that are not listed under their keys.
+    own: HashMap<ColumnKey, EntryId>,
+    /// Ranges that are no columns.
+    lent: Vec<DeviceRange>,
 }
 
 /// Cached columns, and the memory for them.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
-    device: Device,
-    arenas: Vec<Arena>,
-    /// Bytes of all arenas together, at most.
-    capacity: u64,
-    taken: u64,
-    entries: HashMap<ColumnKey, PoolEntry>,
-    query: u64,
+    residency: Arc<Residency>,
+    arenas: ArenaSet,
+    entries: HashMap<EntryId, PoolEntry>,
+    listed: HashMap<ColumnKey, EntryId>,
+    queries: HashMap<QueryId, PoolUse>,
+    last_entry: u64,
+    last_query: u64,
 }
 
 impl BufferPool {
-    pub(crate) fn new(device: &Device, capacity: u64) -> Self {
+    pub(crate) fn new(device: &Device, residency: &Arc<Residency>, capacity: u64) -> Self {
         Self {
-            device: device.clone(),
-            arenas: Vec::new(),
-            capacity,
-            taken: 0,
+            residency: residency.clone(),
+            arenas: ArenaSet::new(device, residency, capacity),
             entries: HashMap::new(),
-            query: 0,
+            listed: HashMap::new(),
+            queries: HashMap::new(),
+            last_entry: 0,
+            last_query: 0,
         }
     }
 
-    /// A new query begins: the entries that it uses stay until the next one.
-    pub(crate) fn begin(&mut self) {
-        self.query += 1;
+    /// A new query begins: the entries that it uses stay until it [ends](Self::finish).
+    pub(crate) fn begin(&mut self) -> QueryId {
+        self.last_query += 1;
+        let query = QueryId(self.last_query);
+        self.queries.insert(query, PoolUse::default());
+        query
     }
 
-    /// Bytes that could be given out if the running query used nothing.
+    /// Bytes that could be given out if no query used any.
     pub(crate) fn capacity(&self) -> u64 {
-        self.capacity
+        self.arenas.capacity()
     }
 
-    /// Bytes that the running query does not use: free ones, and those of columns that can be evicted.
-    pub(crate) fn available(&self) -> u64 {
-        let in_use = self.entries.values().filter(|e| e.used == self.query);
-        self.capacity.saturating_sub(in_use.map(PoolEntry::bytes).sum())
+    /// Bytes that running queries do not use: free ones, and those of columns that can be evicted. The windows of
+    /// `query` itself count as unused.
+    pub(crate) fn available(&self, query: QueryId) -> u64 {
+        let in_use = self.entries.values().filter(|e| e.users > 0);
+        let lent = self.queries.iter().filter(|(id, _)| **id != query);
+        let used = in_use.map(PoolEntry::bytes).sum::<u64>() + lent.map(|(_, query)| query.lent_bytes()).sum::<u64>();
+        self.arenas.capacity().saturating_sub(used)
+    }
+
+    /// Bytes that hold nothing.
+    pub(crate) fn unused(&self) -> u64 {
+        let lent = self.queries.values().map(PoolUse::lent_bytes).sum::<u64>();
+        self.arenas.capacity().saturating_sub(self.resident_bytes() + lent)
+    }
+
+    /// Queries that have begun since the least recently used column was used.
+    pub(crate) fn oldest_age(&self) -> u64 {
+        let unused = self.entries.values().filter(|e| e.users == 0);
+        unused.map(|e| self.last_query - e.used.0).max().unwrap_or(0)
+    }
+
+    pub(crate) fn queries_begun(&self) -> u64 {
+        self.last_query
     }
 
     /// A column that is wholly resident; it stays for this query.
-    pub(crate) fn find(&mut self, key: &ColumnKey) -> Option<CachedColumn> {
-        let query = self.query;
-        let entry = self.entries.get_mut(key).filter(|e| e.complete)?;
-        entry.used = query;
-        Some(entry.resident.clone())
-    }
-
-    /// Whether a column is wholly resident.
-    pub(crate) fn has(&self, key: &ColumnKey) -> bool {
-        self.entries.get(key).is_some_and(|e| e.complete)
+    pub(crate) fn find(&mut self, query: QueryId, key: &ColumnKey) -> Option<CachedColumn> {
+        let id = *self.listed.get(key)?;
+        let found = self.entries.get(&id).filter(|e| e.is_complete())?.resident.clone();
+        self.use_entry(query, id);
+        Some(found)
     }
 
     /// Reserves space for a column that will be loaded now; `None` if eviction does not free enough.
     pub(crate) fn reserve(
         &mut self,
+        query: QueryId,
         key: ColumnKey,
         values: usize,
         valid: Option<usize>,
+    ) -> Result<Option<CachedColumn>, CudaError> {
+        self.reserve_with(query, key, (values, valid), None)
+    }
+
+    /// As [`reserve`](Self::reserve), for a column of which pages will be loaded when they are missed. Its bits are
+    /// zeros when the first kernel looks at them.
+    pub(crate) fn reserve_paged(
+        &mut self,
+        query: QueryId,
+        key: ColumnKey,
+        values: usize,
+        valid: Option<usize>,
+        pages: PresenceBitmap,
+    ) -> Result<Option<CachedColumn>, CudaError> {
+        let there = pages.there.clone();
+        let reserved = self.reserve_with(query, key, (values, valid), Some(pages))?;
+        if reserved.is_none() {
+            self.give_back(&there);
+        }
+        Ok(reserved)
+    }
+
+    fn reserve_with(
+        &mut self,
+        query: QueryId,
+        key: ColumnKey,
+        (values, valid): (usize, Option<usize>),
+        pages: Option<PresenceBitmap>,
     ) -> Result<Option<CachedColumn>, CudaError> {
         let Some(values) = self.take(values)? else {
             return Ok(None);
@@ -135,94 +208,111 @@ impl BufferPool {
             None => None,
         };
         let resident = CachedColumn { values, valid };
+        if let Some(old) = self.listed.get(&key).copied()
+            && self.entries.get(&old).is_some_and(|e| e.users == 0)
+        {
+            self.remove(old);
+        }
+        self.last_entry += 1;
+        let id = EntryId(self.last_entry);
         let entry = PoolEntry {
+            key,
             resident: resident.clone(),
-            used: self.query,
-            complete: false,
-            pages: None,
+            used: query,
+            users: 0,
+            loader: pages.is_none().then_some(query),
+            pages,
+            listed: false,
+            dropped: false,
         };
-        if let Some(old) = self.entries.insert(key, entry) {
-            self.drop_entry(&old);
+        self.entries.insert(id, entry);
+        self.use_entry(query, id);
+        if !self.list(id) {
+            self.query(query).own.insert(key, id);
         }
         Ok(Some(resident))
     }
 
-    /// As [`reserve`](Self::reserve), for a column of which pages will be loaded when they are missed. Its bits are
-    /// zeros when the first kernel looks at them.
-    pub(crate) fn reserve_paged(
-        &mut self,
-        key: ColumnKey,
-        values: usize,
-        valid: Option<usize>,
-        pages: PresenceBitmap,
-    ) -> Result<Option<CachedColumn>, CudaError> {
-        let reserved = self.reserve(key, values, valid)?;
-        match (&reserved, self.entries.get_mut(&key)) {
-            (Some(_), Some(entry)) => entry.pages = Some(pages),
-            _ => self.give_back(&pages.there),
-        }
-        Ok(reserved)
+    /// A column that is partially resident and that no other query reads; it stays for this query.
+    pub(crate) fn find_paged(&mut self, query: QueryId, key: &ColumnKey) -> Option<(CachedColumn, PresenceBitmap)> {
+        let id = *self.listed.get(key)?;
+        let entry = self.entries.get(&id).filter(|e| e.users == 0)?;
+        let found = (entry.resident.clone(), entry.pages.clone()?);
+        self.use_entry(query, id);
+        Some(found)
     }
 
-    /// A column that is partially resident; it stays for this query.
-    pub(crate) fn find_paged(&mut self, key: &ColumnKey) -> Option<(CachedColumn, PresenceBitmap)> {
-        let query = self.query;
-        let entry = self.entries.get_mut(key)?;
-        let pages = entry.pages.clone()?;
-        entry.used = query;
-        Some((entry.resident.clone(), pages))
+    pub(crate) fn has_pages(&self, key: &ColumnKey) -> bool {
+        self.page_bits(key).is_some()
     }
 
-    /// The pages of a column that are there, if it is partially resident.
-    pub(crate) fn page_bits(&self, key: &ColumnKey) -> Option<&PresenceBitmap> {
-        self.entries.get(key)?.pages.as_ref()
+    fn page_bits(&self, key: &ColumnKey) -> Option<&PresenceBitmap> {
+        self.entries.get(self.listed.get(key)?)?.pages.as_ref()
     }
 
-    /// Notes that pages of a column have come. With the last one the column is whole. No kernel looks at its bits any
-    /// more.
-    pub(crate) fn pages_came(&mut self, key: &ColumnKey, count: u32) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
+    /// Notes that pages of a column have come that the query reads. With the last one the column is whole. No kernel
+    /// looks at its bits any more.
+    pub(crate) fn pages_came(&mut self, query: QueryId, key: &ColumnKey, count: u32) {
+        let Some(uses) = self.queries.get(&query) else { return };
+        let Some(&id) = uses.own.get(key).or_else(|| self.listed.get(key)) else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(pages) = &mut entry.pages else { return };
         pages.missing = pages.missing.saturating_sub(count);
-        if pages.missing == 0
-            && let Some(pages) = entry.pages.take()
-        {
-            entry.complete = true;
+        let gone = match pages.missing {
+            0 => entry.pages.take(),
+            _ => None,
+        };
+        self.publish(id);
+        if let Some(pages) = gone {
             self.give_back(&pages.there);
         }
     }
 
-    /// Drops a column. No kernel and no copy uses it.
-    pub(crate) fn drop_column(&mut self, key: &ColumnKey) {
-        self.remove(key);
+    /// Drops a partially resident column, unless another query reads it.
+    pub(crate) fn drop_pages(&mut self, query: QueryId, key: &ColumnKey) {
+        let uses = self.queries.entry(query).or_default();
+        let Some(&id) = uses.own.get(key).or_else(|| self.listed.get(key)) else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(&id).filter(|e| e.pages.is_some()) else {
+            return;
+        };
+        if uses.entries.remove(&id) {
+            uses.own.remove(key);
+            entry.users -= 1;
+        }
+        if entry.users == 0 {
+            self.remove(id);
+        }
     }
 
     /// Takes memory from the driver for `bytes` that will be reserved, if they are more than an arena. Each call of the
     /// driver takes part of a millisecond, at any size.
     pub(crate) fn expect(&mut self, bytes: u64) -> Result<(), CudaError> {
-        let more = bytes.saturating_sub(self.arenas.iter().map(Arena::free_bytes).sum());
-        if more > ARENA_BYTES {
-            self.grow(more as usize)?;
-        }
-        Ok(())
+        self.arenas.expect(bytes)
+    }
+
+    /// A range that is no column, until the query [ends](Self::finish); `None` if there is no space, as in
+    /// [`reserve`](Self::reserve).
+    pub(crate) fn lend(&mut self, query: QueryId, len: usize) -> Result<Option<DeviceRange>, CudaError> {
+        let range = self.take(len)?;
+        self.query(query).lent.extend(range.clone());
+        Ok(range)
     }
 
     /// A range for as long as the caller likes; `None` if there is no space, as in [`reserve`](Self::reserve).
     pub(crate) fn take(&mut self, len: usize) -> Result<Option<DeviceRange>, CudaError> {
-        let rounded = rounded(len);
         loop {
-            for (arena, a) in self.arenas.iter_mut().enumerate() {
-                if let Some(offset) = a.take(rounded) {
-                    let buffer = a.buffer.clone();
-                    return Ok(Some(DeviceRange {
-                        buffer,
-                        offset,
-                        len,
-                        arena,
-                    }));
-                }
+            if let Some(range) = self.arenas.take(len) {
+                return Ok(Some(range));
             }
-            if !self.grow(rounded)? && !self.evict_one() {
+            if self.arenas.grow(rounded(len))? || self.evict_one() {
+                continue;
+            }
+            // Several arenas that are free may be too small each.
+            if !self.arenas.drop_free() || !self.arenas.grow(rounded(len))? {
                 return Ok(None);
             }
         }
@@ -230,29 +320,53 @@ impl BufferPool {
 
     /// Returns a range of [`take`](Self::take). No kernel and no copy uses it.
     pub(crate) fn give_back(&mut self, range: &DeviceRange) {
-        self.arenas[range.arena].give_back(range.offset, rounded(range.len));
+        self.arenas.give_back(range);
     }
 
-    /// The running query ended. If it ended well, the columns that it loaded are complete; otherwise they are dropped.
-    pub(crate) fn finish(&mut self, well: bool) {
-        let query = self.query;
-        let open = |e: &&mut PoolEntry| !e.complete && e.pages.is_none();
-        if well {
-            self.entries.values_mut().filter(open).for_each(|e| e.complete = true);
+    /// A query ended. If it ended well, the columns that it loaded are complete; otherwise they are dropped.
+    pub(crate) fn finish(&mut self, query: QueryId, well: bool) {
+        let Some(uses) = self.queries.remove(&query) else {
             return;
+        };
+        uses.lent.iter().for_each(|range| self.arenas.give_back(range));
+        for id in uses.entries {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            entry.users -= 1;
+            let is_loader = entry.loader == Some(query);
+            // A failed query may have placed pages that no bit says of.
+            if !well && (is_loader || entry.pages.is_some()) {
+                entry.dropped = true;
+            } else if is_loader {
+                entry.loader = None;
+            }
+            let is_unused = entry.users == 0;
+            if entry.dropped || !self.list(id) {
+                if is_unused {
+                    self.remove(id);
+                } else {
+                    self.unlist(id);
+                }
+                continue;
+            }
+            self.publish(id);
         }
-        let half_done = |e: &PoolEntry| !e.complete && (e.pages.is_none() || e.used == query);
-        let gone: Vec<ColumnKey> = (self.entries.iter())
-            .filter(|(_, e)| half_done(e))
-            .map(|(k, _)| *k)
-            .collect();
-        gone.iter().for_each(|key| self.remove(key));
     }
 
     /// Drops all columns of a file.
     pub(crate) fn forget(&mut self, file: FileId) {
-        let gone: Vec<ColumnKey> = self.entries.keys().filter(|k| k.file == file).copied().collect();
-        gone.iter().for_each(|key| self.remove(key));
+        let of_file = self.entries.iter().filter(|(_, e)| e.key.file == file);
+        let gone: Vec<EntryId> = of_file.map(|(id, _)| *id).collect();
+        for id in gone {
+            match self.entries.get_mut(&id) {
+                Some(entry) if entry.users > 0 => {
+                    entry.dropped = true;
+                    self.unlist(id);
+                }
+                _ => self.remove(id),
+            }
+        }
     }
 
     /// Bytes of all columns.
@@ -260,198 +374,126 @@ impl BufferPool {
         self.entries.values().map(PoolEntry::bytes).sum()
     }
 
-    fn remove(&mut self, key: &ColumnKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.drop_entry(&entry);
+    /// Lowers the bound by `bytes`, for other uses of the device. Returns arenas that the caller drops without the
+    /// pool's lock: freeing memory waits for kernels. `None`: running queries use too much.
+    pub(crate) fn set_aside(&mut self, bytes: u64) -> Option<Vec<Arena>> {
+        let bound = self.arenas.capacity().checked_sub(bytes)?;
+        let mut gone = Vec::new();
+        while self.arenas.taken() > bound {
+            let Some(arena) = self.least_used_arena() else {
+                // The arenas that were emptied stay.
+                gone.into_iter().for_each(|(at, arena)| self.arenas.put(at, arena));
+                return None;
+            };
+            gone.extend(self.take_arena(arena).map(|a| (arena, a)));
         }
+        self.arenas.set_capacity(bound);
+        Some(gone.into_iter().map(|(_, arena)| arena).collect())
     }
 
-    fn drop_entry(&mut self, entry: &PoolEntry) {
-        let CachedColumn { values, valid } = &entry.resident;
-        let there = entry.pages.as_ref().map(|p| &p.there);
-        [Some(values), valid.as_ref(), there]
-            .into_iter()
-            .flatten()
-            .for_each(|range| self.give_back(range));
+    /// Raises the bound again.
+    pub(crate) fn give_more(&mut self, bytes: u64) {
+        let bound = self.arenas.capacity().saturating_add(bytes);
+        self.arenas.set_capacity(bound);
     }
 
-    /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. If the driver has
-    /// less than the bound, its memory is the bound from now on.
-    fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
-        let need = (len + 2 * MARGIN_BYTES) as u64;
-        let left = self.capacity.saturating_sub(self.taken);
-        if left < need {
-            return Ok(false);
-        }
-        let mut bytes = ARENA_BYTES.clamp(need, left);
-        loop {
-            match DeviceBuffer::new(&self.device, bytes as usize) {
-                Ok(buffer) => {
-                    self.taken += bytes;
-                    self.arenas.push(Arena::new(buffer));
-                    return Ok(true);
-                }
-                Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
-                Err(e) if e.is_out_of_memory() => {
-                    let allowed = self.capacity;
-                    self.capacity = self.taken + need - 1;
-                    log::warn!(
-                        "{} bytes for columns must do, {allowed} were allowed: {e}",
-                        self.capacity
-                    );
-                    return Ok(false);
-                }
-                Err(e) => return Err(e),
+    /// The arena without anything of a running query whose columns were used least recently.
+    fn least_used_arena(&self) -> Option<usize> {
+        let mut used: Vec<Option<u64>> = self.arenas.all().map(|arena| arena.map(|_| 0)).collect();
+        for entry in self.entries.values() {
+            for range in entry.ranges() {
+                let last = if entry.users > 0 { u64::MAX } else { entry.used.0 };
+                used[range.arena] = used[range.arena].map(|known| known.max(last));
             }
         }
+        let lent = self.queries.values().any(|query| !query.lent.is_empty());
+        let can_go = |at: usize, last: u64| last != u64::MAX && (!lent || self.is_all_columns(at));
+        let arenas = used.into_iter().enumerate().filter_map(|(at, last)| Some((last?, at)));
+        arenas.filter(|&(last, at)| can_go(at, last)).min().map(|(_, at)| at)
+    }
+
+    /// Whether nothing of an arena is lent.
+    fn is_all_columns(&self, at: usize) -> bool {
+        let Some(arena) = self.arenas.get(at) else { return false };
+        let ranges = self.entries.values().flat_map(PoolEntry::ranges);
+        let columns = ranges.filter(|range| range.arena == at);
+        let bytes: u64 = columns.map(|range| rounded(range.len) as u64).sum();
+        bytes + arena.free_bytes() + 2 * MARGIN_BYTES as u64 >= arena.buffer.len() as u64
+    }
+
+    /// Evicts what an arena holds, and takes it out of the pool.
+    fn take_arena(&mut self, at: usize) -> Option<Arena> {
+        let entries = self.entries.iter();
+        let inside = entries.filter(|(_, e)| e.ranges().any(|range| range.arena == at));
+        let gone: Vec<EntryId> = inside.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.remove(id));
+        self.arenas.remove(at)
+    }
+
+    fn query(&mut self, query: QueryId) -> &mut PoolUse {
+        self.queries.entry(query).or_default()
+    }
+
+    fn use_entry(&mut self, query: QueryId, id: EntryId) {
+        if self.query(query).entries.insert(id)
+            && let Some(entry) = self.entries.get_mut(&id)
+        {
+            entry.users += 1;
+            entry.used = entry.used.max(query);
+        }
+    }
+
+    /// Lists an entry under its key. False: another one is.
+    fn list(&mut self, id: EntryId) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return false;
+        };
+        let listed = *self.listed.entry(entry.key).or_insert(id);
+        entry.listed = listed == id;
+        if listed == id {
+            self.publish(id);
+        }
+        listed == id
+    }
+
+    fn unlist(&mut self, id: EntryId) {
+        if let Some(entry) = self.entries.get_mut(&id).filter(|e| e.listed) {
+            entry.listed = false;
+            let key = entry.key;
+            self.listed.remove(&key);
+            self.residency.set_column(key, None);
+        }
+    }
+
+    fn publish(&self, id: EntryId) {
+        if let Some(entry) = self.entries.get(&id).filter(|e| e.listed) {
+            self.residency.set_column(entry.key, entry.presence());
+        }
+    }
+
+    fn remove(&mut self, id: EntryId) {
+        self.unlist(id);
+        let Some(entry) = self.entries.remove(&id) else { return };
+        entry.ranges().for_each(|range| self.arenas.give_back(range));
+    }
+
+    /// Evicts all columns that no running query uses.
+    pub(crate) fn evict_unused(&mut self) {
+        while self.evict_one() {}
     }
 
     /// Evicts the column that was not used for longest; neighbours of one query go one after the other.
     fn evict_one(&mut self) -> bool {
-        let query = self.query;
-        let unused = self.entries.iter().filter(|(_, e)| e.used != query);
+        let unused = self.entries.iter().filter(|(_, e)| e.users == 0);
         let oldest = unused.min_by_key(|(_, e)| (e.used, e.resident.values.arena, e.resident.values.offset));
-        let Some(key) = oldest.map(|(key, _)| *key) else {
+        let Some(id) = oldest.map(|(id, _)| *id) else {
             return false;
         };
-        self.remove(&key);
+        self.remove(id);
         true
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::input::FileVersion;
-    use crate::runtime::memory::arena::RANGE_GRAIN_BYTES;
-
-    fn key(stripe: usize) -> ColumnKey {
-        let version = FileVersion {
-            path: "a".into(),
-            device: 0,
-            inode: 0,
-            bytes: 0,
-            modified_ns: 0,
-        };
-        let (file, _) = crate::input::file_registry::FileRegistry::default().number(&version);
-        ColumnKey {
-            file,
-            stripe,
-            column: 1,
-            ty: Type::Float64,
-        }
-    }
-
-    fn pool(capacity: u64) -> BufferPool {
-        BufferPool::new(&Device::host(1, 1 << 30), capacity)
-    }
-
-    #[test]
-    fn ranges_given_out_one_after_the_other_touch_and_come_back_whole() {
-        let mut pool = pool(1 << 20);
-        let all: Vec<DeviceRange> = (0..4).map(|_| pool.take(1000).unwrap().unwrap()).collect();
-        assert!(all.windows(2).all(|w| w[0].address() + 1000 == w[1].address()));
-        for at in [1, 3, 0, 2] {
-            pool.give_back(&all[at]);
-        }
-        let whole = (1 << 20) - 2 * MARGIN_BYTES;
-        assert!(pool.take(whole).unwrap().is_some(), "all free pieces were merged");
-        assert!(pool.take(8).unwrap().is_none());
-    }
-
-    #[test]
-    fn the_least_recently_used_columns_make_room_and_those_of_the_query_stay() {
-        let mut pool = pool(100_000);
-        for stripe in 0..3 {
-            pool.begin();
-            assert!(pool.reserve(key(stripe), 30_000, None).unwrap().is_some());
-            pool.finish(true);
-        }
-        pool.begin();
-        assert!(pool.find(&key(0)).is_some());
-        assert!(pool.reserve(key(3), 30_000, None).unwrap().is_some());
-        assert!(!pool.has(&key(1)), "the oldest made room");
-        assert!(pool.has(&key(0)) && pool.has(&key(2)));
-        assert!(!pool.has(&key(3)), "not before it is loaded");
-        assert!(pool.reserve(key(4), 30_000, Some(3_000)).unwrap().is_some());
-        assert!(pool.reserve(key(5), 30_000, None).unwrap().is_none(), "all is in use");
-        assert!(pool.has(&key(0)));
-        pool.finish(false);
-        assert!(pool.has(&key(0)) && !pool.has(&key(3)) && !pool.has(&key(4)));
-        assert_eq!(pool.resident_bytes(), 30_000);
-    }
-
-    #[test]
-    fn a_column_that_is_there_in_part_is_whole_with_its_last_page() {
-        let mut pool = pool(100_000);
-        let reserve = |pool: &mut BufferPool, stripe: usize| {
-            let there = pool.take(8).unwrap().unwrap();
-            let bits = PresenceBitmap {
-                there,
-                pages: 50,
-                missing: 50,
-            };
-            pool.reserve_paged(key(stripe), 3_200, None, bits).unwrap().unwrap()
-        };
-        pool.begin();
-        reserve(&mut pool, 0);
-        pool.pages_came(&key(0), 20);
-        pool.finish(true);
-        assert!(!pool.has(&key(0)) && pool.find(&key(0)).is_none());
-        assert_eq!(pool.page_bits(&key(0)).unwrap().missing, 30);
-        assert_eq!(pool.resident_bytes(), 3_208);
-        pool.begin();
-        assert!(pool.find_paged(&key(0)).is_some());
-        pool.pages_came(&key(0), 30);
-        assert!(pool.has(&key(0)) && pool.page_bits(&key(0)).is_none());
-        assert_eq!(pool.resident_bytes(), 3_200);
-        reserve(&mut pool, 1);
-        pool.finish(false);
-        assert!(pool.has(&key(0)) && pool.page_bits(&key(1)).is_none(), "half done");
-        // A partially resident column of an earlier query stays, and is evicted when space is needed.
-        pool.begin();
-        reserve(&mut pool, 2);
-        pool.finish(true);
-        pool.begin();
-        pool.finish(false);
-        assert!(pool.page_bits(&key(2)).is_some());
-        assert!(pool.reserve(key(3), 99_000, None).unwrap().is_some());
-        assert!(pool.page_bits(&key(2)).is_none());
-        pool.finish(true);
-        pool.drop_column(&key(3));
-        assert_eq!(pool.resident_bytes(), 0);
-        let whole = pool
-            .take((100_000 - 2 * MARGIN_BYTES) / RANGE_GRAIN_BYTES * RANGE_GRAIN_BYTES)
-            .unwrap();
-        assert!(whole.is_some(), "all pieces came back");
-    }
-
-    #[test]
-    fn expected_bytes_are_one_arena_if_they_are_many_and_none_if_they_are_free() {
-        // Addresses only: the memory is not touched.
-        let mut pool = BufferPool::new(&Device::host(1, 4 << 30), 3 << 30);
-        pool.expect(1 << 30).unwrap();
-        assert!(pool.arenas.is_empty(), "less than an arena is taken when it is needed");
-        pool.expect(5 << 29).unwrap();
-        let taken = (5 << 29) + 2 * MARGIN_BYTES as u64;
-        assert_eq!((pool.arenas.len(), pool.taken), (1, taken));
-        let half = pool.take(5 << 28).unwrap().unwrap();
-        pool.expect(5 << 28).unwrap();
-        pool.expect(5 << 29).unwrap();
-        assert_eq!(
-            (pool.arenas.len(), pool.taken),
-            (1, taken),
-            "it is there; it is not allowed"
-        );
-        assert!(pool.take(5 << 28).unwrap().is_some());
-        assert_eq!((pool.arenas.len(), half.arena), (1, 0));
-    }
-
-    #[test]
-    fn less_memory_than_allowed_is_the_bound() {
-        let mut pool = BufferPool::new(&Device::host(1, 1 << 20), 1 << 40);
-        assert!(pool.take(2 << 20).unwrap().is_none());
-        assert!(pool.take(100 << 10).unwrap().is_some());
-        assert!(pool.capacity() < 3 << 20);
-    }
-}
+#[path = "buffer_pool_tests.rs"]
+mod tests;

@@ -1,8 +1,12 @@
 //! Device memory and pinned memory, and what is cached in them.
 //!
 //! ```text
+//! residency         what is known of files and cached data, published for planning
+//! cached_column     where a stripe's column is in device memory
+//! column_key        the key of cached data of a column of a stripe
 //! buffer_pool       device memory for columns; the least recently used ones are evicted
 //! arena             a large range of device memory, and the parts of it that are free
+//! arena_set         the arenas that are taken from the driver
 //! page_table        a query's columns of which only some pages are resident
 //! constant_columns  device memory full of one value
 //! query_scratch     device memory for what a query needs beside its columns
@@ -13,11 +17,15 @@
 //! ```
 
 pub(crate) mod arena;
+pub(crate) mod arena_set;
 pub(crate) mod buffer_pool;
+pub(crate) mod cached_column;
+pub(crate) mod column_key;
 pub(crate) mod constant_columns;
 pub(crate) mod copy_target;
 pub(crate) mod mapped_files;
 pub(crate) mod page_table;
 pub(crate) mod pinned_ring;
 pub(crate) mod query_scratch;
+pub(crate) mod residency;
 pub(crate) mod staging_buffer;

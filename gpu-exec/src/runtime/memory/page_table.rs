@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicU32;
 use crate::abi::paging::{PAGE_BYTES, PagedPiece};
 use crate::input::{Placement, Stripe};
 use crate::runtime::memory::arena::DeviceRange;
-use crate::runtime::memory::buffer_pool::{CachedColumn, ColumnKey, PresenceBitmap};
+use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
+use crate::runtime::memory::column_key::ColumnKey;
 
 /// The pages of each column of a stripe are numbered from a multiple of this on, so that no two columns share a word of
 /// bits.

@@ -103,6 +103,20 @@ impl QueryScratch {
         }
     }
 
+    /// Frees buffers of more than `max_bytes`. No kernel uses them.
+    pub(crate) fn trim(&mut self, max_bytes: usize) {
+        for buffer in [
+            &mut self.uploaded,
+            &mut self.zeroed,
+            &mut self.sparse,
+            &mut self.uninitialized,
+        ] {
+            if buffer.as_ref().is_some_and(|b| b.len() > max_bytes) {
+                *buffer = None;
+            }
+        }
+    }
+
     /// Makes space, copies and clears, in the order of the stream. No kernel uses the buffers of an earlier call.
     pub(crate) fn give(&mut self, wanted: &ScratchLayout, stream: &Stream) -> Result<ScratchBuffers<'_>, CudaError> {
         let uploaded = room(&self.device, &mut self.uploaded, wanted.bytes.len())?;

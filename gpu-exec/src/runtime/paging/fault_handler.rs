@@ -351,11 +351,13 @@ impl<'a> FaultHandler<'a> {
             request: self.request,
             sources: self.uploader.sources,
         };
-        if let Err(e) = reader.read(&raw, slot.bytes_mut(), file) {
-            self.context.slots.unused(slot);
-            return Err(e);
-        }
-        let bytes: u64 = raw.iter().map(|(column, at)| bytes_of_page(column, *at)).sum();
+        let bytes = match reader.read(&raw, slot.bytes_mut(), file) {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                self.context.slots.unused(slot);
+                return Err(e);
+            }
+        };
         self.done.page_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())
             .inspect_err(|_| self.context.slots.lost())?;
@@ -430,10 +432,4 @@ impl<'a> FaultHandler<'a> {
         self.done.pages.fetch_add(pages.len() as u64, Ordering::Relaxed);
         Ok(())
     }
-}
-
-/// Bytes of a page's values: the last page ends with the stripe.
-fn bytes_of_page(column: &PagedColumn, page: u32) -> u64 {
-    let all = column.cached.values.len as u64;
-    PAGE_BYTES.min(all - u64::from(page) * PAGE_BYTES)
 }

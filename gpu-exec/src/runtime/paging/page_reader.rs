@@ -25,15 +25,16 @@ pub(crate) struct PageReader<'a> {
 }
 
 impl PageReader<'_> {
-    /// Reads pages, in ascending order, to the beginning of `to`; those close to one another at once.
+    /// Reads pages, in ascending order, to the beginning of `to`; those close to one another at once. Returns the bytes
+    /// read, with those between the pages.
     pub(crate) fn read(
         &self,
         pages: &[(&PagedColumn, u32)],
         to: &mut [u8],
         file: &mut OpenFile,
-    ) -> Result<(), RunError> {
+    ) -> Result<u64, RunError> {
         let mut span = Vec::new();
-        let mut next = 0;
+        let (mut next, mut bytes) = (0, 0);
         while next < pages.len() {
             let (column, first) = pages[next];
             let near = |pair: &[(&PagedColumn, u32)]| {
@@ -45,11 +46,11 @@ impl PageReader<'_> {
             let last = pages[next + count - 1].1;
             let out = &mut to[next * PAGE_BYTES as usize..];
             if count == 1 {
-                self.read_rows(column, rows_of(column, first..first + 1), out, file)?;
+                bytes += self.read_rows(column, rows_of(column, first..first + 1), out, file)?;
             } else {
                 let rows = rows_of(column, first..last + 1);
                 span.resize((u64::from(last - first + 1) * PAGE_BYTES) as usize, 0);
-                self.read_rows(column, rows, &mut span, file)?;
+                bytes += self.read_rows(column, rows, &mut span, file)?;
                 for ((_, at), out) in pages[next..][..count]
                     .iter()
                     .zip(out.chunks_exact_mut(PAGE_BYTES as usize))
@@ -60,17 +61,17 @@ impl PageReader<'_> {
             }
             next += count;
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    /// Reads a raw column's rows of a stripe.
+    /// Reads a raw column's rows of a stripe. Returns their bytes.
     fn read_rows(
         &self,
         column: &PagedColumn,
         rows: Range<u64>,
         to: &mut [u8],
         file: &mut OpenFile,
-    ) -> Result<(), RunError> {
+    ) -> Result<u64, RunError> {
         let stripe = &self.request.input.stripes[column.stripe];
         let Placement::Direct(segments) = &stripe.columns[column.column] else {
             return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
@@ -89,7 +90,8 @@ impl PageReader<'_> {
         {
             let at = s.offset + (rows.start - s.first_row) * width;
             let len = (rows.end - rows.start) * width;
-            return source.read_from(file, &mut to[..len as usize], &(at..at + len));
+            source.read_from(file, &mut to[..len as usize], &(at..at + len))?;
+            return Ok(len);
         }
         let mut done = 0;
         for part in file_ranges(stripe, segments, &rows, width)? {
@@ -97,7 +99,7 @@ impl PageReader<'_> {
             source.read_from(file, &mut to[done..done + len], &part)?;
             done += len;
         }
-        Ok(())
+        Ok(done as u64)
     }
 }
 

@@ -309,6 +309,7 @@ mod tests {
         let profile = MachineProfile {
             commands_per_s: 1e6,
             fetched_pages_per_s: 1e6,
+            register_bytes_per_s: 60e9,
             ..MachineProfile::default()
         };
         let few = CostInputs {

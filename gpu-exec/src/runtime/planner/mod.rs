@@ -18,13 +18,19 @@ use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
 use crate::error::RunError;
 use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
+use crate::machine_profile::MachineProfile;
 use crate::options::{Backing, ColumnChoice, Request};
 use crate::runtime::device_state::DeviceState;
 use crate::runtime::file_io::file_source::FileSource;
-use crate::runtime::memory::buffer_pool::ColumnKey;
+use crate::runtime::file_io::page_cache_probe::direct_if_cold;
+use crate::runtime::memory::column_key::ColumnKey;
+use crate::runtime::memory::residency::{Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
 use crate::runtime::planner::cost_model::{ColumnStats, CostInputs};
 use crate::runtime::planner::validate::validate;
+
+/// Files that are probed for the page cache while a query is only planned, at most.
+const MAX_PROBED_FILES: usize = 64;
 
 /// A request that can be run.
 pub(crate) struct QueryPlan {
@@ -36,6 +42,8 @@ pub(crate) struct QueryPlan {
     pub(crate) choices: Vec<ColumnChoice>,
     /// By column of the program: read whole.
     pub(crate) dense: Vec<bool>,
+    /// Bytes of the pool that columns will take.
+    pub(crate) missing_bytes: u64,
 }
 
 impl QueryPlan {
@@ -53,10 +61,17 @@ impl QueryPlan {
     }
 }
 
-/// Looks at everything and moves nothing.
-pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<QueryPlan, RunError> {
+/// The rates and sizes that the cost model needs beside the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rates<'a> {
+    pub(crate) profile: &'a MachineProfile,
+    pub(crate) sector_log2: u32,
+}
+
+/// The plan of a request that is run now. Opens the files of which something is missing.
+pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPlan, RunError> {
     validate(request)?;
-    let used: BTreeSet<usize> = request.input.stripes.iter().map(|s| s.file).collect();
+    let used = used_files(request);
     let mut ids = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
         if used.contains(&at)
@@ -67,7 +82,7 @@ pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<Que
         }
         ids.push(state.number(version));
     }
-    let missing = files_with_missing(state, request, &ids);
+    let missing = files_with_missing(&state.residency, request, &ids);
     let mut sources = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
         sources.push(match (missing.contains(&at), used.contains(&at)) {
@@ -80,9 +95,73 @@ pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<Que
             (false, false) => None,
         });
     }
+    let cold: Vec<bool> = (sources.iter())
+        .map(|source| source.as_ref().is_some_and(|s| s.direct.is_some()))
+        .collect();
+    let rates = Rates {
+        profile: &state.runtime_options.machine_profile,
+        sector_log2: state.runtime_options.sector_log2,
+    };
+    let choices = choose(&state.residency, request, &ids, &cold, rates)?;
+    Ok(QueryPlan {
+        ids,
+        sources,
+        ..choices
+    })
+}
+
+/// Opens further files of a plan: their columns were resident when the plan was made, and were evicted since.
+pub(crate) fn open_also(
+    state: &DeviceState,
+    request: &Request<'_>,
+    plan: &mut QueryPlan,
+    files: impl Iterator<Item = usize>,
+) -> Result<(), RunError> {
+    for file in files {
+        if plan.sources[file].as_ref().is_none_or(|source| source.file.is_none()) {
+            plan.sources[file] = Some(open(state, &request.input.files[file])?);
+        }
+    }
+    Ok(())
+}
+
+/// The plan of a request that is not run: by what is published of the device. Changes nothing, and waits for no query.
+/// Of many files only some are probed for the page cache.
+pub(crate) fn preview(residency: &Residency, request: &Request<'_>, rates: Rates<'_>) -> Result<QueryPlan, RunError> {
+    validate(request)?;
+    let known = |version: &FileVersion| residency.file_id(version).unwrap_or(FileId::NONE);
+    let ids: Vec<FileId> = request.input.files.iter().map(known).collect();
+    let missing: Vec<usize> = files_with_missing(residency, request, &ids).into_iter().collect();
+    let mut cold = vec![false; ids.len()];
+    for &at in missing.iter().step_by(missing.len().div_ceil(MAX_PROBED_FILES).max(1)) {
+        let version = &request.input.files[at];
+        // A file that cannot be opened is the running query's error.
+        cold[at] = File::open(&version.path).is_ok_and(|file| direct_if_cold(&file, version).is_some());
+    }
+    let choices = choose(residency, request, &ids, &cold, rates)?;
+    Ok(QueryPlan {
+        sources: ids.iter().map(|_| None).collect(),
+        ids,
+        ..choices
+    })
+}
+
+/// Files of the input that a stripe lies in.
+fn used_files(request: &Request<'_>) -> BTreeSet<usize> {
+    request.input.stripes.iter().map(|s| s.file).collect()
+}
+
+/// A plan without files: the columns' backings. `cold`: by file, its pages are not in the page cache.
+fn choose(
+    residency: &Residency,
+    request: &Request<'_>,
+    ids: &[FileId],
+    cold: &[bool],
+    rates: Rates<'_>,
+) -> Result<QueryPlan, RunError> {
     let dense = columns_read_whole(request)?;
-    let facts: Vec<ColumnStats> = (0..dense.len())
-        .map(|column| facts(state, request, column, dense[column], &ids, &sources))
+    let stats: Vec<ColumnStats> = (0..dense.len())
+        .map(|column| stats(residency, request, (column, dense[column]), ids, cold))
         .collect();
     let inputs = CostInputs {
         choice: request.backing,
@@ -91,34 +170,37 @@ pub(crate) fn plan(state: &mut DeviceState, request: &Request<'_>) -> Result<Que
         } else {
             request.selectivity.clamp(0.0, 1.0)
         },
-        sector_bytes: 1 << state.commands.options.sector_log2,
-        capacity: state.pool.capacity(),
-        profile: &state.runtime_options.machine_profile,
+        sector_bytes: 1 << rates.sector_log2,
+        capacity: residency.known().limits.capacity,
+        profile: rates.profile,
         register: false,
         pages: false,
     };
+    let choices = choose_backings(&stats, &inputs);
+    let takes_memory = |choice: &ColumnChoice| matches!(choice.backing, Backing::Resident | Backing::Paged);
+    let columns = stats.iter().zip(&choices);
+    let missing = columns.filter(|(_, choice)| takes_memory(choice));
     Ok(QueryPlan {
-        ids,
-        sources,
-        choices: choose_backings(&facts, &inputs),
+        ids: Vec::new(),
+        sources: Vec::new(),
+        missing_bytes: missing.map(|(column, _)| column.missing_bytes).sum(),
+        choices,
         dense,
     })
 }
 
 /// Files of which something may have to be read; the others need not be opened.
-fn files_with_missing(state: &DeviceState, request: &Request<'_>, ids: &[FileId]) -> BTreeSet<usize> {
+fn files_with_missing(residency: &Residency, request: &Request<'_>, ids: &[FileId]) -> BTreeSet<usize> {
+    let known = residency.known();
     let mut missing = BTreeSet::new();
-    for stripe in request.input.stripes.iter().filter(|s| !s.selected.is_empty()) {
+    for (at, stripe) in request.input.stripes.iter().enumerate() {
         let is_missing = |(column, place): (usize, &Placement)| {
-            let key = ColumnKey {
-                file: ids[stripe.file],
-                stripe: stripe.index,
-                column: request.input.column_ids[column],
-                ty: request.program.columns[column].ty,
-            };
-            !matches!(place, Placement::Constant(_)) && !state.pool.has(&key)
+            !matches!(place, Placement::Constant(_)) && !known.has(&ColumnKey::of(request, ids, at, column))
         };
-        if !missing.contains(&stripe.file) && stripe.columns.iter().enumerate().any(is_missing) {
+        if !stripe.selected.is_empty()
+            && !missing.contains(&stripe.file)
+            && stripe.columns.iter().enumerate().any(is_missing)
+        {
             missing.insert(stripe.file);
         }
     }
@@ -126,7 +208,7 @@ fn files_with_missing(state: &DeviceState, request: &Request<'_>, ids: &[FileId]
 }
 
 /// Opens a file and checks that it is the version that was planned for. Otherwise everything cached of it is dropped.
-fn open(state: &mut DeviceState, version: &FileVersion) -> Result<FileSource, RunError> {
+fn open(state: &DeviceState, version: &FileVersion) -> Result<FileSource, RunError> {
     let too_many = rustix::io::Errno::MFILE.raw_os_error();
     let failed = |e: std::io::Error| RunError::File {
         path: version.path.display().to_string(),
@@ -137,22 +219,12 @@ fn open(state: &mut DeviceState, version: &FileVersion) -> Result<FileSource, Ru
             _ => e.to_string(),
         },
     };
-    let opened = File::open(&version.path)
-        .and_then(|file| Ok((file.metadata()?, file)))
-        .map_err(failed);
-    let opened =
-        opened.and_then(
-            |(metadata, file)| match FileVersion::of_metadata(&version.path, &metadata) == *version {
-                true => Ok(file),
-                false => Err(failed(std::io::Error::other(
-                    "the file changed after the query was planned",
-                ))),
-            },
-        );
-    match opened {
+    let opened = File::open(&version.path).map_err(failed);
+    let checked = opened.and_then(|file| version.check_open(&file).map(|()| file));
+    match checked {
         Ok(file) => Ok(FileSource {
             version: version.clone(),
-            direct: crate::runtime::file_io::page_cache_probe::direct_if_cold(&file, version),
+            direct: direct_if_cold(&file, version),
             file: Some(file),
         }),
         Err(e) => {
@@ -190,18 +262,18 @@ pub(crate) fn first_grouping(request: &Request<'_>) -> Grouping {
     }
 }
 
-fn facts(
-    state: &DeviceState,
+fn stats(
+    residency: &Residency,
     request: &Request<'_>,
-    column: usize,
-    dense: bool,
+    (column, dense): (usize, bool),
     ids: &[FileId],
-    sources: &[Option<FileSource>],
+    cold: &[bool],
 ) -> ColumnStats {
+    let known = residency.known();
     let ty = request.program.columns[column].ty;
     let width = u64::from(ty.width());
     let validity = u64::from(request.has_nulls(column));
-    let mut facts = ColumnStats {
+    let mut stats = ColumnStats {
         dense,
         width,
         raw_rows: 0,
@@ -218,21 +290,16 @@ fn facts(
         cold: false,
     };
     let mut raw_files = BTreeSet::new();
-    for stripe in &request.input.stripes {
+    for (at, stripe) in request.input.stripes.iter().enumerate() {
         let rows: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
-        let key = ColumnKey {
-            file: ids[stripe.file],
-            stripe: stripe.index,
-            column: request.input.column_ids[column],
-            ty,
-        };
+        let key = ColumnKey::of(request, ids, at, column);
         let (bytes, moved) = match &stripe.columns[column] {
             Placement::Constant(_) => {
-                facts.constant_rows += rows;
+                stats.constant_rows += rows;
                 continue;
             }
             Placement::Direct(_) => {
-                facts.raw_rows += rows;
+                stats.raw_rows += rows;
                 raw_files.insert(stripe.file);
                 (stripe.rows * width, stripe.rows * width)
             }
@@ -240,43 +307,42 @@ fn facts(
                 stored_bytes,
                 on_device,
             } => {
-                facts.decoded_rows += rows;
-                facts.group_rows = facts.group_rows.max(stripe.group_rows.min(stripe.rows));
+                stats.decoded_rows += rows;
+                stats.group_rows = stats.group_rows.max(stripe.group_rows.min(stripe.rows));
                 let bytes = stripe.rows * (width + validity);
-                if *on_device && !state.cpu_decode.has(ids[stripe.file], request.input.column_ids[column]) {
-                    facts.on_device_rows += rows;
+                if *on_device && !known.is_decoded_by_cpu(key.file, key.column) {
+                    stats.on_device_rows += rows;
                     (bytes, *stored_bytes)
                 } else {
                     (bytes, bytes)
                 }
             }
         };
-        if state.pool.has(&key) {
-            facts.resident_bytes += bytes;
+        let presence = known.column(&key);
+        if presence == Some(Presence::Whole) {
+            stats.resident_bytes += bytes;
         } else if rows > 0 {
-            facts.missing_bytes += bytes;
-            facts.moved_bytes += moved;
-            let there = state
-                .pool
-                .page_bits(&key)
-                .map_or(0, |bits| u64::from(bits.pages - bits.missing));
+            stats.missing_bytes += bytes;
+            stats.moved_bytes += moved;
+            let there = match presence {
+                Some(Presence::Pages(there)) => u64::from(there),
+                Some(Presence::Whole) | None => 0,
+            };
             match &stripe.columns[column] {
-                Placement::Direct(_) => facts.pages_there += there,
-                _ => facts.groups_there += there,
+                Placement::Direct(_) => stats.pages_there += there,
+                _ => stats.groups_there += there,
             }
         }
     }
     for file in raw_files {
-        let cold = sources[file].as_ref().is_some_and(|s| s.direct.is_some());
-        facts.cold |= cold;
+        stats.cold |= cold[file];
         let bytes = request.input.files[file].bytes;
-        facts.unregistered_bytes = match facts.unregistered_bytes {
-            Some(all) if state.mapped_files.has(ids[file]) => Some(all),
-            Some(all) if !state.mapped_files.cannot(ids[file]) && state.mapped_files.has_room(all + bytes) => {
-                Some(all + bytes)
-            }
+        let has_room = |all: u64| all <= known.limits.pin_bytes;
+        stats.unregistered_bytes = match stats.unregistered_bytes {
+            Some(all) if known.is_registered(ids[file]) => Some(all),
+            Some(all) if !known.cannot_be_registered(ids[file]) && has_room(all + bytes) => Some(all + bytes),
             _ => None,
         };
     }
-    facts
+    stats
 }

@@ -11,7 +11,9 @@ use crate::input::Placement;
 use crate::input::file_registry::FileId;
 use crate::options::{Backing, Request};
 use crate::program::Type;
-use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, ColumnKey};
+use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
+use crate::runtime::memory::cached_column::CachedColumn;
+use crate::runtime::memory::column_key::ColumnKey;
 
 /// Where a stripe's column is.
 #[derive(Debug, Clone)]
@@ -103,20 +105,14 @@ impl<'a> ColumnLocator<'a> {
     }
 
     fn key_of(&self, stripe: usize, column: usize) -> ColumnKey {
-        let stripe = &self.request.input.stripes[stripe];
-        ColumnKey {
-            file: self.file_ids[stripe.file],
-            stripe: stripe.index,
-            column: self.request.input.column_ids[column],
-            ty: self.ty(column),
-        }
+        ColumnKey::of(self.request, self.file_ids, stripe, column)
     }
 
     /// Looks up every stripe's columns and returns the missing ones, column by column: so a column's stripes come to
     /// lie one after the other. `mapped`: by file of the input, the device address of byte 0 of its mapping.
     pub(crate) fn locate(
         &mut self,
-        pool: &mut BufferPool,
+        (pool, query): (&mut BufferPool, QueryId),
         mapped: &[Option<u64>],
         backings: &[Backing],
     ) -> MissingColumns {
@@ -131,7 +127,7 @@ impl<'a> ColumnLocator<'a> {
                 let found = match (&stripe.columns[column], mapped) {
                     (Placement::Constant(_), _) => Some(ColumnLocation::Constant),
                     (Placement::Direct(_), Some(address)) => Some(ColumnLocation::Mapped(address)),
-                    _ => pool.find(&self.key_of(at, column)).map(ColumnLocation::Pool),
+                    _ => pool.find(query, &self.key_of(at, column)).map(ColumnLocation::Pool),
                 };
                 if let Some(found) = found {
                     if let ColumnLocation::Pool(cached) = &found {
@@ -162,7 +158,7 @@ impl<'a> ColumnLocator<'a> {
     /// Reserves space in the pool for a column, if `max_bytes` and the pool allow it.
     pub(crate) fn reserve(
         &mut self,
-        pool: &mut BufferPool,
+        (pool, query): (&mut BufferPool, QueryId),
         missing: &MissingColumn,
         max_bytes: u64,
     ) -> Result<Option<CachedColumn>, RunError> {
@@ -170,7 +166,7 @@ impl<'a> ColumnLocator<'a> {
             return Ok(None);
         }
         let valid = missing.valid.map(|bytes| bytes as usize);
-        let reserved = pool.reserve(self.key(missing), missing.values as usize, valid)?;
+        let reserved = pool.reserve(query, self.key(missing), missing.values as usize, valid)?;
         if let Some(cached) = &reserved {
             self.locations[missing.stripe][missing.column] = ColumnLocation::Pool(cached.clone());
         }

@@ -2,7 +2,7 @@
 //! the copy jobs for them. `CpuDecodeSet` has the columns that the device could not decode, which the CPU decodes
 //! instead.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,38 +14,22 @@ use crate::input::file_registry::FileId;
 use crate::options::Request;
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
+use crate::runtime::memory::residency::Residency;
 use crate::runtime::transfer::column_locator::MissingColumn;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 
 /// Columns that the device failed to decode although their layout allows it.
-#[derive(Debug, Default)]
-pub(crate) struct CpuDecodeSet {
-    columns: HashSet<(FileId, u32)>,
-    /// For the rest of the running query.
-    everything: bool,
+#[derive(Debug)]
+pub(crate) struct CpuDecodeSet<'a> {
+    pub(crate) residency: &'a Residency,
+    /// An earlier attempt at the query failed so: the CPU decodes everything.
+    pub(crate) everything: bool,
 }
 
-impl CpuDecodeSet {
-    /// The running query ended.
-    pub(crate) fn finish(&mut self) {
-        self.everything = false;
-    }
-
-    /// The device could not decode a column of a file: from now on the CPU decodes it, and everything else of the
-    /// running query.
-    pub(crate) fn insert(&mut self, file: FileId, column: u32) {
-        self.columns.insert((file, column));
-        self.everything = true;
-    }
-
+impl CpuDecodeSet<'_> {
     /// Whether the CPU decodes a column.
-    pub(crate) fn has(&self, file: FileId, column: u32) -> bool {
-        self.everything || self.columns.contains(&(file, column))
-    }
-
-    /// Removes a file's columns.
-    pub(crate) fn forget(&mut self, file: FileId) {
-        self.columns.retain(|(of, _)| *of != file);
+    fn has(&self, file: FileId, column: u32) -> bool {
+        self.everything || self.residency.known().is_decoded_by_cpu(file, column)
     }
 }
 
@@ -55,13 +39,13 @@ pub(crate) struct EncodedColumns<'a> {
     request: &'a Request<'a>,
     /// By file of the input.
     file_ids: &'a [FileId],
-    cpu_decode: &'a CpuDecodeSet,
+    cpu_decode: &'a CpuDecodeSet<'a>,
     /// `None`: the CPU decodes it.
     known: HashMap<(usize, usize), Option<Arc<EncodedColumn>>>,
 }
 
 impl<'a> EncodedColumns<'a> {
-    pub(crate) fn new(request: &'a Request<'a>, file_ids: &'a [FileId], cpu_decode: &'a CpuDecodeSet) -> Self {
+    pub(crate) fn new(request: &'a Request<'a>, file_ids: &'a [FileId], cpu_decode: &'a CpuDecodeSet<'a>) -> Self {
         Self {
             request,
             file_ids,

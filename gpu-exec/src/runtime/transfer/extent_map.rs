@@ -1,7 +1,8 @@
 //! `ExtentMap`: the extents of a column that kernels read by address. Neighbours in device memory become one extent,
 //! since kernels search extents by row.
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use grampus_io_stack::abi::Extent;
 use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
@@ -9,7 +10,7 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 use crate::error::RunError;
 use crate::input::Placement;
 use crate::program::{Type, Value};
-use crate::runtime::memory::constant_columns::{CONSTANT_ROWS, ConstantColumns};
+use crate::runtime::memory::constant_columns::{ConstantColumns, ConstantRun};
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator};
 use crate::runtime::transfer::window_plan::WindowPlan;
 
@@ -30,7 +31,7 @@ impl ExtentMap {
         columns: &ColumnLocator<'_>,
         windows: &WindowPlan,
         device: &Device,
-        constants: &mut ConstantColumns,
+        constants: &Mutex<ConstantColumns>,
     ) -> Result<Self, RunError> {
         let (ty, nullable) = (columns.ty(column), columns.nullable[column]);
         let width = u64::from(ty.width());
@@ -38,14 +39,14 @@ impl ExtentMap {
             nullable,
             ..Self::default()
         };
+        let runs = Runs::of(column, columns, device, constants)?;
+        out.constants = runs.buffers();
         let mut base = 0;
         for (at, stripe) in columns.request.input.stripes.iter().enumerate() {
-            let same_validity = |out: &mut Self, constants: &mut ConstantColumns, valid: u64| -> Result<(), RunError> {
+            let same_validity = |out: &mut Self, valid: u64| {
                 if nullable {
-                    let address = out.constant(constants, device, 1, valid)?;
-                    repeat(&mut out.valid, address, base, stripe.rows, 1);
+                    repeat(&mut out.valid, runs.validity.get(&valid), base, stripe.rows, 1);
                 }
-                Ok(())
             };
             match &columns.locations[at][column] {
                 ColumnLocation::Nowhere => {}
@@ -53,7 +54,7 @@ impl ExtentMap {
                     add(&mut out.extents, base, stripe.rows, cached.values.address(), width);
                     match &cached.valid {
                         Some(valid) if nullable => add(&mut out.valid, base, stripe.rows, valid.address(), 1),
-                        _ => same_validity(&mut out, constants, 1)?,
+                        _ => same_validity(&mut out, 1),
                     }
                 }
                 ColumnLocation::Mapped(address) => {
@@ -62,15 +63,14 @@ impl ExtentMap {
                             let (first, address) = (base + segment.first_row, address + segment.offset);
                             add(&mut out.extents, first, segment.rows, address, width);
                         }
-                        same_validity(&mut out, constants, 1)?;
+                        same_validity(&mut out, 1);
                     }
                 }
                 ColumnLocation::Constant => {
                     if let Placement::Constant(value) = stripe.columns[column] {
-                        let bits = value.map_or(0, |value| bits_of(value, ty));
-                        let address = out.constant(constants, device, ty.width(), bits)?;
-                        repeat(&mut out.extents, address, base, stripe.rows, width);
-                        same_validity(&mut out, constants, u64::from(value.is_some()))?;
+                        let run = runs.values.get(&bits_of(value, ty));
+                        repeat(&mut out.extents, run, base, stripe.rows, width);
+                        same_validity(&mut out, u64::from(value.is_some()));
                     }
                 }
                 ColumnLocation::Streamed(chunks) => {
@@ -84,7 +84,7 @@ impl ExtentMap {
                             }
                         }
                         if chunks.iter().any(|chunk| chunk.valid.is_none()) {
-                            same_validity(&mut out, constants, 1)?;
+                            same_validity(&mut out, 1);
                         }
                     }
                 }
@@ -93,31 +93,65 @@ impl ExtentMap {
         }
         Ok(out)
     }
+}
 
-    /// The address of a constant's buffer, which stays allocated as long as this value.
-    fn constant(
-        &mut self,
-        constants: &mut ConstantColumns,
+/// The constants of a column, by the bits of the value.
+struct Runs {
+    values: HashMap<u64, ConstantRun>,
+    /// Bytes of validity, where the column may have NULLs.
+    validity: HashMap<u64, ConstantRun>,
+}
+
+impl Runs {
+    fn of(
+        column: usize,
+        columns: &ColumnLocator<'_>,
         device: &Device,
-        width: u32,
-        bits: u64,
-    ) -> Result<u64, CudaError> {
-        let buffer = constants.get(device, width, bits)?;
-        let address = buffer.address();
-        if self.constants.last().is_none_or(|last| !Arc::ptr_eq(last, &buffer)) {
-            self.constants.push(buffer);
+        constants: &Mutex<ConstantColumns>,
+    ) -> Result<Self, CudaError> {
+        let (ty, input) = (columns.ty(column), columns.request.input);
+        let (mut values, mut most_rows) = (BTreeSet::new(), 0);
+        for (stripe, locations) in input.stripes.iter().zip(&columns.locations) {
+            if let (ColumnLocation::Constant, Placement::Constant(value)) =
+                (&locations[column], &stripe.columns[column])
+            {
+                values.insert(bits_of(*value, ty));
+                most_rows = most_rows.max(stripe.rows);
+            }
         }
-        Ok(address)
+        let values: Vec<u64> = values.into_iter().collect();
+        // Each insertion is complete or absent.
+        let mut constants = constants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = |width, values: &[u64], rows| match values {
+            [] => Ok(HashMap::new()),
+            _ => constants.runs(device, width, values, rows),
+        };
+        let validity: &[u64] = if columns.nullable[column] { &[0, 1] } else { &[] };
+        Ok(Self {
+            values: runs(ty.width(), &values, most_rows)?,
+            validity: runs(1, validity, u64::MAX)?,
+        })
+    }
+
+    fn buffers(&self) -> Vec<Arc<DeviceBuffer>> {
+        let mut buffers: Vec<Arc<DeviceBuffer>> = Vec::new();
+        for run in self.values.values().chain(self.validity.values()) {
+            if !buffers.iter().any(|known| Arc::ptr_eq(known, &run.buffer)) {
+                buffers.push(run.buffer.clone());
+            }
+        }
+        buffers
     }
 }
 
-/// Bytes of a value as a literal.
-fn bits_of(value: Value, ty: Type) -> u64 {
+/// Bits of a value of a type, in the low bytes. NULL: zero.
+fn bits_of(value: Option<Value>, ty: Type) -> u64 {
     match (value, ty) {
-        (Value::Bool(b), _) => u64::from(b),
-        (Value::Int(n), _) => n as u64,
-        (Value::Float(x), Type::Float32) => u64::from((x as f32).to_bits()),
-        (Value::Float(x), _) => x.to_bits(),
+        (None, _) => 0,
+        (Some(Value::Bool(b)), _) => u64::from(b),
+        (Some(Value::Int(n)), _) => n as u64,
+        (Some(Value::Float(x)), Type::Float32) => u64::from((x as f32).to_bits()),
+        (Some(Value::Float(x)), _) => x.to_bits(),
     }
 }
 
@@ -139,12 +173,13 @@ fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width
     });
 }
 
-/// Appends rows that all have the value of which a constant's buffer is full.
-fn repeat(extents: &mut Vec<Extent>, address: u64, first_row: u64, rows: u64, width: u64) {
+/// Appends rows that all have the value of a run.
+fn repeat(extents: &mut Vec<Extent>, run: Option<&ConstantRun>, first_row: u64, rows: u64, width: u64) {
+    let Some(run) = run else { return };
     let mut done = 0;
     while done < rows {
-        let count = CONSTANT_ROWS.min(rows - done);
-        add(extents, first_row + done, count, address, width);
+        let count = run.rows.min(rows - done);
+        add(extents, first_row + done, count, run.address(), width);
         done += count;
     }
 }

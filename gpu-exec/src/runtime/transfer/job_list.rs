@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::RunError;
 use crate::options::Request;
-use crate::runtime::memory::buffer_pool::CachedColumn;
+use crate::runtime::memory::cached_column::CachedColumn;
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::transfer::column_locator::MissingColumn;

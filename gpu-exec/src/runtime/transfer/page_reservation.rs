@@ -3,7 +3,8 @@
 
 use crate::error::RunError;
 use crate::runtime::memory::arena::DeviceRange;
-use crate::runtime::memory::buffer_pool::{BufferPool, CachedColumn, PresenceBitmap};
+use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
+use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
 use crate::runtime::memory::page_table::{PageLayout, PageTable, PagedColumn};
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn};
 
@@ -11,7 +12,7 @@ use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, Mi
 /// loaded whole, because not all of them have space, or because there are too many pages to be numbered.
 pub(crate) fn reserve_pages(
     columns: &mut ColumnLocator<'_>,
-    pool: &mut BufferPool,
+    (pool, query): (&mut BufferPool, QueryId),
     paged: &[MissingColumn],
 ) -> Result<Option<PageTable>, RunError> {
     let stripes = &columns.request.input.stripes;
@@ -23,13 +24,13 @@ pub(crate) fn reserve_pages(
         return Ok(None);
     };
     let find = |(m, layout): (&MissingColumn, &PageLayout)| {
-        let found = pool.find_paged(&columns.key(m));
+        let found = pool.find_paged(query, &columns.key(m));
         found.filter(|(cached, bits)| (bits.pages, cached.valid.is_some()) == (layout.count, m.valid.is_some()))
     };
     let found: Vec<_> = paged.iter().zip(&layouts).map(find).collect();
     let new: Vec<usize> = (0..paged.len()).filter(|&at| found[at].is_none()).collect();
     let bytes = |&at: &usize| paged[at].bytes() + layouts[at].bits_bytes() as u64;
-    if new.iter().map(bytes).sum::<u64>() > pool.available() {
+    if new.iter().map(bytes).sum::<u64>() > pool.available(query) {
         return Ok(None);
     }
     // Bits first, one after the other, so that they are set to zero at once; then values, each stripe's behind the last
@@ -46,7 +47,7 @@ pub(crate) fn reserve_pages(
         let reserved = match found {
             Some(found) => Some(found),
             None => match bits.next() {
-                Some(there) => reserve_one(columns, pool, m, *layout, there)?,
+                Some(there) => reserve_one(columns, (pool, query), m, *layout, there)?,
                 None => None,
             },
         };
@@ -68,7 +69,7 @@ pub(crate) fn reserve_pages(
 /// Reserves space for a column of which no page is there. The pool takes the bits.
 fn reserve_one(
     columns: &ColumnLocator<'_>,
-    pool: &mut BufferPool,
+    (pool, query): (&mut BufferPool, QueryId),
     m: &MissingColumn,
     layout: PageLayout,
     there: DeviceRange,
@@ -79,7 +80,7 @@ fn reserve_one(
         missing: layout.count,
     };
     let valid = m.valid.map(|bytes| bytes as usize);
-    let cached = pool.reserve_paged(columns.key(m), m.values as usize, valid, bits.clone())?;
+    let cached = pool.reserve_paged(query, columns.key(m), m.values as usize, valid, bits.clone())?;
     Ok(cached.map(|cached| (cached, bits)))
 }
 
@@ -97,12 +98,13 @@ fn take_all(pool: &mut BufferPool, lengths: impl Iterator<Item = usize>) -> Resu
 }
 
 /// Drops what is resident of partially resident columns that have to be loaded whole.
-pub(crate) fn drop_pages(columns: &mut ColumnLocator<'_>, pool: &mut BufferPool, paged: &[MissingColumn]) {
+pub(crate) fn drop_pages(
+    columns: &mut ColumnLocator<'_>,
+    (pool, query): (&mut BufferPool, QueryId),
+    paged: &[MissingColumn],
+) {
     for m in paged {
-        let key = columns.key(m);
-        if pool.page_bits(&key).is_some() {
-            pool.drop_column(&key);
-        }
+        pool.drop_pages(query, &columns.key(m));
         columns.locations[m.stripe][m.column] = ColumnLocation::Nowhere;
     }
 }

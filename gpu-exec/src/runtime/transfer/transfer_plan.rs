@@ -11,6 +11,9 @@
 //! 7. Jobs are sorted by window and row. Those with encoded bytes get their slots in the staging buffer.
 //! 8. Each column's extents are collected, as kernels see them (`ExtentMap`).
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use grampus_io_stack::cuda::Device;
 
 use crate::abi::paging::PAGE_BYTES;
@@ -18,7 +21,7 @@ use crate::error::RunError;
 use crate::input::Placement;
 use crate::input::file_registry::FileId;
 use crate::options::{Backing, Request};
-use crate::runtime::memory::buffer_pool::BufferPool;
+use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::constant_columns::ConstantColumns;
 use crate::runtime::memory::page_table::PageTable;
 use crate::runtime::memory::staging_buffer::StagingBuffer;
@@ -33,8 +36,10 @@ use crate::runtime::transfer::window_plan::WindowPlan;
 /// The resources and facts that a plan is made with.
 pub(crate) struct TransferContext<'a> {
     pub(crate) device: &'a Device,
-    pub(crate) pool: &'a mut BufferPool,
-    pub(crate) constants: &'a mut ConstantColumns,
+    /// Locked step by step, and never while files are read.
+    pub(crate) pool: &'a Mutex<BufferPool>,
+    pub(crate) query: QueryId,
+    pub(crate) constants: &'a Mutex<ConstantColumns>,
     /// By file of the input.
     pub(crate) file_ids: &'a [FileId],
     /// By file of the input: its pages are not in the page cache.
@@ -43,15 +48,24 @@ pub(crate) struct TransferContext<'a> {
     pub(crate) mapped: &'a [Option<u64>],
     /// By column of the program.
     pub(crate) backings: &'a [Backing],
+    /// Memory for windows is taken before columns are reserved, even if they should fit: an attempt without has failed.
+    pub(crate) windows_first: bool,
     /// Windows end where tiles of so many rows do.
     pub(crate) tile_rows: u64,
     pub(crate) staging: &'a mut StagingBuffer,
     /// Bytes of the staging buffer, at most.
     pub(crate) staging_bytes: u64,
     /// Columns that the device does not decode.
-    pub(crate) cpu_decode: &'a CpuDecodeSet,
+    pub(crate) cpu_decode: &'a CpuDecodeSet<'a>,
     /// Threads that may ask how columns are stored.
     pub(crate) threads: usize,
+}
+
+impl TransferContext<'_> {
+    fn pool(&self) -> MutexGuard<'_, BufferPool> {
+        // A panic ends the device's state.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Everything that is copied for a query, and where it will be.
@@ -72,26 +86,40 @@ impl TransferPlan {
         let mut columns = ColumnLocator::new(request, context.file_ids);
         let encoded = EncodedColumns::new(request, context.file_ids, context.cpu_decode);
         let mut jobs = JobList::new(request, encoded);
-        let MissingColumns { loaded, paged } = columns.locate(context.pool, context.mapped, context.backings);
-        expect_space(&columns, &loaded, &paged, context.pool)?;
+        let MissingColumns { loaded, paged } = {
+            let mut pool = context.pool();
+            let missing = columns.locate((&mut pool, context.query), context.mapped, context.backings);
+            expect_space(&columns, &missing.loaded, &missing.paged, &mut pool)?;
+            missing
+        };
         jobs.encoded.look_up(&loaded, context.threads);
 
         let mut windows = WindowPlan::default();
         let faults = !paged.is_empty();
-        let mut streamed = reserve(&mut columns, &mut jobs, &mut windows, loaded, context, faults)?;
+        let pages: u64 = paged.iter().map(WindowPlan::filled_by).sum();
+        let mut streamed = reserve(&mut columns, &mut jobs, &mut windows, loaded, context, (faults, pages))?;
         let reserved = match streamed.is_empty() {
-            true => reserve_pages(&mut columns, context.pool, &paged)?,
+            true => reserve_pages(&mut columns, (&mut context.pool(), context.query), &paged)?,
             false => None,
         };
         let page_table = match reserved {
             Some(page_table) => page_table,
             None => {
-                drop_pages(&mut columns, context.pool, &paged);
-                streamed.extend(reserve(&mut columns, &mut jobs, &mut windows, paged, context, faults)?);
+                drop_pages(&mut columns, (&mut context.pool(), context.query), &paged);
+                jobs.encoded.look_up(&paged, context.threads);
+                streamed.extend(reserve(
+                    &mut columns,
+                    &mut jobs,
+                    &mut windows,
+                    paged,
+                    context,
+                    (faults, 0),
+                )?);
                 PageTable::default()
             }
         };
-        windows.divide(&mut columns, &mut jobs, &streamed, context.tile_rows, context.pool)?;
+        let capacity = context.pool().capacity();
+        windows.divide(&mut columns, &mut jobs, &streamed, context.tile_rows, capacity)?;
 
         let mut jobs = jobs.jobs;
         jobs.sort_by_key(|job| (job.window, job.first_row));
@@ -109,6 +137,21 @@ impl TransferPlan {
     }
 }
 
+impl TransferPlan {
+    /// Files of the input that are read.
+    pub(crate) fn files(&self, request: &Request<'_>) -> impl Iterator<Item = usize> {
+        let of_stripe = |stripe: usize| request.input.stripes[stripe].file;
+        let of_job = |job: &CopyJob| match &job.source {
+            CopySource::FileRanges { file, .. } => *file,
+            CopySource::CpuDecode { stripe, .. } => of_stripe(*stripe),
+            CopySource::Encoded(copy) => copy.file,
+        };
+        let jobs = self.jobs.iter().map(of_job);
+        let pages = self.page_table.columns.iter().map(|column| of_stripe(column.stripe));
+        jobs.chain(pages).collect::<BTreeSet<usize>>().into_iter()
+    }
+}
+
 /// Tells the pool how much will be reserved.
 fn expect_space(
     columns: &ColumnLocator<'_>,
@@ -119,7 +162,7 @@ fn expect_space(
     // With a bit for each page, and what rounding adds.
     let space = |m: &MissingColumn| m.bytes() + m.bytes() / (8 * PAGE_BYTES) + 64;
     // A partially resident column has its space.
-    let is_new = |m: &&MissingColumn| pool.page_bits(&columns.key(m)).is_none();
+    let is_new = |m: &&MissingColumn| !pool.has_pages(&columns.key(m));
     let whole = loaded.iter().filter(|m| m.whole);
     let spaces: Vec<u64> = whole.chain(paged.iter().filter(is_new)).map(space).collect();
     // Space for one column more: the free space may end with a remainder smaller than a column.
@@ -127,30 +170,38 @@ fn expect_space(
     Ok(pool.expect(bytes)?)
 }
 
+/// A query that does not fit in device memory leaves the pool's n-th part to queries beside it.
+const SHARE_LEFT: u64 = 8;
+
 /// Reserves space in the pool for as many columns as fit, with jobs that fill it. The others, returned, stream through
-/// windows.
+/// windows. `faults`: kernels may miss pages meanwhile. `later`: bytes of columns that are reserved afterwards, and
+/// stream if they do not fit.
 fn reserve(
     columns: &mut ColumnLocator<'_>,
     jobs: &mut JobList<'_>,
     windows: &mut WindowPlan,
     missing: Vec<MissingColumn>,
-    context: &mut TransferContext<'_>,
-    faults: bool,
+    context: &TransferContext<'_>,
+    (faults, later): (bool, u64),
 ) -> Result<Vec<MissingColumn>, RunError> {
     let need: u64 = missing.iter().map(MissingColumn::bytes).sum();
-    let available = context.pool.available();
-    let all_fit = need <= available && missing.iter().all(|m| m.whole);
+    let (mut guard, query) = (context.pool(), context.query);
+    let pool = &mut *guard;
+    let available = pool.available(query);
+    let fit = need.saturating_add(later) <= available;
+    let all_fit = fit && !context.windows_first && missing.iter().all(|m| m.whole);
     // The windows' memory comes first: without it nothing runs.
     let mut left = match all_fit {
         true => available,
-        false => available.saturating_sub(WindowPlan::bytes_of(available)),
+        false => available.saturating_sub(WindowPlan::bytes_of(available) + available / SHARE_LEFT),
     };
     if !all_fit {
-        windows.take_memory(context.pool, &missing, available)?;
+        let bytes = missing.iter().map(WindowPlan::filled_by).sum::<u64>() + later;
+        windows.take_memory((pool, query), bytes, available)?;
     }
     let mut streamed = Vec::new();
     for m in missing {
-        match columns.reserve(context.pool, &m, left)? {
+        match columns.reserve((pool, query), &m, left)? {
             Some(cached) => {
                 left -= m.bytes();
                 let beside_faults = faults && is_in_page_cache(columns.request, &m, context.cold);
@@ -160,7 +211,8 @@ fn reserve(
         }
     }
     if !streamed.is_empty() {
-        windows.take_memory(context.pool, &streamed, available)?;
+        let bytes = streamed.iter().map(WindowPlan::filled_by).sum::<u64>() + later;
+        windows.take_memory((pool, query), bytes, available)?;
     }
     Ok(streamed)
 }

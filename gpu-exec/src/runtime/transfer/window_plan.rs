@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::error::{RefusalReason, RunError};
 use crate::runtime::memory::arena::DeviceRange;
-use crate::runtime::memory::buffer_pool::BufferPool;
+use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn, StreamedChunk};
 use crate::runtime::transfer::copy_job::{CopyJob, MAX_COPY_ROWS};
@@ -35,40 +35,45 @@ impl WindowPlan {
         WINDOWS_BYTES.min(available / 4)
     }
 
-    /// Takes memory for both windows from the pool, unless they have some: not more than the columns fill, less if the
-    /// pool has less.
+    /// Bytes that a column fills, with what rounding adds.
+    pub(crate) fn filled_by(column: &MissingColumn) -> u64 {
+        column.bytes() + WINDOW_GRAIN_BYTES as u64
+    }
+
+    /// Takes memory for both windows from the pool, unless they have some: not more than the streamed columns
+    /// [fill](Self::filled_by), less if the pool has less.
     pub(crate) fn take_memory(
         &mut self,
-        pool: &mut BufferPool,
-        streamed: &[MissingColumn],
+        (pool, query): (&mut BufferPool, QueryId),
+        streamed_bytes: u64,
         available: u64,
     ) -> Result<(), RunError> {
         if self.memory.is_some() {
             return Ok(());
         }
-        let all: u64 = streamed.iter().map(|m| m.bytes() + WINDOW_GRAIN_BYTES as u64).sum();
         let most = Self::bytes_of(available).max(MIN_WINDOWS_BYTES as u64);
-        let mut bytes = most.min(2 * all.max(1 << 10)) as usize;
+        let mut bytes = most.min(2 * streamed_bytes.max(1 << 10)) as usize;
         loop {
-            self.memory = pool.take(bytes)?;
+            self.memory = pool.lend(query, bytes)?;
             if self.memory.is_some() {
                 return Ok(());
             }
             if bytes < MIN_WINDOWS_BYTES {
-                return Err(too_little_memory(bytes as u64, pool));
+                return Err(too_little_memory(bytes as u64, pool.capacity()));
             }
             bytes /= 2;
         }
     }
 
-    /// Divides columns into windows of whole tiles, and those into chunks; adds the jobs that fill them.
+    /// Divides columns into windows of whole tiles, and those into chunks; adds the jobs that fill them. `capacity`:
+    /// device memory for columns.
     pub(crate) fn divide(
         &mut self,
         columns: &mut ColumnLocator<'_>,
         jobs: &mut JobList<'_>,
         streamed: &[MissingColumn],
         tile_rows: u64,
-        pool: &BufferPool,
+        capacity: u64,
     ) -> Result<(), RunError> {
         let total = jobs.first_rows.last().copied().unwrap_or(0);
         let Some(memory) = self.memory.clone().filter(|_| !streamed.is_empty()) else {
@@ -88,7 +93,7 @@ impl WindowPlan {
                     if rows == 0 {
                         if used == 0 {
                             let tile_bytes = tile_rows * row_bytes(columns, missing) + margin_bytes(missing);
-                            return Err(too_little_memory(2 * tile_bytes, pool));
+                            return Err(too_little_memory(2 * tile_bytes, capacity));
                         }
                         self.ends.push(jobs.first_rows[stripe] + first);
                         (window, used) = (window + 1, 0);
@@ -123,8 +128,7 @@ impl WindowPlan {
     }
 }
 
-fn too_little_memory(needed: u64, pool: &BufferPool) -> RunError {
-    let available = pool.capacity();
+fn too_little_memory(needed: u64, available: u64) -> RunError {
     RefusalReason::DeviceMemory { needed, available }.into()
 }
 

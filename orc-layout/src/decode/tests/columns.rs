@@ -297,7 +297,9 @@ proptest! {
         let indexes: Vec<_> = indexes.into_iter().filter(|index| nullable || index.is_some()).collect();
         let count = indexes.len() as u64;
         let present: Vec<bool> = indexes.iter().map(Option::is_some).collect();
-        let mut file = Builder::column(TypeKind::String, Encoding::Dictionary, count);
+        // A stripe has a row for each entry.
+        let rows = count.max(entries.len() as u64);
+        let mut file = Builder::column(TypeKind::String, Encoding::Dictionary, rows);
         file.codec = codec;
         file.chunks = vec![100, 7];
         file.dictionary_size(1, entries.len() as u32);
@@ -314,4 +316,34 @@ proptest! {
         let some = selection(count, &steps);
         prop_assert_eq!(&reader.read(&some).unwrap(), &picked(&expected, &some));
     }
+}
+
+#[test]
+fn dictionary_has_at_most_one_entry_per_row() {
+    let mut file = Builder::column(TypeKind::String, Encoding::Dictionary, 6);
+    file.dictionary_size(1, u32::MAX);
+    file.stream(1, Kind::Data, literals(&[2, 0, 1, 1, 0, 2]));
+    // Runs of 130 lengths of 1.
+    file.stream(1, Kind::Length, [127, 0, 1].repeat(10_000));
+    file.stream(1, Kind::DictionaryData, *b"axyz");
+    let error = file.reader(None).unwrap().0.read(&all(6)).unwrap_err().to_string();
+    assert!(
+        error.contains("column 1 (c)") && error.contains("4294967295 entries in a stripe of 6 rows"),
+        "{error}"
+    );
+}
+
+#[test]
+fn text_beyond_the_limit_is_refused_before_it_is_read() {
+    let mut file = Builder::column(TypeKind::String, Encoding::Direct, 3);
+    file.stream(1, Kind::Data, *b"abcdefghi");
+    file.stream(1, Kind::Length, literals(&[3, 3, 3]));
+    let (mut reader, _) = file.reader(None).unwrap();
+    let error = reader.read_within(&all(3), 8).unwrap_err().to_string();
+    assert!(
+        error.contains("column c: 3 of its rows, read at once, take more than 8 bytes"),
+        "{error}"
+    );
+    let read = reader.read_within(&RowSelection::range(1..3), 6).unwrap();
+    assert_eq!(read.as_string::<i32>(), &StringArray::from(vec!["def", "ghi"]));
 }

@@ -20,10 +20,13 @@ use crate::error::Result;
 use crate::index::ColumnIndex;
 use crate::proto::column_encoding::Kind as EncodingKind;
 use crate::proto::stream::Kind;
+use crate::read_options::ReadOptions;
 use crate::schema::{OrcSchema, OrcType, TypeKind};
 use crate::source::ByteSource;
-use crate::stripe::{Encoding, Stream, StripeLayout};
+use crate::streams::Stream;
+use crate::stripe::{Encoding, StripeLayout};
 use crate::tail::{FileTail, StripeInfo};
+use crate::writer_zone::WriterZone;
 
 /// Bytes in memory that record every read.
 pub(super) struct Memory {
@@ -54,6 +57,9 @@ pub(super) struct Builder {
     pub(super) chunks: Vec<usize>,
     pub(super) stride: Option<u32>,
     pub(super) rows: u64,
+    pub(super) zone: WriterZone,
+    pub(super) options: ReadOptions,
+    pub(super) is_hybrid_calendar: bool,
 }
 
 impl Builder {
@@ -76,6 +82,9 @@ impl Builder {
             chunks: vec![1 << 16],
             stride: None,
             rows,
+            zone: WriterZone::Utc,
+            options: ReadOptions::default(),
+            is_hybrid_calendar: false,
         }
     }
 
@@ -162,10 +171,11 @@ impl Builder {
                 codec,
                 block_size_bytes: 1 << 18,
             }),
-            schema: Arc::new(OrcSchema {
-                types: self.types.clone(),
-                arrow: Arc::new(Schema::new(self.fields.clone())),
-            }),
+            schema: Arc::new(OrcSchema::of_types(
+                self.types.clone(),
+                Arc::new(Schema::new(self.fields.clone())),
+                vec![],
+            )),
             rows: self.rows,
             row_index_stride: self.stride,
             stripes: vec![info.clone()],
@@ -179,12 +189,14 @@ impl Builder {
             encrypted_columns: vec![],
             writer_version: 6,
             tail_length: 0,
+            is_hybrid_calendar: self.is_hybrid_calendar,
         };
         let stripe = StripeLayout {
             info,
-            streams,
+            streams: streams.into(),
             encodings: self.encodings.clone(),
-            writer_timezone: None,
+            writer_timezone: self.zone.clone(),
+            unknown_encodings: vec![],
         };
         let memory = Arc::new(Memory {
             bytes: file.into(),
@@ -195,6 +207,8 @@ impl Builder {
             tail: Arc::new(tail),
             stripe: Arc::new(stripe),
             source: memory.clone(),
+            budget: Arc::default(),
+            options: self.options,
         };
         (source, memory, places)
     }
@@ -202,7 +216,13 @@ impl Builder {
     /// A reader of column 1, with entry points if `positions` are given.
     pub(super) fn reader(&self, positions: Option<Vec<Vec<u64>>>) -> Result<(ColumnReader, Arc<Memory>)> {
         let (source, memory, _) = self.build();
-        let StreamSource { tail, stripe, source } = source;
+        let StreamSource {
+            tail,
+            stripe,
+            source,
+            options,
+            ..
+        } = source;
         let seekable = positions.is_some();
         let index = positions.map(|positions| {
             Arc::new(ColumnIndex {
@@ -211,7 +231,7 @@ impl Builder {
                 bloom_filters: vec![],
             })
         });
-        let reader = ColumnReader::new(tail, stripe, 1, index, Access::Decode { seekable }, source)?;
+        let reader = ColumnReader::with_options(tail, stripe, 1, index, Access::Decode { seekable }, source, options)?;
         Ok((reader, memory))
     }
 }

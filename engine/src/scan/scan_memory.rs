@@ -1,0 +1,63 @@
+//! `ScanMemory`: the memory of one partition of a scan, as the session's pool counts it.
+
+use std::sync::Arc;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use grampus_orc_layout::LayoutError;
+
+/// Maximum bytes of text and list elements of one array of several rows.
+const MAX_ARRAY_BYTES: usize = 64 << 20;
+/// The least that a memory limit makes of [`MAX_ARRAY_BYTES`].
+const MIN_ARRAY_BYTES: usize = 64 << 10;
+/// A partition has memory for this many arrays of the maximum.
+const ARRAYS_PER_PARTITION: usize = 8;
+
+/// Fetched bytes, arrays being filtered and kept values of a partition.
+#[derive(Debug)]
+pub(super) struct ScanMemory {
+    reservation: MemoryReservation,
+    array_bytes: usize,
+}
+
+impl ScanMemory {
+    /// The memory of one of `partitions` partitions. Nothing is held yet.
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>, partition: usize, partitions: usize) -> Self {
+        let array_bytes = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => limit / partitions.max(1) / ARRAYS_PER_PARTITION,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => MAX_ARRAY_BYTES,
+        };
+        Self {
+            reservation: MemoryConsumer::new(format!("OrcScan[{partition}]")).register(pool),
+            array_bytes: array_bytes.clamp(MIN_ARRAY_BYTES, MAX_ARRAY_BYTES),
+        }
+    }
+
+    /// Maximum bytes of text and list elements that one array of several rows should have.
+    pub(super) fn array_bytes(&self) -> usize {
+        self.array_bytes
+    }
+
+    /// Sets the bytes that the partition holds.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` if the pool has not as many.
+    pub(super) fn hold(&self, bytes: usize) -> Result<()> {
+        self.reservation.try_resize(bytes)
+    }
+
+    /// Holds nothing more.
+    pub(super) fn release(&self) {
+        self.reservation.free();
+    }
+}
+
+/// Whether the same read of fewer rows may succeed: the values were too large for one array, or for the pool.
+pub(super) fn fewer_rows_may_fit(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::External(inner) => {
+            matches!(inner.downcast_ref::<LayoutError>(), Some(LayoutError::TooLarge { .. }))
+        }
+        error => matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
+    }
+}

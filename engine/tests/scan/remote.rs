@@ -1,0 +1,209 @@
+//! Files in an object store whose requests are slow, fail, or find another object.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch};
+use bytes::Bytes;
+use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionContext;
+use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::write::WriterOptions;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::common::{context_with, text, value, write_orc};
+use super::filters::{layouts, random_sql, table};
+use super::flaky_store::{Faults, FlakyStore};
+
+const OBJECT: &str = "data/t.orc";
+
+/// The bytes of an ORC file.
+fn orc(batch: &RecordBatch, options: WriterOptions) -> Bytes {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write_orc(&path, std::slice::from_ref(batch), options);
+    read(&path)
+}
+
+fn read(path: &Path) -> Bytes {
+    std::fs::read(path).unwrap().into()
+}
+
+/// A session with the store's object as table `t`.
+async fn session(store: &Arc<FlakyStore>, partitions: usize, settings: &[(&str, String)]) -> SessionContext {
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let context = context_with(partitions, &settings).await;
+    let url = url::Url::parse("memory://bucket").unwrap();
+    context.register_object_store(&url, Arc::clone(store) as _);
+    grampus::session::register_orc(&context, "t", "memory://bucket/data/")
+        .await
+        .unwrap();
+    context
+}
+
+/// Settings with which a stripe has many tiles, and a fetch few of them.
+fn small_steps(tile_rows: usize, window_bytes: usize) -> Vec<(&'static str, String)> {
+    vec![
+        ("grampus.tile_rows", tile_rows.to_string()),
+        ("grampus.fetched_tile_rows", "1".to_owned()),
+        ("grampus.fetch_window_bytes", window_bytes.to_string()),
+        ("grampus.min_partition_rows", "1".to_owned()),
+    ]
+}
+
+async fn answer(context: &SessionContext, sql: &str) -> Result<String, DataFusionError> {
+    Ok(text(&context.sql(sql).await?.collect().await?))
+}
+
+/// The weak, cheap condition comes first until its rows are counted. Then the other one is read first.
+#[tokio::test]
+async fn conjunct_that_becomes_the_first_is_fetched() {
+    let rows = 20_000;
+    let cheap: ArrayRef = Arc::new(Float64Array::from_iter_values((0..rows).map(f64::from)));
+    let strong: ArrayRef = Arc::new(Int32Array::from_iter_values((0..rows).map(|row| row * 7919 % 1000)));
+    let batch = RecordBatch::try_from_iter([("cheap", cheap), ("strong", strong)]).unwrap();
+    let store = FlakyStore::with_object(OBJECT, orc(&batch, WriterOptions::default())).await;
+    let mut settings = small_steps(1000, 1);
+    settings.push(("grampus.prune", "false".to_owned()));
+    let context = session(&store, 1, &settings).await;
+    let sql = "SELECT count(*) FROM t WHERE cheap >= 0 AND strong = 5";
+    assert_eq!(value(&context, sql).await, "20");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_queries_in_small_steps_equal_those_in_memory() {
+    let batch = table(19, 2_500);
+    let memory = SessionContext::new();
+    let rows = MemTable::try_new(batch.schema(), vec![vec![batch.clone()]]).unwrap();
+    memory.register_table("t", Arc::new(rows)).unwrap();
+    let mut layouts = layouts();
+    // Runs reach over many chunks, beyond the end that a plan of ranges assumes.
+    layouts.push((
+        "tiny chunks",
+        WriterOptions {
+            codec: Some(Codec::Zstd),
+            chunk_size_bytes: 64,
+            row_index_stride: 100,
+            stripe_rows: 2_000,
+            ..WriterOptions::default()
+        },
+    ));
+    for (k, (name, options)) in layouts.into_iter().enumerate() {
+        let store = FlakyStore::with_object(OBJECT, orc(&batch, options)).await;
+        let mut random = ChaCha8Rng::seed_from_u64(k as u64);
+        for partitions in [1, 2, 7] {
+            let steps = small_steps(random.random_range(1..300), 1 << random.random_range(0..16));
+            let context = session(&store, partitions, &steps).await;
+            for _ in 0..8 {
+                store.set(Faults {
+                    max_delay_us: random.random_range(0..500),
+                    ..Faults::default()
+                });
+                let sql = random_sql(&mut random);
+                let expected = answer(&memory, &sql).await.unwrap();
+                match answer(&context, &sql).await {
+                    Ok(answer) => assert!(answer == expected, "{name}, {partitions}, {steps:?}: {sql}"),
+                    Err(error) => panic!("{name}, {partitions}, {steps:?}: {sql}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+/// 3,000 rows whose sum of `x` is `3_000 * first + 4_498_500`.
+fn numbers(first: i64) -> RecordBatch {
+    let x: ArrayRef = Arc::new(Int64Array::from_iter_values((0..3_000).map(|row| first + row)));
+    let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..3_000).map(f64::from)));
+    RecordBatch::try_from_iter([("x", x), ("y", y)]).unwrap()
+}
+
+fn stripes() -> WriterOptions {
+    WriterOptions {
+        stripe_rows: 1_000,
+        row_index_stride: 100,
+        ..WriterOptions::default()
+    }
+}
+
+const SUM: &str = "SELECT sum(x) FROM t WHERE y >= 0 AND x % 2 < 5";
+
+#[tokio::test]
+async fn failed_request_ends_the_query_with_the_name_of_the_file() {
+    let store = FlakyStore::with_object(OBJECT, orc(&numbers(0), stripes())).await;
+    let context = session(&store, 1, &small_steps(100, 500)).await;
+    store.set(Faults::default());
+    assert_eq!(value(&context, SUM).await, "4498500");
+    let reads = store.set(Faults::default());
+    assert!(reads > 10, "{reads}");
+    for failing in (0..reads).step_by(reads / 10) {
+        // A new session has no metadata in memory.
+        store.set(Faults::default());
+        let fresh = session(&store, 1, &small_steps(100, 500)).await;
+        store.set(Faults {
+            failing_read: Some(failing),
+            ..Faults::default()
+        });
+        match answer(&fresh, SUM).await {
+            Ok(answer) => assert!(answer.contains("4498500"), "{answer}"),
+            Err(error) => {
+                let message = grampus::error::message(&error);
+                assert!(message.contains("memory://bucket/data/t.orc"), "{message}");
+                assert!(message.contains("the request was not answered"), "{message}");
+            }
+        }
+        // The next query is not disturbed.
+        store.set(Faults::default());
+        assert_eq!(value(&fresh, SUM).await, "4498500");
+    }
+}
+
+#[tokio::test]
+async fn object_replaced_during_a_query_ends_it_with_an_error_that_says_so() {
+    let old = orc(&numbers(0), stripes());
+    let same_length = orc(&numbers(1_000), stripes());
+    let shorter = orc(&numbers(0).slice(0, 1_500), stripes());
+    let mut noticed = 0;
+    for (without_etags, ignores_conditions, new) in [
+        (false, false, Some(same_length.clone())),
+        (false, true, Some(same_length.clone())),
+        (true, false, Some(same_length)),
+        (true, true, Some(shorter.clone())),
+        (false, false, Some(shorter)),
+        (false, false, None),
+    ] {
+        for at in (0..12).step_by(2) {
+            let store = FlakyStore::with_object(OBJECT, old.clone()).await;
+            let faults = Faults {
+                without_etags,
+                ignores_conditions,
+                ..Faults::default()
+            };
+            store.set(faults.clone());
+            let context = session(&store, 1, &small_steps(100, 500)).await;
+            store.set(Faults {
+                replacement: Some((at, new.clone())),
+                ..faults
+            });
+            match answer(&context, SUM).await {
+                // The object was replaced after the last read.
+                Ok(answer) => assert!(answer.contains("4498500"), "{answer}"),
+                Err(error) => {
+                    noticed += 1;
+                    let message = grampus::error::message(&error);
+                    assert!(message.contains("memory://bucket/data/t.orc"), "{message}");
+                    let words = match new {
+                        Some(_) => "changed while it was being queried (the object was replaced)",
+                        None => "changed while it was being queried (the object was removed)",
+                    };
+                    assert!(
+                        message.contains(words),
+                        "{without_etags} {ignores_conditions}: {message}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(noticed > 20, "{noticed}");
+}

@@ -1,0 +1,97 @@
+//! [`StagedFile`]: a file that is written beside its final place and replaces an older file by one rename.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::durability::{resolve, sync_folder, take_over};
+use super::temporary_folder::{self, Purpose, TemporaryFolder};
+
+/// A file before its publication; dropping this value removes it.
+#[derive(Debug)]
+pub struct StagedFile {
+    /// The final path, without links.
+    target: PathBuf,
+    work: TemporaryFolder,
+}
+
+impl StagedFile {
+    /// Prepares a place for the file that will be `target`, and removes what killed processes left in its folder.
+    ///
+    /// # Errors
+    /// If the target is a folder or a device, or its folder cannot be written to.
+    pub fn create(target: &Path) -> io::Result<Self> {
+        let (parent, target) = resolve(target)?;
+        match fs::metadata(&target) {
+            Ok(found) if found.is_dir() => return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder")),
+            Ok(found) if !found.is_file() => {
+                return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+            }
+            _ => {}
+        }
+        let work = TemporaryFolder::create(&parent, Purpose::Staging)?;
+        Ok(Self { target, work })
+    }
+
+    /// The path to write to.
+    pub fn path(&self) -> PathBuf {
+        self.work.path().join("new")
+    }
+
+    /// Syncs the written file, and gives it its name, over an older file of that name.
+    ///
+    /// # Errors
+    /// If the file was not written, or the disk is full.
+    pub fn publish(self) -> io::Result<()> {
+        let new = self.path();
+        if let Ok(old) = fs::metadata(&self.target) {
+            take_over(&old, &new)?;
+        }
+        File::open(&new)?.sync_all()?;
+        temporary_folder::publish(|| fs::rename(&new, &self.target))?;
+        match self.target.parent() {
+            Some(parent) => sync_folder(parent),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_appears_when_published_and_leaves_nothing_when_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a.csv");
+        fs::write(&target, "old").unwrap();
+        let dropped = StagedFile::create(&target).unwrap();
+        fs::write(dropped.path(), "lost").unwrap();
+        drop(dropped);
+        let staged = StagedFile::create(&target).unwrap();
+        fs::write(staged.path(), "new").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+        staged.publish().unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let error = StagedFile::create(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn file_keeps_the_mode_of_the_old_one_and_links_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("a.csv"), folder.path().join("link.csv"));
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&target, &link).unwrap();
+        let staged = StagedFile::create(&link).unwrap();
+        fs::write(staged.path(), "new").unwrap();
+        staged.publish().unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+}

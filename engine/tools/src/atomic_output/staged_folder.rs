@@ -1,0 +1,356 @@
+//! [`StagedFolder`]: a folder of files that is written beside its final place and published whole.
+//!
+//! 1. The files are written and synced below a [`TemporaryFolder`] in the folder above.
+//! 2. If the target is missing or empty, one rename publishes them.
+//! 3. If the target holds an older generation, the two folders are exchanged by one call (`RENAME_EXCHANGE`).
+//! 4. On file systems without this call, the old folder moves away and the new one moves in. A process that is killed
+//!    in between leaves the target missing; the next output into the same place brings the old generation back.
+//! 5. The old generation is removed.
+//!
+//! **Invariant:** only files that Grampus wrote are ever removed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use grampus_orc_layout::metadata_reader;
+
+use super::durability::{resolve, sync_folder, take_over};
+use super::temporary_folder::{self, Purpose, TemporaryFolder};
+use crate::error::ToolError;
+use crate::file_source::FileSource;
+
+/// The new generation, and after an exchange the old one, in the temporary folder.
+const NEW: &str = "new";
+/// The old generation, between the two renames of a file system that cannot exchange.
+const OLD: &str = "old";
+/// A file with the target's path, written before the first of the two renames.
+const TARGET: &str = "target";
+
+/// A folder before its publication; dropping this value removes it.
+pub(crate) struct StagedFolder {
+    /// The path as the options name it, for messages.
+    shown: PathBuf,
+    /// The path without links.
+    target: PathBuf,
+    work: TemporaryFolder,
+    overwrite: bool,
+}
+
+impl StagedFolder {
+    /// Prepares a place for the folder that will be `shown`. Removes what killed processes left beside it.
+    ///
+    /// # Errors
+    /// If the target holds files and `overwrite` is not set, or if it cannot be replaced: it holds files that Grampus
+    /// did not write, is a mount point or the current folder, or the folder above cannot be written to.
+    pub(crate) fn create(shown: &Path, overwrite: bool) -> Result<Self, ToolError> {
+        let failed = |error| ToolError::write(shown, error);
+        let (parent, target) = resolve(shown).map_err(failed)?;
+        if fs::metadata(&target).is_ok_and(|found| !found.is_dir()) {
+            return Err(ToolError::NotAFolder(shown.to_owned()));
+        }
+        let work = TemporaryFolder::create_after(&parent, Purpose::Staging, &bring_back);
+        let work = work.map_err(|error| ToolError::beside(shown, &parent, error))?;
+        let staged = Self {
+            shown: shown.to_owned(),
+            target,
+            work,
+            overwrite,
+        };
+        fs::create_dir(staged.files()).map_err(failed)?;
+        if let Ok(old) = fs::metadata(&staged.target) {
+            staged.check_place()?;
+            staged.check_contents(&staged.target)?;
+            take_over(&old, &staged.files()).map_err(failed)?;
+        }
+        Ok(staged)
+    }
+
+    /// The folder to write to.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.work.path().join(NEW)
+    }
+
+    /// Publishes the written and synced files, and removes the old generation.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create), since the target may have changed meanwhile; and if a rename fails. The old
+    /// generation stays then.
+    pub(crate) fn publish(self) -> Result<(), ToolError> {
+        let failed = |error| ToolError::write(&self.shown, error);
+        sync_folder(&self.files()).map_err(failed)?;
+        temporary_folder::publish(|| Ok(self.move_in())).map_err(failed)??;
+        match self.target.parent() {
+            Some(parent) => sync_folder(parent).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    fn move_in(&self) -> Result<(), ToolError> {
+        let failed = |error| ToolError::write(&self.shown, error);
+        let (new, target) = (self.files(), &self.target);
+        let is_taken = match fs::read_dir(target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            entries => entries.map_err(failed)?.next().is_some(),
+        };
+        if !is_taken {
+            return match fs::rename(&new, target) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                    Err(ToolError::NotEmpty(self.shown.clone()))
+                }
+                moved => moved.map_err(failed),
+            };
+        }
+        self.check_contents(target)?;
+        if !exchange(&new, target).map_err(failed)? {
+            return self.move_in_after(&new);
+        }
+        // A file may have arrived between the check and the exchange.
+        self.check_contents(&new).inspect_err(|_| {
+            if let Err(error) = exchange(&new, target) {
+                log::error!("{} was not restored: {error}", self.shown.display());
+            }
+        })
+    }
+
+    /// Replaces the target by two renames.
+    fn move_in_after(&self, new: &Path) -> Result<(), ToolError> {
+        let failed = |error| ToolError::write(&self.shown, error);
+        self.move_away().map_err(failed)?;
+        let old = self.work.path().join(OLD);
+        let moved = self
+            .check_contents(&old)
+            .and_then(|()| fs::rename(new, &self.target).map_err(failed));
+        moved.inspect_err(|_| bring_back(self.work.path()))
+    }
+
+    /// Moves the old generation away, with a note of its place for [`bring_back`].
+    fn move_away(&self) -> io::Result<()> {
+        let mut note = File::create(self.work.path().join(TARGET))?;
+        note.write_all(self.target.as_os_str().as_encoded_bytes())?;
+        note.sync_all()?;
+        sync_folder(self.work.path())?;
+        fs::rename(&self.target, self.work.path().join(OLD))
+    }
+
+    /// Refuses places that a rename cannot replace.
+    fn check_place(&self) -> Result<(), ToolError> {
+        let refuse = |reason: &str| {
+            Err(ToolError::NotReplaceable {
+                path: self.shown.clone(),
+                reason: reason.to_owned(),
+            })
+        };
+        if is_mount_point(&self.target) {
+            return refuse("it is a mount point: name a folder inside it");
+        }
+        if std::env::current_dir().is_ok_and(|current| current == self.target) {
+            return refuse("it is the current folder: go elsewhere, or name another folder");
+        }
+        Ok(())
+    }
+
+    /// Refuses contents that may not be removed.
+    fn check_contents(&self, folder: &Path) -> Result<(), ToolError> {
+        let failed = |error| ToolError::write(&self.shown, error);
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            if !self.overwrite {
+                return Err(ToolError::NotEmpty(self.shown.clone()));
+            }
+            let path = entry.map_err(failed)?.path();
+            if !is_written_by_grampus(&path) {
+                let name = path.file_name().unwrap_or_default();
+                return Err(ToolError::NotReplaceable {
+                    path: self.shown.clone(),
+                    reason: format!(
+                        "{} was not written by grampus; move it away, or name another folder",
+                        self.shown.join(name).display()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file is ORC that states Grampus as its writer.
+fn is_written_by_grampus(path: &Path) -> bool {
+    if path.extension() != Some(OsStr::new("orc")) || !fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    let name: Arc<str> = path.display().to_string().into();
+    let tail = FileSource::open(path).and_then(|source| metadata_reader::read_tail(&name, source.length(), &source));
+    tail.is_ok_and(|tail| tail.writer.contains("grampus "))
+}
+
+/// Moves an old generation back to its place, if the process was killed between the two renames.
+fn bring_back(work: &Path) {
+    let Ok(target) = fs::read(work.join(TARGET)) else {
+        return;
+    };
+    let Some(target) = path_of(target) else { return };
+    if fs::symlink_metadata(&target).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        && fs::rename(work.join(OLD), &target).is_ok()
+        && let Some(parent) = target.parent()
+    {
+        log::info!("{} is back: its replacement was interrupted", target.display());
+        // A lost rename is repeated at the next start.
+        let _ = sync_folder(parent);
+    }
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    String::from_utf8(bytes).ok().map(PathBuf::from)
+}
+
+/// Exchanges two folders; false if the file system cannot.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Whether a file system is mounted at this folder.
+#[cfg(target_os = "linux")]
+fn is_mount_point(folder: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, folder, AtFlags::empty(), StatxFlags::BASIC_STATS);
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mount_point(_: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, RecordBatch};
+    use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+
+    use super::*;
+
+    fn write_orc(path: &Path) {
+        let column: Arc<dyn arrow::array::Array> = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
+        let file = File::create(path).unwrap();
+        let mut writer = OrcWriter::new(file, batch.schema(), WriterOptions::default()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A folder `out` with `old.orc`, and a staged folder with `new.orc` for the same place.
+    fn generations() -> (tempfile::TempDir, StagedFolder) {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir(&out).unwrap();
+        write_orc(&out.join("old.orc"));
+        let staged = StagedFolder::create(&out, true).unwrap();
+        write_orc(&staged.files().join("new.orc"));
+        (folder, staged)
+    }
+
+    #[test]
+    fn new_generation_replaces_the_old_one_whole() {
+        let (folder, staged) = generations();
+        assert_eq!(names(&folder.path().join("out")), ["old.orc"]);
+        staged.publish().unwrap();
+        assert_eq!(names(&folder.path().join("out")), ["new.orc"]);
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn file_systems_without_an_exchange_take_two_renames() {
+        let (folder, staged) = generations();
+        staged.move_in_after(&staged.files()).unwrap();
+        drop(staged);
+        assert_eq!(names(&folder.path().join("out")), ["new.orc"]);
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn process_killed_between_the_two_renames_leaves_the_old_generation_to_be_brought_back() {
+        let (folder, staged) = generations();
+        staged.move_away().unwrap();
+        assert!(!folder.path().join("out").exists());
+        // As after a kill: the lock is free and nothing was removed.
+        let left = folder.path().join(".grampus-abcdefghijkl.tmp");
+        fs::create_dir(&left).unwrap();
+        for entry in fs::read_dir(staged.work.path()).unwrap().flatten() {
+            fs::rename(entry.path(), left.join(entry.file_name())).unwrap();
+        }
+        drop(staged);
+        let next = StagedFolder::create(&folder.path().join("out"), true).unwrap();
+        assert_eq!(names(&folder.path().join("out")), ["old.orc"]);
+        drop(next);
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn failed_second_rename_brings_the_old_generation_back() {
+        let (folder, staged) = generations();
+        fs::remove_dir_all(staged.files()).unwrap();
+        staged.move_in_after(&staged.files()).unwrap_err();
+        assert_eq!(names(&folder.path().join("out")), ["old.orc"]);
+    }
+
+    #[test]
+    fn file_that_arrives_meanwhile_stops_the_publication() {
+        let (folder, staged) = generations();
+        fs::write(folder.path().join("out/notes.txt"), "mine").unwrap();
+        let error = staged.publish().unwrap_err();
+        assert!(matches!(error, ToolError::NotReplaceable { .. }), "{error}");
+        assert_eq!(names(&folder.path().join("out")), ["notes.txt", "old.orc"]);
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn folder_with_content_is_refused_unless_overwriting() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("new/deep");
+        StagedFolder::create(&out, false).unwrap().publish().unwrap();
+        StagedFolder::create(&out, false).unwrap().publish().unwrap();
+        write_orc(&out.join("a.orc"));
+        let refused = StagedFolder::create(&out, false).map(drop);
+        assert!(matches!(refused, Err(ToolError::NotEmpty(_))));
+        let file = folder.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let refused = StagedFolder::create(&file, true).map(drop);
+        assert!(matches!(refused, Err(ToolError::NotAFolder(_))));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn mount_points_are_recognized() {
+        assert!(is_mount_point(Path::new("/proc")));
+        assert!(!is_mount_point(tempfile::tempdir().unwrap().path()));
+    }
+}

@@ -1,0 +1,213 @@
+//! `ArenaSet`: the arenas that are taken from the driver, within a bound.
+
+use std::sync::Arc;
+
+use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+
+use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
+use crate::runtime::memory::residency::Residency;
+
+/// Bytes of an arena, unless more are needed at once or fewer are allowed.
+const ARENA_BYTES: u64 = 2 << 30;
+
+/// Arenas. Their positions stay.
+#[derive(Debug)]
+pub(crate) struct ArenaSet {
+    device: Device,
+    residency: Arc<Residency>,
+    /// `None`: given back to the driver.
+    arenas: Vec<Option<Arena>>,
+    /// Bytes of all arenas together, at most.
+    capacity: u64,
+    taken: u64,
+}
+
+impl ArenaSet {
+    /// No arena is taken. Plans learn the bound from `residency`.
+    pub(crate) fn new(device: &Device, residency: &Arc<Residency>, capacity: u64) -> Self {
+        residency.set_capacity(capacity);
+        Self {
+            device: device.clone(),
+            residency: residency.clone(),
+            arenas: Vec::new(),
+            capacity,
+            taken: 0,
+        }
+    }
+
+    /// Bytes of all arenas together, at most.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub(crate) fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+        self.residency.set_capacity(bytes);
+    }
+
+    /// Bytes of all arenas.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// All positions.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Option<&Arena>> {
+        self.arenas.iter().map(Option::as_ref)
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&Arena> {
+        self.arenas.get(at)?.as_ref()
+    }
+
+    /// Takes an arena out of the set. Nothing of it is given out.
+    pub(crate) fn remove(&mut self, at: usize) -> Option<Arena> {
+        let arena = self.arenas.get_mut(at)?.take()?;
+        self.taken -= arena.buffer.len() as u64;
+        Some(arena)
+    }
+
+    /// Puts an arena that was [removed](Self::remove) to its position again.
+    pub(crate) fn put(&mut self, at: usize, arena: Arena) {
+        self.taken += arena.buffer.len() as u64;
+        self.arenas[at] = Some(arena);
+    }
+
+    /// Gives arenas back to the driver of which nothing is given out. False: there was none.
+    pub(crate) fn drop_free(&mut self) -> bool {
+        let is_free = |arena: &Arena| arena.free_bytes() + 2 * MARGIN_BYTES as u64 == arena.buffer.len() as u64;
+        let all = self.arenas.iter().enumerate();
+        let free = all.filter(|(_, arena)| arena.as_ref().is_some_and(is_free));
+        let free: Vec<usize> = free.map(|(at, _)| at).collect();
+        free.iter().for_each(|&at| drop(self.remove(at)));
+        !free.is_empty()
+    }
+
+    /// A free range; `None`: no arena has one.
+    pub(crate) fn take(&mut self, len: usize) -> Option<DeviceRange> {
+        let rounded = rounded(len);
+        self.arenas.iter_mut().enumerate().find_map(|(arena, free)| {
+            let free = free.as_mut()?;
+            let offset = free.take(rounded)?;
+            Some(DeviceRange {
+                buffer: free.buffer.clone(),
+                offset,
+                len,
+                arena,
+            })
+        })
+    }
+
+    /// Returns a range of [`take`](Self::take).
+    pub(crate) fn give_back(&mut self, range: &DeviceRange) {
+        if let Some(Some(arena)) = self.arenas.get_mut(range.arena) {
+            arena.give_back(range.offset, rounded(range.len));
+        }
+    }
+
+    /// Takes an arena of `bytes` from the driver, if more than [`ARENA_BYTES`] of them are not free.
+    pub(crate) fn expect(&mut self, bytes: u64) -> Result<(), CudaError> {
+        let more = bytes.saturating_sub(self.arenas.iter().flatten().map(Arena::free_bytes).sum());
+        if more > ARENA_BYTES {
+            self.grow(more as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. If the driver has
+    /// less than the bound, its memory is the bound from now on.
+    pub(crate) fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
+        let need = (len + 2 * MARGIN_BYTES) as u64;
+        let left = self.capacity.saturating_sub(self.taken);
+        if left < need {
+            return Ok(false);
+        }
+        let mut bytes = ARENA_BYTES.clamp(need, left);
+        loop {
+            match DeviceBuffer::new(&self.device, bytes as usize) {
+                Ok(buffer) => {
+                    self.taken += bytes;
+                    let arena = Some(Arena::new(buffer));
+                    match self.arenas.iter_mut().find(|known| known.is_none()) {
+                        Some(place) => *place = arena,
+                        None => self.arenas.push(arena),
+                    }
+                    return Ok(true);
+                }
+                Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
+                Err(e) if e.is_out_of_memory() => {
+                    let allowed = self.capacity;
+                    self.set_capacity(self.taken + need - 1);
+                    log::warn!(
+                        "{} bytes for columns must do, {allowed} were allowed: {e}",
+                        self.capacity
+                    );
+                    return Ok(false);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::memory::residency::Limits;
+
+    fn set(memory: u64, capacity: u64) -> ArenaSet {
+        let limits = Limits {
+            capacity: 0,
+            pin_bytes: 0,
+        };
+        ArenaSet::new(&Device::host(1, memory), &Arc::new(Residency::new(limits)), capacity)
+    }
+
+    #[test]
+    fn expected_bytes_are_one_arena_if_they_are_many_and_none_if_they_are_free() {
+        // Addresses only: the memory is not touched.
+        let mut arenas = set(4 << 30, 3 << 30);
+        arenas.expect(1 << 30).unwrap();
+        assert!(
+            arenas.arenas.is_empty(),
+            "less than an arena is taken when it is needed"
+        );
+        arenas.expect(5 << 29).unwrap();
+        let taken = (5 << 29) + 2 * MARGIN_BYTES as u64;
+        assert_eq!((arenas.arenas.len(), arenas.taken), (1, taken));
+        let half = arenas.take(5 << 28).unwrap();
+        arenas.expect(5 << 28).unwrap();
+        arenas.expect(5 << 29).unwrap();
+        assert_eq!(
+            (arenas.arenas.len(), arenas.taken),
+            (1, taken),
+            "it is there; it is not allowed"
+        );
+        assert!(arenas.take(5 << 28).is_some());
+        assert_eq!((arenas.arenas.len(), half.arena), (1, 0));
+    }
+
+    #[test]
+    fn small_arenas_that_are_free_make_way_for_a_large_one() {
+        let mut arenas = set(1 << 20, 100_000);
+        assert!(arenas.grow(99_000).unwrap());
+        drop(arenas.remove(0));
+        arenas.set_capacity(50_000);
+        assert!(arenas.grow(40_000).unwrap());
+        arenas.set_capacity(100_000);
+        assert!(arenas.grow(40_000).unwrap());
+        assert!(arenas.take(60_000).is_none() && !arenas.grow(60_000).unwrap());
+        assert!(arenas.drop_free() && arenas.grow(60_000).unwrap());
+        assert!(arenas.take(60_000).is_some());
+    }
+
+    #[test]
+    fn an_arena_that_was_given_back_leaves_its_place_to_another() {
+        let mut arenas = set(1 << 20, 1 << 19);
+        assert!(arenas.grow(100_000).unwrap());
+        let first = arenas.remove(0).unwrap();
+        assert_eq!((arenas.taken(), arenas.take(8).is_none()), (0, true));
+        drop(first);
+        assert!(arenas.grow(100_000).unwrap());
+        assert_eq!(arenas.take(8).unwrap().arena, 0);
+    }
+}

@@ -1,0 +1,143 @@
+//! `Residency`: what is known of files and of cached data, published for planning.
+//!
+//! The pool, the mappings and the executor publish each change here. Planning reads, and changes nothing.
+//!
+//! **Invariant:** the lock is held for look-ups and for single changes alone: never while a file is read, the driver is
+//! called, or a query is waited for. Planning therefore never waits for a running query.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::input::FileVersion;
+use crate::input::file_registry::{FileId, FileRegistry};
+use crate::runtime::memory::column_key::ColumnKey;
+
+/// How much of a stripe's column is in device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// All of it.
+    Whole,
+    /// So many of its pages.
+    Pages(u32),
+}
+
+/// Bounds that a plan keeps to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Device memory for columns, in bytes.
+    pub(crate) capacity: u64,
+    /// Bytes of registered files.
+    pub(crate) pin_bytes: u64,
+}
+
+/// The published state.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) limits: Limits,
+    files: FileRegistry,
+    columns: HashMap<ColumnKey, Presence>,
+    /// By file: whether it is registered, or cannot be.
+    mappings: HashMap<FileId, bool>,
+    /// Columns that the device failed to decode although their layout allows it.
+    cpu_decoded: HashSet<(FileId, u32)>,
+}
+
+impl Known {
+    pub(crate) fn column(&self, key: &ColumnKey) -> Option<Presence> {
+        self.columns.get(key).copied()
+    }
+
+    /// Whether a column is wholly resident.
+    pub(crate) fn has(&self, key: &ColumnKey) -> bool {
+        self.column(key) == Some(Presence::Whole)
+    }
+
+    pub(crate) fn is_registered(&self, file: FileId) -> bool {
+        self.mappings.get(&file) == Some(&true)
+    }
+
+    /// Whether registration of the file has failed before.
+    pub(crate) fn cannot_be_registered(&self, file: FileId) -> bool {
+        self.mappings.get(&file) == Some(&false)
+    }
+
+    pub(crate) fn is_decoded_by_cpu(&self, file: FileId, column: u32) -> bool {
+        self.cpu_decoded.contains(&(file, column))
+    }
+}
+
+/// The state of one open device.
+#[derive(Debug)]
+pub(crate) struct Residency(Mutex<Known>);
+
+impl Residency {
+    /// Nothing is cached.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self(Mutex::new(Known {
+            limits,
+            files: FileRegistry::default(),
+            columns: HashMap::new(),
+            mappings: HashMap::new(),
+            cpu_decoded: HashSet::new(),
+        }))
+    }
+
+    /// The state, for look-ups.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        // Each change is one insertion or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id of a file version; and, if another version of the file was known, that version's id: its cached data is
+    /// stale.
+    pub(crate) fn number(&self, version: &FileVersion) -> (FileId, Option<FileId>) {
+        self.known().files.number(version)
+    }
+
+    /// The id of a file version, if it has one.
+    pub(crate) fn file_id(&self, version: &FileVersion) -> Option<FileId> {
+        self.known().files.find(version)
+    }
+
+    pub(crate) fn all_files(&self) -> Vec<FileId> {
+        self.known().files.all()
+    }
+
+    /// Removes a file's id. Its cached data is stale.
+    pub(crate) fn forget_path(&self, path: &Path) -> Option<FileId> {
+        self.known().files.forget(path)
+    }
+
+    /// Forgets what the device could not decode of a file.
+    pub(crate) fn forget_decoding(&self, file: FileId) {
+        self.known().cpu_decoded.retain(|(of, _)| *of != file);
+    }
+
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.known().limits.capacity = bytes;
+    }
+
+    /// `None`: nothing of the column is resident.
+    pub(crate) fn set_column(&self, key: ColumnKey, presence: Option<Presence>) {
+        let mut known = self.known();
+        match presence {
+            Some(presence) => known.columns.insert(key, presence),
+            None => known.columns.remove(&key),
+        };
+    }
+
+    /// `None`: the file is not registered.
+    pub(crate) fn set_mapping(&self, file: FileId, registered: Option<bool>) {
+        let mut known = self.known();
+        match registered {
+            Some(registered) => known.mappings.insert(file, registered),
+            None => known.mappings.remove(&file),
+        };
+    }
+
+    /// The device could not decode a column of a file: from now on the CPU decodes it.
+    pub(crate) fn leave_to_cpu(&self, file: FileId, column: u32) {
+        self.known().cpu_decoded.insert((file, column));
+    }
+}

@@ -1,0 +1,135 @@
+//! `QueryResources`: streams, pinned memory and scratch memory of one running query. `ResourcePool`: those of queries
+//! that have ended, for the next ones.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use grampus_io_stack::cuda::{CudaError, Device, Stream};
+
+use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
+use crate::runtime::io_stack::status_block::StatusBlock;
+use crate::runtime::memory::pinned_ring::{MAX_COPY_BYTES, PinnedRing};
+use crate::runtime::memory::query_scratch::QueryScratch;
+use crate::runtime::memory::staging_buffer::StagingBuffer;
+use crate::runtime::paging::fault_buffer::FaultBuffer;
+use crate::runtime::paging::fault_handler::SLOT_BYTES;
+use crate::runtime::warmup;
+
+/// Pages that kernels may miss in one pass, at most: 32 MiB of pinned memory, and an eighth for queries beside the
+/// first one. On host threads there are fewer, so that tests exceed the bound.
+const MAX_FAULTS: usize = 8 << 20;
+const MAX_FAULTS_BESIDE: usize = 1 << 20;
+const MAX_FAULTS_ON_HOST_THREADS: usize = 4 << 10;
+/// Slots of the rings of queries beside the first one.
+const SLOTS_BESIDE: usize = 16;
+const PAGE_SLOTS_BESIDE: usize = 8;
+/// Bytes of a scratch buffer beside the first query's that is kept.
+const MAX_IDLE_BYTES: usize = 64 << 20;
+/// Resources that are kept while no query uses them.
+const MAX_IDLE: usize = 4;
+
+/// What one query works with. No other query uses it.
+#[derive(Debug)]
+pub(crate) struct QueryResources {
+    /// The largest ones, for the query that runs alone.
+    is_first: bool,
+    pub(crate) compute: Stream,
+    pub(crate) copy: Stream,
+    /// The stream in which pages are put in their places.
+    pub(crate) placing: Stream,
+    pub(crate) ring: Arc<PinnedRing>,
+    pub(crate) page_slots: Arc<PinnedRing>,
+    pub(crate) faults: Arc<FaultBuffer>,
+    pub(crate) status: StatusBlock,
+    pub(crate) scratch: QueryScratch,
+    pub(crate) staging: StagingBuffer,
+}
+
+impl QueryResources {
+    /// Streams and descriptions; memory is pinned when it is needed. `is_first`: for the query that runs alone.
+    fn new(device: &Device, threads: usize, is_first: bool) -> Result<Self, CudaError> {
+        let small = device.is_host();
+        // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
+        let slot_bytes = MAX_COPY_BYTES as usize + MAX_COPY_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
+        let (slots, page_slots, faults) = match (small, is_first) {
+            (true, _) => (4, 2, MAX_FAULTS_ON_HOST_THREADS),
+            (false, true) => ((2 * threads).clamp(16, 64), (2 * threads).clamp(8, 32), MAX_FAULTS),
+            (false, false) => (SLOTS_BESIDE, PAGE_SLOTS_BESIDE, MAX_FAULTS_BESIDE),
+        };
+        Ok(Self {
+            is_first,
+            compute: Stream::new(device)?,
+            copy: Stream::new(device)?,
+            placing: Stream::new(device)?,
+            ring: Arc::new(PinnedRing::new(device, slot_bytes, slots)),
+            page_slots: Arc::new(PinnedRing::new(device, SLOT_BYTES, page_slots)),
+            faults: Arc::new(FaultBuffer::new(device, faults)),
+            status: StatusBlock::new(device)?,
+            scratch: QueryScratch::new(device),
+            staging: StagingBuffer::default(),
+        })
+    }
+}
+
+/// The resources that no query uses.
+#[derive(Debug)]
+pub(crate) struct ResourcePool {
+    device: Device,
+    threads: usize,
+    /// The first query's come last.
+    idle: Mutex<Vec<QueryResources>>,
+}
+
+impl ResourcePool {
+    /// With the resources of the first query, whose memory is pinned on a thread of its own.
+    pub(crate) fn new(device: &Device, threads: usize) -> Result<Self, CudaError> {
+        let first = QueryResources::new(device, threads, true)?;
+        warmup::pin(device, [&first.ring, &first.page_slots], &first.faults);
+        Ok(Self {
+            device: device.clone(),
+            threads,
+            idle: Mutex::new(vec![first]),
+        })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<QueryResources>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resources for a query that begins.
+    pub(crate) fn take(&self) -> Result<QueryResources, CudaError> {
+        let idle = self.idle().pop();
+        match idle {
+            Some(idle) => Ok(idle),
+            None => QueryResources::new(&self.device, self.threads, false),
+        }
+    }
+
+    /// Takes resources back of a query that has ended: nothing of it is in flight.
+    pub(crate) fn give_back(&self, mut resources: QueryResources) {
+        if !resources.is_first {
+            resources.scratch.trim(MAX_IDLE_BYTES);
+            resources.staging = StagingBuffer::default();
+        }
+        let mut idle = self.idle();
+        let at = if resources.is_first { idle.len() } else { 0 };
+        idle.insert(at, resources);
+        let gone = (idle.len() > MAX_IDLE).then(|| idle.remove(0));
+        drop(idle);
+        drop(gone); // freeing memory waits for kernels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_one_query_s_and_a_few_are_kept() {
+        let pool = ResourcePool::new(&Device::host(1, 1 << 24), 2).unwrap();
+        let all: Vec<QueryResources> = (0..MAX_IDLE + 2).map(|_| pool.take().unwrap()).collect();
+        let status: std::collections::BTreeSet<u64> = all.iter().map(|one| one.status.io().status).collect();
+        assert_eq!(status.len(), all.len());
+        all.into_iter().for_each(|one| pool.give_back(one));
+        assert_eq!(pool.idle().len(), MAX_IDLE);
+    }
+}
