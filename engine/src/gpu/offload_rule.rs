@@ -9,7 +9,7 @@
 //! 5. With `grampus.device = 'auto'`, compare the estimated times of CPU and GPU.
 //!
 //! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on.
-//! Executions are counted, also those on the CPU ([`MissedTime`]).
+//! Executions are counted, also those on the CPU (`MissedTime`).
 //!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.
