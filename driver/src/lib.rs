@@ -5,7 +5,9 @@
 //! | [`spec`] | the wire types and rules of NVMe |
 //! | [`storage`] | storages that answer reads |
 //! | [`controller`] | the software controller between the two |
+//! | [`host`] | the driver: it enables controllers, and submits commands to them |
 //! | [`bus`] | the memory that commands point at |
+//! | [`registers`] | access to a controller's registers |
 //! | [`raw`] | shared memory and io_uring: the `unsafe` of the crate |
 //! | [`error`] | the errors of all of these |
 //!
@@ -18,6 +20,9 @@ pub mod bus;
 #[cfg(unix)]
 pub mod controller;
 pub mod error;
+#[cfg(unix)]
+pub mod host;
 pub mod raw;
+pub mod registers;
 pub mod spec;
 pub mod storage;

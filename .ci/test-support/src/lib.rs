@@ -4,6 +4,9 @@
 //! - It is appended to the file that `GRAMPUS_SKIPPED` names, for the summary of `.ci/run`.
 //! - If `GRAMPUS_REQUIRE` lists the resource, the test fails. `.ci/run` lists them in CI.
 
+#[cfg(unix)]
+pub mod qemu;
+
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,6 +31,10 @@ pub enum Resource {
     Gpu,
     /// A file system with direct I/O.
     DirectIo,
+    /// QEMU's PC emulator, with its NVMe controller.
+    Qemu,
+    /// A Linux kernel and a shell for QEMU's virtual machines.
+    GuestKernel,
 }
 
 impl Resource {
@@ -42,6 +49,8 @@ impl Resource {
             Self::Sanitizers => "sanitizers",
             Self::Gpu => "GPU",
             Self::DirectIo => "direct-io",
+            Self::Qemu => "QEMU",
+            Self::GuestKernel => "guest-kernel",
         }
     }
 }

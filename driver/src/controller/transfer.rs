@@ -28,7 +28,7 @@ pub(crate) fn decode(
     match Opcode::from_u8(entry.opc) {
         Some(Opcode::Read) => {}
         Some(Opcode::Flush) => return Ok(None),
-        None => return Err(refuse(StatusCode::InvalidOpcode)),
+        Some(Opcode::Write | Opcode::WriteZeroes) | None => return Err(refuse(StatusCode::InvalidOpcode)),
     }
     if entry.fuse() != 0 {
         return Err(refuse(StatusCode::InvalidField));

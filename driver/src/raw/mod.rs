@@ -7,11 +7,13 @@ mod bus_error_guard;
 mod host_memory;
 mod mapping;
 mod queue_rings;
+mod shared_memory;
 #[cfg(target_os = "linux")]
 mod uring;
 
 pub use host_memory::HostMemory;
 pub use mapping::Mapping;
 pub use queue_rings::{QueueRings, RingAddresses};
+pub use shared_memory::SharedMemory;
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;

@@ -139,20 +139,42 @@ status_codes! {
     InvalidOpcode = 0x001, "Invalid Command Opcode";
     /// 0/02h: a reserved value, or PRPs where none fit.
     InvalidField = 0x002, "Invalid Field in Command";
+    /// 0/03h: a command id that is outstanding.
+    CommandIdConflict = 0x003, "Command ID Conflict";
     /// 0/04h: the data transfer failed.
     DataTransferError = 0x004, "Data Transfer Error";
     /// 0/06h: the controller failed.
     InternalError = 0x006, "Internal Error";
     /// 0/07h: aborted on request (shutdown).
     AbortRequested = 0x007, "Command Abort Requested";
+    /// 0/08h: aborted because its submission queue was deleted.
+    AbortedSqDeletion = 0x008, "Command Aborted due to SQ Deletion";
     /// 0/0Bh: no such namespace.
     InvalidNamespace = 0x00b, "Invalid Namespace or Format";
+    /// 0/0Ch: a command out of order.
+    CommandSequenceError = 0x00c, "Command Sequence Error";
+    /// 0/0Fh: the SGL's length does not fit the command.
+    DataSglLengthInvalid = 0x00f, "Data SGL Length Invalid";
     /// 0/13h: a PRP entry with an offset that is not allowed.
     InvalidPrpOffset = 0x013, "PRP Offset Invalid";
     /// 0/80h: blocks beyond the namespace's size.
     LbaOutOfRange = 0x080, "LBA Out of Range";
     /// 0/82h: the namespace cannot answer now.
     NamespaceNotReady = 0x082, "Namespace Not Ready";
+    /// 1/00h: the completion queue does not exist.
+    CompletionQueueInvalid = 0x100, "Completion Queue Invalid";
+    /// 1/01h: the queue id is taken, or not granted.
+    InvalidQueueIdentifier = 0x101, "Invalid Queue Identifier";
+    /// 1/02h: the number of entries is not allowed.
+    InvalidQueueSize = 0x102, "Invalid Queue Size";
+    /// 1/05h: more asynchronous event requests than the controller holds.
+    AsyncEventLimitExceeded = 0x105, "Asynchronous Event Request Limit Exceeded";
+    /// 1/09h: no such log page.
+    InvalidLogPage = 0x109, "Invalid Log Page";
+    /// 1/0Ch: a completion queue is deleted before its submission queues.
+    InvalidQueueDeletion = 0x10c, "Invalid Queue Deletion";
+    /// 2/80h: the medium could not be written.
+    WriteFault = 0x280, "Write Fault";
     /// 2/81h: the medium could not be read.
     UnrecoveredReadError = 0x281, "Unrecovered Read Error";
 }

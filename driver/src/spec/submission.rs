@@ -2,25 +2,74 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// NVM command set opcodes that a controller here answers (NVM Command Set 1.0c §3.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Opcode {
-    /// 00h: makes earlier writes durable. A read-only storage has nothing to do.
-    Flush = 0x00,
-    /// 02h: read logical blocks.
-    Read = 0x02,
+macro_rules! opcodes {
+    ($(#[$outer:meta])* $type:ident; $($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
+        $(#[$outer])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $type { $($(#[$doc])* $name = $value,)* }
+
+        impl $type {
+            /// The opcode with this number, if it is a known one.
+            pub fn from_u8(value: u8) -> Option<Self> {
+                match value {
+                    $($value => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// The command's name in errors.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
 }
 
-impl Opcode {
-    /// The opcode with this number, if it is a known one.
-    pub fn from_u8(value: u8) -> Option<Self> {
-        match value {
-            0x00 => Some(Self::Flush),
-            0x02 => Some(Self::Read),
-            _ => None,
-        }
-    }
+opcodes! {
+    /// NVM command set opcodes that a controller here answers (NVM Command Set 1.0c §3.2).
+    Opcode;
+    /// 00h: makes earlier writes durable.
+    Flush = 0x00, "flush";
+    /// 01h: write logical blocks.
+    Write = 0x01, "write";
+    /// 02h: read logical blocks.
+    Read = 0x02, "read";
+    /// 08h: set logical blocks to zero.
+    WriteZeroes = 0x08, "write zeroes";
+}
+
+opcodes! {
+    /// Admin command opcodes (Base 2.0c §5).
+    AdminOpcode;
+    /// 00h: deletes an I/O submission queue.
+    DeleteSq = 0x00, "delete I/O submission queue";
+    /// 01h: creates an I/O submission queue.
+    CreateSq = 0x01, "create I/O submission queue";
+    /// 02h: reads a log page.
+    GetLogPage = 0x02, "get log page";
+    /// 04h: deletes an I/O completion queue.
+    DeleteCq = 0x04, "delete I/O completion queue";
+    /// 05h: creates an I/O completion queue.
+    CreateCq = 0x05, "create I/O completion queue";
+    /// 06h: describes the controller or a namespace.
+    Identify = 0x06, "identify";
+    /// 08h: aborts a command.
+    Abort = 0x08, "abort";
+    /// 09h: changes a feature.
+    SetFeatures = 0x09, "set features";
+    /// 0Ah: reads a feature.
+    GetFeatures = 0x0a, "get features";
+    /// 0Ch: waits for an event.
+    AsyncEventRequest = 0x0c, "asynchronous event request";
+}
+
+/// Feature identifiers (Base 2.0c figure 317).
+pub mod feature {
+    /// 07h: number of I/O queues.
+    pub const NUMBER_OF_QUEUES: u8 = 7;
+    /// 0Bh: asynchronous event configuration.
+    pub const ASYNC_EVENT_CONFIGURATION: u8 = 0x0b;
 }
 
 /// A submission queue entry (Base 2.0c, figure 88, and NVM Command Set 1.0c §3.2.4 for read).
@@ -88,6 +137,45 @@ impl SubmissionEntry {
             cdw12: blocks - 1,
             ..Self::default()
         }
+    }
+
+    /// A command of the NVM command set over `blocks` logical blocks (1–65,536) from `slba` of namespace `nsid`; its
+    /// data pointer and command id are left at 0. A flush takes no blocks.
+    ///
+    /// # Panics
+    /// If `blocks` is over 65,536.
+    pub fn io(opcode: Opcode, nsid: u32, slba: u64, blocks: u32) -> Self {
+        assert!(
+            blocks <= 65_536,
+            "a command takes at most 65,536 logical blocks, not {blocks}"
+        );
+        Self {
+            opc: opcode as u8,
+            nsid,
+            slba,
+            cdw12: blocks.saturating_sub(1),
+            ..Self::default()
+        }
+    }
+
+    /// An admin command; dwords 10 and 11 are `cdw10` and `cdw11`.
+    pub fn admin(opcode: AdminOpcode, nsid: u32, cdw10: u32, cdw11: u32) -> Self {
+        Self {
+            opc: opcode as u8,
+            nsid,
+            slba: u64::from(cdw10) | u64::from(cdw11) << 32,
+            ..Self::default()
+        }
+    }
+
+    /// Command dword 10.
+    pub fn cdw10(&self) -> u32 {
+        self.slba as u32
+    }
+
+    /// Command dword 11.
+    pub fn cdw11(&self) -> u32 {
+        (self.slba >> 32) as u32
     }
 
     /// Number of logical blocks (NLB + 1).
