@@ -9,14 +9,16 @@ mod lzo;
 use std::cell::RefCell;
 use std::io::Cursor;
 
-use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
+use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 /// Limit of a chunk's uncompressed bytes. A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed
 /// form would not fit the same field. Larger claims of a file are cut to this limit.
 pub const MAX_BLOCK_BYTES: usize = (1 << 23) - 1;
 
-/// Level of deflate: zlib's own default.
-const ZLIB_LEVEL: u32 = 6;
+/// Level of deflate: libdeflate's default.
+const ZLIB_LEVEL: i32 = 6;
+/// Deflate makes at most so many bytes of one.
+const MAX_INFLATION: usize = 1032;
 /// Level of Zstandard: the default of the reference implementation.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -48,8 +50,8 @@ pub enum Codec {
 }
 
 thread_local! {
-    static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(false));
-    static DEFLATE: RefCell<Compress> = RefCell::new(Compress::new(flate2::Compression::new(ZLIB_LEVEL), false));
+    static INFLATE: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+    static DEFLATE: RefCell<Option<Compressor>> = const { RefCell::new(None) };
     static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
     static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static SNAPPY: RefCell<snap::raw::Encoder> = RefCell::new(snap::raw::Encoder::new());
@@ -71,7 +73,7 @@ pub(crate) fn decompress_chunk(
     let limit = block_size.min(MAX_BLOCK_BYTES);
     let base = out.len();
     let result = match codec {
-        Codec::Zlib => inflate(limit, compressed, out),
+        Codec::Zlib => inflate(limit, compressed, base, out),
         Codec::Snappy => unsnappy(limit, compressed, base, out),
         Codec::Lz4 => unlz4(limit, compressed, base, out),
         Codec::Zstd => unzstd(limit, compressed, out),
@@ -102,7 +104,8 @@ pub(crate) fn decompress_over(
     match codec {
         Codec::Snappy => unsnappy(limit, compressed, 0, out),
         Codec::Lz4 => unlz4(limit, compressed, 0, out),
-        Codec::Zlib | Codec::Zstd | Codec::Lzo => {
+        Codec::Zlib => inflate(limit, compressed, 0, out),
+        Codec::Zstd | Codec::Lzo => {
             out.clear();
             decompress_chunk(codec, block_size, compressed, out)
         }
@@ -176,45 +179,34 @@ fn too_large(limit: usize) -> String {
     format!("a chunk holds more than the {limit} bytes that the file allows")
 }
 
-fn inflate(limit: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    INFLATE.with_borrow_mut(|state| {
-        state.reset(false);
-        let base = out.len();
-        // Deflate makes at most 1,032 bytes of one; most chunks grow four times or less.
-        out.reserve(limit.min(compressed.len().saturating_mul(4)).max(64));
-        loop {
-            let consumed = state.total_in() as usize;
-            let status = state
-                .decompress_vec(compressed.get(consumed..).unwrap_or(&[]), out, FlushDecompress::Finish)
-                .map_err(|error| format!("deflate: {error}"))?;
-            if status == Status::StreamEnd {
-                return Ok(());
-            }
-            if out.len() - base > limit {
-                return Err(too_large(limit));
-            }
-            if out.len() < out.capacity() {
-                return Err("the deflate stream ends before its last block".into());
-            }
-            out.reserve((out.len() - base).clamp(64, limit.max(64)));
-        }
-    })
+/// Replaces the bytes of `out` from `base` on.
+fn inflate(limit: usize, compressed: &[u8], base: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    out.resize(base + limit.min(compressed.len().saturating_mul(MAX_INFLATION)), 0);
+    let result = INFLATE.with_borrow_mut(|state| state.deflate_decompress(compressed, &mut out[base..]));
+    let written = result.map_err(|error| match error {
+        DecompressionError::InsufficientSpace => too_large(limit),
+        DecompressionError::BadData => "deflate: invalid data, or the end is missing".into(),
+    })?;
+    out.truncate(base + written);
+    Ok(())
 }
 
 fn deflate(input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     DEFLATE.with_borrow_mut(|state| {
-        state.reset();
-        out.reserve(input.len() + input.len() / 1000 + 64);
-        loop {
-            let consumed = state.total_in() as usize;
-            let status = state
-                .compress_vec(input.get(consumed..).unwrap_or(&[]), out, FlushCompress::Finish)
-                .map_err(|error| format!("deflate: {error}"))?;
-            if status == Status::StreamEnd {
-                return Ok(());
+        let compressor = match state {
+            Some(compressor) => compressor,
+            None => {
+                let level = CompressionLvl::new(ZLIB_LEVEL).map_err(|_| "deflate: no such level")?;
+                state.insert(Compressor::new(level))
             }
-            out.reserve(4096);
-        }
+        };
+        let base = out.len();
+        out.resize(base + compressor.deflate_compress_bound(input.len()), 0);
+        let length = compressor
+            .deflate_compress(input, &mut out[base..])
+            .map_err(|error| format!("deflate: {error}"))?;
+        out.truncate(base + length);
+        Ok(())
     })
 }
 
