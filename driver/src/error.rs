@@ -22,9 +22,9 @@ pub enum PrpError {
     List(u64),
 }
 
-/// A failed read: the status for its completion, and the reason in words.
+/// A failed read, write or flush: the status for its completion, and the reason in words.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{storage}: reading {length} bytes at byte {offset}: {reason}")]
+#[error("{storage}: {length} bytes at byte {offset}: {reason}")]
 pub struct StorageError {
     /// The storage, as [`Storage::describe`](crate::storage::Storage::describe) names it.
     pub storage: String,

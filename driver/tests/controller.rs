@@ -38,7 +38,7 @@ fn rig(storage: Arc<dyn Storage>, queues: usize, depth_log2: u32, threads: usize
     });
     let queues: Vec<_> = (0..queues).map(|_| HostQueue::new(depth_log2)).collect();
     let setups = queues.iter().enumerate().map(|(i, q)| q.setup(i as u16 + 1)).collect();
-    let namespaces = vec![Namespace { nsid: 1, storage }];
+    let namespaces = vec![Namespace::new(1, storage)];
     let options = ControllerOptions { threads, depth: 16 };
     let controller = Controller::start(setups, namespaces, bus.clone(), &options).unwrap();
     controller.resume();
@@ -153,9 +153,9 @@ fn namespaces_change_while_threads_run_and_while_they_rest() {
         rig.queues[queue].submit(&[SubmissionEntry::read(1, nsid, 3, 1, at, at + 4096)]);
         rig.queues[queue].reap_within(LONG).expect("a completion").1
     };
-    let namespace = |nsid, seed: usize| Namespace {
-        nsid,
-        storage: Arc::new(MemoryStorage::new(pattern(seed as u64, 1 << 14))),
+    let namespace = |nsid, seed: usize| {
+        let storage = MemoryStorage::new(pattern(seed as u64, 1 << 14));
+        Namespace::new(nsid, Arc::new(storage))
     };
     assert!(ask(0, 1).is_success());
     assert!(!ask(0, 2).is_success());

@@ -39,12 +39,7 @@ pub(crate) fn sources_of(storages: Vec<Arc<dyn Storage>>, next_line: &mut u64) -
 
 /// The namespaces of the sources in use.
 pub(crate) fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
-    let namespace = |(i, s): (usize, &Source)| {
-        Some(Namespace {
-            nsid: i as u32 + 1,
-            storage: s.storage.clone()?,
-        })
-    };
+    let namespace = |(i, s): (usize, &Source)| Some(Namespace::new(i as u32 + 1, s.storage.clone()?));
     sources.iter().enumerate().filter_map(namespace).collect()
 }
 

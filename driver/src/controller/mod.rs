@@ -1,4 +1,4 @@
-//! The software controller: NVMe read commands from submission queues in shared memory, answered by threads.
+//! The software controller: NVMe commands from submission queues in shared memory, answered by threads.
 //! docs/PROTOCOL.md, "What a controller must do", has its duties.
 //!
 //! 1. A thread watches the doorbells of its queues and takes new entries (`queue`).
@@ -9,6 +9,9 @@
 //!
 //! | file | what |
 //! | --- | --- |
+//! | `block_commands` | writes, zeroing and flushes |
+//! | `virtual_controller` | registers, for a host that drives the controller as any other |
+//! | `virtual_state`, `admin_queue`, `admin_commands` | what lies behind the registers |
 //! | `namespace` | a storage under its NVMe number |
 //! | `shared` | mode, namespaces, last error and counters, shared by the threads |
 //! | `slab` | values under small reusable numbers |
@@ -16,12 +19,17 @@
 //! **Invariant:** a queue belongs to one thread. A thread has its own channel to every storage and its own uploader, so
 //! threads share only what `shared` has.
 
+mod admin_commands;
+mod admin_queue;
+mod block_commands;
 mod namespace;
 mod queue;
 mod shared;
 mod slab;
 mod target;
 mod transfer;
+mod virtual_controller;
+mod virtual_state;
 mod worker;
 
 use std::sync::atomic::Ordering;
@@ -35,6 +43,8 @@ use crate::raw::QueueRings;
 pub use namespace::Namespace;
 pub use shared::ControllerCounters;
 use shared::{Mode, Shared};
+pub use virtual_controller::VirtualController;
+pub use virtual_state::VirtualOptions;
 use worker::Worker;
 
 /// One queue pair to serve.
@@ -104,6 +114,15 @@ impl Controller {
             controller.threads.push(thread);
         }
         Ok(controller)
+    }
+
+    /// Makes the controller refuse commands that move more than `max_transfer_bytes`, and count a command before it is
+    /// answered, so that a host can compare the counters with its own at any time.
+    pub fn be_strict(&self, max_transfer_bytes: u64) {
+        self.shared
+            .max_transfer_bytes
+            .store(max_transfer_bytes, Ordering::Relaxed);
+        self.shared.counts_first.store(true, Ordering::Relaxed);
     }
 
     /// Sets the threads to work. The rings must be in their start state, or as this controller left them.

@@ -11,4 +11,17 @@ pub struct Namespace {
     pub nsid: u32,
     /// The storage that answers.
     pub storage: Arc<dyn Storage>,
+    /// Log2 of its logical block, 9 to 12.
+    pub lba_log2: u8,
+}
+
+impl Namespace {
+    /// A namespace with blocks of 512 bytes.
+    pub fn new(nsid: u32, storage: Arc<dyn Storage>) -> Self {
+        Self {
+            nsid,
+            storage,
+            lba_log2: 9,
+        }
+    }
 }

@@ -12,8 +12,10 @@ pub(crate) struct Queue {
     sq_head: u32,
     /// The tail at the last look.
     sq_tail: u32,
-    /// Virtual index of the next completion: its wraps give the phase.
+    /// Physical index of the next completion.
     cq_tail: u32,
+    /// Phase of the next completion: 1 in the first pass over the ring, then flipped at every wrap.
+    phase: bool,
     /// A doorbell held an index outside the ring: the queue is dead until it is reset.
     failed: bool,
 }
@@ -26,6 +28,7 @@ impl Queue {
             sq_head: 0,
             sq_tail: 0,
             cq_tail: 0,
+            phase: true,
             failed: false,
         }
     }
@@ -37,6 +40,12 @@ impl Queue {
     /// Forgets all positions: the host resets the rings.
     pub(crate) fn reset(&mut self) {
         (self.sq_head, self.sq_tail, self.cq_tail, self.failed) = (0, 0, 0, false);
+        self.phase = true;
+    }
+
+    /// The physical index behind another.
+    fn after(&self, index: u32) -> u32 {
+        if index + 1 == self.rings.depth() { 0 } else { index + 1 }
     }
 
     /// The next new entry, in ring order.
@@ -56,23 +65,27 @@ impl Queue {
             }
         }
         let entry = self.rings.submission(self.sq_head);
-        self.sq_head = (self.sq_head + 1) & (self.rings.depth() - 1);
+        self.sq_head = self.after(self.sq_head);
         Ok(Some(entry))
     }
 
     /// Posts a completion; false if the ring is full. The other side tells late which entries it has taken. Half a ring
     /// of those, and new completions for all its credits, are more than a ring.
     pub(crate) fn complete(&mut self, cid: u16, status: Status) -> bool {
-        let depth = self.rings.depth();
-        let index = self.cq_tail & (depth - 1);
-        if (index + 1) & (depth - 1) == self.rings.cq_head() {
+        self.complete_with(cid, status, 0)
+    }
+
+    /// As [`complete`](Self::complete), with dword 0.
+    pub(crate) fn complete_with(&mut self, cid: u16, status: Status, dw0: u32) -> bool {
+        let (index, next) = (self.cq_tail, self.after(self.cq_tail));
+        if next == self.rings.cq_head() {
             return false;
         }
-        // Phase is 1 in the first pass over the ring and flips at every wrap.
-        let phase = (self.cq_tail / depth).is_multiple_of(2);
-        let entry = CompletionEntry::new(cid, self.qid, self.sq_head as u16, status, phase);
+        let mut entry = CompletionEntry::new(cid, self.qid, self.sq_head as u16, status, self.phase);
+        entry.dw0 = dw0;
         self.rings.complete(index, &entry);
-        self.cq_tail = self.cq_tail.wrapping_add(1);
+        self.cq_tail = next;
+        self.phase ^= next == 0;
         true
     }
 }

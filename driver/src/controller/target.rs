@@ -1,12 +1,17 @@
 //! `Target`: one controller thread's channel to a storage, opened and closed while the thread runs.
 
 use super::namespace::Namespace;
-use crate::storage::Channel;
+use super::transfer::Extent;
+use std::sync::Arc;
+
+use crate::storage::{BlockWriter, Channel};
 
 /// A namespace as one thread reads it.
 pub(super) struct Target {
     pub(super) nsid: u32,
     pub(super) size_bytes: u64,
+    pub(super) lba_log2: u8,
+    pub(super) writer: Option<Arc<dyn BlockWriter>>,
     /// `None`: closed.
     pub(super) channel: Option<Box<dyn Channel>>,
 }
@@ -16,8 +21,19 @@ impl Target {
         Ok(Self {
             nsid: namespace.nsid,
             size_bytes: namespace.storage.size_bytes(),
+            lba_log2: namespace.lba_log2,
+            writer: namespace.storage.writer(),
             channel: Some(namespace.storage.channel(depth).map_err(|e| e.to_string())?),
         })
+    }
+
+    /// The namespace as commands are checked against it.
+    pub(super) fn extent(&self, max_bytes: u64) -> Extent {
+        Extent {
+            size_bytes: self.size_bytes,
+            lba_log2: self.lba_log2,
+            max_bytes,
+        }
     }
 
     pub(super) fn in_flight(&self) -> usize {

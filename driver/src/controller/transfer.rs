@@ -1,65 +1,86 @@
-//! `Transfer`: a submission entry as the reads that answer it, or the status that rejects it.
+//! `Work`: a submission entry as the reads or writes that answer it, or the status that rejects it.
 
 use crate::bus::BusMemory;
 use crate::error::PrpError;
-use crate::spec::{Opcode, PAGE_BYTES, PrpSegment, Status, StatusCode, SubmissionEntry, prp_segments};
-use crate::storage::BLOCK_BYTES;
+use crate::spec::{Opcode, PAGE_BYTES, PrpSegment, Status, StatusCode, SubmissionEntry, prp_segments, sgl_segments};
 
-/// PSDT 01b: SGL data block in the place of the PRPs (Base 2.0c §4.1.2).
+/// PSDT 01b: an SGL descriptor in the place of the PRPs (Base 2.0c §4.1.2).
 const PSDT_SGL: u8 = 1;
 
-/// A read for a storage.
+/// Data between a storage and memory.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     /// Position in the namespace.
     pub(crate) offset_bytes: u64,
-    /// Where the data goes, in order.
+    /// Length in bytes.
+    pub(crate) length_bytes: u64,
+    /// The memory, in order.
     pub(crate) segments: Vec<PrpSegment>,
 }
 
-/// Decodes a command; `Ok(None)`: no data to move. `size_bytes` is the size of its namespace; `None`: no such
-/// namespace.
-pub(crate) fn decode(
-    entry: &SubmissionEntry,
-    size_bytes: Option<u64>,
-    bus: &dyn BusMemory,
-) -> Result<Option<Transfer>, Status> {
+/// A command's work.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// From the storage to memory.
+    Read(Transfer),
+    /// From memory to the storage.
+    Write(Transfer),
+    /// Zeros to the storage; the transfer has no memory.
+    WriteZeroes(Transfer),
+    /// Make writes durable.
+    Flush,
+}
+
+/// A namespace, as commands are checked against it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) size_bytes: u64,
+    pub(crate) lba_log2: u8,
+    /// Longest transfer of a command.
+    pub(crate) max_bytes: u64,
+}
+
+/// Decodes a command. `extent` is that of its namespace; `None`: no such namespace.
+pub(crate) fn decode(entry: &SubmissionEntry, extent: Option<Extent>, bus: &dyn BusMemory) -> Result<Work, Status> {
     let refuse = |code| Status::new(code, true);
-    match Opcode::from_u8(entry.opc) {
-        Some(Opcode::Read) => {}
-        Some(Opcode::Flush) => return Ok(None),
-        Some(Opcode::Write | Opcode::WriteZeroes) | None => return Err(refuse(StatusCode::InvalidOpcode)),
-    }
+    let opcode = Opcode::from_u8(entry.opc).ok_or(refuse(StatusCode::InvalidOpcode))?;
     if entry.fuse() != 0 {
         return Err(refuse(StatusCode::InvalidField));
     }
-    let size_bytes = size_bytes.ok_or(refuse(StatusCode::InvalidNamespace))?;
-    let length = u64::from(entry.blocks()) * BLOCK_BYTES;
-    let end = entry
-        .slba
-        .checked_mul(BLOCK_BYTES)
-        .and_then(|start| start.checked_add(length));
-    if end.is_none_or(|end| end > size_bytes) {
+    let extent = extent.ok_or(refuse(StatusCode::InvalidNamespace))?;
+    if opcode == Opcode::Flush {
+        return Ok(Work::Flush);
+    }
+    let length = u64::from(entry.blocks()) << extent.lba_log2;
+    // MDTS does not limit commands without data.
+    if opcode != Opcode::WriteZeroes && length > extent.max_bytes {
+        return Err(refuse(StatusCode::InvalidField));
+    }
+    let start = entry.slba.checked_mul(1 << extent.lba_log2);
+    let end = start.and_then(|start| start.checked_add(length));
+    if end.is_none_or(|end| end > extent.size_bytes) {
         return Err(refuse(StatusCode::LbaOutOfRange));
     }
-    let segments = match entry.psdt() {
-        0 => prp_segments(entry.prp1, entry.prp2, length, |list, n| bus.prp_list(list, n)).map_err(|e| match e {
+    let list = |at, words| bus.prp_list(at, words);
+    let segments = match (opcode, entry.psdt()) {
+        (Opcode::WriteZeroes, _) => Vec::new(),
+        (_, 0) => prp_segments(entry.prp1, entry.prp2, length, list).map_err(|e| match e {
             PrpError::Unaligned(_) | PrpError::Offset(_) => refuse(StatusCode::InvalidPrpOffset),
             PrpError::List(_) => refuse(StatusCode::DataTransferError),
         })?,
-        // The descriptor type, in the top byte of the second word, is 0: data block. Its length has 32 bits.
-        PSDT_SGL if entry.prp2 >> 56 == 0 && (entry.prp2 & 0xffff_ffff) >= length => {
-            vec![PrpSegment {
-                bus_address: entry.prp1,
-                length_bytes: length,
-            }]
-        }
+        (_, PSDT_SGL) => sgl_segments((entry.prp1, entry.prp2), length, list).map_err(refuse)?,
         _ => return Err(refuse(StatusCode::InvalidField)),
     };
-    Ok(Some(Transfer {
-        offset_bytes: entry.slba * BLOCK_BYTES,
+    let transfer = Transfer {
+        offset_bytes: entry.slba << extent.lba_log2,
+        length_bytes: length,
         segments,
-    }))
+    };
+    Ok(match opcode {
+        Opcode::Write => Work::Write(transfer),
+        Opcode::WriteZeroes => Work::WriteZeroes(transfer),
+        _ => Work::Read(transfer),
+    })
 }
 
 /// Cuts a segment at page borders into pieces of at most `limit` bytes, so that each fits a staging buffer.
@@ -91,14 +112,28 @@ mod tests {
         }
     }
 
+    fn extent(size_bytes: u64) -> Option<Extent> {
+        Some(Extent {
+            size_bytes,
+            lba_log2: 9,
+            max_bytes: 1 << 20,
+        })
+    }
+
     fn code(entry: &SubmissionEntry, size: Option<u64>) -> u16 {
-        decode(entry, size, &NoMemory).unwrap_err().0 & 0x7ff
+        decode(entry, size.and_then(extent), &NoMemory).unwrap_err().0 & 0x7ff
     }
 
     #[test]
     fn bad_commands_are_rejected_with_the_status_the_specification_names() {
         let good = SubmissionEntry::read(1, 1, 8, 8, 0x1000, 0);
-        assert!(decode(&good, Some(8192), &NoMemory).is_ok());
+        assert!(matches!(decode(&good, extent(8192), &NoMemory), Ok(Work::Read(_))));
+        let long = SubmissionEntry { cdw12: 2048, ..good };
+        assert_eq!(
+            code(&long, Some(4 << 20)),
+            StatusCode::InvalidField as u16,
+            "over the limit"
+        );
         assert_eq!(code(&good, None), StatusCode::InvalidNamespace as u16);
         assert_eq!(code(&good, Some(4096)), StatusCode::LbaOutOfRange as u16);
         let far = SubmissionEntry {
@@ -133,7 +168,9 @@ mod tests {
             prp2: 1 << 20,
             ..SubmissionEntry::read(1, 1, 0, 2048, 0x7000, 0)
         };
-        let transfer = decode(&entry, Some(1 << 20), &NoMemory).unwrap().unwrap();
+        let Ok(Work::Read(transfer)) = decode(&entry, extent(1 << 20), &NoMemory) else {
+            panic!("a read");
+        };
         assert_eq!(
             transfer.segments,
             [PrpSegment {

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::QueueSetup;
+use super::block_commands;
 use super::namespace::Namespace;
 use super::queue::Queue;
 use super::shared::{ControllerCounters, Mode, Shared};
 use super::slab::Slab;
 use super::target::{self, Target};
-use super::transfer::{Transfer, decode, pieces};
+use super::transfer::{Transfer, Work, decode, pieces};
 use crate::bus::{BusMemory, Uploader};
 use crate::raw::HostMemory;
 use crate::spec::{PrpSegment, Status, StatusCode};
@@ -241,19 +242,55 @@ impl Worker {
                     .targets
                     .iter()
                     .position(|t| t.nsid == entry.nsid && t.channel.is_some());
-                let size = target.map(|t| self.targets[t].size_bytes);
-                match (decode(&entry, size, &*self.bus), target) {
-                    (Ok(Some(transfer)), Some(target)) => {
+                let limit = self.shared.max_transfer_bytes.load(Ordering::Relaxed);
+                let extent = target.map(|t| self.targets[t].extent(limit));
+                let work = decode(&entry, extent, &*self.bus);
+                self.count(&work);
+                match (work, target) {
+                    (Ok(Work::Read(transfer)), Some(target)) => {
                         if self.begin(queue, entry.cid, target, transfer) {
                             self.advance();
                         }
                     }
-                    (Ok(_), _) => self.post(queue, entry.cid, Status::SUCCESS),
+                    (Ok(work), target) => {
+                        let status = self.store(target, &work);
+                        self.post(queue, entry.cid, status);
+                    }
                     (Err(status), _) => self.post(queue, entry.cid, status),
                 }
             }
         }
         busy
+    }
+
+    fn count(&mut self, work: &Result<Work, Status>) {
+        let counted = &mut self.counted;
+        match work {
+            Ok(Work::Read(transfer)) => {
+                counted.reads += 1;
+                counted.bytes_read += transfer.length_bytes;
+            }
+            Ok(Work::Write(transfer)) => {
+                counted.writes += 1;
+                counted.bytes_written += transfer.length_bytes;
+            }
+            _ => {}
+        }
+        if self.shared.counts_first.load(Ordering::Relaxed) {
+            self.publish_counters();
+        }
+    }
+
+    /// Carries out a command that does not read.
+    fn store(&self, target: Option<usize>, work: &Work) -> Status {
+        let writer = target.and_then(|t| self.targets[t].writer.as_deref());
+        match block_commands::store(writer, &*self.bus, work) {
+            Ok(()) => Status::SUCCESS,
+            Err((status, reason)) => {
+                reason.into_iter().for_each(|reason| self.shared.report(reason));
+                status
+            }
+        }
     }
 
     /// Begins the reads of a command. True: a [large](LARGE_BYTES) read was started.

@@ -3,11 +3,13 @@
 //! Pages that follow each other in a buffer need not follow each other on the bus: under an IOMMU, in another device's
 //! BAR, or in a guest, each page has its own address. Only queues ask for contiguous pages.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bus::{BusMemory, Uploader};
 use crate::error::DriverError;
-use crate::raw::SharedMemory;
+use crate::raw::{HostMemory, SharedMemory};
 use crate::spec::PAGE_BYTES;
 
 const PAGE: usize = PAGE_BYTES as usize;
@@ -30,6 +32,8 @@ pub struct MappedMemory {
     memory: SharedMemory,
     /// By page.
     bus: Vec<u64>,
+    /// Pages by bus address.
+    by_bus: HashMap<u64, usize>,
 }
 
 impl MappedMemory {
@@ -49,7 +53,43 @@ impl MappedMemory {
     pub fn paged(bus: Vec<u64>, memory: SharedMemory) -> Self {
         assert_eq!(bus.len() * PAGE, memory.len(), "an address for each page");
         assert!(bus.iter().all(|b| b.is_multiple_of(PAGE_BYTES)), "pages are aligned");
-        Self { memory, bus }
+        let by_bus = bus.iter().enumerate().map(|(page, bus)| (*bus, page)).collect();
+        Self { memory, bus, by_bus }
+    }
+
+    fn page_at(&self, bus_address: u64) -> Option<usize> {
+        self.by_bus.get(&(bus_address / PAGE_BYTES * PAGE_BYTES)).copied()
+    }
+}
+
+impl BusMemory for MappedMemory {
+    fn host_memory(&self, bus_address: u64, length: u64) -> Option<HostMemory> {
+        let length = usize::try_from(length).ok()?;
+        let page = self.page_at(bus_address)?;
+        let within = (bus_address % PAGE_BYTES) as usize;
+        // Bytes that follow each other on the bus must do so for the host.
+        let pages = within.checked_add(length)?.div_ceil(PAGE);
+        for i in 0..pages {
+            let wanted = (bus_address - within as u64).checked_add((i * PAGE) as u64)?;
+            if self.bus.get(page + i) != Some(&wanted) {
+                return None;
+            }
+        }
+        self.memory.lend(page * PAGE + within, length)
+    }
+
+    fn prp_list(&self, bus_address: u64, entries: usize) -> Option<Vec<u64>> {
+        let mut memory = self.host_memory(bus_address, entries as u64 * 8)?;
+        let words = memory.bytes_mut().chunks_exact(8);
+        Some(
+            words
+                .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+                .collect(),
+        )
+    }
+
+    fn uploader(&self) -> Result<Option<Box<dyn Uploader>>, String> {
+        Ok(None)
     }
 }
 

@@ -13,7 +13,7 @@ mod uring;
 
 pub use host_memory::HostMemory;
 pub use mapping::Mapping;
-pub use queue_rings::{QueueRings, RingAddresses};
+pub use queue_rings::{Doorbells, QueueRings, RingAddresses};
 pub use shared_memory::SharedMemory;
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;

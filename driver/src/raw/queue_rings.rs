@@ -1,11 +1,15 @@
 //! `QueueRings`: one queue pair's rings as the controller sees them (docs/PROTOCOL.md, "What a controller must do",
 //! rules 1 and 4).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use zerocopy::IntoBytes;
 
-use crate::spec::{CompletionEntry, MAX_QUEUE_ENTRIES, SubmissionEntry};
+use super::HostMemory;
+use crate::spec::{
+    COMPLETION_ENTRY_BYTES, CompletionEntry, MAX_QUEUE_ENTRIES, SUBMISSION_ENTRY_BYTES, SubmissionEntry,
+};
 
 /// Where a queue pair lies in host memory.
 #[derive(Debug, Clone, Copy)]
@@ -20,11 +24,20 @@ pub struct RingAddresses {
     pub cq_doorbell: *const AtomicU32,
 }
 
+/// Emulated doorbells of a queue pair: the submission queue's tail, the completion queue's head.
+#[derive(Debug, Default)]
+pub struct Doorbells {
+    /// Physical indices.
+    pub words: [AtomicU32; 2],
+}
+
 /// Access to one queue pair's rings; one thread at a time uses it.
 #[derive(Debug)]
 pub struct QueueRings {
     at: RingAddresses,
-    mask: u32,
+    depth: u32,
+    /// What the addresses point into, if the value keeps it alive.
+    _doorbells: Option<Arc<Doorbells>>,
 }
 
 // SAFETY: the rings are shared memory by design. All concurrent words are accessed through atomics, and entries only
@@ -47,13 +60,42 @@ impl QueueRings {
         );
         Self {
             at,
-            mask: (1 << depth_log2) - 1,
+            depth: 1 << depth_log2,
+            _doorbells: None,
         }
+    }
+
+    /// Takes the controller's side of a pair whose rings the controller may access, with emulated doorbells. `None`:
+    /// the rings have different lengths, too few or too many entries, or a wrong alignment.
+    pub fn in_memory(sq: HostMemory, cq: HostMemory, doorbells: Arc<Doorbells>) -> Option<Self> {
+        let entries = sq.len() / SUBMISSION_ENTRY_BYTES;
+        let fits = (2..=MAX_QUEUE_ENTRIES as usize).contains(&entries)
+            && sq.len() == entries * SUBMISSION_ENTRY_BYTES
+            && cq.len() == entries * COMPLETION_ENTRY_BYTES;
+        let (sq, cq) = (
+            sq.as_ptr().cast::<SubmissionEntry>(),
+            cq.as_ptr().cast::<CompletionEntry>(),
+        );
+        if !fits || !sq.is_aligned() || !cq.is_aligned() {
+            return None;
+        }
+        let at = RingAddresses {
+            sq,
+            cq,
+            sq_doorbell: &doorbells.words[0],
+            cq_doorbell: &doorbells.words[1],
+        };
+        // SAFETY: `HostMemory` is valid memory that the bus gave to the controller; length and alignment were checked.
+        // The doorbells live as long as the value, which holds them.
+        let mut rings = unsafe { Self::new(at, 1) };
+        rings.depth = entries as u32;
+        rings._doorbells = Some(doorbells);
+        Some(rings)
     }
 
     /// Number of entries.
     pub fn depth(&self) -> u32 {
-        self.mask + 1
+        self.depth
     }
 
     /// The submission tail doorbell. Acquire, so that the entries before it can be read; pairs with the release of the
@@ -72,17 +114,17 @@ impl QueueRings {
 
     /// Copies the submission entry at a physical index that lies before the tail last seen.
     pub fn submission(&self, index: u32) -> SubmissionEntry {
-        // SAFETY: masked, so inside the ring. The writer finished the entry before the doorbell's release that
+        // SAFETY: reduced, so inside the ring. The writer finished the entry before the doorbell's release that
         // `sq_tail` acquired. The writer leaves the entry alone until a completion tells it that the entry was taken.
         // Volatile: the value is not ours.
-        unsafe { self.at.sq.add((index & self.mask) as usize).read_volatile() }
+        unsafe { self.at.sq.add((index % self.depth) as usize).read_volatile() }
     }
 
     /// Posts a completion at a physical index: dwords 0–2 first, dword 3 with the phase last, released. `reap`'s
     /// acquire of dword 3 (device/completion.cuh) pairs with the release.
     pub fn complete(&self, index: u32, entry: &CompletionEntry) {
-        // SAFETY: masked, so inside the ring; entries are 16-byte aligned, so each dword is aligned for an atomic.
-        let words = unsafe { self.at.cq.add((index & self.mask) as usize) }.cast::<AtomicU32>();
+        // SAFETY: reduced, so inside the ring; entries are 16-byte aligned, so each dword is aligned for an atomic.
+        let words = unsafe { self.at.cq.add((index % self.depth) as usize) }.cast::<AtomicU32>();
         for (i, dword) in entry.as_bytes().chunks_exact(4).enumerate() {
             let value = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
             // Relaxed for dwords 0–2; release for dword 3, which makes them and the data visible before the phase.

@@ -156,15 +156,14 @@ impl SharedMemory {
         unsafe { &*self.at(offset, 4).cast::<AtomicU32>() }.load(Ordering::Acquire)
     }
 
-    /// Exclusive access for an agent to which the host has given these bytes by a command; `None`: outside.
+    /// Access for a controller in this process to which the host has given these bytes by a command; `None`: outside.
     ///
-    /// # Safety
-    /// Until the handle is gone, no other agent touches the bytes.
-    pub unsafe fn lend(&self, offset: usize, len: usize) -> Option<HostMemory> {
+    /// NVMe's rules say which side may touch them. A host that breaks these rules finds torn bytes, as with a device.
+    pub fn lend(&self, offset: usize, len: usize) -> Option<HostMemory> {
         if offset.checked_add(len)? > self.len {
             return None;
         }
-        // SAFETY: inside the memory; exclusive by the caller's promise.
+        // SAFETY: inside the memory, which is only ever copied from and to.
         unsafe { Some(HostMemory::new(self.start.add(offset), len)) }
     }
 }

@@ -153,8 +153,12 @@ status_codes! {
     InvalidNamespace = 0x00b, "Invalid Namespace or Format";
     /// 0/0Ch: a command out of order.
     CommandSequenceError = 0x00c, "Command Sequence Error";
+    /// 0/0Dh: a segment of an SGL that is not allowed here.
+    InvalidSglSegment = 0x00d, "Invalid SGL Segment Descriptor";
     /// 0/0Fh: the SGL's length does not fit the command.
     DataSglLengthInvalid = 0x00f, "Data SGL Length Invalid";
+    /// 0/11h: a descriptor of an SGL that the controller does not take.
+    SglDescriptorTypeInvalid = 0x011, "SGL Descriptor Type Invalid";
     /// 0/13h: a PRP entry with an offset that is not allowed.
     InvalidPrpOffset = 0x013, "PRP Offset Invalid";
     /// 0/80h: blocks beyond the namespace's size.
@@ -173,6 +177,8 @@ status_codes! {
     InvalidLogPage = 0x109, "Invalid Log Page";
     /// 1/0Ch: a completion queue is deleted before its submission queues.
     InvalidQueueDeletion = 0x10c, "Invalid Queue Deletion";
+    /// 1/82h: a write to a namespace that takes none.
+    ReadOnlyRange = 0x182, "Attempted Write to Read Only Range";
     /// 2/80h: the medium could not be written.
     WriteFault = 0x280, "Write Fault";
     /// 2/81h: the medium could not be read.

@@ -6,12 +6,14 @@ mod identify;
 mod log_page;
 mod prp;
 pub mod registers;
+mod sgl;
 mod submission;
 
 pub use completion::{CompletionEntry, Status, StatusCode};
 pub use identify::{Cns, ControllerIdentity, IDENTIFY_BYTES, LbaFormat, NamespaceIdentity, namespace_list};
 pub use log_page::{AsyncEvent, LogPage, SMART_LOG_BYTES, SmartLog};
 pub use prp::{PAGE_BYTES, PrpSegment, prp_segments};
+pub use sgl::sgl_segments;
 pub use submission::{AdminOpcode, Opcode, SubmissionEntry, feature};
 
 /// Size of a submission queue entry: 64 bytes (Base 2.0c §3.3.3.1).

@@ -62,8 +62,11 @@ pub fn prp_segments(
         1..=PAGE_BYTES => add(prp2, &mut left)?,
         _ => {
             let mut list = prp2;
+            // Lists after the first start at a page (Base 2.0c §4.1.1). Otherwise a list whose only slot names itself
+            // would never end.
+            let mut alignment = 8;
             while left > 0 {
-                if !list.is_multiple_of(8) {
+                if !list.is_multiple_of(std::mem::replace(&mut alignment, PAGE_BYTES)) {
                     return Err(PrpError::Offset(list));
                 }
                 let slots = (PAGE_BYTES - list % PAGE_BYTES) / 8;
@@ -153,6 +156,13 @@ mod tests {
                 }
             ]
         );
+    }
+
+    #[test]
+    fn list_that_names_itself_ends() {
+        let itself = |_: u64, entries: usize| Some(vec![0x5ff8; entries]);
+        let named = prp_segments(0x1000, 0x5ff8, 5 * PAGE_BYTES, itself);
+        assert_eq!(named, Err(PrpError::Offset(0x5ff8)));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Channel, ReadDone, ReadRequest, Storage};
+use super::{BlockWriter, Channel, ReadDone, ReadRequest, Storage};
 use crate::error::StorageError;
 use crate::spec::StatusCode;
 
@@ -20,6 +20,8 @@ pub enum FaultAction {
     Drop,
     /// Finishes after this many later reads have.
     Reorder(u32),
+    /// Finishes when the storage's [gate](FaultyStorage::gate) is open.
+    Hold,
     /// The storage delivers half the bytes, which a controller must report as an error.
     Short,
 }
@@ -42,6 +44,10 @@ pub struct FaultRule {
 pub struct FaultyStorage {
     inner: Box<dyn Storage>,
     rules: Arc<Vec<RuleState>>,
+    /// Writes that touch these bytes fail.
+    failing_writes: Vec<Range<u64>>,
+    flushes_fail: bool,
+    gate: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -62,7 +68,29 @@ impl FaultyStorage {
         Self {
             inner,
             rules: Arc::new(rules.into_iter().map(state).collect()),
+            failing_writes: Vec::new(),
+            flushes_fail: false,
+            gate: Arc::default(),
         }
+    }
+
+    /// The gate at which held reads wait; closed at first.
+    pub fn gate(&self) -> Arc<AtomicBool> {
+        self.gate.clone()
+    }
+
+    /// Also fails writes that touch these bytes.
+    #[must_use]
+    pub fn failing_write(mut self, bytes: Range<u64>) -> Self {
+        self.failing_writes.push(bytes);
+        self
+    }
+
+    /// Also fails flushes.
+    #[must_use]
+    pub fn failing_flushes(mut self) -> Self {
+        self.flushes_fail = true;
+        self
     }
 }
 
@@ -83,7 +111,58 @@ impl Storage for FaultyStorage {
             actions: Default::default(),
             held: Vec::new(),
             dropped: Vec::new(),
+            gate: self.gate.clone(),
         }))
+    }
+
+    fn writer(&self) -> Option<Arc<dyn BlockWriter>> {
+        Some(Arc::new(FaultyWriter {
+            inner: self.inner.writer()?,
+            name: self.describe(),
+            failing_writes: self.failing_writes.clone(),
+            flushes_fail: self.flushes_fail,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct FaultyWriter {
+    inner: Arc<dyn BlockWriter>,
+    name: String,
+    failing_writes: Vec<Range<u64>>,
+    flushes_fail: bool,
+}
+
+impl FaultyWriter {
+    fn failed(&self, offset: u64, length: u64, reason: &str) -> StorageError {
+        StorageError {
+            storage: self.name.clone(),
+            offset,
+            length,
+            reason: reason.into(),
+            code: StatusCode::WriteFault,
+        }
+    }
+}
+
+impl BlockWriter for FaultyWriter {
+    fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        let end = offset_bytes + bytes.len() as u64;
+        if self
+            .failing_writes
+            .iter()
+            .any(|f| f.start < end && offset_bytes < f.end)
+        {
+            return Err(self.failed(offset_bytes, bytes.len() as u64, "injected write failure"));
+        }
+        self.inner.write(offset_bytes, bytes)
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        match self.flushes_fail {
+            true => Err(self.failed(0, 0, "injected flush failure")),
+            false => self.inner.flush(),
+        }
     }
 }
 
@@ -95,12 +174,14 @@ struct FaultyChannel {
     actions: std::collections::HashMap<u64, (FaultAction, u64)>,
     held: Vec<Held>,
     dropped: Vec<ReadDone>,
+    gate: Arc<AtomicBool>,
 }
 
 struct Held {
     read: ReadDone,
     until: Option<Instant>,
     later_reads: u32,
+    gated: bool,
 }
 
 impl FaultyChannel {
@@ -140,12 +221,20 @@ impl FaultyChannel {
                     read,
                     until: Some(Instant::now() + by),
                     later_reads: 0,
+                    gated: false,
                 });
             }
             FaultAction::Reorder(later_reads) => self.held.push(Held {
                 read,
                 until: None,
                 later_reads,
+                gated: false,
+            }),
+            FaultAction::Hold => self.held.push(Held {
+                read,
+                until: None,
+                later_reads: 0,
+                gated: true,
             }),
             FaultAction::Drop => self.dropped.push(read),
             FaultAction::Fail(code) => {
@@ -190,7 +279,10 @@ impl Channel for FaultyChannel {
         while i < self.held.len() {
             let held = &self.held[i];
             // A reordered read waits for later ones only as long as any are in flight.
-            let ready = held.until.map_or(held.later_reads == 0 || quiet, |until| now >= until);
+            let ready = match held.gated {
+                true => self.gate.load(Ordering::Acquire),
+                false => held.until.map_or(held.later_reads == 0 || quiet, |until| now >= until),
+            };
             if ready {
                 done.push(self.held.swap_remove(i).read);
             } else {

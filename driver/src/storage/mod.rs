@@ -5,6 +5,7 @@
 //! | `CachedFile` | a file through the page cache |
 //! | `MappedFile` | a file through its mapping |
 //! | `DirectFile` | a file past the page cache |
+//! | `WritableFile` | a file through the page cache, which takes writes |
 //! | `MemoryStorage` | memory |
 //! | `NullStorage` | nowhere, for measuring |
 //! | `Striped`, `Replicated` | several storages |
@@ -24,8 +25,10 @@ mod memory_storage;
 mod null_storage;
 mod replicated;
 mod striped;
+mod writable_file;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use cached_file::CachedFile;
 #[cfg(target_os = "linux")]
@@ -37,6 +40,7 @@ pub use memory_storage::MemoryStorage;
 pub use null_storage::NullStorage;
 pub use replicated::Replicated;
 pub use striped::Striped;
+pub use writable_file::WritableFile;
 
 use crate::error::StorageError;
 use crate::raw::HostMemory;
@@ -59,6 +63,26 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// The file cannot be opened, or a ring cannot be made.
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError>;
+
+    /// The way to write; `None`: the storage is read-only.
+    fn writer(&self) -> Option<Arc<dyn BlockWriter>> {
+        None
+    }
+}
+
+/// Writes of a storage, which end before they return.
+pub trait BlockWriter: Send + Sync + fmt::Debug {
+    /// Stores bytes that lie inside the namespace.
+    ///
+    /// # Errors
+    /// The storage's. Any of the bytes may be stored then.
+    fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), StorageError>;
+
+    /// Makes all writes that have ended durable.
+    ///
+    /// # Errors
+    /// The storage's.
+    fn flush(&self) -> Result<(), StorageError>;
 }
 
 /// A read: `memory.len()` bytes at `offset_bytes`, both multiples of [`BLOCK_BYTES`], inside the namespace.

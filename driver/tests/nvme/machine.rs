@@ -19,7 +19,6 @@ pub(crate) enum Fault {
     /// Of all reads, this one fails (1: the first).
     NthRead(u64),
     /// A read of this sector is held after `hold_next_read`, until others have ended or `release` is called.
-    #[allow(dead_code)] // QEMU holds the next read, wherever it reads
     Hold(u64),
 }
 

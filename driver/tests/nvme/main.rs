@@ -5,17 +5,26 @@ mod cases;
 mod fault_cases;
 mod machine;
 mod qemu_machine;
+mod qtest_registers;
 mod queue_cases;
+mod software_machine;
 
 use machine::{Machine, MachineSetup};
 
-/// A machine of each kind, by the name of the kind's module below; `None`: the test is left out.
+/// Each case on each kind of machine.
 macro_rules! conformance {
     ($($module:ident::$case:ident),* $(,)?) => {
         mod qtest {
             $(#[test]
             fn $case() {
                 crate::$module::$case(&|setup| crate::qemu_machine::start(setup));
+            })*
+        }
+
+        mod software {
+            $(#[test]
+            fn $case() {
+                crate::$module::$case(&|setup| crate::software_machine::start(setup));
             })*
         }
     };

@@ -1,42 +1,17 @@
 //! QEMU's NVMe device: registers over the qtest socket, DMA in the file that holds the machine's RAM.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use grampus_driver::host::{DmaMemory, MappedMemory};
-use grampus_driver::raw::SharedMemory;
+use grampus_driver::host::DmaMemory;
 use grampus_driver::registers::Registers;
-use grampus_driver::spec::registers::REMOVED;
-use grampus_test_support::qemu::{FIRST_FREE_BYTE, Qemu};
+use grampus_test_support::qemu::Qemu;
 
 use crate::machine::{Fault, Machine, MachineSetup, image_path, make_images};
+use crate::qtest_registers::{QtestRegisters, memory};
 
 /// RAM of the machine in MiB.
 const MEMORY_MIB: u64 = 48;
-
-/// One controller's BAR 0.
-#[derive(Debug)]
-struct QtestRegisters {
-    qemu: Arc<Qemu>,
-    base: u64,
-    length: usize,
-}
-
-impl Registers for QtestRegisters {
-    fn length_bytes(&self) -> usize {
-        self.length
-    }
-
-    fn read32(&self, offset: usize) -> u32 {
-        self.qemu.read32(self.base + offset as u64).unwrap_or(REMOVED)
-    }
-
-    fn write32(&self, offset: usize, value: u32) {
-        // QEMU reads memory after it has read the line, so everything written before is visible to it.
-        let _ = self.qemu.write32(self.base + offset as u64, value);
-    }
-}
 
 struct QemuMachine {
     qemu: Arc<Qemu>,
@@ -115,22 +90,15 @@ pub(crate) fn start(setup: MachineSetup) -> Option<Box<dyn Machine>> {
     }
     let qemu = Arc::new(Qemu::start(MEMORY_MIB, &arguments)?);
     let registers = (0..setup.controllers.len()).map(|c| {
-        let (base, length) = qemu.enable_bar0(c as u8 + 1);
-        let qemu = qemu.clone();
-        Arc::new(QtestRegisters { qemu, base, length }) as Arc<dyn Registers>
+        let registers = QtestRegisters::new(&qemu, c as u8 + 1);
+        Arc::new(registers) as Arc<dyn Registers>
     });
     let registers = registers.collect();
-    let ram = File::options()
-        .read(true)
-        .write(true)
-        .open(qemu.ram())
-        .expect("QEMU's memory");
-    let length = (qemu.memory_bytes() - FIRST_FREE_BYTE) as usize;
-    let memory = SharedMemory::map_file(&ram, FIRST_FREE_BYTE, length).expect("QEMU's memory");
+    let memory = memory(&qemu);
     Some(Box::new(QemuMachine {
         qemu,
         registers,
-        memory: Arc::new(MappedMemory::linear(memory, FIRST_FREE_BYTE)),
+        memory,
         folder,
     }))
 }
