@@ -217,6 +217,14 @@ pub enum DriverError {
         /// MDTS in bytes.
         max_bytes: u64,
     },
+    /// A failure of one member of a volume.
+    #[error("volume member {member}: {source}")]
+    Member {
+        /// The member's name.
+        member: String,
+        /// Its failure.
+        source: Box<DriverError>,
+    },
     /// A memory, a device file or an ioctl.
     #[error("{what}: {source}")]
     System {

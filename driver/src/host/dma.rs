@@ -346,6 +346,27 @@ impl BusRange {
         Self::paged(pages, offset_bytes, length_bytes)
     }
 
+    /// A part of the bytes.
+    ///
+    /// # Panics
+    /// If it does not lie inside the range.
+    pub fn slice(&self, offset: usize, length_bytes: usize) -> Self {
+        let end = offset.checked_add(length_bytes);
+        let inside = length_bytes > 0 && end.is_some_and(|end| end <= self.length_bytes);
+        assert!(
+            inside,
+            "{length_bytes} bytes at {offset} of {} bytes",
+            self.length_bytes
+        );
+        let (first, last) = (self.offset_bytes + offset, self.offset_bytes + offset + length_bytes);
+        Self {
+            pages: self.pages[first / PAGE..last.div_ceil(PAGE)].to_vec(),
+            offset_bytes: first % PAGE,
+            length_bytes,
+            owner: self.owner.clone(),
+        }
+    }
+
     /// Bus address of the first byte.
     ///
     /// # Panics

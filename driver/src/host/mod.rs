@@ -12,6 +12,7 @@
 //! | `queue_pair` | rings, doorbells, commands in flight |
 //! | `queue_place` | queue pairs that another agent drives |
 //! | `enabling` | CC, CSTS and the admin queue |
+//! | `volume` | striping and replication over namespaces |
 //! | `device` | the controller: initialization, admin commands, events, recovery |
 //!
 //! **Invariant:** no value that a controller returns makes the driver panic, or wait without a bound.
@@ -24,6 +25,7 @@ mod enabling;
 mod queue_pair;
 mod queue_place;
 mod session;
+mod volume;
 
 pub use data_pointer::DataPointers;
 pub use device::Device;
@@ -31,3 +33,4 @@ pub use device_options::DeviceOptions;
 pub use dma::{BusRange, DmaBuffer, DmaMemory, DmaPool, MappedMemory};
 pub use queue_pair::{Completed, QueuePair};
 pub use queue_place::{QueuePlace, QueueTicket};
+pub use volume::{Member, MemberFailure, Volume};

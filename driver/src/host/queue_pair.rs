@@ -142,6 +142,11 @@ impl QueuePair {
         self.parts.depth
     }
 
+    /// Largest transfer of one command in bytes.
+    pub fn max_transfer_bytes(&self) -> u64 {
+        self.parts.limits.max_transfer_bytes
+    }
+
     /// Number of commands submitted and not completed.
     pub fn outstanding(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -8,6 +8,7 @@ mod qemu_machine;
 mod qtest_registers;
 mod queue_cases;
 mod software_machine;
+mod volume_cases;
 
 use machine::{Machine, MachineSetup};
 
@@ -55,4 +56,7 @@ conformance! {
     fault_cases::fatal_controller_recovers,
     fault_cases::health_warning_is_reported_as_an_event,
     fault_cases::shutdown_leaves_a_controller_that_opens_again,
+    volume_cases::striped_volume_reads_and_writes_in_units,
+    volume_cases::replicas_survive_failed_reads_and_writes,
+    volume_cases::stripe_failure_names_its_member,
 }
