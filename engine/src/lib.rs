@@ -2,11 +2,14 @@
 //!
 //! A program that embeds Grampus uses these items:
 //!
-//! - [`register`] adds ORC tables, settings and the GPU rule to the program's DataFusion session.
-//!   [`session::context`] makes a session with nothing else.
+//! - [`Grampus`] is the runtime that any number of sessions share: files, metadata, the GPU.
+//!   [`Grampus::register`] adds it to the program's DataFusion session, and [`Grampus::context`] makes a session.
+//! - [`SessionChange`] lists what changes in the program's session. Each change can be switched off.
+//! - [`register`] and [`session::context`] do the same with a runtime for one session.
 //! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs.
 //! - [`GrampusOptions`] has the initial values of the `grampus.*` settings.
 //! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
+//!   [`session::plan_cache::plan_sql_with_options`] refuses statements that the program does not allow.
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`error::message`] returns the text of an error for people.
 //!
@@ -39,4 +42,4 @@ pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, L
 pub use orc_table::OrcTable;
 pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;
-pub use session::register;
+pub use session::{Grampus, GrampusBuilder, SessionChange, register};

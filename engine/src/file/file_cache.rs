@@ -47,7 +47,7 @@ pub struct OrcFile {
 /// File number, stripe, column, and whether the entry has bloom filters.
 type IndexKey = (u64, usize, ColumnId, bool);
 
-/// The cache that all queries of a session share.
+/// The cache that all queries of a runtime share.
 #[derive(Debug)]
 pub struct FileCache {
     files: Mutex<LruMap<String, Arc<OrcFile>>>,
@@ -79,7 +79,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl FileCache {
     /// A cache in a session of this memory limit: metadata take at most an eighth of it.
     pub(crate) fn within(memory_limit: usize) -> Self {
-        let metadata = MAX_METADATA_BYTES.min(memory_limit / 8);
+        Self::of_bytes(memory_limit / 8)
+    }
+
+    /// A cache of at most this many estimated bytes of metadata, and at most 256 MiB.
+    pub(crate) fn of_bytes(bytes: usize) -> Self {
+        let metadata = MAX_METADATA_BYTES.min(bytes);
         Self {
             files: Mutex::new(LruMap::new(metadata / 2)),
             handles: Mutex::new(LruMap::new(max_open_files())),
@@ -95,7 +100,7 @@ impl FileCache {
     /// As [`FileTail::parse`], and `Io`.
     pub async fn file(&self, name: &Arc<str>, place: &Place, identity: &Identity) -> Result<Arc<OrcFile>> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let key = place.key();
+        let key = place.cache_key();
         if let Some(file) = lock(&self.files).get(&key)
             && file.identity == *identity
             && file.name == *name

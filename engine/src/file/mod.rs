@@ -59,6 +59,15 @@ impl Place {
             Self::Remote { url, path, .. } => format!("{url}{path}"),
         }
     }
+
+    /// The key in a cache that several sessions share. Their stores of one URL may have different credentials, so each
+    /// store has entries of its own. An entry keeps its store alive, so no other store gets the address.
+    pub(crate) fn cache_key(&self) -> String {
+        match self {
+            Self::Local(_) => self.key(),
+            Self::Remote { store, .. } => format!("{}@{:p}", self.key(), Arc::as_ptr(store)),
+        }
+    }
 }
 
 impl fmt::Debug for Place {

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Float64Array, RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 
-use crate::config::{Device, GpuTarget, GrampusOptions};
+use crate::Grampus;
+use crate::config::{Device, GpuTarget, GrampusConfig, GrampusOptions};
 use crate::gpu::calibration::Calibration;
 use crate::gpu::runner::Runner;
 use crate::gpu::session::GpuSession;
@@ -105,7 +106,7 @@ async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (Sessio
     let builder = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(3))
         .with_default_features();
-    let state = crate::session::register_with(builder, options, gpu).build();
+    let state = registered(builder, options, gpu);
     let context = SessionContext::new_with_state(state);
     let path = folder.join("t.orc");
     let column: Arc<Float64Array> = Arc::new(Float64Array::from_iter_values((0..1000).map(f64::from)));
@@ -250,6 +251,16 @@ async fn planning_waits_for_no_running_query() {
     assert!(running.await.unwrap_err().is_cancelled());
 }
 
+/// The state of a session whose GPU state is `gpu`.
+fn registered(builder: SessionStateBuilder, options: GrampusOptions, gpu: Arc<GpuSession>) -> SessionState {
+    let config = GrampusConfig {
+        options,
+        ..GrampusConfig::default()
+    };
+    let grampus = Grampus::builder().config(config).gpu(gpu).build().unwrap();
+    grampus.register(builder).build()
+}
+
 /// A session over a table `w` of a thousand different words, with dictionaries of `strings` strings.
 async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession>) {
     let gpu = Arc::new(GpuSession::with_dictionary(DictionaryLimits {
@@ -263,7 +274,7 @@ async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession
         ..GrampusOptions::default()
     };
     let builder = SessionStateBuilder::new().with_default_features();
-    let state = crate::session::register_with(builder, options, Arc::clone(&gpu)).build();
+    let state = registered(builder, options, Arc::clone(&gpu));
     let context = SessionContext::new_with_state(state);
     let path = folder.join("w.orc");
     let many = StringArray::from_iter_values((0..1000).map(|row| format!("word {row}")));

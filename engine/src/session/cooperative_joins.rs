@@ -12,6 +12,12 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::SchedulingType;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
+};
+use datafusion::physical_plan::unnest::UnnestExec;
+
+use super::spilling_join::SpillingJoinExec;
 
 /// Wraps each operator whose output can be far larger than its input.
 #[derive(Debug)]
@@ -37,8 +43,16 @@ impl PhysicalOptimizerRule for CooperativeJoins {
     }
 }
 
+/// DataFusion's joins and unnests. Operators of other crates yield as their owners wish.
 fn multiplies(plan: &dyn ExecutionPlan) -> bool {
-    plan.name().ends_with("JoinExec") || plan.name() == "UnnestExec"
+    plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<SortMergeJoinExec>()
+        || plan.is::<SymmetricHashJoinExec>()
+        || plan.is::<PiecewiseMergeJoinExec>()
+        || plan.is::<SpillingJoinExec>()
+        || plan.is::<UnnestExec>()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{TableType, source_as_provider};
 use datafusion::error::Result;
+use datafusion::execution::context::SQLOptions;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::planner::{ExprPlanner, RelationPlanner};
@@ -24,7 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 
 use super::names::{match_tables, plan_with_matched_columns};
@@ -81,13 +82,21 @@ enum Function {
 /// # Errors
 /// As [`SessionContext::sql`] and [`SessionState::create_physical_plan`].
 pub async fn plan_sql(context: &SessionContext, text: &str) -> Result<Planned> {
+    plan_sql_with_options(context, text, SQLOptions::new()).await
+}
+
+/// Like [`plan_sql`], for statements that `options` allow. A refused statement has no effect.
+///
+/// # Errors
+/// As [`plan_sql`], and if `options` do not allow the statement.
+pub async fn plan_sql_with_options(context: &SessionContext, text: &str, options: SQLOptions) -> Result<Planned> {
     if let Some(planned) = cached_plan(context, text).await? {
         return Ok(planned); // without parsing
     }
     let state = context.state();
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(text, &dialect)?;
-    plan_statement(context, text, statement).await
+    plan_allowed(context, text, statement, options).await
 }
 
 /// The physical plan of a text whose logical plan is in the cache. `None`: the text was not planned before, or its
@@ -120,7 +129,44 @@ pub async fn cached_plan(context: &SessionContext, text: &str) -> Result<Option<
 ///
 /// # Errors
 /// As [`SessionContext::execute_logical_plan`] and [`SessionState::create_physical_plan`].
-pub async fn plan_statement(context: &SessionContext, text: &str, mut statement: Statement) -> Result<Planned> {
+pub async fn plan_statement(context: &SessionContext, text: &str, statement: Statement) -> Result<Planned> {
+    plan_allowed(context, text, statement, SQLOptions::new()).await
+}
+
+/// The logical plan of a text as a data frame, with the names of [`plan_statement`]. Parameters such as `$1` get their
+/// values by [`DataFrame::with_param_values`].
+///
+/// A statement other than a query is executed at once, as by [`SessionContext::execute_logical_plan`].
+///
+/// # Errors
+/// As [`SessionContext::sql_with_options`].
+pub async fn data_frame(context: &SessionContext, text: &str, options: SQLOptions) -> Result<DataFrame> {
+    let state = context.state();
+    let dialect = state.config_options().sql_parser.dialect;
+    let mut statement = state.sql_to_statement(text, &dialect)?;
+    match_tables(&state, &mut statement)?;
+    let plan = plan_with_matched_columns(&state, statement).await?;
+    options.verify_plan(&plan)?;
+    execute(context, plan).await
+}
+
+/// Executes a statement, or makes a data frame of a query.
+async fn execute(context: &SessionContext, plan: LogicalPlan) -> Result<DataFrame> {
+    let is_ddl = matches!(plan, LogicalPlan::Ddl(_));
+    let frame = context.execute_logical_plan(plan).await?;
+    if let (true, Some(cache)) = (is_ddl, context.state().config().get_extension::<PlanCache>()) {
+        cache.lock().clear(); // no plan keeps a dropped table alive
+    }
+    Ok(frame)
+}
+
+/// Plans a statement that `options` allow. Cached plans are queries, which all options allow.
+async fn plan_allowed(
+    context: &SessionContext,
+    text: &str,
+    mut statement: Statement,
+    options: SQLOptions,
+) -> Result<Planned> {
     if let Some(planned) = cached_plan(context, text).await? {
         return Ok(planned);
     }
@@ -134,12 +180,10 @@ pub async fn plan_statement(context: &SessionContext, text: &str, mut statement:
         false => None,
     };
     let plan = plan_with_matched_columns(&state, statement).await?;
-    if let (Some(cache), LogicalPlan::Ddl(_)) = (&cache, &plan) {
-        cache.lock().clear(); // no plan keeps a dropped table alive
-    }
+    options.verify_plan(&plan)?;
     let inputs = tables.and_then(|tables| Some((functions_of(&state, &plan, &tables)?, tables)));
     let (Some(cache), Some((functions, tables))) = (cache, inputs) else {
-        let frame = context.execute_logical_plan(plan).await?;
+        let frame = execute(context, plan).await?;
         let task = Arc::new(frame.task_ctx());
         return Ok((frame.create_physical_plan().await?, task));
     };

@@ -1,0 +1,218 @@
+//! [`Grampus`]: the state that sessions share, and its [`GrampusBuilder`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config_err;
+use datafusion::error::Result;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use super::char_literals::CharLiterals;
+use super::cooperative_joins::CooperativeJoins;
+use super::large_limits::LargeLimits;
+use super::path_tables::with_tables_by_path;
+use super::plan_cache::PlanCache;
+use super::session_change::SessionChange;
+use super::session_memory::SessionMemory;
+use super::spill_safe_repartition::SpillSafeRepartitions;
+use super::spilling_join::SpillingJoins;
+use super::timestamp_literals::TimestampLiterals;
+use crate::config::{Device, GrampusConfig};
+use crate::file::file_cache::FileCache;
+use crate::gpu::offload_rule::OffloadRule;
+use crate::gpu::session::GpuSession;
+use crate::orc_table::OrcTableFactory;
+
+/// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.
+///
+/// The sessions of a runtime share:
+///
+/// - open files and their parsed metadata;
+/// - the GPU, its cached columns and its measurements. Sessions whose `grampus.gpu_*` settings differ replace each
+///   other's device, so a server gives all of them the same;
+/// - the memory pool, for sessions of [`context`](Self::context).
+///
+/// Catalogs, settings, plans, object stores and their credentials are each session's own.
+///
+/// # Two sessions over one runtime
+///
+/// ```
+/// # async fn two_sessions() -> datafusion::error::Result<()> {
+/// use datafusion::execution::SessionStateBuilder;
+/// use datafusion::prelude::SessionContext;
+/// use grampus::{Grampus, GrampusConfig};
+///
+/// let grampus = Grampus::builder().config(GrampusConfig::default()).build()?;
+/// let own = SessionStateBuilder::new().with_default_features();
+/// let one = SessionContext::new_with_state(grampus.register(own).build());
+/// let other = grampus.context()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Grampus {
+    config: GrampusConfig,
+    without: Vec<SessionChange>,
+    memory: SessionMemory,
+    files: Arc<FileCache>,
+    gpu: Arc<GpuSession>,
+}
+
+impl fmt::Debug for Grampus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Grampus");
+        text.field("config", &self.config).field("without", &self.without);
+        text.finish_non_exhaustive()
+    }
+}
+
+/// The configuration of a [`Grampus`].
+#[derive(Debug, Default)]
+pub struct GrampusBuilder {
+    config: GrampusConfig,
+    without: Vec<SessionChange>,
+    metadata_bytes: Option<usize>,
+    gpu: Option<Arc<GpuSession>>,
+}
+
+impl GrampusBuilder {
+    /// The configuration that sessions start with. The memory limit holds for all sessions of
+    /// [`Grampus::context`] together.
+    #[must_use]
+    pub fn config(mut self, config: GrampusConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Switches one change of an owner's session off.
+    #[must_use]
+    pub fn without(mut self, change: SessionChange) -> Self {
+        self.without.push(change);
+        self
+    }
+
+    /// Maximum estimated bytes of parsed metadata of files, at most 256 MiB. The default is an eighth of the memory
+    /// limit.
+    #[must_use]
+    pub fn metadata_bytes(mut self, bytes: usize) -> Self {
+        self.metadata_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the GPU state.
+    #[cfg(test)]
+    pub(crate) fn gpu(mut self, gpu: Arc<GpuSession>) -> Self {
+        self.gpu = Some(gpu);
+        self
+    }
+
+    /// The runtime. No file and no device is opened before a query needs it.
+    ///
+    /// # Errors
+    /// If the configuration asks for the GPU and [`without`](Self::without) has switched the GPU off.
+    pub fn build(self) -> Result<Grampus> {
+        if self.config.options.device == Device::Gpu && self.without.contains(&SessionChange::GpuAggregates) {
+            return config_err!(
+                "grampus.device is 'gpu', but the session is made without GpuAggregates: drop one of the two"
+            );
+        }
+        Ok(self.assemble())
+    }
+
+    /// The runtime, whatever the settings.
+    pub(super) fn assemble(self) -> Grampus {
+        let partitions = self.config.target_partitions;
+        let partitions = partitions.unwrap_or_else(|| SessionConfig::new().target_partitions());
+        let memory = SessionMemory::new(self.config.memory_limit, partitions.max(1));
+        let files = match self.metadata_bytes {
+            Some(bytes) => FileCache::of_bytes(bytes),
+            None => FileCache::within(memory.limit_bytes()),
+        };
+        Grampus {
+            config: self.config,
+            without: self.without,
+            memory,
+            files: Arc::new(files),
+            gpu: self.gpu.unwrap_or_default(),
+        }
+    }
+}
+
+impl Grampus {
+    /// A builder with the defaults.
+    pub fn builder() -> GrampusBuilder {
+        GrampusBuilder::default()
+    }
+
+    /// Adds Grampus to an owner's session.
+    ///
+    /// The session gets the settings `grampus.*` and the changes of [`SessionChange`], each of which can be switched
+    /// off. Memory, partitions, catalogs, functions and object stores stay as the owner sets them. The rules run after
+    /// those that the builder has. [`memory_pool`](Self::memory_pool) is for owners whose sessions share the limit.
+    pub fn register(&self, mut builder: SessionStateBuilder) -> SessionStateBuilder {
+        let has = |change| !self.without.contains(&change);
+        let mut session = builder.config().take().unwrap_or_default();
+        session = session
+            .with_extension(Arc::clone(&self.files))
+            .with_option_extension(self.config.options.clone());
+        if has(SessionChange::PlanCache) {
+            session = session.with_extension(Arc::new(PlanCache::default()));
+        }
+        builder = builder.with_config(session);
+        if has(SessionChange::OrcTables) {
+            builder = builder.with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory));
+        }
+        if has(SessionChange::CharLiterals) {
+            builder = builder.with_analyzer_rule(Arc::new(CharLiterals));
+        }
+        if has(SessionChange::TimestampLiterals) {
+            builder = builder.with_analyzer_rule(Arc::new(TimestampLiterals));
+        }
+        // Before the rules whose operators hide an aggregation's input from it.
+        if has(SessionChange::GpuAggregates) {
+            builder = builder.with_physical_optimizer_rule(Arc::new(OffloadRule::new(Arc::clone(&self.gpu))));
+        }
+        if has(SessionChange::SpillSafeRepartitions) {
+            builder = builder.with_physical_optimizer_rule(Arc::new(SpillSafeRepartitions));
+        }
+        if has(SessionChange::SpillingJoins) {
+            builder = builder.with_physical_optimizer_rule(Arc::new(SpillingJoins));
+        }
+        if has(SessionChange::CooperativeJoins) {
+            builder = builder.with_physical_optimizer_rule(Arc::new(CooperativeJoins));
+        }
+        builder
+    }
+
+    /// A new session with nothing else in it. A path stands for a table: `FROM 'trips.orc'`.
+    ///
+    /// # Errors
+    /// If the runtime cannot be set up (no temporary folder, say).
+    pub fn context(&self) -> Result<SessionContext> {
+        let mut session = SessionConfig::new().with_information_schema(true);
+        if let Some(partitions) = self.config.target_partitions {
+            session = session.with_target_partitions(partitions.max(1));
+        }
+        session = self.memory.fit(session);
+        if let Some(rows) = self.config.batch_rows {
+            session = session.with_batch_size(rows.max(1));
+        }
+        let rows = self.memory.first_rows(session.target_partitions());
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(self.memory_pool());
+        let state = SessionStateBuilder::new()
+            .with_config(session)
+            .with_runtime_env(runtime.build_arc()?)
+            .with_default_features()
+            .with_physical_optimizer_rule(Arc::new(LargeLimits { rows }));
+        let state = self.register(state).build();
+        Ok(with_tables_by_path(SessionContext::new_with_state(state)))
+    }
+
+    /// The pool from which the queries of [`context`](Self::context) reserve memory, within the configured limit.
+    pub fn memory_pool(&self) -> Arc<dyn MemoryPool> {
+        Arc::clone(&self.memory.pool)
+    }
+}

@@ -1,0 +1,42 @@
+//! [`SessionChange`]: one thing that Grampus changes in a session.
+
+/// One thing that [`Grampus::register`](super::Grampus::register) changes in an owner's session.
+///
+/// Every change is on by default. [`GrampusBuilder::without`](super::GrampusBuilder::without) switches one off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionChange {
+    /// The table factory `ORC`: `CREATE EXTERNAL TABLE … STORED AS ORC`. It replaces a factory of that name.
+    OrcTables,
+    /// A cache of optimized logical plans by statement text, for
+    /// [`plan_sql`](super::plan_cache::plan_sql). `SessionContext::sql` never uses it.
+    PlanCache,
+    /// The analyzer rule `char_literals`: a literal that is compared with a CHAR column loses its trailing blanks.
+    CharLiterals,
+    /// The analyzer rule `timestamp_literals`: columns of microseconds are compared in microseconds.
+    TimestampLiterals,
+    /// The optimizer rule `gpu_aggregates`: filtered aggregates over ORC files run on a GPU.
+    GpuAggregates,
+    /// The optimizer rule `spill_safe_repartitions`: it wraps each `RepartitionExec`, whose spilling can deadlock.
+    SpillSafeRepartitions,
+    /// The optimizer rule `spilling_joins`: it wraps hash joins. They become sort-merge joins if their build side does
+    /// not fit in memory.
+    SpillingJoins,
+    /// The optimizer rule `cooperative_joins`: it wraps DataFusion's joins and unnests, so that a cancelled query frees
+    /// its threads.
+    CooperativeJoins,
+}
+
+impl SessionChange {
+    /// All changes, in the order in which the rules run.
+    pub const ALL: [Self; 8] = [
+        Self::OrcTables,
+        Self::PlanCache,
+        Self::CharLiterals,
+        Self::TimestampLiterals,
+        Self::GpuAggregates,
+        Self::SpillSafeRepartitions,
+        Self::SpillingJoins,
+        Self::CooperativeJoins,
+    ];
+}
