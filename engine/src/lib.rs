@@ -11,6 +11,7 @@
 //! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
 //!   [`session::plan_cache::plan_sql_with_options`] refuses statements that the program does not allow.
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
+//! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
 //! - [`error::message`] returns the text of an error for people.
 //!
 //! The modules, each of which uses only those above it:
@@ -23,12 +24,14 @@
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
+//! device_path     the device that runs a plan, with the reason
 //! session         a DataFusion session with all of them; the plan cache
 //! ```
 //!
 //! The crate `grampus-orc-layout` interprets the bytes of the files.
 
 pub mod config;
+mod device_path;
 pub mod error;
 pub mod file;
 pub mod gpu;
@@ -39,6 +42,7 @@ pub mod session;
 mod table;
 
 pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
+pub use device_path::{DevicePath, device_path};
 pub use orc_table::OrcTable;
 pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;

@@ -87,6 +87,11 @@ impl OrcScanExec {
         noted
     }
 
+    /// The reason why the GPU does not aggregate the scan's rows, if planning gave one.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
     /// Stripes and row groups that planning left out.
     pub(crate) fn skipped(&self) -> Skipped {
         self.skipped

@@ -6,6 +6,7 @@
 //! session_memory     the memory limit, and settings that fit it
 //! names              unquoted names in any letter case
 //! plan_cache         the optimized logical plan of each statement text
+//! logical_plan       the plan of a statement that is not executed yet
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
@@ -26,6 +27,7 @@ mod cooperative_joins;
 mod grampus;
 mod large_limits;
 mod limited_pool;
+pub mod logical_plan;
 mod machine_memory;
 mod names;
 mod one_shot_input;
