@@ -1,0 +1,45 @@
+//! Capsules of the Arrow PyCapsule interface: `arrow_schema` and `arrow_array_stream`.
+
+use std::ffi::CStr;
+
+use arrow::datatypes::Schema;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::c_data::schema::CSchema;
+use crate::c_data::stream::{BatchSource, CStream, StreamReader};
+use crate::error::error;
+
+const SCHEMA: &CStr = c"arrow_schema";
+const STREAM: &CStr = c"arrow_array_stream";
+
+/// A capsule of a schema.
+pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = CSchema::of_schema(schema).map_err(|failure| error(failure.to_string()))?;
+    PyCapsule::new_with_value(py, schema, SCHEMA)
+}
+
+/// A capsule of a stream.
+pub(crate) fn stream_capsule<'py>(py: Python<'py>, source: Box<dyn BatchSource>) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, CStream::of(source), STREAM)
+}
+
+/// A reader of an object's stream.
+///
+/// # Errors
+/// If the object has no `__arrow_c_stream__`, or its stream fails.
+pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<StreamReader> {
+    if !object.hasattr("__arrow_c_stream__")? {
+        return Err(PyTypeError::new_err(format!(
+            "{} has no __arrow_c_stream__: pass a table of pyarrow, pandas, polars or another Arrow library",
+            object.get_type().name()?
+        )));
+    }
+    let capsule = object.call_method0("__arrow_c_stream__")?;
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let place = capsule.pointer_checked(Some(STREAM))?;
+    // SAFETY: a capsule of this name holds a struct of the C stream interface.
+    let reader = unsafe { StreamReader::take(place.cast::<CStream>().as_ptr()) };
+    reader.map_err(|failure| error(failure.to_string()))
+}

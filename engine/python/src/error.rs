@@ -1,0 +1,72 @@
+//! [`Error`], the exception of the package, and the texts of DataFusion's errors for people.
+
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use pyo3::PyErr;
+use pyo3::exceptions::PyException;
+
+pyo3::create_exception!(
+    grampus,
+    Error,
+    PyException,
+    "The query, the data or a setting is wrong. The text names the file, the column or the setting, and what to do."
+);
+
+/// The exception of a text.
+pub(crate) fn error(text: impl Into<String>) -> PyErr {
+    Error::new_err(text.into())
+}
+
+/// The exception of DataFusion's error.
+pub(crate) fn query_error(error: &DataFusionError) -> PyErr {
+    self::error(text(error))
+}
+
+/// The error for people: without prefixes, values in Rust's debug format and backtraces.
+pub(crate) fn text(error: &DataFusionError) -> String {
+    const PREFIXES: [&str; 12] = [
+        "Arrow error: ",
+        "Cast error: ",
+        "C Data interface error: ",
+        "Error during planning: ",
+        "Execution error: ",
+        "External error: ",
+        "Internal error: ",
+        "Invalid argument error: ",
+        "Invalid or Unsupported Configuration: ",
+        "Optimizer rule 'simplify_expressions' failed",
+        "Parser error: ",
+        "Schema error: ",
+    ];
+    let whole = match error.find_root() {
+        DataFusionError::SQL(parser, _) => match parser.as_ref() {
+            ParserError::TokenizerError(words) | ParserError::ParserError(words) => format!("SQL syntax: {words}"),
+            ParserError::RecursionLimitExceeded => "the statement is nested too deeply: the setting \
+                 datafusion.sql_parser.recursion_limit allows more"
+                .to_owned(),
+        },
+        _ => grampus::error::message(error),
+    };
+    let mut text = whole.split("\n\nbacktrace:").next().unwrap_or(&whole);
+    text = text.split("\nThis issue was likely caused by").next().unwrap_or(text);
+    text = without_debug_text(text.trim());
+    while let Some(rest) = PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
+        text = rest.trim_start();
+    }
+    text.replace("datafusion.public.", "")
+}
+
+/// The text up to the first value in Rust's debug format, `Name { field: …`.
+fn without_debug_text(text: &str) -> &str {
+    let Some(brace) = text.find(" { ") else {
+        return text;
+    };
+    let start = text[..brace].rfind([' ', '(']).map_or(0, |space| space + 1);
+    let is_name = text[start..].starts_with(|first: char| first.is_ascii_uppercase());
+    let field = text[brace + 3..].split(':').next().unwrap_or("");
+    let is_field = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    match is_name && is_field {
+        true => text[..start].trim_end_matches([' ', ':', '=', '(']),
+        false => text,
+    }
+}

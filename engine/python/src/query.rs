@@ -1,0 +1,134 @@
+//! [`Query`]: a bound query that is not executed yet.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{SessionContext, ident};
+use datafusion::sql::parser::Statement;
+use grampus::session::plan_cache::plan_statement;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::capsules::schema_capsule;
+use crate::error::query_error;
+use crate::run::Run;
+use crate::threads::Threads;
+
+/// A bound query. Each execution plans from the files as they are then.
+#[pyclass(frozen, module = "grampus._grampus")]
+pub(crate) struct Query {
+    context: SessionContext,
+    threads: Arc<Threads>,
+    plan: LogicalPlan,
+    /// The statement and its text, with which the plan cache serves repeated texts.
+    statement: Option<(String, Statement)>,
+    schema: SchemaRef,
+}
+
+impl Query {
+    pub(crate) fn new(
+        context: &SessionContext,
+        threads: &Arc<Threads>,
+        plan: LogicalPlan,
+        statement: Option<(String, Statement)>,
+    ) -> Self {
+        Self {
+            context: context.clone(),
+            threads: Arc::clone(threads),
+            schema: Arc::new(Schema::clone(plan.schema().as_arrow())),
+            plan,
+            statement,
+        }
+    }
+
+    /// The query as a table of its own session.
+    pub(crate) fn view(&self) -> Arc<dyn TableProvider> {
+        self.frame().into_view()
+    }
+
+    /// Whether the query belongs to a session.
+    pub(crate) fn is_of(&self, context: &SessionContext) -> bool {
+        self.context.session_id() == context.session_id()
+    }
+
+    fn frame(&self) -> DataFrame {
+        DataFrame::new(self.context.state(), self.plan.clone())
+    }
+
+    fn derived(&self, frame: Result<DataFrame>) -> PyResult<Self> {
+        let plan = frame.map_err(|failure| query_error(&failure))?.into_unoptimized_plan();
+        Ok(Self::new(&self.context, &self.threads, plan, None))
+    }
+}
+
+#[pymethods]
+impl Query {
+    /// Plans and starts to execute the query.
+    #[pyo3(signature = (draw=None, repeats_interrupt=true))]
+    fn start(&self, py: Python<'_>, draw: Option<Py<PyAny>>, repeats_interrupt: bool) -> PyResult<Run> {
+        let planning = physical_plan(self.context.clone(), self.plan.clone(), self.statement.clone());
+        let planned = self.threads.wait(py, planning)?;
+        let planned = planned.map_err(|failure| query_error(&failure))?;
+        Run::start(py, &self.threads, planned, draw, repeats_interrupt)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, &self.schema)
+    }
+
+    /// Names and types of the columns.
+    fn columns(&self) -> Vec<(String, String)> {
+        let fields = self.schema.fields().iter();
+        fields
+            .map(|field| (field.name().clone(), field.data_type().to_string()))
+            .collect()
+    }
+
+    /// The query of EXPLAIN.
+    fn explain(&self, verbose: bool, analyze: bool) -> PyResult<Self> {
+        self.derived(self.frame().explain(verbose, analyze))
+    }
+
+    /// The rows for which a SQL condition is true.
+    fn filter(&self, condition: &str) -> PyResult<Self> {
+        let frame = self.frame();
+        let filtered = frame.parse_sql_expr(condition).and_then(|expr| frame.filter(expr));
+        self.derived(filtered)
+    }
+
+    /// SQL expressions as columns.
+    fn select(&self, expressions: Vec<String>) -> PyResult<Self> {
+        let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
+        self.derived(self.frame().select_exprs(&expressions))
+    }
+
+    /// Columns by their exact names.
+    fn project(&self, names: Vec<String>) -> PyResult<Self> {
+        self.derived(self.frame().select(names.into_iter().map(ident).collect::<Vec<_>>()))
+    }
+
+    /// At most `rows` rows.
+    fn limit(&self, rows: usize, offset: usize) -> PyResult<Self> {
+        self.derived(self.frame().limit(offset, Some(rows)))
+    }
+}
+
+/// Plans the query from the files as they are now.
+async fn physical_plan(
+    context: SessionContext,
+    plan: LogicalPlan,
+    statement: Option<(String, Statement)>,
+) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
+    if let Some((text, statement)) = statement {
+        return plan_statement(&context, &text, statement).await;
+    }
+    let frame = DataFrame::new(context.state(), plan);
+    let task = Arc::new(frame.task_ctx());
+    Ok((frame.create_physical_plan().await?, task))
+}
