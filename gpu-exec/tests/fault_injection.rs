@@ -168,25 +168,52 @@ fn storage_faults_are_reported_and_the_next_query_works() {
     let table = Table::raw(STRIPES, 3);
     let sums = program(3, &[], &[1, 2]);
     let queued = BackingChoice::All(Backing::Queued);
-    for (action, words) in [
-        (FaultAction::Fail(StatusCode::UnrecoveredReadError), "NVMe status"),
-        (FaultAction::Short, "NVMe status"),
-        (
-            FaultAction::Delay(Duration::from_millis(3500)),
-            "no answer came in time",
-        ),
-    ] {
-        let rule = FaultRule {
-            bytes: 0..u64::MAX,
-            every: 3,
-            at_most: 1,
+    let late = FaultRule {
+        bytes: 0..u64::MAX,
+        every: 3,
+        at_most: 1,
+        action: FaultAction::Delay(Duration::from_millis(3500)),
+    };
+    let Some(gpu) = gpu(None, faulty(late)) else {
+        return;
+    };
+    let refused = run(&gpu, &table, &sums, 100.0, queued).unwrap_err();
+    assert!(matches!(refused, RunError::Stack(_)), "{refused:?}");
+    assert!(refused.to_string().contains("no answer came in time"), "{refused}");
+    let output = run(&gpu, &table, &sums, 100.0, queued).unwrap();
+    assert_eq!(answer(&output), table.expected(100.0, &[1, 2]));
+}
+
+/// The reads of column 2 fail, some or all. A prefetch that fails is read again; a read that a kernel waits for is not.
+#[test]
+fn failed_reads_are_reported_and_failed_prefetches_are_read_again() {
+    let table = Table::raw(STRIPES, 3);
+    let queued = BackingChoice::All(Backing::Queued);
+    let Placement::Direct(segments) = &table.input.stripes[0].columns[2] else {
+        panic!()
+    };
+    let first = segments[0].offset.next_multiple_of(4096);
+    for action in [FaultAction::Fail(StatusCode::UnrecoveredReadError), FaultAction::Short] {
+        let rule = |at_most| FaultRule {
+            bytes: first..first + 100_000,
+            every: 1,
+            at_most,
             action,
         };
-        let Some(gpu) = gpu(None, faulty(rule)) else { return };
-        let refused = run(&gpu, &table, &sums, 100.0, queued).unwrap_err();
+        let Some(broken) = gpu(None, faulty(rule(u64::MAX))) else {
+            return;
+        };
+        let refused = run(&broken, &table, &program(3, &[], &[1, 2]), 100.0, queued).unwrap_err();
         assert!(matches!(refused, RunError::Stack(_)), "{refused:?}");
-        assert!(refused.to_string().contains(words), "{refused}");
-        let output = run(&gpu, &table, &sums, 100.0, queued).unwrap_or_else(|e| panic!("{action:?}: {e}"));
+        assert!(refused.to_string().contains("NVMe status"), "{refused}");
+        let sums = program(2, &[], &[1]);
+        let output = run(&broken, &table, &sums, 100.0, queued).unwrap_or_else(|e| panic!("{action:?}: {e}"));
+        assert_eq!(answer(&output), table.expected(100.0, &[1]), "{action:?}");
+
+        // Dependent columns are prefetched, so that the first read of each line is a prefetch.
+        let Some(once) = gpu(None, faulty(rule(1))) else { return };
+        let output = run(&once, &table, &program(3, &[], &[1, 2]), 100.0, queued);
+        let output = output.unwrap_or_else(|e| panic!("{action:?}: {e}"));
         assert_eq!(answer(&output), table.expected(100.0, &[1, 2]), "{action:?}");
     }
 }

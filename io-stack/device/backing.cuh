@@ -10,14 +10,15 @@ GRAMPUS_DEVICE u32 queue_of(const IoStack& io, const SourceDesc& source, u64 key
     return load_constant(&source.first_queue) + (u32)(key >> io.cache.group_log2) % load_constant(&source.queue_count);
 }
 
-// A command for whole lines or, with one line, for a run of its sectors.
+// A command for whole lines or, with one line, for a run of its sectors. `kind`: CMD_FILL or CMD_PREFETCH.
 template <u32 WAYS>
-GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 lines, u32 sectors) {
+GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 lines, u32 sectors,
+                                    u32 kind) {
     const CacheDesc& cache = io.cache;
     const SourceDesc& source = io.sources[load_constant(&e.source)];
     u32 skip = lines == 1 ? lowest_bit(sectors) << cache.sector_log2 : 0;
     Command c;
-    c.kind = CMD_FILL;
+    c.kind = kind;
     c.slot = slot_of<WAYS>(cache, meta);
     c.lines = lines;
     c.sectors = sectors;
@@ -50,16 +51,16 @@ struct Queued {
         return queue_of(io, io.sources[load_constant(&e.source)], key);
     }
 
-    // Sends commands for the `fresh` sectors of each lane's pinned line, without waiting for the data. Collective.
-    // False: a status is up.
-    GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh) {
+    // Sends commands of a kind for the `fresh` sectors of each lane's pinned line, without waiting for the data.
+    // Collective. False: a status is up.
+    GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh, u32 kind) {
         FillFinish<WAYS> finish(io.cache);
         while (any(fresh != 0)) {
             bool wanted = fresh != 0;
             Command c = {};
             u32 at = 0;
             if (wanted) {
-                c = fill_command<WAYS>(io, e, key, meta, 1, take_run(fresh));
+                c = fill_command<WAYS>(io, e, key, meta, 1, take_run(fresh), kind);
                 at = queue(io, e, key);
                 pin_for_command(io.cache, meta);
                 count(&io.stats->command_bytes, c.bytes);
@@ -86,7 +87,7 @@ struct MappedCached {
     GRAMPUS_DEVICE static u32 unit(const IoStack&, const Extent&) { return 1; }
     GRAMPUS_DEVICE static u32 queue(const IoStack&, const Extent&, u64) { return 0; }
 
-    GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh) {
+    GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh, u32) {
         const CacheDesc& cache = io.cache;
         while (any(fresh != 0)) {
             u32 run = take_run(fresh), skip = run != 0 ? lowest_bit(run) << cache.sector_log2 : 0;
@@ -120,8 +121,8 @@ struct Ensured {
 // A waiter leaves a line to the servers for so many looks, some 200 us, before it helps itself.
 constexpr u32 PATIENCE = 64;
 
-// Waits until the lanes' pinned lines hold the sectors, which some warp has requested. Collective. False: a status is
-// up.
+// Waits until the lanes' pinned lines hold the sectors, which some warp has requested. If that was a prefetch and it
+// fails, the waiting warp sends a fill. Collective. False: a status is up.
 template <class Backing>
 GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 sectors) {
     Wait wait;
@@ -129,6 +130,10 @@ GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u
         bool open = meta != NO_LINE && !holds(io.cache, meta, sectors);
         u32 waiting = ballot(open);
         if (waiting == 0) return true;
+        if constexpr (Backing::QUEUED) {
+            u32 fresh = open ? request_again(io.cache, meta, sectors, Backing::unit(io, e)) : 0;
+            if (any(fresh != 0) && !Backing::get(io, e, key, meta, fresh, CMD_FILL)) return false;
+        }
         u32 from = lowest_bit(waiting);
         bool others = Backing::QUEUED && io.servers > 0 && shuffle(wait.tries, 0) < PATIENCE;  // left to the servers
         u32 mine = open ? Backing::queue(io, e, key) : 0u, queue = shuffle(mine, from);
@@ -140,10 +145,11 @@ GRAMPUS_SLOW bool await(const IoStack& io, const Extent& e, u64 key, u32 meta, u
     }
 }
 
-// Pins each active lane's line and requests the missing ones of its `sectors`. The lanes' keys differ. With `wait`,
-// returns when the sectors are resident. Collective.
+// Pins each active lane's line and requests the missing ones of its `sectors`, by commands of a kind. The lanes' keys
+// differ. With `wait`, returns when the sectors are resident. Collective.
 template <class Backing>
-GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64 key, u32 sectors, bool wait) {
+GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64 key, u32 sectors, u32 kind,
+                            bool wait) {
     u32 meta = NO_LINE;
     // A few attempts: another lane may hold the set's lock for a moment. No wait for ways here: other warps' pins may
     // depend on ours.
@@ -152,7 +158,7 @@ GRAMPUS_SLOW Ensured ensure(const IoStack& io, const Extent& e, bool active, u64
             meta = pin_or_install<typename Backing::Policy, Backing::WAYS>(io, key, Backing::WAYS);
     bool held = meta != NO_LINE;
     u32 fresh = held ? request(io.cache, meta, sectors, Backing::unit(io, e)) : 0;
-    if (any(fresh != 0) && !Backing::get(io, e, key, meta, fresh)) return Ensured{false, meta};
+    if (any(fresh != 0) && !Backing::get(io, e, key, meta, fresh, kind)) return Ensured{false, meta};
     return Ensured{!wait || await<Backing>(io, e, key, meta, sectors), meta};
 }
 
@@ -196,7 +202,8 @@ GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 l
                 u32 queue = queue_of(io, io.sources[e.source], run_key);
                 if (piece < pieces) {
                     u32 length = run - at < max_lines ? run - at : max_lines;
-                    c = fill_command<WAYS>(io, e, run_key + at, run_meta + at * WAYS, length, all_sectors(cache));
+                    c = fill_command<WAYS>(io, e, run_key + at, run_meta + at * WAYS, length, all_sectors(cache),
+                                           CMD_PREFETCH);
                     count(&io.stats->command_bytes, c.bytes);
                 }
                 if (!submit(io, piece < pieces, queue, c, finish)) return false;
@@ -211,7 +218,7 @@ GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 l
             }
             run += batch;
         } else {
-            if (!Backing::get(io, e, key + lane_id(), meta, fresh)) return false;
+            if (!Backing::get(io, e, key + lane_id(), meta, fresh, CMD_PREFETCH)) return false;
             if (meta != NO_LINE) unpin(cache, meta);
         }
         key += batch;

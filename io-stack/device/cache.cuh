@@ -211,6 +211,14 @@ GRAMPUS_DEVICE u32 request(const CacheDesc& c, u32 meta, u32 sectors, u32 unit) 
     return sectors & ~fetch_or_relaxed_gpu(&c.requested[meta], sectors);
 }
 
+// Those of a pinned line's sectors whose request a failed prefetch has taken back, requested anew: the caller must
+// load them. The acquire pairs with take_back's release: what the failed command wrote comes before what the next one
+// writes.
+GRAMPUS_DEVICE u32 request_again(const CacheDesc& c, u32 meta, u32 sectors, u32 unit) {
+    if (GRAMPUS_MUTANT == MUTANT_KEEP_REQUEST) return 0;
+    return (sectors & ~load_acquire_gpu(&c.requested[meta])) != 0 ? request(c, meta, sectors, unit) : 0;
+}
+
 // Removes the lowest run of set bits from `sectors` and returns it.
 GRAMPUS_DEVICE u32 take_run(u32& sectors) {
     u32 from = lowest_bit(sectors), length = lowest_bit(~(sectors >> from));
@@ -240,6 +248,22 @@ struct FillFinish {
     GRAMPUS_DEVICE u8* destination(const CommandRecord& r) const {
         u32 skip = r.lines == 1 ? lowest_bit(r.sectors) << c.sector_log2 : 0;
         return c.data + ((u64)r.slot << LINE_LOG2) + skip;
+    }
+
+    // Takes back the requests of failed prefetches, so that the next reader requests the sectors anew. Comes before
+    // publish(), which drops the pin: the line keeps its key until then. Collective.
+    GRAMPUS_SLOW void take_back(const IoStack& io, const CommandRecord& r, bool failed) const {
+        GRAMPUS_STEP(take_back);
+        fence_acq_rel_gpu();  // makes the changes of `requested` releases
+        u32 todo = ballot(failed);
+        if (lane_id() == 0) count(&io.stats->failed_prefetches, count_bits(todo));
+        for (; todo != 0 && GRAMPUS_MUTANT != MUTANT_KEEP_REQUEST; todo &= todo - 1) {
+            u32 from = lowest_bit(todo);
+            u32 slot = shuffle(r.slot, from), lines = shuffle(r.lines, from), some = shuffle(r.sectors, from);
+            u32 sectors = lines == 1 ? some : all_sectors(c);
+            for (u32 i = lane_id(); i < lines; i += WARP)
+                and_after_fence_gpu(&c.requested[meta_of<WAYS>(c, slot + i)], ~sectors);
+        }
     }
 
     // Collective: the whole warp publishes the lanes' long fills.

@@ -39,7 +39,7 @@ GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
 
 // Takes and finishes the completions of the open lanes' queues, up to a warp's width together. The lanes' queues
 // differ. Collective; returns the number of completions taken, which is 0 if other warps hold the locks. `finish` has
-// destination(record) and publish(record, ok, active).
+// destination(record), take_back(io, record, failed) and publish(record, ok, active).
 template <class Finish>
 GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& finish) {
     u32 locked = 0, first = 0;
@@ -126,8 +126,10 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         record.target = r.target;
     }
     bool ok = mine && nvme_status == 0;
-    if (mine && !ok) raise_nvme(io, queue, cid, record, nvme_status);
-    bool fill = record.kind == CMD_FILL;
+    // No warp has asked for a prefetch's bytes: its error ends no query. A reader that needs them sends a fill.
+    bool failed_prefetch = mine && !ok && record.kind == CMD_PREFETCH;
+    if (mine && !ok && !failed_prefetch) raise_nvme(io, queue, cid, record, nvme_status);
+    bool fill = record.kind != CMD_RAW;
     bool release = mine && fill;
 
     if (GRAMPUS_MUTANT == MUTANT_FREE_BEFORE_REAP && release) {
@@ -136,6 +138,8 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         return_credits(q, 1);
     }
     if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
+    bool take_back = any(failed_prefetch);
+    if (take_back && GRAMPUS_MUTANT != MUTANT_TAKE_BACK_LATE) finish.take_back(io, record, failed_prefetch);
     GRAMPUS_STEP(copy_bounce);
     u8* to = !ok ? (u8*)0 : fill ? finish.destination(record) : (u8*)record.target;
     bool bounced = ok && to != 0 && record.bytes <= bounce_bytes;
@@ -146,6 +150,7 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     }
     sync_warp();
     if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
+    if (take_back && GRAMPUS_MUTANT == MUTANT_TAKE_BACK_LATE) finish.take_back(io, record, failed_prefetch);
 
     if (mine && !fill) {
         commands[slot].result = nvme_status;

@@ -13,10 +13,10 @@ struct Command {
     u32 blocks;   // 1 .. 65536
     u32 bytes;    // blocks in bytes
     u32 nsid;
-    u32 kind;     // CMD_RAW, CMD_FILL
-    u32 slot;     // CMD_FILL: data slot of the first line
-    u32 lines;    // CMD_FILL
-    u32 sectors;  // CMD_FILL, one line
+    u32 kind;     // CMD_RAW, CMD_FILL, CMD_PREFETCH
+    u32 slot;     // fills: data slot of the first line
+    u32 lines;    // fills
+    u32 sectors;  // fills of one line
 };
 
 GRAMPUS_DEVICE const QueueDesc& queue_at(const IoStack& io, u32 queue) { return io.queues[queue]; }
@@ -296,7 +296,7 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         if (granted > 0) count(&io.stats->commands, granted);
         // A fill's entry may be left to the servers. If no server rings it, the warp that waits for the fill does
         // (advance).
-        bool left = io.servers > 0 && all(!wanted || command.kind == CMD_FILL);
+        bool left = io.servers > 0 && all(!wanted || command.kind != CMD_RAW);
         result.ok = left || ring(io, granted > 0, queue, ticket + granted);
         result.rung = go;
         return result;

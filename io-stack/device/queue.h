@@ -47,15 +47,16 @@ constexpr u32 CMD_DONE = 3;       // CMD_RAW only: the submitter may read `resul
 // CommandRecord::kind
 constexpr u32 CMD_RAW = 0;   // data goes to the submitter's address; the submitter polls `state`
 constexpr u32 CMD_FILL = 1;  // data goes into cache lines; the reaper publishes the sectors
+constexpr u32 CMD_PREFETCH = 2;  // a fill that no warp waits for: an error status takes its request back
 
 // An outstanding command, indexed by command slot. The submitter writes the record before its entry is rung; the lane
 // that reaps the completion reads it.
 struct alignas(16) CommandRecord {
     u32 state;    // generation << 8 | CMD_*
-    u32 kind;     // CMD_RAW or CMD_FILL
-    u32 slot;     // CMD_FILL: data slot of the first line
-    u32 lines;    // CMD_FILL: lines, contiguous in data slots (and in sets)
-    u32 sectors;  // CMD_FILL with one line: mask of the sectors asked for
+    u32 kind;     // CMD_RAW, CMD_FILL or CMD_PREFETCH
+    u32 slot;     // fills: data slot of the first line
+    u32 lines;    // fills: lines, contiguous in data slots (and in sets)
+    u32 sectors;  // fills of one line: mask of the sectors asked for
     u32 bytes;    // transfer length
     u64 lba;      // first block
     u32 result;   // CMD_RAW: status field of the completion, 0 = success

@@ -42,7 +42,7 @@ GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active,
         u32 peers = match(active ? key : ~0ull);
         u32 leader = lowest_bit(peers), wanted = or_within(peers, sectors);
         bool leads = active && lane_id() == leader;
-        Ensured line = ensure<Backing>(io, e, leads, key, wanted, true);
+        Ensured line = ensure<Backing>(io, e, leads, key, wanted, CMD_FILL, true);
         if (!line.ok) return Words{false, 0, 0};
         u32 meta = shuffle(line.meta, leader);
         if (GRAMPUS_MUTANT != MUTANT_NO_SYNC_WARP) sync_warp();  // the leader's acquire is before our loads
@@ -83,7 +83,7 @@ GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u3
         bool got = true;
         for (u32 i = 0; i < LINES_PER_LANE; i++) {
             u64 key = held.first + i * WARP + lane_id();
-            Ensured line = ensure<Backing>(io, e, key <= last, key, all_sectors(io.cache), false);
+            Ensured line = ensure<Backing>(io, e, key <= last, key, all_sectors(io.cache), CMD_FILL, false);
             held.meta[i] = line.meta;
             if (!line.ok) return held;
             got = got && (key > last || line.meta != NO_LINE);
@@ -159,7 +159,7 @@ GRAMPUS_DEVICE bool send_for(const IoStack& io, const Extent& e, bool active, u6
     u32 peers = match(active ? key : ~0ull);
     u32 sectors = or_within(peers, sectors_of(io.cache, first, last));
     bool leads = active && lane_id() == lowest_bit(peers);
-    Ensured line = ensure<Backing>(io, e, leads, key, sectors, false);
+    Ensured line = ensure<Backing>(io, e, leads, key, sectors, CMD_PREFETCH, false);
     if (line.meta != NO_LINE) unpin(io.cache, line.meta);
     return line.ok;
 }

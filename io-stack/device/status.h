@@ -44,7 +44,8 @@ struct alignas(64) Stats {
     u64 evictions;            // of these, lines that replaced another
     u64 full_sets;            // install attempts that found every way pinned
     u64 doorbells;            // tail doorbell writes
-    u64 pad[7];
+    u64 failed_prefetches;    // prefetches that ended with an error status
+    u64 pad[6];
 };
 
 }  // namespace grampus

@@ -26,6 +26,8 @@ enum Mutant {
     MUTANT_REF_BY_ADDITION = 10,      // install adds REF, which a late reader may have set
     MUTANT_VALIDATE_EARLY = 11,       // optimistic reads validated before they read
     MUTANT_NO_SYNC_WARP = 12,         // lanes read a pinned line without order after the leader's acquire
+    MUTANT_KEEP_REQUEST = 13,         // a failed prefetch leaves its sectors requested
+    MUTANT_TAKE_BACK_LATE = 14,       // a failed prefetch takes its request back after its pin is dropped
 };
 
 // Sixteen bytes, moved as one.

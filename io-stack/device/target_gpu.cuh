@@ -92,9 +92,10 @@ GRAMPUS_DEVICE void add_relaxed_gpu(u64* p, u64 v) {
 GRAMPUS_DEVICE void add_release_gpu(u64* p, u64 v) {
     asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
-// Follows fence_acq_rel_gpu(), which makes the addition a release: one fence for several additions.
+// These follow fence_acq_rel_gpu(), which makes them releases: one fence for several.
 GRAMPUS_DEVICE void add_after_fence_gpu(u64* p, u64 v) { add_relaxed_gpu(p, v); }
 GRAMPUS_DEVICE void store_after_fence_gpu(u32* p, u32 v) { store_relaxed_gpu(p, v); }
+GRAMPUS_DEVICE void and_after_fence_gpu(u32* p, u32 v) { fetch_and_relaxed_gpu(p, v); }
 
 GRAMPUS_DEVICE void fence_acq_rel_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 GRAMPUS_DEVICE void fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }

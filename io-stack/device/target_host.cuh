@@ -60,6 +60,7 @@ inline void add_relaxed_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_R
 inline void add_release_gpu(u64* p, u64 v) { __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
 inline void add_after_fence_gpu(u64* p, u64 v) { add_release_gpu(p, v); }
 inline void store_after_fence_gpu(u32* p, u32 v) { store_release_gpu(p, v); }
+inline void and_after_fence_gpu(u32* p, u32 v) { __atomic_fetch_and(p, v, __ATOMIC_RELEASE); }
 inline void fence_acq_rel_gpu() {}
 inline void fence_acq_rel_sys() {}
 inline void store_after_fence_sys(u32* p, u32 v) { store_release_sys(p, v); }

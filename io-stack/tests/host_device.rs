@@ -2,6 +2,7 @@
 //! headers, through both backings. Without a C++ compiler the tests print "skipped" and pass.
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,10 @@ fn value(row: u64) -> u64 {
 }
 
 fn expected() -> u64 {
+    expected_of(value)
+}
+
+fn expected_of(value: impl Fn(u64) -> u64) -> u64 {
     let all = (0..ROWS).fold(0u64, |sum, row| sum.wrapping_add(value(row)));
     let seventh = (0..ROWS).filter(|row| row % 64 % 7 == 0);
     seventh.fold(all, |sum, row| sum.wrapping_add(value(row)))
@@ -217,24 +222,50 @@ fn storages_are_added_and_closed_and_the_cache_stays() {
     );
 }
 
+/// A stack over a storage whose reads inside `bytes` fail, `at_most` of them.
+fn failing_stack(device: &Device, file: &tempfile::NamedTempFile, bytes: Range<u64>, at_most: u64) -> Stack {
+    let storage = Box::new(CachedFile::open(file.path()).expect("opens"));
+    let rule = FaultRule {
+        bytes,
+        every: 1,
+        at_most,
+        action: FaultAction::Fail(grampus_driver::spec::StatusCode::UnrecoveredReadError),
+    };
+    let faulty = Arc::new(FaultyStorage::new(storage, vec![rule]));
+    stack(device, faulty, Duration::from_secs(10))
+}
+
 #[test]
 fn failed_read_is_the_querys_error_and_the_next_query_works() {
     let Some((device, module)) = device() else { return };
     let file = file();
-    let storage = Box::new(CachedFile::open(file.path()).expect("opens"));
-    let rule = FaultRule {
-        bytes: 100_000..200_000,
-        every: 1,
-        at_most: 1,
-        action: FaultAction::Fail(grampus_driver::spec::StatusCode::UnrecoveredReadError),
-    };
-    let faulty = Arc::new(FaultyStorage::new(storage, vec![rule]));
-    let stack = stack(&device, faulty, Duration::from_secs(10));
-    let failed = run(&device, &module, "sum_queued", &stack, &column(&stack, 0)).expect_err("one read fails");
+    let stack = failing_stack(&device, &file, 100_000..200_000, u64::MAX);
+    let failed = run(&device, &module, "sum_queued", &stack, &column(&stack, 0)).expect_err("reads fail");
     assert!(matches!(failed, StackError::Device(_)), "{failed}");
     assert!(failed.to_string().contains("NVMe status"), "{failed}");
-    let again = run(&device, &module, "sum_queued", &stack, &column(&stack, 0));
-    assert_eq!(again.expect("works again"), expected());
+    // The rows before the bytes that cannot be read, four times.
+    let rows = ROWS / 4;
+    let before = Run {
+        source: 0,
+        byte: FIRST_BYTE,
+        rows,
+        mapped: 0,
+    };
+    let readable = stack.column(8, &[before; 4]).expect("inside the file");
+    let again = run(&device, &module, "sum_queued", &stack, &readable);
+    assert_eq!(again.expect("works again"), expected_of(|row| value(row % rows)));
+}
+
+/// The first commands of a tile read ahead. When such a command fails, its readers ask again.
+#[test]
+fn failed_prefetch_fails_no_reader() {
+    let Some((device, module)) = device() else { return };
+    let file = file();
+    for line in [0, 7, 30, 64] {
+        let stack = failing_stack(&device, &file, line * 4096..(line + 8) * 4096, 1);
+        let sum = run(&device, &module, "sum_queued", &stack, &column(&stack, 0));
+        assert_eq!(sum.expect("only a prefetch fails"), expected(), "from line {line}");
+    }
 }
 
 /// What has arrived serves the next query, also after one that ended early.

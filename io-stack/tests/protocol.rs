@@ -3,9 +3,10 @@
 //! 1. Threads under ThreadSanitizer.
 //! 2. Interleavings of a seeded scheduler.
 //! 3. Mutants: known mistakes that must be found.
-//! 4. Faults that must end in time.
+//! 4. Runs in which the N-th command fails: a prefetch fails no reader.
+//! 5. Faults that must end in time.
 //!
-//! The first three with warps of one lane and of 32.
+//! The first four with warps of one lane and of 32.
 
 mod common;
 
@@ -105,12 +106,18 @@ fn interleavings_of_32_lanes_by_seed() {
 }
 
 #[test]
+fn failed_prefetch_fails_no_reader_and_a_failed_fill_ends_the_run() {
+    succeeds(Build::Plain, &["nth", "1", "40"]);
+    succeeds(Build::Lanes, &["nth", "1", "8"]);
+}
+
+#[test]
 fn every_fault_ends_in_time() {
     succeeds(Build::Plain, &["bounds"]);
 }
 
 /// The mistakes of `enum Mutant` in target.h.
-const MUTANTS: [&str; 12] = [
+const MUTANTS: [&str; 14] = [
     "publish before write",
     "ring before fence",
     "free before reap",
@@ -123,6 +130,8 @@ const MUTANTS: [&str; 12] = [
     "install adds REF",
     "validated before the reads",
     "no sync_warp() before a pinned line is read",
+    "a failed prefetch leaves its sectors requested",
+    "a failed prefetch takes its request back after its pin is dropped",
 ];
 const VALIDATED_EARLY: usize = 11;
 const NO_SYNC_WARP: usize = 12;

@@ -104,7 +104,7 @@ KERNEL pin_all_and_one(ARGUMENTS) {
     for (u32 lane = 0; lane < n; lane++) {  // one after another: a set's lock is only tried
         for (Wait wait; grampus::any(lane_id() == lane && meta == NO_LINE);) {
             u64 key = e.first_line + lane_id();
-            Ensured line = ensure<Queued<>>(io, e, lane_id() == lane, key, all_sectors(io.cache), true);
+            Ensured line = ensure<Queued<>>(io, e, lane_id() == lane, key, all_sectors(io.cache), CMD_FILL, true);
             if (lane_id() == lane) meta = line.meta;
             bool good = line.ok && wait.go_on(io, STATUS_PROTOCOL, ~0u, lane);
             if (!grampus::all(good)) return;

@@ -10,6 +10,7 @@ crate::shared_structs! {
     #[repr(align(64))]
     Stats {
         commands: u64, command_bytes: u64, completions: u64, stale_completions: u64, mapped_fill_bytes: u64,
-        installs: u64, evictions: u64, full_sets: u64, doorbells: u64, pad: [u64; 7],
+        installs: u64, evictions: u64, full_sets: u64, doorbells: u64, failed_prefetches: u64,
+        pad: [u64; 6],
     }
 }

@@ -1,7 +1,7 @@
 // The device code on the CPU: on real threads (under ThreadSanitizer), or under a scheduler. The scheduler explores
 // interleavings by a seed and replays them from the seed. With -DGRAMPUS_LANES a warp has 32 lanes, which the seed
 // interleaves, too.
-// Usage: protocol threads|fibers|bounds SEED COUNT [MUTANT]
+// Usage: protocol threads|fibers|nth|bounds SEED COUNT [MUTANT]
 #ifdef GRAMPUS_LANES
 #include "lanes.h"
 #endif
@@ -277,9 +277,9 @@ static void add_up(const Run& run) {
 }
 static void report(const char* what, u64 count) {
     printf("%s: %llu runs, %llu values checked, %llu commands, %llu installs, %llu evictions, %llu full sets, "
-           "%llu stale completions, %llu doorbells\n",
+           "%llu stale completions, %llu doorbells, %llu failed prefetches\n",
            what, count, total_values, total.commands, total.installs, total.evictions, total.full_sets,
-           total.stale_completions, total.doorbells);
+           total.stale_completions, total.doorbells, total.failed_prefetches);
 }
 
 static int threads(u64 seed, u64 count) {
@@ -297,6 +297,7 @@ static int threads(u64 seed, u64 count) {
         faults.reorder = 2;
         faults.delay = 4;
         faults.duplicate = 10;
+        faults.fail_prefetch = i % 3 == 0 ? 2 : 0;
         Run run(seed + i, kind, config, faults, 3, WARP > 1 ? 40 : 700);
         run.on_threads();
         if (run.verdict(STATUS_OK) > 0) return 1;
@@ -316,6 +317,7 @@ static int fibers(u64 seed, u64 count) {
         faults.reorder = random.below(3);
         faults.delay = 2 + random.below(4);
         faults.duplicate = random.below(8);
+        faults.fail_prefetch = random.below(4);
         Run run(seed + i, kind, config, faults, 2 + random.below(4), WARP > 1 ? 12 : 60);
         run.on_fibers();
         if (run.verdict(STATUS_OK) > 0) return 1;
@@ -323,6 +325,36 @@ static int fibers(u64 seed, u64 count) {
     }
     report("fibers", count);
     return 0;
+}
+
+// ---- each command fails once: a prefetch fails no reader, any other command ends the run --------------
+
+static int nth(u64 seed, u64 count) {
+    u64 prefetches = 0, others = 0;
+    for (u64 i = 0; i < count; i++) {
+        for (u64 n = 0;; n++) {
+            Random random(seed + i);
+            const Kind& kind = KINDS[(seed + i) % 4];  // kinds that send fills
+            Config config = random_config(random, kind);
+            config.timeout_ns = (WARP > 1 ? 400 : 100) * 1000000ull;
+            Faults faults;
+            faults.delay = 2;
+            faults.fail_nth = n;
+            Run run(seed + i, kind, config, faults, 2, 6);
+            run.on_fibers();
+            if (run.verdict(run.world.nth_kind == CMD_FILL ? STATUS_NVME : STATUS_OK) > 0) return 1;
+            if (run.world.taken <= n) break;
+            bool prefetch = run.world.nth_kind == CMD_PREFETCH;
+            (prefetch ? prefetches : others)++;
+            if (run.world.stats.failed_prefetches != (prefetch ? 1 : 0)) {
+                printf("FAILED: seed %llu, command %llu: %llu failed prefetches\n", seed + i, n,
+                       run.world.stats.failed_prefetches);
+                return 1;
+            }
+        }
+    }
+    printf("nth: %llu prefetches and %llu fills failed, each in a run of its own\n", prefetches, others);
+    return prefetches == 0 || others == 0;
 }
 
 // ---- bounded waits: each fault ends with its status, and afterwards a fresh queue and cache work ------
@@ -387,6 +419,7 @@ int main(int argc, char** argv) {
     setvbuf(stdout, nullptr, _IOLBF, 0);
     if (strcmp(argv[1], "threads") == 0) return threads(seed, count);
     if (strcmp(argv[1], "fibers") == 0) return fibers(seed, count);
+    if (strcmp(argv[1], "nth") == 0) return nth(seed, count);
     if (strcmp(argv[1], "bounds") == 0) return bounds();
     return 2;
 }

@@ -48,11 +48,15 @@ struct Config {
 // Faults of a controller, each with probability one in n; 0: never.
 struct Faults {
     u32 reorder = 0, delay = 0, drop = 0, duplicate = 0, fail = 0;
+    u32 fail_prefetch = 0;   // like `fail`, prefetches only
+    u64 fail_nth = ~0ull;    // the command that fails, counted over all queues from 0
     bool stall = false;
 };
 
 struct World {
     Config config;
+    u64 taken = 0;        // commands that controllers have decided on
+    u32 nth_kind = ~0u;   // kind of the command that `fail_nth` names
     Status status = {};
     Stats stats = {};
     u32 abort_word = 0;
@@ -237,7 +241,7 @@ class Controller {
             return true;
         }
         if (((tail + 1) & mask) == load_acquire_sys(q.cq_doorbell)) return false;  // full
-        u32 status = random.one_in(faults.fail) ? 0x281 : serve(entry);
+        u32 status = fails(entry) ? spoil(entry) : serve(entry);
         GRAMPUS_STEP(controller_post);
         if (!post(status << 17 | entry.cid)) return false;
         open.erase(open.begin() + (long)pick);
@@ -247,6 +251,30 @@ class Controller {
     }
 
   private:
+    // Whether the command is to fail. The record is the device's; no lane writes its kind before the completion.
+    bool fails(const SqEntry& entry) {
+        u32 kind = q.commands[entry.cid & ((1u << q.depth_log2) - 1)].kind;
+        bool nth = fetch_add_relaxed_gpu(&world.taken, 1ull) == faults.fail_nth;
+        if (nth) world.nth_kind = kind;
+        return nth || random.one_in(faults.fail) || (kind == CMD_PREFETCH && random.one_in(faults.fail_prefetch));
+    }
+    // A failed read may have written anything where its data belongs.
+    u32 spoil(const SqEntry& entry) {
+        u32 bytes = ((entry.cdw12 & 0xFFFF) + 1) << world.source.lba_log2;
+        bool bounced = is_bounced(entry);
+        for (u32 i = 0; i < bytes; i += 16) {
+            if (i % 512 == 0) GRAMPUS_STEP(controller_copy);
+            u64x2 data = {random.next(), random.next()};
+            if (bounced) memcpy((u8*)entry.prp1 + i, &data, 16);
+            else store_line((u64x2*)(entry.prp1 + i), data);
+        }
+        return 0x281;
+    }
+    bool is_bounced(const SqEntry& entry) const {
+        u64 at = entry.prp1 - (u64)q.bounce;
+        return at < (u64)q.bounce_bytes << q.depth_log2;
+    }
+
     // Moves the data; returns the status field.
     u32 serve(const SqEntry& entry) {
         u32 blocks = (entry.cdw12 & 0xFFFF) + 1, bytes = blocks << world.source.lba_log2;
@@ -263,8 +291,7 @@ class Controller {
         }
         u64 from = lba << world.source.lba_log2;
         u8* to = (u8*)entry.prp1;
-        u64 bounce_bytes = (u64)q.bounce_bytes << q.depth_log2;
-        bool bounced = to >= q.bounce && to < q.bounce + bounce_bytes;
+        bool bounced = is_bounced(entry);
         const u8* storage = world.extents[0].mapped;
         for (u32 i = 0; i < bytes; i += 16) {
             if (i % 512 == 0) GRAMPUS_STEP(controller_copy);
