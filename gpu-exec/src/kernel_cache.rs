@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::abi::paging::{PLACE_PAGES, PUBLISH_PAGES};
 use crate::codegen::{BLOCK_THREADS, ENTRY, QueryKernel, slow_path};
-use crate::decode;
+use crate::{decode, decompress};
 
 /// Modules kept in memory. Each takes some hundred KiB on the device.
 const MAX_MODULES: usize = 256;
@@ -174,13 +174,26 @@ impl KernelCache {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn decoding(&self) -> Result<Loaded, CudaError> {
+        self.constant_kernel(decode::ENTRY, decode::translation_unit)
+    }
+
+    /// The decompression kernel's module, with the kernel [`decompress::ENTRY`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn decompressing(&self) -> Result<Loaded, CudaError> {
+        self.constant_kernel(decompress::ENTRY, decompress::translation_unit)
+    }
+
+    /// The module of a kernel that no query changes.
+    fn constant_kernel(&self, entry: &str, unit: impl Fn() -> String) -> Result<Loaded, CudaError> {
         let began = Instant::now();
-        let (module, origin) = match self.cached_module(decode::ENTRY) {
+        let (module, origin) = match self.cached_module(entry) {
             Some(module) => (module, Origin::Memory),
             None => {
-                let unit = decode::translation_unit();
-                let compile = || Ok(cuda::compile_for(&self.device, &unit, decode::ENTRY)?.cubin);
-                self.load_or_compile(decode::ENTRY.to_owned(), std::slice::from_ref(&unit), compile)?
+                let unit = unit();
+                let compile = || Ok(cuda::compile_for(&self.device, &unit, entry)?.cubin);
+                self.load_or_compile(entry.to_owned(), std::slice::from_ref(&unit), compile)?
             }
         };
         Ok(Loaded {

@@ -10,6 +10,7 @@
 //! output           partial aggregates, with what they cost
 //! codegen          a program to a kernel's source, and what kernels leave to partial aggregates
 //! decode           the kernel that decodes columns, and batches of stored bytes for it
+//! decompress       the kernel that decompresses chunks
 //! kernel_cache     sources to loaded modules, kept in memory and in a folder
 //! runtime          what is kept on a GPU, and a query's way through it
 //! ```
@@ -22,6 +23,7 @@
 pub mod abi;
 pub mod codegen;
 pub mod decode;
+pub mod decompress;
 mod error;
 pub mod input;
 pub mod kernel_cache;

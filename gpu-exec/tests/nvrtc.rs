@@ -30,14 +30,18 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
 }
 
 fn compile_unit(name: &str, unit: &str) -> Option<String> {
+    compile_unit_for("sm_90", name, unit)
+}
+
+fn compile_unit_for(arch: &str, name: &str, unit: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc");
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
-    let path = folder.join(format!("{name}.cu"));
+    let path = folder.join(format!("{name}-{arch}.cu"));
     std::fs::write(&path, unit).expect("writable");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../io-stack/tests/nvrtc.py");
     let mut command = Command::new("python3");
     let options = ["--maxrregcount=64", "--relocatable-device-code=true"];
-    let out = command.arg(script).arg("sm_90").arg(&path).args(options).output();
+    let out = command.arg(script).arg(arch).arg(&path).args(options).output();
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {
@@ -69,6 +73,18 @@ fn decoding_kernel_does_not_spill() {
     };
     assert!(registers(&report).is_some_and(|count| count <= 64), "{report}");
     assert!(report.contains(" 0 B spill stores, 0 B spill loads"), "{report}");
+}
+
+#[test]
+fn decompression_kernel_does_not_spill() {
+    for arch in ["sm_80", "sm_90"] {
+        let Some(report) = compile_unit_for(arch, "decompress", &grampus_gpu_exec::decompress::translation_unit())
+        else {
+            return;
+        };
+        assert!(registers(&report).is_some_and(|count| count <= 64), "{report}");
+        assert!(report.contains(" 0 B spill stores, 0 B spill loads"), "{report}");
+    }
 }
 
 #[test]

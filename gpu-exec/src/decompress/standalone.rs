@@ -1,0 +1,115 @@
+//! Decompression of chunks on a device without a query, for tests and measurements.
+
+use grampus_io_stack::abi::bytes_of;
+use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stream};
+
+use super::ENTRY;
+use crate::abi::decompress::{CHUNK_OK, ChunkJob, ChunkResult, DecompressLaunch, StoredChunk};
+
+/// Bytes before and after each output. The kernel must leave them unchanged.
+const GUARD_BYTES: usize = 64;
+const GUARD: u8 = 0xA5;
+/// Threads of a block, as in the launches of queries.
+const THREADS: u32 = 256;
+
+/// A chunk to decompress.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunk<'a> {
+    /// The stored bytes, without the chunk's header.
+    pub stored: &'a [u8],
+    /// A `CODEC_…` of [`abi::decompress`](crate::abi::decompress).
+    pub codec: u32,
+    /// Space for the bytes that come out.
+    pub space: usize,
+}
+
+/// The chunks' bytes, or the `CHUNK_…` that says why there are none. Inputs and outputs lie at various alignments.
+///
+/// # Errors
+/// The device's error, or a kernel that wrote outside its output.
+pub fn decompress(
+    device: &Device,
+    module: &Module,
+    what: &[Chunk<'_>],
+) -> Result<Vec<Result<Vec<u8>, u32>>, CudaError> {
+    let wrong = |reason: String| CudaError::Arguments {
+        kernel: ENTRY.to_owned(),
+        reason,
+    };
+    let (mut input, mut places, mut end) = (Vec::new(), Vec::new(), 0);
+    for (at, chunk) in what.iter().enumerate() {
+        input.resize(input.len() + at % 11, GUARD);
+        let to = end + GUARD_BYTES + at % 13;
+        places.push((input.len(), to));
+        input.extend_from_slice(chunk.stored);
+        end = to + chunk.space;
+    }
+    input.resize(input.len().next_multiple_of(8), GUARD);
+    let from = DeviceBuffer::new(device, input.len().max(8))?;
+    from.write(0, &input)?;
+    let to = DeviceBuffer::filled(device, end + GUARD_BYTES, GUARD)?;
+    let results = DeviceBuffer::filled(device, what.len().max(1) * size_of::<ChunkResult>(), 0xff)?;
+    let failed = DeviceBuffer::filled(device, 16, 0)?;
+    let mut table = Vec::new();
+    for (at, (chunk, place)) in what.iter().zip(&places).enumerate() {
+        table.extend(bytes_of(&StoredChunk {
+            from: from.address() + place.0 as u64,
+            to: to.address() + place.1 as u64,
+            length: chunk.stored.len() as u32,
+            bytes: chunk.space as u32,
+            codec: chunk.codec,
+            label: at as u32,
+        }));
+    }
+    let chunks = DeviceBuffer::new(device, table.len().max(8))?;
+    chunks.write(0, &table)?;
+    let mut launch = DecompressLaunch {
+        failed: failed.address(),
+        results: results.address(),
+        jobs: 1,
+        chunks: what.len() as u32,
+        ..DecompressLaunch::default()
+    };
+    launch.job[0] = ChunkJob {
+        chunks: chunks.address(),
+        first: 0,
+        count: launch.chunks,
+    };
+    let stream = Stream::new(device)?;
+    let blocks = launch.chunks.div_ceil(THREADS / 32).max(1);
+    let mut args = Args::new().with_bytes(&bytes_of(&launch));
+    module.kernel(ENTRY)?.launch(&stream, blocks, THREADS, &mut args)?;
+    stream.synchronize()?;
+    let out = to.read::<u8>(0, end + GUARD_BYTES)?;
+    let words = results.read::<u32>(0, what.len() * 2)?;
+    let mut outputs = Vec::with_capacity(what.len());
+    let mut last = 0;
+    for ((chunk, place), result) in what.iter().zip(&places).zip(words.chunks_exact(2)) {
+        let (status, bytes) = (result[0], result[1] as usize);
+        let (guard, rest) = out[last..].split_at(place.1 - last);
+        last = place.1 + chunk.space;
+        let written = if status == CHUNK_OK { bytes } else { chunk.space };
+        if written > chunk.space || guard.iter().chain(&rest[written..chunk.space]).any(|b| *b != GUARD) {
+            return Err(wrong(format!(
+                "a chunk of {} bytes: it wrote outside of its target",
+                chunk.stored.len()
+            )));
+        }
+        outputs.push(if status == CHUNK_OK {
+            Ok(rest[..bytes].to_vec())
+        } else {
+            Err(status)
+        });
+    }
+    if out[last..].iter().any(|b| *b != GUARD) {
+        return Err(wrong("it wrote behind the last target".to_owned()));
+    }
+    let all_full = outputs
+        .iter()
+        .zip(what)
+        .all(|(out, chunk)| out.as_ref().is_ok_and(|o| o.len() == chunk.space));
+    if (failed.read::<u32>(0, 1)?[0] == 0) != all_full {
+        return Err(wrong("`failed` does not follow from the results".to_owned()));
+    }
+    Ok(outputs)
+}

@@ -1,0 +1,98 @@
+//! The decompression kernel's C++ under address and undefined-behaviour sanitizers: chunks in buffers of exactly their
+//! words, outputs in buffers of exactly their bytes. A file hands the chunks and what the peers made of them to it.
+
+use std::path::Path;
+use std::process::Command;
+
+use grampus_gpu_exec::decompress::translation_unit;
+use grampus_io_stack::cuda;
+
+use crate::common::random::Random;
+use crate::sample_chunks::{Sample, damaged, hand_made, samples};
+
+/// Length, codec, space and expected length (all ones: refused) of each chunk, then its bytes and the expected ones.
+fn cases(samples: &[Sample]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for sample in samples {
+        let wanted = sample.codec.by_peer(&sample.stored, sample.space);
+        let length = wanted.as_ref().map_or(u32::MAX, |bytes| bytes.len() as u32);
+        for word in [
+            sample.stored.len() as u32,
+            sample.codec.number(),
+            sample.space as u32,
+            length,
+        ] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(&sample.stored);
+        out.extend(wanted.unwrap_or_default());
+    }
+    out
+}
+
+/// Compiles the device code with the checks, and runs it over chunks. `mutations`: how often each chunk is changed
+/// further, which must not matter to memory.
+fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
+    let (compiler, _) = match cuda::host_compiler() {
+        Ok(found) => found,
+        Err(e) => {
+            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
+            return;
+        }
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
+    let text = format!(
+        "{before}{}{after}{}",
+        translation_unit(),
+        include_str!("../cpp/decompress_cases.cc")
+    );
+    std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
+    let out = Command::new(&compiler)
+        .args(["-std=c++17", "-O1", "-g", "-w", "-fsanitize=address,undefined"])
+        .args(["-fno-sanitize-recover=all", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .output()
+        .expect("the compiler starts");
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("asan") || said.contains("ubsan"), "{said}");
+        grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
+        return;
+    }
+    let file = folder.join(format!("{name}.cases"));
+    std::fs::write(&file, cases(samples)).expect("writable");
+    let out = Command::new(&program)
+        .arg(&file)
+        .arg(mutations.to_string())
+        .output()
+        .expect("starts");
+    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    println!("{name}: {said}");
+}
+
+fn all(seeds: u64, most: u64) -> Vec<Sample> {
+    let mut all: Vec<Sample> = hand_made().into_iter().map(|(sample, _)| sample).collect();
+    for seed in 0..seeds {
+        let mut random = Random(seed * 104_729 + 1);
+        all.extend(samples(&mut random, most));
+        all.extend(damaged(&mut random, most));
+    }
+    all
+}
+
+#[test]
+fn chunks_are_read_and_written_in_bounds_by_one_lane() {
+    run("decompress_cases", ("", ""), &all(60, 20_000), 30);
+}
+
+#[test]
+fn chunks_are_read_and_written_in_bounds_by_32_lanes() {
+    let lanes = (
+        include_str!("../../../io-stack/tests/cpp/lanes.h"),
+        include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
+    );
+    run("decompress_cases_lanes", lanes, &all(6, 600), 1);
+}
