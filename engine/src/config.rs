@@ -115,6 +115,18 @@ pub enum GpuBacking {
     Paged,
 }
 
+/// The decompression of chunks that are read on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GpuDecompress {
+    /// On the GPU where it is known to be faster: Snappy and LZ4.
+    #[default]
+    Auto,
+    /// On the GPU, by kernels of this project: Snappy and LZ4.
+    Own,
+    /// By the CPU.
+    Off,
+}
+
 /// The unit of a table's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimestampUnit {
@@ -163,6 +175,7 @@ macro_rules! words {
 
 words!(Device, "device": "auto" => Auto, "gpu" => Gpu, "prefer" => Prefer, "cpu" => Cpu);
 words!(GpuTarget, "gpu_target": "cuda" => Cuda, "host" => Host);
+words!(GpuDecompress, "gpu_decompress": "auto" => Auto, "own" => Own, "off" => Off);
 words!(TimestampUnit, "timestamp_unit": "auto" => Auto, "ns" => Ns, "us" => Us);
 words!(InvalidUtf8, "invalid_utf8": "error" => Error, "replace" => Replace);
 words!(
@@ -195,6 +208,8 @@ pub struct GrampusOptions {
     pub device: Device,
     /// The way columns' bytes reach the GPU.
     pub gpu_backing: GpuBacking,
+    /// Where chunks are decompressed that are read on the GPU.
+    pub gpu_decompress: GpuDecompress,
     /// Maximum device memory for data cached between queries, in bytes; 0: three quarters of the free memory.
     pub gpu_cache_bytes: u64,
     /// The processor that runs kernels.
@@ -216,6 +231,7 @@ impl Default for GrampusOptions {
             invalid_utf8: InvalidUtf8::default(),
             device: Device::default(),
             gpu_backing: GpuBacking::default(),
+            gpu_decompress: GpuDecompress::default(),
             gpu_cache_bytes: 0,
             gpu_target: GpuTarget::default(),
             cache_folder: String::new(),
@@ -271,6 +287,7 @@ impl ExtensionOptions for GrampusOptions {
             "invalid_utf8" => self.invalid_utf8 = value.parse()?,
             "device" => self.device = value.parse()?,
             "gpu_backing" => self.gpu_backing = value.parse()?,
+            "gpu_decompress" => self.gpu_decompress = value.parse()?,
             "gpu_cache_bytes" => match value.parse() {
                 Ok(bytes) => self.gpu_cache_bytes = bytes,
                 Err(_) => return config_err!("grampus.gpu_cache_bytes is a number of bytes, or 0, not '{value}'"),
@@ -341,6 +358,12 @@ impl ExtensionOptions for GrampusOptions {
                 self.gpu_backing.to_string(),
                 "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' \
                  (loads from the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)",
+            ),
+            entry(
+                "gpu_decompress",
+                self.gpu_decompress.to_string(),
+                "Where chunks of compressed files are decompressed for the GPU: 'auto' and 'own' (Snappy and LZ4 on \
+                 the GPU), 'off' (by the CPU)",
             ),
             entry(
                 "gpu_cache_bytes",

@@ -41,7 +41,7 @@ mod scan_io;
 pub mod session;
 mod table;
 
-pub use config::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
+pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use device_path::{DevicePath, device_path};
 pub use orc_table::OrcTable;
 pub use scan::metrics::ScanIo;

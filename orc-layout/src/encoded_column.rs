@@ -1,13 +1,15 @@
-//! [`EncodedColumn`], a column of a stripe as stored, for a device that decodes it: uncompressed streams, and each row
+//! [`EncodedColumn`], a column of a stripe as stored, for a device that decodes it: streams, their chunks, and each row
 //! group's entry points. The device's values must equal those of [`ColumnReader`](crate::decode::ColumnReader).
 
 use crate::calendar::FIRST_GREGORIAN_DAY;
 use crate::decode::Clock;
+use crate::encoded_chunk::{EncodedChunks, is_for_devices};
 use crate::index::ColumnIndex;
-use crate::positions::{Coding, ColumnPositions};
+use crate::positions::{Coding, ColumnPositions, StreamPosition};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
 use crate::schema::{ColumnId, TypeKind};
+use crate::source::ByteSource;
 use crate::statistics::TypedStatistics;
 use crate::streams::Stream;
 use crate::stripe::StripeLayout;
@@ -59,13 +61,15 @@ pub enum RunLength {
 pub struct EncodedStream {
     /// Absolute offset of its first byte.
     pub offset: u64,
-    /// Length in bytes.
+    /// Bytes of the stream, decompressed.
     pub length: u64,
     /// Entry points by row group.
     pub entries: Vec<EncodedEntry>,
+    /// The chunks of a compressed stream; `None`: the bytes lie in the file as they are.
+    pub chunks: Option<EncodedChunks>,
 }
 
-/// Position of a row group in a stream, from the stream's start.
+/// Position of a row group in a stream, from the decompressed stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodedEntry {
     /// Start of a run (raw values: of the first value).
@@ -92,7 +96,9 @@ pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) 
     };
     decodable
         && !(tail.is_hybrid_calendar && may_be_julian(tail, stripe, column))
-        && tail.compression.is_none()
+        && tail
+            .compression
+            .is_none_or(|compression| is_for_devices(compression.codec))
         && tail.schema.has_row_per_value(column)
         && tail.encrypted_columns.binary_search(&column).is_err()
         && stripe.unknown_encoding(tail, column).is_none()
@@ -114,8 +120,14 @@ fn may_be_julian(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bo
 
 impl EncodedColumn {
     /// The encoded form of `column`, or `None` if the column is stored in another way. Without a row index that leads
-    /// into its streams, all rows are one group.
-    pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, index: Option<&ColumnIndex>) -> Option<Self> {
+    /// into its streams, all rows are one group. In a compressed file the header of each chunk is read.
+    pub fn of(
+        tail: &FileTail,
+        stripe: &StripeLayout,
+        column: ColumnId,
+        index: Option<&ColumnIndex>,
+        source: &dyn ByteSource,
+    ) -> Option<Self> {
         if !may_be_encoded(tail, stripe, column) || stripe.info.rows == 0 {
             return None;
         }
@@ -137,19 +149,26 @@ impl EncodedColumn {
             Some(index) => ColumnPositions::of(tail, stripe, column, &index.positions).ok()?,
             None => None,
         };
+        // Outer `None`: there is a stream, and it cannot be used.
         let stream = |kind: Kind| {
-            let stream = stripe.stream(column, kind).filter(|stream| stream.length > 0);
-            stream.map(|stream| encoded(stream, positions.as_ref()))
+            let Some(stream) = stripe.stream(column, kind).filter(|stream| stream.length > 0) else {
+                return Some(None);
+            };
+            let chunks = match tail.compression {
+                Some(compression) => Some(EncodedChunks::of(stream, compression, source)?),
+                None => None,
+            };
+            encoded(stream, chunks, positions.as_ref()).map(Some)
         };
         let stride = tail.row_index_stride.filter(|_| positions.is_some());
         let is_timestamp = matches!(values, EncodedValues::Timestamps(..));
         Some(Self {
             values,
             group_rows: stride.map_or(stripe.info.rows, u64::from),
-            present: stream(Kind::Present),
-            data: stream(Kind::Data)?,
+            present: stream(Kind::Present)?,
+            data: stream(Kind::Data)??,
             secondary: if is_timestamp {
-                Some(stream(Kind::Secondary)?)
+                Some(stream(Kind::Secondary)??)
             } else {
                 None
             },
@@ -157,34 +176,53 @@ impl EncodedColumn {
     }
 }
 
-fn encoded(stream: &Stream, positions: Option<&ColumnPositions>) -> EncodedStream {
+/// A stream with its entry points; `None` if a position leaves its chunk.
+fn encoded(
+    stream: &Stream,
+    chunks: Option<EncodedChunks>,
+    positions: Option<&ColumnPositions>,
+) -> Option<EncodedStream> {
+    let length = chunks.as_ref().map_or(stream.length, |chunks| chunks.bytes);
+    let offset_of = |at: &StreamPosition| match &chunks {
+        Some(chunks) => chunks.offset_of(stream, at.offset, at.byte_in_chunk),
+        None => Some(at.offset),
+    };
     let whole = EncodedEntry {
         at: 0,
         skip: 0,
-        end: stream.length,
+        end: length,
+    };
+    let entry = |positions: &ColumnPositions, group: usize| {
+        let coding = positions.coding(stream.kind);
+        let start = positions.at(group, stream.kind).unwrap_or_default();
+        let at = offset_of(&start)?;
+        let end = match positions.at(group + 1, stream.kind) {
+            Some(next) => {
+                let shared = coding.map_or(0, |coding| next.shared_bytes(coding));
+                offset_of(&next)?.saturating_add(shared).min(length)
+            }
+            None => length,
+        };
+        Some(EncodedEntry {
+            at,
+            // For bits: whole bytes and then single bits. `ColumnPositions` limits them to 130 and 8.
+            skip: match coding {
+                Some(Coding::BitRuns) => start.values_to_skip as u32 * 8 + start.bits_to_skip,
+                _ => start.values_to_skip as u32,
+            },
+            end: end.max(at),
+        })
     };
     let entries = match positions {
-        None => vec![whole],
+        None => Some(vec![whole]),
         Some(positions) => (0..positions.row_groups())
-            .map(|group| {
-                let start = positions.at(group, stream.kind).unwrap_or_default();
-                let end = positions.end_before_group(group + 1, stream.kind);
-                let end = end.map_or(stream.length, |end| end.last.min(stream.length));
-                EncodedEntry {
-                    at: start.offset,
-                    // For bits: whole bytes and then single bits. `ColumnPositions` limits them to 130 and 8.
-                    skip: match positions.coding(stream.kind) {
-                        Some(Coding::BitRuns) => start.values_to_skip as u32 * 8 + start.bits_to_skip,
-                        _ => start.values_to_skip as u32,
-                    },
-                    end: end.max(start.offset),
-                }
-            })
+            .map(|group| entry(positions, group))
             .collect(),
     };
-    EncodedStream {
+    Some(EncodedStream {
         offset: stream.offset,
-        length: stream.length,
-        entries,
-    }
+        length,
+        entries: entries?,
+        chunks,
+    })
 }

@@ -11,6 +11,7 @@
 //!   positions        the row index's numbers by stream                             -> ColumnPositions
 //! access           how a column is read: direct, or decoded from entry points; the bytes that rows cost
 //! decode           streams -> values for exactly the selected rows                 -> arrow arrays
+//! encoded_chunk    compression chunks, for a decompressor on a device             -> EncodedChunks
 //! encoded_column   the same streams and entry points, for a decoder on a device    -> EncodedColumn
 //! report           all metadata of a file, as a tree and as tables                 -> FileReport
 //! write            arrow arrays -> an ORC file laid out for on-demand reading
@@ -30,6 +31,7 @@ mod calendar;
 pub mod chunk;
 pub mod codec;
 pub mod decode;
+pub mod encoded_chunk;
 pub mod encoded_column;
 pub mod error;
 pub mod index;

@@ -88,6 +88,16 @@ pub(crate) struct StreamPosition {
     pub(crate) bits_to_skip: u32,
 }
 
+impl StreamPosition {
+    /// Bytes behind this position, decompressed, that a group before it may need: of the run that both share.
+    pub(crate) fn shared_bytes(&self, coding: Coding) -> u64 {
+        match self.values_to_skip + u64::from(self.bits_to_skip) {
+            0 => 0,
+            _ => coding.longest_run_bytes(),
+        }
+    }
+}
+
 /// End of a row group in one stream, in bytes from the stream's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupEnd {
@@ -310,11 +320,7 @@ impl ColumnPositions {
 
     /// Latest end of everything before `next`, from the start of the stream.
     fn end_before(&self, next: &StreamPosition, coding: Coding, later: &[StreamPosition]) -> u64 {
-        let run = if next.values_to_skip + u64::from(next.bits_to_skip) > 0 {
-            coding.longest_run_bytes()
-        } else {
-            0
-        };
+        let run = next.shared_bytes(coding);
         if !self.compressed {
             return next.offset.saturating_add(run);
         }

@@ -4,10 +4,13 @@
 
 use std::sync::Arc;
 
+use grampus_gpu_exec::input::chunk_list::{Chunk, ChunkList, Codec as DeviceCodec};
 use grampus_gpu_exec::input::encoded_column::{
     Change, Clock, EncodedColumn, EncodedStream, Entry, MAX_DICTIONARY_CODES, MAX_GROUP_ROWS, MAX_ZONE_CHANGES, Runs,
     Values,
 };
+use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::encoded_chunk::{EncodedChunk, EncodedChunks};
 use grampus_orc_layout::encoded_column::{
     EncodedColumn as OrcColumn, EncodedStream as OrcStream, EncodedValues, RunLength, may_be_encoded,
 };
@@ -22,14 +25,19 @@ pub(super) fn on_device(tail: &FileTail, stripe: &StripeLayout, column: ColumnId
     may_be_encoded(tail, stripe, column) && group_rows <= MAX_GROUP_ROWS && entries <= MAX_DICTIONARY_CODES
 }
 
-/// The column for the GPU; `None` if its time zone has more changes of its offset than the GPU takes.
+/// The column for the GPU; `None` if its time zone has more changes of its offset than the GPU takes, or if the GPU
+/// does not know its codec.
 pub(super) fn encoded(column: OrcColumn) -> Option<EncodedColumn> {
+    let optional = |stream: Option<OrcStream>| match stream {
+        Some(stream) => stored(stream).map(Some),
+        None => Some(None),
+    };
     Some(EncodedColumn {
         values: values(column.values)?,
         group_rows: column.group_rows,
-        present: column.present.map(stored),
-        data: stored(column.data),
-        fraction: column.secondary.map(stored),
+        present: optional(column.present)?,
+        data: stored(column.data)?,
+        fraction: optional(column.secondary)?,
     })
 }
 
@@ -67,17 +75,39 @@ fn runs(version: RunLength) -> Runs {
     }
 }
 
-fn stored(stream: OrcStream) -> EncodedStream {
+fn stored(stream: OrcStream) -> Option<EncodedStream> {
     let entry = |entry: &grampus_orc_layout::encoded_column::EncodedEntry| Entry {
         at: entry.at,
         skip: entry.skip,
         end: entry.end,
     };
-    EncodedStream {
+    let chunks = match stream.chunks {
+        Some(chunks) => Some(chunk_list(&chunks)?),
+        None => None,
+    };
+    Some(EncodedStream {
         offset: stream.offset,
         bytes: stream.length,
         entries: stream.entries.iter().map(entry).collect(),
-    }
+        chunks,
+    })
+}
+
+fn chunk_list(chunks: &EncodedChunks) -> Option<ChunkList> {
+    let chunk = |chunk: &EncodedChunk| Chunk {
+        offset: chunk.offset,
+        length: chunk.length,
+        original: chunk.original,
+        start: chunk.start,
+    };
+    Some(ChunkList {
+        codec: match chunks.codec {
+            Codec::Snappy => DeviceCodec::Snappy,
+            Codec::Lz4 => DeviceCodec::Lz4,
+            Codec::Zlib | Codec::Zstd | Codec::Lzo => return None,
+        },
+        chunks: chunks.chunks.iter().map(chunk).collect(),
+    })
 }
 
 #[cfg(test)]

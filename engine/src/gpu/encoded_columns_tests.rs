@@ -12,12 +12,12 @@ use arrow::array::{
     RecordBatch, StringArray, TimestampNanosecondArray,
 };
 use bytes::Bytes;
-use grampus_gpu_exec::decode::standalone::{Rows, decode};
-use grampus_gpu_exec::decode::{ENTRY, translation_unit};
+use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::input::encoded_column::{EncodedColumn, Runs, Values};
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::Type;
+use grampus_gpu_exec::{decode as decoding, decompress as decompressing};
 use grampus_io_stack::cuda::{self, Device, Module};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
@@ -38,7 +38,8 @@ use crate::gpu::stripe_decoder::decoded;
 /// Host threads as warps of one lane, and as warps of 32 lanes in lockstep.
 struct Machines {
     device: Device,
-    modules: [Arc<Module>; 2],
+    /// Of the decode kernel, and of the decompression kernel.
+    modules: [[Arc<Module>; 2]; 2],
 }
 
 fn machines() -> Option<Machines> {
@@ -50,12 +51,21 @@ fn machines() -> Option<Machines> {
     let modules = KernelCache::new(&device, None).unwrap();
     let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/tests/cpp");
     let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
-    let lockstep = text("lanes.h") + &translation_unit() + &text("lanes_end.h");
-    let lockstep = cuda::compile_for(&device, &lockstep, ENTRY).unwrap();
+    let lockstep = |unit: String, entry: &str| {
+        let lockstep = text("lanes.h") + &unit + &text("lanes_end.h");
+        let lockstep = cuda::compile_for(&device, &lockstep, entry).unwrap();
+        Arc::new(Module::load(&device, &lockstep.cubin).unwrap())
+    };
     Some(Machines {
         modules: [
-            modules.decoding().unwrap().module,
-            Arc::new(Module::load(&device, &lockstep.cubin).unwrap()),
+            [
+                modules.decoding().unwrap().module,
+                modules.decompressing().unwrap().module,
+            ],
+            [
+                lockstep(decoding::translation_unit(), decoding::ENTRY),
+                lockstep(decompressing::translation_unit(), decompressing::ENTRY),
+            ],
         ],
         device,
     })
@@ -110,7 +120,12 @@ impl Column {
         decoded(&array, &self.dictionary).map_err(|e| e.to_string())
     }
 
-    fn on_device(&self, device: &Device, module: &Module, rows: Range<u64>) -> Option<Decoded> {
+    fn on_device(
+        &self,
+        device: &Device,
+        [decoding, decompressing]: &[Arc<Module>; 2],
+        rows: Range<u64>,
+    ) -> Option<Decoded> {
         let numbers = match self.encoded.values {
             Values::Codes(..) => {
                 let (tail, stripe) = (self.tail.clone(), self.stripe.clone());
@@ -128,14 +143,18 @@ impl Column {
             nullable: true,
             batch_bytes: 1 << 22,
         };
-        decode(device, module, &what, &self.file.0).unwrap()
+        let modules = Modules {
+            decoding,
+            decompressing: Some(decompressing),
+        };
+        decode(device, modules, &what, &self.file.0).unwrap()
     }
 
     /// Values of the device must equal the decoder's.
     fn compare(&self, machines: &Machines, rows: Range<u64>, what: &str, tally: &mut Tally) {
         let wanted = self.by_cpu(rows.clone());
-        for (k, module) in machines.modules.iter().enumerate() {
-            let found = self.on_device(&machines.device, module, rows.clone());
+        for (k, modules) in machines.modules.iter().enumerate() {
+            let found = self.on_device(&machines.device, modules, rows.clone());
             match (&wanted, found) {
                 (Ok(wanted), Some(found)) => {
                     let valid = wanted
@@ -178,7 +197,7 @@ fn columns(file: Bytes) -> Vec<Column> {
             };
             let has_index = !index.positions.is_empty();
             let index = has_index.then(|| Arc::new(index));
-            let column = OrcColumn::of(&tail, &stripe, id, index.as_deref());
+            let column = OrcColumn::of(&tail, &stripe, id, index.as_deref(), &*file);
             let Some(encoded) = column.and_then(encoded) else {
                 continue;
             };
@@ -273,11 +292,15 @@ fn rows(random: &mut ChaCha8Rng, count: usize) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true))).unwrap()
 }
 
-fn write(rows: &RecordBatch, stride: u32, stripe_rows: usize) -> Bytes {
+/// `codec`, with its chunks' size.
+fn write(rows: &RecordBatch, stride: u32, stripe_rows: usize, codec: Option<(Codec, usize)>) -> Bytes {
+    let defaults = WriterOptions::default();
     let options = WriterOptions {
         row_index_stride: stride,
         stripe_rows,
-        ..WriterOptions::default()
+        codec: codec.map(|(codec, _)| codec),
+        chunk_size_bytes: codec.map_or(defaults.chunk_size_bytes, |(_, bytes)| bytes),
+        ..defaults
     };
     let mut writer = OrcWriter::new(Vec::new(), rows.schema(), options).unwrap();
     writer.write(rows).unwrap();
@@ -293,13 +316,44 @@ fn own_files_decode_to_the_decoders_values() {
     {
         let mut random = ChaCha8Rng::seed_from_u64(seed as u64);
         let rows = rows(&mut random, 3000);
-        let (count, tally) = compare_all(&machines, write(&rows, stride, stripe_rows), &mut random, 2, "ours");
+        let (count, tally) = compare_all(
+            &machines,
+            write(&rows, stride, stripe_rows, None),
+            &mut random,
+            2,
+            "ours",
+        );
         println!("stride {stride}: {count} columns of stripes, {tally:?}");
         // Doubles and floats without NULLs are stored raw. The test decodes them too.
         assert!(
             count >= 20 && tally.left_to_cpu == 0 && tally.errors == 0,
             "stride {stride}: {tally:?}"
         );
+    }
+}
+
+#[test]
+fn own_compressed_files_decode_to_the_decoders_values() {
+    let Some(machines) = machines() else { return };
+    let mut seed = 7;
+    for (stride, stripe_rows, bytes) in [
+        (500, 3000, 1 << 18),
+        (100, 1500, 700),
+        (0, 2000, 4096),
+        (1000, 2500, 64),
+    ] {
+        for codec in [Codec::Snappy, Codec::Lz4] {
+            seed += 1;
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let rows = rows(&mut random, 3000);
+            let file = write(&rows, stride, stripe_rows, Some((codec, bytes)));
+            let (count, tally) = compare_all(&machines, file, &mut random, 2, "ours");
+            println!("{codec:?}, stride {stride}: {count} columns of stripes, {tally:?}");
+            assert!(
+                count >= 20 && tally.left_to_cpu == 0 && tally.errors == 0,
+                "{codec:?}, stride {stride}: {tally:?}"
+            );
+        }
     }
 }
 
@@ -323,13 +377,17 @@ fn other_writers_files_decode_to_the_decoders_values() {
     let mut files = Vec::new();
     orc_files(&folder, &mut files);
     files.sort();
-    let (mut all, mut total, mut version_1) = (0, Tally::default(), 0);
+    let (mut all, mut total, mut version_1, mut compressed) = (0, Tally::default(), 0, 0);
     for path in files {
         let mut random = ChaCha8Rng::seed_from_u64(path.as_os_str().len() as u64);
         let bytes = Bytes::from(std::fs::read(&path).unwrap());
         version_1 += columns(bytes.clone())
             .iter()
             .filter(|c| is_version_1(&c.encoded))
+            .count();
+        compressed += columns(bytes.clone())
+            .iter()
+            .filter(|c| is_compressed(&c.encoded))
             .count();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let (count, tally) = compare_all(&machines, bytes, &mut random, 3, &name);
@@ -341,8 +399,11 @@ fn other_writers_files_decode_to_the_decoders_values() {
         total.left_to_cpu += tally.left_to_cpu;
         total.errors += tally.errors;
     }
-    println!("{all} columns of stripes, {version_1} with runs of version 1: {total:?}");
-    assert!(all > 100 && version_1 > 0, "{all}, {version_1}");
+    println!("{all} columns of stripes, {version_1} with runs of version 1, {compressed} compressed: {total:?}");
+    assert!(
+        all > 100 && version_1 > 0 && compressed > 0,
+        "{all}, {version_1}, {compressed}"
+    );
     assert!(total.left_to_cpu * 20 < total.equal, "{total:?}");
 }
 
@@ -353,13 +414,25 @@ fn is_version_1(encoded: &EncodedColumn) -> bool {
     )
 }
 
+fn is_compressed(encoded: &EncodedColumn) -> bool {
+    encoded.data.chunks.is_some()
+}
+
 /// For damaged streams too, values of the device must equal the decoder's.
 #[test]
 fn damaged_files_decode_to_the_decoders_values_or_to_none() {
     let Some(machines) = machines() else { return };
+    for codec in [None, Some((Codec::Snappy, 600)), Some((Codec::Lz4, 2000))] {
+        let total = damaged(&machines, codec);
+        println!("{codec:?}: {total:?}");
+        assert!(total.equal > 200 && total.errors > 100, "{codec:?}: {total:?}");
+    }
+}
+
+fn damaged(machines: &Machines, codec: Option<(Codec, usize)>) -> Tally {
     let mut random = ChaCha8Rng::seed_from_u64(99);
     let rows = rows(&mut random, 900);
-    let whole = write(&rows, 300, 900);
+    let whole = write(&rows, 300, 900, codec);
     let data: Vec<Range<usize>> = columns(whole.clone())
         .iter()
         .flat_map(|c| {
@@ -370,13 +443,14 @@ fn damaged_files_decode_to_the_decoders_values_or_to_none() {
             ]
         })
         .flatten()
-        .map(|s| s.offset as usize..(s.offset + s.bytes) as usize)
+        .map(stored_bytes)
         .collect();
     let mut total = Tally::default();
     for _ in 0..60 {
         let mut bytes = whole.to_vec();
         for stream in &data {
-            for _ in 0..random.random_range(0..40) {
+            let most = if codec.is_some() { 8 } else { 40 };
+            for _ in 0..random.random_range(0..most) {
                 bytes[random.random_range(stream.clone())] = random.random();
             }
         }
@@ -388,12 +462,20 @@ fn damaged_files_decode_to_the_decoders_values_or_to_none() {
             let (first, last) = (random.random_range(0..300), random.random_range(0..300));
             let rows = group + first.min(last)..group + first.max(last) + 1;
             let what = format!("damaged column {}", column.tail.schema.path(column.id));
-            column.compare(&machines, rows, &what, &mut tally);
+            column.compare(machines, rows, &what, &mut tally);
         }
         total.equal += tally.equal;
         total.left_to_cpu += tally.left_to_cpu;
         total.errors += tally.errors;
     }
-    println!("{total:?}");
-    assert!(total.equal > 200 && total.errors > 200, "{total:?}");
+    total
+}
+
+/// Bytes of the file that hold a stream.
+fn stored_bytes(stream: &EncodedStream) -> Range<usize> {
+    let end = match stream.chunks.as_ref().and_then(|list| list.chunks.last()) {
+        Some(last) => last.offset + u64::from(last.length),
+        None => stream.offset + stream.bytes,
+    };
+    stream.offset as usize..end as usize
 }

@@ -117,7 +117,7 @@ fn stripe_of(scan: &Scan, stripe: &StripeLocations, columns: &[usize]) -> Result
     let on_device = |column: usize| {
         let id = file.place_of(column);
         let is_encoded = id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id));
-        is_encoded && !file.is_converted(column) && column_locations::decodes_on_device(scan, column)
+        is_encoded && !file.is_converted(column) && column_locations::decodes_on_device(scan, stripe.file, column)
     };
     let (mut placements, mut texts) = (Vec::with_capacity(stripe.columns.len()), Vec::new());
     for (at, (location, column)) in stripe.columns.iter().zip(columns).enumerate() {

@@ -32,6 +32,7 @@ use super::metrics::ScanMetrics;
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{stored_bytes, unmapped};
 use super::stripe_scan::surviving_groups;
+use crate::config::GpuDecompress;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
 use crate::table::column_types;
@@ -347,12 +348,12 @@ pub(crate) fn read(
 /// The encoded form of a table column in one stripe of a local file.
 ///
 /// `None`: the file's type is narrower than the table's, [`EncodedColumn`] does not support the encoding, the row index
-/// is unreadable, or the device would decode other values. [`read`] gives the values, or the error.
-pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
-    if !decodes_on_device(scan, column) {
+/// or a chunk header is unreadable, or the device would decode other values. [`read`] gives the values, or the error.
+pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
+    if !decodes_on_device(scan, number, column) {
         return None;
     }
-    let table_file = &scan.files[file];
+    let table_file = &scan.files[number];
     if table_file.is_converted(column) {
         return None;
     }
@@ -360,12 +361,18 @@ pub(crate) fn encoded(scan: &Scan, file: usize, stripe: &StripeLayout, column: u
     let id = table_file.place_of(column).ok()?;
     let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &IoCounters::default()));
     let index = indexes.ok()?.ok()?.into_iter().next().flatten();
-    EncodedColumn::of(&file.tail, stripe, id, index.as_deref())
+    let source = open(scan, number, IoCounters::default()).ok()?;
+    let column = EncodedColumn::of(&file.tail, stripe, id, index.as_deref(), source.as_ref());
+    source.check().ok()?;
+    column
 }
 
-/// Whether a device's decoder gives the values of [`read`]. It knows timestamps in nanoseconds only.
-pub(crate) fn decodes_on_device(scan: &Scan, column: usize) -> bool {
-    scan.read_options(column).timestamp_unit == TimestampUnit::Nanosecond
+/// Whether a device's decoder gives the values of [`read`], and may decompress them. It knows timestamps in nanoseconds
+/// only.
+pub(crate) fn decodes_on_device(scan: &Scan, file: usize, column: usize) -> bool {
+    let is_compressed = scan.files[file].file.tail.compression.is_some();
+    (!is_compressed || scan.options.gpu_decompress != GpuDecompress::Off)
+        && scan.read_options(column).timestamp_unit == TimestampUnit::Nanosecond
 }
 
 /// Reads the entries of a table column's dictionary in one stripe of a local file.

@@ -71,6 +71,15 @@ pub(crate) async fn failure(context: &SessionContext, sql: &str) -> String {
     grampus::error::message(&outcome.await.expect_err(sql))
 }
 
+/// The answer as text, or the error's message.
+pub(crate) async fn outcome(context: &SessionContext, sql: &str) -> Result<String, String> {
+    let batches = async { context.sql(sql).await?.collect().await };
+    match batches.await {
+        Ok(batches) => Ok(pretty_format_batches(&batches).unwrap().to_string()),
+        Err(error) => Err(grampus::error::message(&error)),
+    }
+}
+
 /// Runs a query. Returns the executed plan and the answer.
 pub(crate) async fn ran(context: &SessionContext, sql: &str) -> (Arc<dyn ExecutionPlan>, String) {
     let frame = context.sql(sql).await.unwrap();

@@ -1,12 +1,13 @@
 //! `DecodeBatch`: consecutive rows of a stripe's column as they are copied to the device.
 //!
-//! A batch holds a table of tasks, a lookup table for the tasks, and each stream's bytes of the row groups:
+//! A batch holds a table of tasks, a lookup table for the tasks, a table of chunks, and each stream's stored bytes:
 //!
 //! ```text
-//! tasks (one per row group) │ dictionary codes or zone changes │ PRESENT … │ DATA … │ SECONDARY …
+//! tasks (one per row group) │ dictionary codes or zone changes │ chunks │ PRESENT … │ DATA … │ SECONDARY …
 //! ```
 //!
-//! Each part begins at a multiple of 8 bytes.
+//! Behind these, which are copied, lies the space for the bytes of compressed streams once decompressed. Each part
+//! begins at a multiple of 8 bytes. Chunks are copied as they lie in the file, with their headers between them.
 
 use std::ops::Range;
 
@@ -16,10 +17,14 @@ use crate::abi::decode::{
     CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, DECODE_CODES, DECODE_INTEGERS,
     DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask, ZoneChange,
 };
+use crate::abi::decompress::{CODEC_LZ4, CODEC_ORIGINAL, CODEC_SNAPPY, StoredChunk};
+use crate::input::chunk_list::Codec;
 use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
 
 /// Alignment of the parts of a batch: kernels read whole words.
 const BATCH_GRAIN_BYTES: usize = 8;
+/// Decompressed bytes of a batch, in multiples of the bytes that are copied at most.
+const MAX_EXPANSION: usize = 8;
 
 /// Source and target ranges of a batch's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +33,27 @@ pub struct DecodeBatch {
     pub rows: Range<u64>,
     /// Row groups that hold the rows.
     groups: Range<usize>,
-    /// Bytes of the whole batch.
+    /// Bytes that are copied.
     pub bytes: usize,
+    /// Bytes of the whole batch, with the space for decompressed ones.
+    pub space: usize,
     /// For each stream, the offset in the batch of its first byte, and its range of the file.
     pub parts: Vec<(usize, Range<u64>)>,
+    /// Offset in the batch of the table of chunks.
+    chunks_at: usize,
+    /// For each stream.
+    places: Vec<StreamPlace>,
+}
+
+/// The place of a stream's bytes where the decode kernel reads them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct StreamPlace {
+    /// Offset in the batch.
+    at: usize,
+    /// The byte of the decompressed stream that lies there.
+    start: u64,
+    /// Chunks that are decompressed to there.
+    chunks: Range<usize>,
 }
 
 /// Device addresses for a batch's tasks.
@@ -52,7 +74,10 @@ pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> O
     while next < rows.end {
         let first = (next / encoded.group_rows) as usize;
         let after = rows.end.div_ceil(encoded.group_rows) as usize;
-        let fits = |end: usize| layout(encoded, first..end).0 <= max_bytes;
+        let fits = |end: usize| {
+            let layout = layout(encoded, first..end);
+            layout.bytes <= max_bytes && layout.space - layout.bytes <= MAX_EXPANSION * max_bytes
+        };
         if !fits(first + 1) {
             return None;
         }
@@ -67,12 +92,10 @@ pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> O
             }
         }
         let last = rows.end.min(end as u64 * encoded.group_rows);
-        let (bytes, parts) = layout(encoded, first..end);
         batches.push(DecodeBatch {
             rows: next..last,
             groups: first..end,
-            bytes,
-            parts,
+            ..layout(encoded, first..end)
         });
         next = last;
     }
@@ -91,17 +114,52 @@ fn table_bytes(values: &Values) -> usize {
     }
 }
 
-/// Size of a batch of some row groups, and its streams' parts.
-fn layout(encoded: &EncodedColumn, groups: Range<usize>) -> (usize, Vec<(usize, Range<u64>)>) {
-    let mut at = padded(groups.len() * size_of::<DecodeTask>()) + padded(table_bytes(&encoded.values));
-    let mut parts = Vec::with_capacity(3);
-    for stream in encoded.streams() {
-        let bytes = span(stream, &groups);
-        let len = (bytes.end - bytes.start) as usize;
-        parts.push((at, stream.offset + bytes.start..stream.offset + bytes.end));
-        at += padded(len);
+/// A batch of some row groups, without their rows.
+fn layout(encoded: &EncodedColumn, groups: Range<usize>) -> DecodeBatch {
+    let spans: Vec<Range<u64>> = encoded.streams().map(|stream| span(stream, &groups)).collect();
+    let chunks_of = |(stream, span): (&EncodedStream, &Range<u64>)| match &stream.chunks {
+        Some(list) => list.covering(span),
+        None => 0..0,
+    };
+    let chunks: Vec<Range<usize>> = encoded.streams().zip(&spans).map(chunks_of).collect();
+    let chunks_at = padded(groups.len() * size_of::<DecodeTask>()) + padded(table_bytes(&encoded.values));
+    let mut at = chunks_at + chunks.iter().map(ExactSizeIterator::len).sum::<usize>() * size_of::<StoredChunk>();
+    let (mut parts, mut places) = (Vec::with_capacity(3), Vec::with_capacity(3));
+    for ((stream, span), chunks) in encoded.streams().zip(&spans).zip(&chunks) {
+        let stored = match &stream.chunks {
+            None => stream.offset + span.start..stream.offset + span.end,
+            Some(list) => match &list.chunks[chunks.clone()] {
+                [] => stream.offset..stream.offset,
+                [first, .., last] => first.offset..last.offset + u64::from(last.length),
+                [only] => only.offset..only.offset + u64::from(only.length),
+            },
+        };
+        let length = (stored.end - stored.start) as usize;
+        parts.push((at, stored));
+        places.push(StreamPlace {
+            at,
+            start: span.start,
+            chunks: chunks.clone(),
+        });
+        at += padded(length);
     }
-    (at, parts)
+    let bytes = at;
+    for ((stream, span), place) in encoded.streams().zip(&spans).zip(&mut places) {
+        if let (Some(list), Some(last)) = (&stream.chunks, place.chunks.clone().last()) {
+            let start = list.chunks[place.chunks.start].start;
+            (place.at, place.start) = (at, start);
+            at += padded((list.end_of(last, stream.bytes).max(span.end) - start) as usize);
+        }
+    }
+    DecodeBatch {
+        rows: 0..0,
+        groups,
+        bytes,
+        space: at,
+        parts,
+        chunks_at,
+        places,
+    }
 }
 
 /// Range of the stream that holds some row groups.
@@ -122,7 +180,17 @@ impl DecodeBatch {
         self.groups.len()
     }
 
-    /// Writes tasks and table to `out`. The caller copies the streams' bytes to the places in [`parts`](Self::parts).
+    /// Number of chunks to decompress.
+    pub fn chunks(&self) -> usize {
+        self.places.iter().map(|place| place.chunks.len()).sum()
+    }
+
+    /// Device address of the table of chunks of a batch at `batch`.
+    pub fn chunk_table(&self, batch: u64) -> u64 {
+        batch + self.chunks_at as u64
+    }
+
+    /// Writes tasks and tables to `out`. The caller copies the streams' bytes to the places in [`parts`](Self::parts).
     ///
     /// `codes` has a code for each entry of a dictionary. The kernel reports `label` if it cannot decode a stream.
     pub fn describe(
@@ -141,11 +209,10 @@ impl DecodeBatch {
             let group_start = group as u64 * encoded.group_rows;
             let rows = self.rows.start.max(group_start)..self.rows.end.min(group_start + encoded.group_rows);
             let row = rows.start - self.rows.start;
-            let mut streams = encoded.streams().zip(&self.parts).map(|(stream, (part, bytes))| {
+            let mut streams = encoded.streams().zip(&self.places).map(|(stream, place)| {
                 let entry = stream.entries[group];
-                let offset = stream.offset + entry.at - bytes.start;
                 DecodeStream {
-                    bytes: at.batch + *part as u64 + offset,
+                    bytes: at.batch + place.at as u64 + (entry.at - place.start),
                     length: (entry.end - entry.at) as u32,
                     skip: entry.skip,
                 }
@@ -169,6 +236,31 @@ impl DecodeBatch {
                 unused: 0,
             };
             task.write_to(&mut out[k * size_of::<DecodeTask>()..][..size_of::<DecodeTask>()]);
+        }
+        self.describe_chunks(encoded, at.batch, label, &mut out[self.chunks_at..]);
+    }
+
+    /// Writes the table of chunks to `out`.
+    fn describe_chunks(&self, encoded: &EncodedColumn, batch: u64, label: u32, out: &mut [u8]) {
+        let mut out = out.chunks_exact_mut(size_of::<StoredChunk>());
+        for ((stream, place), (part, stored)) in encoded.streams().zip(&self.places).zip(&self.parts) {
+            let Some(list) = &stream.chunks else { continue };
+            let codec = match list.codec {
+                Codec::Snappy => CODEC_SNAPPY,
+                Codec::Lz4 => CODEC_LZ4,
+            };
+            for (at, out) in place.chunks.clone().zip(&mut out) {
+                let chunk = &list.chunks[at];
+                let described = StoredChunk {
+                    from: batch + *part as u64 + (chunk.offset - stored.start),
+                    to: batch + place.at as u64 + (chunk.start - place.start),
+                    length: chunk.length,
+                    bytes: (list.end_of(at, stream.bytes) - chunk.start) as u32,
+                    codec: if chunk.original { CODEC_ORIGINAL } else { codec },
+                    label,
+                };
+                described.write_to(out);
+            }
         }
     }
 }

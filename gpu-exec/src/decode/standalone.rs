@@ -8,6 +8,8 @@ use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stre
 use super::ENTRY;
 use super::decode_batch::{Addresses, batches};
 use crate::abi::decode::{DecodeJob, DecodeLaunch};
+use crate::abi::decompress::{ChunkJob, DecompressLaunch};
+use crate::decompress;
 use crate::input::Decoded;
 use crate::input::encoded_column::EncodedColumn;
 use crate::program::Type;
@@ -35,11 +37,25 @@ pub struct Rows<'a> {
     pub batch_bytes: usize,
 }
 
+/// The kernels.
+#[derive(Debug, Clone, Copy)]
+pub struct Modules<'a> {
+    /// The decoding kernel's.
+    pub decoding: &'a Module,
+    /// The decompression kernel's, for compressed columns.
+    pub decompressing: Option<&'a Module>,
+}
+
 /// Decodes rows of a column of `file`. `None`: a stream cannot be decoded, or a row group is larger than a batch.
 ///
 /// # Errors
 /// The device's error, or a kernel that wrote outside its output.
-pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) -> Result<Option<Decoded>, CudaError> {
+pub fn decode(
+    device: &Device,
+    modules: Modules<'_>,
+    what: &Rows<'_>,
+    file: &[u8],
+) -> Result<Option<Decoded>, CudaError> {
     let wrong = |reason: &str| CudaError::Arguments {
         kernel: ENTRY.to_owned(),
         reason: reason.to_owned(),
@@ -55,10 +71,10 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
     let valid = DeviceBuffer::filled(device, count + 2 * GUARD_BYTES, GUARD)?;
     let failed = DeviceBuffer::filled(device, 16, 0)?;
     let stream = Stream::new(device)?;
-    let kernel = module.kernel(ENTRY)?;
+    let kernel = modules.decoding.kernel(ENTRY)?;
     for batch in &batches {
         let row = (batch.rows.start - what.rows.start) as usize;
-        let buffer = DeviceBuffer::new(device, batch.bytes)?;
+        let buffer = DeviceBuffer::filled(device, batch.space, GUARD)?;
         let at = Addresses {
             batch: buffer.address(),
             values: values.address() + (GUARD_BYTES + row * width) as u64,
@@ -71,6 +87,28 @@ pub fn decode(device: &Device, module: &Module, what: &Rows<'_>, file: &[u8]) ->
             bytes[*to..to + from.len()].copy_from_slice(from);
         }
         buffer.write(0, &bytes)?;
+        if batch.chunks() > 0 {
+            let Some(module) = modules.decompressing else {
+                return Err(wrong("a compressed column, and no kernel that decompresses"));
+            };
+            let mut launch = DecompressLaunch {
+                failed: failed.address(),
+                results: 0,
+                jobs: 1,
+                chunks: batch.chunks() as u32,
+                ..DecompressLaunch::default()
+            };
+            launch.job[0] = ChunkJob {
+                chunks: batch.chunk_table(buffer.address()),
+                first: 0,
+                count: launch.chunks,
+            };
+            let blocks = launch.chunks.div_ceil(THREADS / 32);
+            let mut args = Args::new().with_bytes(&bytes_of(&launch));
+            module
+                .kernel(decompress::ENTRY)?
+                .launch(&stream, blocks, THREADS, &mut args)?;
+        }
         let mut launch = DecodeLaunch {
             failed: failed.address(),
             jobs: 1,

@@ -1,8 +1,9 @@
-//! `EncodedColumn`: one stripe's streams of a column, uncompressed, with the places where a GPU can start to decode
-//! each row group.
+//! `EncodedColumn`: one stripe's streams of a column, with the places where a GPU can start to decode each row group,
+//! and with the chunks of compressed streams.
 
 use std::sync::Arc;
 
+use super::chunk_list::ChunkList;
 use crate::program::Type;
 
 /// Rows of a row group: one warp decodes a row group, in a few milliseconds.
@@ -77,10 +78,12 @@ pub struct Change {
 pub struct EncodedStream {
     /// Offset of the stream in the file.
     pub offset: u64,
-    /// Length of the stream.
+    /// Length of the stream, decompressed.
     pub bytes: u64,
-    /// Start of each row group.
+    /// Start of each row group, in the decompressed stream.
     pub entries: Vec<Entry>,
+    /// The chunks of a compressed stream. `None`: the bytes lie in the file as they are.
+    pub chunks: Option<ChunkList>,
 }
 
 /// Place of a row group's values in a stream.
@@ -132,7 +135,11 @@ impl EncodedStream {
     fn fits(&self, groups: u64, file_bytes: u64) -> bool {
         let inside = |e: &Entry| e.at <= e.end && e.end <= self.bytes && e.skip <= 1 << 16;
         let ascend = |pair: &[Entry]| pair[0].at <= pair[1].at;
-        self.offset.checked_add(self.bytes).is_some_and(|end| end <= file_bytes)
+        let is_in_file = match &self.chunks {
+            Some(chunks) => chunks.fits(self.bytes, file_bytes),
+            None => self.offset.checked_add(self.bytes).is_some_and(|end| end <= file_bytes),
+        };
+        is_in_file
             && self.entries.len() as u64 == groups
             && self.entries.iter().all(inside)
             && self.entries.windows(2).all(ascend)

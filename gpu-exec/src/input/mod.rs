@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! mod             inputs, stripes, placements, and the decoder that the caller supplies
+//! chunk_list      compression chunks of a stream
 //! encoded_column  streams of a column that the device can decode
 //! segments        consecutive values of a raw column
 //! file_version    identity and state of a file
 //! file_registry   ids of file versions
 //! ```
 
+pub mod chunk_list;
 pub mod encoded_column;
 pub(crate) mod file_registry;
 mod file_version;

@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
-use grampus_gpu_exec::decode::standalone::{Rows, decode};
-use grampus_gpu_exec::decode::{ENTRY, translation_unit};
+use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::kernel_cache::KernelCache;
+use grampus_gpu_exec::{decode, decompress};
 use grampus_io_stack::cuda::{self, Device, Module};
 
 use crate::streams::{self, Column};
@@ -15,7 +15,8 @@ use crate::streams::{self, Column};
 /// A device that decodes: warps of one lane, warps of 32 lanes in lockstep, or a GPU.
 pub(crate) struct DecodeTarget {
     pub device: Device,
-    pub module: Arc<Module>,
+    pub decoding: Arc<Module>,
+    pub decompressing: Arc<Module>,
     pub lanes: u32,
 }
 
@@ -25,23 +26,25 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
         Ok(_) => {
             let device = Device::host(2, 1 << 30);
             let modules = KernelCache::new(&device, None).expect("there is a compiler");
-            let module = modules.decoding().unwrap_or_else(|e| panic!("{e}")).module;
             targets.push(DecodeTarget {
                 device: device.clone(),
-                module,
+                decoding: modules.decoding().unwrap_or_else(|e| panic!("{e}")).module,
+                decompressing: modules.decompressing().unwrap_or_else(|e| panic!("{e}")).module,
                 lanes: HOST_LANES,
             });
-            let text = format!(
-                "{}{}{}",
-                include_str!("../../../io-stack/tests/cpp/lanes.h"),
-                translation_unit(),
-                include_str!("../../../io-stack/tests/cpp/lanes_end.h")
-            );
-            let compiled = cuda::compile_for(&device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
-            let module = Arc::new(Module::load(&device, &compiled.cubin).expect("loads"));
+            let in_lockstep = |unit: String, entry: &str| {
+                let text = format!(
+                    "{}{unit}{}",
+                    include_str!("../../../io-stack/tests/cpp/lanes.h"),
+                    include_str!("../../../io-stack/tests/cpp/lanes_end.h")
+                );
+                let compiled = cuda::compile_for(&device, &text, entry).unwrap_or_else(|e| panic!("{e}"));
+                Arc::new(Module::load(&device, &compiled.cubin).expect("loads"))
+            };
             targets.push(DecodeTarget {
+                decoding: in_lockstep(decode::translation_unit(), decode::ENTRY),
+                decompressing: in_lockstep(decompress::translation_unit(), decompress::ENTRY),
                 device,
-                module,
                 lanes: GPU_LANES,
             });
         }
@@ -53,7 +56,8 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
             let loaded = modules.decoding().unwrap_or_else(|e| panic!("{e}"));
             println!("on a GPU; compiled in {:?}", loaded.took);
             targets.push(DecodeTarget {
-                module: loaded.module,
+                decoding: loaded.module,
+                decompressing: modules.decompressing().unwrap_or_else(|e| panic!("{e}")).module,
                 device,
                 lanes: GPU_LANES,
             });
@@ -73,7 +77,11 @@ impl DecodeTarget {
             nullable: column.nullable,
             batch_bytes,
         };
-        decode(&self.device, &self.module, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
+        let modules = Modules {
+            decoding: &self.decoding,
+            decompressing: Some(&self.decompressing),
+        };
+        decode(&self.device, modules, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
     }
 
     /// Decodes rows and compares them with the column's values.

@@ -301,6 +301,7 @@ fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> EncodedCo
             offset,
             bytes: stream.len() as u64,
             entries,
+            chunks: None,
         }
     };
     EncodedColumn {

@@ -1,14 +1,20 @@
 //! [`Compression`] codecs: one chunk's bytes to and from their uncompressed form, for each [`Codec`] of the
 //! specification (ORC v1, "Compression").
 //!
-//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output. `lzo` has the one codec
-//! without a suitable library.
+//! Each thread keeps one state per codec, so a chunk costs no allocation beyond its output.
+//!
+//! ```text
+//! lz4  length of a block's output
+//! lzo  the one codec without a suitable library
+//! ```
 
+mod lz4;
 mod lzo;
 
 use std::cell::RefCell;
 use std::io::Cursor;
 
+pub(crate) use self::lz4::lz4_length;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 /// Limit of a chunk's uncompressed bytes. A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed

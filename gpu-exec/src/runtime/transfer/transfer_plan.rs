@@ -226,7 +226,7 @@ fn is_in_page_cache(request: &Request<'_>, missing: &MissingColumn, cold: &[bool
 /// Gives the jobs with encoded bytes their slots in the staging buffer.
 fn assign_staging(jobs: &mut [CopyJob], context: &mut TransferContext<'_>) -> Result<(), RunError> {
     let encoded_bytes = |job: &CopyJob| match &job.source {
-        CopySource::Encoded(copy) => copy.batch.bytes,
+        CopySource::Encoded(copy) => copy.batch.space,
         CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => 0,
     };
     let lengths: Vec<usize> = jobs.iter().map(encoded_bytes).collect();

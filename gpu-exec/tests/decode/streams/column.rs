@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use grampus_gpu_exec::input::Decoded;
+use grampus_gpu_exec::input::chunk_list::{Chunk, ChunkList, Codec};
 use grampus_gpu_exec::input::encoded_column::{Clock, EncodedColumn, EncodedStream, Values};
 use grampus_gpu_exec::program::Type;
 
 use super::CodedStream;
+use crate::common::random::Random;
 
 /// An encoded column of one stripe, and its file.
 #[derive(Debug, Clone)]
@@ -48,6 +50,7 @@ impl Column {
                 offset,
                 bytes: coded.bytes.len() as u64,
                 entries: starts.iter().map(entry).collect(),
+                chunks: None,
             }
         };
         let codes = match values {
@@ -71,6 +74,56 @@ impl Column {
             data: data.values,
             fraction: fraction.map_or_else(Vec::new, |f| f.values),
         }
+    }
+
+    /// The same column with its streams in chunks of random lengths.
+    pub(crate) fn compressed(&self, random: &mut Random) -> Self {
+        let mut column = self.clone();
+        let codec = [Codec::Snappy, Codec::Lz4][random.below(2) as usize];
+        let most = [9, 200, 3000, 70_000][random.below(4) as usize];
+        column.file = vec![0x5A; 5];
+        let streams = [
+            column.encoded.present.as_mut(),
+            Some(&mut column.encoded.data),
+            column.encoded.fraction.as_mut(),
+        ];
+        for stream in streams.into_iter().flatten() {
+            let mut bytes = &self.file[stream.offset as usize..][..stream.bytes as usize];
+            let (mut chunks, mut start) = (Vec::new(), 0);
+            stream.offset = column.file.len() as u64;
+            while !bytes.is_empty() {
+                let (chunk, rest) = bytes.split_at(bytes.len().min(1 + random.below(most) as usize));
+                let original = random.below(5) == 0;
+                let stored = match (original, codec) {
+                    (true, _) => chunk.to_vec(),
+                    (false, Codec::Snappy) => snap::raw::Encoder::new().compress_vec(chunk).expect("compresses"),
+                    (false, Codec::Lz4) => lz4_flex::block::compress(chunk),
+                };
+                column.file.extend([0x5A; 3]); // the header, which a device does not read
+                chunks.push(Chunk {
+                    offset: column.file.len() as u64,
+                    length: stored.len() as u32,
+                    original,
+                    start,
+                });
+                column.file.extend(&stored);
+                start += chunk.len() as u64;
+                bytes = rest;
+            }
+            stream.chunks = Some(ChunkList { codec, chunks });
+            column.file.extend([0x5A; 7]);
+        }
+        column
+    }
+
+    /// Whether no stream is without bytes: such a stream has no chunks.
+    pub(crate) fn can_be_compressed(&self) -> bool {
+        let streams = [
+            self.encoded.present.as_ref(),
+            Some(&self.encoded.data),
+            self.encoded.fraction.as_ref(),
+        ];
+        streams.into_iter().flatten().all(|stream| stream.bytes > 0)
     }
 
     pub(crate) fn use_codes(&mut self, codes: Vec<u32>) {

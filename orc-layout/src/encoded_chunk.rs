@@ -1,0 +1,207 @@
+//! [`EncodedChunk`], a compression chunk of a stream as stored, for a device that decompresses it.
+//!
+//! A device must know beforehand how many bytes come out of each chunk. Original chunks and Snappy state it. For LZ4
+//! the first and the last chunk are measured, and those between have the length of the first, as writers make them.
+//! The device checks each length.
+
+use crate::chunk::{ChunkHeader, HEADER_BYTES};
+use crate::codec::{Codec, Compression, lz4_length, stated_length, stated_length_bytes};
+use crate::source::ByteSource;
+use crate::streams::Stream;
+
+/// A chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodedChunk {
+    /// Absolute offset of its bytes, behind its header.
+    pub offset: u64,
+    /// Stored bytes, without the header.
+    pub length: u32,
+    /// Stored uncompressed.
+    pub original: bool,
+    /// Offset of its first byte in the decompressed stream.
+    pub start: u64,
+}
+
+/// The chunks of a compressed stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedChunks {
+    /// Codec of the chunks that are not original: Snappy or LZ4.
+    pub codec: Codec,
+    /// The chunks, one behind the other. None of them is empty.
+    pub chunks: Vec<EncodedChunk>,
+    /// Bytes of the decompressed stream.
+    pub bytes: u64,
+}
+
+/// Whether a device can decompress chunks of this codec.
+pub(crate) fn is_for_devices(codec: Codec) -> bool {
+    matches!(codec, Codec::Snappy | Codec::Lz4)
+}
+
+impl EncodedChunks {
+    /// The chunks of a stream, by their headers. `None`: a header makes no sense, the length of a chunk is not known,
+    /// or the source cannot be read.
+    pub(crate) fn of(stream: &Stream, compression: Compression, source: &dyn ByteSource) -> Option<Self> {
+        if !is_for_devices(compression.codec) {
+            return None;
+        }
+        let header_bytes = HEADER_BYTES as u64;
+        let end = stream.offset.checked_add(stream.length)?;
+        let (mut chunks, mut lengths) = (Vec::new(), Vec::new());
+        let mut at = stream.offset;
+        while at < end {
+            let stated_end = at + header_bytes + stated_length_bytes(compression.codec) as u64;
+            let bytes = source.read(at..stated_end.min(end)).ok()?;
+            let ChunkHeader { length, original } = ChunkHeader::first_of(&bytes)?;
+            let offset = at + header_bytes;
+            at = offset + u64::from(length);
+            if length == 0 || at > end {
+                return None;
+            }
+            let stated = &bytes[HEADER_BYTES..bytes.len().min(HEADER_BYTES + length as usize)];
+            lengths.push(match original {
+                true => Some(u64::from(length)),
+                false => stated_length(compression.codec, stated),
+            });
+            chunks.push(EncodedChunk {
+                offset,
+                length,
+                original,
+                start: 0,
+            });
+        }
+        if compression.codec == Codec::Lz4 {
+            measure(&chunks, &mut lengths, source)?;
+        }
+        let mut bytes = 0u64;
+        for (chunk, length) in chunks.iter_mut().zip(lengths) {
+            let length = length.filter(|length| (1..=compression.block_size() as u64).contains(length))?;
+            chunk.start = bytes;
+            bytes += length;
+        }
+        Some(Self {
+            codec: compression.codec,
+            chunks,
+            bytes,
+        })
+    }
+
+    /// Offset in the decompressed stream of a row-index position: the chunk whose header begins `header` bytes behind
+    /// the stream's start, and a byte of it. `None`: no chunk begins there, or it is shorter.
+    pub(crate) fn offset_of(&self, stream: &Stream, header: u64, byte: u64) -> Option<u64> {
+        if header == stream.length {
+            return (byte == 0).then_some(self.bytes);
+        }
+        let body = stream.offset.checked_add(header)? + HEADER_BYTES as u64;
+        let at = self.chunks.binary_search_by_key(&body, |chunk| chunk.offset).ok()?;
+        let end = self.chunks.get(at + 1).map_or(self.bytes, |next| next.start);
+        let offset = self.chunks[at].start + byte;
+        (offset <= end).then_some(offset)
+    }
+}
+
+/// Fills in the lengths of LZ4 chunks.
+fn measure(chunks: &[EncodedChunk], lengths: &mut [Option<u64>], source: &dyn ByteSource) -> Option<()> {
+    let measured = |chunk: &EncodedChunk| {
+        let bytes = source.read(chunk.offset..chunk.offset + u64::from(chunk.length)).ok()?;
+        lz4_length(&bytes)
+    };
+    let last = chunks.len().checked_sub(1)?;
+    if lengths[last].is_none() {
+        lengths[last] = Some(measured(&chunks[last])?);
+    }
+    let Some(first) = lengths.iter().position(Option::is_none) else {
+        return Some(());
+    };
+    let length = measured(&chunks[first])?;
+    for unknown in lengths.iter_mut().filter(|length| length.is_none()) {
+        *unknown = Some(length);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::chunk::append_chunk;
+    use crate::error::Result;
+    use crate::proto::stream::Kind;
+
+    struct Memory(Bytes);
+
+    impl ByteSource for Memory {
+        fn read(&self, range: Range<u64>) -> Result<Bytes> {
+            Ok(self.0.slice(range.start as usize..range.end as usize))
+        }
+    }
+
+    /// A stream of these chunks at byte 5, some of them stored as they are.
+    fn stored(codec: Codec, chunks: &[(&[u8], bool)]) -> (Stream, Memory) {
+        let mut bytes = vec![0; 5];
+        for (chunk, original) in chunks {
+            let codec = (!original).then_some(codec);
+            append_chunk(codec, chunk, &mut bytes).unwrap();
+        }
+        let stream = Stream {
+            column: 1,
+            kind: Kind::Data,
+            offset: 5,
+            length: bytes.len() as u64 - 5,
+        };
+        (stream, Memory(bytes.into()))
+    }
+
+    fn compression(codec: Codec) -> Compression {
+        Compression {
+            codec,
+            block_size_bytes: 1000,
+        }
+    }
+
+    #[test]
+    fn chunks_have_their_place_in_the_decompressed_stream() {
+        for codec in [Codec::Snappy, Codec::Lz4] {
+            let chunks: [(&[u8], bool); 4] = [
+                (&[1; 900], false),
+                (&[2; 900], false),
+                (&[3; 900], true),
+                (&[4; 77], false),
+            ];
+            let (stream, source) = stored(codec, &chunks);
+            let found = EncodedChunks::of(&stream, compression(codec), &source).unwrap();
+            let starts: Vec<u64> = found.chunks.iter().map(|chunk| chunk.start).collect();
+            assert_eq!((starts, found.bytes), (vec![0, 900, 1800, 2700], 2777), "{codec:?}");
+            assert_eq!(found.chunks[2].length, 900);
+            let second = found.chunks[1].offset - 3 - stream.offset;
+            assert_eq!(found.offset_of(&stream, second, 5), Some(905));
+            assert_eq!(found.offset_of(&stream, second, 900), Some(1800));
+            assert_eq!(found.offset_of(&stream, second, 901), None);
+            assert_eq!(found.offset_of(&stream, second + 1, 0), None);
+            assert_eq!(found.offset_of(&stream, stream.length, 0), Some(2777));
+        }
+    }
+
+    #[test]
+    fn streams_with_strange_chunks_are_left_to_the_cpu() {
+        let of = |codec, stream: &Stream, source: &Memory| EncodedChunks::of(stream, compression(codec), source);
+        for codec in [Codec::Snappy, Codec::Lz4] {
+            let (stream, source) = stored(codec, &[(&[1; 1001], false)]);
+            assert_eq!(of(codec, &stream, &source), None, "more than a block");
+            let (mut stream, source) = stored(codec, &[(&[1; 900], false)]);
+            stream.length -= 1;
+            assert_eq!(of(codec, &stream, &source), None, "cut off");
+            stream.length = 2;
+            assert_eq!(of(codec, &stream, &source), None, "a header that is cut off");
+            let (mut stream, source) = stored(codec, &[(&[1; 900], false)]);
+            let bytes = [&source.0[..], &[1, 0, 0]].concat();
+            stream.length += 3;
+            assert_eq!(of(codec, &stream, &Memory(bytes.into())), None, "an empty chunk");
+        }
+        let (stream, source) = stored(Codec::Zlib, &[(&[1; 900], false)]);
+        assert_eq!(of(Codec::Zlib, &stream, &source), None);
+    }
+}
