@@ -8,6 +8,10 @@
 //! aggregation with a batch and a merge buffer makes progress. So a query at a low limit spills, and does not fail or
 //! succeed by the order in which its operators ask.
 //!
+//! Within the limit, each reservation of a consumer that can spill is granted the minimum too, beside the consumer's
+//! share. An aggregation that merges its spilled runs has two reservations: the merge takes the whole share, and the
+//! groups must still have space.
+//!
 //! **Invariant:** all grants together are at most the limit and two minimums per consumer. The minimum is a 32nd of
 //! what one partition has of the limit.
 
@@ -61,8 +65,9 @@ impl LimitedPool {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `consumer` may hold `additional` more bytes.
-    fn grants(&self, held: &Held, consumer: &MemoryConsumer, additional: usize) -> bool {
+    /// Whether `reservation` may hold `additional` more bytes.
+    fn grants(&self, held: &Held, reservation: &MemoryReservation, additional: usize) -> bool {
+        let consumer = reservation.consumer();
         let own = held.by_consumer.get(&consumer.id()).map_or(0, |share| share.bytes);
         let wanted = own.saturating_add(additional);
         let minimum = if consumer.can_spill() {
@@ -76,7 +81,7 @@ impl LimitedPool {
         if held.total().saturating_add(additional) > self.limit {
             return false;
         }
-        if !consumer.can_spill() {
+        if !consumer.can_spill() || reservation.size().saturating_add(additional) <= self.minimum {
             return true;
         }
         let spillers = held.spillers + usize::from(own == 0);
@@ -145,7 +150,7 @@ impl MemoryPool for LimitedPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let mut held = self.lock();
-        if self.grants(&held, reservation.consumer(), additional) {
+        if self.grants(&held, reservation, additional) {
             held.add(reservation.consumer(), additional);
             return Ok(());
         }
@@ -230,6 +235,23 @@ mod tests {
         assert_eq!(pool.reserved(), 432 + 1920 + 200);
         drop((second, merge, last));
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn second_reservation_of_a_consumer_has_a_minimum_beside_the_share() {
+        let pool = pool(3200);
+        let (merge, others) = (consumer(&pool, true), consumer(&pool, false));
+        let groups = merge.new_empty();
+        merge.try_grow(1280).unwrap(); // the whole share
+        groups.try_grow(60).unwrap();
+        groups.try_grow(40).unwrap();
+        assert!(groups.try_grow(1).is_err());
+        groups.free();
+        // Beyond the limit, only the consumer's own minimum is granted.
+        others.try_grow(1920).unwrap();
+        assert!(groups.try_grow(1).is_err());
+        merge.free();
+        groups.try_grow(100).unwrap();
     }
 
     #[test]
