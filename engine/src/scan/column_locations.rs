@@ -337,7 +337,7 @@ pub(crate) fn read(
     let (options, bytes) = (scan.read_options(column), Arc::clone(&source) as _);
     let mut reader = ColumnReader::with_options(tail, stripe, id, index, access, bytes, options).map_err(layout)?;
     let values = reader.read(&RowSelection::range(rows)).map_err(layout);
-    let values = values.and_then(|values| unmapped(values, &source));
+    let values = values.map(|values| unmapped(values, &source));
     source.check().map_err(layout)?;
     match table_file.is_converted(column) {
         true => column_types::convert(&values?, scan.table.field(column).data_type()),

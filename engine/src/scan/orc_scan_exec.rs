@@ -21,7 +21,7 @@ use datafusion::physical_plan::{
 use super::Scan;
 use super::execution_listener::ExecutionListener;
 use super::metrics::{ScanMetrics, with_amplification};
-use super::partition_stream::PartitionStream;
+use super::partition_stream::{PartitionStream, ReadyBatches};
 use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
 use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, distribute};
@@ -294,7 +294,7 @@ impl ExecutionPlan for OrcScanExec {
             metrics,
             memory: Arc::new(ScanMemory::new(context.memory_pool(), partition, self.work.len())),
             stripe: None,
-            ready: None,
+            ready: ReadyBatches::default(),
         };
         let schema = Arc::clone(&self.scan.projected);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))

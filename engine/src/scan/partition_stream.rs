@@ -1,11 +1,13 @@
 //! `PartitionStream`: one partition of a scan as a stream of batches.
 //!
-//! The polling thread scans stripe after stripe and tile after tile.
+//! The polling thread scans stripe after stripe and tile after tile. It reads small batches several at a time, and
+//! checks the file once for all of them before the first one leaves the scan.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use futures::Stream;
 
 use super::Scan;
@@ -14,6 +16,11 @@ use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
 use super::stripe_scan::StripeScan;
 use super::work_stealing::WorkStream;
+
+/// Bytes of batches that are read before they leave the scan, so that they stay in the processor's cache.
+const MAX_READY_BYTES: usize = 256 << 10;
+/// Maximum batches that are read before they leave the scan.
+const MAX_READY_BATCHES: usize = 16;
 
 /// The state of one partition.
 pub(super) struct PartitionStream {
@@ -26,8 +33,27 @@ pub(super) struct PartitionStream {
     pub(super) memory: Arc<ScanMemory>,
     pub(super) cascade: PredicateCascade,
     pub(super) stripe: Option<StripeScan>,
-    /// The next batch.
-    pub(super) ready: Option<RecordBatch>,
+    /// The next batches.
+    pub(super) ready: ReadyBatches,
+}
+
+/// Batches that have been read and may leave the scan.
+#[derive(Debug, Default)]
+pub(super) struct ReadyBatches {
+    batches: VecDeque<RecordBatch>,
+    /// The error of the read after them.
+    failure: Option<DataFusionError>,
+    /// Batches of the next group. The first group has one, for queries with a limit; each has twice as many as the
+    /// group before.
+    group: usize,
+}
+
+impl ReadyBatches {
+    /// Whether one more batch belongs to the group that is being read.
+    fn has_space(&self) -> bool {
+        let (count, last) = (self.batches.len(), self.batches.back());
+        count < self.group && last.map_or(0, RecordBatch::get_array_memory_size) * (count + 1) <= MAX_READY_BYTES
+    }
 }
 
 impl PartitionStream {
@@ -41,10 +67,13 @@ impl PartitionStream {
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(batch) = self.ready.take() {
+            if let Some(batch) = self.ready.batches.pop_front() {
                 self.metrics.baseline.record_output(batch.num_rows());
                 self.metrics.baseline.output_batches().add(1);
                 return Ok(Some(batch));
+            }
+            if let Some(error) = self.ready.failure.take() {
+                return Err(error);
             }
             if self.remaining == Some(0) || !self.advance().await? {
                 self.stripe = None;
@@ -71,30 +100,46 @@ impl PartitionStream {
             self.stripe = StripeScan::open(&self.scan, &work, tile_rows, &self.metrics, &self.memory).await?;
             return Ok(true);
         }
-        let read = self.read_on().await;
-        if let (Err(_), Some(stripe)) = (&read, &self.stripe) {
-            stripe.check()?; // bytes of a changed file may cause any error
-        }
-        read.map(|()| true)
-    }
-
-    /// Filters the open stripe's next tile, and reads the surviving rows if they make a batch.
-    async fn read_on(&mut self) -> Result<()> {
-        let Some(stripe) = &mut self.stripe else {
-            return Ok(());
-        };
-        let enough = self.remaining.unwrap_or(usize::MAX).min(self.batch_rows);
-        if !stripe.is_done() && !stripe.has_enough(enough) {
-            stripe.step(&mut self.cascade, &self.metrics).await?;
-        }
-        if stripe.is_done() || stripe.has_enough(enough) {
-            self.ready = stripe.flush(enough, &self.metrics).await?;
-            let rows = self.ready.as_ref().map_or(0, RecordBatch::num_rows);
-            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(rows));
+        let mut read = self.read_on().await;
+        if let Some(stripe) = &self.stripe {
+            // Batches leave the scan only after this check, and bytes of a changed file may cause any error.
+            if read.is_err() || !self.ready.batches.is_empty() || stripe.is_done() {
+                stripe.check()?;
+            }
             if stripe.is_done() && stripe.has_nothing_pending() {
                 self.stripe = None;
             }
         }
-        Ok(())
+        if !self.ready.batches.is_empty() {
+            self.ready.failure = read.err();
+            read = Ok(());
+        }
+        read.map(|()| true)
+    }
+
+    /// Filters the open stripe's next tile, and reads the surviving rows if they make a batch. Reads the next batches
+    /// too, as far as they are small and at hand.
+    async fn read_on(&mut self) -> Result<()> {
+        let Some(stripe) = &mut self.stripe else {
+            return Ok(());
+        };
+        self.ready.group = (2 * self.ready.group).clamp(1, MAX_READY_BATCHES);
+        loop {
+            let enough = self.remaining.unwrap_or(usize::MAX).min(self.batch_rows);
+            if !stripe.is_done() && !stripe.has_enough(enough) {
+                stripe.step(&mut self.cascade, &self.metrics).await?;
+            }
+            if !stripe.is_done() && !stripe.has_enough(enough) {
+                return Ok(());
+            }
+            let Some(batch) = stripe.flush(enough, &self.metrics).await? else {
+                return Ok(());
+            };
+            self.remaining = self.remaining.map(|left| left.saturating_sub(batch.num_rows()));
+            self.ready.batches.push_back(batch);
+            if self.remaining == Some(0) || !stripe.is_next_at_hand(self.batch_rows) || !self.ready.has_space() {
+                return Ok(());
+            }
+        }
     }
 }

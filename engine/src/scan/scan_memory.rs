@@ -12,6 +12,9 @@ const MAX_ARRAY_BYTES: usize = 64 << 20;
 const MIN_ARRAY_BYTES: usize = 64 << 10;
 /// A partition has memory for this many arrays of the maximum.
 const ARRAYS_PER_PARTITION: usize = 8;
+/// The share of an array's maximum that a partition may keep reserved without need, as a divisor. So most batches ask
+/// the pool for nothing, and the pool's lock stays free.
+const SLACK_DIVISOR: usize = 64;
 
 /// Fetched bytes, arrays being filtered and kept values of a partition.
 #[derive(Debug)]
@@ -38,12 +41,16 @@ impl ScanMemory {
         self.array_bytes
     }
 
-    /// Sets the bytes that the partition holds.
+    /// Sets the bytes that the partition holds. The reservation may stay a little larger.
     ///
     /// # Errors
     /// `ResourcesExhausted` if the pool has not as many.
     pub(super) fn hold(&self, bytes: usize) -> Result<()> {
-        self.reservation.try_resize(bytes)
+        let reserved = self.reservation.size();
+        match bytes <= reserved && reserved - bytes <= self.array_bytes / SLACK_DIVISOR {
+            true => Ok(()),
+            false => self.reservation.try_resize(bytes),
+        }
     }
 
     /// Holds nothing more.

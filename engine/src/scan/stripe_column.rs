@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, MutableArrayData, make_array, new_null_array};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, new_null_array};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::physical_plan::metrics::Count;
@@ -137,15 +137,25 @@ impl StripeColumn {
     }
 }
 
-/// The array, copied if it lies in memory that another process may change.
-pub(super) fn unmapped(array: ArrayRef, source: &ScanSource) -> Result<ArrayRef> {
-    let data = array.to_data();
-    if !data.buffers().iter().any(|buffer| source.is_mapped(buffer.as_ptr())) {
-        return Ok(array);
+/// The array, copied if it lies in memory that another process may change. Only values of direct columns, which are
+/// floats without NULLs, are used in place.
+pub(super) fn unmapped(array: ArrayRef, source: &ScanSource) -> ArrayRef {
+    match array.data_type() {
+        DataType::Float64 => unmapped_floats::<Float64Type>(array, source),
+        DataType::Float32 => unmapped_floats::<Float32Type>(array, source),
+        _ => array,
     }
-    let mut copy = MutableArrayData::new(vec![&data], false, data.len());
-    copy.try_extend(0, 0, data.len())?;
-    Ok(make_array(copy.freeze()))
+}
+
+fn unmapped_floats<T: ArrowPrimitiveType>(array: ArrayRef, source: &ScanSource) -> ArrayRef {
+    let floats = array.as_primitive::<T>();
+    match source.is_mapped(floats.values().as_ptr().cast()) {
+        true => Arc::new(PrimitiveArray::<T>::new(
+            floats.values().to_vec().into(),
+            floats.nulls().cloned(),
+        )),
+        false => array,
+    }
 }
 
 /// Bytes that values of a column need: the width of direct values, or a share of the stored bytes.

@@ -118,6 +118,11 @@ impl StripeScan {
         self.pending.rows() >= (rows as u64).min(self.rows_at_once) || self.kept.bytes() >= self.memory.array_bytes()
     }
 
+    /// Whether the next batch of `rows` rows needs no filter and no fetch.
+    pub(super) fn is_next_at_hand(&self, rows: usize) -> bool {
+        self.has_enough(rows) || self.scan.conjuncts.is_empty() && self.handle.is_on_demand() && !self.is_done()
+    }
+
     /// True if all rows that passed are emitted.
     pub(super) fn has_nothing_pending(&self) -> bool {
         self.pending.rows() == 0
@@ -217,11 +222,10 @@ impl StripeScan {
         self.source.check().map_err(layout)
     }
 
-    /// Returns at most `most` pending rows with their other columns, after a check of the file. No array of the batch
-    /// lies in a map: a batch may outlive the file.
+    /// Returns at most `most` pending rows with their other columns. The batch may leave the scan only after a
+    /// [`check`](Self::check). None of its arrays lies in a map: a batch may outlive the file.
     pub(super) async fn flush(&mut self, most: usize, metrics: &ScanMetrics) -> Result<Option<RecordBatch>> {
         if self.pending.rows() == 0 {
-            self.check()?;
             return Ok(None);
         }
         let scan = Arc::clone(&self.scan);
@@ -248,11 +252,10 @@ impl StripeScan {
                     None => return datafusion::common::internal_err!("column {column} is not read"),
                 },
             };
-            arrays.push(unmapped(array, &self.source)?);
+            arrays.push(unmapped(array, &self.source));
         }
         self.pending.remove_first(total as u64);
         self.hold(0)?;
-        self.check()?;
         let options = RecordBatchOptions::new().with_row_count(Some(total));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&scan.projected), arrays, &options)?;
         Ok(Some(batch))
