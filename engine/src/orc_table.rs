@@ -10,7 +10,6 @@ use datafusion::common::{DFSchema, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
-use futures::{StreamExt, TryStreamExt};
 use grampus_orc_layout::LayoutError;
 
 use crate::config::GrampusOptions;
@@ -21,9 +20,6 @@ use crate::table::files::TableFile;
 use crate::table::listing::{FoundFile, find_files};
 use crate::table::schema::{self, ColumnMaps};
 use crate::table::{hive_partitions, partition_filter, row_versions, value_types};
-
-/// Files opened at the same time.
-const CONCURRENT_OPENS: usize = 16;
 
 /// ORC files as a DataFusion table.
 #[derive(Debug)]
@@ -124,15 +120,14 @@ fn retain<T>(items: &mut Vec<T>, keep: &[bool]) {
     items.retain(|_| keep.next().is_none_or(|keep| *keep));
 }
 
-/// Opens several files at a time and returns them in the given order.
+/// Opens the files and returns them in the given order.
 async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result<Vec<Arc<OrcFile>>> {
-    let opens: Vec<_> = found
+    let wanted: Vec<_> = found
         .iter()
-        .map(|file| cache.file(&file.name, &file.place, &file.identity))
+        .map(|file| (&file.name, &file.place, &file.identity))
         .collect();
-    let files: Vec<Arc<OrcFile>> = futures::stream::iter(opens)
-        .buffered(CONCURRENT_OPENS)
-        .try_collect()
+    let files = cache
+        .files(&wanted)
         .await
         .map_err(|error| layout(with_advice(error, found)))?;
     for (_, file) in found.iter().zip(&files).filter(|(found, _)| !found.is_named) {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
 use grampus_orc_layout::index::{ColumnIndex, IndexRanges};
 use grampus_orc_layout::schema::{ColumnId, OrcSchema, OrcSchemaRef};
 use grampus_orc_layout::statistics::ColumnStatistics;
@@ -28,6 +29,8 @@ const MAX_METADATA_BYTES: usize = 256 << 20;
 
 /// Schemas that files read later can share.
 const MAX_SHARED_SCHEMAS: usize = 64;
+/// Files opened at the same time.
+const CONCURRENT_OPENS: usize = 16;
 
 /// One version of an ORC file, with its parsed tail.
 #[derive(Debug)]
@@ -94,19 +97,42 @@ impl FileCache {
         }
     }
 
-    /// The file at `place`, whose identity was just looked up. If the file is not cached, its tail is read now.
+    /// The files at these places, in the given order. Their identities were just looked up. The tails of files that are
+    /// not cached are read now.
+    ///
+    /// If the cache has not enough space for all of them, the cached ones stay and the others are not cached. So a
+    /// folder of too many files does not evict its own tails at each query.
     ///
     /// # Errors
     /// As [`FileTail::parse`], and `Io`.
-    pub async fn file(&self, name: &Arc<str>, place: &Place, identity: &Identity) -> Result<Arc<OrcFile>> {
+    pub async fn files(&self, wanted: &[(&Arc<str>, &Place, &Identity)]) -> Result<Vec<Arc<OrcFile>>> {
+        let (began, known) = {
+            let mut files = lock(&self.files);
+            let began = files.clock;
+            let known: Vec<Option<Arc<OrcFile>>> = (wanted.iter())
+                .map(|(name, place, identity)| {
+                    let file = files.get(&place.cache_key())?;
+                    (file.identity == **identity && file.name == **name).then_some(file)
+                })
+                .collect();
+            (began, known)
+        };
+        // The futures are made before the stream: it then holds no closure over references.
+        let opens: Vec<_> = (wanted.iter().zip(known))
+            .map(|((name, place, identity), known)| async move {
+                match known {
+                    Some(file) => Ok(file),
+                    None => self.open(name, place, identity, began).await,
+                }
+            })
+            .collect();
+        let opens = futures::stream::iter(opens).buffered(CONCURRENT_OPENS);
+        opens.try_collect().await
+    }
+
+    /// Opens a file and reads its tail. Entries of the cache that were used after `began` are not evicted for it.
+    async fn open(&self, name: &Arc<str>, place: &Place, identity: &Identity, began: u64) -> Result<Arc<OrcFile>> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let key = place.cache_key();
-        if let Some(file) = lock(&self.files).get(&key)
-            && file.identity == *identity
-            && file.name == *name
-        {
-            return Ok(file);
-        }
         let handle = FileHandle::open(name, place, identity)?;
         let mut tail = read_tail(&handle, name, identity.length).await?;
         tail.schema = self.shared_schema(tail.schema);
@@ -119,7 +145,7 @@ impl FileCache {
             tail: Arc::new(tail),
         });
         lock(&self.handles).insert(file.id, Arc::new(handle), 1);
-        lock(&self.files).insert(key, Arc::clone(&file), weight);
+        lock(&self.files).insert_beside(place.cache_key(), Arc::clone(&file), weight, began);
         Ok(file)
     }
 
@@ -297,22 +323,39 @@ impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
     }
 
     fn insert(&mut self, key: K, value: V, weight: usize) {
+        self.insert_beside(key, value, weight, u64::MAX);
+    }
+
+    /// Inserts an entry, unless only entries that were used after `began` could make space for it.
+    fn insert_beside(&mut self, key: K, value: V, weight: usize, began: u64) {
         self.clock += 1;
+        let new = key.clone();
         let used = self.clock;
         self.weight += weight;
         if let Some(old) = self.entries.insert(key, Entry { value, weight, used }) {
             self.weight -= old.weight;
         }
         if self.weight > self.max_weight {
-            self.shrink();
+            self.shrink(began);
+        }
+        if self.weight > self.max_weight {
+            self.remove(&new);
+        }
+    }
+
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.weight -= entry.weight;
         }
     }
 
     /// Evicts the least recently used entries until a quarter of the capacity is free, so that evictions are rare.
-    fn shrink(&mut self) {
+    /// Entries that were used after `began` stay.
+    fn shrink(&mut self, began: u64) {
         let mut ages: Vec<(u64, K)> = self
             .entries
             .iter()
+            .filter(|(_, entry)| entry.used <= began)
             .map(|(key, entry)| (entry.used, key.clone()))
             .collect();
         ages.sort_unstable_by_key(|(used, _)| *used);
@@ -320,9 +363,7 @@ impl<K: Hash + Eq + Clone, V: Clone> LruMap<K, V> {
             if self.weight <= self.max_weight / 4 * 3 {
                 break;
             }
-            if let Some(entry) = self.entries.remove(&key) {
-                self.weight -= entry.weight;
-            }
+            self.remove(&key);
         }
     }
 }
@@ -344,9 +385,32 @@ mod tests {
         assert_eq!(cache.get(&1), None);
         assert_eq!(cache.get(&8), Some(80));
         cache.insert(8, 81, 5);
+        assert!(cache.weight <= 8);
         assert_eq!(
             cache.weight,
             cache.entries.values().map(|entry| entry.weight).sum::<usize>()
         );
+    }
+    #[test]
+    fn bounded_map_keeps_what_a_query_has_used() {
+        let mut cache = LruMap::new(8);
+        cache.insert(100, 0, 4);
+        // Each round asks for 20 keys of which 8 fit. The first round evicts the entry of others.
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            let began = cache.clock;
+            let known: Vec<Option<i32>> = (0..20).map(|key| cache.get(&key)).collect();
+            found.push(known.iter().flatten().count());
+            for key in (0..20).filter(|key| known[*key as usize].is_none()) {
+                cache.insert_beside(key, key, 1, began);
+            }
+            assert!(cache.weight <= 8);
+        }
+        assert_eq!(found, [0, 8, 8]);
+        // An entry that is too large for the rest has no place, and one of later queries has.
+        cache.insert_beside(200, 200, 1, 0);
+        assert_eq!(cache.get(&200), None);
+        cache.insert(200, 200, 1);
+        assert_eq!(cache.get(&200), Some(200));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray};
-use grampus::session;
+use grampus::{GrampusConfig, MemoryLimit, OrcTable, session};
 use grampus_orc_layout::write::WriterOptions;
 
 use super::common::{context, context_with, failure, measured, register, run, text, value, write_orc};
@@ -226,4 +226,37 @@ async fn changed_file_is_read_again_by_the_next_query() {
         let error = failure(&context, sql).await;
         assert!(error.contains("no such file or folder"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn folder_of_more_tails_than_the_cache_holds_keeps_some_of_them() {
+    const FILES: i32 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..FILES {
+        let path = folder.path().join(format!("{number:03}.orc"));
+        write(&path, &batch(vec![("a", ints(number..number + 3))]));
+    }
+    let context = session::context(GrampusConfig {
+        memory_limit: MemoryLimit::Bytes(2 << 20), // tails take at most a sixteenth
+        ..GrampusConfig::default()
+    })
+    .unwrap();
+    let state = context.state();
+    let table = OrcTable::open(&state, &[folder.path().display().to_string()])
+        .await
+        .unwrap();
+    let mut queries: Vec<Vec<u64>> = Vec::new();
+    for _ in 0..3 {
+        let files = table.files(&state).await.unwrap();
+        queries.push(files.iter().map(|file| file.file.id).collect()); // a tail that is read again has another id
+    }
+    let kept = |one: &[u64], other: &[u64]| one.iter().zip(other).filter(|(one, other)| one == other).count();
+    let counts = [kept(&queries[0], &queries[1]), kept(&queries[1], &queries[2])];
+    assert!((20..FILES as usize).contains(&counts[0]), "{counts:?}");
+    assert_eq!(counts[0], counts[1]);
+    // Another folder still finds space.
+    let one = [folder.path().join("199.orc").display().to_string()];
+    let other = OrcTable::open(&state, &one).await.unwrap();
+    let id = other.files(&state).await.unwrap()[0].file.id;
+    assert_eq!(other.files(&state).await.unwrap()[0].file.id, id);
 }
