@@ -18,10 +18,11 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
-    Select, SelectFlavor, SelectItem, Statement as SqlStatement, TableAlias, TableFactor, TableObject, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    ExceptSelectItem, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
+    ObjectType, Query, Select, SelectFlavor, SelectItem, Statement as SqlStatement, TableAlias, TableFactor,
+    TableObject, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
 /// Replacements of names in one statement. Each of them needs one more planning.
@@ -35,7 +36,9 @@ const MAX_REPLACEMENTS: usize = 1000;
 pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> Result<Vec<TableReference>> {
     let mut respelt = Vec::new();
     visit(statement, &mut FromFirst);
-    for reference in state.resolve_table_references(statement)? {
+    let mut named = state.resolve_table_references(statement)?;
+    named.extend(dropped(state, statement)?);
+    for reference in named {
         let Some(spelling) = catalog_spelling(state, &reference)? else {
             continue;
         };
@@ -99,6 +102,26 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
         };
     }
     Err(error)
+}
+
+/// The table or view that a statement drops. DataFusion does not count it among the tables that a statement names.
+fn dropped(state: &SessionState, statement: &Statement) -> Result<Option<TableReference>> {
+    let Statement::Statement(statement) = statement else {
+        return Ok(None);
+    };
+    match statement.as_ref() {
+        SqlStatement::Drop { object_type, names, .. } if is_relation(object_type) => {
+            let normalizes = state.config_options().sql_parser.enable_ident_normalization;
+            let name = names.first().cloned();
+            name.map(|name| object_name_to_table_reference(name, normalizes))
+                .transpose()
+        }
+        _ => Ok(None),
+    }
+}
+
+fn is_relation(object: &ObjectType) -> bool {
+    matches!(object, ObjectType::Table | ObjectType::View)
 }
 
 /// The catalog's spelling of a table that it has in another letter case only; `None`: it has the table, or none alike.
@@ -259,6 +282,16 @@ impl RenameTable<'_> {
                     }
                 }
                 SqlStatement::ExplainTable { table_name, .. } => self.respell(table_name),
+                SqlStatement::ShowCreate { obj_name, .. } => self.respell(obj_name),
+                SqlStatement::ShowColumns { show_options, .. } => {
+                    let place = show_options.show_in.as_mut();
+                    if let Some(name) = place.and_then(|place| place.parent_name.as_mut()) {
+                        self.respell(name);
+                    }
+                }
+                SqlStatement::Drop { object_type, names, .. } if is_relation(object_type) => {
+                    names.iter_mut().for_each(|name| self.respell(name));
+                }
                 _ => {}
             },
             Statement::Explain(explain) => self.targets(&mut explain.statement),

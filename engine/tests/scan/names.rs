@@ -239,6 +239,50 @@ async fn other_statements_match_names_too() {
 }
 
 #[tokio::test]
+async fn statements_about_tables_match_names_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session(folder.path()).await;
+    register(&context, "Zones2", &folder.path().join("zones.orc")).await;
+    register(&context, "zoneS2", &folder.path().join("zones.orc")).await;
+    for sql in ["DESCRIBE TRIPS", "SHOW COLUMNS FROM TRIPS", "SHOW COLUMNS IN trips"] {
+        let columns = rows(&context, sql).await.join(" ");
+        for column in ["VendorID", "Fare", "id"] {
+            assert!(columns.contains(column), "{sql}: {columns}");
+        }
+        assert_eq!(rows(&context, sql).await.len(), 3, "{sql}");
+    }
+    for sql in ["SHOW COLUMNS FROM zones2", "DROP TABLE ZONES2", "DESCRIBE zones2"] {
+        let error = answer(&context, sql).await.expect_err(sql);
+        assert!(
+            error.contains(r#"is one of "Zones2", "zoneS2": quote"#),
+            "{sql}: {error}"
+        );
+    }
+    // A quoted name is another table, or none.
+    assert!(answer(&context, r#"DROP TABLE "TRIPS""#).await.is_err());
+    assert!(answer(&context, r#"DROP TABLE IF EXISTS "TRIPS""#).await.is_ok());
+    assert_eq!(rows(&context, "SELECT count(*) FROM trips").await, ["3"]);
+    assert!(answer(&context, "DROP TABLE trips").await.is_ok());
+    assert!(answer(&context, "SELECT count(*) FROM \"Trips\"").await.is_err());
+    assert!(answer(&context, "DROP TABLE IF EXISTS trips").await.is_ok());
+    // A table of the exact name comes first.
+    register(&context, "ZONES2", &folder.path().join("trips.orc")).await;
+    register(&context, "zones2", &folder.path().join("trips.orc")).await;
+    assert!(answer(&context, "DROP TABLE Zones2").await.is_ok());
+    let left = rows(
+        &context,
+        "SELECT table_name FROM information_schema.tables WHERE lower(table_name) = 'zones2'",
+    );
+    assert_eq!(left.await.len(), 3);
+    assert!(
+        answer(&context, "CREATE VIEW \"Dear\" AS SELECT * FROM zones")
+            .await
+            .is_ok()
+    );
+    assert!(answer(&context, "DROP VIEW dear").await.is_ok());
+}
+
+#[tokio::test]
 async fn from_without_select_returns_all_columns() {
     let folder = tempfile::tempdir().unwrap();
     let context = session(folder.path()).await;
