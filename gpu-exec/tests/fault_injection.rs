@@ -4,12 +4,14 @@
 
 mod temporary_table;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
+use grampus_driver::error::StorageError;
 use grampus_driver::spec::StatusCode;
-use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
+use grampus_driver::storage::{CachedFile, Channel, FaultAction, FaultRule, FaultyStorage};
+use grampus_driver::storage::{ReadDone, ReadRequest, Storage};
 use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
 use grampus_gpu_exec::program::Value;
@@ -107,7 +109,18 @@ fn failing_decoder_is_reported_and_partial_data_is_dropped() {
 #[test]
 fn cancelled_query_ends_and_the_next_one_works() {
     let table = Table::raw(STRIPES, 2);
-    let Some(gpu) = gpu(None, stalling(Duration::from_millis(700))) else {
+    let (reads, first_read) = mpsc::channel();
+    let reads = Mutex::new(reads);
+    let options = RuntimeOptions {
+        timeout: Duration::from_secs(3600), // only the cancellation ends the query
+        open_storage: Arc::new(move |file, _| {
+            let file = CachedFile::open(&file.path)?;
+            let reads = reads.lock().unwrap().clone();
+            Ok(Arc::new(SilentStorage { file, reads }))
+        }),
+        ..RuntimeOptions::default()
+    };
+    let Some(gpu) = gpu(None, options) else {
         return;
     };
     let sums = program(2, &[], &[1]);
@@ -122,30 +135,60 @@ fn cancelled_query_ends_and_the_next_one_works() {
         cancel: &cancel,
     };
     assert!(matches!(gpu.run(request), Err(RunError::Cancelled)));
+    assert!(first_read.try_recv().is_err(), "a cancelled query reads");
     cancel.store(false, Ordering::Relaxed);
-    // The kernel is compiled before, so that the flag is set while the kernel waits for a slow storage.
-    let began = Instant::now();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+        let cancel = &cancel;
+        scope.spawn(move || {
+            first_read.recv().expect("the kernel reads"); // and waits for its values
             cancel.store(true, Ordering::Relaxed);
         });
         let ended = gpu.run(request);
         assert!(matches!(ended, Err(RunError::Cancelled)), "{ended:?}");
     });
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let output = run(&gpu, &table, &sums, 100.0, BackingChoice::All(Backing::Mapped)).unwrap();
     assert_eq!(answer(&output), table.expected(100.0, &[1]));
 }
 
-/// Options for storages that delay every read.
-fn stalling(delay: Duration) -> RuntimeOptions {
-    faulty(FaultRule {
-        bytes: 0..u64::MAX,
-        every: 1,
-        at_most: u64::MAX,
-        action: FaultAction::Delay(delay),
-    })
+/// A file that answers no read, and reports each that starts.
+#[derive(Debug)]
+struct SilentStorage {
+    file: CachedFile,
+    reads: mpsc::Sender<()>,
+}
+
+impl Storage for SilentStorage {
+    fn describe(&self) -> String {
+        self.file.describe()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    fn channel(&self, _depth: u32) -> Result<Box<dyn Channel>, StorageError> {
+        let (reads, started) = (self.reads.clone(), Vec::new());
+        Ok(Box::new(SilentChannel { reads, started }))
+    }
+}
+
+struct SilentChannel {
+    reads: mpsc::Sender<()>,
+    started: Vec<ReadRequest>,
+}
+
+impl Channel for SilentChannel {
+    fn start(&mut self, request: ReadRequest) -> Result<(), ReadRequest> {
+        self.started.push(request);
+        let _ = self.reads.send(());
+        Ok(())
+    }
+
+    fn poll(&mut self, _done: &mut Vec<ReadDone>) {}
+
+    fn in_flight(&self) -> usize {
+        0 // as if forgotten: no thread waits for them
+    }
 }
 
 /// Options for a fault of the first file's storage.

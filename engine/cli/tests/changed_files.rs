@@ -12,18 +12,21 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// Settings and a query. All read many columns, so that a change meets them in different places.
+///
+/// Each version has one answer: sums of whole numbers below 2^53 are exact in any order. Partitions, kernels and the
+/// CPU's plan after a fallback add in different orders.
 const RUNS: [(&str, &str); 6] = [
     (
         "",
-        "SELECT count(*), sum(trip_distance), sum(total_amount) FROM t WHERE trip_distance >= 2",
+        "SELECT count(*), sum(floor(trip_distance)), sum(floor(total_amount)) FROM t WHERE trip_distance >= 2",
     ),
     (
         "SET grampus.local_io = 'read'",
-        "SELECT count(*), sum(trip_distance) FROM t WHERE total_amount >= 10",
+        "SELECT count(*), sum(floor(trip_distance)) FROM t WHERE total_amount >= 10",
     ),
     (
         "",
-        "SELECT passenger_count, avg(total_amount) FROM t GROUP BY passenger_count ORDER BY 1",
+        "SELECT passenger_count, sum(floor(total_amount)) FROM t GROUP BY passenger_count ORDER BY 1",
     ),
     (
         "",
@@ -31,11 +34,11 @@ const RUNS: [(&str, &str); 6] = [
     ),
     (
         "SET grampus.device = 'prefer'; SET grampus.gpu_target = 'host'; SET grampus.gpu_backing = 'mapped'",
-        "SELECT count(*), sum(total_amount) FROM t WHERE trip_distance >= 2",
+        "SELECT count(*), sum(floor(total_amount)) FROM t WHERE trip_distance >= 2",
     ),
     (
         "SET grampus.device = 'prefer'; SET grampus.gpu_target = 'host'; SET grampus.gpu_backing = 'queued'",
-        "SELECT count(*), sum(total_amount) FROM t WHERE trip_distance >= 2",
+        "SELECT count(*), sum(floor(total_amount)) FROM t WHERE trip_distance >= 2",
     ),
 ];
 
@@ -155,7 +158,15 @@ fn file_that_changes_under_the_program_gives_one_version_or_an_error() {
             let words = String::from_utf8_lossy(&ended.stderr);
             match ended.status.code() {
                 Some(0) => {
-                    assert!(expected.contains(&ended.stdout), "{changed}, {sql}: a wrong answer");
+                    assert!(
+                        expected.contains(&ended.stdout),
+                        "{changed}, {settings}, {sql}: {} is not one of {}; {words}",
+                        String::from_utf8_lossy(&ended.stdout),
+                        expected
+                            .iter()
+                            .map(|answer| String::from_utf8_lossy(answer))
+                            .collect::<String>()
+                    );
                     answers += 1;
                 }
                 Some(_) => {
