@@ -23,6 +23,8 @@
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
+//! file_table      a table of files of any format, by the end of the location
+//! output          ORC files that statements write
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! session         a DataFusion session with all of them; the plan cache
@@ -34,8 +36,10 @@ pub mod config;
 mod device_path;
 pub mod error;
 pub mod file;
+mod file_table;
 pub mod gpu;
 mod orc_table;
+mod output;
 mod scan;
 mod scan_io;
 pub mod session;

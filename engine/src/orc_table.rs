@@ -1,5 +1,7 @@
 //! `OrcTable`: ORC files as a DataFusion table. Each query lists the table's files anew.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, SchemaRef};
@@ -7,7 +9,11 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
+use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::physical_plan::{FileGroup, FileOutputMode, FileSinkConfig};
 use datafusion::error::Result;
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use grampus_orc_layout::LayoutError;
@@ -15,6 +21,7 @@ use grampus_orc_layout::LayoutError;
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
+use crate::output::orc_format::OrcFormatFactory;
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::table::files::TableFile;
 use crate::table::listing::{FoundFile, find_files};
@@ -202,6 +209,44 @@ impl TableProvider for OrcTable {
         })
         .await?;
         Ok(Arc::new(scan))
+    }
+
+    async fn insert_into(
+        &self,
+        state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [location] = self.locations.as_slice() else {
+            return plan_err!(
+                "INSERT INTO a table of {} locations: a new file needs one folder",
+                self.locations.len()
+            );
+        };
+        let is_folder = location.ends_with('/') || Path::new(location).is_dir();
+        if !is_folder || location.contains(['*', '?', '[']) {
+            return plan_err!(
+                "{location} is no folder: INSERT INTO adds a file to a folder; COPY writes a single file"
+            );
+        }
+        let url = ListingTableUrl::parse(format!("{}/", location.trim_end_matches('/')))?;
+        let partitions = self.partitions.iter();
+        let config = FileSinkConfig {
+            original_url: location.clone(),
+            object_store_url: url.object_store(),
+            file_group: FileGroup::default(),
+            table_paths: vec![url],
+            output_schema: self.schema(),
+            table_partition_cols: partitions
+                .map(|field| (field.name().clone(), field.data_type().clone()))
+                .collect(),
+            insert_op,
+            keep_partition_by_columns: false,
+            file_extension: "orc".to_owned(),
+            file_output_mode: FileOutputMode::Directory,
+        };
+        let format = OrcFormatFactory.create(state, &HashMap::new())?;
+        format.create_writer_physical_plan(input, state, config, None).await
     }
 }
 

@@ -91,12 +91,14 @@ fn threads_with_their_own_tokio_runtimes_share_a_runtime() {
     }
 }
 
-/// The names of a session's rules and table factories.
+/// The names of a session's rules, table factories and ORC's format.
 fn names(state: &SessionState) -> Vec<String> {
     let analyzers = state.analyzer().rules.iter().map(|rule| rule.name().to_owned());
     let optimizers = state.physical_optimizers().iter().map(|rule| rule.name().to_owned());
+    let format = state.get_file_format_factory("orc").map(|_| "format orc".to_owned());
     analyzers
         .chain(optimizers)
+        .chain(format)
         .chain(state.table_factories().keys().cloned())
         .collect()
 }
@@ -120,6 +122,7 @@ fn each_change_is_switched_off_alone() {
         let gone: Vec<&String> = all.iter().filter(|name| !left.contains(name)).collect();
         let expected: &[&str] = match change {
             SessionChange::OrcTables => &["ORC"],
+            SessionChange::OrcFormat => &["format orc"],
             SessionChange::CharLiterals => &["char_literals"],
             SessionChange::TimestampLiterals => &["timestamp_literals"],
             SessionChange::GpuAggregates => &["gpu_aggregates"],

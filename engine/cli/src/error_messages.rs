@@ -99,13 +99,9 @@ fn no_store(message: &str) -> ErrorReport {
 }
 
 fn execution(message: &str) -> ErrorReport {
-    if message.ends_with("registered file format with ext orc") {
-        return ErrorReport::new("COPY cannot write ORC")
-            .hint("COPY to a .csv file, then `grampus convert` makes ORC of it");
-    }
     if let Some(rest) = message.strip_prefix("Unable to find factory for ") {
         return ErrorReport::new(format!("tables cannot be STORED AS {rest}"))
-            .hint("use STORED AS ORC; `grampus convert` makes ORC from Parquet and CSV");
+            .hint("use STORED AS ORC, CSV, JSON or ARROW; `grampus convert` makes ORC from Parquet");
     }
     ErrorReport::new(clean(message))
 }

@@ -128,7 +128,7 @@ impl Shell {
         for spec in session_tables::specs(&cli.paths, &cli.tables)? {
             let watch = self.interrupts.watch();
             let context = self.context.clone();
-            let opened = async move { grampus::session::register_orc(&context, &spec.name, &spec.location).await };
+            let opened = async move { grampus::session::register_files(&context, &spec.name, &spec.location).await };
             let opened = self.threads.race(&watch, opened)?;
             opened.map_err(|error| self.explain(&error, None))?;
         }

@@ -25,6 +25,7 @@ use crate::file::file_cache::FileCache;
 use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
 use crate::orc_table::OrcTableFactory;
+use crate::output::orc_format::OrcFormatFactory;
 
 /// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.
 ///
@@ -141,6 +142,15 @@ impl GrampusBuilder {
     }
 }
 
+/// The builder with ORC among the file formats.
+fn with_orc_format(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    builder
+        .file_formats()
+        .get_or_insert_default()
+        .push(Arc::new(OrcFormatFactory));
+    builder
+}
+
 impl Grampus {
     /// A builder with the defaults.
     pub fn builder() -> GrampusBuilder {
@@ -164,6 +174,9 @@ impl Grampus {
         builder = builder.with_config(session);
         if has(SessionChange::OrcTables) {
             builder = builder.with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory));
+        }
+        if has(SessionChange::OrcFormat) {
+            builder = with_orc_format(builder);
         }
         if has(SessionChange::CharLiterals) {
             builder = builder.with_analyzer_rule(Arc::new(CharLiterals));

@@ -49,6 +49,7 @@ use datafusion::execution::memory_pool::MemoryLimit as PoolLimit;
 use datafusion::prelude::SessionContext;
 
 use crate::config::{GrampusConfig, GrampusOptions, MemoryLimit};
+use crate::file_table;
 use crate::orc_table::OrcTable;
 pub use grampus::{Grampus, GrampusBuilder};
 pub use session_change::SessionChange;
@@ -85,6 +86,17 @@ pub fn register(mut builder: SessionStateBuilder, options: GrampusOptions) -> Se
     };
     Grampus::builder().config(config).assemble().register(builder)
 }
+/// Registers the files at `location` (file, folder, glob or URL) as table `name`. The end of the location decides the
+/// format: `.csv`, `.tsv`, `.json`, `.ndjson`, `.jsonl`, `.arrow`, `.feather`, `.ipc`, and ORC for anything else.
+///
+/// # Errors
+/// As [`OrcTable::open`]; if the session does not read the format, and if the name is taken.
+pub async fn register_files(context: &SessionContext, name: &str, location: &str) -> Result<()> {
+    let table = file_table::open(&context.state(), location).await?;
+    context.register_table(TableReference::bare(name), table)?;
+    Ok(())
+}
+
 /// Registers the ORC files at `location` (file, folder, glob or URL) as table `name`.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 
-use crate::orc_table::OrcTable;
+use crate::file_table;
 
 /// The session with a catalog that also resolves paths.
 pub(crate) fn with_tables_by_path(context: SessionContext) -> SessionContext {
@@ -51,14 +51,13 @@ impl UrlTableFactory for PathTableFactory {
         let Some(state) = self.state.get().and_then(|state| state()) else {
             return Ok(None);
         };
-        let table = OrcTable::open(&state, &[path.to_owned()]).await?;
-        Ok(Some(Arc::new(table)))
+        Ok(Some(file_table::open(&state, path).await?))
     }
 }
 
-/// Whether the text can only mean a path: the text has a folder, a pattern or the suffix of an ORC file.
+/// Whether the text can only mean a path: the text has a folder, a pattern or the end of a file of a known format.
 fn looks_like_a_path(text: &str) -> bool {
-    text.contains(['/', '*']) || text.to_ascii_lowercase().ends_with(".orc")
+    text.contains(['/', '*']) || file_table::has_known_end(text)
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 pub enum SessionChange {
     /// The table factory `ORC`: `CREATE EXTERNAL TABLE … STORED AS ORC`. It replaces a factory of that name.
     OrcTables,
+    /// The file format `orc`: `COPY … TO 'x.orc'` and `COPY … STORED AS ORC`. It replaces a format of that name.
+    OrcFormat,
     /// A cache of optimized logical plans by statement text, for
     /// [`plan_sql`](super::plan_cache::plan_sql). `SessionContext::sql` never uses it.
     PlanCache,
@@ -29,8 +31,9 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::OrcTables,
+        Self::OrcFormat,
         Self::PlanCache,
         Self::CharLiterals,
         Self::TimestampLiterals,

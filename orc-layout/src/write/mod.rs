@@ -7,6 +7,7 @@
 //!   ─► encodings: rle_v2, byte_rle, run_encoder, bits
 //!   ─► stream (chunks) ─► stripe (order, padding) ─► tail
 //!
+//! beside them: stored_types (any Arrow type to a stored one)
 //! beside them: options; statistics with double_statistics and string_bound; bloom
 //! ```
 //!
@@ -27,6 +28,7 @@ mod options;
 mod rle_v2;
 mod run_encoder;
 mod statistics;
+mod stored_types;
 mod stream;
 mod string_bound;
 mod strings;
@@ -43,6 +45,7 @@ use arrow::datatypes::SchemaRef;
 
 use self::column::Column;
 pub use self::options::{CHUNK_ALIGNMENT_BYTES, WriterOptions};
+pub use self::stored_types::{stored_schema, to_stored};
 use self::stream::Storage;
 use self::tail::{FileContents, MAGIC};
 use crate::error::{LayoutError, Result};

@@ -131,7 +131,7 @@ fn prepare(
 ) -> Result<(), ExitError> {
     for spec in session_tables::specs(&[], &arguments.tables)? {
         let opening = context.clone();
-        let opened = async move { grampus::session::register_orc(&opening, &spec.name, &spec.location).await };
+        let opened = async move { grampus::session::register_files(&opening, &spec.name, &spec.location).await };
         threads.race(watch, opened)?.map_err(|error| explain_alone(&error))?;
     }
     for setting in &arguments.settings {

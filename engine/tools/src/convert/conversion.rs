@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use grampus_orc_layout::LayoutError;
+use grampus_orc_layout::write::{stored_schema, to_stored};
 
 use super::input::Fault;
+use super::input_files;
 use super::options::{ConvertOptions, ConvertReport};
 use super::output_file::OutputFile;
-use super::{input_files, stored_types};
 use crate::error::ToolError;
 
 /// An opened input and the state of its outputs.
@@ -31,6 +33,14 @@ pub(super) struct Conversion<'a> {
     outputs: usize,
 }
 
+/// The fault of an input with a column or a value that ORC cannot store.
+fn unstorable(error: LayoutError) -> Fault {
+    match error {
+        LayoutError::Write(reason) => reason.into(),
+        other => other.into(),
+    }
+}
+
 impl<'a> Conversion<'a> {
     /// Opens the input `path` for an output that is written at `staged` and will be `target`.
     pub(super) fn new(
@@ -40,13 +50,13 @@ impl<'a> Conversion<'a> {
         staged: PathBuf,
     ) -> Result<Self, ToolError> {
         let input = input_files::open(path, options)?;
-        let schema = stored_types::stored_schema(&input.schema);
+        let schema = stored_schema(&input.schema);
         Ok(Self {
             options,
             path,
             target,
             staged,
-            schema: schema.map_err(|reason| Fault::from(reason).in_input(path))?,
+            schema: schema.map_err(|error| unstorable(error).in_input(path))?,
             batches: input.batches,
             outputs: 0,
         })
@@ -60,7 +70,7 @@ impl<'a> Conversion<'a> {
     ) -> Result<(), ToolError> {
         let mut output = self.start()?;
         while let Some(batch) = self.batches.next() {
-            let batch = batch.and_then(|b| stored_types::to_stored(&b, &self.schema));
+            let batch = batch.and_then(|b| to_stored(&b, &self.schema).map_err(unstorable));
             let mut batch = batch.map_err(|fault| self.failed(fault))?;
             if progress(batch.num_rows() as u64).is_break() {
                 return Err(ToolError::Cancelled);

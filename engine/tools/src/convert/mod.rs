@@ -9,7 +9,6 @@
 //! | `file_format` | the format of a file, by its first bytes |
 //! | `empty_fields` | a CSV stream in which empty texts differ from NULLs |
 //! | `input_files` | the files that the options name, each opened by its format |
-//! | `stored_types` | the ORC type that stands for each incoming type |
 //! | `fingerprints` | fingerprints of written and of reread rows, for `verify` |
 //! | `output_file` | one ORC file being written |
 //! | `conversion` | one input into its output files |
@@ -27,7 +26,6 @@ mod options;
 mod orc_input;
 mod output_file;
 mod parquet_input;
-mod stored_types;
 
 pub use converter::convert;
 pub use options::{ConvertOptions, ConvertReport, CsvOptions};

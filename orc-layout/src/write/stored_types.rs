@@ -4,34 +4,34 @@
 
 use std::sync::Arc;
 
+use crate::read_options::TimestampUnit;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
-use grampus_orc_layout::read_options::TimestampUnit;
 
-use super::input::Fault;
+use crate::error::{LayoutError, Result};
 
 /// The schema of the output files.
 ///
 /// # Errors
 /// Names the first column whose type cannot be written, or the first name that two columns have.
-pub(super) fn stored_schema(incoming: &Schema) -> Result<SchemaRef, String> {
+pub fn stored_schema(incoming: &Schema) -> Result<SchemaRef> {
     let mut fields: Vec<Field> = Vec::with_capacity(incoming.fields().len());
     for field in incoming.fields() {
         if fields.iter().any(|f| f.name() == field.name()) {
-            return Err(format!("two columns are named '{}'", field.name()));
+            return Err(LayoutError::Write(format!("two columns are named '{}'", field.name())));
         }
         let stored = stored_type(field.data_type()).ok_or_else(|| {
-            format!(
+            LayoutError::Write(format!(
                 "column '{}' has type {}, which cannot be written",
                 field.name(),
                 field.data_type()
-            )
+            ))
         })?;
         fields.push(Field::new(field.name(), with_one_unit(stored), true));
     }
     if fields.is_empty() {
-        return Err("there are no columns".to_owned());
+        return Err(LayoutError::Write("there are no columns".to_owned()));
     }
     Ok(Arc::new(Schema::new(fields)))
 }
@@ -124,26 +124,25 @@ fn stored_decimal(precision: u8, scale: i8) -> Option<DataType> {
 /// # Errors
 /// Names the column with a value that its stored type cannot hold, such as a timestamp in seconds that does not fit
 /// microseconds.
-pub(super) fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch, Fault> {
+pub fn to_stored(batch: &RecordBatch, stored: &SchemaRef) -> Result<RecordBatch> {
     let strict = CastOptions {
         safe: false,
         ..CastOptions::default()
     };
-    let convert = |(array, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef, Fault> {
+    let convert = |(array, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef> {
         if array.data_type() == field.data_type() {
             return Ok(Arc::clone(array));
         }
         cast_with_options(array, field.data_type(), &strict).map_err(|e| {
-            let mut fault = Fault::from(e);
             let (name, data_type) = (field.name(), field.data_type());
-            fault.reason = format!("column '{name}' cannot be stored as {data_type}: {}", fault.reason);
-            fault
+            LayoutError::Write(format!("column '{name}' cannot be stored as {data_type}: {e}"))
         })
     };
     let arrays = batch.columns().iter().zip(stored.fields()).map(convert);
-    let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
+    let arrays = arrays.collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(stored), arrays, &options)?)
+    RecordBatch::try_new_with_options(Arc::clone(stored), arrays, &options)
+        .map_err(|error| LayoutError::Write(error.to_string()))
 }
 
 #[cfg(test)]
@@ -156,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn stored(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, Fault> {
+    fn stored(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         to_stored(&batch, &stored_schema(&batch.schema())?)
     }
@@ -190,19 +189,20 @@ mod tests {
     #[test]
     fn values_and_types_that_do_not_fit_are_errors_that_name_the_column() {
         let late = TimestampSecondArray::from(vec![i64::MAX / 10]);
-        let error = stored(vec![("when", Arc::new(late))]).unwrap_err().reason;
+        let error = stored(vec![("when", Arc::new(late))]).unwrap_err().to_string();
         assert!(error.contains("'when'"), "{error}");
         let schema = Schema::new(vec![Field::new(
             "i",
             DataType::Interval(arrow::datatypes::IntervalUnit::DayTime),
             true,
         )]);
-        let error = stored_schema(&schema).unwrap_err();
+        let error = stored_schema(&schema).unwrap_err().to_string();
         assert!(error.contains("'i'") && error.contains("cannot be written"), "{error}");
         let twice = Schema::new(vec![
             Field::new("a", DataType::Int8, true),
             Field::new("a", DataType::Int8, true),
         ]);
-        assert_eq!(stored_schema(&twice).unwrap_err(), "two columns are named 'a'");
+        let error = stored_schema(&twice).unwrap_err().to_string();
+        assert!(error.contains("two columns are named 'a'"), "{error}");
     }
 }

@@ -1,0 +1,120 @@
+//! `OrcSink`: rows to ORC files.
+//!
+//! 1. DataFusion divides the rows into files: one file, several in a folder, or one folder per partition value.
+//! 2. Each file is written by a task of its own into a [`StagedFile`].
+//! 3. If all rows have been written, all files are published. If anything fails before, none is.
+//!
+//! **Invariant:** every visible file is complete. A failure in step 3 can leave some of several files unpublished.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::datasource::file_format::write::demux::DemuxedStreamReceiver;
+use datafusion::datasource::file_format::write::get_writer_schema;
+use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
+use datafusion::datasource::sink::DataSink;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use grampus_orc_layout::LayoutError;
+use grampus_orc_layout::write::{OrcWriter, WriterOptions, stored_schema, to_stored};
+use object_store::ObjectStore;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinSet;
+
+use super::staged_file::StagedFile;
+
+/// Writes the rows of one statement.
+#[derive(Debug)]
+pub(super) struct OrcSink {
+    pub(super) config: FileSinkConfig,
+    pub(super) options: WriterOptions,
+}
+
+#[async_trait]
+impl FileSink for OrcSink {
+    fn config(&self) -> &FileSinkConfig {
+        &self.config
+    }
+
+    async fn spawn_writer_tasks_and_join(
+        &self,
+        _: &Arc<TaskContext>,
+        demux_task: SpawnedTask<Result<()>>,
+        mut file_stream_rx: DemuxedStreamReceiver,
+        object_store: Arc<dyn ObjectStore>,
+    ) -> Result<u64> {
+        let url: &url::Url = self.config.object_store_url.as_ref();
+        let is_local = url.scheme() == "file";
+        let incoming = get_writer_schema(&self.config);
+        let stored = stored_schema(&incoming).map_err(|error| unwritable(&self.config.original_url, error))?;
+        // Dropping the set ends its tasks, which removes their files.
+        let mut tasks = JoinSet::new();
+        while let Some((path, rows)) = file_stream_rx.recv().await {
+            let staged = StagedFile::create(&object_store, path, is_local)?;
+            tasks.spawn(write(staged, rows, Arc::clone(&stored), self.options.clone()));
+        }
+        let mut files = Vec::new();
+        let mut written = 0;
+        while let Some(finished) = tasks.join_next().await {
+            let (staged, rows) = finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            written += rows;
+            files.push(staged);
+        }
+        let demuxed = demux_task.join_unwind().await;
+        demuxed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+        for staged in files {
+            staged.publish().await?;
+        }
+        Ok(written)
+    }
+}
+
+/// Writes one file, and returns it complete and unpublished with its number of rows.
+async fn write(
+    staged: StagedFile,
+    mut rows: Receiver<RecordBatch>,
+    schema: SchemaRef,
+    options: WriterOptions,
+) -> Result<(StagedFile, u64)> {
+    let failed = |error| unwritable(&staged.name(), error);
+    let mut writer = OrcWriter::new(staged.writer()?, Arc::clone(&schema), options).map_err(failed)?;
+    while let Some(batch) = rows.recv().await {
+        let batch = to_stored(&batch, &schema).map_err(failed)?;
+        writer.write(&batch).map_err(failed)?;
+    }
+    let count = writer.rows();
+    writer.finish().map_err(failed)?;
+    staged.sync()?;
+    Ok((staged, count))
+}
+
+/// The error of a file that cannot be written.
+fn unwritable(file: &str, error: LayoutError) -> DataFusionError {
+    let reason = match error {
+        LayoutError::Write(reason) => reason,
+        other => other.to_string(),
+    };
+    DataFusionError::Execution(format!("cannot write {file}: {reason}"))
+}
+
+#[async_trait]
+impl DataSink for OrcSink {
+    fn schema(&self) -> &SchemaRef {
+        self.config.output_schema()
+    }
+
+    async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+        FileSink::write_all(self, data, context).await
+    }
+}
+
+impl DisplayAs for OrcSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OrcSink: {}", self.config.original_url)
+    }
+}

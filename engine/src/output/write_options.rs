@@ -1,0 +1,99 @@
+//! The OPTIONS of `COPY … TO` and `CREATE EXTERNAL TABLE` as [`WriterOptions`].
+
+use std::collections::HashMap;
+
+use datafusion::common::config_err;
+use datafusion::error::Result;
+use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::write::WriterOptions;
+
+/// The names that OPTIONS may have.
+const NAMES: &str = "compression, chunk_size, row_group_rows, stripe_rows, direct_columns, bloom_filter_columns";
+/// Uncompressed bytes per chunk of fast codecs, and of the others: as `grampus convert` chooses.
+const FAST_CHUNK_BYTES: usize = 4 << 10;
+const SMALL_CHUNK_BYTES: usize = 16 << 10;
+/// Rows per stripe: a multiple of the row group's 10,000.
+const STRIPE_ROWS: usize = 1_000_000;
+
+/// The writer's options that `options` give.
+///
+/// # Errors
+/// If a name is unknown or a value does not fit. The error names both.
+pub(super) fn writer_options(options: &HashMap<String, String>) -> Result<WriterOptions> {
+    let mut written = WriterOptions {
+        stripe_rows: STRIPE_ROWS,
+        ..WriterOptions::default()
+    };
+    let mut chunk_size = None;
+    for (key, value) in options {
+        let name = key.strip_prefix("format.").unwrap_or(key).to_ascii_lowercase();
+        match name.as_str() {
+            "compression" => written.codec = codec(value)?,
+            "chunk_size" => chunk_size = Some(count(&name, value)?),
+            "row_group_rows" => {
+                written.row_index_stride = u32::try_from(count(&name, value)?).unwrap_or(u32::MAX);
+            }
+            "stripe_rows" => written.stripe_rows = count(&name, value)?,
+            "direct_columns" => written.direct_columns = columns(value),
+            "bloom_filter_columns" => written.bloom_filter_columns = columns(value),
+            // DataFusion's own, for all formats.
+            _ if name.starts_with("execution.") => {}
+            _ => return config_err!("ORC has no option {name}; its options are {NAMES}"),
+        }
+    }
+    written.chunk_size_bytes = chunk_size.unwrap_or(match written.codec {
+        Some(Codec::Snappy | Codec::Lz4) => FAST_CHUNK_BYTES,
+        _ => SMALL_CHUNK_BYTES,
+    });
+    Ok(written)
+}
+
+fn codec(value: &str) -> Result<Option<Codec>> {
+    Ok(match value.to_ascii_lowercase().as_str() {
+        "none" | "uncompressed" => None,
+        "zlib" => Some(Codec::Zlib),
+        "snappy" => Some(Codec::Snappy),
+        "lz4" => Some(Codec::Lz4),
+        "zstd" => Some(Codec::Zstd),
+        _ => return config_err!("compression is none, zlib, snappy, lz4 or zstd, not '{value}'"),
+    })
+}
+
+fn count(name: &str, value: &str) -> Result<usize> {
+    match value.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => config_err!("{name} is a number of at least 1, not '{value}'"),
+    }
+}
+
+fn columns(value: &str) -> Vec<String> {
+    value.split(',').map(|name| name.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(name: &str, value: &str) -> Result<WriterOptions> {
+        writer_options(&HashMap::from([(name.to_owned(), value.to_owned())]))
+    }
+
+    #[test]
+    fn options_name_the_writers_own() {
+        assert_eq!(parse("format.compression", "ZSTD").unwrap().codec, Some(Codec::Zstd));
+        assert_eq!(parse("stripe_rows", "20000").unwrap().stripe_rows, 20_000);
+        assert_eq!(parse("direct_columns", "a, b").unwrap().direct_columns, ["a", "b"]);
+        for (name, value, expected) in [
+            (
+                "format.compression",
+                "gzip",
+                "none, zlib, snappy, lz4 or zstd, not 'gzip'",
+            ),
+            ("stripe_rows", "0", "stripe_rows is a number of at least 1, not '0'"),
+            ("delimiter", ";", "ORC has no option delimiter"),
+        ] {
+            let error = parse(name, value).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
