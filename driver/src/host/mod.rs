@@ -12,6 +12,7 @@
 //! | `queue_pair` | rings, doorbells, commands in flight |
 //! | `queue_place` | queue pairs that another agent drives |
 //! | `enabling` | CC, CSTS and the admin queue |
+//! | `vfio` | registers and memory over VFIO |
 //! | `volume` | striping and replication over namespaces |
 //! | `device` | the controller: initialization, admin commands, events, recovery |
 //!
@@ -25,6 +26,8 @@ mod enabling;
 mod queue_pair;
 mod queue_place;
 mod session;
+#[cfg(target_os = "linux")]
+mod vfio;
 mod volume;
 
 pub use data_pointer::DataPointers;
@@ -33,4 +36,6 @@ pub use device_options::DeviceOptions;
 pub use dma::{BusRange, DmaBuffer, DmaMemory, DmaPool, MappedMemory};
 pub use queue_pair::{Completed, QueuePair};
 pub use queue_place::{QueuePlace, QueueTicket};
+#[cfg(target_os = "linux")]
+pub use vfio::VfioMemory;
 pub use volume::{Member, MemberFailure, Volume};

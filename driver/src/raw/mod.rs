@@ -10,6 +10,8 @@ mod queue_rings;
 mod shared_memory;
 #[cfg(target_os = "linux")]
 mod uring;
+#[cfg(target_os = "linux")]
+mod vfio;
 
 pub use host_memory::HostMemory;
 pub use mapping::Mapping;
@@ -17,3 +19,5 @@ pub use queue_rings::{Doorbells, QueueRings, RingAddresses};
 pub use shared_memory::SharedMemory;
 #[cfg(target_os = "linux")]
 pub(crate) use uring::Uring;
+#[cfg(target_os = "linux")]
+pub use vfio::{DmaMapping, MappedRegisters, VfioDevice};
