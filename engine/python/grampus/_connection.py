@@ -140,6 +140,16 @@ class Connection:
 
     # --------------------------------------------------------------------------------------------- others
 
+    def session(self) -> Connection:
+        """Another connection over the same runtime: threads, GPU, memory limit and the cache of files' metadata.
+
+        It has tables of its own, and starts with the `grampus.*` settings that this one was opened with.
+        """
+        other = Connection.__new__(Connection)
+        other._session = self._open.another()
+        other._progress = self._progress
+        return other
+
     def close(self) -> None:
         """Close the session. Streams that are being read go on to their end."""
         self._session = None

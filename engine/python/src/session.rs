@@ -1,18 +1,18 @@
-//! [`Session`]: one DataFusion session with its worker threads.
+//! [`Session`]: one DataFusion session, over a runtime and worker threads that sessions share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::common::{ParamValues, TableReference};
-use datafusion::config::ConfigEntry;
+use datafusion::config::{ConfigEntry, ExtensionOptions};
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use grampus::session::logical_plan::logical_plan;
-use grampus::{GrampusConfig, MemoryLimit, OrcTable};
+use grampus::{Grampus, GrampusConfig, MemoryLimit, OrcTable};
 use pyo3::prelude::*;
 
 use crate::capsules::stream_of;
@@ -21,9 +21,10 @@ use crate::parameters::parameters;
 use crate::query::Query;
 use crate::threads::{TICK, Threads};
 
-/// A session and its workers.
+/// A session, its runtime and its workers.
 #[pyclass(frozen, module = "grampus._grampus")]
 pub(crate) struct Session {
+    grampus: Grampus,
     context: SessionContext,
     threads: Arc<Threads>,
 }
@@ -41,7 +42,7 @@ impl Session {
         threads: Option<usize>,
         batch_rows: Option<usize>,
     ) -> PyResult<Self> {
-        let config = GrampusConfig {
+        let mut config = GrampusConfig {
             target_partitions: threads,
             memory_limit: match memory_limit_bytes {
                 None => MemoryLimit::Machine,
@@ -51,9 +52,19 @@ impl Session {
             batch_rows,
             ..GrampusConfig::default()
         };
-        let context = grampus::session::context(config).map_err(|failure| query_error(&failure))?;
+        // The other sessions of the runtime start with these settings too.
+        for (name, value) in &settings {
+            if let Some(name) = name.strip_prefix("grampus.") {
+                let set = config.options.set(name, value);
+                set.map_err(|failure| query_error(&failure))?;
+            }
+        }
+        let grampus = Grampus::builder().config(config).build();
+        let grampus = grampus.map_err(|failure| query_error(&failure))?;
+        let context = grampus.context().map_err(|failure| query_error(&failure))?;
         let workers = Threads::start(threads);
         let session = Self {
+            grampus,
             context,
             threads: Arc::new(workers.map_err(|failure| error(format!("cannot start threads: {failure}")))?),
         };
@@ -61,6 +72,15 @@ impl Session {
             session.set(&name, &value)?;
         }
         Ok(session)
+    }
+
+    /// Another session over the same runtime and workers, with tables and settings of its own.
+    fn another(&self) -> PyResult<Self> {
+        Ok(Self {
+            grampus: self.grampus.clone(),
+            context: self.grampus.context().map_err(|failure| query_error(&failure))?,
+            threads: Arc::clone(&self.threads),
+        })
     }
 
     /// Binds a statement, or executes it if it is no query. Of several statements, the last one counts.

@@ -112,6 +112,20 @@ def test_closed_connection_says_so(con):
         con.sql("SELECT 1")
 
 
+def test_sessions_over_one_runtime_have_their_own_tables_and_settings(trips):
+    one = grampus.connect(device="cpu", threads=2, memory_limit="1g")
+    other = one.session()
+    one.register("t", pa.table({"a": [1]}))
+    assert other.tables() == []
+    assert other.settings["grampus.device"] == "cpu"
+    other.set("grampus.device", "auto")
+    assert one.settings["grampus.device"] == "cpu"
+    one.close()
+    assert other.sql(f"SELECT count(*) FROM '{trips[0]}'").fetchall() == [(100_000,)]
+    with pytest.raises(grampus.Error, match="closed"):
+        one.session()
+
+
 def interrupt_after(seconds):
     timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
