@@ -11,17 +11,35 @@ use datafusion::execution::SessionState;
 
 use crate::orc_table::OrcTable;
 
-/// Ends of file names, the format's name in DataFusion, and the format's options.
-const FORMATS: [(&str, &str, &[(&str, &str)]); 9] = [
-    (".csv", "csv", &[]),
-    (".tsv", "csv", &[("format.delimiter", "\t")]),
-    (".json", "json", &[]),
-    (".ndjson", "json", &[]),
-    (".jsonl", "json", &[]),
-    (".arrow", "arrow", &[]),
-    (".feather", "arrow", &[]),
-    (".ipc", "arrow", &[]),
-    (".parquet", "parquet", &[]),
+/// A format of files other than ORC.
+struct Format {
+    /// The end of file names.
+    end: &'static str,
+    /// The format's name in DataFusion.
+    name: &'static str,
+    /// Where values are not separated by commas.
+    delimiter: Option<&'static str>,
+}
+
+const fn format(end: &'static str, name: &'static str) -> Format {
+    let delimiter = None;
+    Format { end, name, delimiter }
+}
+
+const FORMATS: [Format; 9] = [
+    format(".csv", "csv"),
+    Format {
+        end: ".tsv",
+        name: "csv",
+        delimiter: Some("\t"),
+    },
+    format(".json", "json"),
+    format(".ndjson", "json"),
+    format(".jsonl", "json"),
+    format(".arrow", "arrow"),
+    format(".feather", "arrow"),
+    format(".ipc", "arrow"),
+    format(".parquet", "parquet"),
 ];
 
 /// Whether a name ends as files of one of the formats do, ORC included.
@@ -30,9 +48,9 @@ pub(crate) fn has_known_end(name: &str) -> bool {
 }
 
 /// The format of a location that does not hold ORC.
-fn format_of(location: &str) -> Option<&'static (&'static str, &'static str, &'static [(&'static str, &'static str)])> {
+fn format_of(location: &str) -> Option<&'static Format> {
     let lower = location.to_ascii_lowercase();
-    FORMATS.iter().find(|(end, ..)| lower.ends_with(end))
+    FORMATS.iter().find(|format| lower.ends_with(format.end))
 }
 
 /// Opens the files at `location` (file, folder, glob or URL). The end of the location decides the format:
@@ -44,7 +62,7 @@ fn format_of(location: &str) -> Option<&'static (&'static str, &'static str, &'s
 /// # Errors
 /// As [`OrcTable::open`]; if there is no such file, or the session does not read the format.
 pub(crate) async fn open(state: &SessionState, location: &str) -> Result<Arc<dyn TableProvider>> {
-    let Some((end, name, options)) = format_of(location) else {
+    let Some(Format { end, name, delimiter }) = format_of(location) else {
         return Ok(Arc::new(OrcTable::open(state, &[location.to_owned()]).await?));
     };
     let Some(factory) = state.get_file_format_factory(name) else {
@@ -54,10 +72,8 @@ pub(crate) async fn open(state: &SessionState, location: &str) -> Result<Arc<dyn
     if !location.contains("://") && !is_pattern && !std::path::Path::new(location).exists() {
         return plan_err!("{location}: no such file or folder");
     }
-    let options: HashMap<String, String> = options
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
+    let delimiter = delimiter.map(|delimiter| ("format.delimiter".to_owned(), delimiter.to_owned()));
+    let options: HashMap<String, String> = delimiter.into_iter().collect();
     let format = factory.create(state, &options)?;
     let listing = ListingOptions::new(format).with_file_extension(location[location.len() - end.len()..].to_owned());
     let url = ListingTableUrl::parse(location)?;
