@@ -7,7 +7,12 @@ fn main() {
         println!("cargo::rerun-if-changed={path}");
     }
     let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").includes(includes).warnings(false).file(source);
+    build
+        .cpp(true)
+        .std("c++17")
+        .includes(includes)
+        .warnings(false)
+        .file(source);
     if std::env::var_os("CARGO_CFG_FUZZING").is_some() {
         build.flag("-fsanitize=address"); // the fuzzer is linked with its runtime
     }
