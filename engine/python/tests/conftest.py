@@ -33,7 +33,7 @@ def every_type():
             "text": pa.array(["", None, "größer 🐬"]),
             "bytes": pa.array([b"", None, b"\x00\xff"]),
             "date": pa.array([dt.date(1969, 12, 31), None, dt.date(2020, 2, 29)]),
-            "moment": pa.array([instant, None, dt.datetime(1960, 1, 1)], pa.timestamp("ns")),
+            "moment": pa.array([instant, None, dt.datetime(1969, 12, 31, 23, 59, 59, 1)], pa.timestamp("ns")),
             "instant": pa.array([instant, None, instant], pa.timestamp("ns", "UTC")),
             "amount": pa.array([decimal.Decimal("-1.05"), None, decimal.Decimal("99999999.99")], pa.decimal128(10, 2)),
             "items": pa.array([[1, None], None, []], pa.list_(pa.int64())),

@@ -90,7 +90,7 @@ impl TimestampDecoder {
         }
         let (per_second, fraction) = match self.unit {
             TimestampUnit::Nanosecond => (NANOS, nanos),
-            TimestampUnit::Microsecond => (MICROS, nanos / 1_000),
+            TimestampUnit::Microsecond => (MICROS, nanos.div_euclid(1_000)),
         };
         match seconds.checked_mul(per_second) {
             Some(whole) => whole.checked_add(fraction),
@@ -140,13 +140,15 @@ fn unknown_zone(source: &StreamSource, column: ColumnId, zone: &WriterZone) -> L
 }
 
 /// Restores trailing zeros: the low three bits hold their number, less one.
+///
+/// ORC C++ stores what pyarrow gives it: before 1970, whole seconds rounded up and negative nanoseconds.
 #[inline]
 fn unscale(stored: i64) -> Option<i64> {
     const FACTORS: [i64; 8] = [1, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
     let digits = stored >> 3;
-    // A negative or larger number of nanoseconds is no time within its second.
+    // A second or more is no time within its second.
     let nanos = digits.checked_mul(FACTORS[(stored & 7) as usize])?;
-    (0..NANOS).contains(&nanos).then_some(nanos)
+    (1 - NANOS..NANOS).contains(&nanos).then_some(nanos)
 }
 
 impl Decoder for TimestampDecoder {
@@ -196,6 +198,8 @@ mod tests {
         );
         assert_eq!(unscale(999_999_999 << 3), Some(999_999_999));
         assert_eq!(unscale(1_000_000_000 << 3), None);
-        assert_eq!(unscale(-8), None);
+        assert_eq!(unscale(-1_000_000_000 << 3), None);
+        // What pyarrow writes for 1969-12-31 23:59:59.000001, beside the second 0.
+        assert_eq!(unscale((-999_999 << 3) | 2), Some(-999_999_000));
     }
 }
