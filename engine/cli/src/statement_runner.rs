@@ -117,7 +117,7 @@ pub(crate) async fn run<'a>(
             _ = tick.tick() => progress.draw(start.elapsed()),
         }
     };
-    drop(task);
+    task.stop().await;
     progress.clear();
     end?;
     printing.finish(start)

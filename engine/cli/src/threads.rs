@@ -109,6 +109,12 @@ impl<T> Task<T> {
         // Success and failure both mean that the workers have run the task.
         let _ = (&mut self.0).await;
     }
+
+    /// Stops the work, and waits up to [`RECOVERY_TIME`] until its files are removed.
+    pub(crate) async fn stop(mut self) {
+        self.0.abort();
+        let _ = tokio::time::timeout(RECOVERY_TIME, &mut self.0).await;
+    }
 }
 
 impl<T> Drop for Task<T> {

@@ -7,6 +7,8 @@
 //! **Invariant:** every visible file is complete. A failure in step 3 can leave some of several files unpublished.
 
 use std::fmt;
+use std::fs::File;
+use std::io::BufWriter;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -52,21 +54,24 @@ impl FileSink for OrcSink {
         let is_local = url.scheme() == "file";
         let incoming = get_writer_schema(&self.config);
         let stored = stored_schema(&incoming).map_err(|error| unwritable(&self.config.original_url, error))?;
-        // Dropping the set ends its tasks, which removes their files.
+        // The files stay here, not with the tasks: if this statement is cancelled, they are gone at once.
+        let mut files = Vec::new();
         let mut tasks = JoinSet::new();
         while let Some((path, rows)) = file_stream_rx.recv().await {
             let staged = StagedFile::create(&object_store, path, is_local)?;
-            tasks.spawn(write(staged, rows, Arc::clone(&stored), self.options.clone()));
+            let (name, writer) = (staged.name(), staged.writer()?);
+            files.push(staged);
+            tasks.spawn(write(name, writer, rows, Arc::clone(&stored), self.options.clone()));
         }
-        let mut files = Vec::new();
         let mut written = 0;
         while let Some(finished) = tasks.join_next().await {
-            let (staged, rows) = finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
-            written += rows;
-            files.push(staged);
+            written += finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
         }
         let demuxed = demux_task.join_unwind().await;
         demuxed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+        for staged in &files {
+            staged.sync()?;
+        }
         for staged in files {
             staged.publish().await?;
         }
@@ -74,23 +79,23 @@ impl FileSink for OrcSink {
     }
 }
 
-/// Writes one file, and returns it complete and unpublished with its number of rows.
+/// Writes all rows of the file `name`, and returns their number.
 async fn write(
-    staged: StagedFile,
+    name: String,
+    writer: BufWriter<File>,
     mut rows: Receiver<RecordBatch>,
     schema: SchemaRef,
     options: WriterOptions,
-) -> Result<(StagedFile, u64)> {
-    let failed = |error| unwritable(&staged.name(), error);
-    let mut writer = OrcWriter::new(staged.writer()?, Arc::clone(&schema), options).map_err(failed)?;
+) -> Result<u64> {
+    let failed = |error| unwritable(&name, error);
+    let mut writer = OrcWriter::new(writer, Arc::clone(&schema), options).map_err(failed)?;
     while let Some(batch) = rows.recv().await {
         let batch = to_stored(&batch, &schema).map_err(failed)?;
         writer.write(&batch).map_err(failed)?;
     }
     let count = writer.rows();
     writer.finish().map_err(failed)?;
-    staged.sync()?;
-    Ok((staged, count))
+    Ok(count)
 }
 
 /// The error of a file that cannot be written.
