@@ -276,7 +276,7 @@ async fn compare(
         let memory = sessions.memory.table("t").await?;
         let frame = query.frame(&memory, &rows, &usable)?;
         let schema = Arc::new(frame.schema().as_arrow().clone());
-        let expected = one_batch(&schema, &frame.collect().await?);
+        let expected = query.ordered(&one_batch(&schema, &frame.collect().await?));
         for (words, context) in &sessions.scanning {
             QUERIES.fetch_add(1, Ordering::Relaxed);
             let compared = compare_query(context, &rows, &usable, query, &expected).await;
@@ -331,7 +331,7 @@ async fn compare_query(
             if is_one_scan && let Some(words) = complaint(&io, rows.num_rows(), answer.num_rows()) {
                 return Ok(Some(format!("{words}: {io:?}")));
             }
-            Ok(difference(expected, &answer))
+            Ok(difference(expected, &query.ordered(&answer)))
         }
     }
 }
