@@ -23,6 +23,7 @@
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
+//! lazy_stores     object stores by URL: S3, GCS, Azure, HTTP
 //! file_table      a table of files of any format, by the end of the location
 //! output          ORC files that statements write
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
@@ -38,6 +39,7 @@ pub mod error;
 pub mod file;
 mod file_table;
 pub mod gpu;
+pub mod lazy_stores;
 mod orc_table;
 mod output;
 mod scan;

@@ -21,6 +21,7 @@ use grampus_orc_layout::LayoutError;
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
+use crate::lazy_stores;
 use crate::output::orc_format::OrcFormatFactory;
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::table::files::TableFile;
@@ -260,6 +261,7 @@ impl TableProviderFactory for OrcTableFactory {
         if !command.schema.fields().is_empty() {
             return plan_err!("an ORC table has the columns of its files: leave out the column list");
         }
+        lazy_stores::register_with_options(state, &command.locations, &command.options)?;
         let table = OrcTable::open(state, &command.locations).await?;
         let found = table.partition_columns();
         let named = &command.table_partition_cols;

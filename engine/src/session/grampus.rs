@@ -24,6 +24,7 @@ use crate::config::{Device, GrampusConfig};
 use crate::file::file_cache::FileCache;
 use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
+use crate::lazy_stores::LazyStores;
 use crate::orc_table::OrcTableFactory;
 use crate::output::orc_format::OrcFormatFactory;
 
@@ -214,7 +215,9 @@ impl Grampus {
             session = session.with_batch_size(rows.max(1));
         }
         let rows = self.memory.first_rows(session.target_partitions());
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(self.memory_pool());
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(self.memory_pool())
+            .with_object_store_registry(Arc::new(LazyStores::default()));
         let state = SessionStateBuilder::new()
             .with_config(session)
             .with_runtime_env(runtime.build_arc()?)
