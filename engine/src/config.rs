@@ -118,12 +118,24 @@ pub enum GpuBacking {
 /// The decompression of chunks that are read on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuDecompress {
-    /// On the GPU where it is known to be faster: Snappy and LZ4.
+    /// On the GPU: Snappy and LZ4 by kernels of this project, Zstandard and zlib by nvCOMP if it can be loaded.
     #[default]
     Auto,
     /// On the GPU, by kernels of this project: Snappy and LZ4.
     Own,
+    /// On the GPU, by nvCOMP. If it cannot be loaded, queries over compressed files fail.
+    Nvcomp,
     /// By the CPU.
+    Off,
+}
+
+/// Loading of columns into device memory after queries that the CPU answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GpuLoad {
+    /// On a thread in the background, for queries that the GPU answers faster from its memory.
+    #[default]
+    Background,
+    /// Never.
     Off,
 }
 
@@ -175,7 +187,8 @@ macro_rules! words {
 
 words!(Device, "device": "auto" => Auto, "gpu" => Gpu, "prefer" => Prefer, "cpu" => Cpu);
 words!(GpuTarget, "gpu_target": "cuda" => Cuda, "host" => Host);
-words!(GpuDecompress, "gpu_decompress": "auto" => Auto, "own" => Own, "off" => Off);
+words!(GpuDecompress, "gpu_decompress": "auto" => Auto, "own" => Own, "nvcomp" => Nvcomp, "off" => Off);
+words!(GpuLoad, "gpu_load": "background" => Background, "off" => Off);
 words!(TimestampUnit, "timestamp_unit": "auto" => Auto, "ns" => Ns, "us" => Us);
 words!(InvalidUtf8, "invalid_utf8": "error" => Error, "replace" => Replace);
 words!(
@@ -210,6 +223,10 @@ pub struct GrampusOptions {
     pub gpu_backing: GpuBacking,
     /// Where chunks are decompressed that are read on the GPU.
     pub gpu_decompress: GpuDecompress,
+    /// The file of nvCOMP; empty: the environment variable `GRAMPUS_NVCOMP`, or the system's loader, names the file.
+    pub nvcomp_library: String,
+    /// Loading of columns after queries on the CPU.
+    pub gpu_load: GpuLoad,
     /// Maximum device memory for data cached between queries, in bytes; 0: three quarters of the free memory.
     pub gpu_cache_bytes: u64,
     /// The processor that runs kernels.
@@ -232,6 +249,8 @@ impl Default for GrampusOptions {
             device: Device::default(),
             gpu_backing: GpuBacking::default(),
             gpu_decompress: GpuDecompress::default(),
+            nvcomp_library: String::new(),
+            gpu_load: GpuLoad::default(),
             gpu_cache_bytes: 0,
             gpu_target: GpuTarget::default(),
             cache_folder: String::new(),
@@ -288,6 +307,8 @@ impl ExtensionOptions for GrampusOptions {
             "device" => self.device = value.parse()?,
             "gpu_backing" => self.gpu_backing = value.parse()?,
             "gpu_decompress" => self.gpu_decompress = value.parse()?,
+            "nvcomp_library" => value.clone_into(&mut self.nvcomp_library),
+            "gpu_load" => self.gpu_load = value.parse()?,
             "gpu_cache_bytes" => match value.parse() {
                 Ok(bytes) => self.gpu_cache_bytes = bytes,
                 Err(_) => return config_err!("grampus.gpu_cache_bytes is a number of bytes, or 0, not '{value}'"),
@@ -362,8 +383,19 @@ impl ExtensionOptions for GrampusOptions {
             entry(
                 "gpu_decompress",
                 self.gpu_decompress.to_string(),
-                "Where chunks of compressed files are decompressed for the GPU: 'auto' and 'own' (Snappy and LZ4 on \
-                 the GPU), 'off' (by the CPU)",
+                "Where chunks of compressed files are decompressed for the GPU: 'auto' (Snappy and LZ4 on the GPU; \
+                 Zstandard and zlib there by nvCOMP, if it is installed), 'own' (Snappy and LZ4 on the GPU), 'nvcomp' \
+                 (all on the GPU by nvCOMP, or an error), 'off' (by the CPU)",
+            ),
+            entry(
+                "nvcomp_library",
+                self.nvcomp_library.clone(),
+                "The file of nvCOMP; empty: the file that GRAMPUS_NVCOMP names, or libnvcomp.so.5 of the loader",
+            ),
+            entry(
+                "gpu_load",
+                self.gpu_load.to_string(),
+                "Whether columns are loaded into device memory after queries on the CPU: 'background' or 'off'",
             ),
             entry(
                 "gpu_cache_bytes",
@@ -428,49 +460,5 @@ pub fn cache_folder(options: &GrampusOptions) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use datafusion::common::config::ConfigOptions;
-
-    use super::*;
-
-    #[test]
-    fn settings_are_set_by_name_and_refuse_wrong_values() {
-        let mut options = ConfigOptions::default();
-        options.extensions.insert(GrampusOptions::default());
-        options.set("grampus.local_io", "READ").unwrap();
-        options.set("grampus.tile_rows", "1000").unwrap();
-        let grampus = options.extensions.get::<GrampusOptions>().unwrap();
-        assert_eq!((grampus.local_io, grampus.tile_rows), (LocalIo::Read, 1000));
-        let error = options.set("grampus.local_io", "tape").unwrap_err();
-        assert!(error.to_string().contains("'mmap' or 'read', not 'tape'"), "{error}");
-        options.set("grampus.timestamp_unit", "US").unwrap();
-        options.set("grampus.invalid_utf8", "replace").unwrap();
-        let grampus = options.extensions.get::<GrampusOptions>().unwrap();
-        assert_eq!(
-            (grampus.timestamp_unit, grampus.invalid_utf8),
-            (TimestampUnit::Us, InvalidUtf8::Replace)
-        );
-        options.set("grampus.device", "Prefer").unwrap();
-        options.set("grampus.gpu_backing", "queued").unwrap();
-        let grampus = options.extensions.get::<GrampusOptions>().unwrap();
-        assert_eq!(
-            (grampus.device, grampus.gpu_backing),
-            (Device::Prefer, GpuBacking::Queued)
-        );
-        let error = options.set("grampus.device", "abacus").unwrap_err().to_string();
-        assert!(error.contains("one of auto, gpu, prefer, cpu, not 'abacus'"), "{error}");
-    }
-
-    #[test]
-    fn cache_folder_is_as_set() {
-        let options = GrampusOptions {
-            cache_folder: "/somewhere".to_owned(),
-            ..GrampusOptions::default()
-        };
-        assert_eq!(cache_folder(&options), Some(PathBuf::from("/somewhere")));
-        assert_eq!(
-            GpuSettings::of(&options).kernels,
-            Some(PathBuf::from("/somewhere/kernels"))
-        );
-    }
-}
+#[path = "config_tests.rs"]
+mod tests;

@@ -6,17 +6,22 @@ use std::path::{Path, PathBuf};
 use datafusion::error::DataFusionError;
 use grampus_orc_layout::LayoutError;
 
+pub use crate::redaction::without_passwords;
+use crate::store_error::StoreError;
+
 /// Wraps an error about a file's bytes. [`message`] returns the error's own text, which names the file and the place.
 pub fn layout(error: LayoutError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The text of `error` for people, without DataFusion's wrapping.
+/// The text of `error` for people, without DataFusion's wrapping and without passwords of URLs.
 pub fn message(error: &DataFusionError) -> String {
-    match error.find_root() {
-        DataFusionError::External(inner) => inner.to_string(),
-        root => root.strip_backtrace(),
-    }
+    let root = error.find_root();
+    without_passwords(&match (StoreError::find(root), root) {
+        (Some(store), _) => store.to_string(),
+        (None, DataFusionError::External(inner)) => inner.to_string(),
+        (None, root) => root.strip_backtrace(),
+    })
 }
 
 /// A file of the user's cache folder could not be written.

@@ -12,18 +12,22 @@
 //!   [`session::plan_cache::plan_sql_with_options`] refuses statements that the program does not allow.
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
-//! - [`error::message`] returns the text of an error for people.
+//! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
+//! - [`LazyStores`] makes object stores by URL, for a program's own session too.
 //!
 //! The modules, each of which uses only those above it:
 //!
 //! ```text
+//! redaction       text without the passwords of URLs
+//! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
+//! store           object stores by URL: S3, GCS, Azure, HTTP
 //! file            local files and objects as sources of bytes, and the cache of their metadata
 //! table           the files of a table: listing, schema, partition values, statistics
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
-//! lazy_stores     object stores by URL: S3, GCS, Azure, HTTP
+//! named_files     DataFusion's formats, whose errors name the file
 //! file_table      a table of files of any format, by the end of the location
 //! output          ORC files that statements write
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
@@ -39,12 +43,15 @@ pub mod error;
 pub mod file;
 mod file_table;
 pub mod gpu;
-pub mod lazy_stores;
+mod named_files;
 mod orc_table;
 mod output;
+mod redaction;
 mod scan;
 mod scan_io;
 pub mod session;
+mod store;
+mod store_error;
 mod table;
 
 pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
@@ -53,3 +60,5 @@ pub use orc_table::OrcTable;
 pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};
+pub use store::lazy_stores::LazyStores;
+pub use store_error::StoreError;

@@ -10,7 +10,6 @@ use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
 use datafusion::datasource::file_format::FileFormatFactory;
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::{FileGroup, FileOutputMode, FileSinkConfig};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
@@ -21,9 +20,11 @@ use grampus_orc_layout::LayoutError;
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
-use crate::lazy_stores;
 use crate::output::orc_format::OrcFormatFactory;
+use crate::output::write_options::writer_options;
+use crate::redaction::without_passwords;
 use crate::scan::planner::{ScanRequest, plan_scan};
+use crate::store::store_location::listing_url;
 use crate::table::files::TableFile;
 use crate::table::listing::{FoundFile, find_files};
 use crate::table::schema::{self, ColumnMaps};
@@ -37,6 +38,8 @@ pub struct OrcTable {
     schema: SchemaRef,
     partitions: Vec<Field>,
     cache: Arc<FileCache>,
+    /// OPTIONS of the files that INSERT INTO adds.
+    write_options: HashMap<String, String>,
 }
 
 impl OrcTable {
@@ -73,6 +76,7 @@ impl OrcTable {
             schema: value_types::resolve(&schema, tails.zip(columns), timestamps),
             partitions,
             cache,
+            write_options: HashMap::new(),
         })
     }
 
@@ -227,10 +231,11 @@ impl TableProvider for OrcTable {
         let is_folder = location.ends_with('/') || Path::new(location).is_dir();
         if !is_folder || location.contains(['*', '?', '[']) {
             return plan_err!(
-                "{location} is no folder: INSERT INTO adds a file to a folder; COPY writes a single file"
+                "{} is no folder: INSERT INTO adds a file to a folder; COPY writes a single file",
+                without_passwords(location)
             );
         }
-        let url = ListingTableUrl::parse(format!("{}/", location.trim_end_matches('/')))?;
+        let url = listing_url(&format!("{}/", location.trim_end_matches('/')))?;
         let partitions = self.partitions.iter();
         let config = FileSinkConfig {
             original_url: location.clone(),
@@ -246,7 +251,7 @@ impl TableProvider for OrcTable {
             file_extension: "orc".to_owned(),
             file_output_mode: FileOutputMode::Directory,
         };
-        let format = OrcFormatFactory.create(state, &HashMap::new())?;
+        let format = OrcFormatFactory.create(state, &self.write_options)?;
         format.create_writer_physical_plan(input, state, config, None).await
     }
 }
@@ -261,8 +266,9 @@ impl TableProviderFactory for OrcTableFactory {
         if !command.schema.fields().is_empty() {
             return plan_err!("an ORC table has the columns of its files: leave out the column list");
         }
-        lazy_stores::register_with_options(state, &command.locations, &command.options)?;
-        let table = OrcTable::open(state, &command.locations).await?;
+        writer_options(&command.options)?;
+        let mut table = OrcTable::open(state, &command.locations).await?;
+        table.write_options.clone_from(&command.options);
         let found = table.partition_columns();
         let named = &command.table_partition_cols;
         if !named.is_empty() && !named.iter().eq(found.iter().map(|field| field.name())) {

@@ -76,6 +76,17 @@ GRAMPUS_DEVICE i32 day_from_monday(i32 day) { return (i32)floor_remainder((i64)d
 // ISO 8601: a week belongs to the year of its Thursday.
 GRAMPUS_DEVICE i32 week_of(i32 day) { return (day_of_year(day - day_from_monday(day) + 3) - 1) / 7 + 1; }
 
+// Months since the year 0 of a time's day, divided by MONTHS; the least number if the day lies before that year or
+// outside the calendar.
+template <i64 PER_DAY, i32 MONTHS>
+GRAMPUS_DEVICE i32 months_of_time(i64 time) {
+    i64 day = floor_divide(time, PER_DAY);
+    bool good = day >= FIRST_DAY && day <= LAST_DAY;
+    Civil c = civil_of(good ? (i32)day : 0);
+    good = good && c.year >= 0;
+    return good ? (c.year * 12 + c.month - 1) / MONTHS : (i32)0x80000000;
+}
+
 // ---- the first day of ... -------------------------------------------------------------------------------
 
 GRAMPUS_DEVICE i32 first_of_year(i32 day) { return days_of(civil_of(day).year, 1, 1); }

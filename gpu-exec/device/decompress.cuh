@@ -11,12 +11,12 @@ GRAMPUS_DEVICE ChunkResult copy_original(const StoredChunk& chunk) {
     return ChunkResult{CHUNK_OK, chunk.length};
 }
 
-// Collective; all lanes get the result.
-GRAMPUS_DEVICE ChunkResult decompress(const StoredChunk& chunk) {
+// Collective; all lanes get the result. `batch` is the warp's.
+GRAMPUS_DEVICE ChunkResult decompress(const StoredChunk& chunk, ShortElementBatch& batch) {
     switch (chunk.codec) {
     case CODEC_ORIGINAL: return copy_original(chunk);
-    case CODEC_SNAPPY: return decompress_snappy(chunk);
-    case CODEC_LZ4: return decompress_lz4(chunk);
+    case CODEC_SNAPPY: return decompress_snappy(chunk, batch);
+    case CODEC_LZ4: return decompress_lz4(chunk, batch);
     default: return ChunkResult{CHUNK_CORRUPT, 0};
     }
 }

@@ -10,6 +10,8 @@ namespace grampus {
 constexpr u32 CODEC_ORIGINAL = 0;  // the bytes as they are
 constexpr u32 CODEC_SNAPPY = 1;    // raw Snappy, without framing
 constexpr u32 CODEC_LZ4 = 2;       // an LZ4 block, without framing
+constexpr u32 CODEC_ZSTD = 3;      // a Zstandard frame; by a library alone
+constexpr u32 CODEC_DEFLATE = 4;   // raw deflate; by a library alone
 
 // ChunkResult::status
 constexpr u32 CHUNK_OK = 0;

@@ -4,8 +4,7 @@
 // sequence ends behind its literal bytes.
 #pragma once
 #include "byte_copy.cuh"
-#include "decompress.h"
-#include "stream_bytes.cuh"
+#include "short_elements.cuh"
 
 namespace grampus {
 
@@ -21,14 +20,25 @@ GRAMPUS_DEVICE u32 lz4_length(StreamBytes& in, u32 bits) {
     return length;
 }
 
+struct Lz4 {
+    // A sequence with both lengths in its token, and with a copy. `i` may differ by lane; the chunk has byte i.
+    GRAMPUS_DEVICE static ShortElement short_element(const StreamBytes& in, u32 i) {
+        const u32 token = in.byte(i), literals = token >> 4, copies = (token & 15) + 4, length = 3 + literals;
+        if (literals == 15 || copies == 19 || length > in.length - i) return ShortElement{0, 0, 0, 0};
+        u32 offset = in.byte(i + 1 + literals) | in.byte(i + 2 + literals) << 8;
+        return ShortElement{length, literals, copies, offset};
+    }
+};
+
 // Collective; all lanes get the result.
-GRAMPUS_DEVICE ChunkResult decompress_lz4(const StoredChunk& chunk) {
+GRAMPUS_SLOW ChunkResult decompress_lz4(const StoredChunk& chunk, ShortElementBatch& batch) {
     const ChunkResult corrupt = {CHUNK_CORRUPT, 0}, too_long = {CHUNK_TOO_LONG, 0};
     u8* to = chunk.to;
     StreamBytes in(DecodeStream{chunk.from, chunk.length, 0});
     u32 at = 0;
     GRAMPUS_NO_UNROLL
     for (;;) {
+        if (in.at < in.length && decompress_short_elements<Lz4>(in, to, at, chunk.bytes, batch)) continue;
         u32 token = in.take(), count = lz4_length(in, token >> 4);
         if (in.failed || count > in.length - in.at) return corrupt;
         if (count > chunk.bytes - at) return too_long;

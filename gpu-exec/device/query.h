@@ -41,4 +41,20 @@ struct alignas(16) QueryHead {
     u32 patience;           // tiles for which rows that passed may wait for others; all ones: unbounded
 };
 
+// The codes of a key: of the value first + c the code is c, if c is below `codes`. NULL has the code `codes`.
+struct KeyCodes {
+    u64 first;
+    u32 codes;
+    u32 step;  // what a code counts in the number of its group
+};
+
+// Group tables by code, at the end of a kernel's parameter; KeyCodes keys[N] follow.
+struct alignas(16) GroupCodes {
+    u64* partials;      // words by partial, group and word: what warps, or blocks, have added up
+    u64* merged;        // words by group and word: the result
+    u32 groups;         // numbers of groups are below this
+    u32 partial_count;  // not 0
+    u64 pad0;
+};
+
 }  // namespace grampus

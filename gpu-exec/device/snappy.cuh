@@ -4,13 +4,24 @@
 // 2. Elements up to the end: literal bytes, or a copy of earlier output. A tag of up to 5 bytes says which.
 #pragma once
 #include "byte_copy.cuh"
-#include "decompress.h"
-#include "stream_bytes.cuh"
+#include "short_elements.cuh"
 
 namespace grampus {
 
+struct Snappy {
+    // `i` may differ by lane; the chunk has byte i. Offsets of four bytes do not occur below 64 KiB.
+    GRAMPUS_DEVICE static ShortElement short_element(const StreamBytes& in, u32 i) {
+        const u32 tag = in.byte(i), kind = tag & 3, count = kind == 1 ? (tag >> 2 & 7) + 4 : (tag >> 2) + 1;
+        const u32 length = kind == 0 ? 1 + count : 1 + kind;
+        if (kind == 3 || count > MAX_SHORT_ELEMENT || length > in.length - i) return ShortElement{0, 0, 0, 0};
+        if (kind == 0) return ShortElement{length, count, 0, 0};
+        const u32 high = kind == 1 ? tag >> 5 : (u32)in.byte(i + 2);
+        return ShortElement{length, 0, count, in.byte(i + 1) | high << 8};
+    }
+};
+
 // Collective; all lanes get the result.
-GRAMPUS_DEVICE ChunkResult decompress_snappy(const StoredChunk& chunk) {
+GRAMPUS_SLOW ChunkResult decompress_snappy(const StoredChunk& chunk, ShortElementBatch& batch) {
     const ChunkResult corrupt = {CHUNK_CORRUPT, 0};
     u8* to = chunk.to;
     StreamBytes in(DecodeStream{chunk.from, chunk.length, 0});
@@ -20,6 +31,7 @@ GRAMPUS_DEVICE ChunkResult decompress_snappy(const StoredChunk& chunk) {
     u32 bytes = (u32)stated, at = 0;
     GRAMPUS_NO_UNROLL
     while (in.at < in.length) {
+        if (decompress_short_elements<Snappy>(in, to, at, bytes, batch)) continue;
         u64 word = in.word(in.at);
         u32 tag = (u32)word & 0xFF, kind = tag & 3, left = in.length - in.at, count = tag >> 2;
         u32 behind = (u32)(word >> 8);  // the four bytes behind the tag, or fewer and then arbitrary ones

@@ -139,7 +139,7 @@ impl KernelCache {
             // The driver loads a function lazily, at the first query of more than its name.
             let pages = [PLACE_PAGES, PUBLISH_PAGES];
             for name in [ENTRY].iter().chain(pages.iter().filter(|_| kernel.is_paged())) {
-                module.kernel(name)?.blocks_that_fit(BLOCK_THREADS)?;
+                module.kernel(name)?.blocks_that_fit(BLOCK_THREADS, 0)?;
             }
         }
         Ok(Some(Loaded {
@@ -147,6 +147,16 @@ impl KernelCache {
             origin,
             took: began.elapsed(),
         }))
+    }
+
+    /// Whether the kernel's machine code is in memory or in the folder.
+    pub(crate) fn is_compiled(&self, kernel: &QueryKernel) -> bool {
+        let in_memory = self.lock_cache().modules.contains_key(kernel.source());
+        let in_folder = || {
+            self.path(&self.key(&self.units(kernel)))
+                .is_some_and(|path| path.exists())
+        };
+        in_memory || in_folder()
     }
 
     /// A module from the folder, cached in memory under `name`.
@@ -183,6 +193,14 @@ impl KernelCache {
     /// As [`get`](Self::get).
     pub fn decompressing(&self) -> Result<Loaded, CudaError> {
         self.constant_kernel(decompress::ENTRY, decompress::translation_unit)
+    }
+
+    /// The module of the kernels around nvCOMP, [`decompress::library::PREPARE`] and [`decompress::library::TAKE`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn around_library(&self) -> Result<Loaded, CudaError> {
+        self.constant_kernel(decompress::library::PREPARE, decompress::library_translation_unit)
     }
 
     /// The module of a kernel that no query changes.

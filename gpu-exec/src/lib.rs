@@ -10,7 +10,7 @@
 //! output           partial aggregates, with what they cost
 //! codegen          a program to a kernel's source, and what kernels leave to partial aggregates
 //! decode           the kernel that decodes columns, and batches of stored bytes for it
-//! decompress       the kernel that decompresses chunks
+//! decompress       the kernel that decompresses chunks, and calls of nvCOMP
 //! kernel_cache     sources to loaded modules, kept in memory and in a folder
 //! runtime          what is kept on a GPU, and a query's way through it
 //! ```
@@ -36,11 +36,11 @@ mod runtime;
 pub use error::{RefusalReason, RunError};
 pub use input::Input;
 pub use machine_profile::MachineProfile;
-pub use options::{Backing, BackingChoice, ColumnChoice, GpuOptions, Request, Target};
+pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOptions, Request, Target};
 pub use output::Output;
 pub use program::Program;
 pub use runtime::{Gpu, OpenStorage, RuntimeOptions};
 
 // For the command line and for planners: what the machine has, and what its paths reach.
-pub use grampus_io_stack::cuda::{CudaError, compiler_version, host_compiler, library};
+pub use grampus_io_stack::cuda::{CudaError, Nvcomp, compiler_version, host_compiler, library};
 pub use grampus_io_stack::{bench, machine_report};

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use grampus_io_stack::cuda::Nvcomp;
+
+use crate::input::chunk_list::Codec;
 use crate::input::{Input, Placement};
 use crate::program::{Program, Value};
 
@@ -85,6 +88,39 @@ pub struct ColumnChoice {
     pub reason: String,
 }
 
+/// The way in which a device decompresses chunks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Decompression<'a> {
+    /// nvCOMP, for the codecs of which this crate has no kernel. Without it the CPU decompresses these.
+    pub library: Option<&'a Nvcomp>,
+    /// nvCOMP also decompresses the codecs of which this crate has a kernel.
+    pub prefers_library: bool,
+}
+
+/// Decompressors of a device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Decompressor<'a> {
+    /// The kernel of this crate.
+    Own,
+    /// nvCOMP.
+    Library(&'a Nvcomp),
+}
+
+impl<'a> Decompression<'a> {
+    /// The decompressor of a codec; `None`: the CPU decompresses.
+    pub(crate) fn of(self, codec: Codec) -> Option<Decompressor<'a>> {
+        let library = self.library.filter(|library| !library.is_suspect());
+        let has_kernel = match codec {
+            Codec::Snappy | Codec::Lz4 => true,
+            Codec::Zstd | Codec::Deflate => false,
+        };
+        match library {
+            Some(library) if self.prefers_library || !has_kernel => Some(Decompressor::Library(library)),
+            _ => has_kernel.then_some(Decompressor::Own),
+        }
+    }
+}
+
 /// A program to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
@@ -96,6 +132,8 @@ pub struct Request<'a> {
     pub input: &'a Input,
     /// How columns are to be read.
     pub backing: BackingChoice,
+    /// How chunks are to be decompressed.
+    pub decompression: Decompression<'a>,
     /// Share of rows that are expected to pass, 0 to 1.
     pub selectivity: f64,
     /// True: if other queries hold the device memory that the query needs, it waits until one of them has ended. False:

@@ -15,7 +15,7 @@ use grampus_driver::storage::{ReadDone, ReadRequest, Storage};
 use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Placement, Segment};
 use grampus_gpu_exec::program::Value;
-use grampus_gpu_exec::{Backing, BackingChoice, Request, RuntimeOptions};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Request, RuntimeOptions};
 use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run, value};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
@@ -130,6 +130,7 @@ fn cancelled_query_ends_and_the_next_one_works() {
         arguments: &[Value::Float(100.0)],
         input: &table.input,
         backing: BackingChoice::All(Backing::Queued),
+        decompression: Decompression::default(),
         selectivity: 0.01,
         waits_for_memory: false,
         cancel: &cancel,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{aggregate, arg, binary, col, column, count, paged_shape, shape, sum, taxi};
-use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, slow_path};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, TableScope, slow_path};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 fn text(program: &Program, shape: &Shape) -> String {
@@ -99,6 +99,77 @@ fn grouped() -> Program {
 fn groups_of_a_warp() {
     let program = grouped();
     insta::assert_snapshot!(text(&program, &shape(&program, Access::Plain, true, Grouping::Private)));
+}
+
+/// Passengers by month, of long trips.
+fn coded() -> Program {
+    Program {
+        columns: vec![
+            column("passenger_count", Type::Float64, true),
+            column("pickup_datetime", Type::Timestamp(TimeUnit::Microsecond), true),
+            column("trip_distance", Type::Float64, false),
+        ],
+        arguments: vec![Type::Float64],
+        conjuncts: vec![binary(BinaryOp::GtEq, col(2), arg(0))],
+        keys: vec![
+            col(0),
+            Expr::Truncate {
+                part: DatePart::Month,
+                value: Box::new(col(1)),
+            },
+            Expr::Extract {
+                part: DatePart::Hour,
+                value: Box::new(col(1)),
+            },
+        ],
+        aggregates: vec![aggregate(Function::Count, Some(col(0))), sum(col(0))],
+    }
+}
+
+#[test]
+fn groups_by_code_of_a_block() {
+    let mut program = coded();
+    program.aggregates = vec![count()];
+    let shape = shape(&program, Access::Plain, true, Grouping::Coded(TableScope::Block));
+    insta::assert_snapshot!(text(&program, &shape));
+}
+
+#[test]
+fn groups_by_code_of_a_lane() {
+    let program = coded();
+    let lane = shape(&program, Access::Plain, false, Grouping::Coded(TableScope::Lane));
+    insta::assert_snapshot!(text(&program, &lane));
+    let warp = text(
+        &program,
+        &shape(&program, Access::Plain, false, Grouping::Coded(TableScope::Warp)),
+    );
+    assert_eq!(
+        warp,
+        text(&program, &lane).replace("LaneGroups", "WarpGroups"),
+        "the scope decides by a type"
+    );
+}
+
+#[test]
+fn groups_by_code_need_a_dense_kernel_of_loads() {
+    let program = coded();
+    let by_command = shape(&program, Access::Queued, true, Grouping::Coded(TableScope::Lane));
+    assert!(QueryKernel::generate(&program, &by_command).is_err());
+    let mut by_row = shape(&program, Access::Plain, true, Grouping::Coded(TableScope::Lane));
+    by_row.dense = false;
+    assert!(QueryKernel::generate(&program, &by_row).is_err());
+}
+
+/// A dense kernel with a filter reads all columns in tiles, and has no ring.
+#[test]
+fn a_dense_kernel_has_no_rings() {
+    let program = taxi(5);
+    let mut shape = shape(&program, Access::Plain, true, Grouping::Ungrouped);
+    shape.dense = true;
+    let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+    assert_eq!(kernel.tile_columns(), [0, 1, 2, 3, 4, 5]);
+    assert!(!kernel.source().contains("Ring<"), "{}", kernel.source());
+    assert_eq!(kernel.steps(), 0);
 }
 
 #[test]

@@ -11,12 +11,13 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::interpreter::{self, Refused, Scalar};
-use common::kernel_runner::{DeviceTable, Division, Table, Target, run, targets};
+use common::kernel_runner::{BLOCK_WARPS, DeviceTable, Division, Table, Target, run, targets};
+use common::key_ranges;
 use common::random::{self, Random};
 use common::result_check::check;
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::abi::query::Refusal;
-use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, QueryKernel, Shape};
+use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, KeyRange, QueryKernel, Shape, TableScope};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
 use grampus_io_stack::cuda::{Args, DeviceBuffer, Stream};
 
@@ -31,15 +32,23 @@ fn random_shape(random: &mut Random, program: &Program) -> Shape {
         on_device: random.one_in(2),
         nullable,
     };
-    let grouping = match (program.keys.is_empty(), random.one_in(2)) {
+    let dense = random.one_in(2);
+    let scope = *random.pick(&[TableScope::Lane, TableScope::Warp, TableScope::Block]);
+    let grouping = match (program.keys.is_empty(), random.below(3)) {
         (true, _) => Grouping::Ungrouped,
-        (false, true) => Grouping::Private,
-        (false, false) => Grouping::Global,
+        (false, 0) => Grouping::Private,
+        (false, 1) => Grouping::Global,
+        (false, _) if dense || program.conjuncts.is_empty() => Grouping::Coded(scope),
+        (false, _) => Grouping::Global,
     };
     let mut shape = Shape {
         columns: program.columns.iter().map(|c| column(random, c.nullable)).collect(),
         grouping,
+        dense,
     };
+    if matches!(grouping, Grouping::Coded(_)) {
+        shape.columns.iter_mut().for_each(|c| c.access = Access::Plain);
+    }
     // Columns that are fetched by row may be paged.
     let whole = QueryKernel::generate(program, &shape).map(|k| k.tile_columns().to_vec());
     let whole = whole.unwrap_or_else(|e| panic!("{e}: {program}"));
@@ -82,7 +91,7 @@ fn random_table(random: &mut Random, program: &Program, tame: bool) -> Table {
     }
 }
 
-fn divisions(random: &mut Random) -> Vec<Division> {
+fn divisions(random: &mut Random, ranges: &[KeyRange]) -> Vec<Division> {
     let warps = 2 + random.below(4) as u32;
     let mut ends: Vec<f64> = (0..1 + random.below(4))
         .map(|_| random.below(1001) as f64 / 1000.0)
@@ -93,6 +102,8 @@ fn divisions(random: &mut Random) -> Vec<Division> {
         ends: ends.to_vec(),
         flush,
         group_slots_log2: 13,
+        ranges: ranges.to_vec(),
+        block_warps: BLOCK_WARPS,
     };
     vec![
         one(1, &[], false),
@@ -107,7 +118,15 @@ fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
     let mut random = Random(seed);
     let tame = random.one_in(2);
     let program = random::program(&mut random, tame);
-    let shape = random_shape(&mut random, &program);
+    let mut shape = random_shape(&mut random, &program);
+    let kernel = QueryKernel::generate(&program, &shape).unwrap_or_else(|e| panic!("{e}: {program}"));
+    let ranges = kernel
+        .scope()
+        .map(|scope| key_ranges::ranges(&mut random, &kernel, &program, scope));
+    let ranges = ranges.unwrap_or(Some(Vec::new())).unwrap_or_else(|| {
+        shape.grouping = Grouping::Global; // too many words
+        Vec::new()
+    });
     let about = format!("seed {seed}: {program} with {shape:?}");
     let kernel = QueryKernel::generate(&program, &shape).unwrap_or_else(|e| panic!("{e}: {about}"));
     let module = target.module(&kernel);
@@ -121,7 +140,7 @@ fn one(target: &Target, seed: u64, counts: &[AtomicU64; 2]) {
         let expected = interpreter::run(&program, table.rows(), &arguments);
         let placed = DeviceTable::new(&mut random, target, &table, &shape);
         let mut results = Vec::new();
-        for division in divisions(&mut random) {
+        for division in divisions(&mut random, &ranges) {
             let about = format!("{division:?}, {about}");
             match (&expected, run(&placed, &kernel, &module, &arguments, &division)) {
                 (Ok(expected), Ok(merged)) => {
@@ -278,7 +297,7 @@ fn rows_pass_through_every_ring_once() {
                     let arguments = [Scalar::Float(0.0)];
                     let expected = interpreter::run(&program, table.rows(), &arguments).expect("no refusal");
                     let placed = DeviceTable::new(&mut random, &target, &table, &shape);
-                    for division in divisions(&mut random) {
+                    for division in divisions(&mut random, &[]) {
                         let about = format!("{first:?} {rest:?}, {conjuncts} conjuncts, {share} of 1000, {division:?}");
                         let merged = run(&placed, &kernel, &module, &arguments, &division).expect("no refusal");
                         check(&expected, &merged, &about);
@@ -360,7 +379,7 @@ fn group_tables_of_every_cardinality_match_the_interpreter() {
                 let expected = interpreter::run(&program, table.rows(), &arguments).expect("no refusal");
                 let placed = DeviceTable::new(&mut random, &target, &table, &shape);
                 let mut results = Vec::new();
-                for division in divisions(&mut random) {
+                for division in divisions(&mut random, &[]) {
                     let about = format!("{grouping:?}, {cardinality} keys, {division:?}");
                     let merged = run(&placed, &kernel, &module, &arguments, &division).expect("no refusal");
                     check(&expected, &merged, &about);
@@ -373,7 +392,7 @@ fn group_tables_of_every_cardinality_match_the_interpreter() {
                 // The table has fewer slots than there are groups, of which a warp's own table has at most 32.
                 let small = Division {
                     group_slots_log2: 3,
-                    ..divisions(&mut random).swap_remove(1)
+                    ..divisions(&mut random, &[]).swap_remove(1)
                 };
                 let refused = run(&placed, &kernel, &module, &arguments, &small);
                 match cardinality {
@@ -437,7 +456,7 @@ fn counting_rows_reads_nothing() {
         let mut random = Random(7);
         let expected = interpreter::run(&program, table.rows(), &[]).expect("no refusal");
         let placed = DeviceTable::new(&mut random, &target, &table, &shape);
-        for division in divisions(&mut random) {
+        for division in divisions(&mut random, &[]) {
             let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");
             check(&expected, &merged, &format!("{division:?}"));
             assert_eq!((merged.rows, merged.values_read.len()), (10_007, 0));

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::random::{self, Random};
 use common::{aggregate, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
-use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, slow_path};
+use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, TableScope, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// Compiles a kernel and returns the report. `None`: NVRTC is missing.
@@ -66,6 +66,17 @@ fn registers(report: &str) -> Option<u32> {
     counts.max()
 }
 
+/// Bytes that a loop over tiles with groups by code stores to local memory, at most: around calls out of line.
+const MAX_SPILLED_BYTES: u32 = 192;
+
+/// Stored bytes of the kernel that spills most.
+fn spilled_bytes(report: &str) -> u32 {
+    let counts = report
+        .split(" B spill stores")
+        .filter_map(|before| before.rsplit(' ').next()?.parse().ok());
+    counts.max().unwrap_or(0)
+}
+
 #[test]
 fn decoding_kernel_does_not_spill() {
     let Some(report) = compile_unit("decode", &grampus_gpu_exec::decode::translation_unit()) else {
@@ -77,13 +88,24 @@ fn decoding_kernel_does_not_spill() {
 
 #[test]
 fn decompression_kernel_does_not_spill() {
+    let unit = grampus_gpu_exec::decompress::translation_unit();
+    does_not_spill("decompress", &unit, 1);
+}
+
+#[test]
+fn kernels_around_nvcomp_do_not_spill() {
+    let unit = grampus_gpu_exec::decompress::library_translation_unit();
+    does_not_spill("library_chunks", &unit, 2);
+}
+
+fn does_not_spill(name: &str, unit: &str, kernels: usize) {
     for arch in ["sm_80", "sm_90"] {
-        let Some(report) = compile_unit_for(arch, "decompress", &grampus_gpu_exec::decompress::translation_unit())
-        else {
+        let Some(report) = compile_unit_for(arch, name, unit) else {
             return;
         };
         assert!(registers(&report).is_some_and(|count| count <= 64), "{report}");
-        assert!(report.contains(" 0 B spill stores, 0 B spill loads"), "{report}");
+        let without_spills = report.matches(" 0 B spill stores, 0 B spill loads").count();
+        assert_eq!(without_spills, kernels, "{report}");
     }
 }
 
@@ -274,6 +296,88 @@ fn random_programs_compile() {
         .is_none()
         {
             return;
+        }
+    }
+}
+
+/// The queries t1 to t4 of queries/, dense, with groups by code.
+fn taxi_groups() -> [(&'static str, Program); 4] {
+    let microseconds = Type::Timestamp(TimeUnit::Microsecond);
+    let passengers = || column("passenger_count", Type::Float64, true);
+    let program = |columns: Vec<grampus_gpu_exec::program::Column>, keys: Vec<Expr>, aggregates| Program {
+        columns,
+        arguments: vec![],
+        conjuncts: vec![],
+        keys,
+        aggregates,
+    };
+    let year = Expr::Extract {
+        part: DatePart::Year,
+        value: Box::new(col(1)),
+    };
+    let miles = Expr::Cast {
+        value: Box::new(Expr::Math {
+            function: MathFunction::Floor,
+            value: Box::new(col(2)),
+        }),
+        to: Type::Int32,
+    };
+    let (pickup, distance) = (
+        column("pickup_datetime", microseconds, true),
+        column("trip_distance", Type::Float64, false),
+    );
+    [
+        (
+            "t1",
+            program(vec![column("cab_type", Type::Code, true)], vec![col(0)], vec![count()]),
+        ),
+        (
+            "t2",
+            program(
+                vec![passengers(), column("total_amount", Type::Float64, false)],
+                vec![col(0)],
+                vec![aggregate(Function::Count, Some(col(1))), sum(col(1))],
+            ),
+        ),
+        (
+            "t3",
+            program(
+                vec![passengers(), pickup.clone()],
+                vec![col(0), year.clone()],
+                vec![count()],
+            ),
+        ),
+        (
+            "t4",
+            program(
+                vec![passengers(), pickup, distance],
+                vec![col(0), year, miles],
+                vec![count()],
+            ),
+        ),
+    ]
+}
+
+#[test]
+fn groups_by_code_spill_little() {
+    for arch in ["sm_80", "sm_90"] {
+        for (name, program) in taxi_groups() {
+            for scope in [TableScope::Lane, TableScope::Warp, TableScope::Block] {
+                let shape = shape(&program, Access::Plain, true, Grouping::Coded(scope));
+                let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+                for unit in kernel.units_to_link() {
+                    let is_loop = unit.contains("merge_groups<Words>(parameter");
+                    let name = format!("{name}_{scope:?}{}", if is_loop { "" } else { "_strange" });
+                    let Some(report) = compile_unit_for(arch, &name, &unit) else {
+                        return;
+                    };
+                    assert!(registers(&report).is_none_or(|count| count <= 64), "{report}");
+                    assert!(
+                        !is_loop || spilled_bytes(&report) <= MAX_SPILLED_BYTES,
+                        "{name}: {report}"
+                    );
+                }
+            }
         }
     }
 }

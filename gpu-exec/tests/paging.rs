@@ -13,7 +13,7 @@ use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Request, RuntimeOptions};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RuntimeOptions};
 use temporary_table::{Kind, Shape, Table, answer, gpu, program, run};
 
 const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
@@ -27,6 +27,7 @@ fn bits(gpu: &Gpu, table: &Table, program: &Program, arguments: &[f64], backing:
         arguments: &arguments,
         input: &table.first_columns(program.columns.len()),
         backing,
+        decompression: Decompression::default(),
         selectivity: 0.0025,
         waits_for_memory: false,
         cancel: &Arc::new(AtomicBool::new(false)),
@@ -323,6 +324,7 @@ fn attempt(gpu: &Gpu, table: &Table, program: &Program, cancel: &Arc<AtomicBool>
         arguments: &[Value::Float(100.0), Value::Float(0.0)],
         input: &table.input,
         backing: PAGED,
+        decompression: Decompression::default(),
         selectivity: 0.0025,
         waits_for_memory: false,
         cancel,

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::output::ResultValues;
 use grampus_gpu_exec::program::{Expr, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Gpu, RuntimeOptions};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, RuntimeOptions};
 use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[1], &[33_333, 512, 9_999]];
@@ -91,7 +91,7 @@ fn encoded_columns_are_decoded_by_the_device() {
             (Some(2 << 20), 1),
         ] {
             let options = RuntimeOptions {
-                staging_bytes,
+                staging_bytes: Some(staging_bytes),
                 launch_bytes: 100_000,
                 ..RuntimeOptions::default()
             };
@@ -476,13 +476,13 @@ fn plans_match_runs() {
         return;
     };
     let sums = program(5, &[1, 4], &[1, 2, 3, 4]);
-    let input = table.first_columns(5);
-    let cancel = std::sync::Arc::default();
+    let (input, cancel) = (table.first_columns(5), std::sync::Arc::default());
     let request = grampus_gpu_exec::Request {
         program: &sums,
         arguments: &[Value::Float(100.0)],
         input: &input,
         backing: BackingChoice::Auto,
+        decompression: Decompression::default(),
         selectivity: 0.0025,
         waits_for_memory: false,
         cancel: &cancel,

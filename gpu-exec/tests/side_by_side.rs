@@ -12,7 +12,7 @@ use std::time::Duration;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
 use grampus_gpu_exec::input::{Decode, Decoded, Input};
 use grampus_gpu_exec::program::{Program, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Gpu, Output, Request, RunError, RuntimeOptions};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Output, Request, RunError, RuntimeOptions};
 use temporary_table::{ALL, Kind, Shape, Table, answer, gpu, program, run};
 
 const STRIPES: &[&[u64]] = &[&[20_000, 7_001], &[9_999]];
@@ -104,6 +104,7 @@ fn run_input(
         arguments: &[Value::Float(100.0)],
         input,
         backing,
+        decompression: Decompression::default(),
         selectivity: 0.0025,
         waits_for_memory: false,
         cancel,
@@ -139,6 +140,7 @@ fn queries_come_to_their_ends_while_another_one_loads() {
             arguments: &[Value::Float(100.0)],
             input: &input,
             backing: BackingChoice::Auto,
+            decompression: Decompression::default(),
             selectivity: 0.0025,
             waits_for_memory: false,
             cancel: &never(),
@@ -273,6 +275,7 @@ fn a_query_waits_for_the_memory_of_another_if_it_may() {
                 arguments: &[Value::Float(100.0)],
                 input: &second.input,
                 backing: RESIDENT,
+                decompression: Decompression::default(),
                 selectivity: 0.0025,
                 waits_for_memory: true,
                 cancel: &never(),

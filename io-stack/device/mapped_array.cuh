@@ -63,6 +63,26 @@ class ColumnArray<T, Mapped, ALIGNED> {
     GRAMPUS_DEVICE bool prefetch(bool, u64) { return true; }
     GRAMPUS_DEVICE bool ahead(u64, u64) { return true; }
 
+    // Loads a whole tile of one extent. `origin`: the address of row 0 if the extent reached back to it.
+    template <u32 K>
+    static GRAMPUS_DEVICE void load_whole(u64 origin, u64 row, T (&value)[K]) {
+        u64 place = origin + row * SIZE;
+        if constexpr (ALIGNED) {
+            const u8* base = (const u8*)(place + lane_id() * SIZE);
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(In::mapped_bits(base + i * Tile::STRIDE));
+        } else {
+            // Loads each word once and takes its second half from the next lane: a second load would be another request
+            // over PCIe.
+            u32 at = (u32)place & 7, end = at + K * Tile::STRIDE;
+            const u8* line = (const u8*)(place - at);
+            u64 word[K], tail = load_mapped_if(Tile::needs_tail(at, K * WARP), (const u64*)(line + (end & ~7u)));
+            GRAMPUS_UNROLL
+            for (u32 i = 0; i < K; i++) word[i] = load_mapped(Tile::word_at(line, at + lane_id() * SIZE, i));
+            Tile::template combine<K, true>(at, K * WARP, word, tail, value);
+        }
+    }
+
   private:
     // After an out-of-line call the array starts afresh: state that need not survive the call costs the hot path no
     // register and no spill.
@@ -83,21 +103,22 @@ class ColumnArray<T, Mapped, ALIGNED> {
     // Loads a whole tile in the extent used last.
     template <u32 K>
     GRAMPUS_DEVICE void load_tile(u64 row, T (&value)[K]) {
-        if constexpr (ALIGNED) {
-            const u8* base = (const u8*)(place_of(row) + lane_id() * SIZE);
-            GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) value[i] = In::from_bits(In::mapped_bits(base + i * Tile::STRIDE));
-        } else {
-            // Loads each word once and takes its second half from the next lane: a second load would be another request
-            // over PCIe.
-            u64 place = place_of(row);
-            u32 at = (u32)place & 7, end = at + K * Tile::STRIDE;
-            const u8* line = (const u8*)(place - at);
-            u64 word[K], tail = load_mapped_if(Tile::needs_tail(at, K * WARP), (const u64*)(line + (end & ~7u)));
-            GRAMPUS_UNROLL
-            for (u32 i = 0; i < K; i++) word[i] = load_mapped(Tile::word_at(line, at + lane_id() * SIZE, i));
-            Tile::template combine<K, true>(at, K * WARP, word, tail, value);
-        }
+        load_whole<K>(origin, row, value);
+    }
+};
+
+// Rows that lie in one extent of each of several columns: a loop over many columns keeps two bounds, not two for each.
+struct Stretch {
+    u64 begin, end;
+
+    GRAMPUS_DEVICE bool has(u64 row, u32 rows) const { return row >= begin && row + rows <= end; }
+    // Narrows the stretch to the row's extent of one more column. Returns the address of row 0 if the extent reached
+    // back to it.
+    GRAMPUS_DEVICE u64 narrow(const ColumnDesc& column, u64 row, u32 size) {
+        InExtent found = far_call(&extent_at)(column, row, size, false);
+        begin = begin > found.row_begin ? begin : found.row_begin;
+        end = end < found.row_end ? end : found.row_end;
+        return found.origin;
     }
 };
 

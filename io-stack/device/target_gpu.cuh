@@ -279,11 +279,35 @@ GRAMPUS_DEVICE float float_sqrt(float a) { return sqrtf(a); }
 GRAMPUS_DEVICE u32 launch_warp() { return (blockIdx.x * blockDim.x + threadIdx.x) / WARP; }
 GRAMPUS_DEVICE u32 launch_warps() { return gridDim.x * blockDim.x / WARP; }
 
+// Index of this block in the launch, the number of blocks, and this warp's place among the block's warps.
+GRAMPUS_DEVICE u32 launch_block() { return blockIdx.x; }
+GRAMPUS_DEVICE u32 launch_blocks() { return gridDim.x; }
+GRAMPUS_DEVICE u32 block_warp() { return threadIdx.x / WARP; }
+GRAMPUS_DEVICE u32 block_warps() { return blockDim.x / WARP; }
+// Waits for all warps of the block, and orders their memory.
+GRAMPUS_DEVICE void sync_block() { __syncthreads(); }
+
+// Words in the memory of GRAMPUS_SHARED_BY_BLOCK, which all warps of a block update.
+GRAMPUS_DEVICE void add_in_block(u32* p, u32 v) { atomicAdd(p, v); }
+GRAMPUS_DEVICE u32 fetch_add_in_block(u32* p, u32 v) { return atomicAdd(p, v); }
+GRAMPUS_DEVICE void add_float_in_block(double* p, double v) { atomicAdd(p, v); }
+GRAMPUS_DEVICE void or_in_block(u32* p, u32 v) { atomicOr(p, v); }
+GRAMPUS_DEVICE void max_in_block(u64* p, u64 v) { atomicMax(p, v); }
+
 }  // namespace grampus
 
 // Begins a kernel with one parameter, a struct. The kernel runs on a GPU and on host threads.
 #define GRAMPUS_KERNEL(name, Parameters, parameters) \
     extern "C" __global__ void __launch_bounds__(256, 4) name(const __grid_constant__ Parameters parameters)
+
+// The same for a kernel of which one block takes all of a multiprocessor's shared memory.
+#define GRAMPUS_KERNEL_OF_LARGE_BLOCKS(name, Parameters, parameters) \
+    extern "C" __global__ void __launch_bounds__(1024, 1) name(const __grid_constant__ Parameters parameters)
+
+// Memory that the warps of a block share, as large as the launch says; not initialised.
+#define GRAMPUS_SHARED_BY_BLOCK(name)                   \
+    extern __shared__ grampus::u64x2 name##_of_block[]; \
+    grampus::u64* name = (grampus::u64*)name##_of_block
 
 // One struct for each warp of a block of at most 256 threads, in shared memory; not initialised.
 #define GRAMPUS_SHARED_BY_WARP(Type, name)   \

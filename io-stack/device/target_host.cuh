@@ -196,6 +196,22 @@ inline float float_sqrt(float a) { return __builtin_sqrtf(a); }
 inline u32 launch_warp() { return grampus_host::warp; }
 inline u32 launch_warps() { return grampus_host::warps; }
 
+// A block is one warp.
+inline u32 launch_block() { return launch_warp(); }
+inline u32 launch_blocks() { return launch_warps(); }
+inline u32 block_warp() { return 0; }
+inline u32 block_warps() { return 1; }
+inline void sync_block() { sync_warp(); }
+inline void add_in_block(u32* p, u32 v) { *p += v; }
+inline u32 fetch_add_in_block(u32* p, u32 v) {
+    u32 old = *p;
+    *p = old + v;
+    return old;
+}
+inline void add_float_in_block(double* p, double v) { *p += v; }
+inline void or_in_block(u32* p, u32 v) { *p |= v; }
+inline void max_in_block(u64* p, u64 v) { *p = *p < v ? v : *p; }
+
 }  // namespace grampus
 
 #ifdef GRAMPUS_HOST_LANES
@@ -218,6 +234,13 @@ inline u32 launch_warps() { return grampus_host::warps; }
         GRAMPUS_ONE_WARP(name##_of_one_warp, Parameters, arguments[0]);                                           \
     }                                                                                                             \
     static void name##_of_one_warp(const Parameters& parameters)
+
+#define GRAMPUS_KERNEL_OF_LARGE_BLOCKS(name, Parameters, parameters) GRAMPUS_KERNEL(name, Parameters, parameters)
+
+// The memory of a block: as much as a block of a large GPU has (io-stack/src/cuda/device.rs, HOST_BLOCK_SHARED_BYTES).
+#define GRAMPUS_SHARED_BY_BLOCK(name)                                        \
+    alignas(16) static thread_local grampus::u64 name##_of_block[232448 / 8]; \
+    grampus::u64* name = name##_of_block
 
 // One struct for the warp of this thread.
 #define GRAMPUS_SHARED_BY_WARP(Type, name) \

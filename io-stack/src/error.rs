@@ -26,6 +26,20 @@ pub enum CudaError {
     /// No C++ compiler for kernels on host threads.
     #[error("no C++ compiler for kernels on host threads: install g++ or clang++, or name one in CXX")]
     NoHostCompiler,
+    /// nvCOMP is missing, or cannot be used.
+    #[error(
+        "no nvCOMP ({0}): `pip install nvidia-libnvcomp-cu13==5.3.*`, \
+         and name its file libnvcomp.so.5 in GRAMPUS_NVCOMP"
+    )]
+    NoNvcomp(String),
+    /// A call of nvCOMP failed.
+    #[error("{call}: nvcompStatus_t {status}")]
+    Nvcomp {
+        /// The function of nvCOMP.
+        call: &'static str,
+        /// nvCOMP's number for the error.
+        status: i32,
+    },
     /// The compiler rejected a kernel: a defect of ours, or an architecture that the compiler does not know.
     #[error("{compiler} {call} failed: {log}")]
     Compile {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cuda::{self, Device, DeviceFacts};
+use crate::cuda::{self, Device, DeviceFacts, Nvcomp};
 use crate::error::CudaError;
 
 /// The PCIe link as the operating system sees it.
@@ -18,6 +18,15 @@ pub struct Link {
     pub width: String,
 }
 
+/// An installed nvCOMP.
+#[derive(Debug, Clone, Serialize)]
+pub struct InstalledNvcomp {
+    /// Its version, for example `5.3.0`.
+    pub version: String,
+    /// Its file.
+    pub file: String,
+}
+
 /// The facts of one machine.
 #[derive(Debug, Serialize)]
 pub struct MachineReport {
@@ -25,6 +34,10 @@ pub struct MachineReport {
     pub driver: Option<(u32, u32)>,
     /// Version of NVRTC.
     pub compiler: Option<(u32, u32)>,
+    /// NVIDIA's decompressors. Queries run without them too.
+    pub nvcomp: Option<InstalledNvcomp>,
+    /// The reason why `nvcomp` is `None`, and how to get it.
+    pub no_nvcomp: Option<String>,
     /// The GPUs.
     pub devices: Vec<DeviceFacts>,
     /// The GPUs' PCIe links, as far as the operating system reports them.
@@ -39,6 +52,8 @@ impl MachineReport {
         let mut report = Self {
             driver: None,
             compiler: None,
+            nvcomp: None,
+            no_nvcomp: None,
             devices: Vec::new(),
             links: Vec::new(),
             missing: Vec::new(),
@@ -50,6 +65,15 @@ impl MachineReport {
         match cuda::compiler_version() {
             Ok(version) => report.compiler = Some(version),
             Err(e) => report.missing.push(e.to_string()),
+        }
+        match Nvcomp::load(None) {
+            Ok(library) => {
+                report.nvcomp = Some(InstalledNvcomp {
+                    version: library.version_text(),
+                    file: library.file().display().to_string(),
+                });
+            }
+            Err(e) => report.no_nvcomp = Some(e.to_string()),
         }
         for ordinal in 0..cuda::probe().unwrap_or(0) {
             match Device::open(ordinal).and_then(|d| d.facts()) {
@@ -95,6 +119,10 @@ impl fmt::Display for MachineReport {
         let version = |v: Option<(u32, u32)>| v.map_or("none".to_owned(), |(major, minor)| format!("{major}.{minor}"));
         writeln!(f, "NVIDIA driver  CUDA {}", version(self.driver))?;
         writeln!(f, "NVRTC          {}", version(self.compiler))?;
+        match &self.nvcomp {
+            Some(nvcomp) => writeln!(f, "nvCOMP         {}, {}", nvcomp.version, nvcomp.file)?,
+            None => writeln!(f, "nvCOMP         none")?,
+        }
         for (device, link) in self.devices.iter().zip(&self.links) {
             writeln!(
                 f,
@@ -116,6 +144,9 @@ impl fmt::Display for MachineReport {
         for missing in &self.missing {
             writeln!(f, "missing        {missing}")?;
         }
+        if let Some(reason) = &self.no_nvcomp {
+            writeln!(f, "optional       {reason}")?;
+        }
         if self.devices.is_empty() {
             writeln!(f, "Queries run on the CPU.")?;
         }
@@ -136,6 +167,11 @@ mod tests {
             assert!(text.contains("Queries run on the CPU"), "{text}");
             assert!(report.usable().is_err());
         }
+        assert_eq!(report.nvcomp.is_some(), report.no_nvcomp.is_none(), "{text}");
+        assert!(
+            report.nvcomp.is_some() || text.contains("nvCOMP         none") && text.contains("nvidia-libnvcomp"),
+            "{text}"
+        );
         println!("{text}");
     }
 }

@@ -1,11 +1,11 @@
 //! [`EncodedChunk`], a compression chunk of a stream as stored, for a device that decompresses it.
 //!
-//! A device must know beforehand how many bytes come out of each chunk. Original chunks and Snappy state it. For LZ4
-//! the first and the last chunk are measured, and those between have the length of the first, as writers make them.
-//! The device checks each length.
+//! A device must know beforehand how many bytes come out of each chunk. Original chunks and Snappy state it, and so do
+//! most chunks of Zstandard. Of chunks that do not, the first and the last one are measured. Those between have the
+//! length of the first, as writers make them. The device checks each length.
 
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
-use crate::codec::{Codec, Compression, lz4_length, stated_length, stated_length_bytes};
+use crate::codec::{Codec, Compression, decompressed_length, stated_length, stated_length_bytes};
 use crate::source::ByteSource;
 use crate::streams::Stream;
 
@@ -25,7 +25,7 @@ pub struct EncodedChunk {
 /// The chunks of a compressed stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedChunks {
-    /// Codec of the chunks that are not original: Snappy or LZ4.
+    /// Codec of the chunks that are not original: any but LZO.
     pub codec: Codec,
     /// The chunks, one behind the other. None of them is empty.
     pub chunks: Vec<EncodedChunk>,
@@ -33,9 +33,12 @@ pub struct EncodedChunks {
     pub bytes: u64,
 }
 
-/// Whether a device can decompress chunks of this codec.
+/// Whether there are devices that decompress chunks of this codec.
 pub(crate) fn is_for_devices(codec: Codec) -> bool {
-    matches!(codec, Codec::Snappy | Codec::Lz4)
+    match codec {
+        Codec::Zlib | Codec::Snappy | Codec::Lz4 | Codec::Zstd => true,
+        Codec::Lzo => false,
+    }
 }
 
 impl EncodedChunks {
@@ -70,9 +73,7 @@ impl EncodedChunks {
                 start: 0,
             });
         }
-        if compression.codec == Codec::Lz4 {
-            measure(&chunks, &mut lengths, source)?;
-        }
+        measure(compression, &chunks, &mut lengths, source)?;
         let mut bytes = 0u64;
         for (chunk, length) in chunks.iter_mut().zip(lengths) {
             let length = length.filter(|length| (1..=compression.block_size() as u64).contains(length))?;
@@ -100,11 +101,16 @@ impl EncodedChunks {
     }
 }
 
-/// Fills in the lengths of LZ4 chunks.
-fn measure(chunks: &[EncodedChunk], lengths: &mut [Option<u64>], source: &dyn ByteSource) -> Option<()> {
+/// Fills in the lengths of chunks that do not state theirs. Snappy states each.
+fn measure(
+    compression: Compression,
+    chunks: &[EncodedChunk],
+    lengths: &mut [Option<u64>],
+    source: &dyn ByteSource,
+) -> Option<()> {
     let measured = |chunk: &EncodedChunk| {
         let bytes = source.read(chunk.offset..chunk.offset + u64::from(chunk.length)).ok()?;
-        lz4_length(&bytes)
+        decompressed_length(compression, &bytes)
     };
     let last = chunks.len().checked_sub(1)?;
     if lengths[last].is_none() {
@@ -139,6 +145,8 @@ mod tests {
         }
     }
 
+    const DEVICE_CODECS: [Codec; 4] = [Codec::Zlib, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+
     /// A stream of these chunks at byte 5, some of them stored as they are.
     fn stored(codec: Codec, chunks: &[(&[u8], bool)]) -> (Stream, Memory) {
         let mut bytes = vec![0; 5];
@@ -164,7 +172,7 @@ mod tests {
 
     #[test]
     fn chunks_have_their_place_in_the_decompressed_stream() {
-        for codec in [Codec::Snappy, Codec::Lz4] {
+        for codec in DEVICE_CODECS {
             let chunks: [(&[u8], bool); 4] = [
                 (&[1; 900], false),
                 (&[2; 900], false),
@@ -188,7 +196,7 @@ mod tests {
     #[test]
     fn streams_with_strange_chunks_are_left_to_the_cpu() {
         let of = |codec, stream: &Stream, source: &Memory| EncodedChunks::of(stream, compression(codec), source);
-        for codec in [Codec::Snappy, Codec::Lz4] {
+        for codec in DEVICE_CODECS {
             let (stream, source) = stored(codec, &[(&[1; 1001], false)]);
             assert_eq!(of(codec, &stream, &source), None, "more than a block");
             let (mut stream, source) = stored(codec, &[(&[1; 900], false)]);
@@ -202,6 +210,34 @@ mod tests {
             assert_eq!(of(codec, &stream, &Memory(bytes.into())), None, "an empty chunk");
         }
         let (stream, source) = stored(Codec::Zlib, &[(&[1; 900], false)]);
-        assert_eq!(of(Codec::Zlib, &stream, &source), None);
+        assert_eq!(of(Codec::Lzo, &stream, &source), None);
+        assert!(of(Codec::Zlib, &stream, &source).is_some());
+        let mut bytes = source.0.to_vec();
+        bytes[8..].fill(255);
+        assert_eq!(of(Codec::Zlib, &stream, &Memory(bytes.into())), None, "not deflate");
+    }
+
+    #[test]
+    fn lengths_that_zstandard_leaves_out_are_measured() {
+        let mut encoder = zstd::bulk::Compressor::new(1).unwrap();
+        encoder
+            .set_parameter(zstd::zstd_safe::CParameter::ContentSizeFlag(false))
+            .unwrap();
+        let mut bytes = vec![0; 5];
+        for length in [900, 900, 77] {
+            let body = encoder.compress(&vec![b'x'; length]).unwrap();
+            assert_eq!(stated_length(Codec::Zstd, &body), None);
+            bytes.extend(&(2 * body.len() as u32).to_le_bytes()[..3]);
+            bytes.extend(body);
+        }
+        let stream = Stream {
+            column: 1,
+            kind: Kind::Data,
+            offset: 5,
+            length: bytes.len() as u64 - 5,
+        };
+        let found = EncodedChunks::of(&stream, compression(Codec::Zstd), &Memory(bytes.into())).unwrap();
+        let starts: Vec<u64> = found.chunks.iter().map(|chunk| chunk.start).collect();
+        assert_eq!((starts, found.bytes), (vec![0, 900, 1800], 1877));
     }
 }

@@ -16,9 +16,10 @@ Examples:
   grampus --table trips='data/*.orc' -f report.sql --format csv > report.csv
   grampus --io trips.orc -c 'SELECT avg(fare) FROM trips WHERE miles >= 30'
                                                      and see how few bytes the answer took
+  AWS_REGION=eu-west-1 grampus s3://bucket/trips/    read a bucket (gs://, abfss://, https:// too)
   grampus demo                                       a tour on made-up taxi trips";
 
-/// SQL over ORC files that reads only the bytes a query turns out to need.
+/// SQL over ORC files that reads only the bytes a query turns out to need; Parquet, CSV, NDJSON and Arrow join them.
 ///
 /// Without -c or -f it is interactive when standard input is a terminal, and reads SQL from standard input when not.
 #[derive(Debug, Parser)]
@@ -28,7 +29,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// ORC files, folders or globs to open as tables, each named after its file
+    /// Files, folders, globs or URLs to open as tables, each named after its file: ORC, Parquet, CSV, NDJSON, Arrow
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
 

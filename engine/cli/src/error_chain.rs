@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use grampus::StoreError;
 use grampus_orc_layout::LayoutError;
 
 /// The operation that failed, in DataFusion's words.
@@ -24,6 +25,7 @@ pub(crate) enum RootError<'a> {
     Io(&'a io::Error),
     Layout(&'a LayoutError),
     Store(&'a object_store::Error),
+    Place(&'a StoreError),
     Other(&'a (dyn Error + 'static)),
 }
 
@@ -36,7 +38,10 @@ pub(crate) fn root_error(error: &DataFusionError) -> RootError<'_> {
         DataFusionError::External(inner) => foreign(inner.as_ref()),
         DataFusionError::ArrowError(inner, _) => arrow_root(inner),
         DataFusionError::IoError(inner) => io_root(inner),
-        DataFusionError::ObjectStore(inner) => RootError::Store(inner),
+        DataFusionError::ObjectStore(inner) => match StoreError::find(inner.as_ref()) {
+            Some(place) => RootError::Place(place),
+            None => RootError::Store(inner),
+        },
         other => RootError::DataFusion(other),
     }
 }
@@ -61,7 +66,9 @@ fn io_root(error: &io::Error) -> RootError<'_> {
 
 fn foreign<'a>(error: &'a (dyn Error + Send + Sync + 'static)) -> RootError<'a> {
     let plain: &'a (dyn Error + 'static) = error;
-    if let Some(inner) = plain.downcast_ref::<DataFusionError>() {
+    if let Some(inner) = StoreError::find(plain) {
+        RootError::Place(inner)
+    } else if let Some(inner) = plain.downcast_ref::<DataFusionError>() {
         root_error(inner)
     } else if let Some(inner) = plain.downcast_ref::<Arc<DataFusionError>>() {
         root_error(inner)

@@ -10,6 +10,8 @@ use arrow::error::ArrowError;
 use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
+use grampus::StoreError;
+use grampus::error::without_passwords;
 use grampus_orc_layout::LayoutError;
 use grampus_tools::ToolError;
 
@@ -49,12 +51,15 @@ pub(crate) fn explain(error: &DataFusionError, known: &ErrorContext<'_>) -> Erro
         RootError::Io(root) => io(root),
         RootError::Layout(root) => layout(root),
         RootError::Store(root) => object_store(root),
+        RootError::Place(root) => store(root),
         RootError::Other(root) => ErrorReport::new(match context(error).map(clean) {
             Some(context) if !context.is_empty() => format!("{context}: {}", clean(&root.to_string())),
             _ => clean(&root.to_string()),
         }),
     };
-    report.causes = causes(error);
+    report.causes = causes(error).iter().map(|cause| without_passwords(cause)).collect();
+    report.message = without_passwords(&report.message);
+    report.hint = report.hint.map(|hint| without_passwords(&hint));
     report
 }
 
@@ -66,9 +71,6 @@ fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &ErrorCont
         DataFusionError::Configuration(message) => configuration(message, known),
         DataFusionError::NotImplemented(message) => ErrorReport::new(format!("not supported: {}", clean(message))),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
-        DataFusionError::Internal(message) if message.contains("No suitable object store found for ") => {
-            no_store(message)
-        }
         DataFusionError::Internal(message) => ErrorReport::new(format!("internal error: {}", clean(message)))
             .hint("this is a bug; please report it with the query and the output of -v"),
         other => execution(&other.message()),
@@ -84,24 +86,10 @@ fn io(error: &std::io::Error) -> ErrorReport {
     }
 }
 
-/// A URL whose scheme has no object store.
-fn no_store(message: &str) -> ErrorReport {
-    let place = message
-        .split(" found for ")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next())
-        .unwrap_or("it");
-    let report = ErrorReport::new(format!(
-        "cannot read {}: only local files can be read here",
-        place.trim_end_matches('.')
-    ));
-    report.hint("copy the files to this machine; programs can register an object store with the library's session")
-}
-
 fn execution(message: &str) -> ErrorReport {
     if let Some(rest) = message.strip_prefix("Unable to find factory for ") {
         return ErrorReport::new(format!("tables cannot be STORED AS {rest}"))
-            .hint("use STORED AS ORC, CSV, JSON or ARROW; `grampus convert` makes ORC from Parquet");
+            .hint("use STORED AS ORC, PARQUET, CSV, JSON or ARROW");
     }
     ErrorReport::new(clean(message))
 }
@@ -395,6 +383,15 @@ pub(crate) fn layout(error: &LayoutError) -> ErrorReport {
             "the file is damaged; `grampus layout {file}` shows what can be read of it"
         )),
         _ => report,
+    }
+}
+
+/// A place in a store that cannot be used.
+fn store(error: &StoreError) -> ErrorReport {
+    ErrorReport {
+        message: format!("{}: {}", error.url, clean(&error.reason)),
+        hint: error.advice.clone(),
+        ..ErrorReport::default()
     }
 }
 

@@ -20,6 +20,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::{Identity, IoCounters, io_error};
+use crate::store_error::{StoreError, reason};
 
 /// Ranges within this distance are one request: a round trip costs more than the bytes between them.
 const MERGE_GAP_BYTES: u64 = 1 << 20;
@@ -131,10 +132,14 @@ impl RemoteFile {
                 self.changed("replaced")
             }
             object_store::Error::NotFound { .. } => self.changed("removed"),
+            // A second request would wait as long.
+            error if StoreError::find(&error).is_some_and(|found| found.is_unreachable) => {
+                io_error(&self.name, range, reason(&error))
+            }
             error => match self.store.head(&self.path).await {
                 Ok(now) if !is_same(&self.identity, &now) => self.changed("replaced"),
                 Err(object_store::Error::NotFound { .. }) => self.changed("removed"),
-                _ => io_error(&self.name, range, error),
+                _ => io_error(&self.name, range, reason(&error)),
             },
         }
     }

@@ -69,7 +69,10 @@ impl Workload {
     }
 }
 
-/// Estimated time on an open GPU with these backings.
+/// Estimated time to compile a kernel (docs/experiments/0009-compilation.md).
+pub(crate) const COMPILE_TIME: Duration = Duration::from_millis(150);
+
+/// Estimated time on an open GPU with these backings and a compiled kernel.
 pub(crate) fn gpu_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Duration {
     let columns = choices.iter().map(|choice| choice.estimated_time + choice.scan_time);
     least_gpu_time(profile) + columns.sum::<Duration>()
@@ -82,6 +85,11 @@ pub(crate) fn hot_time(profile: &MachineProfile, choices: &[ColumnChoice]) -> Du
         Backing::Mapped | Backing::Queued => choice.estimated_time + choice.scan_time,
     });
     least_gpu_time(profile) + columns.sum::<Duration>()
+}
+
+/// Whether everything that the query needs is on the device.
+pub(crate) fn is_resident(choices: &[ColumnChoice]) -> bool {
+    choices.iter().all(|choice| choice.estimated_time.is_zero())
 }
 
 /// The shortest time on the GPU: every column is resident already.
@@ -190,6 +198,7 @@ pub(super) mod tests {
             stripes: (0..20).map(stripe).collect(),
             column_ids: vec![1, 2],
             dictionary: 0,
+            value_ranges: Vec::new(),
             decoder: Arc::new(NoDecoder),
         }
     }

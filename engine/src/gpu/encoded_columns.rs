@@ -104,7 +104,9 @@ fn chunk_list(chunks: &EncodedChunks) -> Option<ChunkList> {
         codec: match chunks.codec {
             Codec::Snappy => DeviceCodec::Snappy,
             Codec::Lz4 => DeviceCodec::Lz4,
-            Codec::Zlib | Codec::Zstd | Codec::Lzo => return None,
+            Codec::Zstd => DeviceCodec::Zstd,
+            Codec::Zlib => DeviceCodec::Deflate,
+            Codec::Lzo => return None,
         },
         chunks: chunks.chunks.iter().map(chunk).collect(),
     })

@@ -18,7 +18,7 @@ use grampus_gpu_exec::input::encoded_column::{EncodedColumn, Runs, Values};
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::Type;
 use grampus_gpu_exec::{decode as decoding, decompress as decompressing};
-use grampus_io_stack::cuda::{self, Device, Module};
+use grampus_io_stack::cuda::{self, Device, Module, Nvcomp};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
 use grampus_orc_layout::index::ColumnIndex;
@@ -38,8 +38,10 @@ use crate::gpu::stripe_decoder::decoded;
 /// Host threads as warps of one lane, and as warps of 32 lanes in lockstep.
 struct Machines {
     device: Device,
-    /// Of the decode kernel, and of the decompression kernel.
-    modules: [[Arc<Module>; 2]; 2],
+    /// Of the decode kernel, of the decompression kernel, and of the kernels around nvCOMP.
+    modules: [[Arc<Module>; 3]; 2],
+    /// A stand-in for nvCOMP.
+    nvcomp: Arc<Nvcomp>,
 }
 
 fn machines() -> Option<Machines> {
@@ -61,12 +63,18 @@ fn machines() -> Option<Machines> {
             [
                 modules.decoding().unwrap().module,
                 modules.decompressing().unwrap().module,
+                modules.around_library().unwrap().module,
             ],
             [
                 lockstep(decoding::translation_unit(), decoding::ENTRY),
                 lockstep(decompressing::translation_unit(), decompressing::ENTRY),
+                lockstep(
+                    decompressing::library_translation_unit(),
+                    decompressing::library::PREPARE,
+                ),
             ],
         ],
+        nvcomp: Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap(),
         device,
     })
 }
@@ -122,8 +130,8 @@ impl Column {
 
     fn on_device(
         &self,
-        device: &Device,
-        [decoding, decompressing]: &[Arc<Module>; 2],
+        machines: &Machines,
+        [decoding, decompressing, around_library]: &[Arc<Module>; 3],
         rows: Range<u64>,
     ) -> Option<Decoded> {
         let numbers = match self.encoded.values {
@@ -146,15 +154,16 @@ impl Column {
         let modules = Modules {
             decoding,
             decompressing: Some(decompressing),
+            library: Some((&machines.nvcomp, around_library)),
         };
-        decode(device, modules, &what, &self.file.0).unwrap()
+        decode(&machines.device, modules, &what, &self.file.0).unwrap()
     }
 
     /// Values of the device must equal the decoder's.
     fn compare(&self, machines: &Machines, rows: Range<u64>, what: &str, tally: &mut Tally) {
         let wanted = self.by_cpu(rows.clone());
         for (k, modules) in machines.modules.iter().enumerate() {
-            let found = self.on_device(&machines.device, modules, rows.clone());
+            let found = self.on_device(machines, modules, rows.clone());
             match (&wanted, found) {
                 (Ok(wanted), Some(found)) => {
                     let valid = wanted
@@ -342,7 +351,7 @@ fn own_compressed_files_decode_to_the_decoders_values() {
         (0, 2000, 4096),
         (1000, 2500, 64),
     ] {
-        for codec in [Codec::Snappy, Codec::Lz4] {
+        for codec in [Codec::Snappy, Codec::Lz4, Codec::Zlib, Codec::Zstd] {
             seed += 1;
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             let rows = rows(&mut random, 3000);
@@ -422,7 +431,13 @@ fn is_compressed(encoded: &EncodedColumn) -> bool {
 #[test]
 fn damaged_files_decode_to_the_decoders_values_or_to_none() {
     let Some(machines) = machines() else { return };
-    for codec in [None, Some((Codec::Snappy, 600)), Some((Codec::Lz4, 2000))] {
+    for codec in [
+        None,
+        Some((Codec::Snappy, 600)),
+        Some((Codec::Lz4, 2000)),
+        Some((Codec::Zlib, 600)),
+        Some((Codec::Zstd, 600)),
+    ] {
         let total = damaged(&machines, codec);
         println!("{codec:?}: {total:?}");
         assert!(total.equal > 200 && total.errors > 100, "{codec:?}: {total:?}");

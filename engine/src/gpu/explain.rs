@@ -1,7 +1,7 @@
 //! [`Explain`]: the text that EXPLAIN shows for the GPU operator.
 //!
-//! The text has the device, the keys and aggregates, the columns with backing and granularity, the estimated bytes, and
-//! the reason for the GPU. EXPLAIN VERBOSE adds the kernel's source.
+//! The text has the device, the keys and aggregates, the columns with backing and granularity, the shape of the kernel,
+//! the estimated bytes, and the reason for the GPU. EXPLAIN VERBOSE adds the kernel's source.
 
 use std::fmt;
 
@@ -41,10 +41,14 @@ impl Explain<'_> {
                     "GpuAggregateExec: device={device}, gby=[{keys}], aggr=[{aggregates}]"
                 )?;
                 write!(f, ", files={files}, stripes={stripes}, columns=[{columns}]")?;
+                if let Some(words) = work.decompression.words() {
+                    write!(f, ", decompression=[{words}]")?;
+                }
                 let filter = self.filter();
                 if !filter.is_empty() {
                     write!(f, ", filter=[{}]", filter.join(", "))?;
                 }
+                write!(f, ", kernel=[{}]", work.kernel_shape())?;
                 write!(f, ", estimated={}, because {}", bytes(moved), work.reason)?;
                 if let Some(reason) = self.fallback {
                     write!(f, ", answered by the CPU: {reason}")?;

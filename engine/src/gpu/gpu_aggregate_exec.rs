@@ -23,14 +23,13 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
-use grampus_gpu_exec::{Output, RunError};
+use grampus_gpu_exec::RunError;
 
+use super::device_run::{is_dictionary_full, run};
 use super::explain::Explain;
 use super::gpu_work::GpuWork;
 use super::metrics::{record, record_fallback};
 use super::partial_state::batch;
-use super::runner::Absence;
-use super::string_dictionary::{DictionaryFull, StringDictionary};
 use crate::scan::metrics::with_amplification;
 
 /// A partial aggregation on the GPU.
@@ -188,10 +187,6 @@ impl Execution {
         };
         let work = &self.work;
         record(&self.metrics, &output.cost, work);
-        if output.cost.rows > 0 {
-            let selectivity = output.cost.passed as f64 / output.cost.rows as f64;
-            work.session.remember_selectivity(work.filter_key(), selectivity);
-        }
         let batch = batch(&output, &work.lowered.state, &self.cpu.schema(), &dictionary);
         batch.map_err(RunFailure::Error)
     }
@@ -241,57 +236,12 @@ impl Execution {
     }
 }
 
-/// Runs the program on the session's device, and opens the device if it is closed. Returns the dictionary of the run's
-/// codes too. If the session's dictionary becomes full, the run is repeated with a new one, unless the query alone has
-/// too many different strings.
-fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, Arc<StringDictionary>), RunError> {
-    let device = work.session.device(&work.settings, &work.profile);
-    loop {
-        let dictionary = work.session.dictionary();
-        let was_empty = dictionary.len() == 0;
-        let bound = work.bind(&dictionary).map_err(|full| RunError::Decode(full.into()));
-        let error = match bound.and_then(|bound| device.run(&work.bound_request(&bound, cancel))) {
-            Ok(output) => return Ok((output, dictionary)),
-            Err(error) => error,
-        };
-        if let RunError::Cuda(cuda) = &error
-            && !device.is_open()
-        {
-            let absence = Absence::of(cuda);
-            if absence.is_final {
-                work.session.remember_absence(&work.settings, absence);
-            }
-        }
-        let is_full = matches!(&error, RunError::Decode(inner) if is_dictionary_full(inner.as_ref()));
-        if is_full {
-            work.session.renew_dictionary(&dictionary);
-        }
-        if !is_full || was_empty {
-            return Err(error);
-        }
-    }
-}
-
 /// The outcome of a run without a batch.
 enum RunFailure {
     /// The CPU answers, for this reason.
     Fallback(String),
     /// The query fails.
     Error(DataFusionError),
-}
-
-fn is_dictionary_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.is::<DictionaryFull>() {
-            return true;
-        }
-        if let Some(DataFusionError::External(inner)) = error.downcast_ref::<DataFusionError>() {
-            return is_dictionary_full(inner.as_ref());
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// The error of a query that may not fall back. Errors of decoding are wrapped as the CPU's plan wraps them.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Float64Array, RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError};
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
@@ -27,6 +27,8 @@ enum Behaviour {
     Fails,
     WaitsForCancel,
     CannotOpen,
+    /// Columns are resident after a run.
+    Loads,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,12 @@ struct FakeDevice {
     /// Runs that have begun, and that have ended.
     begun: AtomicUsize,
     ended: AtomicUsize,
+}
+
+impl FakeDevice {
+    fn is_loaded(&self) -> bool {
+        matches!(self.behaviour, Behaviour::Loads) && self.ended.load(Ordering::Relaxed) > 0
+    }
 }
 
 impl Runner for FakeDevice {
@@ -49,18 +57,25 @@ impl Runner for FakeDevice {
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
         let choice = ColumnChoice {
             backing: match self.behaviour {
-                Behaviour::Refuses => Backing::Resident,
-                Behaviour::Fails | Behaviour::WaitsForCancel | Behaviour::CannotOpen => Backing::Mapped,
+                Behaviour::Refuses | Behaviour::WaitsForCancel | Behaviour::Loads => Backing::Resident,
+                Behaviour::Fails | Behaviour::CannotOpen => Backing::Mapped,
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
             // As over a link of 5 KB/s.
-            estimated_time: Duration::from_millis(200),
+            estimated_time: match self.is_loaded() {
+                true => Duration::ZERO,
+                false => Duration::from_millis(200),
+            },
             scan_time: Duration::ZERO,
             resident_bytes: 0,
             reason: String::new(),
         };
         Ok(vec![choice; request.program.columns.len()])
+    }
+
+    fn kernel_shape(&self, _: &Request<'_>) -> Result<String, RunError> {
+        Ok("by row".to_owned())
     }
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
@@ -70,6 +85,15 @@ impl Runner for FakeDevice {
             Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
             Behaviour::CannotOpen => RunError::Cuda(CudaError::NoDriver("it is gone".to_owned())),
             Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
+            Behaviour::Loads => {
+                self.ended.fetch_add(1, Ordering::Relaxed);
+                return Ok(Output {
+                    groups: 1,
+                    keys: Vec::new(),
+                    aggregates: Vec::new(),
+                    cost: grampus_gpu_exec::output::Cost::default(),
+                });
+            }
             Behaviour::WaitsForCancel => loop {
                 if request.cancel.load(Ordering::Relaxed) {
                     break RunError::Cancelled;
@@ -84,6 +108,10 @@ impl Runner for FakeDevice {
         Err(error)
     }
 
+    fn is_compiled(&self, _: &Request<'_>) -> Result<bool, RunError> {
+        Ok(true)
+    }
+
     fn kernel_source(&self, _: &Request<'_>) -> Result<String, RunError> {
         Ok("no kernel".to_owned())
     }
@@ -91,6 +119,12 @@ impl Runner for FakeDevice {
 
 /// A session with the fake device and a table `t` of a thousand rows.
 async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>) {
+    let (context, fake, _) = runtime(folder, device, behaviour).await;
+    (context, fake)
+}
+
+/// As [`session`], with its runtime.
+async fn runtime(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>, Grampus) {
     let fake = Arc::new(FakeDevice {
         behaviour,
         begun: AtomicUsize::new(0),
@@ -106,8 +140,8 @@ async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (Sessio
     let builder = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(3))
         .with_default_features();
-    let state = registered(builder, options, gpu);
-    let context = SessionContext::new_with_state(state);
+    let grampus = grampus_of(options, gpu);
+    let context = SessionContext::new_with_state(grampus.register(builder).build());
     let path = folder.join("t.orc");
     let column: Arc<Float64Array> = Arc::new(Float64Array::from_iter_values((0..1000).map(f64::from)));
     let rows = RecordBatch::try_from_iter([("x", column as _)]).unwrap();
@@ -117,7 +151,7 @@ async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (Sessio
     crate::session::register_orc(&context, "t", &path.display().to_string())
         .await
         .unwrap();
-    (context, fake)
+    (context, fake, grampus)
 }
 
 const SQL: &str = "SELECT count(*) AS n, sum(x) AS s FROM t WHERE x >= 10";
@@ -192,7 +226,7 @@ async fn explain_verbose_shows_the_kernel() {
 }
 
 /// A session on a machine with a slow CPU, and a slower transfer to the GPU.
-async fn slow_session(folder: &Path) -> (SessionContext, Arc<FakeDevice>) {
+async fn slow_session(folder: &Path, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>, Grampus) {
     let slow = MachineProfile {
         cpu_scan_bytes_per_s: 1e5,
         cpu_scan_all_bytes_per_s: 1e5,
@@ -201,37 +235,78 @@ async fn slow_session(folder: &Path) -> (SessionContext, Arc<FakeDevice>) {
         ..MachineProfile::of_cores(1)
     };
     Calibration::of(slow).save(folder).unwrap();
-    session(folder, Device::Auto, Behaviour::Refuses).await
+    runtime(folder, Device::Auto, behaviour).await
 }
 
-/// With `auto`, queries load columns once their executions have missed as much time as loading costs. The first query
-/// stays on the CPU, which is faster for one query. Planning counts as no execution.
+/// With `auto`, a query that the CPU answers, though the GPU would be faster from its memory, has its columns loaded
+/// when it has ended. The next one runs on the GPU. Planning loads nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn auto_device_loads_columns_of_repeated_executions() {
+async fn auto_device_loads_columns_in_the_background() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, fake) = slow_session(folder.path()).await;
-    let is_on_gpu = async || {
-        let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-        let on_gpu = plan.contains("with its columns there");
-        assert!(
-            on_gpu || plan.contains("not on the GPU: the GPU is estimated to take"),
-            "{plan}"
-        );
-        on_gpu
-    };
+    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::Loads).await;
+    let explained = async || shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+    let expected = "once loaded in the background, the GPU takes";
     // 8 KB take 80 ms on the CPU, 200 ms to load as the fake device estimates, and almost no time once resident.
-    for _ in 0..10 {
-        assert!(!is_on_gpu().await, "EXPLAIN is no execution");
+    for _ in 0..3 {
+        assert!(explained().await.contains(expected), "{}", explained().await);
     }
+    grampus.wait_for_loads();
+    assert_eq!(fake.begun.load(Ordering::Relaxed), 0, "EXPLAIN is no execution");
     assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    assert_eq!(fake.ended.load(Ordering::Relaxed), 0, "the first one stays on the CPU");
-    for _ in 0..10 {
-        assert!(
-            is_on_gpu().await,
-            "one execution has missed 80 ms, the next would miss as much"
-        );
+    grampus.wait_for_loads();
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 1, "loaded once");
+    assert!(
+        explained().await.contains("its columns are on the device"),
+        "{}",
+        explained().await
+    );
+}
+
+/// Columns that a load does not leave on the device are not loaded again.
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_device_loads_in_vain_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::Refuses).await;
+    for _ in 0..3 {
+        assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+        grampus.wait_for_loads();
+        assert_eq!(fake.ended.load(Ordering::Relaxed), 1);
     }
-    assert_eq!(fake.ended.load(Ordering::Relaxed), 0, "nothing ran on the device");
+    let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+    assert!(
+        !plan.contains("in the background") && plan.contains("not on the GPU: the GPU is"),
+        "{plan}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_columns_are_loaded_with_gpu_load_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::Loads).await;
+    context
+        .sql("SET grampus.gpu_load = 'off'")
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+    grampus.wait_for_loads();
+    assert_eq!(fake.begun.load(Ordering::Relaxed), 0);
+}
+
+/// A runtime that is dropped cancels its load.
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_runtime_cancels_its_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::WaitsForCancel).await;
+    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+    while fake.begun.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(context);
+    drop(grampus);
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 1);
 }
 
 /// Planning and EXPLAIN do not wait for a query that runs.
@@ -251,14 +326,13 @@ async fn planning_waits_for_no_running_query() {
     assert!(running.await.unwrap_err().is_cancelled());
 }
 
-/// The state of a session whose GPU state is `gpu`.
-fn registered(builder: SessionStateBuilder, options: GrampusOptions, gpu: Arc<GpuSession>) -> SessionState {
+/// A runtime whose GPU state is `gpu`.
+fn grampus_of(options: GrampusOptions, gpu: Arc<GpuSession>) -> Grampus {
     let config = GrampusConfig {
         options,
         ..GrampusConfig::default()
     };
-    let grampus = Grampus::builder().config(config).gpu(gpu).build().unwrap();
-    grampus.register(builder).build()
+    Grampus::builder().config(config).gpu(gpu).build().unwrap()
 }
 
 /// A session over a table `w` of a thousand different words, with dictionaries of `strings` strings.
@@ -274,8 +348,8 @@ async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession
         ..GrampusOptions::default()
     };
     let builder = SessionStateBuilder::new().with_default_features();
-    let state = registered(builder, options, Arc::clone(&gpu));
-    let context = SessionContext::new_with_state(state);
+    let grampus = grampus_of(options, Arc::clone(&gpu));
+    let context = SessionContext::new_with_state(grampus.register(builder).build());
     let path = folder.join("w.orc");
     let many = StringArray::from_iter_values((0..1000).map(|row| format!("word {row}")));
     let few = StringArray::from_iter_values((0..1000).map(|row| ["a", "b"][row % 2]));

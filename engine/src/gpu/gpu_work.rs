@@ -8,6 +8,8 @@ use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::Value;
 use grampus_gpu_exec::{BackingChoice, ColumnChoice, MachineProfile, Request};
 
+use super::decompression::ChunkDecompression;
+use super::device_choice::is_resident;
 use super::filter_key::FilterKey;
 use super::input_builder::GpuInput;
 use super::lower::Lowered;
@@ -28,6 +30,7 @@ pub(crate) struct GpuWork {
     pub(crate) profile: MachineProfile,
     pub(crate) session: Arc<GpuSession>,
     pub(crate) backing: BackingChoice,
+    pub(crate) decompression: ChunkDecompression,
     /// The share of rows that is expected to pass the filter, from 0 to 1.
     pub(crate) selectivity: f64,
     /// Backings of the columns, set by the first question: the optimizer's or EXPLAIN's.
@@ -53,6 +56,21 @@ impl GpuWork {
             self.planned_device.choose(&request).unwrap_or_default()
         };
         self.choices.get_or_init(ask)
+    }
+
+    /// How the kernel that would be run treats rows and groups; empty if the device cannot tell.
+    pub(crate) fn kernel_shape(&self) -> String {
+        let arguments = self.placeholders();
+        let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
+        self.planned_device.kernel_shape(&request).unwrap_or_default()
+    }
+
+    /// Whether a run now would find everything on the device: columns, and the compiled kernel.
+    pub(crate) fn is_hot(&self, device: &dyn Runner) -> bool {
+        let arguments = self.placeholders();
+        let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
+        let is_resident = device.choose(&request).is_ok_and(|choices| is_resident(&choices));
+        is_resident && device.is_compiled(&request).unwrap_or(false)
     }
 
     /// The source of the kernel that would be run.
@@ -100,6 +118,7 @@ impl GpuWork {
             arguments,
             input,
             backing: self.backing,
+            decompression: self.decompression.request(),
             selectivity: self.selectivity,
             // A query that may fall back does not wait.
             waits_for_memory: self.strict,

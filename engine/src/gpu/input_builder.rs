@@ -3,17 +3,21 @@
 //! 1. Locate the columns in the stripes that statistics leave ([`column_locations`]).
 //! 2. Describe each stripe: its selected rows, and a placement per column (raw segments, a constant, or encoded).
 //! 3. Mark the program's columns as never NULL if no stripe can hold a NULL.
-//! 4. Give the device a [`StripeDecoder`] for the encoded columns.
+//! 4. Note the least and the greatest value of each column by stripe, as far as statistics tell.
+//! 5. Give the device a [`StripeDecoder`] for the encoded columns.
 //!
 //! Strings have no codes while a query is planned. Each run [binds](GpuInput::bound) the input to a dictionary.
 
 use std::sync::Arc;
 
 use grampus_gpu_exec::input::{FileVersion, Input, Placement, Segment, Stripe};
-use grampus_gpu_exec::program::{Program, Value};
+use grampus_gpu_exec::program::{Program, Type, Value};
 use grampus_orc_layout::stripe::StripeLayout;
 
+use datafusion::common::ScalarValue;
+
 use super::column_ids::ColumnIds;
+use super::decompression::ChunkDecompression;
 use super::encoded_columns;
 use super::lower::Lowered;
 use super::lower::types::{Argument, argument_of};
@@ -22,8 +26,12 @@ use super::string_dictionary::{DictionaryFull, StringDictionary};
 use super::stripe_decoder::{LocatedColumns, StripeDecoder};
 use crate::file::Place;
 use crate::scan::Scan;
+use crate::scan::column_bounds::extremes;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
 use crate::table::files::TableFile;
+
+/// Codes of strings that a query is prepared for, at least. A dictionary grows while columns are decoded.
+const MIN_CODES: usize = 16;
 
 /// A program's input with what the estimates and the metrics need.
 #[derive(Debug)]
@@ -36,6 +44,8 @@ pub(crate) struct GpuInput {
     pub(crate) skipped_row_groups: usize,
     /// Constants that are strings: stripe, column, and text. In `input` a placeholder stands for the code.
     texts: Vec<(usize, usize, Arc<str>)>,
+    /// Columns of codes of strings.
+    code_columns: Vec<usize>,
     located: Arc<LocatedColumns>,
 }
 
@@ -48,6 +58,9 @@ impl GpuInput {
             input.stripes[*stripe].columns[*column] = Placement::Constant(Some(code));
         }
         input.dictionary = dictionary.number();
+        for &column in &self.code_columns {
+            input.value_ranges[column] = code_range(dictionary);
+        }
         input.decoder = Arc::new(StripeDecoder::new(&self.located, dictionary));
         Ok(input)
     }
@@ -55,10 +68,11 @@ impl GpuInput {
 
 /// Builds inputs from what the session keeps.
 pub(crate) struct InputBuilder<'a> {
-    /// The number of the session's dictionary: columns of codes may be cached.
-    pub(crate) dictionary: u64,
+    /// The session's dictionary: columns of codes may be cached.
+    pub(crate) dictionary: &'a StringDictionary,
     pub(crate) column_ids: &'a ColumnIds,
     pub(crate) locations: &'a LocationCache,
+    pub(crate) decompression: &'a ChunkDecompression,
 }
 
 impl InputBuilder<'_> {
@@ -77,13 +91,20 @@ impl InputBuilder<'_> {
         let files = scan.files.iter().map(file_version).collect::<Result<Vec<_>, _>>()?;
         let (mut stripes, mut texts) = (Vec::with_capacity(located.len()), Vec::new());
         for (at, stripe) in located.iter().enumerate() {
-            let (stripe, constants) = stripe_of(&scan, stripe, &lowered.columns)?;
+            let (stripe, constants) = stripe_of(&scan, stripe, &lowered.columns, self.decompression)?;
             stripes.push(stripe);
             texts.extend(constants.into_iter().map(|(column, text)| (at, column, text)));
         }
         for (at, column) in lowered.program.columns.iter_mut().enumerate() {
             column.nullable = stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
         }
+        let is_code = |column: &usize| lowered.program.columns[*column].ty == Type::Code;
+        let code_columns: Vec<usize> = (0..lowered.columns.len()).filter(is_code).collect();
+        let value_ranges = (0..lowered.columns.len()).map(|at| match code_columns.contains(&at) {
+            true => code_range(self.dictionary),
+            false => value_ranges(&scan, &located, lowered.columns[at]),
+        });
+        let value_ranges = value_ranges.collect();
         let column_id = |&column: &usize| self.column_ids.of(&scan, column);
         let column_ids = lowered.columns.iter().map(column_id).collect();
         let columns = Arc::new(LocatedColumns::new(scan, &located, &lowered.columns));
@@ -93,7 +114,8 @@ impl InputBuilder<'_> {
             files,
             stripes,
             column_ids,
-            dictionary: self.dictionary,
+            dictionary: self.dictionary.number(),
+            value_ranges,
             decoder: Arc::new(decoder),
         };
         let layouts = located.into_iter().map(|stripe| stripe.layout).collect();
@@ -102,22 +124,60 @@ impl InputBuilder<'_> {
             layouts,
             skipped_row_groups: groups.skipped,
             texts,
+            code_columns,
             located: columns,
         })
     }
+}
+
+/// The codes that strings of a query have, if no further strings are met.
+fn code_range(dictionary: &StringDictionary) -> Vec<(Value, Value)> {
+    let codes = dictionary.len().max(MIN_CODES) as i64;
+    vec![(Value::Int(0), Value::Int(codes - 1))]
+}
+
+/// The least and the greatest value of a table column in each stripe of which they are known.
+fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Vec<(Value, Value)> {
+    let data_type = scan.table.field(column).data_type();
+    let range = |stripe: &StripeLocations| {
+        let file = &scan.files[stripe.file];
+        let (least, most) = match file.place_of(column) {
+            Ok(id) => {
+                let of_stripe = file.file.tail.stripe_statistics.get(stripe.layout.info.index);
+                let stored = of_stripe.and_then(|columns| columns.get(id as usize));
+                let stored = stored.or_else(|| file.file.tail.file_statistics.get(id as usize))?;
+                extremes(stored, data_type)?
+            }
+            Err(value) => (value.clone(), value),
+        };
+        let value = |scalar: &ScalarValue| match argument_of(scalar) {
+            Ok(Some(Argument::Value(value))) => Some(value),
+            _ => None,
+        };
+        Some((value(&least)?, value(&most)?))
+    };
+    stripes.iter().filter_map(range).collect()
 }
 
 /// By column: constants that are strings.
 type Texts = Vec<(usize, Arc<str>)>;
 
 /// A stripe with a placement for each of the table's `columns`, and the constants that are strings.
-fn stripe_of(scan: &Scan, stripe: &StripeLocations, columns: &[usize]) -> Result<(Stripe, Texts), Refusal> {
+fn stripe_of(
+    scan: &Scan,
+    stripe: &StripeLocations,
+    columns: &[usize],
+    decompression: &ChunkDecompression,
+) -> Result<(Stripe, Texts), Refusal> {
     let file = &scan.files[stripe.file];
     let tail = &file.file.tail;
+    let decompresses = tail
+        .compression
+        .is_none_or(|compression| decompression.takes(compression.codec));
     let on_device = |column: usize| {
         let id = file.place_of(column);
         let is_encoded = id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id));
-        is_encoded && !file.is_converted(column) && column_locations::decodes_on_device(scan, stripe.file, column)
+        decompresses && is_encoded && !file.is_converted(column) && column_locations::decodes_on_device(scan, column)
     };
     let (mut placements, mut texts) = (Vec::with_capacity(stripe.columns.len()), Vec::new());
     for (at, (location, column)) in stripe.columns.iter().zip(columns).enumerate() {

@@ -8,6 +8,7 @@
 //! | `lower/` | a partial aggregation becomes a program |
 //! | `string_dictionary` | `StringDictionary`, strings as codes |
 //! | `refusal` | `Refusal`, the reason why an aggregation stays on the CPU |
+//! | `decompression` | `ChunkDecompression`, the codecs that the GPU decompresses |
 //! | `input_builder` | `InputBuilder`, the scan below becomes the program's input |
 //! | `column_ids` | `ColumnIds`, one id per column over all files of a table |
 //! | `encoded_columns` | encoded columns of ORC, as the GPU decodes them |
@@ -19,17 +20,21 @@
 //! | `session` | `GpuSession`, the state kept from query to query |
 //! | `runner` | `Runner`, the device |
 //! | `gpu_work` | `GpuWork`, one aggregation on its device |
+//! | `device_run` | one run of a `GpuWork` |
+//! | `background_loader` | `BackgroundLoader`, loads columns after queries on the CPU |
 //! | `gpu_aggregate_exec` | `GpuAggregateExec`, the operator |
-//! | `missed_time` | `MissedTime`, what executions on the CPU would have saved |
 //! | `explain` | `Explain`, the operator's text in EXPLAIN |
 //! | `metrics` | the operator's metrics |
 //! | `partial_state` | the program's output becomes the batch of the CPU's partial aggregation |
 //!
 //! **Invariant:** the crate `grampus-gpu-exec` computes programs. Nothing here mentions CUDA's libraries.
 
+pub(crate) mod background_loader;
 pub mod calibration;
 mod column_ids;
+mod decompression;
 mod device_choice;
+mod device_run;
 mod encoded_columns;
 mod explain;
 mod filter_key;
@@ -38,7 +43,6 @@ mod gpu_work;
 mod input_builder;
 mod lower;
 mod metrics;
-mod missed_time;
 pub mod offload_rule;
 mod partial_state;
 mod refusal;

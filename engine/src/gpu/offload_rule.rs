@@ -6,10 +6,14 @@
 //! 2. Check that the device's libraries are there. Planning opens no device: the first execution does.
 //! 3. Build the program's input.
 //! 4. Take the filter's selectivity from its last run, or from a sample.
-//! 5. With `grampus.device = 'auto'`, compare the estimated times of CPU and GPU.
+//! 5. With `grampus.device = 'auto'`, choose the processor:
+//!    - the GPU, if everything that the query needs is on the device, also its kernel;
+//!    - else the processor with the lower estimated time, and the CPU on a tie;
+//!    - if that is the CPU, and the GPU is faster with resident columns, the columns are loaded after the query
+//!      (`BackgroundLoader`).
 //!
-//! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on.
-//! Executions are counted, also those on the CPU (`MissedTime`).
+//! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on. Neither
+//! planning nor EXPLAIN is counted.
 //!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.
@@ -29,34 +33,39 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use grampus_gpu_exec::RunError;
 use grampus_gpu_exec::{Backing, BackingChoice};
 
-use super::device_choice::{Workload, gpu_time, has_dependents, hot_time, least_gpu_time, shown};
+use super::background_loader::{BackgroundLoader, LoadAfterRun};
+use super::decompression::ChunkDecompression;
+use super::device_choice::{
+    COMPILE_TIME, Workload, gpu_time, has_dependents, hot_time, is_resident, least_gpu_time, shown,
+};
 use super::filter_key::FilterKey;
 use super::gpu_aggregate_exec::GpuAggregateExec;
 use super::gpu_work::{GpuWork, NEVER};
 use super::input_builder::{GpuInput, InputBuilder};
 use super::lower::{Lowered, lower};
-use super::missed_time::{MissedTime, SavedTime};
 use super::refusal::Refusal;
 use super::runner::{Absence, Runner};
 use super::selectivity_sample::sampled_selectivity;
 use super::session::{ColumnsKey, GpuSession};
-use crate::config::{Device, GpuBacking, GpuSettings, GrampusOptions, LocalIo};
+use crate::config::{Device, GpuBacking, GpuLoad, GpuSettings, GrampusOptions, LocalIo};
 use crate::scan::execution_listener::ExecutionListener;
 use crate::scan::orc_scan_exec::OrcScanExec;
 
-/// Minimum estimated time on the CPU for which a filter is sampled. Shorter queries do not repay the sample.
-const MIN_SAMPLED_TIME: Duration = Duration::from_millis(5);
+/// Minimum estimated time on the CPU for which a closed device is considered, and columns are loaded. Shorter queries
+/// repay neither the sample of their filter nor the device.
+const MIN_GPU_TIME: Duration = Duration::from_millis(5);
 
 /// Moves filtered aggregates to the GPU. The rule runs after DataFusion's own rules, on the final plan.
 #[derive(Debug)]
 pub struct OffloadRule {
     session: Arc<GpuSession>,
+    loader: Arc<BackgroundLoader>,
 }
 
 impl OffloadRule {
-    /// The rule for a session that keeps its device in `session`.
-    pub fn new(session: Arc<GpuSession>) -> Self {
-        Self { session }
+    /// The rule for a session that keeps its device in `session`. `loader` loads columns for later queries.
+    pub(crate) fn new(session: Arc<GpuSession>, loader: Arc<BackgroundLoader>) -> Self {
+        Self { session, loader }
     }
 }
 
@@ -68,6 +77,7 @@ impl PhysicalOptimizerRule for OffloadRule {
         }
         let mut rewrite = PlanRewrite {
             session: &self.session,
+            loader: &self.loader,
             options: &options,
             is_absence_shown: false,
         };
@@ -98,27 +108,50 @@ enum CpuReason {
     /// The runtime does not take the program.
     #[error("{}", program_error(.0))]
     Program(RunError),
-    /// The query is too short to open the device for. An open device would save `saved`, if it is worth counting.
+    /// The query is too short to open the device for.
     #[error("the CPU takes an estimated {}, too little to open the GPU for", shown(*.cpu))]
-    TooShort { cpu: Duration, saved: Option<SavedTime> },
-    /// The GPU is estimated to take more time. Resident columns would save `saved`.
+    TooShort { cpu: Duration },
+    /// The GPU is estimated to take more time.
     #[error("the GPU is estimated to take {}, the CPU {}", shown(*.gpu), shown(*.cpu))]
-    Slower {
+    Slower { gpu: Duration, cpu: Duration },
+    /// The GPU is estimated to take more time now, and less with its columns resident, which are loaded afterwards.
+    #[error(
+        "the GPU is estimated to take {}, the CPU {}; once loaded in the background, the GPU takes {}",
+        shown(*.gpu), shown(*.cpu), shown(*.hot)
+    )]
+    SlowerNow {
         gpu: Duration,
         cpu: Duration,
-        saved: SavedTime,
+        hot: Duration,
+        work: Arc<GpuWork>,
     },
 }
 
 impl CpuReason {
-    /// The time that an execution on the CPU adds to the session's sums.
-    fn saved(&self) -> Option<SavedTime> {
+    /// The work whose columns are loaded after an execution on the CPU.
+    fn loaded_afterwards(&self) -> Option<&Arc<GpuWork>> {
         match self {
-            Self::TooShort { saved, .. } => *saved,
-            Self::Slower { saved, .. } => Some(*saved),
-            Self::NoRows | Self::NoDevice(_) | Self::Refused(_) | Self::Program(_) => None,
+            Self::SlowerNow { work, .. } => Some(work),
+            Self::NoRows
+            | Self::NoDevice(_)
+            | Self::Refused(_)
+            | Self::Program(_)
+            | Self::TooShort { .. }
+            | Self::Slower { .. } => None,
         }
     }
+}
+
+/// The processor that answers, by the estimated times.
+enum Comparison {
+    /// The GPU, for this reason.
+    Gpu(String),
+    /// The CPU. `hot`: the GPU's time with resident columns, if it is worth loading them.
+    Cpu {
+        gpu: Duration,
+        cpu: Duration,
+        hot: Option<Duration>,
+    },
 }
 
 /// The text of an error of the runtime, without the prefix of invalid programs.
@@ -134,13 +167,14 @@ fn program_error(error: &RunError) -> String {
 enum ScanNote {
     /// EXPLAIN shows nothing, and `grampus.device = 'gpu'` allows the scan.
     Nothing,
-    /// The reason why the GPU does not read the scan, and what an execution adds to the session's sums.
-    Reason(Arc<str>, Option<SavedTime>),
+    /// The reason why the GPU does not read the scan, and the work whose columns are loaded after an execution.
+    Reason(Arc<str>, Option<Arc<GpuWork>>),
 }
 
 /// One walk over a plan.
 struct PlanRewrite<'a> {
     session: &'a Arc<GpuSession>,
+    loader: &'a Arc<BackgroundLoader>,
     options: &'a GrampusOptions,
     is_absence_shown: bool,
 }
@@ -154,6 +188,9 @@ impl PlanRewrite<'_> {
                 AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned => {
                     match self.replace(aggregation) {
                         Ok(replaced) => return replaced,
+                        Err(CpuReason::Refused(Refusal::NoNvcomp(error))) => {
+                            return plan_err!("{error} (grampus.gpu_decompress = 'nvcomp')");
+                        }
                         Err(reason) => note = Some(self.note(&reason)),
                     }
                 }
@@ -180,7 +217,7 @@ impl PlanRewrite<'_> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reason = match &note {
             Some(ScanNote::Nothing) => return Ok(Arc::clone(plan)),
-            Some(ScanNote::Reason(reason, saved)) => Some((reason, *saved)),
+            Some(ScanNote::Reason(reason, work)) => Some((reason, work)),
             None => None,
         };
         if self.options.device == Device::Gpu && !scan.work().concat().is_empty() {
@@ -190,12 +227,12 @@ impl PlanRewrite<'_> {
             return plan_err!("the query cannot run on the GPU: {reason} (grampus.device = 'gpu')");
         }
         Ok(match reason {
-            Some((reason, saved)) => {
-                let missed = saved.map(|saved| MissedTime {
-                    session: Arc::clone(self.session),
-                    saved,
+            Some((reason, work)) => {
+                let load = work.as_ref().map(|work| LoadAfterRun {
+                    loader: Arc::downgrade(self.loader),
+                    work: Arc::clone(work),
                 });
-                let listener = missed.map(|missed| Arc::new(missed) as Arc<dyn ExecutionListener>);
+                let listener = load.map(|load| Arc::new(load) as Arc<dyn ExecutionListener>);
                 Arc::new(scan.with_note(Arc::clone(reason), listener))
             }
             None => Arc::clone(plan),
@@ -213,7 +250,7 @@ impl PlanRewrite<'_> {
                     false => ScanNote::Nothing,
                 }
             }
-            other => ScanNote::Reason(other.to_string().into(), other.saved()),
+            other => ScanNote::Reason(other.to_string().into(), other.loaded_afterwards().cloned()),
         }
     }
 
@@ -230,28 +267,36 @@ impl PlanRewrite<'_> {
         let (settings, profile) = (GpuSettings::of(self.options), session.profile(self.options));
         let device = session.planned_device(&settings, &profile);
         let device = device.map_err(CpuReason::NoDevice)?;
+        let dictionary = session.dictionary();
+        let decompression = ChunkDecompression::of(self.options, &scan.shared())?;
         let builder = InputBuilder {
-            dictionary: session.dictionary().number(),
+            dictionary: &dictionary,
             column_ids: &session.column_ids,
             locations: &session.locations,
+            decompression: &decompression,
         };
         let gpu_input = builder.build(&mut lowered)?;
         if gpu_input.input.stripes.is_empty() {
             return Err(CpuReason::NoRows);
         }
-        let work = self.decide(lowered, gpu_input, device)?;
+        let work = self.decide(lowered, (gpu_input, decompression), device)?;
         Ok(replacement(aggregation, work))
     }
 
     /// The aggregation's work for the GPU, if the GPU is to compute the aggregation.
-    fn decide(&self, lowered: Lowered, gpu_input: GpuInput, device: Arc<dyn Runner>) -> Result<GpuWork, CpuReason> {
+    fn decide(
+        &self,
+        lowered: Lowered,
+        (gpu_input, decompression): (GpuInput, ChunkDecompression),
+        device: Arc<dyn Runner>,
+    ) -> Result<GpuWork, CpuReason> {
         let may_stay_closed = !device.is_open() && self.options.device == Device::Auto;
         if may_stay_closed {
             // The time is longest if all rows pass. If that is short too, no sample is needed.
             let longest = Workload::of(&lowered.program, &gpu_input.input, 1.0);
             let cpu = longest.cpu_time(&self.session.profile(self.options));
-            if cpu < MIN_SAMPLED_TIME {
-                return Err(CpuReason::TooShort { cpu, saved: None });
+            if cpu < MIN_GPU_TIME {
+                return Err(CpuReason::TooShort { cpu });
             }
         }
         let key = FilterKey::of(&lowered.program, &lowered.arguments, &gpu_input.input);
@@ -267,9 +312,6 @@ impl PlanRewrite<'_> {
             }
         };
         let size = Workload::of(&lowered.program, &gpu_input.input, selectivity);
-        if may_stay_closed {
-            self.check_worth_opening(&size)?;
-        }
         let mut work = GpuWork {
             lowered,
             gpu_input,
@@ -278,62 +320,70 @@ impl PlanRewrite<'_> {
             profile: self.session.profile(self.options),
             session: Arc::clone(self.session),
             backing: self.backing(),
+            decompression,
             selectivity,
             choices: OnceLock::new(),
             reason: format!("grampus.device = '{}'", self.options.device),
             strict: self.options.device == Device::Gpu,
         };
         if self.options.device == Device::Auto {
-            work.reason = self.reason_for_gpu(&size, &work)?;
+            match self.compare(&size, &work)? {
+                Comparison::Gpu(reason) => work.reason = reason,
+                Comparison::Cpu { gpu, cpu, hot: None } => return Err(CpuReason::Slower { gpu, cpu }),
+                Comparison::Cpu {
+                    gpu,
+                    cpu,
+                    hot: Some(hot),
+                } => {
+                    let work = Arc::new(work);
+                    return Err(CpuReason::SlowerNow { gpu, cpu, hot, work });
+                }
+            }
         }
         Ok(work)
     }
 
-    /// The reason for the GPU, from the estimated times.
-    fn reason_for_gpu(&self, size: &Workload, work: &GpuWork) -> Result<String, CpuReason> {
+    /// The processor for the work, and why.
+    fn compare(&self, size: &Workload, work: &GpuWork) -> Result<Comparison, CpuReason> {
         let (arguments, input) = (work.placeholders(), &work.gpu_input.input);
-        let choices = work.planned_device.choose(&work.request(&arguments, input, &NEVER));
-        let choices = choices.map_err(CpuReason::Program)?;
+        let request = work.request(&arguments, input, &NEVER);
+        let choices = work.planned_device.choose(&request).map_err(CpuReason::Program)?;
+        let is_compiled = work.planned_device.is_compiled(&request).map_err(CpuReason::Program)?;
         let profile = self.session.profile(self.options);
         let (gpu, cpu) = (gpu_time(&profile, &choices), size.cpu_time(&profile));
-        let hot = hot_time(&profile, &choices);
+        let (hot, is_resident) = (hot_time(&profile, &choices), is_resident(&choices));
         // EXPLAIN shows these choices.
         let _ = work.choices.set(choices);
+        let is_open = work.planned_device.is_open();
+        if is_compiled && is_resident && least_gpu_time(&profile) < cpu {
+            return Ok(Comparison::Gpu(format!(
+                "its columns are on the device: an estimated {}, {} on the CPU",
+                shown(gpu),
+                shown(cpu)
+            )));
+        }
+        let opening = match is_open {
+            true => Duration::ZERO,
+            false => Duration::from_secs_f64(profile.open_s),
+        };
+        let compiling = if is_compiled { Duration::ZERO } else { COMPILE_TIME };
+        let gpu = gpu + opening + compiling;
         if gpu < cpu {
-            return Ok(format!(
+            return Ok(Comparison::Gpu(format!(
                 "it is estimated to take {} instead of {}",
                 shown(gpu),
                 shown(cpu)
-            ));
+            )));
         }
-        // Loading columns that stay resident is an investment. The rule makes the investment once queries of these
-        // columns have missed as much time as loading costs.
-        let (columns, saved) = (ColumnsKey::of(input), cpu.saturating_sub(hot));
-        let missed = self.session.missed_columns(columns) + saved;
-        if hot < cpu && missed >= gpu - cpu {
-            return Ok(format!(
-                "it is estimated to take {} instead of {} this time, and {} with its columns there",
-                shown(gpu),
-                shown(cpu),
-                shown(hot)
-            ));
-        }
-        let saved = SavedTime::Resident(columns, saved);
-        Err(CpuReason::Slower { gpu, cpu, saved })
-    }
-
-    /// Refuses to open the device while opening takes more time than queries would have saved with an open device.
-    fn check_worth_opening(&self, size: &Workload) -> Result<(), CpuReason> {
-        let profile = self.session.profile(self.options);
-        let (gpu, cpu) = (least_gpu_time(&profile), size.cpu_time(&profile));
-        let saved = cpu.saturating_sub(gpu);
-        match (self.session.missed() + saved).as_secs_f64() < profile.open_s {
-            true => Err(CpuReason::TooShort {
-                cpu,
-                saved: Some(SavedTime::Opened(saved)),
-            }),
-            false => Ok(()),
-        }
+        let is_loaded = self.options.gpu_load == GpuLoad::Background
+            && hot < cpu
+            && cpu >= MIN_GPU_TIME
+            && self.loader.may_load(ColumnsKey::of(input));
+        Ok(Comparison::Cpu {
+            gpu,
+            cpu,
+            hot: is_loaded.then_some(hot),
+        })
     }
 
     fn backing(&self) -> BackingChoice {

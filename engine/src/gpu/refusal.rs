@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::PhysicalExpr;
+use grampus_gpu_exec::CudaError;
 
 /// The reason why an aggregation cannot become a program and its input.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,9 @@ pub(crate) enum Refusal {
     /// The table has remote files.
     #[error("the files are not local")]
     RemoteFiles,
+    /// The settings ask for nvCOMP, which cannot be loaded.
+    #[error("{0}")]
+    NoNvcomp(#[source] CudaError),
     /// DataFusion failed on an expression.
     #[error("{}", .0.strip_backtrace())]
     Expression(#[source] DataFusionError),

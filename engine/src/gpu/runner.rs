@@ -29,8 +29,14 @@ pub(crate) trait Runner: fmt::Debug + Send + Sync {
     /// The backing of each column of the program. Opens nothing and waits for no query.
     fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError>;
 
+    /// How the program's kernel treats rows and groups, in words. Opens nothing and waits for no query.
+    fn kernel_shape(&self, request: &Request<'_>) -> Result<String, RunError>;
+
     /// Runs a program. Opens the device if it is closed.
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError>;
+
+    /// Whether the program's kernel needs no compiler.
+    fn is_compiled(&self, request: &Request<'_>) -> Result<bool, RunError>;
 
     /// The source of the program's kernel.
     fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError>;
@@ -86,6 +92,10 @@ impl Runner for Gpu {
         self.plan(*request)
     }
 
+    fn kernel_shape(&self, request: &Request<'_>) -> Result<String, RunError> {
+        self.kernel_shape(*request)
+    }
+
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
         if !self.is_open() && matches!(self.target(), Target::Cuda(_)) {
             library()?;
@@ -93,6 +103,10 @@ impl Runner for Gpu {
             compiler_version()?;
         }
         Self::run(self, *request)
+    }
+
+    fn is_compiled(&self, request: &Request<'_>) -> Result<bool, RunError> {
+        self.is_compiled(*request)
     }
 
     fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError> {

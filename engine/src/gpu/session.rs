@@ -4,14 +4,13 @@
 //! filters. Clones of a context share one session.
 //!
 //! **Invariant:** planning reads this state. The executions of queries change what later decisions depend on: the
-//! device, the dictionary, measured selectivities and the missed time.
+//! device, the dictionary and measured selectivities.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use grampus_gpu_exec::MachineProfile;
 use grampus_gpu_exec::input::Input;
@@ -24,7 +23,7 @@ use super::string_dictionary::{DictionaryLimits, StringDictionary};
 use crate::config::{GpuSettings, GrampusOptions, cache_folder};
 use crate::scan::column_locations::LocationCache;
 
-/// Maximum number of filters, and of sets of columns, that a session remembers. A session at the maximum forgets all.
+/// Maximum number of filters that a session remembers. A session at the maximum forgets all.
 const MAX_REMEMBERED_ENTRIES: usize = 10_000;
 
 /// The columns and files of an input.
@@ -52,11 +51,6 @@ pub struct GpuSession {
     /// Selectivities of filters in their last runs, and by samples.
     measured: Mutex<HashMap<FilterKey, f64>>,
     sampled: Mutex<HashMap<FilterKey, f64>>,
-    /// The time that executions would have saved with an open device. If it exceeds the time of opening, the device is
-    /// opened.
-    missed: Mutex<Duration>,
-    /// The time that executions would have saved with resident columns.
-    missed_columns: Mutex<HashMap<ColumnsKey, Duration>>,
 }
 
 impl Default for GpuSession {
@@ -90,8 +84,6 @@ impl GpuSession {
             profile: Mutex::default(),
             measured: Mutex::default(),
             sampled: Mutex::default(),
-            missed: Mutex::default(),
-            missed_columns: Mutex::default(),
         }
     }
 
@@ -189,27 +181,6 @@ impl GpuSession {
     pub(crate) fn remember_sample(&self, key: FilterKey, selectivity: f64) {
         remember(&self.sampled, key, selectivity);
     }
-
-    /// The time that executions would have saved with these columns resident.
-    pub(crate) fn missed_columns(&self, columns: ColumnsKey) -> Duration {
-        lock(&self.missed_columns).get(&columns).copied().unwrap_or_default()
-    }
-
-    /// Adds the time that an execution would have saved with these columns resident.
-    pub(crate) fn miss_columns(&self, columns: ColumnsKey, saved: Duration) {
-        let all = self.missed_columns(columns) + saved;
-        remember(&self.missed_columns, columns, all);
-    }
-
-    /// The time that executions would have saved with an open device.
-    pub(crate) fn missed(&self) -> Duration {
-        *lock(&self.missed)
-    }
-
-    /// Adds the time that an execution would have saved with an open device.
-    pub(crate) fn miss(&self, saved: Duration) {
-        *lock(&self.missed) += saved;
-    }
 }
 
 fn remember<K: Hash + Eq, V>(known: &Mutex<HashMap<K, V>>, key: K, value: V) {
@@ -253,14 +224,6 @@ mod tests {
         session.remember_absence(&settings, absence.clone());
         assert_eq!(session.planned_device(&settings, &profile).unwrap_err(), absence);
         assert!(session.planned_device(&other, &profile).is_ok());
-    }
-
-    #[test]
-    fn missed_time_adds_up() {
-        let session = GpuSession::default();
-        session.miss(Duration::from_millis(20));
-        session.miss(Duration::from_millis(30));
-        assert_eq!(session.missed(), Duration::from_millis(50));
     }
 
     #[test]

@@ -1,13 +1,17 @@
-//! ORC files that statements write: `COPY … TO`, `INSERT INTO`.
+//! Files that statements write: `COPY … TO`, `INSERT INTO`.
 //!
 //! ```text
 //! staged_file     a file that is written hidden and published by a rename, or uploaded
 //! write_options   OPTIONS of a statement as the writer's options
 //! orc_sink        rows to one or more staged files, published together at the end
 //! orc_format      OrcFormatFactory, by which DataFusion finds the sink
+//! held_store      a store whose new objects appear together
+//! held_sink       DataFusion's sinks of other formats, over such a store
 //! ```
 
+pub(crate) mod held_sink;
+mod held_store;
 pub(crate) mod orc_format;
 mod orc_sink;
 mod staged_file;
-mod write_options;
+pub(crate) mod write_options;

@@ -29,6 +29,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
 use super::staged_file::StagedFile;
+use crate::redaction::without_passwords;
 
 /// Writes the rows of one statement.
 #[derive(Debug)]
@@ -53,7 +54,8 @@ impl FileSink for OrcSink {
         let url: &url::Url = self.config.object_store_url.as_ref();
         let is_local = url.scheme() == "file";
         let incoming = get_writer_schema(&self.config);
-        let stored = stored_schema(&incoming).map_err(|error| unwritable(&self.config.original_url, error))?;
+        let stored = stored_schema(&incoming)
+            .map_err(|error| unwritable(&without_passwords(&self.config.original_url), error))?;
         // The files stay here, not with the tasks: if this statement is cancelled, they are gone at once.
         let mut files = Vec::new();
         let mut tasks = JoinSet::new();
@@ -120,6 +122,6 @@ impl DataSink for OrcSink {
 
 impl DisplayAs for OrcSink {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OrcSink: {}", self.config.original_url)
+        write!(f, "OrcSink: {}", without_passwords(&self.config.original_url))
     }
 }

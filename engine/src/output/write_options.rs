@@ -8,7 +8,14 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
 /// The names that OPTIONS may have.
-const NAMES: &str = "compression, chunk_size, row_group_rows, stripe_rows, direct_columns, bloom_filter_columns";
+pub(crate) const NAMES: [&str; 6] = [
+    "compression",
+    "chunk_size",
+    "row_group_rows",
+    "stripe_rows",
+    "direct_columns",
+    "bloom_filter_columns",
+];
 /// Uncompressed bytes per chunk of fast codecs, and of the others: as `grampus convert` chooses.
 const FAST_CHUNK_BYTES: usize = 4 << 10;
 const SMALL_CHUNK_BYTES: usize = 16 << 10;
@@ -19,7 +26,7 @@ const STRIPE_ROWS: usize = 1_000_000;
 ///
 /// # Errors
 /// If a name is unknown or a value does not fit. The error names both.
-pub(super) fn writer_options(options: &HashMap<String, String>) -> Result<WriterOptions> {
+pub(crate) fn writer_options(options: &HashMap<String, String>) -> Result<WriterOptions> {
     let mut written = WriterOptions {
         stripe_rows: STRIPE_ROWS,
         ..WriterOptions::default()
@@ -38,7 +45,7 @@ pub(super) fn writer_options(options: &HashMap<String, String>) -> Result<Writer
             "bloom_filter_columns" => written.bloom_filter_columns = columns(value),
             // DataFusion's own, for all formats.
             _ if name.starts_with("execution.") => {}
-            _ => return config_err!("ORC has no option {name}; its options are {NAMES}"),
+            _ => return config_err!("ORC has no option {name}; its options are {}", NAMES.join(", ")),
         }
     }
     written.chunk_size_bytes = chunk_size.unwrap_or(match written.codec {

@@ -25,6 +25,11 @@ pub(super) fn upper(invalid_utf8: InvalidUtf8) -> Bound {
     }
 }
 
+/// The least and the greatest value by stored statistics; `None`: unknown. Of text, bounds are no values.
+pub(crate) fn extremes(stored: &ColumnStatistics, data_type: &DataType) -> Option<(ScalarValue, ScalarValue)> {
+    Some((lower_bound(stored, data_type)?, upper_bound(stored, data_type)?))
+}
+
 fn lower_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<ScalarValue> {
     match (stored.typed.as_ref()?, data_type) {
         (TypedStatistics::Integer { min, .. }, _) => integer(*min, data_type),

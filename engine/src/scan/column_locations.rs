@@ -32,7 +32,6 @@ use super::metrics::ScanMetrics;
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{stored_bytes, unmapped};
 use super::stripe_scan::surviving_groups;
-use crate::config::GpuDecompress;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
 use crate::table::column_types;
@@ -350,7 +349,7 @@ pub(crate) fn read(
 /// `None`: the file's type is narrower than the table's, [`EncodedColumn`] does not support the encoding, the row index
 /// or a chunk header is unreadable, or the device would decode other values. [`read`] gives the values, or the error.
 pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column: usize) -> Option<EncodedColumn> {
-    if !decodes_on_device(scan, number, column) {
+    if !decodes_on_device(scan, column) {
         return None;
     }
     let table_file = &scan.files[number];
@@ -367,12 +366,9 @@ pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column:
     column
 }
 
-/// Whether a device's decoder gives the values of [`read`], and may decompress them. It knows timestamps in nanoseconds
-/// only.
-pub(crate) fn decodes_on_device(scan: &Scan, file: usize, column: usize) -> bool {
-    let is_compressed = scan.files[file].file.tail.compression.is_some();
-    (!is_compressed || scan.options.gpu_decompress != GpuDecompress::Off)
-        && scan.read_options(column).timestamp_unit == TimestampUnit::Nanosecond
+/// Whether a device's decoder gives the values of [`read`]. It knows timestamps in nanoseconds only.
+pub(crate) fn decodes_on_device(scan: &Scan, column: usize) -> bool {
+    scan.read_options(column).timestamp_unit == TimestampUnit::Nanosecond
 }
 
 /// Reads the entries of a table column's dictionary in one stripe of a local file.

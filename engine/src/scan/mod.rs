@@ -22,7 +22,7 @@
 //! metrics              needed and moved bytes, skipped and scanned rows
 //! ```
 
-mod column_bounds;
+pub(crate) mod column_bounds;
 pub(crate) mod column_locations;
 mod comparison_kernel;
 pub(crate) mod execution_listener;

@@ -19,7 +19,7 @@ use datafusion::physical_plan::{
 };
 
 use super::Scan;
-use super::execution_listener::ExecutionListener;
+use super::execution_listener::{ExecutionListener, WatchedExecution};
 use super::metrics::{ScanMetrics, with_amplification};
 use super::partition_stream::{PartitionStream, ReadyBatches};
 use super::predicate_cascade::PredicateCascade;
@@ -44,7 +44,7 @@ pub(crate) struct OrcScanExec {
     /// The reason why the GPU does not aggregate the scan's rows, if the session asked for the GPU.
     note: Option<Arc<str>>,
     /// Told when the scan is executed.
-    listener: Option<Arc<dyn ExecutionListener>>,
+    watched: Option<Arc<WatchedExecution>>,
 }
 
 impl OrcScanExec {
@@ -74,16 +74,16 @@ impl OrcScanExec {
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
             note: None,
-            listener: None,
+            watched: None,
         }
     }
 
     /// The same scan. EXPLAIN shows `note`, the reason why the GPU does not aggregate its rows. `listener` is told of
-    /// each execution.
+    /// the end of each execution.
     pub(crate) fn with_note(&self, note: Arc<str>, listener: Option<Arc<dyn ExecutionListener>>) -> Self {
         let mut noted = self.clone();
         noted.note = Some(note);
-        noted.listener = listener;
+        noted.watched = listener.map(WatchedExecution::new);
         noted
     }
 
@@ -281,7 +281,6 @@ impl ExecutionPlan for OrcScanExec {
             metrics.row_groups_total.add(self.skipped.row_groups_total);
             metrics.row_groups_skipped.add(self.skipped.row_groups);
             metrics.stripes_skipped.add(self.skipped.stripes);
-            self.listener.iter().for_each(|listener| listener.executed());
         }
         let stream = PartitionStream {
             cascade: PredicateCascade::new(&self.scan),
@@ -295,6 +294,7 @@ impl ExecutionPlan for OrcScanExec {
             memory: Arc::new(ScanMemory::new(context.memory_pool(), partition, self.work.len())),
             stripe: None,
             ready: ReadyBatches::default(),
+            _watched: self.watched.as_ref().map(WatchedExecution::stream),
         };
         let schema = Arc::clone(&self.scan.projected);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))

@@ -11,6 +11,7 @@ use datafusion::error::{DataFusionError, Result};
 use futures::Stream;
 
 use super::Scan;
+use super::execution_listener::StreamGuard;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
@@ -35,6 +36,8 @@ pub(super) struct PartitionStream {
     pub(super) stripe: Option<StripeScan>,
     /// The next batches.
     pub(super) ready: ReadyBatches,
+    /// The execution ends for a listener when its last stream is dropped.
+    pub(super) _watched: Option<StreamGuard>,
 }
 
 /// Batches that have been read and may leave the scan.

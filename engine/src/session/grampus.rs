@@ -6,7 +6,9 @@ use std::sync::Arc;
 use datafusion::common::config_err;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -19,14 +21,17 @@ use super::session_change::SessionChange;
 use super::session_memory::SessionMemory;
 use super::spill_safe_repartition::SpillSafeRepartitions;
 use super::spilling_join::SpillingJoins;
+use super::store_statements::{StoreCopies, StoreTables};
 use super::timestamp_literals::TimestampLiterals;
 use crate::config::{Device, GrampusConfig};
 use crate::file::file_cache::FileCache;
+use crate::gpu::background_loader::BackgroundLoader;
 use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
-use crate::lazy_stores::LazyStores;
+use crate::named_files::named_format::NamedFormatFactory;
 use crate::orc_table::OrcTableFactory;
 use crate::output::orc_format::OrcFormatFactory;
+use crate::store::lazy_stores::LazyStores;
 
 /// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.
 ///
@@ -61,6 +66,7 @@ pub struct Grampus {
     memory: SessionMemory,
     files: Arc<FileCache>,
     gpu: Arc<GpuSession>,
+    loader: Arc<BackgroundLoader>,
 }
 
 impl fmt::Debug for Grampus {
@@ -139,6 +145,7 @@ impl GrampusBuilder {
             memory,
             files: Arc::new(files),
             gpu: self.gpu.unwrap_or_default(),
+            loader: Arc::default(),
         }
     }
 }
@@ -150,6 +157,28 @@ fn with_orc_format(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .get_or_insert_default()
         .push(Arc::new(OrcFormatFactory));
     builder
+}
+
+/// The builder with formats whose errors name the file.
+fn with_named_files(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    for format in builder.file_formats().get_or_insert_default() {
+        let inner = Arc::clone(format);
+        *format = Arc::new(NamedFormatFactory { inner });
+    }
+    builder
+}
+
+/// The builder with OPTIONS of stores in its statements.
+fn with_store_options(mut builder: SessionStateBuilder, stores: &Arc<LazyStores>) -> SessionStateBuilder {
+    for tables in builder.table_factories().get_or_insert_default().values_mut() {
+        *tables = Arc::new(StoreTables {
+            tables: Arc::clone(tables),
+            stores: Arc::clone(stores),
+        });
+    }
+    builder.with_analyzer_rule(Arc::new(StoreCopies {
+        stores: Arc::clone(stores),
+    }))
 }
 
 impl Grampus {
@@ -187,7 +216,8 @@ impl Grampus {
         }
         // Before the rules whose operators hide an aggregation's input from it.
         if has(SessionChange::GpuAggregates) {
-            builder = builder.with_physical_optimizer_rule(Arc::new(OffloadRule::new(Arc::clone(&self.gpu))));
+            let rule = OffloadRule::new(Arc::clone(&self.gpu), Arc::clone(&self.loader));
+            builder = builder.with_physical_optimizer_rule(Arc::new(rule));
         }
         if has(SessionChange::SpillSafeRepartitions) {
             builder = builder.with_physical_optimizer_rule(Arc::new(SpillSafeRepartitions));
@@ -199,6 +229,12 @@ impl Grampus {
             builder = builder.with_physical_optimizer_rule(Arc::new(CooperativeJoins));
         }
         builder
+    }
+
+    /// Waits until no columns are being loaded in the background.
+    #[cfg(test)]
+    pub(crate) fn wait_for_loads(&self) {
+        self.loader.wait_until_idle();
     }
 
     /// A new session with nothing else in it. A path stands for a table: `FROM 'trips.orc'`.
@@ -215,15 +251,20 @@ impl Grampus {
             session = session.with_batch_size(rows.max(1));
         }
         let rows = self.memory.first_rows(session.target_partitions());
+        let stores = Arc::new(LazyStores::default());
+        // DataFusion's cache of listings never ends and does not tell the stores of two buckets apart.
+        let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(self.memory_pool())
-            .with_object_store_registry(Arc::new(LazyStores::default()));
+            .with_cache_manager(caches)
+            .with_object_store_registry(Arc::clone(&stores) as Arc<dyn ObjectStoreRegistry>);
         let state = SessionStateBuilder::new()
             .with_config(session)
             .with_runtime_env(runtime.build_arc()?)
             .with_default_features()
             .with_physical_optimizer_rule(Arc::new(LargeLimits { rows }));
-        let state = self.register(state).build();
+        let state = self.register(with_named_files(state));
+        let state = with_store_options(state, &stores).build();
         Ok(with_tables_by_path(SessionContext::new_with_state(state)))
     }
 

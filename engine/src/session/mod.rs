@@ -7,6 +7,8 @@
 //! names              unquoted names in any letter case
 //! plan_cache         the optimized logical plan of each statement text
 //! logical_plan       the plan of a statement that is not executed yet
+//! statement_options  OPTIONS of stores and OPTIONS of formats
+//! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
@@ -38,6 +40,8 @@ mod session_memory;
 mod spill_safe_repartition;
 mod spill_segments;
 mod spilling_join;
+mod statement_options;
+mod store_statements;
 mod timestamp_literals;
 
 use std::sync::Arc;
@@ -87,7 +91,8 @@ pub fn register(mut builder: SessionStateBuilder, options: GrampusOptions) -> Se
     Grampus::builder().config(config).assemble().register(builder)
 }
 /// Registers the files at `location` (file, folder, glob or URL) as table `name`. The end of the location decides the
-/// format: `.csv`, `.tsv`, `.json`, `.ndjson`, `.jsonl`, `.arrow`, `.feather`, `.ipc`, and ORC for anything else.
+/// format: `.parquet`, `.csv`, `.tsv`, `.json`, `.ndjson`, `.jsonl`, `.arrow`, `.feather`, `.ipc`, and ORC for anything
+/// else. Text may be compressed: `.csv.gz`, `.bz2`, `.xz`, `.zst`.
 ///
 /// # Errors
 /// As [`OrcTable::open`]; if the session does not read the format, and if the name is taken.

@@ -10,10 +10,14 @@ use datafusion::common::plan_err;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::{DataFusionError, Result};
 use futures::TryStreamExt;
+use glob::MatchOptions;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
 use super::row_versions;
 use crate::file::{Identity, Place};
+use crate::redaction::without_passwords;
+use crate::store::store_location::listing_url;
+use crate::store_error::StoreError;
 
 /// Maximum depth of nested folders. Deeper nesting counts as a loop of links.
 const MAX_DEPTH: usize = 32;
@@ -49,7 +53,7 @@ pub(crate) async fn find_files(state: &dyn Session, locations: &[String]) -> Res
             None => find_remote(state, location).await?,
         };
         if found.is_empty() {
-            return plan_err!("{location}: no ORC file there");
+            return plan_err!("{}: no ORC file there", without_passwords(location));
         }
         if let Some(empty) = found.iter().find(|file| file.is_named && file.identity.length == 0) {
             return plan_err!(
@@ -183,17 +187,37 @@ fn local_file(path: &Path, metadata: &fs::Metadata, folders: Vec<String>) -> Fou
     }
 }
 
+/// Whether a listed object is below the URL's folder and fits its pattern. A `*` stands for no `/`, as in local paths.
+fn is_listed(url: &ListingTableUrl, object: &ObjectMeta) -> bool {
+    const LITERAL: MatchOptions = MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: false,
+    };
+    let Some(mut below) = url.strip_prefix(&object.location) else {
+        return false;
+    };
+    match url.get_glob() {
+        Some(pattern) => {
+            let below: Vec<&str> = below.collect();
+            // A pattern may name folders, whose files are all meant.
+            (1..=below.len()).any(|parts| pattern.matches_with(&below[..parts].join("/"), LITERAL))
+        }
+        None => below.next().is_some(),
+    }
+}
+
 async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFile>> {
-    let url = ListingTableUrl::parse(location)?;
+    let url = listing_url(location)?;
     let store_url = url.object_store();
     let store = state.runtime_env().object_store(&store_url)?;
-    let failed = |error| DataFusionError::Plan(format!("{location}: {error}"));
+    let failed = |error: object_store::Error| match StoreError::find(&error) {
+        Some(_) => DataFusionError::ObjectStore(Box::new(error)),
+        None => DataFusionError::Plan(format!("{}: {error}", without_passwords(location))),
+    };
     let objects: Vec<ObjectMeta> = if url.is_collection() {
         let listed: Vec<ObjectMeta> = store.list(Some(url.prefix())).try_collect().await.map_err(failed)?;
-        listed
-            .into_iter()
-            .filter(|object| url.contains(&object.location, false))
-            .collect()
+        listed.into_iter().filter(|object| is_listed(&url, object)).collect()
     } else {
         match store.head(url.prefix()).await {
             Ok(object) => vec![object],
@@ -204,7 +228,8 @@ async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFil
             Err(error) => return Err(failed(error)),
         }
     };
-    let store_name: Arc<str> = store_url.as_str().into();
+    let store_name: Arc<str> = without_passwords(store_url.as_str()).into();
+    let store_key: Arc<str> = store_url.as_str().into();
     let files = objects.into_iter().filter_map(|object| {
         let relative = object.location.prefix_match(url.prefix())?;
         let mut folders: Vec<String> = relative.map(|part| part.as_ref().to_owned()).collect();
@@ -225,7 +250,7 @@ async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFil
             },
             place: Place::Remote {
                 store: Arc::clone(&store),
-                url: Arc::clone(&store_name),
+                url: Arc::clone(&store_key),
                 path: object.location,
             },
             folders,

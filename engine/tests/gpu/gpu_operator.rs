@@ -2,30 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
-};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::collect;
 use grampus::{scan_io, session};
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
-use crate::common::{failure, open, outcome, ran, rows, set, text, write};
+use crate::common::{compare_damaged, failure, metrics_of, open, ran, rows, set, stored_rows, text, write};
 use crate::support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
-
-/// Names and values of all metrics of an executed plan.
-fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<(String, usize)> {
-    let own = plan.metrics().into_iter().flat_map(|set| {
-        let metrics: Vec<_> = set
-            .iter()
-            .map(|m| (m.value().name().to_owned(), m.value().as_usize()))
-            .collect();
-        metrics
-    });
-    let below = plan.children().into_iter().flat_map(metrics_of);
-    own.chain(below).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_shows_the_plan_and_analyze_the_run() {
@@ -43,6 +28,7 @@ async fn explain_shows_the_plan_and_analyze_the_run() {
         "columns=[x (resident, ",
         "word (resident, ",
         "filter=[x >= 1500, word = a]",
+        "kernel=[by row]",
         "estimated=",
         "because grampus.device = 'prefer'",
     ] {
@@ -73,38 +59,6 @@ async fn explain_shows_the_plan_and_analyze_the_run() {
         "{io:?}"
     );
     assert!(io.needed_bytes > 0, "{io:?}");
-}
-
-/// 40,000 rows of columns that are stored in runs. Half of `maybe` is NULL.
-fn stored_rows() -> RecordBatch {
-    let count = 40_000i64;
-    let words = (0..count).map(|row| ["green", "yellow", "purple"].get((row * row) as usize % 5).copied());
-    let columns: [(&str, ArrayRef); 5] = [
-        (
-            "id",
-            Arc::new(Int64Array::from_iter_values((0..count).map(|row| row * row))),
-        ),
-        (
-            "maybe",
-            Arc::new(Float64Array::from_iter(
-                (0..count).map(|row| (row % 2 == 0).then_some(row as f64)),
-            )),
-        ),
-        ("word", Arc::new(StringArray::from_iter(words))),
-        (
-            "time",
-            Arc::new(TimestampNanosecondArray::from_iter_values(
-                (0..count).map(|row| (row - 20_000) * 86_399_123_456_789),
-            )),
-        ),
-        (
-            "flag",
-            Arc::new(BooleanArray::from_iter(
-                (0..count).map(|row| (row % 7 > 0).then_some(row % 3 == 0)),
-            )),
-        ),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
 /// The device decodes columns in runs from their encoded form. In compressed files, it does if it knows the codec and
@@ -178,49 +132,16 @@ async fn columns_in_runs_are_decoded_by_the_gpu() {
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
 }
 
-/// Damaged chunks give the CPU's error, or its answer: a byte may change a value and no length. Each run damages one
-/// byte of a file. After a damaged run, values depend on the row group at which reading begins, so there is one group.
+/// Damaged chunks give the CPU's error, or its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_chunks_give_the_cpus_error_or_answer() {
     if !has_compiler("damaged_chunks_give_the_cpus_error_or_answer") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let rows = stored_rows().slice(0, 3000);
-    let sql = "SELECT word, flag, count(*), sum(id), sum(maybe), min(time), max(time) FROM s GROUP BY word, flag \
-               ORDER BY word, flag";
     let (mut errors, mut answers) = (0, 0);
     for codec in [Codec::Snappy, Codec::Lz4] {
-        let whole = folder.path().join(format!("{codec:?}.orc"));
-        let options = WriterOptions {
-            codec: Some(codec),
-            row_index_stride: 3000,
-            chunk_size_bytes: 700,
-            ..WriterOptions::default()
-        };
-        write_orc(&whole, rows.schema(), std::slice::from_ref(&rows), options);
-        let bytes = std::fs::read(&whole).unwrap();
-        let contexts = [GPU_SETTINGS[0].context(), SETTINGS[0].context()];
-        for case in 0..40 {
-            // Byte 3 begins the indexes, and the last tenth has the footers.
-            let at = 3 + case * (bytes.len() * 9 / 10) / 40;
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 1 << (case % 8);
-            let path = folder.path().join(format!("{codec:?} {case}.orc"));
-            std::fs::write(&path, &damaged).unwrap();
-            let mut outcomes = Vec::new();
-            for context in &contexts {
-                let location = path.display().to_string();
-                let opened = session::register_orc(context, "s", &location).await;
-                outcomes.push(match opened {
-                    Ok(_) => outcome(context, sql).await,
-                    Err(error) => Err(grampus::error::message(&error)),
-                });
-                let _ = context.deregister_table("s");
-            }
-            assert_eq!(outcomes[0], outcomes[1], "{codec:?}, byte {at}");
-            *(if outcomes[0].is_ok() { &mut answers } else { &mut errors }) += 1;
-        }
+        let (e, a) = compare_damaged(codec, [GPU_SETTINGS[0].context(), SETTINGS[0].context()]).await;
+        (errors, answers) = (errors + e, answers + a);
     }
     println!("{errors} errors, {answers} answers");
     assert!(errors > 10 && answers > 0, "{errors} errors, {answers} answers");

@@ -13,6 +13,8 @@ mod device_setting;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]
 mod edited_file;
 mod gpu_operator;
+mod group_codes;
+mod nvcomp;
 mod random;
 mod soak;
 mod values;

@@ -163,6 +163,7 @@ impl Table {
                 stripes,
                 column_ids: (1..=COLUMNS as u32).collect(),
                 dictionary: 0,
+                value_ranges: Vec::new(),
                 decoder: Arc::new(NoDecoder),
             },
         })

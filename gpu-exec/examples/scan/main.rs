@@ -19,7 +19,7 @@ use std::time::Instant;
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::output::{Cost, Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Gpu, GpuOptions, Request, RuntimeOptions, Target};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, Request, RuntimeOptions, Target};
 use grampus_io_stack::cuda::Device;
 
 use data::{COLUMNS, Table};
@@ -216,6 +216,7 @@ impl Bench<'_> {
                 arguments: &[Value::Float(query.bound)],
                 input,
                 backing: way.backing,
+                decompression: Decompression::default(),
                 selectivity: query.selectivity,
                 waits_for_memory: false,
                 cancel: &cancel,

@@ -56,7 +56,7 @@ impl Plain {
     /// Milliseconds of each of `runs` sums over the chunks, and the number of bytes. Each sum must be `expected`.
     fn sums(&self, chunks: &[u64], expected: u64, runs: usize) -> Result<(Vec<f64>, u64), Failed> {
         let kernel = self.module.kernel("plain_sum")?;
-        let blocks = self.device.multiprocessors() * kernel.blocks_that_fit(256)?.min(8);
+        let blocks = self.device.multiprocessors() * kernel.blocks_that_fit(256, 0)?.min(8);
         let addresses = DeviceBuffer::from_values(&self.device, chunks)?;
         let sums = DeviceBuffer::filled(&self.device, blocks as usize * 8 * 8, 0)?;
         let mut blob = Vec::new();

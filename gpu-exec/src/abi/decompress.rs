@@ -11,6 +11,10 @@ pub const CODEC_ORIGINAL: u32 = 0;
 pub const CODEC_SNAPPY: u32 = 1;
 /// An LZ4 block.
 pub const CODEC_LZ4: u32 = 2;
+/// A Zstandard frame.
+pub const CODEC_ZSTD: u32 = 3;
+/// Raw deflate.
+pub const CODEC_DEFLATE: u32 = 4;
 
 /// [`ChunkResult::status`]: the chunk's bytes came out.
 pub const CHUNK_OK: u32 = 0;

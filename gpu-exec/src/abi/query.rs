@@ -16,6 +16,10 @@
 //! - `refused`: zero before the first launch. If it is not zero after a launch, see [`Refusal`].
 //! - `group_locks`, `group_words`: 4 bytes and [`Sizes::group_words`] words for each of `1 << group_slots_log2` slots,
 //!   zero before the first launch. Null without keys.
+//!
+//! A kernel with group tables by code has a [`GroupCodes`] and the [`KeyCodes`] of its keys behind the columns.
+//! `partials` and `merged` need no initialisation. After the last launch, the module's second kernel combines the
+//! partials to `merged`.
 #![allow(missing_docs)] // fields are documented where they are declared first: in device/query.h
 
 use grampus_io_stack::abi::{Bytes as _, ColumnDesc, IoStack, bytes_of};
@@ -31,6 +35,9 @@ grampus_io_stack::shared_structs! {
         counters: u64, refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32,
         flags: u32, patience: u32,
     }
+    KeyCodes { first: u64, codes: u32, step: u32 }
+    #[repr(align(16))]
+    GroupCodes { partials: u64, merged: u64, groups: u32, partial_count: u32, pad0: u64 }
 }
 
 /// [`QueryHead::flags`]: the first launch of a query.
@@ -81,24 +88,38 @@ impl Refusal {
     }
 }
 
-/// Bytes of the parameter of a kernel with `columns` columns. `paged`: some may be partially resident.
-pub fn parameter_bytes(columns: usize, paged: bool) -> usize {
-    let paging = if paged { size_of::<PagingDesc>() } else { 0 };
-    size_of::<QueryHead>() + 2 * columns.max(1) * size_of::<ColumnDesc>() + paging
+/// What stands behind the columns in a kernel's parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tail {
+    /// A [`PagingDesc`]: some columns may be partially resident.
+    pub is_paged: bool,
+    /// A [`GroupCodes`], and [`KeyCodes`] for so many keys, unless it is 0.
+    pub coded_keys: usize,
+}
+
+/// Bytes of the parameter of a kernel with `columns` columns.
+pub fn parameter_bytes(columns: usize, tail: Tail) -> usize {
+    let paging = if tail.is_paged { size_of::<PagingDesc>() } else { 0 };
+    let codes = match tail.coded_keys {
+        0 => 0,
+        keys => size_of::<GroupCodes>() + keys * size_of::<KeyCodes>(),
+    };
+    size_of::<QueryHead>() + 2 * columns.max(1) * size_of::<ColumnDesc>() + paging + codes
 }
 
 /// The parameter.
 ///
 /// `valid` has a description for each column that the kernel's shape calls nullable, and `None` for the others.
-/// `paging` is given for kernels with paged columns.
+/// `paging` is given for kernels with paged columns, `codes` for kernels with group tables by code.
 pub fn parameter(
     head: &QueryHead,
     columns: &[ColumnDesc],
     valid: &[Option<ColumnDesc>],
     paging: Option<&PagingDesc>,
+    codes: Option<(&GroupCodes, &[KeyCodes])>,
 ) -> Vec<u8> {
     assert_eq!(columns.len(), valid.len(), "one each for every column");
-    let mut out = vec![0; parameter_bytes(columns.len(), false)];
+    let mut out = vec![0; parameter_bytes(columns.len(), Tail::default())];
     let (to_head, to_columns) = out.split_at_mut(size_of::<QueryHead>());
     head.write_to(to_head);
     let (to_values, to_valid) = to_columns.split_at_mut(columns.len().max(1) * size_of::<ColumnDesc>());
@@ -109,6 +130,10 @@ pub fn parameter(
         desc.unwrap_or_default().write_to(to);
     }
     out.extend(paging.iter().flat_map(|desc| bytes_of(*desc)));
+    if let Some((groups, keys)) = codes {
+        out.extend(bytes_of(groups));
+        out.extend(keys.iter().flat_map(bytes_of));
+    }
     out
 }
 
@@ -153,7 +178,13 @@ mod tests {
             extent_count: 1,
             value_bytes: 8,
         };
-        let bytes = parameter(&head, &[ColumnDesc::default(), column], &[Some(column), None], None);
+        let bytes = parameter(
+            &head,
+            &[ColumnDesc::default(), column],
+            &[Some(column), None],
+            None,
+            None,
+        );
         assert_eq!(bytes.len(), size_of::<QueryHead>() + 4 * 16);
         let at = std::mem::offset_of!(QueryHead, end_tile);
         assert_eq!(bytes[at..at + 8], 0x0102_0304u64.to_le_bytes());

@@ -1,7 +1,7 @@
 //! Statements that add rows to their groups: key, group, and the words of each aggregate.
 
 use super::expr::Emitter;
-use super::plan::Op;
+use super::words::Op;
 use super::writer::{Writer, comment};
 use crate::error::RunError;
 use crate::program::{Aggregate, Function};
@@ -10,10 +10,7 @@ use crate::program::{Aggregate, Function};
 pub(super) fn accumulate(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunError> {
     let mut inner = writer.emitter(e.statements.indent + 1);
     inner.line("u64 word[Words::COUNT];");
-    for (at, aggregate) in writer.program.aggregates.iter().enumerate() {
-        words_of(writer, &mut inner, at, aggregate)?;
-    }
-    seen(writer, &mut inner);
+    words(writer, &mut inner)?;
     if writer.plan.grouped() {
         keys(writer, &mut inner)?;
     }
@@ -41,6 +38,19 @@ pub(super) fn accumulate(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(),
     Ok(())
 }
 
+/// Computes the row's words for all aggregates.
+pub(super) fn words(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunError> {
+    for (at, aggregate) in writer.program.aggregates.iter().enumerate() {
+        words_of(writer, e, at, aggregate)?;
+    }
+    seen(writer, e);
+    let words = &writer.plan.words;
+    if let Some(rows) = words.rows.filter(|rows| !words.first_of.contains(rows)) {
+        e.line(&format!("word[{rows}] = active ? 1 : 0;"));
+    }
+    Ok(())
+}
+
 /// Computes the row's words for one aggregate. A word is zero if the row has nothing to add.
 fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Aggregate) -> Result<(), RunError> {
     e.line(&format!("// {}", comment(&writer.program.show_aggregate(aggregate))));
@@ -51,9 +61,9 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
     let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
     adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
     e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
-    let word = writer.plan.first_word_of[at];
+    let word = writer.plan.words.first_of[at];
     let value = argument.map(|a| a.value).unwrap_or_default();
-    let add = match (aggregate.function, writer.plan.ops[word]) {
+    let add = match (aggregate.function, writer.plan.words.ops[word]) {
         (Function::Count, _) => "1".to_owned(),
         (Function::Min, _) => format!("word_for_min({value})"),
         (Function::Max, _) => format!("word_for_max({value})"),
@@ -72,13 +82,13 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
 
 /// Computes the word that marks the aggregates that have seen a value.
 fn seen(writer: &Writer<'_>, e: &mut Emitter<'_>) {
-    let bits: Vec<String> = (writer.plan.has_seen_bit.iter().enumerate())
+    let bits: Vec<String> = (writer.plan.words.has_seen_bit.iter().enumerate())
         .filter(|(_, marks)| **marks)
         .map(|(at, _)| format!("(adds{at} ? {}ull : 0)", 1u64 << at))
         .collect();
-    match writer.plan.seen_word {
+    match writer.plan.words.seen {
         Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
-        None if writer.program.aggregates.is_empty() => e.line("word[0] = 0;"),
+        None if writer.plan.words.ops == [Op::Or] => e.line("word[0] = 0;"),
         None => {}
     }
 }

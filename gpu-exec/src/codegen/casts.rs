@@ -4,7 +4,7 @@ use super::statements::{Operand, Statements, cpp};
 use crate::program::{DatePart, TimeUnit, Type};
 
 /// Units of a timestamp in a day.
-fn per_day(unit: TimeUnit) -> i64 {
+pub(super) fn per_day(unit: TimeUnit) -> i64 {
     86_400
         * match unit {
             TimeUnit::Second => 1,

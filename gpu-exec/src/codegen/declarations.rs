@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 
-use super::plan::Op;
 use super::statements::stored;
+use super::words::Op;
 use super::writer::{Writer, comment};
-use super::{Access, GPU_LANES, HOST_LANES};
+use super::{Access, GPU_LANES, HOST_LANES, TableScope};
+use crate::abi::query::{Tail, parameter_bytes};
 
 pub(super) fn head(writer: &Writer<'_>, out: &mut String) {
     let plan = writer.plan;
@@ -50,16 +51,19 @@ pub(super) fn head(writer: &Writer<'_>, out: &mut String) {
     );
     let columns = writer.program.columns.len().max(1);
     out.push_str("\nstruct QueryParameter {\n    QueryHead head;\n");
-    let paging = if writer.is_paged() {
-        "    PagingDesc paging;\n"
-    } else {
-        ""
-    };
+    let Tail { is_paged, coded_keys } = writer.tail();
+    let mut tail = String::new();
+    if is_paged {
+        tail.push_str("    PagingDesc paging;\n");
+    }
+    if coded_keys > 0 {
+        let _ = writeln!(tail, "    GroupCodes codes;\n    KeyCodes keys[{coded_keys}];");
+    }
     let _ = writeln!(
         out,
-        "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n{paging}}};"
+        "    ColumnDesc columns[{columns}];\n    ColumnDesc valid[{columns}];\n{tail}}};"
     );
-    let bytes = crate::abi::query::parameter_bytes(writer.program.columns.len(), writer.is_paged());
+    let bytes = parameter_bytes(writer.program.columns.len(), writer.tail());
     let _ = writeln!(
         out,
         "static_assert(sizeof(QueryParameter) == {bytes}, \"the parameter's size\");\n"
@@ -68,11 +72,11 @@ pub(super) fn head(writer: &Writer<'_>, out: &mut String) {
 
 /// Declares `Words`: the operation of each word of the aggregates.
 pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
-    let count = writer.plan.ops.len();
+    let count = writer.plan.words.ops.len();
     out.push_str("struct Words {\n");
     let _ = writeln!(out, "    static constexpr u32 COUNT = {count};");
     out.push_str("    static GRAMPUS_DEVICE constexpr Op op(u32 at) {\n        switch (at) {\n");
-    for (at, op) in writer.plan.ops.iter().enumerate() {
+    for (at, op) in writer.plan.words.ops.iter().enumerate() {
         let name = match op {
             Op::Add => "OP_ADD",
             Op::AddFloat => "OP_ADD_FLOAT",
@@ -81,7 +85,7 @@ pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
             Op::Max => "OP_MAX",
             Op::Or => "OP_OR",
         };
-        let of = writer.plan.first_word_of.iter().position(|&first| first == at);
+        let of = writer.plan.words.first_of.iter().position(|&first| first == at);
         let of = of.map_or(String::new(), |a| {
             writer.program.show_aggregate(&writer.program.aggregates[a])
         });
@@ -92,12 +96,30 @@ pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
         };
         let _ = writeln!(out, "            case {at}: return {name};{note}");
     }
-    out.push_str("        }\n        return OP_OR;\n    }\n};\n\n");
+    out.push_str("        }\n        return OP_OR;\n    }\n");
+    if writer.plan.scope == Some(TableScope::Block) {
+        let is_count = |at: &usize| writer.plan.words.is_count(writer.program, *at);
+        let counts: Vec<String> = (0..count).filter(is_count).map(|at| format!("at == {at}")).collect();
+        let any = if counts.is_empty() {
+            "false".to_owned()
+        } else {
+            counts.join(" || ")
+        };
+        let _ = writeln!(
+            out,
+            "    // Whether each row adds 0 or 1.\n    \
+             static GRAMPUS_DEVICE constexpr bool is_count(u32 at) {{ return {any}; }}"
+        );
+    }
+    out.push_str("};\n\n");
 }
 
 /// Declares a warp's shared memory and a lane's registers.
 pub(super) fn memory(writer: &Writer<'_>, out: &mut String) {
     let plan = writer.plan;
+    if plan.scope.is_some() {
+        return; // tables alone
+    }
     for (at, stage) in plan.stages.iter().enumerate() {
         let n = at + 1;
         let _ = writeln!(

@@ -5,14 +5,13 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::expr::Emitter;
 use super::plan::Plan;
-use super::statements::{cpp, stored};
+use super::tile::{Named, declare_tiles, load_tiles, tile_values};
 use super::writer::{ENTRY_FUNCTION, Writer};
 use super::{ENTRY, GPU_LANES, Grouping, Shape};
-use super::{aggregate, declarations, stage};
+use super::{aggregate, coded, declarations, stage, tile};
 use crate::error::RunError;
-use crate::program::{Program, Type};
+use crate::program::Program;
 
 /// A kernel's source, in parts that can be compiled at the same time.
 #[derive(Debug, Clone)]
@@ -41,12 +40,21 @@ impl KernelSource {
         if !plan.stages.is_empty() {
             whole.push_str(&stage::drain_function(writer));
         }
+        if plan.scope.is_some() {
+            whole.push_str(&coded::strange_function(writer)?);
+        }
         let stages = declared..whole.len();
-        whole.push_str(&begin(writer));
-        whole.push_str(&end(writer));
-        whole.push_str(&run(writer)?);
-        let _ = writeln!(whole, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
-        whole.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n");
+        if let Some(scope) = plan.scope {
+            whole.push_str(&coded::declaration(scope));
+            whole.push_str(&run(writer)?);
+            whole.push_str(&coded::entries(scope));
+        } else {
+            whole.push_str(&begin(writer));
+            whole.push_str(&end(writer));
+            whole.push_str(&run(writer)?);
+            let _ = writeln!(whole, "GRAMPUS_KERNEL({ENTRY}, QueryParameter, parameter) {{");
+            whole.push_str("    GRAMPUS_SHARED_BY_WARP(Shared, shared);\n    run(parameter, shared);\n}\n\n");
+        }
         whole.push_str(END);
         Ok(Self { whole, stages })
     }
@@ -76,9 +84,11 @@ impl KernelSource {
 /// memory.
 fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     let plan = writer.plan;
-    let mut out = String::from(
+    let is_coded = plan.scope.is_some();
+    let memory = if is_coded { "Groups& groups" } else { "Shared& shared" };
+    let mut out = format!(
         "// False: a status is up, or the query is refused.\n\
-         GRAMPUS_DEVICE bool run(const QueryParameter& parameter, Shared& shared) {\n    \
+         GRAMPUS_DEVICE bool run(const QueryParameter& parameter, {memory}) {{\n    \
          const QueryHead& head = parameter.head;\n",
     );
     let conjuncts = plan.tile_conjuncts.iter().map(|&c| &writer.program.conjuncts[c]);
@@ -88,20 +98,13 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
         false,
         conjuncts.chain(writer.last_expressions().filter(|_| direct)),
     );
-    for &c in &plan.tile_columns {
-        let _ = writeln!(
-            out,
-            "    {} tiles_{c}(head.io, parameter.columns[{c}]);",
-            writer.array(c)
-        );
-        if writer.shape.columns[c].nullable {
-            let _ = writeln!(
-                out,
-                "    ColumnArray<u8, Mapped, true> valid_tiles_{c}(head.io, parameter.valid[{c}]);"
-            );
-        }
+    match is_coded {
+        true => tile::declare_stretch(writer, &mut out),
+        false => declare_tiles(writer, &mut out),
     }
-    out.push_str(if direct {
+    out.push_str(if is_coded {
+        "    u32 passed = 0;\n"
+    } else if direct {
         "    Lane lane = {};\n    begin(parameter, shared, lane);\n    u32 passed = 0;\n"
     } else {
         "    begin(parameter, shared);\n"
@@ -118,8 +121,11 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
         // Without this, the few rows that pass would all be fetched at the end, when no tile is in flight any more.
         out.push_str("        if (due-- == 0 && !far_call(&drain)(parameter, shared)) return false;\n");
     }
-    load_tiles(writer, &mut out);
-    if plan.grouped() {
+    match is_coded {
+        true => tile::load_tiles_of_stretch(writer, &mut out),
+        false => load_tiles(writer, &mut out, 2),
+    }
+    if plan.grouped() && !is_coded {
         // The check is a load too, so it stands behind the tile's loads.
         out.push_str("        if (is_refused(head)) return false;\n");
     }
@@ -128,7 +134,10 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     } else {
         out.push_str(&filter_tile(writer)?);
     }
-    if direct {
+    if is_coded {
+        coded::accumulate_tile(writer, &mut out)?;
+        out.push_str("    }\n    count_rows(head, looked, passed);\n    return true;\n}\n\n");
+    } else if direct {
         accumulate_tile(writer, &mut out)?;
         out.push_str("    }\n    return end(parameter, shared, lane, looked, passed);\n}\n\n");
     } else {
@@ -143,7 +152,7 @@ fn accumulate_tile(writer: &Writer<'_>, out: &mut String) -> Result<(), RunError
     out.push_str("        passed += count_bits(pass);\n");
     let mut inner = writer.emitter(3);
     inner.line("const bool active = pass >> i & 1;");
-    tile_values(writer, &mut inner);
+    tile_values(writer, &mut inner, Named::ByIndex);
     aggregate::accumulate(writer, &mut inner)?;
     out.push_str("        GRAMPUS_UNROLL\n        for (u32 i = 0; i < K; i++) {\n");
     out.push_str(&inner.statements.out);
@@ -174,44 +183,13 @@ fn hold_tile(writer: &Writer<'_>, out: &mut String, waits: bool) {
     }
 }
 
-fn load_tiles(writer: &Writer<'_>, out: &mut String) {
-    let sequential = writer.plan.chunk_tiles > 1;
-    for &c in &writer.plan.tile_columns {
-        let ty = stored(writer.program.columns[c].ty);
-        let _ = writeln!(out, "        {ty} tile_{c}[K];");
-        let _ = writeln!(
-            out,
-            "        if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
-        );
-        if writer.shape.columns[c].nullable {
-            let _ = writeln!(out, "        u8 valid_tile_{c}[K];");
-            let _ = writeln!(
-                out,
-                "        if (!valid_tiles_{c}.tile_anywhere<K>(row, rows, valid_tile_{c})) return false;"
-            );
-        }
-    }
-}
-
-/// Names the tile's values of one row.
-fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>) {
-    for &c in &writer.plan.tile_columns {
-        let ty = writer.program.columns[c].ty;
-        let is_true = if ty == Type::Bool { " != 0" } else { "" };
-        e.line(&format!("const {} c{c} = tile_{c}[i]{is_true};", cpp(ty)));
-        if writer.shape.columns[c].nullable {
-            e.line(&format!("const bool ok{c} = valid_tile_{c}[i] != 0;"));
-        }
-    }
-}
-
 /// Computes `pass`: a bit for each of the lane's values that passes.
 fn filter_tile(writer: &Writer<'_>) -> Result<String, RunError> {
     let mut out = String::new();
     let mut e = writer.emitter(3);
     writer.narrow(&mut e, &writer.plan.tile_conjuncts)?;
     let mut values = writer.emitter(3);
-    tile_values(writer, &mut values);
+    tile_values(writer, &mut values, Named::ByIndex);
     if e.statements.may_refuse {
         out.push_str("        const u32 here = lanes_bits<K>(rows);\n        bool refused = false;\n");
         values.line("bool active = here >> i & 1;");

@@ -1,12 +1,15 @@
 //! `Merged`: a query's partial aggregates, one row for each group.
 //!
-//! The host merges the partials of warps in the order of warps, then the group table in the order of slots.
+//! The host merges the partials of warps in the order of warps, or the groups by code in the order of codes. The group
+//! table follows in the order of slots.
 //!
 //! **Invariant:** equal words give equal results, to the bit.
 
 use std::collections::HashMap;
 
-use super::plan::{Op, Plan};
+use super::group_codes::GroupLayout;
+use super::plan::Plan;
+use super::words::Op;
 use crate::error::RunError;
 use crate::output::{ResultColumn, ResultValues};
 use crate::program::{Function, Program, Type};
@@ -25,6 +28,8 @@ pub struct WarpPartials<'a> {
     pub group_locks: &'a [u32],
     /// `QueryHead::group_words`; empty without keys.
     pub group_words: &'a [u64],
+    /// The groups by code with `GroupCodes::merged`, for kernels with such tables.
+    pub coded: Option<(&'a GroupLayout, &'a [u64])>,
 }
 
 /// A query's partial aggregates, each group once.
@@ -65,6 +70,9 @@ pub(super) fn merge(program: &Program, plan: &Plan, from: &WarpPartials<'_>) -> 
             for partial in from.partials[..warps * each].chunks_exact(each) {
                 groups.of_warp(partial)?;
             }
+        }
+        if let Some((layout, merged)) = from.coded {
+            groups.of_codes(layout, merged)?;
         }
         groups.of_table(from.group_locks, from.group_words)?;
     }
@@ -110,21 +118,21 @@ impl<'a> Groups<'a> {
     }
 
     fn count(&self) -> usize {
-        self.words.len() / self.plan.ops.len()
+        self.words.len() / self.plan.words.ops.len()
     }
 
     fn ungrouped(&mut self, partials: &[u64]) {
-        self.words = vec![0; self.plan.ops.len()];
-        for words in partials.chunks_exact(self.plan.ops.len()) {
-            combine(&self.plan.ops, &mut self.words, words);
+        self.words = vec![0; self.plan.words.ops.len()];
+        for words in partials.chunks_exact(self.plan.words.ops.len()) {
+            combine(&self.plan.words.ops, &mut self.words, words);
         }
     }
 
     /// Adds words to the group of the key. False: there is no such group yet.
     fn add_to_known(&mut self, key: &[u64], words: &[u64]) -> bool {
         let Some(&at) = self.found.get(key) else { return false };
-        let at = at * self.plan.ops.len();
-        combine(&self.plan.ops, &mut self.words[at..at + words.len()], words);
+        let at = at * self.plan.words.ops.len();
+        combine(&self.plan.words.ops, &mut self.words[at..at + words.len()], words);
         true
     }
 
@@ -135,7 +143,7 @@ impl<'a> Groups<'a> {
 
     /// Adds a warp's `OwnGroups` (device/groups.cuh): the number of groups, their keys, their words.
     fn of_warp(&mut self, partial: &[u64]) -> Result<(), RunError> {
-        let (groups, keys, count) = (self.plan.own_groups, self.plan.key_words, self.plan.ops.len());
+        let (groups, keys, count) = (self.plan.own_groups, self.plan.key_words, self.plan.words.ops.len());
         let used = partial[0] as usize;
         if used > groups {
             return wrong("warps' groups");
@@ -151,8 +159,26 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
+    /// Adds the groups by code that have rows. Their keys are in no other table: a kernel gives a key its code wherever
+    /// it meets it.
+    fn of_codes(&mut self, layout: &GroupLayout, merged: &[u64]) -> Result<(), RunError> {
+        let (count, Some(rows)) = (self.plan.words.ops.len(), self.plan.words.rows) else {
+            return wrong("groups by code");
+        };
+        if merged.len() < layout.partial_words() {
+            return wrong("groups by code");
+        }
+        for (group, words) in (0..layout.groups).zip(merged.chunks_exact(count)) {
+            if words[rows] > 0 {
+                layout.push_key(self.plan.null_keys, group, &mut self.keys);
+                self.words.extend_from_slice(words);
+            }
+        }
+        Ok(())
+    }
+
     fn of_table(&mut self, locks: &[u32], slots: &[u64]) -> Result<(), RunError> {
-        let (keys, count) = (self.plan.key_words, self.plan.ops.len());
+        let (keys, count) = (self.plan.key_words, self.plan.words.ops.len());
         if slots.len() < locks.len() * (keys + count) {
             return wrong("groups");
         }
@@ -180,11 +206,12 @@ impl<'a> Groups<'a> {
     fn aggregate_column(&self, program: &Program, at: usize, passed: u64) -> Result<ResultColumn, RunError> {
         let aggregate = &program.aggregates[at];
         let ty = program.type_of_aggregate(aggregate)?;
-        let first = self.plan.first_word_of[at];
-        let each = || self.words.chunks_exact(self.plan.ops.len());
-        let marked = self.plan.seen_word.filter(|_| self.plan.has_seen_bit[at]);
+        let first = self.plan.words.first_of[at];
+        let each = || self.words.chunks_exact(self.plan.words.ops.len());
+        let marked = self.plan.words.seen.filter(|_| self.plan.words.has_seen_bit[at]);
         let there = |words: &[u64]| match (aggregate.function, marked) {
             (Function::Count, _) => true,
+            _ if self.plan.words.count_of[at].is_some_and(|count| words[count] == 0) => false,
             (_, Some(word)) => words[word] >> at & 1 == 1,
             // A group exists because of a row. Without keys there is a group even if no row passed.
             (_, None) => self.plan.grouped() || passed > 0,
@@ -192,7 +219,7 @@ impl<'a> Groups<'a> {
         let all = each().all(there);
         let value = |words: &[u64]| match aggregate.function {
             _ if !there(words) => Bits::Int(0),
-            Function::Sum if self.plan.ops[first] == Op::AddWide => {
+            Function::Sum if self.plan.words.ops[first] == Op::AddWide => {
                 Bits::Wide(u128::from(words[first]) as i128 | i128::from(words[first + 1] as i64) << 64)
             }
             Function::Sum if ty == Type::Float64 => Bits::Float(f64::from_bits(words[first])),

@@ -3,13 +3,17 @@
 //!
 //! ```text
 //! shape         inputs of generation beside the program: access to columns, grouping
+//! words         words of a group's aggregates
 //! plan          columns of tiles, columns fetched by row, a warp's shared memory
 //! statements    C++ statements and the values that they name
 //! expr          expressions as statements, with NULL beside each value
 //! casts         casts, and parts of dates and times
 //! writer        program, shape and plan, for all parts of the source
+//! tile          loads of tiles, and the values of their rows
 //! declarations  declarations of the source: parameter and memory
+//! group_codes   keys as small numbers, and the sizes of tables by code
 //! aggregate     addition of rows to their groups
+//! coded         the parts of a dense kernel with group tables by code
 //! stage         rings of held rows, and the functions that empty them
 //! kernel        the complete source: the loop over tiles, begin and end of a launch
 //! merge         partials of warps and group table to partial aggregates
@@ -22,20 +26,25 @@
 
 mod aggregate;
 mod casts;
+mod coded;
 mod declarations;
 mod expr;
+mod group_codes;
 mod kernel;
 mod merge;
 mod plan;
 mod shape;
 mod stage;
 mod statements;
+mod tile;
+mod words;
 mod writer;
 
 use grampus_io_stack::device_headers;
 
+pub use group_codes::{CodeUnit, GroupLayout, KeyRange};
 pub use merge::{Merged, WarpPartials};
-pub use shape::{Access, ColumnShape, Grouping, Shape};
+pub use shape::{Access, ColumnShape, Grouping, Shape, TableScope};
 
 use crate::abi::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
 use crate::abi::query::{self, Sizes};
@@ -46,6 +55,8 @@ use plan::Plan;
 
 /// The `extern "C"` name of query kernels.
 pub const ENTRY: &str = "grampus_query";
+/// The `extern "C"` name of the kernel that merges the partials of tables by code.
+pub const MERGE_ENTRY: &str = "grampus_merge_groups";
 /// Threads of a block. Kernels have shared memory for this number.
 pub const BLOCK_THREADS: u32 = 256;
 /// Lanes of a warp on a GPU.
@@ -121,6 +132,7 @@ impl QueryKernel {
         let further = [
             (self.has_dates(), DATES),
             (self.has_group_table(), GROUPS),
+            (self.plan.scope.is_some(), BLOCK_GROUPS),
             (self.paged, PAGING_HEADERS[0]),
             (self.paged, PAGING_HEADERS[1]),
         ];
@@ -165,7 +177,29 @@ impl QueryKernel {
 
     /// Bytes of the kernel's parameter.
     pub fn parameter_bytes(&self) -> usize {
-        query::parameter_bytes(self.program.columns.len(), self.paged)
+        let tail = query::Tail {
+            is_paged: self.paged,
+            coded_keys: self.plan.scope.map_or(0, |_| self.program.keys.len()),
+        };
+        query::parameter_bytes(self.program.columns.len(), tail)
+    }
+
+    /// Owners of the kernel's group tables by code. `None`: it has none.
+    pub fn scope(&self) -> Option<TableScope> {
+        self.plan.scope
+    }
+
+    /// The groups by code for ranges of the keys, with the tables of a scope.
+    ///
+    /// # Errors
+    /// [`RunError::Invalid`]: not one range for each key, or too many groups.
+    pub fn group_layout(&self, scope: TableScope, ranges: &[KeyRange]) -> Result<GroupLayout, RunError> {
+        GroupLayout::new(&self.program, &self.plan, scope, ranges)
+    }
+
+    /// Whether an aggregate sums floats: the order of additions then counts.
+    pub fn sums_floats(&self) -> bool {
+        self.plan.words.ops.contains(&words::Op::AddFloat)
     }
 
     /// Merges the partials of the warps and the group table, in a fixed order.
@@ -254,6 +288,8 @@ const HEADERS: [(&str, &str); 4] = [
 const DATES: (&str, &str) = ("dates.cuh", include_str!("../../device/dates.cuh"));
 /// Header behind `HEADERS`, for kernels that group.
 const GROUPS: (&str, &str) = ("groups.cuh", include_str!("../../device/groups.cuh"));
+/// Header behind `GROUPS`, for kernels with group tables by code.
+const BLOCK_GROUPS: (&str, &str) = ("block_groups.cuh", include_str!("../../device/block_groups.cuh"));
 /// Headers behind `HEADERS`, for kernels with paged columns.
 const PAGING_HEADERS: [(&str, &str); 2] = [
     ("pages.h", include_str!("../../device/pages.h")),

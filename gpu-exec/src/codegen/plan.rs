@@ -5,14 +5,17 @@
 //! 3. The columns of the next conjunct are fetched for these rows, and the conjunct is evaluated.
 //! 4. Steps 2 and 3 repeat for the other conjuncts. Later conjuncts share the last ring.
 //! 5. At the end the columns of keys and aggregates are fetched, and the rows are added to their groups.
+//!
+//! A dense kernel has no rings: it reads all columns in tiles.
 
 use std::collections::BTreeSet;
 
 use super::expr::{arguments_of, cost};
-use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape};
+use super::words::Words;
+use super::{Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, Shape, TableScope};
 use crate::abi::query::Sizes;
 use crate::error::RunError;
-use crate::program::{self, Aggregate, Expr, Function, Program, Type};
+use crate::program::{self, Expr, Program};
 
 /// Static shared memory of a block (CUDA C++ Programming Guide, "Technical Specifications"), divided among its warps.
 const SHARED_BYTES: usize = 48 << 10;
@@ -29,6 +32,8 @@ const MAX_RINGS: usize = 3;
 ///
 /// With more, the loop over tiles spills to memory, behind L2, and loses more than longer tiles gain.
 const MAX_TILE_REGISTERS: u32 = 16;
+/// The same if a tile's rows go to group tables by code: that loop needs few other registers.
+const MAX_CODED_TILE_REGISTERS: u32 = 20;
 /// Values of a lane in a tile.
 const MAX_LANE_VALUES: u32 = 8;
 /// Registers for the values of a queued tile: 16 doubles of a warp are a line of the cache.
@@ -74,17 +79,6 @@ impl Stage {
     }
 }
 
-/// Operations that combine words of an aggregate. Names and meaning are those of device/groups.cuh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Op {
-    Add,
-    AddFloat,
-    AddWide,
-    WideHigh,
-    Max,
-    Or,
-}
-
 /// Decisions that a kernel's source follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -95,13 +89,9 @@ pub(super) struct Plan {
     /// Consecutive tiles of a warp.
     pub chunk_tiles: u32,
     pub stages: Vec<Stage>,
-    pub ops: Vec<Op>,
-    /// First word of each aggregate.
-    pub first_word_of: Vec<usize>,
-    /// The word with a bit for each aggregate that has seen a value. `None`: no aggregate needs one.
-    pub seen_word: Option<usize>,
-    /// By aggregate: whether it has a bit in `seen_word`.
-    pub has_seen_bit: Vec<bool>,
+    pub words: Words,
+    /// The group tables by code. `None`: groups have no codes.
+    pub scope: Option<TableScope>,
     /// Words of a key, including the word of NULLs.
     pub key_words: usize,
     /// Whether the last word of a key marks the keys that are NULL.
@@ -137,13 +127,19 @@ impl Plan {
                 "column {name} is read whole, and cannot be paged"
             )));
         }
+        let by_command = |&c: &usize| shape.columns[c].access == Access::Queued;
+        if matches!(shape.grouping, Grouping::Coded(_)) && cascade.tile_columns.iter().any(by_command) {
+            let reason = "groups by code of columns that are read by command";
+            return Err(RunError::Invalid(reason.to_owned()));
+        }
         let mut plan = Self {
             lane_values: 1,
             chunk_tiles: 1,
-            ops: Vec::new(),
-            first_word_of: Vec::new(),
-            seen_word: None,
-            has_seen_bit: Vec::new(),
+            words: Words::new(program, shape.grouping, &nullable)?,
+            scope: match shape.grouping {
+                Grouping::Coded(scope) => Some(scope),
+                Grouping::Ungrouped | Grouping::Private | Grouping::Global => None,
+            },
             null_keys: program.keys.iter().any(|e| program.can_be_null(e, &nullable)),
             key_words: 0,
             own_groups: 0,
@@ -157,35 +153,10 @@ impl Plan {
             widths,
         };
         plan.key_words = program.keys.len() + usize::from(plan.null_keys);
-        plan.place_words(program, &nullable)?;
         plan.choose_tile(program, &shape.columns);
         plan.choose_near(program, &shape.columns);
         plan.choose_groups(shape.grouping);
         Ok(plan)
-    }
-
-    fn place_words(&mut self, program: &Program, nullable: &dyn Fn(usize) -> bool) -> Result<(), RunError> {
-        for aggregate in &program.aggregates {
-            self.first_word_of.push(self.ops.len());
-            let argument = aggregate.argument.as_ref().map(|e| program.type_of(e)).transpose()?;
-            match (aggregate.function, argument) {
-                (Function::Count, _) => self.ops.push(Op::Add),
-                (Function::Sum, Some(Type::Decimal { .. })) => self.ops.extend([Op::AddWide, Op::WideHigh]),
-                (Function::Sum, Some(Type::Float32 | Type::Float64)) => self.ops.push(Op::AddFloat),
-                (Function::Sum, _) => self.ops.push(Op::Add),
-                (Function::Min | Function::Max, _) => self.ops.push(Op::Max),
-            }
-        }
-        let has_seen_bit = program.aggregates.iter().map(|a| may_see_nothing(program, a, nullable));
-        self.has_seen_bit = has_seen_bit.collect();
-        if self.has_seen_bit.contains(&true) {
-            self.seen_word = Some(self.ops.len());
-            self.ops.push(Op::Or);
-        }
-        if self.ops.is_empty() {
-            self.ops.push(Op::Or); // arrays need a word
-        }
-        Ok(())
     }
 
     /// Chooses the values of a lane in a tile: as many as registers hold and as unrolled code allows.
@@ -197,7 +168,10 @@ impl Plan {
         let direct = self.stages.is_empty();
         let nodes: usize = conjuncts.chain(rest.filter(|_| direct)).map(cost).sum();
         let by_command = |&c: &usize| columns[c].access == Access::Queued;
-        let (mut max_lane_values, mut max_registers) = (MAX_LANE_VALUES, MAX_TILE_REGISTERS);
+        let (mut max_lane_values, mut max_registers) = match self.scope {
+            Some(_) => (MAX_LANE_VALUES, MAX_CODED_TILE_REGISTERS),
+            None => (MAX_LANE_VALUES, MAX_TILE_REGISTERS),
+        };
         if self.tile_columns.iter().any(by_command) {
             self.chunk_tiles = QUEUED_CHUNK_TILES;
             (max_lane_values, max_registers) = (MAX_QUEUED_LANE_VALUES, MAX_QUEUED_TILE_REGISTERS);
@@ -230,10 +204,15 @@ impl Plan {
         if grouping == Grouping::Private {
             let rings: usize = (0..self.stages.len()).map(|s| self.held_bytes(s, GPU_LANES)).sum();
             let others = rings + self.tally_bytes() + self.near_bytes();
-            let group = 8 * (self.key_words + self.ops.len());
+            let group = 8 * (self.key_words + self.words.ops.len());
             let groups = (WARP_SHARED_BYTES.saturating_sub(others + 8) / group).min(MAX_OWN_GROUPS);
             self.own_groups = if groups < MIN_OWN_GROUPS { 0 } else { groups };
         }
+    }
+
+    /// Whether kernels must look whether a column's values are NULL.
+    pub(super) fn is_nullable(&self, column: usize) -> bool {
+        self.widths[column].1
     }
 
     pub(super) fn grouped(&self) -> bool {
@@ -261,12 +240,15 @@ impl Plan {
     fn own_bytes(&self) -> usize {
         match self.own_groups {
             0 => 0,
-            groups => 8 + groups * 8 * (self.key_words + self.ops.len()),
+            groups => 8 + groups * 8 * (self.key_words + self.words.ops.len()),
         }
     }
 
     /// `sizeof(Shared)`.
     pub(super) fn shared_bytes(&self, lanes: u32) -> usize {
+        if self.scope.is_some() {
+            return 0;
+        }
         let rings: usize = (0..self.stages.len())
             .map(|s| self.held_bytes(s, lanes).next_multiple_of(8))
             .sum();
@@ -278,7 +260,7 @@ impl Plan {
         if self.stages.is_empty() {
             return 0;
         }
-        let words = if self.grouped() { 0 } else { self.ops.len() };
+        let words = if self.grouped() { 0 } else { self.words.ops.len() };
         8 * (words + self.stages.len()) + (4 * (self.counters() - 1)).next_multiple_of(8)
     }
 
@@ -295,34 +277,27 @@ impl Plan {
 
     /// `sizeof(Lane)`, without stages.
     pub(super) fn lane_bytes(&self) -> usize {
-        match (self.stages.is_empty(), self.grouped()) {
+        match (self.stages.is_empty() && self.scope.is_none(), self.grouped()) {
             (false, _) => 0,
             (true, true) => 8,
-            (true, false) => 8 * self.ops.len(),
+            (true, false) => 8 * self.words.ops.len(),
         }
     }
 
     pub(super) fn sizes(&self, lanes: u32) -> Sizes {
-        let word_bytes = 8 * self.ops.len();
+        let word_bytes = 8 * self.words.ops.len();
         Sizes {
             tile_rows: self.lane_values * lanes,
             state_bytes: self.shared_bytes(lanes) + lanes as usize * self.lane_bytes(),
             partial_bytes: if self.grouped() { self.own_bytes() } else { word_bytes },
             counters: self.counters(),
             group_words: if self.grouped() {
-                self.key_words + self.ops.len()
+                self.key_words + self.words.ops.len()
             } else {
                 0
             },
         }
     }
-}
-
-/// Whether an aggregate is NULL in a group with rows, because it may see none of their values.
-fn may_see_nothing(program: &Program, aggregate: &Aggregate, nullable: &dyn Fn(usize) -> bool) -> bool {
-    let argument = aggregate.argument.as_ref();
-    aggregate.function != Function::Count
-        && (aggregate.filter.is_some() || argument.is_some_and(|e| program.can_be_null(e, nullable)))
 }
 
 fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
@@ -344,6 +319,9 @@ fn check_shape(program: &Program, shape: &Shape) -> Result<(), RunError> {
     }
     if (shape.grouping == Grouping::Ungrouped) != program.keys.is_empty() {
         return no(format!("{:?} with {} keys", shape.grouping, program.keys.len()));
+    }
+    if matches!(shape.grouping, Grouping::Coded(_)) && !(shape.dense || program.conjuncts.is_empty()) {
+        return no("groups by code in a kernel that is not dense".to_owned());
     }
     if program.aggregates.len() > MAX_AGGREGATES || program.keys.len() > MAX_AGGREGATES {
         return no(format!("more than {MAX_AGGREGATES} aggregates or keys"));
@@ -393,6 +371,7 @@ impl<'a> Cascade<'a> {
     fn new(program: &Program, shape: &'a Shape, widths: &'a [(usize, bool)]) -> Self {
         let last = columns_of(program.expressions().skip(program.conjuncts.len()));
         let first = match program.conjuncts.first() {
+            Some(_) if shape.dense => columns_of(program.expressions()),
             Some(conjunct) => columns_of([conjunct]),
             None => last.clone(),
         };

@@ -44,6 +44,20 @@ pub enum Grouping {
     Private,
     /// The group table in device memory, updated by atomics. Sums of floats are not bitwise repeatable.
     Global,
+    /// Tables by the code of a group's keys, in shared memory, for dense kernels. The group table has the rows whose
+    /// keys have no code.
+    Coded(TableScope),
+}
+
+/// Owners of a group table by code. Narrower owners contend less, and have space for fewer groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TableScope {
+    /// Each lane has a table. Sums of floats are repeatable.
+    Lane,
+    /// Each warp has a table; its lanes' values are combined first. Sums of floats are repeatable.
+    Warp,
+    /// Each block has a table, updated by atomics. Sums of floats are not repeatable.
+    Block,
 }
 
 /// Inputs of a kernel's generation beside the program.
@@ -53,4 +67,6 @@ pub struct Shape {
     pub columns: Vec<ColumnShape>,
     /// Place of the aggregates.
     pub grouping: Grouping,
+    /// All columns are read in tiles, and rows that pass are added to their groups at once. Pays if many rows pass.
+    pub dense: bool,
 }

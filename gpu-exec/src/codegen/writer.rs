@@ -6,6 +6,7 @@ use super::expr::{Emitter, arguments_of};
 use super::plan::Plan;
 use super::statements::{cpp, stored};
 use super::{Access, Shape};
+use crate::abi::query::Tail;
 use crate::error::RunError;
 use crate::program::{Expr, Program};
 
@@ -40,6 +41,14 @@ pub(super) fn comment(text: &str) -> String {
 impl Writer<'_> {
     pub(super) fn is_paged(&self) -> bool {
         self.shape.columns.iter().any(|c| c.access == Access::Paged)
+    }
+
+    /// The end of the kernel's parameter.
+    pub(super) fn tail(&self) -> Tail {
+        Tail {
+            is_paged: self.is_paged(),
+            coded_keys: self.plan.scope.map_or(0, |_| self.program.keys.len()),
+        }
     }
 
     /// Writes `const double a0 = argument<double>(head, 0);` for each argument of the expressions. Arguments that a

@@ -17,8 +17,8 @@ use crate::abi::decode::{
     CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, DECODE_CODES, DECODE_INTEGERS,
     DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask, ZoneChange,
 };
-use crate::abi::decompress::{CODEC_LZ4, CODEC_ORIGINAL, CODEC_SNAPPY, StoredChunk};
-use crate::input::chunk_list::Codec;
+use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
+use crate::decompress::chunk_table::{ChunkTable, codec_number};
 use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
 
 /// Alignment of the parts of a batch: kernels read whole words.
@@ -180,14 +180,18 @@ impl DecodeBatch {
         self.groups.len()
     }
 
-    /// Number of chunks to decompress.
-    pub fn chunks(&self) -> usize {
-        self.places.iter().map(|place| place.chunks.len()).sum()
-    }
-
-    /// Device address of the table of chunks of a batch at `batch`.
-    pub fn chunk_table(&self, batch: u64) -> u64 {
-        batch + self.chunks_at as u64
+    /// The table of chunks of a batch at `batch`; `None`: the column is not compressed.
+    pub fn chunk_table(&self, encoded: &EncodedColumn, batch: u64) -> Option<ChunkTable> {
+        let mut table = ChunkTable::new(encoded.codec()?, batch + self.chunks_at as u64);
+        for (stream, place) in encoded.streams().zip(&self.places) {
+            let Some(list) = &stream.chunks else { continue };
+            for at in place.chunks.clone() {
+                let chunk = &list.chunks[at];
+                let bytes = list.end_of(at, stream.bytes) - chunk.start;
+                table.add(chunk.original, chunk.length, bytes as u32);
+            }
+        }
+        Some(table)
     }
 
     /// Writes tasks and tables to `out`. The caller copies the streams' bytes to the places in [`parts`](Self::parts).
@@ -240,26 +244,30 @@ impl DecodeBatch {
         self.describe_chunks(encoded, at.batch, label, &mut out[self.chunks_at..]);
     }
 
-    /// Writes the table of chunks to `out`.
+    /// Writes the table of chunks to `out`: the compressed ones, then the original ones.
     fn describe_chunks(&self, encoded: &EncodedColumn, batch: u64, label: u32, out: &mut [u8]) {
         let mut out = out.chunks_exact_mut(size_of::<StoredChunk>());
-        for ((stream, place), (part, stored)) in encoded.streams().zip(&self.places).zip(&self.parts) {
-            let Some(list) = &stream.chunks else { continue };
-            let codec = match list.codec {
-                Codec::Snappy => CODEC_SNAPPY,
-                Codec::Lz4 => CODEC_LZ4,
-            };
-            for (at, out) in place.chunks.clone().zip(&mut out) {
-                let chunk = &list.chunks[at];
-                let described = StoredChunk {
-                    from: batch + *part as u64 + (chunk.offset - stored.start),
-                    to: batch + place.at as u64 + (chunk.start - place.start),
-                    length: chunk.length,
-                    bytes: (list.end_of(at, stream.bytes) - chunk.start) as u32,
-                    codec: if chunk.original { CODEC_ORIGINAL } else { codec },
-                    label,
+        for original in [false, true] {
+            for ((stream, place), (part, stored)) in encoded.streams().zip(&self.places).zip(&self.parts) {
+                let Some(list) = &stream.chunks else { continue };
+                let codec = if original {
+                    CODEC_ORIGINAL
+                } else {
+                    codec_number(list.codec)
                 };
-                described.write_to(out);
+                let chosen = place.chunks.clone().filter(|at| list.chunks[*at].original == original);
+                for (at, out) in chosen.zip(&mut out) {
+                    let chunk = &list.chunks[at];
+                    let described = StoredChunk {
+                        from: batch + *part as u64 + (chunk.offset - stored.start),
+                        to: batch + place.at as u64 + (chunk.start - place.start),
+                        length: chunk.length,
+                        bytes: (list.end_of(at, stream.bytes) - chunk.start) as u32,
+                        codec,
+                        label,
+                    };
+                    described.write_to(out);
+                }
             }
         }
     }

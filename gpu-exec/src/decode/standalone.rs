@@ -3,15 +3,18 @@
 use std::ops::Range;
 
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stream};
+use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 
 use super::ENTRY;
 use super::decode_batch::{Addresses, batches};
 use crate::abi::decode::{DecodeJob, DecodeLaunch};
 use crate::abi::decompress::{ChunkJob, DecompressLaunch};
-use crate::decompress;
+use crate::decompress::chunk_table::ChunkTable;
+use crate::decompress::library::LibraryCalls;
+use crate::decompress::library_memory::LibraryMemory;
 use crate::input::Decoded;
 use crate::input::encoded_column::EncodedColumn;
+use crate::options::{Decompression, Decompressor};
 use crate::program::Type;
 
 /// Bytes before and after the output. The kernel must leave them unchanged.
@@ -19,6 +22,8 @@ const GUARD_BYTES: usize = 256;
 const GUARD: u8 = 0xA5;
 /// Threads of a block, as in the launches of queries.
 const THREADS: u32 = 256;
+/// Memory for nvCOMP.
+const LIBRARY_BYTES: usize = 64 << 20;
 
 /// Rows to decode.
 #[derive(Debug, Clone)]
@@ -44,6 +49,8 @@ pub struct Modules<'a> {
     pub decoding: &'a Module,
     /// The decompression kernel's, for compressed columns.
     pub decompressing: Option<&'a Module>,
+    /// nvCOMP, and the kernels around it, for the codecs of which there is no kernel.
+    pub library: Option<(&'a Nvcomp, &'a Module)>,
 }
 
 /// Decodes rows of a column of `file`. `None`: a stream cannot be decoded, or a row group is larger than a batch.
@@ -87,27 +94,8 @@ pub fn decode(
             bytes[*to..to + from.len()].copy_from_slice(from);
         }
         buffer.write(0, &bytes)?;
-        if batch.chunks() > 0 {
-            let Some(module) = modules.decompressing else {
-                return Err(wrong("a compressed column, and no kernel that decompresses"));
-            };
-            let mut launch = DecompressLaunch {
-                failed: failed.address(),
-                results: 0,
-                jobs: 1,
-                chunks: batch.chunks() as u32,
-                ..DecompressLaunch::default()
-            };
-            launch.job[0] = ChunkJob {
-                chunks: batch.chunk_table(buffer.address()),
-                first: 0,
-                count: launch.chunks,
-            };
-            let blocks = launch.chunks.div_ceil(THREADS / 32);
-            let mut args = Args::new().with_bytes(&bytes_of(&launch));
-            module
-                .kernel(decompress::ENTRY)?
-                .launch(&stream, blocks, THREADS, &mut args)?;
+        if let Some(table) = batch.chunk_table(what.encoded, buffer.address()) {
+            decompress(device, &stream, modules, &table, failed.address())?;
         }
         let mut launch = DecodeLaunch {
             failed: failed.address(),
@@ -150,6 +138,58 @@ pub fn decode(
         values,
         valid: what.nullable.then_some(valid),
     }))
+}
+
+/// Decompresses the chunks of a table.
+fn decompress(
+    device: &Device,
+    stream: &Stream,
+    modules: Modules<'_>,
+    table: &ChunkTable,
+    failed: u64,
+) -> Result<(), CudaError> {
+    let missing = || CudaError::Arguments {
+        kernel: ENTRY.to_owned(),
+        reason: "a compressed column, and no kernel that decompresses".to_owned(),
+    };
+    let decompression = Decompression {
+        library: modules.library.map(|(library, _)| library),
+        prefers_library: false,
+    };
+    let (chunks, count) = match (decompression.of(table.codec), modules.library) {
+        (Some(Decompressor::Library(library)), Some((_, module))) => {
+            let memory = LibraryMemory::default();
+            let calls = LibraryCalls::new(library, device, &memory, std::slice::from_ref(table), LIBRARY_BYTES)?;
+            if let Some(calls) = calls {
+                calls.decompress(stream, module, [table.compressed()], failed, 0)?;
+                stream.synchronize()?; // before the memory is freed
+            }
+            table.originals()
+        }
+        _ => table.all(),
+    };
+    if count == 0 {
+        return Ok(());
+    }
+    let mut launch = DecompressLaunch {
+        failed,
+        results: 0,
+        jobs: 1,
+        chunks: count as u32,
+        ..DecompressLaunch::default()
+    };
+    launch.job[0] = ChunkJob {
+        chunks,
+        first: 0,
+        count: launch.chunks,
+    };
+    let kernel = modules
+        .decompressing
+        .ok_or_else(missing)?
+        .kernel(crate::decompress::ENTRY)?;
+    let blocks = launch.chunks.div_ceil(THREADS / 32);
+    let mut args = Args::new().with_bytes(&bytes_of(&launch));
+    kernel.launch(stream, blocks, THREADS, &mut args)
 }
 
 /// Maximum number of rows that the entries of a column's streams cover.

@@ -1,10 +1,14 @@
 //! Decompression of chunks on a device without a query, for tests and measurements.
 
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Stream};
+use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 
 use super::ENTRY;
+use super::chunk_table::{ChunkTable, codec_number};
+use super::library::LibraryCalls;
+use super::library_memory::LibraryMemory;
 use crate::abi::decompress::{CHUNK_OK, ChunkJob, ChunkResult, DecompressLaunch, StoredChunk};
+use crate::input::chunk_list::Codec;
 
 /// Bytes before and after each output. The kernel must leave them unchanged.
 const GUARD_BYTES: usize = 64;
@@ -23,15 +27,72 @@ pub struct Chunk<'a> {
     pub space: usize,
 }
 
-/// The chunks' bytes, or the `CHUNK_…` that says why there are none. Inputs and outputs lie at various alignments.
+/// For each chunk its bytes, or the `CHUNK_…` that says why there are none.
+pub type Outcomes = Vec<Result<Vec<u8>, u32>>;
+
+/// The chunks' bytes by the decompression kernel. Inputs and outputs lie at various alignments.
 ///
 /// # Errors
 /// The device's error, or a kernel that wrote outside its output.
-pub fn decompress(
+pub fn decompress(device: &Device, module: &Module, what: &[Chunk<'_>]) -> Result<Outcomes, CudaError> {
+    run(device, what, &|stream, at| {
+        let mut launch = DecompressLaunch {
+            failed: at.failed,
+            results: at.results,
+            jobs: 1,
+            chunks: what.len() as u32,
+            ..DecompressLaunch::default()
+        };
+        launch.job[0] = ChunkJob {
+            chunks: at.table,
+            first: 0,
+            count: launch.chunks,
+        };
+        let blocks = launch.chunks.div_ceil(THREADS / 32).max(1);
+        let mut args = Args::new().with_bytes(&bytes_of(&launch));
+        module.kernel(ENTRY)?.launch(stream, blocks, THREADS, &mut args)
+    })
+}
+
+/// As [`decompress`], by nvCOMP with the kernels around it in `module`. All chunks have one codec, and nvCOMP works in
+/// at most `max_bytes`.
+///
+/// # Errors
+/// As [`decompress`].
+pub fn decompress_by_library(
     device: &Device,
-    module: &Module,
+    (module, library): (&Module, &Nvcomp),
+    codec: Codec,
     what: &[Chunk<'_>],
-) -> Result<Vec<Result<Vec<u8>, u32>>, CudaError> {
+    max_bytes: usize,
+) -> Result<Outcomes, CudaError> {
+    debug_assert!(what.iter().all(|chunk| chunk.codec == codec_number(codec)));
+    let memory = LibraryMemory::default();
+    run(device, what, &|stream, at| {
+        let mut table = ChunkTable::new(codec, at.table);
+        for chunk in what {
+            table.add(false, chunk.stored.len() as u32, chunk.space as u32);
+        }
+        let calls = LibraryCalls::new(library, device, &memory, &[table], max_bytes)?;
+        calls.map_or(Ok(()), |calls| {
+            let chunks = [table.compressed()];
+            calls.decompress(stream, module, chunks, at.failed, at.results)
+        })
+    })
+}
+
+/// Device addresses for launches.
+struct Addresses {
+    /// Of the chunks.
+    table: u64,
+    results: u64,
+    failed: u64,
+}
+
+type Launch<'a> = &'a dyn Fn(&Stream, &Addresses) -> Result<(), CudaError>;
+
+/// Puts the chunks into device memory, launches, and takes what came out.
+fn run(device: &Device, what: &[Chunk<'_>], launch: Launch<'_>) -> Result<Outcomes, CudaError> {
     let wrong = |reason: String| CudaError::Arguments {
         kernel: ENTRY.to_owned(),
         reason,
@@ -63,22 +124,13 @@ pub fn decompress(
     }
     let chunks = DeviceBuffer::new(device, table.len().max(8))?;
     chunks.write(0, &table)?;
-    let mut launch = DecompressLaunch {
-        failed: failed.address(),
-        results: results.address(),
-        jobs: 1,
-        chunks: what.len() as u32,
-        ..DecompressLaunch::default()
-    };
-    launch.job[0] = ChunkJob {
-        chunks: chunks.address(),
-        first: 0,
-        count: launch.chunks,
-    };
     let stream = Stream::new(device)?;
-    let blocks = launch.chunks.div_ceil(THREADS / 32).max(1);
-    let mut args = Args::new().with_bytes(&bytes_of(&launch));
-    module.kernel(ENTRY)?.launch(&stream, blocks, THREADS, &mut args)?;
+    let addresses = Addresses {
+        table: chunks.address(),
+        results: results.address(),
+        failed: failed.address(),
+    };
+    launch(&stream, &addresses)?;
     stream.synchronize()?;
     let out = to.read::<u8>(0, end + GUARD_BYTES)?;
     let words = results.read::<u32>(0, what.len() * 2)?;

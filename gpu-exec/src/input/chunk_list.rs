@@ -5,13 +5,17 @@ use std::ops::Range;
 /// Stored and decompressed bytes of a chunk are fewer: a chunk's header has 23 bits for its length.
 const MAX_CHUNK_BYTES: u64 = 1 << 23;
 
-/// Codecs that the device decompresses.
+/// Codecs that a device can decompress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
     /// Raw Snappy.
     Snappy,
     /// LZ4 blocks.
     Lz4,
+    /// Zstandard frames.
+    Zstd,
+    /// Raw deflate: ORC's ZLIB.
+    Deflate,
 }
 
 /// A chunk.

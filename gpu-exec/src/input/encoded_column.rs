@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::chunk_list::ChunkList;
+use super::chunk_list::{ChunkList, Codec};
 use crate::program::Type;
 
 /// Rows of a row group: one warp decodes a row group, in a few milliseconds.
@@ -120,6 +120,17 @@ impl EncodedColumn {
             && (1..=MAX_GROUP_ROWS).contains(&self.group_rows)
             && self.fraction.is_some() == is_timestamp
             && self.streams().all(|stream| stream.fits(groups, file_bytes))
+            && self.codecs().all(|codec| Some(codec) == self.codec())
+    }
+
+    /// Codec of the streams; `None`: they are not compressed.
+    pub fn codec(&self) -> Option<Codec> {
+        self.codecs().next()
+    }
+
+    fn codecs(&self) -> impl Iterator<Item = Codec> {
+        let chunks = self.streams().filter_map(|stream| stream.chunks.as_ref());
+        chunks.map(|chunks| chunks.codec)
     }
 
     /// All streams, in the order in which they are copied to the device.

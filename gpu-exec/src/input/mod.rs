@@ -114,6 +114,9 @@ pub struct Input {
     pub column_ids: Vec<u32>,
     /// The dictionary that values of [`Type::Code`](crate::program::Type::Code) refer to. Cached codes are keyed by it.
     pub dictionary: u64,
+    /// By column, or empty: the least and the greatest value of stripes, as far as they are known. They need not be
+    /// exact: they decide where groups are kept, and not which groups there are.
+    pub value_ranges: Vec<Vec<(Value, Value)>>,
     /// Decoder for [`Placement::Decoded`].
     pub decoder: Arc<dyn Decode>,
 }

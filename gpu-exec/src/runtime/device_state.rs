@@ -18,6 +18,7 @@ use crate::runtime::memory::buffer_pool::BufferPool;
 use crate::runtime::memory::constant_columns::ConstantColumns;
 use crate::runtime::memory::mapped_files::MappedFiles;
 use crate::runtime::memory::residency::{Limits, Residency};
+use crate::runtime::memory::staging_buffer::staging_bytes;
 use crate::runtime::query_resources::ResourcePool;
 use crate::runtime::runtime_options::RuntimeOptions;
 use crate::runtime::warmup;
@@ -27,6 +28,9 @@ const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// Bytes of the sector cache, at most; it also takes no more than a quarter of the device memory. The first query that
 /// reads by command takes them from the pool.
 const MAX_CACHE_BYTES: u64 = 24 << 30;
+
+/// Shared memory of a block on a GPU that is not open: as much as an H200 has.
+const EXPECTED_SHARED_BYTES: u64 = 232_448;
 
 /// Everything that lives in one context.
 #[derive(Debug)]
@@ -45,14 +49,16 @@ pub(crate) struct DeviceState {
 }
 
 /// The bounds of a device that is not open: those that the options give.
-pub(crate) fn limits_before_opening(options: &GpuOptions) -> Limits {
+pub(crate) fn limits_before_opening(options: &GpuOptions, runtime_options: &RuntimeOptions) -> Limits {
     let memory = match options.target {
         Target::Cuda(_) => u64::MAX,
         Target::Host { .. } => HOST_MEMORY_BYTES / 4 * 3,
     };
+    let shared = runtime_options.block_shared_bytes;
     Limits {
         capacity: options.cache_bytes.unwrap_or(memory),
         pin_bytes: pin_bytes(options),
+        block_shared_bytes: shared.unwrap_or(EXPECTED_SHARED_BYTES),
     }
 }
 
@@ -88,6 +94,9 @@ impl DeviceState {
         let residency = Arc::new(Residency::new(Limits {
             capacity: usable,
             pin_bytes: pin_bytes(options),
+            block_shared_bytes: (runtime_options.block_shared_bytes).map_or(device.block_shared_bytes(), |most| {
+                most.min(device.block_shared_bytes())
+            }),
         }));
         Ok(Self {
             resources: ResourcePool::new(&device, threads)?,
@@ -102,6 +111,12 @@ impl DeviceState {
             facts,
             device,
         })
+    }
+
+    /// Bytes of a query's staging buffer, at most.
+    pub(crate) fn staging_bytes(&self) -> u64 {
+        let by_device = staging_bytes(self.facts.free_bytes);
+        self.runtime_options.staging_bytes.unwrap_or(by_device)
     }
 
     pub(crate) fn pool(&self) -> MutexGuard<'_, BufferPool> {

@@ -84,7 +84,7 @@ impl Gpu {
     /// A device that the first query opens.
     pub fn new(options: GpuOptions, runtime_options: RuntimeOptions) -> Self {
         Self {
-            unopened: Arc::new(Residency::new(limits_before_opening(&options))),
+            unopened: Arc::new(Residency::new(limits_before_opening(&options, &runtime_options))),
             options,
             runtime_options,
             queries: TurnQueue::new(MAX_QUERIES),
@@ -137,6 +137,11 @@ impl Gpu {
         let result = executor::run(&state, &request, &turn);
         drop(discard);
         if result.as_ref().is_err_and(is_sticky) {
+            if let Some(library) = request.decompression.library {
+                // nvCOMP's answer to corrupt chunks is undefined, and may be this failure.
+                log::warn!("the device failed while nvCOMP was in use: this process uses nvCOMP no more");
+                library.suspect();
+            }
             self.discard(&state);
         }
         result
@@ -150,12 +155,33 @@ impl Gpu {
         Ok(self.preview(&request)?.choices)
     }
 
+    /// How the kernel that would be run now treats rows and groups, in words.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn kernel_shape(&self, request: Request<'_>) -> Result<String, RunError> {
+        Ok(self.preview(&request)?.kernel.to_string())
+    }
+
     /// The source of the kernel that would be run now, without the headers.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn kernel_source(&self, request: Request<'_>) -> Result<String, RunError> {
-        executor::kernel_source(&request, &self.preview(&request)?)
+        let kernel = executor::planned_kernel(&request, &self.preview(&request)?)?;
+        Ok(kernel.source().to_owned())
+    }
+
+    /// Whether the kernel that would be run now needs no compiler. A closed device has no kernels.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn is_compiled(&self, request: Request<'_>) -> Result<bool, RunError> {
+        let Some(state) = self.opened().state.clone() else {
+            return Ok(false);
+        };
+        let kernel = executor::planned_kernel(&request, &self.preview(&request)?)?;
+        Ok(state.kernels.is_compiled(&kernel))
     }
 
     fn preview(&self, request: &Request<'_>) -> Result<QueryPlan, RunError> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grampus_io_stack::cuda::{CudaError, Device, Stream};
 
+use crate::decompress::library_memory::LibraryMemory;
 use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
 use crate::runtime::io_stack::status_block::StatusBlock;
 use crate::runtime::memory::pinned_ring::{MAX_COPY_BYTES, PinnedRing};
@@ -42,6 +43,7 @@ pub(crate) struct QueryResources {
     pub(crate) status: StatusBlock,
     pub(crate) scratch: QueryScratch,
     pub(crate) staging: StagingBuffer,
+    pub(crate) library_memory: LibraryMemory,
 }
 
 impl QueryResources {
@@ -66,6 +68,7 @@ impl QueryResources {
             status: StatusBlock::new(device)?,
             scratch: QueryScratch::new(device),
             staging: StagingBuffer::default(),
+            library_memory: LibraryMemory::default(),
         })
     }
 }
@@ -109,6 +112,7 @@ impl ResourcePool {
         if !resources.is_first {
             resources.scratch.trim(MAX_IDLE_BYTES);
             resources.staging = StagingBuffer::default();
+            resources.library_memory = LibraryMemory::default();
         }
         let mut idle = self.idle();
         let at = if resources.is_first { idle.len() } else { 0 };

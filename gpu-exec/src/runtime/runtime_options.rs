@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use crate::machine_profile::MachineProfile;
 use crate::runtime::io_stack::command_backend::{OpenStorage, open_storage};
-use crate::runtime::memory::staging_buffer::STAGING_BYTES;
 
 /// Bytes that are copied between two launches: many enough that launches do not count, few enough that the last launch
 /// does not.
 const LAUNCH_BYTES: u64 = 64 << 20;
+
+/// Bytes in which nvCOMP works for one query: 1,500 chunks of 64 KiB, of which each takes 200 KiB more for Zstandard.
+/// nvCOMP needs a thousand chunks at once to be fast.
+const NVCOMP_BYTES: u64 = 512 << 20;
 
 /// Settings of the runtime.
 #[derive(Clone)]
@@ -23,10 +26,14 @@ pub struct RuntimeOptions {
     /// Bytes that are copied between two launches.
     pub launch_bytes: u64,
     /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. It always holds two
-    /// batches.
-    pub staging_bytes: u64,
+    /// batches. `None`: by the device's memory, 256 MiB to 1 GiB.
+    pub staging_bytes: Option<u64>,
+    /// Bytes in which nvCOMP works for one query, at most.
+    pub nvcomp_bytes: u64,
     /// Rows of a launch, at most; `None`: as many as the device reads in some milliseconds.
     pub launch_rows: Option<u64>,
+    /// Shared memory of a block, in bytes, at most; `None`: as much as the device has.
+    pub block_shared_bytes: Option<u64>,
     /// Opens the storage that answers commands for a file.
     pub open_storage: Arc<OpenStorage>,
 }
@@ -38,8 +45,10 @@ impl Default for RuntimeOptions {
             timeout: Duration::from_secs(10),
             sector_log2: 9,
             launch_bytes: LAUNCH_BYTES,
-            staging_bytes: STAGING_BYTES,
+            staging_bytes: None,
+            nvcomp_bytes: NVCOMP_BYTES,
             launch_rows: None,
+            block_shared_bytes: None,
             open_storage: Arc::new(open_storage),
         }
     }
@@ -53,7 +62,9 @@ impl std::fmt::Debug for RuntimeOptions {
             sector_log2,
             launch_bytes,
             staging_bytes,
+            nvcomp_bytes,
             launch_rows,
+            block_shared_bytes,
             open_storage: _,
         } = self;
         f.debug_struct("RuntimeOptions")
@@ -62,7 +73,9 @@ impl std::fmt::Debug for RuntimeOptions {
             .field("sector_log2", sector_log2)
             .field("launch_bytes", launch_bytes)
             .field("staging_bytes", staging_bytes)
+            .field("nvcomp_bytes", nvcomp_bytes)
             .field("launch_rows", launch_rows)
+            .field("block_shared_bytes", block_shared_bytes)
             .finish_non_exhaustive()
     }
 }

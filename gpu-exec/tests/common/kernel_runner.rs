@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
-use grampus_gpu_exec::abi::query::{self, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
+use grampus_gpu_exec::abi::query::{self, GroupCodes, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
 use grampus_gpu_exec::codegen::{
-    Access, BLOCK_THREADS, ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, Shape, WarpPartials,
+    Access, BLOCK_THREADS, ENTRY, GPU_LANES, GroupLayout, HOST_LANES, KeyRange, MERGE_ENTRY, Merged, QueryKernel,
+    Shape, WarpPartials,
 };
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::Type;
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Module, StagingOptions, Stream};
+use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Grid, Module, StagingOptions, Stream};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 
@@ -226,7 +227,14 @@ pub(crate) struct Division {
     /// No row stays in a ring between launches.
     pub flush: bool,
     pub group_slots_log2: u32,
+    /// By key, for kernels with tables by code.
+    pub ranges: Vec<KeyRange>,
+    /// Warps of a block on a GPU.
+    pub block_warps: u32,
 }
+
+/// Warps of a block, unless a test says otherwise.
+pub(crate) const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 
 /// Runs the kernel over the table, and replays the pass while pages are missing.
 pub(crate) fn run(
@@ -259,14 +267,22 @@ fn pass(
     division: &Division,
 ) -> Result<Merged, Refusal> {
     let device = &placed.device;
-    let block_warps = BLOCK_THREADS / GPU_LANES;
-    let (blocks, threads) = if device.is_host() {
-        (division.warps, GPU_LANES)
-    } else {
-        (division.warps.div_ceil(block_warps), BLOCK_THREADS)
-    };
+    // A block of host threads is one warp.
+    let block_warps = if device.is_host() { 1 } else { division.block_warps };
+    let blocks = division.warps.div_ceil(block_warps);
     let sizes = kernel.sizes(placed.lanes);
-    let warps = (blocks * threads / GPU_LANES) as usize;
+    let warps = (blocks * block_warps) as usize;
+    let layout = kernel.scope().map(|scope| {
+        kernel
+            .group_layout(scope, &division.ranges)
+            .expect("ranges of the keys")
+    });
+    let layout = layout.as_ref();
+    let grid = Grid {
+        blocks,
+        threads: block_warps * GPU_LANES,
+        shared_bytes: layout.map_or(0, |layout| layout.block_bytes(block_warps, placed.lanes) as u32),
+    };
     let buffer = |bytes: usize, byte: u8| DeviceBuffer::filled(device, bytes.max(16), byte).expect("memory");
     let (runs, tiles) = query::row_runs(placed.runs.iter().copied(), sizes.tile_rows);
     let runs_at = DeviceBuffer::from_values(
@@ -286,7 +302,10 @@ fn pass(
     let arguments = DeviceBuffer::from_values(device, &arguments).expect("memory");
     // Memory that needs no initialisation is filled with garbage.
     let (state, partials) = (
-        buffer(warps * sizes.state_bytes, 0xEE),
+        buffer(
+            warps * (sizes.state_bytes + layout.map_or(0, |layout| layout.warp_bytes(placed.lanes))),
+            0xEE,
+        ),
         buffer(warps * sizes.partial_bytes, 0xEE),
     );
     let (counters, refused) = (buffer(warps * sizes.counters * 8, 0), buffer(4, 0));
@@ -296,6 +315,18 @@ fn pass(
         0
     };
     let (locks, words) = (buffer(slots * 4, 0), buffer(slots * sizes.group_words * 8, 0));
+    let partial_count = layout.map_or(0, |layout| layout.partials(blocks, block_warps));
+    let coded_words = layout.map_or(0, GroupLayout::partial_words);
+    let coded_partials = buffer(partial_count as usize * coded_words * 8, 0xEE);
+    let merged = buffer(coded_words * 8, 0xEE);
+    let codes = layout.map(|layout| GroupCodes {
+        partials: coded_partials.address(),
+        merged: merged.address(),
+        groups: layout.groups,
+        partial_count,
+        pad0: 0,
+    });
+    let codes = codes.as_ref().zip(layout.map(|layout| &layout.keys[..]));
     placed.stack.begin().expect("begins");
     let mut ends: Vec<u64> = division.ends.iter().map(|part| (part * tiles as f64) as u64).collect();
     ends.push(tiles);
@@ -326,9 +357,13 @@ fn pass(
         let paging = placed.paging.as_ref().map(PartialPages::desc);
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
         let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
-        let mut args = Args::new().with_bytes(&query::parameter(&head, &columns, &valid, paging.as_ref()));
+        let mut args = Args::new().with_bytes(&query::parameter(&head, &columns, &valid, paging.as_ref(), codes));
         let kernel = module.kernel(ENTRY).expect("the kernel's name");
-        kernel.launch(&stream, blocks, threads, &mut args).expect("starts");
+        kernel.launch_grid(&stream, grid, &mut args).expect("starts");
+        if codes.is_some() && at + 1 == ends.len() {
+            let merge = module.kernel(MERGE_ENTRY).expect("the kernel's name");
+            merge.launch(&stream, 3, BLOCK_THREADS, &mut args).expect("starts");
+        }
         stream.synchronize().expect("ends");
         let word = refused.read::<u32>(0, 1).expect("readable")[0];
         if let Some(refusal) = Refusal::of(word) {
@@ -337,11 +372,13 @@ fn pass(
         }
     }
     placed.stack.finish().expect("no status");
+    let merged = merged.read(0, coded_words).expect("readable");
     let left = WarpPartials {
         partials: &partials.read(0, warps * sizes.partial_bytes / 8).expect("readable"),
         counters: &counters.read(0, warps * sizes.counters).expect("readable"),
         group_locks: &locks.read(0, slots).expect("readable"),
         group_words: &words.read(0, slots * sizes.group_words).expect("readable"),
+        coded: layout.map(|layout| (layout, &merged[..])),
     };
     Ok(kernel.merge(&left).expect("what the kernel leaves"))
 }

@@ -5,12 +5,14 @@
 //! kernel_runner  kernels over a table in memory, without the crate's runtime
 //! partial_pages  partially resident columns of such a table
 //! random         random programs, values and placements
+//! key_ranges     random ranges of keys, for groups by code
 //! result_check   comparison of a kernel's results with the interpreter's
 //! ```
 #![allow(dead_code)] // each test uses its share
 
 pub(crate) mod interpreter;
 pub(crate) mod kernel_runner;
+pub(crate) mod key_ranges;
 pub(crate) mod partial_pages;
 pub(crate) mod random;
 pub(crate) mod result_check;
@@ -132,6 +134,7 @@ pub(crate) fn shape(program: &Program, access: Access, aligned: bool, grouping: 
     Shape {
         columns: program.columns.iter().map(of).collect(),
         grouping,
+        dense: matches!(grouping, Grouping::Coded(_)),
     }
 }
 

@@ -80,6 +80,7 @@ impl DecodeTarget {
         let modules = Modules {
             decoding: &self.decoding,
             decompressing: Some(&self.decompressing),
+            library: None,
         };
         decode(&self.device, modules, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! codec            a codec's number and its peer
+//! library          nvCOMP, or its stand-in on host threads
 //! sample_chunks    chunks of both codecs: compressed, made of random elements, damaged
 //! sanitized_input  the kernel under sanitizers
 //! ```
@@ -9,6 +10,7 @@
 mod codec;
 #[path = "../common/mod.rs"]
 mod common;
+mod library;
 mod sample_chunks;
 mod sanitized_input;
 

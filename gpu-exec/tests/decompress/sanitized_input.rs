@@ -1,10 +1,10 @@
 //! The decompression kernel's C++ under address and undefined-behaviour sanitizers: chunks in buffers of exactly their
 //! words, outputs in buffers of exactly their bytes. A file hands the chunks and what the peers made of them to it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use grampus_gpu_exec::decompress::translation_unit;
+use grampus_gpu_exec::decompress::{library_translation_unit, translation_unit};
 use grampus_io_stack::cuda;
 
 use crate::common::random::Random;
@@ -30,23 +30,17 @@ fn cases(samples: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// Compiles the device code with the checks, and runs it over chunks. `mutations`: how often each chunk is changed
-/// further, which must not matter to memory.
-fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
+/// Compiles a program with the checks; `None`: there is no compiler, or it has no sanitizers.
+fn compiled(name: &str, text: &str) -> Option<PathBuf> {
     let (compiler, _) = match cuda::host_compiler() {
         Ok(found) => found,
         Err(e) => {
             grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
-            return;
+            return None;
         }
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
-    let text = format!(
-        "{before}{}{after}{}",
-        translation_unit(),
-        include_str!("../cpp/decompress_cases.cc")
-    );
     std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
     let out = Command::new(&compiler)
         .args(["-std=c++17", "-O1", "-g", "-w", "-fsanitize=address,undefined"])
@@ -59,18 +53,30 @@ fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations:
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(said.contains("asan") || said.contains("ubsan"), "{said}");
         grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
-        return;
+        return None;
     }
-    let file = folder.join(format!("{name}.cases"));
-    std::fs::write(&file, cases(samples)).expect("writable");
-    let out = Command::new(&program)
-        .arg(&file)
-        .arg(mutations.to_string())
-        .output()
-        .expect("starts");
+    Some(program)
+}
+
+fn passes(name: &str, program: &mut Command) {
+    let out = program.output().expect("starts");
     let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{said}");
     println!("{name}: {said}");
+}
+
+/// Runs the device code over chunks. `mutations`: how often each chunk is changed further, which must not matter to
+/// memory.
+fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
+    let text = format!(
+        "{before}{}{after}{}",
+        translation_unit(),
+        include_str!("../cpp/decompress_cases.cc")
+    );
+    let Some(program) = compiled(name, &text) else { return };
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.cases"));
+    std::fs::write(&file, cases(samples)).expect("writable");
+    passes(name, Command::new(program).arg(&file).arg(mutations.to_string()));
 }
 
 fn all(seeds: u64, most: u64) -> Vec<Sample> {
@@ -95,4 +101,12 @@ fn chunks_are_read_and_written_in_bounds_by_32_lanes() {
         include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
     );
     run("decompress_cases_lanes", lanes, &all(6, 600), 1);
+}
+
+#[test]
+fn chunks_for_nvcomp_are_read_and_written_in_bounds() {
+    let name = "library_cases";
+    let text = library_translation_unit() + include_str!("../cpp/library_cases.cc");
+    let Some(program) = compiled(name, &text) else { return };
+    passes(name, Command::new(program).arg("200000"));
 }

@@ -6,7 +6,7 @@ use grampus_gpu_exec::program::{Column, Expr, Function, Program, Type};
 use grampus_io_stack::cuda::Module;
 
 use crate::common::interpreter::{self, Cell, Row, Scalar};
-use crate::common::kernel_runner::{DeviceTable, Division, Table, Target, run, targets};
+use crate::common::kernel_runner::{BLOCK_WARPS, DeviceTable, Division, Table, Target, run, targets};
 use crate::common::random::Random;
 use crate::common::result_check::check;
 use crate::common::{aggregate, col, column, shape};
@@ -53,6 +53,8 @@ fn answer(
         ends: vec![0.4],
         flush: false,
         group_slots_log2: 12,
+        ranges: vec![],
+        block_warps: BLOCK_WARPS,
     };
     let merged = run(&placed, kernel, module, arguments, &division)?;
     let expected = interpreter::run(program, table.rows(), arguments).expect("rows that have answers");

@@ -13,7 +13,7 @@ use grampus_gpu_exec::input::encoded_column::{EncodedColumn, EncodedStream, Entr
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Gpu, GpuOptions, Request, RuntimeOptions, Target};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, Request, RuntimeOptions, Target};
 
 /// Ways to store a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -166,6 +166,7 @@ impl Table {
                 stripes,
                 column_ids: (10..10 + shape.kinds.len() as u32).collect(),
                 dictionary: 0,
+                value_ranges: Vec::new(),
                 decoder: decoder.clone(),
             },
             rows: row,
@@ -375,6 +376,7 @@ pub(crate) fn run(
         arguments: &[Value::Float(bound)],
         input: &table.first_columns(program.columns.len()),
         backing,
+        decompression: Decompression::default(),
         selectivity: 0.0025,
         waits_for_memory: true,
         cancel: &Arc::new(AtomicBool::new(false)),

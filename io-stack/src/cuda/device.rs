@@ -13,6 +13,9 @@ use super::driver::{driver_version, probe};
 use super::host_machine::HostMachine;
 use crate::error::CudaError;
 
+/// Shared memory of a block of host threads (target_host.cuh, `GRAMPUS_SHARED_BY_BLOCK`): that of an H200's.
+const HOST_BLOCK_SHARED_BYTES: u64 = 232_448;
+
 #[derive(Debug)]
 struct Context {
     ordinal: sys::CUdevice,
@@ -131,6 +134,14 @@ impl Device {
             return machine.threads();
         }
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as u32
+    }
+
+    /// Bytes of shared memory that a block can have, if its kernel asks for them.
+    pub fn block_shared_bytes(&self) -> u64 {
+        match self.is_host() {
+            true => HOST_BLOCK_SHARED_BYTES,
+            false => self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+        }
     }
 
     /// The driver's facts about the device.

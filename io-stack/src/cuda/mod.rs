@@ -9,6 +9,7 @@
 //! | `module`, `args`, `plain` | kernels and their arguments |
 //! | `compile`, `nvrtc`, `host_compiler`, `linker`, `compiled` | text to machine code |
 //! | `host_machine`, `host_kernel`, `host_work` | kernels on host threads |
+//! | `nvcomp`, `nvcomp_functions` | NVIDIA's decompressors, if they are installed |
 //! | `cuda_bus`, `copy_engine`, `queue_rings` | memory and rings for the software controller |
 //!
 //! **Invariant:** `unsafe` and `cudarc` are in this module alone.
@@ -33,6 +34,8 @@ mod host_work;
 mod linker;
 mod mapped_file;
 mod module;
+mod nvcomp;
+mod nvcomp_functions;
 mod nvrtc;
 mod pinned_buffer;
 mod plain;
@@ -52,7 +55,9 @@ pub use driver::{driver_version, library, probe};
 pub use host_compiler::{compile_host, host_compiler};
 pub use linker::link;
 pub use mapped_file::MappedFile;
-pub use module::{Kernel, Module};
+pub use module::{Grid, Kernel, Module};
+pub use nvcomp::{Nvcomp, NvcompBatch};
+pub use nvcomp_functions::NvcompCodec;
 pub use nvrtc::{compile, compile_kernels, compile_slow_path, compiler_version};
 pub use pinned_buffer::PinnedBuffer;
 pub use plain::Plain;

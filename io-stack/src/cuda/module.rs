@@ -108,6 +108,17 @@ enum Entry {
     Host(HostKernel),
 }
 
+/// Dimensions of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks of the launch.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory of a block, beside those that the kernel declares itself.
+    pub shared_bytes: u32,
+}
+
 /// A kernel of a module.
 #[derive(Debug)]
 pub struct Kernel<'a> {
@@ -124,12 +135,31 @@ impl Kernel<'_> {
     /// # Errors
     /// Arguments that do not fit, an impossible grid, or an earlier kernel's failure.
     pub fn launch(&self, stream: &Stream, blocks: u32, threads: u32, args: &mut Args) -> Result<(), CudaError> {
+        let grid = Grid {
+            blocks,
+            threads,
+            shared_bytes: 0,
+        };
+        self.launch_grid(stream, grid, args)
+    }
+
+    /// As [`launch`](Self::launch), with shared memory whose size the launch decides.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_grid(&self, stream: &Stream, grid: Grid, args: &mut Args) -> Result<(), CudaError> {
+        let Grid {
+            blocks,
+            threads,
+            shared_bytes,
+        } = grid;
         let raw = match &self.entry {
             Entry::Gpu(raw) => *raw,
             Entry::Host(kernel) => return self.launch_on_host(kernel, stream, blocks * (threads / 32).max(1), args),
         };
         self.module.device.bind()?;
         self.check_arguments(raw, args)?;
+        allow_shared(raw, shared_bytes)?;
         let mut pointers: Vec<*mut c_void> = args.values.iter_mut().map(|(v, _)| v.as_mut_ptr().cast()).collect();
         // A kernel with more parameters than arguments gets zeros: the driver reports the number of parameters only by
         // an error.
@@ -146,7 +176,7 @@ impl Kernel<'_> {
                 threads,
                 1,
                 1,
-                0,
+                shared_bytes,
                 stream.raw,
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
@@ -185,17 +215,19 @@ impl Kernel<'_> {
         }
     }
 
-    /// Number of blocks of so many threads that fit on a multiprocessor at once.
+    /// Number of blocks of so many threads, and so many bytes of shared memory beside what the kernel declares, that
+    /// fit on a multiprocessor at once.
     ///
     /// # Errors
     /// A failed call.
-    pub fn blocks_that_fit(&self, threads: u32) -> Result<u32, CudaError> {
+    pub fn blocks_that_fit(&self, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
         let Entry::Gpu(raw) = self.entry else { return Ok(1) };
         self.module.device.bind()?;
+        allow_shared(raw, shared_bytes)?;
         let mut blocks = 0;
         // SAFETY: our kernel; `blocks` is writable.
         check("cuOccupancyMaxActiveBlocksPerMultiprocessor", unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, raw, threads as i32, 0)
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, raw, threads as i32, shared_bytes as usize)
         })?;
         Ok(blocks.max(1) as u32)
     }
@@ -216,4 +248,26 @@ impl Kernel<'_> {
         }
         Ok(())
     }
+}
+
+/// Lets launches of a kernel have so many bytes of shared memory, and gives shared memory all that L1 does not need.
+fn allow_shared(raw: sys::CUfunction, shared_bytes: u32) -> Result<(), CudaError> {
+    use sys::CUfunction_attribute as Attribute;
+    if shared_bytes == 0 {
+        return Ok(());
+    }
+    let attributes = [
+        (
+            Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            shared_bytes as i32,
+        ),
+        (Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100),
+    ];
+    for (attribute, value) in attributes {
+        // SAFETY: a kernel of a loaded module.
+        let answer = unsafe { sys::cuFuncSetAttribute(raw, attribute, value) };
+        check("cuFuncSetAttribute", answer)
+            .map_err(|e| e.about(|| format!("{shared_bytes} bytes of shared memory")))?;
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ mod lzo;
 use std::cell::RefCell;
 use std::io::Cursor;
 
-pub(crate) use self::lz4::lz4_length;
+use self::lz4::lz4_length;
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 /// Limit of a chunk's uncompressed bytes. A chunk's length has 23 bits, and no writer makes a chunk whose uncompressed
@@ -135,6 +135,17 @@ pub(crate) fn stated_length(codec: Codec, start: &[u8]) -> Option<u64> {
         Codec::Zstd => zstd::zstd_safe::get_frame_content_size(start).ok().flatten(),
         Codec::Snappy | Codec::Zlib | Codec::Lz4 | Codec::Lzo => None,
     }
+}
+
+/// Uncompressed length of a chunk, by decompressing it if need be; `None` if it is invalid. The tokens alone tell the
+/// length of an LZ4 chunk.
+pub(crate) fn decompressed_length(compression: Compression, chunk: &[u8]) -> Option<u64> {
+    if compression.codec == Codec::Lz4 {
+        return lz4_length(chunk);
+    }
+    let mut out = Vec::new();
+    decompress_over(compression.codec, compression.block_size(), chunk, &mut out).ok()?;
+    Some(out.len() as u64)
 }
 
 /// Appends the compressed form of one chunk (without a header) to `out`. The result may be larger than `input`.

@@ -1,10 +1,10 @@
-//! `DecodeLauncher`: launches of the decompression and decode kernels, between copies and query kernels.
+//! `DecodeLauncher`: decompression, and launches of decode kernels, between copies and query kernels.
 //!
 //! Before each query launch:
 //!
 //! 1. The host waits until the launch's copies are *enqueued*: reader threads enqueue them as they do the jobs.
 //! 2. The compute stream waits until these copies are *complete*.
-//! 3. A decompression kernel expands the chunks of compressed streams, behind what was copied of them.
+//! 3. The chunks of compressed streams are decompressed, behind what was copied of them (`ChunkDecompressor`).
 //! 4. Decode kernels expand what was copied in encoded form to where query kernels read it.
 //! 5. When a half of the staging buffer is decoded, the copy stream waits for that, and jobs may fill the half again.
 
@@ -12,21 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel, Module};
+use grampus_io_stack::cuda::{Args, CudaError, Event, Module};
 
 use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
-use crate::abi::decompress::{ChunkJob, DECOMPRESS_JOBS, DecompressLaunch};
-use crate::codegen::{BLOCK_THREADS, GPU_LANES};
+use crate::codegen::BLOCK_THREADS;
+use crate::decode;
 use crate::error::RunError;
-use crate::kernel_cache::{Loaded, Origin};
+use crate::kernel_cache::Origin;
+use crate::options::Decompression;
+use crate::runtime::launch::chunk_decompressor::ChunkDecompressor;
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::memory::staging_buffer::HALVES;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 use crate::runtime::transfer::uploader::Uploader;
-use crate::{decode, decompress};
-
-/// Blocks on a multiprocessor: the kernel's registers are bounded for so many.
-const BLOCKS_EACH: u32 = 4;
 
 /// How far a query's jobs are decoded.
 pub(crate) struct DecodeLauncher<'a> {
@@ -36,10 +34,10 @@ pub(crate) struct DecodeLauncher<'a> {
     half_ends: Vec<usize>,
     /// Halves that are decoded.
     half: usize,
-    /// Of the decode kernel, and of the decompression kernel. Loaded if a job needs them.
+    /// Of the decode kernel, which is loaded if a job needs it.
     decoding: Option<Arc<Module>>,
-    decompressing: Option<Arc<Module>>,
-    /// Device address of the word in which a job is noted that could not be decompressed or decoded.
+    decompressor: ChunkDecompressor<'a>,
+    /// Device address of the word in which a job is noted that could not be decoded.
     failed: u64,
     arrived: Event,
     decoded: Event,
@@ -58,16 +56,20 @@ impl<'a> DecodeLauncher<'a> {
     pub(crate) fn new(
         context: &'a DeviceContext<'a>,
         jobs: &'a [CopyJob],
+        decompression: Decompression<'a>,
         failed: u64,
         started: &'a Event,
     ) -> Result<Self, CudaError> {
+        let encoded: Vec<&EncodedCopy> = jobs.iter().filter_map(encoded_copy).collect();
+        let decompressor = ChunkDecompressor::new(context, &encoded, decompression, failed)?;
         let mut launcher = Self {
             context,
             jobs,
             half_ends: half_ends(jobs),
             half: 0,
             decoding: None,
-            decompressing: None,
+            compile: decompressor.compile,
+            decompressor,
             failed,
             arrived: Event::new(context.device, false)?,
             decoded: Event::new(context.device, false)?,
@@ -75,24 +77,15 @@ impl<'a> DecodeLauncher<'a> {
             has_started: false,
             times: Vec::new(),
             next: 0,
-            compile: Duration::ZERO,
         };
-        let mut encoded = jobs.iter().filter_map(encoded_copy).peekable();
-        if encoded.peek().is_some() {
-            launcher.decoding = Some(launcher.loaded(context.kernels.decoding()?));
-        }
-        if encoded.any(|copy| copy.batch.chunks() > 0) {
-            launcher.decompressing = Some(launcher.loaded(context.kernels.decompressing()?));
+        if !encoded.is_empty() {
+            let loaded = context.kernels.decoding()?;
+            if loaded.origin != Origin::Memory {
+                launcher.compile += loaded.took;
+            }
+            launcher.decoding = Some(loaded.module);
         }
         Ok(launcher)
-    }
-
-    /// The module of a kernel, whose time counts.
-    fn loaded(&mut self, loaded: Loaded) -> Arc<Module> {
-        if loaded.origin != Origin::Memory {
-            self.compile += loaded.took;
-        }
-        loaded.module
     }
 
     /// Kernels launched from now on find the values of the first `jobs` jobs.
@@ -136,48 +129,17 @@ impl<'a> DecodeLauncher<'a> {
         let (device, compute) = (self.context.device, self.context.compute);
         let (before, after) = (Event::new(device, true)?, Event::new(device, true)?);
         before.record(compute)?;
-        if let Some(decompressing) = &self.decompressing {
-            let compressed: Vec<&EncodedCopy> = jobs.iter().copied().filter(|job| job.batch.chunks() > 0).collect();
-            let kernel = decompressing.kernel(decompress::ENTRY)?;
-            for jobs in compressed.chunks(DECOMPRESS_JOBS) {
-                let launch = self.decompression(jobs);
-                self.launch(&kernel, launch.chunks, &bytes_of(&launch))?;
-            }
-        }
+        self.decompressor.decompress(&jobs)?;
         let kernel = decoding.kernel(decode::ENTRY)?;
         for jobs in jobs.chunks(DECODE_JOBS) {
             let launch = self.parameter(jobs);
-            self.launch(&kernel, launch.tasks, &bytes_of(&launch))?;
+            let blocks = self.context.blocks_of_warps(launch.tasks);
+            let mut args = Args::new().with_bytes(&bytes_of(&launch));
+            kernel.launch(compute, blocks, BLOCK_THREADS, &mut args)?;
         }
         after.record(compute)?;
         self.times.push((before, after));
         Ok(())
-    }
-
-    /// Launches a kernel of which each warp takes one of so many tasks after the other.
-    fn launch(&self, kernel: &Kernel<'_>, tasks: u32, parameter: &[u8]) -> Result<(), CudaError> {
-        let most = self.context.device.multiprocessors().max(1) * BLOCKS_EACH;
-        let blocks = tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most);
-        let mut args = Args::new().with_bytes(parameter);
-        kernel.launch(self.context.compute, blocks, BLOCK_THREADS, &mut args)
-    }
-
-    fn decompression(&self, jobs: &[&EncodedCopy]) -> DecompressLaunch {
-        let mut launch = DecompressLaunch {
-            failed: self.failed,
-            ..DecompressLaunch::default()
-        };
-        for (job, out) in jobs.iter().zip(&mut launch.job) {
-            let Some(slot) = &job.staged else { continue };
-            *out = ChunkJob {
-                chunks: job.batch.chunk_table(slot.to.address()),
-                first: launch.chunks,
-                count: job.batch.chunks() as u32,
-            };
-            launch.chunks += out.count;
-            launch.jobs += 1;
-        }
-        launch
     }
 
     fn parameter(&self, jobs: &[&EncodedCopy]) -> DecodeLaunch {

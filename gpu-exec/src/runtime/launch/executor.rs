@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::MappedFile;
 use grampus_io_stack::stack::StackError;
 
-use crate::codegen::{Grouping, QueryKernel};
+use crate::codegen::QueryKernel;
 use crate::error::{RefusalReason, RunError};
 use crate::input::Placement;
 use crate::kernel_cache::{KernelCache, Origin};
@@ -29,7 +29,7 @@ use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
 use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
 use crate::runtime::memory::buffer_pool::QueryId;
-use crate::runtime::planner::{self, QueryPlan, first_grouping};
+use crate::runtime::planner::{self, QueryPlan};
 use crate::runtime::query_resources::QueryResources;
 use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
 use crate::runtime::transfer::transfer_plan::{TransferContext, TransferPlan};
@@ -86,13 +86,16 @@ impl Execution<'_> {
     fn attempts(&mut self) -> Result<Output, RunError> {
         let (state, request) = (self.state, self.request);
         let mut slots_log2 = FIRST_SLOTS_LOG2;
-        let mut grouping = first_grouping(request);
+        let mut needs_more_groups = false;
         loop {
             if request.is_cancelled() {
                 return Err(RunError::Cancelled);
             }
             let mut plan = planner::plan(state, request)?;
-            let outcome = self.attempt(&mut plan, grouping, slots_log2);
+            if needs_more_groups {
+                plan.kernel = plan.kernel.with_more_groups();
+            }
+            let outcome = self.attempt(&mut plan, slots_log2);
             let is_short = matches!(outcome, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
             if is_short && !std::mem::replace(&mut self.windows_first, true) {
                 // Columns that are cached for this query may leave too little for the others' windows.
@@ -115,7 +118,7 @@ impl Execution<'_> {
                 }
                 RunOutcome::MoreGroups if slots_log2 < MAX_SLOTS_LOG2 => {
                     slots_log2 = (slots_log2 + 5).min(MAX_SLOTS_LOG2);
-                    grouping = Grouping::Global;
+                    needs_more_groups = true;
                 }
                 // The CPU's decoder returns the values, or a precise error.
                 RunOutcome::Undecoded { stripe, column } => {
@@ -141,7 +144,7 @@ impl Execution<'_> {
         }
     }
 
-    fn attempt(&mut self, plan: &mut QueryPlan, grouping: Grouping, slots_log2: u32) -> Result<RunOutcome, RunError> {
+    fn attempt(&mut self, plan: &mut QueryPlan, slots_log2: u32) -> Result<RunOutcome, RunError> {
         let state = self.state;
         if plan.choices.iter().any(|choice| choice.backing == Backing::Queued) {
             state.commands.set_memory_aside(&state.pool)?;
@@ -149,7 +152,7 @@ impl Execution<'_> {
             self.give_up_old_stack(plan);
         }
         let query = state.pool().begin();
-        let result = self.attempt_as(query, plan, grouping, slots_log2);
+        let result = self.attempt_as(query, plan, slots_log2);
         // An attempt with too few groups has loaded all columns nevertheless.
         let well = matches!(result, Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups));
         state.pool().finish(query, well);
@@ -168,13 +171,7 @@ impl Execution<'_> {
         }
     }
 
-    fn attempt_as(
-        &mut self,
-        query: QueryId,
-        plan: &mut QueryPlan,
-        grouping: Grouping,
-        slots_log2: u32,
-    ) -> Result<RunOutcome, RunError> {
+    fn attempt_as(&mut self, query: QueryId, plan: &mut QueryPlan, slots_log2: u32) -> Result<RunOutcome, RunError> {
         let (state, request) = (self.state, self.request);
         let began = Instant::now();
         let mappings = map_files(state, request, plan)?;
@@ -199,18 +196,18 @@ impl Execution<'_> {
             windows_first: self.windows_first,
             tile_rows: TILE_GRAIN_ROWS,
             staging: &mut self.resources.staging,
-            staging_bytes: state.runtime_options.staging_bytes,
+            staging_bytes: state.staging_bytes(),
             cpu_decode: &cpu_decode,
             threads: self.threads,
         };
-        let (transfer, loading) = transfer_and_load(&state.kernels, request, plan, grouping, &mut context)?;
+        let (transfer, loading) = transfer_and_load(&state.kernels, request, plan, &mut context)?;
         planner::open_also(state, request, plan, transfer.files(request))?;
         let cost = Cost {
             register,
             compile: loading,
             ..Cost::default()
         };
-        let result = self.run_attempt(plan, &transfer, grouping, slots_log2, cost);
+        let result = self.run_attempt(plan, &transfer, slots_log2, cost);
         let mut pool = state.pool();
         for column in &transfer.page_table.columns {
             pool.pages_came(query, &column.key, column.published.load(Ordering::Relaxed));
@@ -224,12 +221,11 @@ impl Execution<'_> {
         &mut self,
         plan: &QueryPlan,
         transfer: &TransferPlan,
-        grouping: Grouping,
         slots_log2: u32,
         cost: Cost,
     ) -> Result<RunOutcome, RunError> {
         let (state, request) = (self.state, self.request);
-        let shape = transferred_shape(request, plan, transfer, grouping);
+        let shape = transferred_shape(request, plan, transfer);
         let kernel = QueryKernel::generate(request.program, &shape)?;
         let QueryResources {
             compute,
@@ -240,6 +236,7 @@ impl Execution<'_> {
             faults,
             status,
             scratch,
+            library_memory,
             ..
         } = &mut *self.resources;
         let query = QueryRun {
@@ -259,6 +256,7 @@ impl Execution<'_> {
             placing,
             faults,
             kernels: &state.kernels,
+            library_memory: (library_memory, state.runtime_options.nvcomp_bytes as usize),
             threads: self.threads,
             launch_bytes: state.runtime_options.launch_bytes,
             launch_rows: state.runtime_options.launch_rows,
@@ -307,12 +305,11 @@ fn transfer_and_load(
     kernels: &KernelCache,
     request: &Request<'_>,
     plan: &QueryPlan,
-    grouping: Grouping,
     context: &mut TransferContext<'_>,
 ) -> Result<(TransferPlan, Duration), RunError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("grampus-loader".to_owned());
-        let load = || load_ahead(kernels, request, plan, grouping);
+        let load = || load_ahead(kernels, request, plan);
         let loading = plan.reads_files().then(|| thread.spawn_scoped(scope, load));
         let transfer = TransferPlan::new(request, context);
         let loaded = match loading.map(|started| started.map(ScopedJoinHandle::join)) {
@@ -326,8 +323,8 @@ fn transfer_and_load(
 
 /// Loads the kernel that will most likely be launched, if the folder has it. Returns the time. If the loading fails,
 /// the launch finds out again.
-fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan, grouping: Grouping) -> Duration {
-    let kernel = QueryKernel::generate(request.program, &planned_shape(request, plan, grouping));
+fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan) -> Duration {
+    let kernel = QueryKernel::generate(request.program, &planned_shape(request, plan));
     match kernel.map(|kernel| kernels.ready(&kernel)) {
         Ok(Ok(Some(loaded))) if loaded.origin != Origin::Memory => loaded.took,
         Ok(Err(e)) => {
@@ -363,7 +360,7 @@ fn map_files(
 }
 
 /// The source of the planned kernel, if every column comes to be where the plan has it.
-pub(crate) fn kernel_source(request: &Request<'_>, plan: &QueryPlan) -> Result<String, RunError> {
-    let shape = planned_shape(request, plan, first_grouping(request));
-    Ok(QueryKernel::generate(request.program, &shape)?.source().to_owned())
+pub(crate) fn planned_kernel(request: &Request<'_>, plan: &QueryPlan) -> Result<QueryKernel, RunError> {
+    let shape = planned_shape(request, plan);
+    QueryKernel::generate(request.program, &shape)
 }

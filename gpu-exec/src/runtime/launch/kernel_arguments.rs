@@ -5,7 +5,8 @@ use grampus_io_stack::abi::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
 use grampus_io_stack::cuda::{CudaError, PinnedBuffer};
 
 use crate::abi::paging::PagingDesc;
-use crate::abi::query::{QueryHead, RowRun, Sizes, argument_bits};
+use crate::abi::query::{GroupCodes, KeyCodes, QueryHead, RowRun, Sizes, argument_bits};
+use crate::codegen::GroupLayout;
 use crate::options::Request;
 use crate::runtime::launch::launch_schedule::Launch;
 use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
@@ -22,24 +23,40 @@ pub(crate) struct KernelResults {
     pub(crate) counters: Vec<u64>,
     pub(crate) group_locks: Vec<u32>,
     pub(crate) group_words: Vec<u64>,
+    /// Words of the groups by code; empty without tables by code.
+    pub(crate) merged: Vec<u64>,
 }
 
 /// The dimensions of launches, on which the sizes of arguments depend.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct LaunchSize {
     pub(crate) sizes: Sizes,
-    pub(crate) warps: usize,
+    pub(crate) blocks: u32,
+    pub(crate) block_warps: u32,
+    /// Lanes of a warp.
+    pub(crate) lanes: u32,
     /// log2 of the group table's slots, if there is one.
     pub(crate) slots_log2: Option<u32>,
+    /// The groups by code, if the kernel has tables of them.
+    pub(crate) layout: Option<GroupLayout>,
 }
 
 impl LaunchSize {
+    fn warps(&self) -> usize {
+        (self.blocks * self.block_warps) as usize
+    }
+
+    /// Bytes that a warp keeps between launches.
+    fn state_bytes(&self) -> usize {
+        self.sizes.state_bytes + self.layout.as_ref().map_or(0, |layout| layout.warp_bytes(self.lanes))
+    }
+
     fn slots(&self) -> usize {
         self.slots_log2.map_or(0, |log2| 1 << log2)
     }
 
     fn partials_bytes(&self) -> usize {
-        self.warps * self.sizes.partial_bytes
+        self.warps() * self.sizes.partial_bytes
     }
 }
 
@@ -61,6 +78,34 @@ pub(crate) struct KernelArguments {
     run_count: u32,
     arguments: usize,
     paging: Option<PagingArguments>,
+    codes: Option<CodedArguments>,
+}
+
+/// The same for tables by code, in the uninitialized buffer.
+struct CodedArguments {
+    keys: Vec<KeyCodes>,
+    groups: u32,
+    partials: usize,
+    partial_count: u32,
+    merged: usize,
+    merged_words: usize,
+}
+
+impl CodedArguments {
+    /// `None`: the kernel has no tables by code.
+    fn new(scratch: &mut ScratchLayout, size: &LaunchSize) -> Option<Self> {
+        let layout = size.layout.as_ref()?;
+        let words = layout.partial_words();
+        let partial_count = layout.partials(size.blocks, size.block_warps);
+        Some(Self {
+            keys: layout.keys.clone(),
+            groups: layout.groups,
+            partials: scratch.uninitialized(partial_count as usize * words * 8),
+            partial_count,
+            merged: scratch.uninitialized(words * 8),
+            merged_words: words,
+        })
+    }
 }
 
 /// The same for paged columns.
@@ -84,7 +129,8 @@ impl KernelArguments {
         runs: &[RowRun],
         size: LaunchSize,
     ) -> Self {
-        let (sizes, warps, slots) = (size.sizes, size.warps, size.slots());
+        let (sizes, warps, slots) = (size.sizes, size.warps(), size.slots());
+        let codes = CodedArguments::new(layout, &size);
         let counters = layout.zeroed(warps * sizes.counters * 8);
         let refused = layout.zeroed(8);
         let missed = layout.zeroed(4);
@@ -93,20 +139,21 @@ impl KernelArguments {
         let literals = request.arguments.iter();
         let literals: Vec<u8> = literals.flat_map(|v| argument_bits(*v).to_le_bytes()).collect();
         let mut arguments = Self {
-            size,
+            codes,
             counters,
             refused,
             missed,
             partials,
             locks: layout.zeroed(slots * 4),
             words: layout.zeroed(slots * sizes.group_words * 8),
-            state: layout.uninitialized(warps * sizes.state_bytes),
+            state: layout.uninitialized(warps * size.state_bytes()),
             columns: Vec::new(),
             valid: Vec::new(),
             runs: layout.uploaded(&all_bytes(runs)),
             run_count: runs.len() as u32,
             paging: PagingArguments::new(layout, request, transfer),
             arguments: layout.uploaded(&literals),
+            size,
         };
         let describe = |extents: &[Extent], width: u32, layout: &mut ScratchLayout| ColumnDesc {
             extents: layout.uploaded(&all_bytes(extents)) as u64,
@@ -147,6 +194,20 @@ impl KernelArguments {
             capacity: (list.len() / 4) as u32,
             stripes: paging.stripes,
         })
+    }
+
+    /// The end of the parameter of a kernel with tables by code.
+    pub(crate) fn group_codes(&self, buffers: &ScratchBuffers<'_>) -> Option<(GroupCodes, &[KeyCodes])> {
+        let codes = self.codes.as_ref()?;
+        let uninitialized = buffers.uninitialized.address();
+        let groups = GroupCodes {
+            partials: uninitialized + codes.partials as u64,
+            merged: uninitialized + codes.merged as u64,
+            groups: codes.groups,
+            partial_count: codes.partial_count,
+            pad0: 0,
+        };
+        Some((groups, &codes.keys))
     }
 
     /// Device address of the bits of pages that have come.
@@ -202,11 +263,15 @@ impl KernelArguments {
             counters: words,
             group_locks: Vec::new(),
             group_words: Vec::new(),
+            merged: Vec::new(),
         };
-        results.counters.truncate(self.size.warps * sizes.counters);
+        results.counters.truncate(self.size.warps() * sizes.counters);
         if results.refused == 0 && missed == 0 && slots > 0 {
             results.group_locks = buffers.zeroed.read(self.locks, slots)?;
             results.group_words = buffers.zeroed.read(self.words, slots * sizes.group_words)?;
+        }
+        if let Some(codes) = self.codes.as_ref().filter(|_| results.refused == 0) {
+            results.merged = buffers.uninitialized.read(codes.merged, codes.merged_words)?;
         }
         Ok(results)
     }

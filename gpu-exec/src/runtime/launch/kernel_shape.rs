@@ -1,13 +1,13 @@
 //! The shape of a query's kernel: what it must know of the columns, as planned or as they were transferred.
 
-use crate::codegen::{Access, ColumnShape, Grouping, Shape};
+use crate::codegen::{Access, ColumnShape, Shape};
 use crate::input::{Placement, Stripe};
 use crate::options::{Backing, Request};
 use crate::runtime::planner::QueryPlan;
 use crate::runtime::transfer::transfer_plan::TransferPlan;
 
 /// The shape if every column comes to be where the plan has it.
-pub(crate) fn planned_shape(request: &Request<'_>, plan: &QueryPlan, grouping: Grouping) -> Shape {
+pub(crate) fn planned_shape(request: &Request<'_>, plan: &QueryPlan) -> Shape {
     let column = |at: usize| {
         let backing = plan.choices[at].backing;
         let aligned = backing != Backing::Mapped || lies_aligned(request, at);
@@ -15,17 +15,13 @@ pub(crate) fn planned_shape(request: &Request<'_>, plan: &QueryPlan, grouping: G
     };
     Shape {
         columns: (0..request.program.columns.len()).map(column).collect(),
-        grouping,
+        grouping: plan.kernel.grouping,
+        dense: plan.kernel.dense,
     }
 }
 
 /// The shape as columns lie.
-pub(crate) fn transferred_shape(
-    request: &Request<'_>,
-    plan: &QueryPlan,
-    transfer: &TransferPlan,
-    grouping: Grouping,
-) -> Shape {
+pub(crate) fn transferred_shape(request: &Request<'_>, plan: &QueryPlan, transfer: &TransferPlan) -> Shape {
     let column = |at: usize| {
         let width = u64::from(request.program.columns[at].ty.width());
         let extents = &transfer.columns[at].extents;
@@ -36,7 +32,8 @@ pub(crate) fn transferred_shape(
     };
     Shape {
         columns: (0..request.program.columns.len()).map(column).collect(),
-        grouping,
+        grouping: plan.kernel.grouping,
+        dense: plan.kernel.dense,
     }
 }
 

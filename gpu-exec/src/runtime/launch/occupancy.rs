@@ -20,6 +20,22 @@ const MULTIPROCESSORS_A_BLOCK: u32 = 2;
 /// in.
 pub(crate) const PATIENT_TILES: u32 = 0;
 
+/// Threads and shared memory of a launch's blocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockSize {
+    /// Warps of a block.
+    pub(crate) warps: u32,
+    /// Bytes of shared memory beside those that the kernel declares.
+    pub(crate) shared_bytes: u32,
+}
+
+impl BlockSize {
+    /// Threads of a block; on host threads, those of one warp.
+    pub(crate) fn threads(self) -> u32 {
+        self.warps * GPU_LANES
+    }
+}
+
 /// As many blocks as the device holds at once and there are tiles for; fewer if their warps could fill the sector cache
 /// with pins.
 pub(crate) fn blocks(
@@ -27,7 +43,7 @@ pub(crate) fn blocks(
     device: &Device,
     entry: &Kernel<'_>,
     tiles: u64,
-    lanes: u32,
+    (block, lanes): (BlockSize, u32),
     io: &IoBinding<'_>,
 ) -> Result<u32, CudaError> {
     // Few warps saturate PCIe. More of them only spread what they fetch by row over more pages than the GPU's address
@@ -40,16 +56,16 @@ pub(crate) fn blocks(
     } else {
         MAX_BLOCKS_EACH
     };
-    let each = entry.blocks_that_fit(BLOCK_THREADS)?.min(most);
+    let each = entry.blocks_that_fit(block.threads(), block.shared_bytes)?.min(most);
     let most = match streams {
         true => device.multiprocessors().div_ceil(MULTIPROCESSORS_A_BLOCK),
         false => device.multiprocessors() * each,
     };
     let most = u64::from(most.max(1));
-    let mut blocks = tiles.div_ceil(u64::from(BLOCK_WARPS)).clamp(1, most);
+    let mut blocks = tiles.div_ceil(u64::from(block.warps)).clamp(1, most);
     // A warp pins a line for each lane while it fetches, or a tile's two.
     let pins = u64::from(lanes) + 2;
-    while blocks > 1 && !io.has_room_for_pins(blocks * u64::from(BLOCK_WARPS), pins) {
+    while blocks > 1 && !io.has_room_for_pins(blocks * u64::from(block.warps), pins) {
         blocks /= 2;
     }
     Ok(blocks as u32)

@@ -17,7 +17,7 @@ use grampus_io_stack::error::Reason;
 use grampus_io_stack::stack::StackError;
 
 use crate::abi::query::{Refusal, row_runs as tiles_of};
-use crate::codegen::{ENTRY, GPU_LANES, HOST_LANES, Merged, QueryKernel, WarpPartials};
+use crate::codegen::{ENTRY, GPU_LANES, GroupLayout, HOST_LANES, MERGE_ENTRY, Merged, QueryKernel, WarpPartials};
 use crate::error::{RefusalReason, RunError};
 use crate::kernel_cache::{Loaded, Origin};
 use crate::machine_profile::LINK_SECTOR_BYTES;
@@ -29,7 +29,7 @@ use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::io_threads::{IoThreads, copy_and_load_pages, spawn};
 use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, LaunchSize};
 use crate::runtime::launch::launch_schedule::{divided, schedule};
-use crate::runtime::launch::occupancy::{BLOCK_WARPS, blocks, patience};
+use crate::runtime::launch::occupancy::{BLOCK_WARPS, BlockSize, blocks, patience};
 use crate::runtime::launch::replay::{LaunchContext, Replay};
 use crate::runtime::launch::row_runs::row_runs;
 use crate::runtime::memory::query_scratch::{QueryScratch, ScratchLayout};
@@ -43,6 +43,9 @@ use crate::runtime::transfer::uploader::Uploader;
 /// millisecond from device memory, and 128 MiB by command take 13 ms.
 const MAX_LAUNCH_ROWS: u64 = 1 << 28;
 const MAX_QUEUED_ROWS: u64 = 1 << 24;
+
+/// Rows of a launch, at most: tables by code count rows with 32 bits.
+const MAX_COUNTED_ROWS: u64 = u32::MAX as u64;
 
 /// How an attempt ended.
 pub(crate) enum RunOutcome {
@@ -142,6 +145,31 @@ impl<'io> QueryRun<'io> {
         Cancellation::new(self.request.cancel, &self.io)
     }
 
+    /// The groups by code, if the kernel has tables of them.
+    fn group_layout(&self) -> Result<Option<GroupLayout>, RunError> {
+        let layout = |scope| self.kernel.group_layout(scope, &self.plan.kernel.ranges);
+        self.kernel.scope().map(layout).transpose()
+    }
+
+    fn block_size(&self, device: &DeviceContext<'_>, layout: Option<&GroupLayout>, lanes: u32) -> BlockSize {
+        let Some(layout) = layout else {
+            return BlockSize {
+                warps: BLOCK_WARPS,
+                shared_bytes: 0,
+            };
+        };
+        // A block of host threads is one warp.
+        let warps = if device.device.is_host() {
+            1
+        } else {
+            self.plan.kernel.block_warps
+        };
+        BlockSize {
+            warps,
+            shared_bytes: layout.block_bytes(warps, lanes) as u32,
+        }
+    }
+
     /// Loads pages that kernels miss, if they can miss any.
     fn fault_handler<'a>(
         &'a self,
@@ -188,11 +216,16 @@ impl<'io> QueryRun<'io> {
             cost.compile += loaded.took;
         }
         let entry = loaded.module.kernel(ENTRY)?;
-        let blocks = blocks(self.plan, device.device, &entry, tiles, lanes, &self.io)?;
+        let layout = self.group_layout()?;
+        let block = self.block_size(device, layout.as_ref(), lanes);
+        let blocks = blocks(self.plan, device.device, &entry, tiles, (block, lanes), &self.io)?;
         let size = LaunchSize {
             sizes,
-            warps: (blocks * BLOCK_WARPS) as usize,
+            blocks,
+            block_warps: block.warps,
+            lanes,
             slots_log2: self.slots_log2,
+            layout,
         };
         let mut layout = ScratchLayout::default();
         let mut arguments = KernelArguments::new(&mut layout, self.request, self.transfer, &runs, size);
@@ -211,7 +244,7 @@ impl<'io> QueryRun<'io> {
             MAX_LAUNCH_ROWS
         };
         let max_rows = device.launch_rows.unwrap_or(most);
-        let max_tiles = max_rows / u64::from(sizes.tile_rows).max(1);
+        let max_tiles = max_rows.min(MAX_COUNTED_ROWS) / u64::from(sizes.tile_rows).max(1);
         let launches = divided(&launches, max_tiles);
         let list = threads.fault_handler.map(FaultHandler::list);
         let paging = list.and_then(|list| arguments.paging_desc(&buffers, list));
@@ -225,7 +258,13 @@ impl<'io> QueryRun<'io> {
             context: LaunchContext {
                 device,
                 entry: &entry,
+                merge: self
+                    .kernel
+                    .scope()
+                    .map(|_| loaded.module.kernel(MERGE_ENTRY))
+                    .transpose()?,
                 blocks,
+                block,
                 io: &self.io,
                 arguments: &arguments,
                 buffers: &buffers,
@@ -236,6 +275,7 @@ impl<'io> QueryRun<'io> {
             launches: &launches,
             max_tiles,
             jobs: &self.transfer.jobs,
+            decompression: self.request.decompression,
             page_table: &self.transfer.page_table,
             steps: self.kernel.steps(),
             uploader,
@@ -257,11 +297,13 @@ impl<'io> QueryRun<'io> {
             Some(Refusal::Value) => return Err(RefusalReason::ValueOutOfRange.into()),
             None => {}
         }
+        let layout = self.group_layout()?;
         let merged = self.kernel.merge(&WarpPartials {
             partials: &results.partials,
             counters: &results.counters,
             group_locks: &results.group_locks,
             group_words: &results.group_words,
+            coded: layout.as_ref().map(|layout| (layout, &results.merged[..])),
         })?;
         self.account(&merged, &mut cost);
         Ok(RunOutcome::Done(Box::new(Output {

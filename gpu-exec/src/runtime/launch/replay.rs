@@ -12,12 +12,13 @@
 
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{Args, CudaError, Event, Kernel};
+use grampus_io_stack::cuda::{Args, CudaError, Event, Grid, Kernel};
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::parameter;
 use crate::codegen::BLOCK_THREADS;
 use crate::error::RunError;
+use crate::options::Decompression;
 use crate::output::Cost;
 use crate::runtime::launch::cancellation::Cancellation;
 use crate::runtime::launch::decode_launcher::DecodeLauncher;
@@ -26,18 +27,24 @@ use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::io_threads::IoThreads;
 use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults};
 use crate::runtime::launch::launch_schedule::{Launch, divided};
-use crate::runtime::launch::occupancy::PATIENT_TILES;
+use crate::runtime::launch::occupancy::{BLOCK_WARPS, BlockSize, PATIENT_TILES};
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::page_table::PageTable;
 use crate::runtime::memory::query_scratch::ScratchBuffers;
 use crate::runtime::transfer::copy_job::CopyJob;
 use crate::runtime::transfer::uploader::Uploader;
 
+/// Blocks of the kernel that merges groups by code, at most: a warp merges several groups.
+const MAX_MERGE_BLOCKS: u32 = 1024;
+
 /// Everything that all launches of a query share.
 pub(crate) struct LaunchContext<'a, 'io> {
     pub(crate) device: &'a DeviceContext<'a>,
     pub(crate) entry: &'a Kernel<'a>,
+    /// The kernel that merges what tables by code have left, if there are such tables.
+    pub(crate) merge: Option<Kernel<'a>>,
     pub(crate) blocks: u32,
+    pub(crate) block: BlockSize,
     pub(crate) io: &'a IoBinding<'io>,
     pub(crate) arguments: &'a KernelArguments,
     pub(crate) buffers: &'a ScratchBuffers<'a>,
@@ -55,6 +62,7 @@ pub(crate) struct Replay<'a, 'io> {
     /// Tiles of a launch, at most.
     pub(crate) max_tiles: u64,
     pub(crate) jobs: &'a [CopyJob],
+    pub(crate) decompression: Decompression<'a>,
     pub(crate) page_table: &'a PageTable,
     /// Steps of the cascade that fetch columns.
     pub(crate) steps: usize,
@@ -73,7 +81,7 @@ impl Replay<'_, '_> {
         } = self.context;
         let (started, ended) = (Event::new(device.device, true)?, Event::new(device.device, true)?);
         let undecoded = arguments.undecoded(buffers);
-        let mut decode_launcher = DecodeLauncher::new(device, self.jobs, undecoded, &started)?;
+        let mut decode_launcher = DecodeLauncher::new(device, self.jobs, self.decompression, undecoded, &started)?;
         cost.compile += decode_launcher.compile;
         self.clear_bits()?;
         // Everything has come when the first pass is over.
@@ -163,17 +171,26 @@ impl Replay<'_, '_> {
         let context = &self.context;
         let (device, arguments) = (context.device, context.arguments);
         let ended = Event::new(device.device, false)?;
+        let codes = arguments.group_codes(context.buffers);
+        let codes = codes.as_ref().map(|(groups, keys)| (groups, *keys));
         for (at, launch) in launches.iter().enumerate() {
             decode_launcher.prepare(launch.jobs, self.uploader)?;
             let flags = launch.flags(at, launches.len());
             context.io.before_launch(|event| context.cancellation.wait(event))?;
             let head = arguments.head(context.io.io(), context.buffers, launch, (flags, patience));
             let columns = context.io.described(&arguments.columns);
-            let bytes = parameter(&head, &columns, &arguments.valid, context.paging.as_ref());
+            let bytes = parameter(&head, &columns, &arguments.valid, context.paging.as_ref(), codes);
             let mut args = Args::new().with_bytes(&bytes);
-            context
-                .entry
-                .launch(device.compute, context.blocks, BLOCK_THREADS, &mut args)?;
+            let grid = Grid {
+                blocks: context.blocks,
+                threads: context.block.threads(),
+                shared_bytes: context.block.shared_bytes,
+            };
+            context.entry.launch_grid(device.compute, grid, &mut args)?;
+            if let (Some(merge), Some((groups, _)), true) = (&context.merge, codes, at + 1 == launches.len()) {
+                let blocks = groups.groups.div_ceil(BLOCK_WARPS).min(MAX_MERGE_BLOCKS);
+                merge.launch(device.compute, blocks, BLOCK_THREADS, &mut args)?;
+            }
             context.io.launched(device.device, device.compute)?;
             if let Some(window) = launch.ends_window {
                 // The window after the next one takes this one's memory.

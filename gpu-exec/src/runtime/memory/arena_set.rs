@@ -158,6 +158,7 @@ mod tests {
         let limits = Limits {
             capacity: 0,
             pin_bytes: 0,
+            block_shared_bytes: 0,
         };
         ArenaSet::new(&Device::host(1, memory), &Arc::new(Residency::new(limits)), capacity)
     }

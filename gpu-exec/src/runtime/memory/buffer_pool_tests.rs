@@ -28,6 +28,7 @@ fn pool_of(memory: u64, capacity: u64) -> BufferPool {
     let limits = Limits {
         capacity: 0,
         pin_bytes: 0,
+        block_shared_bytes: 0,
     };
     let residency = Arc::new(Residency::new(limits));
     BufferPool::new(&Device::host(1, memory), &residency, capacity)

@@ -173,6 +173,7 @@ mod tests {
         let limits = Limits {
             capacity: 0,
             pin_bytes: 10_000,
+            block_shared_bytes: 0,
         };
         let residency = Arc::new(Residency::new(limits));
         let mappings = MappedFiles::new(&device, &residency, 10_000);
@@ -213,6 +214,7 @@ mod tests {
         let limits = Limits {
             capacity: 0,
             pin_bytes: 10_000,
+            block_shared_bytes: 0,
         };
         let residency = Arc::new(Residency::new(limits));
         let mappings = MappedFiles::new(&device, &residency, 10_000);

@@ -29,6 +29,8 @@ pub(crate) struct Limits {
     pub(crate) capacity: u64,
     /// Bytes of registered files.
     pub(crate) pin_bytes: u64,
+    /// Shared memory of a block, in bytes.
+    pub(crate) block_shared_bytes: u64,
 }
 
 /// The published state.

@@ -7,12 +7,21 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::runtime::memory::copy_target::CopyTarget;
 
-/// Bytes of both halves, by default.
-pub(crate) const STAGING_BYTES: u64 = 256 << 20;
+/// Bytes of both halves, by default, at least and at most. A decompression kernel takes some hundred megabytes at once
+/// to fill an H200 (docs/experiments/0026-short-elements-together.md).
+const MIN_STAGING_BYTES: u64 = 256 << 20;
+const MAX_STAGING_BYTES: u64 = 1 << 30;
+/// Share of the device's free memory. Each query that runs has a buffer.
+const STAGING_SHARE: u64 = 128;
 /// Slots begin at multiples of this.
 const STAGING_GRAIN_BYTES: usize = 256;
 /// Halves: so many may be filled before anything is decoded.
 pub(crate) const HALVES: usize = 2;
+
+/// Bytes of both halves, by default, of a device with so much free memory when it is opened.
+pub(crate) fn staging_bytes(free_bytes: u64) -> u64 {
+    (free_bytes / STAGING_SHARE).clamp(MIN_STAGING_BYTES, MAX_STAGING_BYTES)
+}
 
 /// A place in the staging buffer.
 #[derive(Debug)]

@@ -3,18 +3,21 @@
 //! 1. The request is validated: kernels perform no bounds checks (`validate`).
 //! 2. Each file is compared with the version that was planned for. Everything cached of another version is dropped.
 //! 3. Files of which something may have to be read are opened, and probed for the page cache.
-//! 4. The columns that are read whole are found: those of the kernel's tiles.
-//! 5. What is known of each column is gathered (`ColumnStats`), and a backing is chosen by the cost model (`backing`,
+//! 4. The kernel's shape is chosen, and the place of its groups (`kernel_choice`, `key_ranges`).
+//! 5. The columns that are read whole are found: those of the kernel's tiles.
+//! 6. What is known of each column is gathered (`ColumnStats`), and a backing is chosen by the cost model (`backing`,
 //!    `cost_model`).
 
 mod backing;
 mod cost_model;
+mod kernel_choice;
+mod key_ranges;
 mod validate;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 
-use crate::codegen::{Access, ColumnShape, Grouping, QueryKernel, Shape};
+use crate::codegen::{Access, ColumnShape, QueryKernel, Shape};
 use crate::error::RunError;
 use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
@@ -27,6 +30,7 @@ use crate::runtime::memory::column_key::ColumnKey;
 use crate::runtime::memory::residency::{Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
 use crate::runtime::planner::cost_model::{ColumnStats, CostInputs};
+pub(crate) use crate::runtime::planner::kernel_choice::KernelChoice;
 use crate::runtime::planner::validate::validate;
 
 /// Files that are probed for the page cache while a query is only planned, at most.
@@ -38,6 +42,7 @@ pub(crate) struct QueryPlan {
     pub(crate) ids: Vec<FileId>,
     /// By file of the input; `None`: none of its stripes is used.
     pub(crate) sources: Vec<Option<FileSource>>,
+    pub(crate) kernel: KernelChoice,
     /// By column of the program.
     pub(crate) choices: Vec<ColumnChoice>,
     /// By column of the program: read whole.
@@ -159,7 +164,9 @@ fn choose(
     cold: &[bool],
     rates: Rates<'_>,
 ) -> Result<QueryPlan, RunError> {
-    let dense = columns_read_whole(request)?;
+    let limits = residency.known().limits;
+    let kernel = KernelChoice::new(request, limits.block_shared_bytes)?;
+    let dense = columns_read_whole(request, &kernel)?;
     let stats: Vec<ColumnStats> = (0..dense.len())
         .map(|column| stats(residency, request, (column, dense[column]), ids, cold))
         .collect();
@@ -171,7 +178,7 @@ fn choose(
             request.selectivity.clamp(0.0, 1.0)
         },
         sector_bytes: 1 << rates.sector_log2,
-        capacity: residency.known().limits.capacity,
+        capacity: limits.capacity,
         profile: rates.profile,
         register: false,
         pages: false,
@@ -184,6 +191,7 @@ fn choose(
         ids: Vec::new(),
         sources: Vec::new(),
         missing_bytes: missing.map(|(column, _)| column.missing_bytes).sum(),
+        kernel,
         choices,
         dense,
     })
@@ -235,7 +243,7 @@ fn open(state: &DeviceState, version: &FileVersion) -> Result<FileSource, RunErr
 }
 
 /// By column: true if the column is read whole.
-fn columns_read_whole(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
+fn columns_read_whole(request: &Request<'_>, kernel: &KernelChoice) -> Result<Vec<bool>, RunError> {
     let columns = request.program.columns.len();
     let shape = ColumnShape {
         access: Access::Plain,
@@ -245,21 +253,13 @@ fn columns_read_whole(request: &Request<'_>) -> Result<Vec<bool>, RunError> {
     };
     let shape = Shape {
         columns: vec![shape; columns],
-        grouping: first_grouping(request),
+        grouping: kernel.grouping,
+        dense: kernel.dense,
     };
     let kernel = QueryKernel::generate(request.program, &shape)?;
     let mut dense = vec![false; columns];
     kernel.tile_columns().iter().for_each(|&c| dense[c] = true);
     Ok(dense)
-}
-
-/// How groups are kept, at first.
-pub(crate) fn first_grouping(request: &Request<'_>) -> Grouping {
-    if request.program.keys.is_empty() {
-        Grouping::Ungrouped
-    } else {
-        Grouping::Private
-    }
 }
 
 fn stats(

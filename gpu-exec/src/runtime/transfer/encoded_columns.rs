@@ -89,7 +89,8 @@ impl<'a> EncodedColumns<'a> {
         let at = &input.stripes[stripe];
         let encoded = input.decoder.encoded(stripe, column)?;
         let (ty, file_bytes) = (self.request.program.columns[column].ty, input.files[at.file].bytes);
-        encoded.fits(ty, at.rows, file_bytes).then_some(encoded)
+        let decompresses = |codec| self.request.decompression.of(codec).is_some();
+        (encoded.codec().is_none_or(decompresses) && encoded.fits(ty, at.rows, file_bytes)).then_some(encoded)
     }
 
     /// Rows of a stripe's column in batches for the device to decode.

@@ -23,6 +23,8 @@ pub(crate) struct Column {
     fraction: Vec<i64>,
 }
 
+type Compressor = fn(&[u8]) -> Vec<u8>;
+
 impl Column {
     /// A column of streams with a value for each row, or for each row that has a value, in groups of `group_rows` rows.
     pub(crate) fn new(
@@ -79,7 +81,13 @@ impl Column {
     /// The same column with its streams in chunks of random lengths.
     pub(crate) fn compressed(&self, random: &mut Random) -> Self {
         let mut column = self.clone();
-        let codec = [Codec::Snappy, Codec::Lz4][random.below(2) as usize];
+        let compressors: [(Codec, Compressor); 2] = [
+            (Codec::Snappy, |bytes| {
+                snap::raw::Encoder::new().compress_vec(bytes).expect("compresses")
+            }),
+            (Codec::Lz4, lz4_flex::block::compress),
+        ];
+        let (codec, compress) = compressors[random.below(2) as usize];
         let most = [9, 200, 3000, 70_000][random.below(4) as usize];
         column.file = vec![0x5A; 5];
         let streams = [
@@ -94,11 +102,7 @@ impl Column {
             while !bytes.is_empty() {
                 let (chunk, rest) = bytes.split_at(bytes.len().min(1 + random.below(most) as usize));
                 let original = random.below(5) == 0;
-                let stored = match (original, codec) {
-                    (true, _) => chunk.to_vec(),
-                    (false, Codec::Snappy) => snap::raw::Encoder::new().compress_vec(chunk).expect("compresses"),
-                    (false, Codec::Lz4) => lz4_flex::block::compress(chunk),
-                };
+                let stored = if original { chunk.to_vec() } else { compress(chunk) };
                 column.file.extend([0x5A; 3]); // the header, which a device does not read
                 chunks.push(Chunk {
                     offset: column.file.len() as u64,

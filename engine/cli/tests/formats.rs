@@ -1,0 +1,145 @@
+//! The program `grampus` on Parquet, compressed text and URLs: read, written, damaged, refused.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let command_line = command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command_line.env("NO_COLOR", "1");
+    command
+}
+
+fn printed(folder: &Path, arguments: &[&str]) -> String {
+    let output = command(folder, arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn failed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn failure(folder: &Path, arguments: &[&str]) -> String {
+    failed(&command(folder, arguments).output().unwrap())
+}
+
+const ROWS: &str = "SELECT value AS id, value * 0.5 AS half, 'n' || value AS name FROM generate_series(1, 20000)";
+
+#[test]
+fn parquet_and_orc_are_written_read_and_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for copy in [
+        format!("COPY ({ROWS}) TO 'a.parquet'"),
+        format!("COPY ({ROWS}) TO 'parts/' STORED AS PARQUET OPTIONS (compression 'zstd(3)')"),
+        "COPY (FROM 'a.parquet') TO 'a.orc'".to_owned(),
+    ] {
+        printed(folder, &["-c", &copy]);
+    }
+    let sql = "SELECT count(*), sum(a.half), max(o.name) FROM 'a.parquet' a JOIN a o USING (id)";
+    let rows = printed(folder, &["--no-timing", "--format", "csv", "a.orc", "-c", sql]);
+    assert_eq!(rows.lines().nth(1), Some("20000,100005000.0,n9999"));
+    let sql = "SELECT count(*), sum(id) FROM parts";
+    let rows = printed(folder, &["--format", "csv", "-t", "parts=parts/*.parquet", "-c", sql]);
+    assert_eq!(rows.lines().nth(1), Some("20000,200010000"));
+}
+
+#[test]
+fn damaged_parquet_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    printed(folder, &["-c", &format!("COPY ({ROWS}) TO 'a.parquet'")]);
+    let whole = fs::read(folder.join("a.parquet")).unwrap();
+    fs::write(folder.join("truncated.parquet"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(folder.join("empty.parquet"), "").unwrap();
+    fs::write(folder.join("text.parquet"), "this is no Parquet file").unwrap();
+    let mut damaged = whole;
+    for byte in &mut damaged[64..4096] {
+        *byte = 0xa5;
+    }
+    fs::write(folder.join("damaged.parquet"), damaged).unwrap();
+    for name in ["truncated.parquet", "empty.parquet", "text.parquet", "damaged.parquet"] {
+        let error = failure(
+            folder,
+            &["-c", &format!("SELECT sum(id), sum(half), max(name) FROM '{name}'")],
+        );
+        assert!(error.contains(name) && error.lines().count() <= 2, "{name}: {error}");
+        assert!(!error.contains("bug") && !error.contains("{ "), "{name}: {error}");
+    }
+}
+
+#[test]
+fn failed_copies_leave_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Large enough for uploads in parts: the rows before the error fill several.
+    let rows = "SELECT value, repeat('x', 100) AS text, 10 / (290000 - value) AS a FROM generate_series(1, 300000)";
+    for name in ["a.csv", "a.json", "a.parquet", "a.arrow", "a.orc"] {
+        let error = failure(folder, &["-c", &format!("COPY ({rows}) TO '{name}'")]);
+        assert!(error.contains("division by zero"), "{name}: {error}");
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+}
+
+#[test]
+fn compressed_text_is_opened_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let copy = "COPY (SELECT 7 AS a) TO 'x.csv.gz' STORED AS CSV OPTIONS (compression gzip, has_header true)";
+    printed(folder, &["-c", copy]);
+    assert_eq!(&fs::read(folder.join("x.csv.gz")).unwrap()[..2], [0x1f, 0x8b]);
+    assert_eq!(
+        printed(folder, &["--format", "csv", "x.csv.gz", "-c", "FROM x"]),
+        "a\n7\n"
+    );
+}
+
+#[test]
+fn variables_that_are_not_utf8_end_no_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut query = command(folder.path(), &["-c", "SELECT * FROM 's3://bucket/a.orc'"]);
+    let other = OsStr::from_bytes(b"\xff\xfe");
+    query.env(other, other).env("OTHER", other).env("AWS_PROFILE", other);
+    query.env("AWS_ENDPOINT", "http://127.0.0.1:9");
+    let error = failed(&query.output().unwrap());
+    assert!(
+        error.contains("s3://bucket: the endpoint http://127.0.0.1:9 has no TLS"),
+        "{error}"
+    );
+    assert!(error.contains("hint: set AWS_ALLOW_HTTP=true"), "{error}");
+}
+
+#[test]
+fn urls_that_cannot_be_read_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    for (location, expected) in [
+        (
+            "hdfs://host/a.orc",
+            "error: hdfs://host: the scheme hdfs is not known\nhint: known are local files and s3, s3a, gs,",
+        ),
+        (
+            "ftp://user:S3CRET@host/a.csv",
+            "error: ftp://user:***@host: the scheme ftp is not known\n",
+        ),
+        ("http://user:S3/CRET@host/a.csv", "error: http://user:***@host/a.csv: "),
+        (
+            "https://s3.eu-west-1.amazonaws.com/b/a.parquet",
+            "hint: write s3://BUCKET/PATH and set AWS_REGION=eu-west-1\n",
+        ),
+    ] {
+        for arguments in [
+            ["-c", &format!("SELECT * FROM '{location}'")],
+            ["-t", &format!("t={location}")],
+            ["-vv", location],
+        ] {
+            let error = failure(folder.path(), &arguments);
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("CRET"), "{error}");
+        }
+    }
+}

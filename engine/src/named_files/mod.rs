@@ -1,0 +1,13 @@
+//! Formats of DataFusion whose errors name the file.
+//!
+//! ```text
+//! file_error      FileError: a file that cannot be read
+//! named_morsels   the steps of reading one file, with the file's name in their errors
+//! named_source    NamedSource: a file source that reads by such steps
+//! named_format    NamedFormatFactory: formats whose scans have such sources
+//! ```
+
+pub(crate) mod file_error;
+pub(crate) mod named_format;
+mod named_morsels;
+mod named_source;

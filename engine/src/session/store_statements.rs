@@ -1,0 +1,79 @@
+//! OPTIONS of statements that name stores: [`StoreTables`], a table factory of `CREATE EXTERNAL TABLE`, and
+//! [`StoreCopies`], an analyzer rule for `COPY … TO`.
+//!
+//! Both give the statement a store of its own, which no other statement uses.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::dml::CopyTo;
+use datafusion::logical_expr::{CreateExternalTable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::statement_options::{Statement, split};
+use crate::file_table;
+use crate::store::lazy_stores::LazyStores;
+
+/// A table factory whose OPTIONS may configure stores. Misspelt OPTIONS are errors.
+#[derive(Debug)]
+pub(super) struct StoreTables {
+    pub(super) tables: Arc<dyn TableProviderFactory>,
+    pub(super) stores: Arc<LazyStores>,
+}
+
+#[async_trait]
+impl TableProviderFactory for StoreTables {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        let format = &command.file_type;
+        let (options, others) = split(Statement::CreateTable, format, &command.locations, &command.options)?;
+        let mut command = command.clone();
+        command.options = others;
+        if let Some(compression) = file_table::compression_of(format, &command.locations) {
+            command
+                .options
+                .entry("format.compression".to_owned())
+                .or_insert(compression.to_owned());
+        }
+        for location in &mut command.locations {
+            *location = self.stores.locate(location, &options);
+        }
+        self.tables.create(state, &command).await
+    }
+}
+
+/// An analyzer rule that takes the stores' options out of `COPY … TO … OPTIONS (…)`.
+#[derive(Debug)]
+pub(super) struct StoreCopies {
+    pub(super) stores: Arc<LazyStores>,
+}
+
+impl AnalyzerRule for StoreCopies {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let copied = plan.transform_down(|plan| match plan {
+            LogicalPlan::Copy(copy) => Ok(Transformed::yes(LogicalPlan::Copy(self.located(copy)?))),
+            other => Ok(Transformed::no(other)),
+        });
+        Ok(copied?.data)
+    }
+
+    fn name(&self) -> &str {
+        "store_copies"
+    }
+}
+
+impl StoreCopies {
+    fn located(&self, copy: CopyTo) -> Result<CopyTo> {
+        let format = copy.file_type.get_ext();
+        let locations = std::slice::from_ref(&copy.output_url);
+        let (options, others) = split(Statement::Copy, &format, locations, &copy.options)?;
+        Ok(CopyTo {
+            output_url: self.stores.locate(&copy.output_url, &options),
+            options: others,
+            ..copy
+        })
+    }
+}

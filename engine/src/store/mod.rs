@@ -1,0 +1,15 @@
+//! Object stores by URL: S3, GCS, Azure, HTTP.
+//!
+//! ```text
+//! store_kind      StoreKind: schemes, options, and the builders of object_store
+//! request_error   a failed request as a StoreError, with advice
+//! named_store     NamedStore: a store whose errors name the user's URL
+//! store_location  a location as a listing URL; the stores that OPTIONS configure
+//! lazy_stores     LazyStores: the registry that makes stores when a statement first names them
+//! ```
+
+pub(crate) mod lazy_stores;
+mod named_store;
+mod request_error;
+pub(crate) mod store_kind;
+pub(crate) mod store_location;

@@ -1,0 +1,115 @@
+//! `ChunkDecompressor`: decompression of the chunks that were copied for a query. Nothing else knows what decompresses.
+//!
+//! - The kernel of this crate takes the codecs that it knows, and all original chunks.
+//! - nvCOMP takes the others, or all codecs if the request prefers nvCOMP. Its memory is taken once, for the largest
+//!   chunks of the query.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grampus_io_stack::abi::bytes_of;
+use grampus_io_stack::cuda::{Args, CudaError, Module};
+
+use crate::abi::decompress::DecompressLaunch;
+use crate::codegen::BLOCK_THREADS;
+use crate::decompress;
+use crate::decompress::chunk_table::{ChunkTable, launches};
+use crate::decompress::library::LibraryCalls;
+use crate::input::chunk_list::Codec;
+use crate::kernel_cache::{Loaded, Origin};
+use crate::options::{Decompression, Decompressor};
+use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::transfer::copy_job::EncodedCopy;
+
+/// The decompressors of a query.
+pub(crate) struct ChunkDecompressor<'a> {
+    context: &'a DeviceContext<'a>,
+    /// Device address of the word in which a job is noted that could not be decompressed.
+    failed: u64,
+    /// The kernel of this crate, if a chunk needs it.
+    own: Option<Arc<Module>>,
+    /// nvCOMP with the kernels around it, by codec.
+    library: Vec<(Codec, LibraryCalls<'a>, Arc<Module>)>,
+    /// Time to load or compile kernels that were not in memory.
+    pub(crate) compile: Duration,
+}
+
+impl<'a> ChunkDecompressor<'a> {
+    /// Decompressors for the chunks of all jobs of a query.
+    pub(crate) fn new(
+        context: &'a DeviceContext<'a>,
+        jobs: &[&EncodedCopy],
+        decompression: Decompression<'a>,
+        failed: u64,
+    ) -> Result<Self, CudaError> {
+        let mut decompressor = Self {
+            context,
+            failed,
+            own: None,
+            library: Vec::new(),
+            compile: Duration::ZERO,
+        };
+        let tables: Vec<ChunkTable> = jobs.iter().filter_map(|job| chunk_table(job)).collect();
+        for codec in [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Deflate] {
+            if let Some(Decompressor::Library(library)) = decompression.of(codec) {
+                let of_codec = |table: &&ChunkTable| table.codec == codec && table.compressed > 0;
+                let tables: Vec<ChunkTable> = tables.iter().filter(of_codec).copied().collect();
+                let (memory, max_bytes) = context.library_memory;
+                if let Some(calls) = LibraryCalls::new(library, context.device, memory, &tables, max_bytes)? {
+                    let module = decompressor.loaded(context.kernels.around_library()?);
+                    decompressor.library.push((codec, calls, module));
+                }
+            }
+        }
+        if tables.iter().any(|table| decompressor.by_kernel(table).1 > 0) {
+            decompressor.own = Some(decompressor.loaded(context.kernels.decompressing()?));
+        }
+        Ok(decompressor)
+    }
+
+    /// The module of a kernel, whose time counts.
+    fn loaded(&mut self, loaded: Loaded) -> Arc<Module> {
+        if loaded.origin != Origin::Memory {
+            self.compile += loaded.took;
+        }
+        loaded.module
+    }
+
+    /// The chunks of a table that the kernel takes. A codec without a decompressor is the kernel's to refuse.
+    fn by_kernel(&self, table: &ChunkTable) -> (u64, usize) {
+        match self.library.iter().any(|(codec, ..)| *codec == table.codec) {
+            true => table.originals(),
+            false => table.all(),
+        }
+    }
+
+    /// Decompresses the chunks of jobs, in the order of the compute stream.
+    pub(crate) fn decompress(&self, jobs: &[&EncodedCopy]) -> Result<(), CudaError> {
+        let tables: Vec<ChunkTable> = jobs.iter().filter_map(|job| chunk_table(job)).collect();
+        for (codec, calls, module) in &self.library {
+            let of_codec = tables.iter().filter(|table| table.codec == *codec);
+            let chunks = of_codec.map(ChunkTable::compressed);
+            calls.decompress(self.context.compute, module, chunks, self.failed, 0)?;
+        }
+        let Some(own) = &self.own else { return Ok(()) };
+        let kernel = own.kernel(decompress::ENTRY)?;
+        for batch in launches(tables.iter().map(|table| self.by_kernel(table)), usize::MAX) {
+            let launch = DecompressLaunch {
+                failed: self.failed,
+                results: 0,
+                jobs: batch.jobs.len() as u32,
+                chunks: batch.chunks,
+                job: batch.array(),
+            };
+            let blocks = self.context.blocks_of_warps(batch.chunks);
+            let mut args = Args::new().with_bytes(&bytes_of(&launch));
+            kernel.launch(self.context.compute, blocks, BLOCK_THREADS, &mut args)?;
+        }
+        Ok(())
+    }
+}
+
+/// The table of a job's chunks; `None`: the column is not compressed, or has no place yet.
+fn chunk_table(job: &EncodedCopy) -> Option<ChunkTable> {
+    job.batch.chunk_table(&job.encoded, job.staged.as_ref()?.to.address())
+}
