@@ -3,7 +3,7 @@
 
     make_data.py DIR FROM [--files N]
 
-Writes DIR/part-NN.orc for the first N files of FROM (all of them), and DIR/answers.json with numpy's answers to q0 and
+Writes DIR/part-NN.orc for the first N files of FROM (all of them), and DIR/_answers.json with numpy's answers to q0 and
 q5 at 30 and 20 miles. Needs numpy and pyarrow.
 """
 
@@ -42,7 +42,7 @@ def write(job):
 
 
 def keep(folder, parts):
-    """Writes answers.json from each file's counts and sums."""
+    """Writes _answers.json from each file's counts and sums."""
     found = {}
     for bound in BOUNDS:
         count, miles, driver, ratios = (float(sum(part[bound][i] for part in parts)) for i in range(4))
@@ -52,7 +52,7 @@ def keep(folder, parts):
             "mean_dollars_per_mile": ratios / count,
             "trips": count,
         }
-    with open(os.path.join(folder, "answers.json"), "w", encoding="utf-8") as out:
+    with open(os.path.join(folder, "_answers.json"), "w", encoding="utf-8") as out:
         json.dump(found, out, indent=1)
 
 
@@ -81,7 +81,7 @@ def read(path):
 
 
 def answer(folder):
-    """answers.json for files of another writer."""
+    """_answers.json for files of another writer."""
     paths = orc_files(folder)
     with multiprocessing.Pool(min(len(paths), os.cpu_count())) as pool:
         keep(folder, pool.map(read, paths))

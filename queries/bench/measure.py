@@ -109,7 +109,7 @@ class Bench:
                 return {}
             with open(out, encoding="utf-8") as file:
                 found = {one["name"]: one for one in json.load(file)["statements"]}
-        with open(os.path.join(data, "answers.json"), encoding="utf-8") as file:
+        with open(os.path.join(data, "_answers.json"), encoding="utf-8") as file:
             answers = json.load(file)
         for query in (query for query in queries if query in answers):
             row, wanted = found[query]["rows"][0], answers[query]
@@ -162,7 +162,7 @@ def make_tables(bench):
     tables += ["cold"] if arguments.disk else []
     for table in tables:
         folder = bench.folder(table)
-        if os.path.exists(os.path.join(folder, "answers.json")):
+        if os.path.exists(os.path.join(folder, "_answers.json")):
             continue
         began = time.monotonic()
         if table == "aligned":
