@@ -13,7 +13,8 @@ __thread grampus::u32 warp, warps;
 extern "C" grampus::u32 grampus_decompress_chunk(const grampus::u8* from, grampus::u32 length, grampus::u32 codec,
                                                  grampus::u8* to, grampus::u32 space, grampus::u32* bytes) {
     grampus::StoredChunk chunk = {from, to, length, space, codec, 0};
-    grampus::ChunkResult result = grampus::decompress(chunk);
+    grampus::ShortElementBatch batch;
+    grampus::ChunkResult result = grampus::decompress(chunk, batch);
     *bytes = result.bytes;
     return result.status;
 }
