@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use grampus::{Device, MemoryLimit};
-use grampus_orc_layout::codec::Codec;
 use grampus_tools::taxi::ColumnSet;
 
+use crate::layout_options::LayoutOptions;
+use crate::setting::Setting;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -82,7 +83,7 @@ pub(crate) struct Cli {
     pub(crate) verbose: u8,
 }
 
-/// How much of the machine to use.
+/// How much of the machine to use, and the session's settings.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Resources {
     /// Memory that queries may use, such as 512m or 4g; none for no limit [default: 80 % of the machine's]
@@ -100,6 +101,10 @@ pub(crate) struct Resources {
     /// Where filtered aggregates are computed: auto, gpu, prefer (the GPU wherever it can be) or cpu [default: auto]
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     pub(crate) device: Option<Device>,
+
+    /// Set KEY before tables are opened, as SET does; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<Setting>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -229,10 +234,6 @@ pub(crate) struct BenchSqlArgs {
     #[arg(short = 't', long = "table", value_name = "NAME=PATH")]
     pub(crate) tables: Vec<String>,
 
-    /// Set KEY before the first statement, as SET does; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) settings: Vec<String>,
-
     /// Runs of each statement after its first
     #[arg(long, value_name = "N", default_value = "5", value_parser = parse_count)]
     pub(crate) runs: usize,
@@ -315,57 +316,6 @@ pub(crate) struct ConvertArgs {
     /// A CSV field with this text is NULL, besides fields of nothing ("" is the empty text)
     #[arg(long, value_name = "TEXT")]
     pub(crate) csv_null: Option<String>,
-}
-
-/// How files are laid out.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct LayoutOptions {
-    /// How streams are compressed
-    #[arg(long, value_enum, default_value_t = Compression::None)]
-    pub(crate) compression: Compression,
-
-    /// Uncompressed bytes in each compression chunk, such as 64k [default: chosen for sparse reads]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
-    pub(crate) chunk_size: Option<usize>,
-
-    /// FLOAT and DOUBLE columns to leave uncompressed in a compressed file, so that single values can be fetched
-    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
-    pub(crate) direct: Vec<String>,
-
-    /// Rows in each row group, which has statistics and an entry point: fewer let sparse reads skip more
-    /// [default: 10000]
-    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) row_group: Option<u32>,
-
-    /// Replace the folder or file, whole and only when all is written; a folder may hold only what grampus wrote
-    #[arg(long)]
-    pub(crate) overwrite: bool,
-
-    /// Print errors only
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-}
-
-/// How streams are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Compression {
-    None,
-    Zlib,
-    Snappy,
-    Lz4,
-    Zstd,
-}
-
-impl Compression {
-    pub(crate) fn codec(self) -> Option<Codec> {
-        match self {
-            Self::None => None,
-            Self::Zlib => Some(Codec::Zlib),
-            Self::Snappy => Some(Codec::Snappy),
-            Self::Lz4 => Some(Codec::Lz4),
-            Self::Zstd => Some(Codec::Zstd),
-        }
-    }
 }
 
 /// How results are printed.

@@ -19,6 +19,7 @@ use crate::error_chain::{RootError, causes, context, root_error};
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::keywords::KEYWORDS;
 use crate::plan_wording::{reworded, window_hint};
+use crate::setting_wording::{configuration, is_unknown};
 use crate::statement_splitter::InputText;
 use crate::wording::{clean, lower_first, nearest, os_words};
 
@@ -29,6 +30,15 @@ pub(crate) struct ErrorContext<'a> {
     pub(crate) statement: Option<&'a InputText>,
     /// The tables that exist.
     pub(crate) tables: Vec<String>,
+    /// The settings that exist.
+    pub(crate) settings: Vec<String>,
+}
+
+impl ErrorContext<'_> {
+    /// The statement's text.
+    fn text(&self) -> Option<&str> {
+        self.statement.map(|statement| statement.text.as_str())
+    }
 }
 
 /// The error of a statement in words, without its text and the session's tables.
@@ -68,7 +78,7 @@ fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &ErrorCont
         DataFusionError::SQL(parser, _) => syntax(parser, known),
         DataFusionError::SchemaError(schema, _) => schema_error(schema, whole.diagnostic(), known),
         DataFusionError::Plan(message) => plan(message, whole.diagnostic(), known),
-        DataFusionError::Configuration(message) => configuration(message, known),
+        DataFusionError::Configuration(message) => configuration(message, known.text(), &known.settings),
         DataFusionError::NotImplemented(message) => ErrorReport::new(format!("not supported: {}", clean(message))),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::Internal(message) => ErrorReport::new(format!("internal error: {}", clean(message)))
@@ -250,6 +260,9 @@ fn plan(message: &str, diagnostic: Option<&Diagnostic>, known: &ErrorContext<'_>
     if let Some(report) = wrong_arguments(message) {
         return report;
     }
+    if is_unknown(message) {
+        return configuration(message, known.text(), &known.settings);
+    }
     if message.to_lowercase().ends_with("registered file format with ext orc") {
         return execution(message);
     }
@@ -296,23 +309,6 @@ fn no_table(name: &str, known: &ErrorContext<'_>) -> ErrorReport {
         return report.hint("open one: --table name=PATH, or CREATE EXTERNAL TABLE name STORED AS ORC LOCATION 'PATH'");
     }
     report.hint(format!("there are: {}", known.tables.join(", ")))
-}
-
-fn configuration(message: &str, known: &ErrorContext<'_>) -> ErrorReport {
-    let words: Vec<&str> = known
-        .statement
-        .map_or(Vec::new(), |statement| statement.text.split_whitespace().collect());
-    let report = match words[..] {
-        // Some messages do not name the setting.
-        [set, name, ..] if set.eq_ignore_ascii_case("set") && !message.contains(['.', '"']) => {
-            ErrorReport::new(format!("{name}: {}", clean(message)))
-        }
-        _ => ErrorReport::new(clean(message)),
-    };
-    if message.contains("Could not find config namespace") || message.contains("not found") {
-        return report.hint("SHOW ALL lists the settings");
-    }
-    report
 }
 
 fn exhausted(message: &str) -> ErrorReport {

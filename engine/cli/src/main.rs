@@ -2,13 +2,14 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | `setting`, `layout_options` | one `--set` of the command line; options of commands that write ORC |
 //! | `args` | definition of the command line |
 //! | `terminal`, `units` | notes on standard error; quantities as text |
 //! | `wording`, `keywords` | texts of messages; SQL keywords |
 //! | `caught_signal` | the signals that end a command |
 //! | `exit_error` | why a command ends early, and its exit status |
 //! | `error_chain`, `error_messages` | the root of a library's error; that error in words |
-//! | `plan_wording` | planners' messages in words |
+//! | `plan_wording`, `setting_wording` | planners' messages, and messages about settings, in words |
 //! | `interrupts`, `threads` | Ctrl-C and other signals; the threads that run queries |
 //! | `scratch_folder` | the folder of a command's temporary files |
 //! | `output` | standard output, or a file that is published when it is complete |
@@ -36,6 +37,7 @@ mod exit_error;
 mod interactive;
 mod interrupts;
 mod keywords;
+mod layout_options;
 mod line_helper;
 mod local_file;
 mod output;
@@ -46,6 +48,8 @@ mod scratch_folder;
 mod separated_values;
 mod session;
 mod session_tables;
+mod setting;
+mod setting_wording;
 mod shell;
 mod statement_runner;
 mod statement_splitter;

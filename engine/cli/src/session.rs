@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::prelude::SessionContext;
 use grampus::GrampusConfig;
 
 use crate::args::Resources;
-use crate::error_messages::explain_alone;
+use crate::error_messages::{ErrorContext, explain, explain_alone};
 use crate::exit_error::ExitError;
+use crate::setting::Setting;
+use crate::statement_splitter::InputText;
 
-/// Opens a session.
+/// Opens a session with the settings of the command line.
 pub(crate) fn open(resources: &Resources) -> Result<SessionContext, ExitError> {
     let mut config = GrampusConfig {
         target_partitions: resources.partitions,
@@ -26,7 +29,41 @@ pub(crate) fn open(resources: &Resources) -> Result<SessionContext, ExitError> {
         .options_mut()
         .sql_parser
         .collect_spans = true;
+    for setting in &resources.settings {
+        set(&context, setting)?;
+    }
     Ok(context)
+}
+
+/// Sets a setting of the command line, as SET does.
+fn set(context: &SessionContext, setting: &Setting) -> Result<(), ExitError> {
+    let plan = LogicalPlan::Statement(Statement::SetVariable(SetVariable {
+        variable: setting.name.clone(),
+        value: setting.value.clone(),
+    }));
+    // This plan waits for nothing.
+    let Err(error) = futures::executor::block_on(context.execute_logical_plan(plan)) else {
+        return Ok(());
+    };
+    let statement = InputText {
+        text: format!("SET {} = '{}'", setting.name, setting.value),
+        line: 1,
+        column: 1,
+    };
+    let known = ErrorContext {
+        statement: Some(&statement),
+        settings: setting_names(context),
+        ..ErrorContext::default()
+    };
+    Err(ExitError::Usage(explain(&error, &known)))
+}
+
+/// The names of all settings of a session, sorted.
+pub(crate) fn setting_names(context: &SessionContext) -> Vec<String> {
+    let mut entries = context.copied_config().options().entries();
+    entries.extend(context.runtime_env().config_entries());
+    let names: BTreeSet<String> = entries.into_iter().map(|entry| entry.key).collect();
+    names.into_iter().collect()
 }
 
 /// The names of all functions of a session, sorted.

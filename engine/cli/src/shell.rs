@@ -378,6 +378,7 @@ impl Shell {
         let context = ErrorContext {
             statement,
             tables: session_tables::names(&self.context),
+            settings: session::setting_names(&self.context),
         };
         explain(error, &context)
     }

@@ -275,22 +275,6 @@ fn syntax_errors_name_the_place() {
 }
 
 #[test]
-fn settings_are_checked() {
-    assert_snapshot!(
-        failed(1, &["-c", "SET grampus.local_io = 'tape'"]),
-        @"error: grampus.local_io is 'mmap' or 'read', not 'tape'"
-    );
-    assert_snapshot!(
-        failed(1, &["-c", "SET datafusion.execution.batch_size = 'many'"]),
-        @"error: error setting config datafusion.execution.batch_size: invalid digit found in string"
-    );
-    assert_snapshot!(failed(1, &["-c", "SET no.such = 1"]), @r#"
-    error: could not find config namespace "no"
-    hint: SHOW ALL lists the settings
-    "#);
-}
-
-#[test]
 fn memory_limit_error_says_how_to_allow_more() {
     let sql = "SELECT value % 2, array_agg(value) FROM generate_series(1, 300000) GROUP BY 1";
     let error = failed(1, &["-m", "200k", "-c", sql]);

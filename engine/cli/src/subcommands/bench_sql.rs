@@ -19,6 +19,7 @@ use crate::error_messages::explain_alone;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, with_interrupts};
 use crate::output::write_file;
+use crate::setting::Setting;
 use crate::terminal::note;
 use crate::threads::Threads;
 use crate::{scratch_folder, session, session_tables, units};
@@ -56,7 +57,7 @@ struct Measured {
 struct Measurements<'a> {
     version: &'static str,
     tables: &'a [String],
-    settings: &'a [String],
+    settings: Vec<String>,
     statements: Vec<Measured>,
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
         let _scratch = scratch_folder::create_if_possible(arguments.resources.temp_folder.as_deref())?;
         let threads = Threads::start(arguments.resources.partitions)?;
         let context = session::open(&arguments.resources)?;
-        prepare(&context, &threads, arguments, watch)?;
+        open_tables(&context, &threads, arguments, watch)?;
         let mut measured = Vec::with_capacity(statements.len());
         for (name, sql) in statements {
             let one = measure(&context, &threads, name, sql, arguments.runs, watch)?;
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
         let report = Measurements {
             version: env!("CARGO_PKG_VERSION"),
             tables: &arguments.tables,
-            settings: &arguments.settings,
+            settings: arguments.resources.settings.iter().map(Setting::to_string).collect(),
             statements: measured,
         };
         match &arguments.json {
@@ -122,8 +123,8 @@ fn statements(arguments: &BenchSqlArgs) -> Result<Vec<(String, String)>, ExitErr
     Ok(statements)
 }
 
-/// Opens the tables and sets the settings.
-fn prepare(
+/// Opens the tables.
+fn open_tables(
     context: &SessionContext,
     threads: &Threads,
     arguments: &BenchSqlArgs,
@@ -133,16 +134,6 @@ fn prepare(
         let opening = context.clone();
         let opened = async move { grampus::session::register_files(&opening, &spec.name, &spec.location).await };
         threads.race(watch, opened)?.map_err(|error| explain_alone(&error))?;
-    }
-    for setting in &arguments.settings {
-        let Some((key, value)) = setting.split_once('=') else {
-            let report = ErrorReport::new(format!("--set {setting} sets nothing"));
-            return Err(ExitError::Usage(report.hint("write --set grampus.prune=false")));
-        };
-        let sql = format!("SET {} = '{}'", key.trim(), value.trim().replace('\'', "''"));
-        let setting = context.clone();
-        let set = async move { setting.sql(&sql).await.map(|_| ()) };
-        threads.race(watch, set)?.map_err(|error| explain_alone(&error))?;
     }
     Ok(())
 }

@@ -104,6 +104,8 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<(), ExitError> {
 }
 
 fn tour(arguments: &DemoArgs, folder: &Path, watch: &InterruptWatch) -> Result<(), ExitError> {
+    let threads = Threads::start(arguments.resources.partitions)?;
+    let context = session::open(&arguments.resources)?;
     let start = Instant::now();
     note(format_args!(
         "Making up {} …",
@@ -122,8 +124,6 @@ fn tour(arguments: &DemoArgs, folder: &Path, watch: &InterruptWatch) -> Result<(
         units::counted(made.files.len() as u64, "file"),
         units::duration(start.elapsed()),
     ))?;
-    let threads = Threads::start(arguments.resources.partitions)?;
-    let context = session::open(&arguments.resources)?;
     let sizes = ColumnSizes::of(&made.files)?;
     let location = folder.display().to_string();
     let opening = context.clone();
