@@ -66,6 +66,10 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) io: bool,
 
+    /// When interactive, do not run the file of $GRAMPUS_RC or ~/.config/grampus/grampusrc first
+    #[arg(long)]
+    pub(crate) no_rc: bool,
+
     /// Say how long each query took [default: when interactive]
     #[arg(long, overrides_with = "no_timing")]
     pub(crate) timing: bool,

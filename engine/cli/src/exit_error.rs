@@ -50,6 +50,19 @@ impl ExitError {
         })
     }
 
+    /// The error with its place in the input before its message.
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+        let located = |report: ErrorReport| ErrorReport {
+            message: format!("{place}: {}", report.message),
+            ..report
+        };
+        match self {
+            Self::Query(report) => Self::Query(located(report)),
+            Self::Usage(report) => Self::Usage(located(report)),
+            other => other,
+        }
+    }
+
     /// Prints the error on standard error, with the libraries' causes if `verbose`.
     pub(crate) fn print(&self, verbose: bool) {
         match self {

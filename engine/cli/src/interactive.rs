@@ -11,16 +11,21 @@ use crate::exit_error::{ErrorReport, ExitError};
 use crate::line_helper::{LineHelper, is_word_command};
 use crate::session_tables;
 use crate::shell::Shell;
+use crate::statement_splitter::StatementSplitter;
 use crate::terminal::note;
+use crate::user_files::{self, RcFile};
 
 const PROMPT: &str = "grampus> ";
 const HISTORY_ENTRIES: usize = 10_000;
 
-/// Runs until the user leaves.
-pub(crate) fn run(shell: &mut Shell) -> Result<(), ExitError> {
+/// Runs until the user leaves. First comes the file of the user's own statements, if there is one and `runs_rc`.
+pub(crate) fn run(shell: &mut Shell, runs_rc: bool) -> Result<(), ExitError> {
     greet(shell);
+    if let Some(rc) = RcFile::find().filter(|_| runs_rc) {
+        run_rc(shell, &rc)?;
+    }
     let mut editor = editor(shell).map_err(|error| ErrorReport::new(format!("cannot use the terminal: {error}")))?;
-    let history = history_file();
+    let history = user_files::history();
     if let Some(path) = &history {
         // Loading fails if there is no history yet.
         let _ = editor.load_history(path);
@@ -56,17 +61,46 @@ fn answer(shell: &mut Shell, text: &str) -> Result<bool, ExitError> {
         _ if is_word_command(text) => "\\?",
         _ => text,
     };
-    match shell.run_typed(typed) {
-        Ok(go_on) => Ok(go_on),
+    let ran = shell.run_typed(typed);
+    Ok(survive(shell, ran)?.unwrap_or(true))
+}
+
+/// Prints an error that does not end the shell; a closed output does. `None` after an error.
+fn survive<T>(shell: &mut Shell, ran: Result<T, ExitError>) -> Result<Option<T>, ExitError> {
+    match ran {
+        Ok(outcome) => Ok(Some(outcome)),
         Err(ExitError::OutputClosed) => Err(ExitError::OutputClosed),
         Err(error) => {
             if matches!(error, ExitError::Interrupted) {
                 shell.threads.recover();
             }
             error.print(shell.settings.verbose);
-            Ok(true)
+            Ok(None)
         }
     }
+}
+
+/// Runs the statements and commands of a file. An error names the file and the line, and the next statement runs.
+/// `\q` and Ctrl-C end the file, not the shell.
+fn run_rc(shell: &mut Shell, rc: &RcFile) -> Result<(), ExitError> {
+    let name = rc.path.display().to_string();
+    let text = match std::fs::read_to_string(&rc.path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !rc.is_named => return Ok(()),
+        read => read.map_err(|error| ErrorReport::file("read", &name, &error).into()),
+    };
+    let Some(text) = survive(shell, text)? else {
+        return Ok(());
+    };
+    for input in StatementSplitter::split(&text) {
+        let line = input.text().line;
+        let ran = shell.run_silently(input);
+        let is_interrupted = matches!(ran, Err(ExitError::Interrupted));
+        let ran = ran.map_err(|error| error.at(format_args!("{name}, line {line}")));
+        if survive(shell, ran)? == Some(false) || is_interrupted {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn greet(shell: &Shell) {
@@ -106,18 +140,4 @@ fn save(editor: &mut Editor<LineHelper, DefaultHistory>, path: &PathBuf) {
     if let Err(error) = editor.append_history(path) {
         log::info!("cannot keep the history in {}: {error}", path.display());
     }
-}
-
-/// `$XDG_STATE_HOME/grampus/history`, by default `~/.local/state/grampus/history`.
-fn history_file() -> Option<PathBuf> {
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let state = set("XDG_STATE_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| set("LOCALAPPDATA"))
-        .or_else(|| Some(set("HOME")?.join(".local/state")))?;
-    Some(state.join("grampus").join("history"))
 }

@@ -21,7 +21,8 @@
 //! | `session`, `session_tables` | an SQL session; its tables |
 //! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
 //! | `backslash_command`, `shell` | `\d`, `\timing` and others; the session in which statements and commands run |
-//! | `line_helper`, `interactive` | completion and colours; the line editor's loop |
+//! | `line_helper` | completion and colours |
+//! | `user_files`, `interactive` | history and statements of the user; the line editor's loop |
 //! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `bench` |
 //!
 //! **Invariant:** no file here parses ORC. Queries read it through the library `grampus`, layouts through
@@ -58,6 +59,7 @@ mod terminal;
 mod text_table;
 mod threads;
 mod units;
+mod user_files;
 mod wording;
 
 use std::io::{self, IsTerminal, Write};
@@ -135,7 +137,7 @@ fn query(cli: &Cli, jobs: &[Job]) -> Result<(), ExitError> {
     let interactive = jobs.is_empty() && io::stdin().is_terminal();
     let mut shell = shell::Shell::open(cli, interactive)?;
     if interactive {
-        interactive::run(&mut shell)?;
+        interactive::run(&mut shell, !cli.no_rc)?;
     } else if jobs.is_empty() {
         shell.run_jobs(&[Job::File("-".to_owned())])?;
     } else {

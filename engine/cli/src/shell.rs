@@ -93,6 +93,8 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     writer: Output,
     on_terminal: bool,
+    /// Whether neither timing nor I/O figures are printed, whatever the settings.
+    is_silent: bool,
     /// Number of running `\i` commands, one inside of the other.
     include_depth: usize,
     /// Folders that SQL named for temporary files.
@@ -116,6 +118,7 @@ impl Shell {
             interrupts,
             writer: Output::open(cli.output.as_deref())?,
             on_terminal: cli.output.is_none() && io::stdout().is_terminal(),
+            is_silent: false,
             include_depth: 0,
             spill_folders: Vec::new(),
             _scratch: scratch,
@@ -161,6 +164,17 @@ impl Shell {
     pub(crate) fn run_typed(&mut self, text: &str) -> Result<bool, ExitError> {
         let watch = self.interrupts.watch();
         self.run_inputs(StatementSplitter::split(text), &watch)
+    }
+
+    /// Runs one statement or command without timing, figures and confirmations. False after `\q`.
+    pub(crate) fn run_silently(&mut self, input: Input) -> Result<bool, ExitError> {
+        let watch = self.interrupts.watch();
+        let quiet = std::mem::replace(&mut self.settings.quiet, true);
+        self.is_silent = true;
+        let ran = self.run_inputs([input], &watch);
+        self.is_silent = false;
+        self.settings.quiet = quiet;
+        ran
     }
 
     /// Runs a script; `-` is standard input. False after `\q`.
@@ -385,6 +399,9 @@ impl Shell {
 
     /// Prints timing and I/O figures, if the settings ask for them.
     fn print_figures(&self, outcome: &StatementOutcome) {
+        if self.is_silent {
+            return;
+        }
         if self.settings.timing {
             let rows = outcome
                 .rows

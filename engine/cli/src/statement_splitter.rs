@@ -22,6 +22,15 @@ pub(crate) enum Input {
     Command(InputText),
 }
 
+impl Input {
+    /// The text and its place.
+    pub(crate) fn text(&self) -> &InputText {
+        match self {
+            Self::Statement(text) | Self::Command(text) => text,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum State {
     #[default]

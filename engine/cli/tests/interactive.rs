@@ -10,6 +10,8 @@ const PROMPT: &str = "grampus> ";
 struct Terminal {
     session: PtySession,
     state: tempfile::TempDir,
+    /// Output before the first prompt.
+    started: String,
 }
 
 impl Terminal {
@@ -17,16 +19,36 @@ impl Terminal {
         Self::with_state(arguments, tempfile::tempdir().unwrap())
     }
 
+    /// A terminal whose file of first statements has this text.
+    fn with_rc(arguments: &[&str], rc: &str) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::create_dir(state.path().join("grampus")).unwrap();
+        std::fs::write(state.path().join("grampus/grampusrc"), rc).unwrap();
+        Self::with_state(arguments, state)
+    }
+
     fn with_state(arguments: &[&str], state: tempfile::TempDir) -> Self {
+        Self::with_environment(arguments, state, &[])
+    }
+
+    fn with_environment(arguments: &[&str], state: tempfile::TempDir, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
         command
             .args(arguments)
             .env("XDG_STATE_HOME", state.path())
+            .env("XDG_CONFIG_HOME", state.path())
+            .env_remove("GRAMPUS_RC")
             .env("NO_COLOR", "1")
-            .env("TERM", "xterm");
+            .env("TERM", "xterm")
+            .envs(environment.iter().copied());
         let session = spawn_command(command, Some(60_000)).unwrap();
-        let mut terminal = Self { session, state };
-        terminal.expect(PROMPT);
+        let started = String::new();
+        let mut terminal = Self {
+            session,
+            state,
+            started,
+        };
+        terminal.started = terminal.session.exp_string(PROMPT).unwrap();
         terminal
     }
 
@@ -114,7 +136,7 @@ fn history_and_completion_survive_the_session() {
     terminal.expect("42");
     terminal.expect(PROMPT);
     terminal.leave();
-    let Terminal { session, state } = terminal;
+    let Terminal { session, state, .. } = terminal;
     drop(session);
     let history = std::fs::read_to_string(state.path().join("grampus/history")).unwrap();
     assert!(history.contains("SELECT 6 * 7 AS answer;"), "{history}");
@@ -129,4 +151,58 @@ fn history_and_completion_survive_the_session() {
     terminal.session.send_control('c').unwrap();
     terminal.expect(PROMPT);
     terminal.leave();
+}
+
+#[test]
+fn first_statements_run_before_the_first_prompt() {
+    let rc =
+        "SET datafusion.execution.batch_size = 77;\n-- a view\nCREATE VIEW\n  v AS SELECT 6 AS x;\n\\format json\n";
+    let mut terminal = Terminal::with_rc(&["--timing"], rc);
+    assert!(!terminal.started.contains("done in") && !terminal.started.contains("format is"));
+    terminal.enter("SELECT x * 7 AS y FROM v;");
+    terminal.expect("[{\"y\":42}]");
+    terminal.expect("1 row in ");
+    terminal.enter("SHOW datafusion.execution.batch_size;");
+    terminal.expect("\"77\"");
+    terminal.leave();
+}
+
+#[test]
+fn errors_in_first_statements_name_file_and_line_and_do_not_end_the_shell() {
+    let rc = "SELECT 1 AS shown;\n\nSELECT mils\n  FROM trips;\n\\fromat csv\nSELECT 6 * 7 AS later;\n\
+              \\q\nSELECT 'unseen';\n";
+    let mut terminal = Terminal::with_rc(&["-q"], rc);
+    let started = terminal.started.clone();
+    for expected in [
+        "shown",
+        "grampus/grampusrc, line 3: no table named trips",
+        "grampus/grampusrc, line 5: no command named \\fromat",
+        "42",
+    ] {
+        assert!(started.contains(expected), "{expected}: {started}");
+    }
+    assert!(!started.contains("unseen"), "{started}");
+    terminal.enter("SELECT 'alive';");
+    terminal.expect("alive");
+    terminal.leave();
+}
+
+#[test]
+fn first_statements_can_be_elsewhere_or_left_out() {
+    let rc = "SELECT 'from the file' AS x;";
+    let terminal = Terminal::with_rc(&["-q", "--no-rc"], rc);
+    assert!(!terminal.started.contains("from the file"), "{}", terminal.started);
+    let named = tempfile::tempdir().unwrap();
+    let path = named.path().join("mine.sql");
+    std::fs::write(&path, "SELECT 'from mine' AS x").unwrap();
+    for (value, expected) in [
+        ("", ""),
+        (path.to_str().unwrap(), "from mine"),
+        ("/none/such", "error: cannot read /none/such: no such file"),
+    ] {
+        let state = Terminal::with_rc(&["-q"], rc).state;
+        let terminal = Terminal::with_environment(&["-q"], state, &[("GRAMPUS_RC", value)]);
+        assert!(!terminal.started.contains("from the file"), "{}", terminal.started);
+        assert!(terminal.started.contains(expected), "{}", terminal.started);
+    }
 }

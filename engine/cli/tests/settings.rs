@@ -87,6 +87,17 @@ fn settings_are_set_on_the_command_line() {
 }
 
 #[test]
+fn first_statements_of_the_interactive_shell_do_not_run_for_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let rc = folder.path().join("rc");
+    std::fs::write(&rc, "SELECT 'from the file';").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let command = command.args(["-q", "--format", "csv", "-c", "SELECT 1 AS a"]);
+    let output = command.env("GRAMPUS_RC", &rc).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\n1\n");
+}
+
+#[test]
 fn settings_of_the_command_line_hold_when_tables_are_opened() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("times.orc");
