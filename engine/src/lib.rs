@@ -9,6 +9,7 @@
 //! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs.
 //! - [`GrampusOptions`] has the initial values of the `grampus.*` settings.
 //! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
+//!   [`session::statement_parser`] parses what it plans, `SUMMARIZE` too.
 //!   [`session::plan_cache::plan_sql_with_options`] refuses statements that the program does not allow.
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].

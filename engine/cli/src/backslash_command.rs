@@ -95,7 +95,8 @@ impl BackslashCommand {
             text.push_str(&format!("  {:<22} {meaning}\n", format!("{name} {argument}")));
         }
         text.push_str("\n  CREATE EXTERNAL TABLE trips STORED AS ORC LOCATION 'data/trips/';\n");
-        text.push_str("  EXPLAIN ANALYZE SELECT …;    SHOW ALL;    SET datafusion.execution.target_partitions = 4;\n");
+        text.push_str("  SUMMARIZE trips;    EXPLAIN ANALYZE SELECT …;\n");
+        text.push_str("  SHOW ALL;           SET datafusion.execution.target_partitions = 4;\n");
         text
     }
 }

@@ -29,6 +29,8 @@ impl ColumnHeadings {
             return Self::default();
         };
         match projection(&query.body) {
+            // The result has the columns of the last operator.
+            _ if !query.pipe_operators.is_empty() => Self::default(),
             Some(items) => Self::of_items(items),
             None => Self::default(),
         }

@@ -1,7 +1,7 @@
 //! SQL keywords.
 
 /// Keywords that are completed and coloured, and suggested for misspelt words.
-pub(crate) const KEYWORDS: [&str; 88] = [
+pub(crate) const KEYWORDS: [&str; 89] = [
     "ALL",
     "ANALYZE",
     "AND",
@@ -76,6 +76,7 @@ pub(crate) const KEYWORDS: [&str; 88] = [
     "SHOW",
     "SMALLINT",
     "STORED",
+    "SUMMARIZE",
     "TABLE",
     "TABLES",
     "THEN",

@@ -13,9 +13,10 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::Statement;
 use futures::StreamExt;
 use grampus::session::plan_cache::plan_statement;
+use grampus::session::statement_parser::parse_statements;
 use grampus::{ScanIo, scan_io};
 use tokio::sync::mpsc;
 
@@ -67,18 +68,6 @@ impl From<ExitError> for StatementError {
     }
 }
 
-/// Parses one statement; `None` if the text has none.
-fn parse(context: &SessionContext, input: &InputText) -> Result<Option<Statement>, Box<DataFusionError>> {
-    let options = context.copied_config().options().sql_parser.clone();
-    let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
-        .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
-    let mut parser = DFParserBuilder::new(input.text.as_str())
-        .with_dialect(dialect.as_ref())
-        .with_recursion_limit(options.recursion_limit.get())
-        .build()?;
-    Ok(parser.parse_statements()?.pop_front())
-}
-
 /// Runs a statement. `open` gives the writer of its rows, for their schema.
 pub(crate) async fn run<'a>(
     context: &SessionContext,
@@ -89,7 +78,8 @@ pub(crate) async fn run<'a>(
     open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
 ) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
-    let Some(statement) = parse(context, input).map_err(StatementError::Query)? else {
+    let parsed = parse_statements(&context.state(), &input.text);
+    let Some(statement) = parsed.map_err(|error| StatementError::Query(Box::new(error)))?.pop() else {
         return Ok(StatementOutcome::default());
     };
     let headings = ColumnHeadings::of(&statement);

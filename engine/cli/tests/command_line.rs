@@ -76,6 +76,21 @@ fn formats_print_the_same_rows() {
 }
 
 #[test]
+fn summaries_have_their_own_headings() {
+    let sql = "SUMMARIZE SELECT column1 * 2 AS \"twice é\" FROM (VALUES (1), (NULL))";
+    assert_eq!(
+        printed(&["--format", "csv", "-c", sql]),
+        "column_name,column_type,min,max,approx_unique,avg,std,q25,q50,q75,count,null_percentage\n\
+         twice é,Int64,2,2,1,2.0,,2.0,2.0,2.0,2,50.0\n"
+    );
+    // Places count from the word SUMMARIZE.
+    assert_snapshot!(failed(1, &["-c", "SUMMARIZE 3 t"]), @r"
+    error: SQL syntax, line 1, column 11: expected identifier, found 3
+    hint: look at `SUMMARIZE ▸ 3 t`
+    ");
+}
+
+#[test]
 fn command_may_begin_with_a_comment() {
     let sql = "-- how many?\nSELECT 2 AS n";
     assert_eq!(printed(&["--format", "csv", "-c", sql]), "n\n2\n");

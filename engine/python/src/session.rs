@@ -7,11 +7,12 @@ use arrow::array::RecordBatch;
 use datafusion::common::{ParamValues, TableReference};
 use datafusion::config::{ConfigEntry, ExtensionOptions};
 use datafusion::datasource::{MemTable, provider_as_source};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::Statement;
 use grampus::session::logical_plan::logical_plan;
+use grampus::session::statement_parser::parse_statements;
 use grampus::{Grampus, GrampusConfig, MemoryLimit, OrcTable};
 use pyo3::prelude::*;
 
@@ -87,7 +88,7 @@ impl Session {
     #[pyo3(signature = (text, values=None))]
     fn sql(&self, py: Python<'_>, text: String, values: Option<Bound<'_, PyAny>>) -> PyResult<Option<Query>> {
         let values = values.as_ref().map(parameters).transpose()?;
-        let statements = parse(&self.context, &text).map_err(|failure| query_error(&failure))?;
+        let statements = parse_statements(&self.context.state(), &text).map_err(|failure| query_error(&failure))?;
         if values.is_some() && statements.len() > 1 {
             return Err(error(
                 "parameters belong to one statement: pass the statements one by one",
@@ -193,17 +194,6 @@ impl Session {
             .and_then(|_| self.context.register_table(TableReference::bare(name), table));
         replaced.map(drop).map_err(|failure| query_error(&failure))
     }
-}
-
-fn parse(context: &SessionContext, text: &str) -> Result<Vec<Statement>> {
-    let options = context.copied_config().options().sql_parser.clone();
-    let dialect = datafusion::sql::sqlparser::dialect::dialect_from_str(options.dialect)
-        .ok_or_else(|| DataFusionError::Configuration(format!("no SQL dialect named {}", options.dialect)))?;
-    let mut parser = DFParserBuilder::new(text)
-        .with_dialect(dialect.as_ref())
-        .with_recursion_limit(options.recursion_limit.get())
-        .build()?;
-    Ok(parser.parse_statements()?.into())
 }
 
 async fn run_statement(

@@ -5,6 +5,8 @@
 //! session_change     what a runtime changes in an owner's session, one by one
 //! session_memory     the memory limit, and settings that fit it
 //! names              unquoted names in any letter case
+//! summary            SUMMARIZE: figures of each column
+//! statement_parser   the statements of a text
 //! plan_cache         the optimized logical plan of each statement text
 //! logical_plan       the plan of a statement that is not executed yet
 //! statement_options  OPTIONS of stores and OPTIONS of formats
@@ -41,7 +43,9 @@ mod spill_safe_repartition;
 mod spill_segments;
 mod spilling_join;
 mod statement_options;
+pub mod statement_parser;
 mod store_statements;
+mod summary;
 mod timestamp_literals;
 
 use std::sync::Arc;

@@ -25,6 +25,8 @@ use datafusion::sql::sqlparser::ast::{
     TableObject, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
+use super::summary::statement_to_plan;
+
 /// Replacements of names in one statement. Each of them needs one more planning.
 const MAX_REPLACEMENTS: usize = 1000;
 
@@ -59,7 +61,7 @@ pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> R
 /// # Errors
 /// As [`SessionState::statement_to_plan`], and if a name matches several columns in other letter cases.
 pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
-    let mut error = match state.statement_to_plan(statement.clone()).await {
+    let mut error = match statement_to_plan(state, statement.clone()).await {
         Err(error) if unknown_column(&error).is_some() => error,
         outcome => return outcome,
     };
@@ -96,7 +98,7 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
         if rename.replaced == 0 {
             return Err(error);
         }
-        error = match state.statement_to_plan(statement.clone()).await {
+        error = match statement_to_plan(&state, statement.clone()).await {
             Err(error) => error,
             planned => return planned,
         };

@@ -29,6 +29,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 
 use super::names::{match_tables, plan_with_matched_columns};
+use super::statement_parser::parse_statement;
 
 /// Plans in the cache. When the cache is full, all are dropped.
 const MAX_PLANS: usize = 256;
@@ -94,8 +95,7 @@ pub async fn plan_sql_with_options(context: &SessionContext, text: &str, options
         return Ok(planned); // without parsing
     }
     let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(text, &dialect)?;
+    let statement = parse_statement(&state, text)?;
     plan_allowed(context, text, statement, options).await
 }
 
@@ -142,8 +142,7 @@ pub async fn plan_statement(context: &SessionContext, text: &str, statement: Sta
 /// As [`SessionContext::sql_with_options`].
 pub async fn data_frame(context: &SessionContext, text: &str, options: SQLOptions) -> Result<DataFrame> {
     let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let mut statement = state.sql_to_statement(text, &dialect)?;
+    let mut statement = parse_statement(&state, text)?;
     match_tables(&state, &mut statement)?;
     let plan = plan_with_matched_columns(&state, statement).await?;
     options.verify_plan(&plan)?;
