@@ -21,7 +21,8 @@
 //! | `session`, `session_tables` | an SQL session; its tables |
 //! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
 //! | `backslash_command`, `shell` | `\d`, `\timing` and others; the session in which statements and commands run |
-//! | `line_helper` | completion and colours |
+//! | `named_tables`, `completion` | tables of unfinished statements; ends of unfinished words |
+//! | `line_helper` | completion, colours, the end of a statement |
 //! | `user_files`, `interactive` | history and statements of the user; the line editor's loop |
 //! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `bench` |
 //!
@@ -32,6 +33,7 @@ mod args;
 mod backslash_command;
 mod caught_signal;
 mod column_headings;
+mod completion;
 mod error_chain;
 mod error_messages;
 mod exit_error;
@@ -41,6 +43,7 @@ mod keywords;
 mod layout_options;
 mod line_helper;
 mod local_file;
+mod named_tables;
 mod output;
 mod plan_wording;
 mod progress;
