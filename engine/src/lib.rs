@@ -27,6 +27,8 @@
 //! table           the files of a table: listing, schema, partition values, statistics
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
+//! orc_table_factory
+//!                 tables of CREATE EXTERNAL TABLE … STORED AS ORC
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
 //! named_files     DataFusion's formats, whose errors name the file
 //! file_table      a table of files of any format, by the end of the location
@@ -46,6 +48,7 @@ mod file_table;
 pub mod gpu;
 mod named_files;
 mod orc_table;
+mod orc_table_factory;
 mod output;
 mod redaction;
 mod scan;

@@ -4,29 +4,29 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
 use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::datasource::physical_plan::{FileGroup, FileOutputMode, FileSinkConfig};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use grampus_orc_layout::LayoutError;
 
 use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
+use crate::output::empty_file::empty_file;
 use crate::output::orc_format::OrcFormatFactory;
-use crate::output::write_options::writer_options;
 use crate::redaction::without_passwords;
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::store::store_location::listing_url;
 use crate::table::files::TableFile;
-use crate::table::listing::{FoundFile, find_files};
+use crate::table::listing::{FoundFile, find_files, find_files_if_any};
 use crate::table::schema::{self, ColumnMaps};
 use crate::table::{hive_partitions, partition_filter, row_versions, value_types};
 
@@ -40,6 +40,8 @@ pub struct OrcTable {
     cache: Arc<FileCache>,
     /// OPTIONS of the files that INSERT INTO adds.
     write_options: HashMap<String, String>,
+    /// Whether the table's columns are declared, so that it may have no files.
+    is_declared: bool,
 }
 
 impl OrcTable {
@@ -77,7 +79,39 @@ impl OrcTable {
             partitions,
             cache,
             write_options: HashMap::new(),
+            is_declared: false,
         })
+    }
+
+    /// A table of declared columns over a folder that has no files yet. The types are those that files of these columns
+    /// are read with: an ORC file keeps no unsigned integers, for one.
+    ///
+    /// # Errors
+    /// If ORC has no type for a column.
+    pub(crate) async fn declare(
+        state: &dyn Session,
+        folder: &str,
+        columns: &Schema,
+        partitions: Vec<Field>,
+    ) -> Result<Self> {
+        let file = empty_file(columns)?;
+        let like = Self::open(state, &[file.path().display().to_string()]).await?;
+        let fields = like.schema.fields().iter().cloned();
+        let fields: Fields = fields.chain(partitions.iter().cloned().map(Arc::new)).collect();
+        Ok(Self {
+            locations: vec![folder.to_owned()],
+            schema: Arc::new(Schema::new_with_metadata(fields, like.schema.metadata().clone())),
+            partitions,
+            is_declared: true,
+            ..like
+        })
+    }
+
+    /// The table, which may lose all its files, with the OPTIONS of files that INSERT INTO adds.
+    pub(crate) fn with_options(mut self, write_options: &HashMap<String, String>, is_declared: bool) -> Self {
+        self.write_options.clone_from(write_options);
+        self.is_declared = is_declared;
+        self
     }
 
     /// The table's files as they are now.
@@ -94,7 +128,10 @@ impl OrcTable {
         state: &dyn Session,
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Result<(Vec<TableFile>, usize)> {
-        let mut found = find_files(state, &self.locations).await?;
+        let mut found = match self.is_declared {
+            true => find_files_if_any(state, &self.locations).await?,
+            false => find_files(state, &self.locations).await?,
+        };
         let all = found.len();
         let mut values = Vec::with_capacity(all);
         for file in &found {
@@ -253,34 +290,6 @@ impl TableProvider for OrcTable {
         };
         let format = OrcFormatFactory.create(state, &self.write_options)?;
         format.create_writer_physical_plan(input, state, config, None).await
-    }
-}
-
-/// The table factory of `CREATE EXTERNAL TABLE … STORED AS ORC`.
-#[derive(Debug)]
-pub(crate) struct OrcTableFactory;
-
-#[async_trait]
-impl TableProviderFactory for OrcTableFactory {
-    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
-        if !command.schema.fields().is_empty() {
-            return plan_err!("an ORC table has the columns of its files: leave out the column list");
-        }
-        writer_options(&command.options)?;
-        let mut table = OrcTable::open(state, &command.locations).await?;
-        table.write_options.clone_from(&command.options);
-        let found = table.partition_columns();
-        let named = &command.table_partition_cols;
-        if !named.is_empty() && !named.iter().eq(found.iter().map(|field| field.name())) {
-            let found: Vec<&str> = found.iter().map(|field| field.name().as_str()).collect();
-            return plan_err!(
-                "PARTITIONED BY ({}): the folders at {} are partitioned by ({})",
-                named.join(", "),
-                command.locations.join(", "),
-                found.join(", ")
-            );
-        }
-        Ok(Arc::new(table))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! staged_file     a file that is written hidden and published by a rename, or uploaded
+//! empty_file      a file without rows, for the types of declared columns
 //! write_options   OPTIONS of a statement as the writer's options
 //! orc_sink        rows to one or more staged files, published together at the end
 //! orc_format      OrcFormatFactory, by which DataFusion finds the sink
@@ -9,6 +10,7 @@
 //! held_sink       DataFusion's sinks of other formats, over such a store
 //! ```
 
+pub(crate) mod empty_file;
 pub(crate) mod held_sink;
 mod held_store;
 pub(crate) mod orc_format;

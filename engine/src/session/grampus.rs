@@ -29,7 +29,7 @@ use crate::gpu::background_loader::BackgroundLoader;
 use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
 use crate::named_files::named_format::NamedFormatFactory;
-use crate::orc_table::OrcTableFactory;
+use crate::orc_table_factory::OrcTableFactory;
 use crate::output::orc_format::OrcFormatFactory;
 use crate::store::lazy_stores::LazyStores;
 

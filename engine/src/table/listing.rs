@@ -46,13 +46,23 @@ pub(crate) struct FoundFile {
 /// If a location does not exist or holds no file, if a location is a file of 0 bytes, or if a folder belongs to a Hive
 /// table with row versions.
 pub(crate) async fn find_files(state: &dyn Session, locations: &[String]) -> Result<Vec<FoundFile>> {
+    find(state, locations, false).await
+}
+
+/// Like [`find_files`] for a table that may have no files: there may be no file at `locations`, and no folder.
+pub(crate) async fn find_files_if_any(state: &dyn Session, locations: &[String]) -> Result<Vec<FoundFile>> {
+    find(state, locations, true).await
+}
+
+async fn find(state: &dyn Session, locations: &[String], may_be_empty: bool) -> Result<Vec<FoundFile>> {
     let mut files = Vec::new();
     for location in locations {
         let mut found = match local_path(location) {
+            Some(path) if may_be_empty && is_missing(&path) => Vec::new(),
             Some(path) => find_local(&path, location)?,
             None => find_remote(state, location).await?,
         };
-        if found.is_empty() {
+        if found.is_empty() && !may_be_empty {
             return plan_err!("{}: no ORC file there", without_passwords(location));
         }
         if let Some(empty) = found.iter().find(|file| file.is_named && file.identity.length == 0) {
@@ -80,6 +90,10 @@ fn local_path(location: &str) -> Option<PathBuf> {
         Some(("file", _)) => url::Url::parse(location).ok()?.to_file_path().ok(),
         Some(_) => None,
     }
+}
+
+fn is_missing(path: &Path) -> bool {
+    fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
