@@ -190,9 +190,9 @@ fn surviving(
     known: &LocationCache,
     metrics: &ScanMetrics,
 ) -> Result<Arc<[bool]>> {
-    if scan.pruner.is_none() {
+    let Some(pruner) = &scan.pruner else {
         return Ok(vec![true; work.groups.len()].into());
-    }
+    };
     let file = &scan.files[work.file];
     // If the table has partition columns, the answer depends on their values too, which are no part of the key.
     let is_file_alone = file.partition_values.is_empty();
@@ -205,7 +205,7 @@ fn surviving(
     if let Some(keep) = known.groups.get(&key).filter(|_| is_file_alone) {
         return Ok(keep);
     }
-    let keep: Arc<[bool]> = at_once(surviving_groups(scan, work, layout_of, metrics))??.into();
+    let keep: Arc<[bool]> = at_once(surviving_groups(scan, pruner, work, layout_of, metrics))??.into();
     if is_file_alone {
         known.groups.insert(key, Arc::clone(&keep));
     }

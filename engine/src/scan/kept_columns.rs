@@ -29,6 +29,14 @@ impl KeptColumns {
         }
     }
 
+    /// The kept columns that `loaded` lacks.
+    pub(super) fn missing(&self, loaded: &[(usize, ArrayRef)]) -> Vec<usize> {
+        let columns = self.columns.iter().map(|(column, _)| *column);
+        columns
+            .filter(|column| loaded.iter().all(|(known, _)| known != column))
+            .collect()
+    }
+
     /// Appends the values of the next rows, from arrays by table column.
     pub(super) fn push(&mut self, loaded: &[(usize, ArrayRef)]) {
         for (column, parts) in &mut self.columns {

@@ -9,7 +9,9 @@
 //! stripe_column        one column of a stripe
 //! kept_columns         values of filter columns, kept for rows that passed
 //! scan_memory          what a partition holds in memory
-//! predicate_cascade    conjuncts, costs, order
+//! predicate_cascade    the order of conjuncts, by their costs
+//! conjunct             a part of the filter
+//! dynamic_filters      filters of joins and sorts above the scan
 //! column_bounds        bounds of values by statistics
 //! comparison_kernel    `column >= literal` where few rows pass
 //! row_division         tiles, and the rows that batches are taken from
@@ -25,6 +27,8 @@
 pub(crate) mod column_bounds;
 pub(crate) mod column_locations;
 mod comparison_kernel;
+mod conjunct;
+mod dynamic_filters;
 pub(crate) mod execution_listener;
 mod kept_columns;
 pub(crate) mod metrics;
@@ -50,7 +54,8 @@ use grampus_orc_layout::read_options::{ReadOptions, TimestampUnit};
 use crate::config::{GrampusOptions, InvalidUtf8};
 use crate::file::file_cache::FileCache;
 use crate::table::files::TableFile;
-use predicate_cascade::{ColumnCost, Conjunct};
+use conjunct::Conjunct;
+use predicate_cascade::ColumnCost;
 use pruning::Pruner;
 
 /// The plan of a scan, which all its partitions share.
@@ -79,11 +84,6 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// True if the filter reads this table column.
-    fn is_filter_column(&self, column: usize) -> bool {
-        self.conjuncts.iter().any(|conjunct| conjunct.columns.contains(&column))
-    }
-
     /// The way in which the values of a table column are read.
     pub(crate) fn read_options(&self, column: usize) -> ReadOptions {
         ReadOptions {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Statistics, internal_err};
@@ -11,6 +12,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -19,6 +21,7 @@ use datafusion::physical_plan::{
 };
 
 use super::Scan;
+use super::dynamic_filters::DynamicFilters;
 use super::execution_listener::{ExecutionListener, WatchedExecution};
 use super::metrics::{ScanMetrics, with_amplification};
 use super::partition_stream::{PartitionStream, ReadyBatches};
@@ -45,6 +48,8 @@ pub(crate) struct OrcScanExec {
     note: Option<Arc<str>>,
     /// Told when the scan is executed.
     watched: Option<Arc<WatchedExecution>>,
+    /// Filters of operators above.
+    dynamic: DynamicFilters,
 }
 
 impl OrcScanExec {
@@ -75,6 +80,7 @@ impl OrcScanExec {
             properties: Arc::new(properties),
             note: None,
             watched: None,
+            dynamic: DynamicFilters::default(),
         }
     }
 
@@ -186,6 +192,11 @@ impl DisplayAs for OrcScanExec {
                 format!("{} ({word})", fmt_sql(conjunct.expr.as_ref()))
             })
             .collect();
+        // A dynamic filter has no text before the query runs.
+        let dynamic: Vec<String> = (self.dynamic.conjuncts().iter())
+            .flat_map(|filter| &filter.columns)
+            .map(|column| format!("{} ({})", name_of(column), self.scan.cost(*column).word()))
+            .collect();
         let stripes = self.skipped.stripes_total - self.skipped.stripes;
         let files = match self.skipped.files {
             0 => self.scan.files.len().to_string(),
@@ -202,6 +213,9 @@ impl DisplayAs for OrcScanExec {
                 if !filter.is_empty() {
                     write!(f, ", filter=[{}]", filter.join(", "))?;
                 }
+                if !dynamic.is_empty() {
+                    write!(f, ", dynamic_filter=[{}]", dynamic.join(", "))?;
+                }
                 if let Some(limit) = self.limit {
                     write!(f, ", limit={limit}")?;
                 }
@@ -216,6 +230,9 @@ impl DisplayAs for OrcScanExec {
                 writeln!(f, "columns={}", columns.join(", "))?;
                 if !filter.is_empty() {
                     writeln!(f, "filter={}", filter.join(", "))?;
+                }
+                if !dynamic.is_empty() {
+                    writeln!(f, "dynamic_filter={}", dynamic.join(", "))?;
                 }
                 if let Some(limit) = self.limit {
                     writeln!(f, "limit={limit}")?;
@@ -246,7 +263,8 @@ impl ExecutionPlan for OrcScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for conjunct in &self.scan.conjuncts {
+        // A join makes its filter only if it finds the filter here.
+        for conjunct in self.scan.conjuncts.iter().chain(self.dynamic.conjuncts()) {
             if f(&conjunct.expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -283,7 +301,7 @@ impl ExecutionPlan for OrcScanExec {
             metrics.stripes_skipped.add(self.skipped.stripes);
         }
         let stream = PartitionStream {
-            cascade: PredicateCascade::new(&self.scan),
+            cascade: PredicateCascade::new(&self.scan, self.dynamic.begin(&context, partition)),
             scan: Arc::clone(&self.scan),
             work: self
                 .queues
@@ -327,6 +345,9 @@ impl ExecutionPlan for OrcScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        if !self.dynamic.is_empty() {
+            return None; // the first rows of the scan would be other ones
+        }
         let mut limited = self.clone();
         limited.limit = limit;
         let is_raised = limit.unwrap_or(usize::MAX) > self.limit.unwrap_or(usize::MAX);
@@ -340,8 +361,34 @@ impl ExecutionPlan for OrcScanExec {
         Some(Arc::new(limited))
     }
 
+    /// Takes the dynamic filters, unless the scan has a limit: the filters would exclude rows before it. The operators
+    /// that make the filters exclude the same rows again, so the answer is that no filter is supported.
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        filters: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let taken = match (phase, self.limit) {
+            (FilterPushdownPhase::Post, None) => {
+                DynamicFilters::of(filters.parent_filters.iter().map(|filter| &filter.filter), &self.scan)?
+            }
+            _ => DynamicFilters::default(),
+        };
+        let answer = FilterPushdownPropagation::all_unsupported(filters);
+        if taken.is_empty() {
+            return Ok(answer);
+        }
+        let mut filtered = self.clone();
+        filtered.dynamic = taken;
+        Ok(answer.with_updated_node(Arc::new(filtered)))
+    }
+
+    /// The same scan without its dynamic filters: the operators above make new ones.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::clone(&self)))
+        let mut reset = Self::clone(&self);
+        reset.dynamic = DynamicFilters::default();
+        Ok(Arc::new(reset))
     }
 
     fn fetch(&self) -> Option<usize> {

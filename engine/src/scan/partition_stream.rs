@@ -96,11 +96,13 @@ impl PartitionStream {
             let Some(work) = self.work.next() else {
                 return Ok(false);
             };
-            let tile_rows = match self.scan.conjuncts.is_empty() {
+            self.cascade.begin_range(&self.scan);
+            let tile_rows = match self.cascade.order.is_empty() {
                 true => self.batch_rows,
                 false => self.scan.options.tile_rows,
             };
-            self.stripe = StripeScan::open(&self.scan, &work, tile_rows, &self.metrics, &self.memory).await?;
+            let opened = StripeScan::open(&self.scan, &work, &self.cascade, tile_rows, &self.metrics, &self.memory);
+            self.stripe = opened.await?;
             return Ok(true);
         }
         let mut read = self.read_on().await;

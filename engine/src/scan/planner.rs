@@ -12,8 +12,9 @@ use datafusion::common::stats::Precision;
 use datafusion::error::Result;
 use grampus_orc_layout::access::Access;
 
+use super::conjunct::Conjunct;
 use super::orc_scan_exec::OrcScanExec;
-use super::predicate_cascade::{ColumnCost, Conjunct, Seen, order};
+use super::predicate_cascade::{ColumnCost, Seen, order};
 use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::scan_ranges::{PlannedStripe, Skipped};
 use super::selectivity_estimate::estimate_filtered;
@@ -116,7 +117,7 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
     }
     let costs = costs(&request.cache, &request.options, &files, planned.first(), &used).await?;
     let order = order(
-        &conjuncts,
+        conjuncts.iter().enumerate().collect(),
         &|column| cost_of(&costs, column),
         &vec![Seen::default(); conjuncts.len()],
     );

@@ -4,71 +4,96 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::error::Result;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_plan::PhysicalExpr;
-
 use super::Scan;
-use super::comparison_kernel::ComparisonKernel;
+use super::conjunct::Conjunct;
+use super::dynamic_filters::FilterStates;
+use super::pruning::Pruner;
 
 /// The order of the conjuncts in one partition, and their counts. The order adapts to the counts.
+///
+/// The scan's own conjuncts come first in the numbering, then the dynamic filters. A dynamic filter that excludes few
+/// rows leaves the order until it changes.
 #[derive(Debug)]
 pub(super) struct PredicateCascade {
     pub(super) order: Vec<usize>,
     pub(super) seen: Vec<Seen>,
     tiles: usize,
+    dynamic: FilterStates,
 }
 
 impl PredicateCascade {
-    pub(super) fn new(scan: &Scan) -> Self {
+    pub(super) fn new(scan: &Scan, dynamic: Arc<[Conjunct]>) -> Self {
         Self {
             order: scan.order.clone(),
-            seen: vec![Seen::default(); scan.conjuncts.len()],
+            seen: vec![Seen::default(); scan.conjuncts.len() + dynamic.len()],
             tiles: 0,
+            dynamic: FilterStates::new(dynamic),
         }
+    }
+
+    /// The dynamic filters.
+    pub(super) fn dynamic(&self) -> &Arc<[Conjunct]> {
+        &self.dynamic.conjuncts
+    }
+
+    /// The pruner of the dynamic filters, as of the last [`begin_range`](Self::begin_range).
+    pub(super) fn dynamic_pruner(&self) -> Option<&Pruner> {
+        self.dynamic.pruner.as_ref()
+    }
+
+    /// Takes up the dynamic filters as they are now, before a range of row groups is scanned.
+    pub(super) fn begin_range(&mut self, scan: &Scan) {
+        if self.dynamic.conjuncts.is_empty() {
+            return;
+        }
+        if self.forget_changed(scan) {
+            self.dynamic.renew_pruner(scan);
+        }
+        self.order = self.new_order(scan);
     }
 
     /// Computes the order again: after two tiles, then after every 16th tile.
     pub(super) fn adapt(&mut self, scan: &Scan) {
         self.tiles += 1;
-        if self.order.len() > 1 && (self.tiles == 2 || self.tiles.is_multiple_of(16)) {
-            self.order = order(&scan.conjuncts, &|column| scan.cost(column), &self.seen);
+        let is_fixed = self.order.len() < 2 && self.dynamic.conjuncts.is_empty();
+        if !is_fixed && (self.tiles == 2 || self.tiles.is_multiple_of(16)) {
+            self.forget_changed(scan);
+            self.order = self.new_order(scan);
         }
+    }
+
+    /// Forgets the counts of dynamic filters that have changed. False: none has.
+    fn forget_changed(&mut self, scan: &Scan) -> bool {
+        let changed = self.dynamic.changed();
+        for &filter in &changed {
+            self.seen[scan.conjuncts.len() + filter] = Seen::default();
+        }
+        !changed.is_empty()
+    }
+
+    fn new_order(&self, scan: &Scan) -> Vec<usize> {
+        let dynamic = self.dynamic.conjuncts.iter().enumerate();
+        let useful = dynamic.filter(|(filter, _)| {
+            let seen = self.seen[scan.conjuncts.len() + filter];
+            !self.dynamic.is_true(*filter) && (seen.rows < MIN_SEEN_ROWS || seen.pass_rate() <= MAX_PASS_RATE)
+        });
+        let useful = useful.map(|(filter, conjunct)| (scan.conjuncts.len() + filter, conjunct));
+        let candidates = scan.conjuncts.iter().enumerate().chain(useful).collect();
+        order(candidates, &|column| scan.cost(column), &self.seen)
     }
 }
 
-/// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
-#[derive(Debug)]
-pub(crate) struct Conjunct {
-    /// The expression over the table's columns.
-    pub(crate) expr: Arc<dyn PhysicalExpr>,
-    /// The expression over `schema`.
-    pub(crate) compact: Arc<dyn PhysicalExpr>,
-    /// The table columns of the expression, ascending.
-    pub(crate) columns: Vec<usize>,
-    /// The schema of `columns`.
-    pub(crate) schema: SchemaRef,
-    /// The kernel, if the expression has the shape that the kernel supports.
-    pub(super) kernel: Option<ComparisonKernel>,
-}
+/// Rows after which a dynamic filter is judged.
+const MIN_SEEN_ROWS: u64 = 50_000;
+/// The share of rows up to which a dynamic filter is evaluated. Above it, to read the excluded rows and to let the
+/// operator exclude them costs less.
+const MAX_PASS_RATE: f64 = 0.8;
 
-impl Conjunct {
-    /// Prepares `expr`, an expression over `table`.
-    ///
-    /// # Errors
-    /// If the expression names a column that the table does not have.
-    pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
-        let mut columns: Vec<usize> = collect_columns(&expr).iter().map(|column| column.index()).collect();
-        columns.sort_unstable();
-        let schema = Arc::new(table.project(&columns)?);
-        Ok(Self {
-            kernel: ComparisonKernel::recognise(&expr),
-            compact: reassign_expr_columns(Arc::clone(&expr), &schema)?,
-            expr,
-            columns,
-            schema,
-        })
+/// The conjunct with this number.
+pub(super) fn conjunct_at<'a>(scan: &'a Scan, dynamic: &'a [Conjunct], at: usize) -> &'a Conjunct {
+    match at.checked_sub(scan.conjuncts.len()) {
+        None => &scan.conjuncts[at],
+        Some(filter) => &dynamic[filter],
     }
 }
 
@@ -121,33 +146,36 @@ impl Seen {
     }
 }
 
-/// The cheapest order. Each step takes the conjunct with the least cost per excluded row. Columns of earlier conjuncts
-/// cost nothing, and ties keep the order of the query.
-pub(crate) fn order(conjuncts: &[Conjunct], costs: &dyn Fn(usize) -> ColumnCost, seen: &[Seen]) -> Vec<usize> {
+/// The cheapest order of numbered conjuncts, as their numbers. Each step takes the conjunct with the least cost per
+/// excluded row. Columns of earlier conjuncts cost nothing, and ties keep the given order. `seen` is by number.
+pub(crate) fn order(
+    mut left: Vec<(usize, &Conjunct)>,
+    costs: &dyn Fn(usize) -> ColumnCost,
+    seen: &[Seen],
+) -> Vec<usize> {
     /// The cost of evaluating an expression for one row, in the unit of [`ColumnCost::per_row`].
     const EVALUATE: f64 = 0.25;
-    let mut order: Vec<usize> = Vec::with_capacity(conjuncts.len());
+    let mut order: Vec<usize> = Vec::with_capacity(left.len());
     let mut read: Vec<usize> = Vec::new();
-    let mut left: Vec<usize> = (0..conjuncts.len()).collect();
     while !left.is_empty() {
-        let rank = |&c: &usize| {
-            let new = conjuncts[c].columns.iter().filter(|column| !read.contains(column));
+        let rank = |(number, conjunct): &(usize, &Conjunct)| {
+            let new = conjunct.columns.iter().filter(|column| !read.contains(column));
             let cost: f64 = EVALUATE + new.map(|&column| costs(column).per_row()).sum::<f64>();
-            cost / (1.0 - seen[c].pass_rate()).max(1e-6)
+            cost / (1.0 - seen[*number].pass_rate()).max(1e-6)
         };
         let best = (0..left.len())
             .min_by(|&a, &b| rank(&left[a]).total_cmp(&rank(&left[b])))
             .unwrap_or(0);
-        let chosen = left.remove(best);
-        read.extend_from_slice(&conjuncts[chosen].columns);
-        order.push(chosen);
+        let (number, chosen) = left.remove(best);
+        read.extend_from_slice(&chosen.columns);
+        order.push(number);
     }
     order
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field};
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::logical_expr::Operator;
     use datafusion::physical_expr::expressions::{binary, col, lit};
 
@@ -173,11 +201,12 @@ mod tests {
             _ => ColumnCost::Direct(4.0),
         };
         let mut seen = [Seen::default(); 3];
-        assert_eq!(order(&conjuncts, &costs, &seen), [2, 1, 0]);
+        let numbered = || conjuncts.iter().enumerate().collect();
+        assert_eq!(order(numbered(), &costs, &seen), [2, 1, 0]);
         seen[2] = Seen {
             rows: 100_000,
             passed: 99_000,
         };
-        assert_eq!(order(&conjuncts, &costs, &seen), [1, 0, 2]);
+        assert_eq!(order(numbered(), &costs, &seen), [1, 0, 2]);
     }
 }

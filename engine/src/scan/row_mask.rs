@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use grampus_orc_layout::selection::RowSelection;
 
-use super::predicate_cascade::Conjunct;
+use super::conjunct::Conjunct;
 
 /// The evaluated rows that pass a conjunct.
 pub(super) enum RowMask {

@@ -15,7 +15,7 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use super::predicate_cascade::Conjunct;
+use super::conjunct::Conjunct;
 
 /// Statistics of the rows that pass `conjuncts`, all inexact.
 ///

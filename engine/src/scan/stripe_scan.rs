@@ -22,8 +22,8 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::Scan;
 use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
-use super::predicate_cascade::PredicateCascade;
-use super::pruning::{ContainerStatistics, Containers};
+use super::predicate_cascade::{PredicateCascade, conjunct_at};
+use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::row_division::{PendingRows, cut};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
@@ -45,6 +45,8 @@ pub(super) struct StripeScan {
     next_tile: usize,
     /// Rows that passed, and whose other columns are not read yet.
     pending: PendingRows,
+    /// Whether rows are filtered. Else all rows of the tiles pass.
+    is_filtered: bool,
     /// Projected columns that the filter does not read.
     dependents: Arc<[usize]>,
     /// Values of the pending rows, for projected filter columns.
@@ -59,6 +61,7 @@ impl StripeScan {
     pub(super) async fn open(
         scan: &Arc<Scan>,
         work: &ScanRange,
+        cascade: &PredicateCascade,
         tile_rows: usize,
         metrics: &ScanMetrics,
         memory: &Arc<ScanMemory>,
@@ -69,12 +72,19 @@ impl StripeScan {
             .stripe(file, work.stripe, &metrics.io)
             .await
             .map_err(layout)?;
-        let keep = surviving_groups(scan, work, &layout_of, metrics).await?;
+        let mut keep = vec![true; work.groups.len()];
+        for pruner in scan.pruner.iter().chain(cascade.dynamic_pruner()) {
+            let may_pass = surviving_groups(scan, pruner, work, &layout_of, metrics).await?;
+            keep.iter_mut()
+                .zip(may_pass)
+                .for_each(|(keep, may_pass)| *keep &= may_pass);
+        }
         metrics
             .row_groups_skipped
             .add(keep.iter().filter(|keep| !**keep).count());
         let handle = scan.cache.handle(file).map_err(layout)?;
-        let tile_rows = match handle.is_on_demand() || scan.conjuncts.is_empty() {
+        let is_filtered = !cascade.order.is_empty();
+        let tile_rows = match handle.is_on_demand() || !is_filtered {
             true => tile_rows,
             false => tile_rows.max(scan.options.fetched_tile_rows),
         };
@@ -92,12 +102,13 @@ impl StripeScan {
         let source = handle
             .source(scan.options.local_io, metrics.io.clone())
             .map_err(layout)?;
-        let (kept, dependents): (Vec<usize>, Vec<usize>) = scan
-            .projection
-            .iter()
-            .partition(|column| scan.is_filter_column(**column));
+        let (kept, dependents): (Vec<usize>, Vec<usize>) = scan.projection.iter().partition(|column| {
+            let mut conjuncts = cascade.order.iter().map(|&at| conjunct_at(scan, cascade.dynamic(), at));
+            conjuncts.any(|conjunct| conjunct.columns.contains(column))
+        });
         Ok(Some(Self {
             kept: KeptColumns::new(kept),
+            is_filtered,
             dependents: dependents.into(),
             scan: Arc::clone(scan),
             file: work.file,
@@ -120,7 +131,7 @@ impl StripeScan {
 
     /// Whether the next batch of `rows` rows needs no filter and no fetch.
     pub(super) fn is_next_at_hand(&self, rows: usize) -> bool {
-        self.has_enough(rows) || self.scan.conjuncts.is_empty() && self.handle.is_on_demand() && !self.is_done()
+        self.has_enough(rows) || !self.is_filtered && self.handle.is_on_demand() && !self.is_done()
     }
 
     /// True if all rows that passed are emitted.
@@ -135,17 +146,17 @@ impl StripeScan {
 
     /// Filters the next tile.
     pub(super) async fn step(&mut self, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
-        let scan = Arc::clone(&self.scan);
+        let (scan, dynamic) = (Arc::clone(&self.scan), Arc::clone(cascade.dynamic()));
         // The first conjunct may be another one than at the last tile.
-        let first = match cascade.order.first() {
-            Some(&conjunct) => &scan.conjuncts[conjunct].columns,
+        let first = match cascade.order.first().filter(|_| self.is_filtered) {
+            Some(&at) => &conjunct_at(&scan, &dynamic, at).columns,
             None => &scan.projection,
         };
         self.fetch_window(first, metrics).await?;
         let tile = self.tiles[self.next_tile].clone();
         let tile_rows = tile.end - tile.start;
         let before = self.pending.rows();
-        if scan.conjuncts.is_empty() {
+        if !self.is_filtered {
             self.pending.push(tile);
         } else {
             match self.filter(tile, cascade, metrics).await {
@@ -171,28 +182,16 @@ impl StripeScan {
 
     /// Evaluates the cascade on one tile. The surviving rows become pending.
     async fn filter(&mut self, tile: Range<u64>, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
-        let scan = Arc::clone(&self.scan);
+        let (scan, dynamic) = (Arc::clone(&self.scan), Arc::clone(cascade.dynamic()));
         let mut rows = RowSelection::range(tile);
         // Columns read so far, reduced to `rows`.
         let mut loaded: Vec<(usize, ArrayRef)> = Vec::new();
         for (step, &at) in cascade.order.iter().enumerate() {
-            let conjunct = &scan.conjuncts[at];
-            self.open_columns(&conjunct.columns, metrics).await?;
-            let new: Vec<usize> = without(&conjunct.columns, &loaded).collect();
-            self.fetch(&new, &rows).await?;
-            let mut arrays = Vec::with_capacity(conjunct.columns.len());
-            for &column in &conjunct.columns {
-                let found = loaded.iter().find(|(known, _)| *known == column);
-                arrays.push(match found {
-                    Some((_, array)) => Arc::clone(array),
-                    None => {
-                        let array = self.read(column, &rows, metrics).await?;
-                        loaded.push((column, Arc::clone(&array)));
-                        self.hold(loaded.iter().map(|(_, array)| array.get_array_memory_size()).sum())?;
-                        array
-                    }
-                });
-            }
+            let conjunct = conjunct_at(&scan, &dynamic, at);
+            self.load(&conjunct.columns, &rows, &mut loaded, metrics).await?;
+            let of_column = |column| loaded.iter().find(|(known, _)| known == column);
+            let arrays = conjunct.columns.iter().filter_map(of_column);
+            let arrays = arrays.map(|(_, array)| Arc::clone(array)).collect();
             let total = rows.rows() as usize;
             let passing = RowMask::of(conjunct, arrays, total)?;
             let passed = passing.count();
@@ -206,14 +205,36 @@ impl StripeScan {
             }
             let later = &cascade.order[step + 1..];
             loaded.retain(|(column, _)| {
-                let is_asked_later = later.iter().any(|&c| scan.conjuncts[c].columns.contains(column));
+                let mut later = later.iter().map(|&at| conjunct_at(&scan, &dynamic, at));
+                let is_asked_later = later.any(|conjunct| conjunct.columns.contains(column));
                 is_asked_later || scan.projection.contains(column)
             });
             passing.cut(&mut loaded)?;
             rows = passing.refine(&rows);
         }
+        // A dynamic filter that has left the order reads no columns.
+        let missing = self.kept.missing(&loaded);
+        self.load(&missing, &rows, &mut loaded, metrics).await?;
         rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
         self.kept.push(&loaded);
+        Ok(())
+    }
+
+    /// Reads the values of `rows` of those of `columns` that `loaded` lacks.
+    async fn load(
+        &mut self,
+        columns: &[usize],
+        rows: &RowSelection,
+        loaded: &mut Vec<(usize, ArrayRef)>,
+        metrics: &ScanMetrics,
+    ) -> Result<()> {
+        let new: Vec<usize> = without(columns, loaded).collect();
+        self.open_columns(&new, metrics).await?;
+        self.fetch(&new, rows).await?;
+        for column in new {
+            loaded.push((column, self.read(column, rows, metrics).await?));
+            self.hold(loaded.iter().map(|(_, array)| array.get_array_memory_size()).sum())?;
+        }
         Ok(())
     }
 
@@ -397,19 +418,19 @@ impl Drop for StripeScan {
     }
 }
 
-/// For each row group of `work`, whether it may have rows that pass.
+/// For each row group of `work`, whether it may have rows that pass the filter of `pruner`.
 pub(super) async fn surviving_groups(
     scan: &Scan,
+    pruner: &Pruner,
     work: &ScanRange,
     layout_of: &StripeLayout,
     metrics: &ScanMetrics,
 ) -> Result<Vec<bool>> {
-    let all = vec![true; work.groups.len()];
     let table_file = &scan.files[work.file];
     let tail = &table_file.file.tail;
-    let Some(pruner) = scan.pruner.as_ref().filter(|_| tail.row_index_stride.is_some()) else {
-        return Ok(all);
-    };
+    if tail.row_index_stride.is_none() {
+        return Ok(vec![true; work.groups.len()]);
+    }
     let stored: Vec<(usize, ColumnId)> = pruner
         .columns()
         .iter()

@@ -21,10 +21,12 @@
 //! machine_memory     the memory of the machine or of its control group
 //! spilling_join, one_shot_input
 //!                    a hash join that becomes a sort-merge join if its build side does not fit
+//! build_side_filter  the dynamic filter of such a join
 //! spill_safe_repartition, spill_segments
 //!                    repartitioning without a deadlock of DataFusion's when it spills
 //! ```
 
+mod build_side_filter;
 mod char_literals;
 mod comparisons;
 mod cooperative_joins;

@@ -35,6 +35,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 
+use super::build_side_filter::{BuildSideFilter, Reporter};
 use super::one_shot_input::OneShotInput;
 
 /// Bytes of a hash table per row, beside the row itself.
@@ -48,8 +49,12 @@ impl PhysicalOptimizerRule for SpillingJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let replaced = plan.transform_up(|plan| match plan.downcast_ref::<HashJoinExec>() {
             Some(join) if can_merge(join)? => {
+                let filter = match is_filter_read_below(join)? {
+                    true => BuildSideFilter::of(join),
+                    false => None,
+                };
                 let join = Arc::new(join.builder().build()?);
-                Ok(Transformed::yes(Arc::new(SpillingJoinExec::new(join))))
+                Ok(Transformed::yes(Arc::new(SpillingJoinExec::new(join, filter))))
             }
             _ => Ok(Transformed::no(plan)),
         });
@@ -68,7 +73,7 @@ impl PhysicalOptimizerRule for SpillingJoins {
 /// Whether a sort-merge join of single partitions can take the join's place:
 ///
 /// - each partition of the output needs one partition of each input;
-/// - no operator above relies on the order of the probe side's rows, and none below reads the join's dynamic filter;
+/// - no operator above relies on the order of the probe side's rows;
 /// - the keys have types that the sort-merge join compares. Floating-point keys are not among them: its comparison
 ///   fails for NaN;
 /// - the join is not that of `NOT IN`, for which NULL keys have a meaning of their own.
@@ -87,7 +92,7 @@ fn can_merge(join: &HashJoinExec) -> Result<bool> {
             return Ok(false);
         }
     }
-    has_no_dynamic_filter_below(join)
+    Ok(true)
 }
 
 fn is_mergeable(key: &DataType) -> bool {
@@ -109,34 +114,36 @@ fn is_mergeable(key: &DataType) -> bool {
         )
 }
 
-/// Whether no operator of the probe side reads the filter that the join makes of its build side.
-fn has_no_dynamic_filter_below(join: &HashJoinExec) -> Result<bool> {
+/// Whether an operator of the probe side reads the filter that the join makes of its build side.
+fn is_filter_read_below(join: &HashJoinExec) -> Result<bool> {
     let produced: Vec<_> = join.dynamic_expressions_produced();
     let ids: Vec<u64> = produced.iter().filter_map(|filter| filter.expression_id()).collect();
-    let is_read = join.right().exists(|plan| {
+    join.right().exists(|plan| {
         let mut found = false;
         plan.apply_expressions(&mut |root| {
             found |= root.exists(|expr| Ok(expr.expression_id().is_some_and(|id| ids.contains(&id))))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(found)
-    })?;
-    Ok(!is_read)
+    })
 }
 
 /// A hash join of partitions that fit in memory, and a sort-merge join of the others.
 #[derive(Debug)]
 pub(super) struct SpillingJoinExec {
     join: Arc<HashJoinExec>,
+    /// The join's dynamic filter, if a scan reads it.
+    filter: Option<Arc<BuildSideFilter>>,
     metrics: ExecutionPlanMetricsSet,
     /// The operators that have run in the place of `join`.
     ran: Arc<Mutex<Vec<Arc<dyn ExecutionPlan>>>>,
 }
 
 impl SpillingJoinExec {
-    fn new(join: Arc<HashJoinExec>) -> Self {
+    fn new(join: Arc<HashJoinExec>, filter: Option<Arc<BuildSideFilter>>) -> Self {
         Self {
             join,
+            filter,
             metrics: ExecutionPlanMetricsSet::new(),
             ran: Arc::default(),
         }
@@ -179,13 +186,24 @@ impl ExecutionPlan for SpillingJoinExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let join = self.join.builder().reset_state().recompute_properties();
-        let join = join.with_new_children(children)?.build()?;
-        Ok(Arc::new(Self::new(Arc::new(join))))
+        let join = self.join.builder().recompute_properties();
+        let join = Arc::new(join.with_new_children(children)?.build()?);
+        let filter = self.filter.as_ref().and_then(|_| BuildSideFilter::of(&join));
+        Ok(Arc::new(Self::new(join, filter)))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.join.dynamic_expressions_produced()
+    }
+
+    /// The join without what earlier executions left: its dynamic filter too, which the scans below lose as well.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let join = self.join.builder().reset_state().build()?;
+        Ok(Arc::new(Self::new(Arc::new(join), None)))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -197,6 +215,7 @@ impl ExecutionPlan for SpillingJoinExec {
             left: self.join.left().execute(partition, Arc::clone(&context))?,
             right: self.join.right().execute(partition, Arc::clone(&context))?,
             join: Arc::clone(&self.join),
+            reporter: self.filter.as_ref().map(|filter| filter.begin(partition)),
             reservation: MemoryConsumer::new(format!("SpillingJoin[{partition}]"))
                 .with_can_spill(true)
                 .register(context.memory_pool()),
@@ -241,6 +260,8 @@ struct PartitionJoin {
     join: Arc<HashJoinExec>,
     left: SendableRecordBatchStream,
     right: SendableRecordBatchStream,
+    /// Makes the dynamic filter.
+    reporter: Option<Reporter>,
     /// The build side, while it is read.
     reservation: MemoryReservation,
     /// Partitions that build at the same time.
@@ -259,17 +280,21 @@ impl PartitionJoin {
     async fn start(mut self) -> Result<SendableRecordBatchStream> {
         let (batches, fits) = self.read_build_side().await?;
         let left_schema = self.left.schema();
+        let reporter = self.reporter.take();
         if !fits {
+            drop(reporter); // the other partitions do not wait for this one
             let left = Box::pin(RecordBatchStreamAdapter::new(
                 left_schema,
                 released(batches, self.reservation).chain(self.left),
             ));
             return merge(&self.join, left, self.right, &self.context, &self.merged, &self.ran);
         }
-        // The hash join reserves the batches again, and reads the probe side when its table is made. They are kept
-        // until then.
-        self.reservation.free();
+        // They are kept until the hash join's table is made, which is when it reads the probe side.
         let kept: Vec<RecordBatch> = batches.into_iter().map(|(batch, _)| batch).collect();
+        if let Some(reporter) = reporter {
+            reporter.report(&kept, &left_schema).await?;
+        }
+        self.reservation.free(); // the hash join reserves the batches again
         let build = in_memory(&left_schema, kept.clone());
         let kept = Arc::new(Mutex::new(kept));
         let right = OneShotInput::new(releasing(&kept, self.right));

@@ -2,6 +2,7 @@
 
 mod changed_files;
 mod common;
+mod dynamic_filters;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]
 mod edited_file;
 mod explain;

@@ -1,0 +1,44 @@
+//! `Conjunct`: one part of a filter that is a conjunction.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::error::Result;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_plan::PhysicalExpr;
+
+use super::comparison_kernel::ComparisonKernel;
+
+/// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
+#[derive(Debug)]
+pub(crate) struct Conjunct {
+    /// The expression over the table's columns.
+    pub(crate) expr: Arc<dyn PhysicalExpr>,
+    /// The expression over `schema`.
+    pub(crate) compact: Arc<dyn PhysicalExpr>,
+    /// The table columns of the expression, ascending.
+    pub(crate) columns: Vec<usize>,
+    /// The schema of `columns`.
+    pub(crate) schema: SchemaRef,
+    /// The kernel, if the expression has the shape that the kernel supports.
+    pub(super) kernel: Option<ComparisonKernel>,
+}
+
+impl Conjunct {
+    /// Prepares `expr`, an expression over `table`.
+    ///
+    /// # Errors
+    /// If the expression names a column that the table does not have.
+    pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
+        let mut columns: Vec<usize> = collect_columns(&expr).iter().map(|column| column.index()).collect();
+        columns.sort_unstable();
+        let schema = Arc::new(table.project(&columns)?);
+        Ok(Self {
+            kernel: ComparisonKernel::recognise(&expr),
+            compact: reassign_expr_columns(Arc::clone(&expr), &schema)?,
+            expr,
+            columns,
+            schema,
+        })
+    }
+}
