@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use grampus_atomic_output::OutputError;
 use grampus_orc_layout::LayoutError;
 
 /// The error of a library underneath, kept for [`Error::source`].
@@ -86,18 +87,15 @@ impl ToolError {
             },
         }
     }
+}
 
-    /// The error for the temporary folder in `parent`, in which the output `path` is written first.
-    pub(crate) fn beside(path: &Path, parent: &Path, source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::NotReplaceable {
-                path: path.to_owned(),
-                reason: format!(
-                    "it is written in {} first, where this user may not write",
-                    parent.display()
-                ),
-            },
-            _ => Self::write(path, source),
+impl From<OutputError> for ToolError {
+    fn from(error: OutputError) -> Self {
+        match error {
+            OutputError::NotEmpty(path) => Self::NotEmpty(path),
+            OutputError::NotReplaceable { path, reason } => Self::NotReplaceable { path, reason },
+            OutputError::NotAFolder(path) => Self::NotAFolder(path),
+            OutputError::Write { path, source } => Self::write(&path, source),
         }
     }
 }

@@ -9,8 +9,9 @@ use super::conversion::Conversion;
 use super::input_files;
 use super::options::{ConvertOptions, ConvertReport};
 use crate::atomic_output::StagedFile;
-use crate::atomic_output::staged_folder::StagedFolder;
+use crate::atomic_output::StagedFolder;
 use crate::error::ToolError;
+use crate::own_files::OWN_FILES;
 
 /// Converts all inputs, one thread per core. The written bytes do not depend on the number of cores.
 ///
@@ -70,7 +71,8 @@ impl Output {
     fn create(options: &ConvertOptions, to_file: bool) -> Result<Self, ToolError> {
         let out = &options.out;
         if !to_file {
-            return StagedFolder::create(out, options.overwrite).map(Self::Folder);
+            let staged = StagedFolder::create(out, options.overwrite.then_some(OWN_FILES))?;
+            return Ok(Self::Folder(staged));
         }
         if out.exists() && !options.overwrite {
             return Err(ToolError::Exists(out.clone()));
@@ -94,7 +96,7 @@ impl Output {
     fn publish(self, out: &Path) -> Result<(), ToolError> {
         match self {
             Self::File(staged) => staged.publish().map_err(|error| ToolError::write(out, error)),
-            Self::Folder(staged) => staged.publish(),
+            Self::Folder(staged) => Ok(staged.publish()?),
         }
     }
 }

@@ -10,9 +10,9 @@ use grampus_orc_layout::write::{OrcWriter, WriterOptions};
 use super::fingerprints::Fingerprints;
 use super::options::{ConvertOptions, ConvertReport};
 use super::orc_input;
-use crate::atomic_output::pending_file::{PendingFile, PendingWriter};
 use crate::error::ToolError;
 use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
+use crate::pending_file::{PendingFile, PendingWriter};
 
 /// A file being written.
 pub(super) struct OutputFile {
@@ -116,7 +116,7 @@ mod tests {
     use arrow::array::{ArrayRef, Int64Array};
 
     use super::*;
-    use crate::atomic_output::staged_folder::StagedFolder;
+    use crate::atomic_output::StagedFolder;
 
     fn batch(values: Vec<i64>) -> RecordBatch {
         let column: ArrayRef = Arc::new(Int64Array::from(values));
@@ -127,7 +127,7 @@ mod tests {
     fn file_that_reads_back_differently_is_not_published() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
-        let staged = StagedFolder::create(&out, false).unwrap();
+        let staged = StagedFolder::create(&out, None).unwrap();
         let options = ConvertOptions {
             verify: true,
             ..ConvertOptions::default()

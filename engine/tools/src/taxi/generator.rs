@@ -20,10 +20,11 @@ use super::calendar::RUN_ROWS;
 use super::column_set::ColumnSet;
 use super::options::{GenerateOptions, GenerateReport};
 use super::trip_maker::TripMaker;
-use crate::atomic_output::pending_file::PendingFile;
-use crate::atomic_output::staged_folder::StagedFolder;
+use crate::atomic_output::StagedFolder;
 use crate::error::ToolError;
 use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
+use crate::own_files::OWN_FILES;
+use crate::pending_file::PendingFile;
 
 /// Runs per batch.
 const BLOCK_RUNS: u64 = 32;
@@ -73,7 +74,7 @@ pub fn generate(
 ) -> Result<GenerateReport, ToolError> {
     let schema = options.columns.schema();
     check(options, &schema)?;
-    let staged = StagedFolder::create(&options.out_dir, options.overwrite)?;
+    let staged = StagedFolder::create(&options.out_dir, options.overwrite.then_some(OWN_FILES))?;
     let files = plan_files(options);
     let generator = Generator {
         options,

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::durability::{resolve, sync_folder, take_over};
-use super::temporary_folder::{self, Purpose, TemporaryFolder};
+use crate::durability::{resolve, sync_folder, take_over};
+use crate::temporary_folder::{self, Purpose, TemporaryFolder};
 
 /// A file before its publication; dropping this value removes it.
 #[derive(Debug)]

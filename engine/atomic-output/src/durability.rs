@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Makes the names in a folder durable. File systems without such a call are taken at their word.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
     }
@@ -16,7 +16,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Gives the new file or folder the mode of the one that it replaces, and its owner if the process may.
-pub(super) fn take_over(old: &Metadata, new: &Path) -> io::Result<()> {
+pub(crate) fn take_over(old: &Metadata, new: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, chown};
@@ -30,7 +30,7 @@ pub(super) fn take_over(old: &Metadata, new: &Path) -> io::Result<()> {
 }
 
 /// The folder above `path`, and the path without links. The folder is created if it does not exist.
-pub(super) fn resolve(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+pub(crate) fn resolve(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let resolved = match fs::canonicalize(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let name = path

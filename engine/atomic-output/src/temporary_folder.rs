@@ -85,7 +85,7 @@ impl TemporaryFolder {
     }
 
     /// Like [`create`](Self::create). `rescue` may move things out of a leftover before its removal.
-    pub(super) fn create_after(parent: &Path, purpose: Purpose, rescue: &dyn Fn(&Path)) -> io::Result<Self> {
+    pub(crate) fn create_after(parent: &Path, purpose: Purpose, rescue: &dyn Fn(&Path)) -> io::Result<Self> {
         let mut live = live();
         if live.is_closed {
             return Err(closed());
@@ -160,7 +160,7 @@ pub fn remove_all() {
 }
 
 /// Runs the renames that publish an output, unless [`remove_all`] has run or runs.
-pub(super) fn publish<T>(renames: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn publish<T>(renames: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let live = live();
     match live.is_closed {
         true => Err(closed()),

@@ -1,22 +1,24 @@
 //! Outputs that appear complete or not at all, and temporary folders that do not outlive their process for long.
 //!
 //! 1. Files are written into a hidden [`TemporaryFolder`] beside the output's place.
-//! 2. Each file is synced to disk, and verified if the options ask for it.
+//! 2. Each file is synced to disk.
 //! 3. One rename publishes the file or the folder; the folder above is synced.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | [`temporary_folder`] | [`TemporaryFolder`]: a folder that vanishes with its process, or at the next start |
+//! | `error` | [`OutputError`]: why an output was not published |
 //! | `durability` | syncs of folders; modes and owners of replaced files |
+//! | [`temporary_folder`] | [`TemporaryFolder`]: a folder that vanishes with its process, or at the next start |
 //! | [`staged_file`] | [`StagedFile`]: a file that replaces another one by a rename |
-//! | `staged_folder` | `StagedFolder`: a folder of files that replaces another one whole |
-//! | `pending_file` | `PendingFile`: a file in a staged place, and its writer |
+//! | [`staged_folder`] | [`StagedFolder`]: a folder of files that replaces another one whole |
 
 mod durability;
-pub(crate) mod pending_file;
+mod error;
 pub mod staged_file;
-pub(crate) mod staged_folder;
+pub mod staged_folder;
 pub mod temporary_folder;
 
+pub use error::OutputError;
 pub use staged_file::StagedFile;
+pub use staged_folder::StagedFolder;
 pub use temporary_folder::TemporaryFolder;

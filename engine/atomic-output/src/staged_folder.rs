@@ -7,20 +7,15 @@
 //!    in between leaves the target missing; the next output into the same place brings the old generation back.
 //! 5. The old generation is removed.
 //!
-//! **Invariant:** only files that Grampus wrote are ever removed.
+//! **Invariant:** only files that [`Replaceable`] allows are ever removed.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use grampus_orc_layout::metadata_reader;
-
-use super::durability::{resolve, sync_folder, take_over};
-use super::temporary_folder::{self, Purpose, TemporaryFolder};
-use crate::error::ToolError;
-use crate::file_source::FileSource;
+use crate::durability::{resolve, sync_folder, take_over};
+use crate::error::OutputError;
+use crate::temporary_folder::{self, Purpose, TemporaryFolder};
 
 /// The new generation, and after an exchange the old one, in the temporary folder.
 const NEW: &str = "new";
@@ -29,35 +24,45 @@ const OLD: &str = "old";
 /// A file with the target's path, written before the first of the two renames.
 const TARGET: &str = "target";
 
+/// The files that a new generation may replace.
+#[derive(Debug, Clone, Copy)]
+pub struct Replaceable {
+    /// Whether the file or folder at a path is one.
+    pub is_replaceable: fn(&Path) -> bool,
+    /// The reason and the advice for any other: `was not written by …; move it away`.
+    pub otherwise: &'static str,
+}
+
 /// A folder before its publication; dropping this value removes it.
-pub(crate) struct StagedFolder {
+pub struct StagedFolder {
     /// The path as the options name it, for messages.
     shown: PathBuf,
     /// The path without links.
     target: PathBuf,
     work: TemporaryFolder,
-    overwrite: bool,
+    /// `None`: the target must be empty or missing.
+    replaces: Option<Replaceable>,
 }
 
 impl StagedFolder {
     /// Prepares a place for the folder that will be `shown`. Removes what killed processes left beside it.
     ///
     /// # Errors
-    /// If the target holds files and `overwrite` is not set, or if it cannot be replaced: it holds files that Grampus
-    /// did not write, is a mount point or the current folder, or the folder above cannot be written to.
-    pub(crate) fn create(shown: &Path, overwrite: bool) -> Result<Self, ToolError> {
-        let failed = |error| ToolError::write(shown, error);
+    /// If the target holds files and `replaces` is `None`, or if it cannot be replaced: it holds files that `replaces`
+    /// does not allow, is a mount point or the current folder, or the folder above cannot be written to.
+    pub fn create(shown: &Path, replaces: Option<Replaceable>) -> Result<Self, OutputError> {
+        let failed = |error| OutputError::write(shown, error);
         let (parent, target) = resolve(shown).map_err(failed)?;
         if fs::metadata(&target).is_ok_and(|found| !found.is_dir()) {
-            return Err(ToolError::NotAFolder(shown.to_owned()));
+            return Err(OutputError::NotAFolder(shown.to_owned()));
         }
         let work = TemporaryFolder::create_after(&parent, Purpose::Staging, &bring_back);
-        let work = work.map_err(|error| ToolError::beside(shown, &parent, error))?;
+        let work = work.map_err(|error| OutputError::beside(shown, &parent, error))?;
         let staged = Self {
             shown: shown.to_owned(),
             target,
             work,
-            overwrite,
+            replaces,
         };
         fs::create_dir(staged.files()).map_err(failed)?;
         if let Ok(old) = fs::metadata(&staged.target) {
@@ -69,7 +74,7 @@ impl StagedFolder {
     }
 
     /// The folder to write to.
-    pub(crate) fn files(&self) -> PathBuf {
+    pub fn files(&self) -> PathBuf {
         self.work.path().join(NEW)
     }
 
@@ -78,8 +83,8 @@ impl StagedFolder {
     /// # Errors
     /// As for [`create`](Self::create), since the target may have changed meanwhile; and if a rename fails. The old
     /// generation stays then.
-    pub(crate) fn publish(self) -> Result<(), ToolError> {
-        let failed = |error| ToolError::write(&self.shown, error);
+    pub fn publish(self) -> Result<(), OutputError> {
+        let failed = |error| OutputError::write(&self.shown, error);
         sync_folder(&self.files()).map_err(failed)?;
         temporary_folder::publish(|| Ok(self.move_in())).map_err(failed)??;
         match self.target.parent() {
@@ -88,8 +93,8 @@ impl StagedFolder {
         }
     }
 
-    fn move_in(&self) -> Result<(), ToolError> {
-        let failed = |error| ToolError::write(&self.shown, error);
+    fn move_in(&self) -> Result<(), OutputError> {
+        let failed = |error| OutputError::write(&self.shown, error);
         let (new, target) = (self.files(), &self.target);
         let is_taken = match fs::read_dir(target) {
             Err(error) if error.kind() == ErrorKind::NotFound => false,
@@ -98,7 +103,7 @@ impl StagedFolder {
         if !is_taken {
             return match fs::rename(&new, target) {
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
-                    Err(ToolError::NotEmpty(self.shown.clone()))
+                    Err(OutputError::NotEmpty(self.shown.clone()))
                 }
                 moved => moved.map_err(failed),
             };
@@ -116,8 +121,8 @@ impl StagedFolder {
     }
 
     /// Replaces the target by two renames.
-    fn move_in_after(&self, new: &Path) -> Result<(), ToolError> {
-        let failed = |error| ToolError::write(&self.shown, error);
+    fn move_in_after(&self, new: &Path) -> Result<(), OutputError> {
+        let failed = |error| OutputError::write(&self.shown, error);
         self.move_away().map_err(failed)?;
         let old = self.work.path().join(OLD);
         let moved = self
@@ -136,9 +141,9 @@ impl StagedFolder {
     }
 
     /// Refuses places that a rename cannot replace.
-    fn check_place(&self) -> Result<(), ToolError> {
+    fn check_place(&self) -> Result<(), OutputError> {
         let refuse = |reason: &str| {
-            Err(ToolError::NotReplaceable {
+            Err(OutputError::NotReplaceable {
                 path: self.shown.clone(),
                 reason: reason.to_owned(),
             })
@@ -153,36 +158,23 @@ impl StagedFolder {
     }
 
     /// Refuses contents that may not be removed.
-    fn check_contents(&self, folder: &Path) -> Result<(), ToolError> {
-        let failed = |error| ToolError::write(&self.shown, error);
+    fn check_contents(&self, folder: &Path) -> Result<(), OutputError> {
+        let failed = |error| OutputError::write(&self.shown, error);
         for entry in fs::read_dir(folder).map_err(failed)? {
-            if !self.overwrite {
-                return Err(ToolError::NotEmpty(self.shown.clone()));
-            }
+            let Some(replaces) = self.replaces else {
+                return Err(OutputError::NotEmpty(self.shown.clone()));
+            };
             let path = entry.map_err(failed)?.path();
-            if !is_written_by_grampus(&path) {
+            if !(replaces.is_replaceable)(&path) {
                 let name = path.file_name().unwrap_or_default();
-                return Err(ToolError::NotReplaceable {
+                return Err(OutputError::NotReplaceable {
                     path: self.shown.clone(),
-                    reason: format!(
-                        "{} was not written by grampus; move it away, or name another folder",
-                        self.shown.join(name).display()
-                    ),
+                    reason: format!("{} {}", self.shown.join(name).display(), replaces.otherwise),
                 });
             }
         }
         Ok(())
     }
-}
-
-/// Whether a file is ORC that states Grampus as its writer.
-fn is_written_by_grampus(path: &Path) -> bool {
-    if path.extension() != Some(OsStr::new("orc")) || !fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
-        return false;
-    }
-    let name: Arc<str> = path.display().to_string().into();
-    let tail = FileSource::open(path).and_then(|source| metadata_reader::read_tail(&name, source.length(), &source));
-    tail.is_ok_and(|tail| tail.writer.contains("grampus "))
 }
 
 /// Moves an old generation back to its place, if the process was killed between the two renames.
@@ -244,18 +236,16 @@ fn is_mount_point(_: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, RecordBatch};
-    use grampus_orc_layout::write::{OrcWriter, WriterOptions};
-
     use super::*;
 
+    /// Files that end in `.orc` may be replaced.
+    const ORC: Option<Replaceable> = Some(Replaceable {
+        is_replaceable: |path| path.extension().is_some_and(|end| end == "orc"),
+        otherwise: "is no ORC file",
+    });
+
     fn write_orc(path: &Path) {
-        let column: Arc<dyn arrow::array::Array> = Arc::new(Int64Array::from(vec![1, 2, 3]));
-        let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
-        let file = File::create(path).unwrap();
-        let mut writer = OrcWriter::new(file, batch.schema(), WriterOptions::default()).unwrap();
-        writer.write(&batch).unwrap();
-        writer.finish().unwrap();
+        fs::write(path, "ORC").unwrap();
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -273,7 +263,7 @@ mod tests {
         let out = folder.path().join("out");
         fs::create_dir(&out).unwrap();
         write_orc(&out.join("old.orc"));
-        let staged = StagedFolder::create(&out, true).unwrap();
+        let staged = StagedFolder::create(&out, ORC).unwrap();
         write_orc(&staged.files().join("new.orc"));
         (folder, staged)
     }
@@ -308,7 +298,7 @@ mod tests {
             fs::rename(entry.path(), left.join(entry.file_name())).unwrap();
         }
         drop(staged);
-        let next = StagedFolder::create(&folder.path().join("out"), true).unwrap();
+        let next = StagedFolder::create(&folder.path().join("out"), ORC).unwrap();
         assert_eq!(names(&folder.path().join("out")), ["old.orc"]);
         drop(next);
         assert_eq!(names(folder.path()), ["out"]);
@@ -327,7 +317,7 @@ mod tests {
         let (folder, staged) = generations();
         fs::write(folder.path().join("out/notes.txt"), "mine").unwrap();
         let error = staged.publish().unwrap_err();
-        assert!(matches!(error, ToolError::NotReplaceable { .. }), "{error}");
+        assert!(matches!(error, OutputError::NotReplaceable { .. }), "{error}");
         assert_eq!(names(&folder.path().join("out")), ["notes.txt", "old.orc"]);
         assert_eq!(names(folder.path()), ["out"]);
     }
@@ -336,15 +326,15 @@ mod tests {
     fn folder_with_content_is_refused_unless_overwriting() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("new/deep");
-        StagedFolder::create(&out, false).unwrap().publish().unwrap();
-        StagedFolder::create(&out, false).unwrap().publish().unwrap();
+        StagedFolder::create(&out, None).unwrap().publish().unwrap();
+        StagedFolder::create(&out, None).unwrap().publish().unwrap();
         write_orc(&out.join("a.orc"));
-        let refused = StagedFolder::create(&out, false).map(drop);
-        assert!(matches!(refused, Err(ToolError::NotEmpty(_))));
+        let refused = StagedFolder::create(&out, None).map(drop);
+        assert!(matches!(refused, Err(OutputError::NotEmpty(_))));
         let file = folder.path().join("file");
         fs::write(&file, "x").unwrap();
-        let refused = StagedFolder::create(&file, true).map(drop);
-        assert!(matches!(refused, Err(ToolError::NotAFolder(_))));
+        let refused = StagedFolder::create(&file, ORC).map(drop);
+        assert!(matches!(refused, Err(OutputError::NotAFolder(_))));
     }
 
     #[cfg(target_os = "linux")]

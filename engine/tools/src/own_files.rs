@@ -1,0 +1,27 @@
+//! [`OWN_FILES`]: the files that `--overwrite` replaces, those that Grampus wrote.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use grampus_atomic_output::staged_folder::Replaceable;
+use grampus_orc_layout::metadata_reader;
+
+use crate::file_source::FileSource;
+
+/// Files that Grampus wrote.
+pub(crate) const OWN_FILES: Replaceable = Replaceable {
+    is_replaceable: is_written_by_grampus,
+    otherwise: "was not written by grampus; move it away, or name another folder",
+};
+
+/// Whether a file is ORC that states Grampus as its writer.
+fn is_written_by_grampus(path: &Path) -> bool {
+    if path.extension() != Some(OsStr::new("orc")) || !fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    let name: Arc<str> = path.display().to_string().into();
+    let tail = FileSource::open(path).and_then(|source| metadata_reader::read_tail(&name, source.length(), &source));
+    tail.is_ok_and(|tail| tail.writer.contains("grampus "))
+}
