@@ -1,4 +1,4 @@
-//! Folders of ORC files as tables that statements make and fill: declared columns, INSERT INTO.
+//! Folders of ORC files as tables that statements make and fill: declared columns, INSERT INTO, INSERT OVERWRITE.
 
 use std::fs;
 use std::path::Path;
@@ -152,4 +152,155 @@ async fn declared_columns_that_cannot_hold_are_refused() {
         assert!(error.contains(expected), "{create}: {error}");
     }
     assert_eq!(names(folder.path()), ["full"]);
+}
+
+/// A session with the table `t` of a folder with three files, whose values `a` are 1.
+async fn three_files(folder: &Path) -> SessionContext {
+    let context = context();
+    for file in 1..=3 {
+        let copy = format!(
+            "COPY (SELECT 1 AS a, value AS b FROM generate_series(1, 100)) TO '{}/t/{file}.orc'",
+            folder.display()
+        );
+        answer(&context, &copy).await.unwrap();
+    }
+    open(&context, folder).await;
+    context
+}
+
+async fn open(context: &SessionContext, folder: &Path) {
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{}/t'",
+        folder.display()
+    );
+    answer(context, &create).await.unwrap();
+}
+
+const TOTAL: &str = "SELECT count(*) AS n, sum(a) AS s FROM t";
+
+#[tokio::test]
+async fn overwriting_replaces_all_files_also_by_rows_of_the_same_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = three_files(folder.path()).await;
+    fs::write(folder.path().join("t/_SUCCESS"), "").unwrap();
+    let done = answer(&context, "INSERT OVERWRITE t SELECT a + 1, b FROM t WHERE b > 50")
+        .await
+        .unwrap();
+    assert!(done.contains("| 150   |"), "{done}");
+    assert!(answer(&context, TOTAL).await.unwrap().contains("| 150 | 300 |"));
+    answer(&context, "INSERT OVERWRITE t VALUES (7, 8)").await.unwrap();
+    assert!(answer(&context, TOTAL).await.unwrap().contains("| 1 | 7 |"));
+    assert_eq!(
+        (visible(&folder.path().join("t")), names(folder.path())),
+        (1, vec!["t".to_owned()])
+    );
+    // Without rows, the columns stay.
+    answer(&context, "INSERT OVERWRITE t SELECT * FROM t WHERE false")
+        .await
+        .unwrap();
+    let other = self::context();
+    open(&other, folder.path()).await;
+    for context in [context, other] {
+        assert!(answer(&context, TOTAL).await.unwrap().contains("| 0 |   |"));
+    }
+}
+
+#[tokio::test]
+async fn overwriting_fills_declared_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION '{}/new/'",
+        folder.path().display()
+    );
+    answer(&context, &create).await.unwrap();
+    for value in [3, 4] {
+        answer(&context, &format!("INSERT OVERWRITE t VALUES ({value})"))
+            .await
+            .unwrap();
+        assert!(
+            answer(&context, TOTAL)
+                .await
+                .unwrap()
+                .contains(&format!("| 1 | {value} |"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn failed_and_cancelled_overwriting_leaves_the_old_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = three_files(folder.path()).await;
+    let error = answer(&context, "INSERT OVERWRITE t SELECT a / (b - 99), b FROM t")
+        .await
+        .unwrap_err();
+    assert!(error.to_string().to_lowercase().contains("divide by zero"), "{error}");
+    let endless = "INSERT OVERWRITE t SELECT 2, a.value FROM generate_series(1, 1000000000) a";
+    let cancelled = tokio::time::timeout(std::time::Duration::from_millis(300), answer(&context, endless)).await;
+    assert!(cancelled.is_err());
+    assert!(answer(&context, TOTAL).await.unwrap().contains("| 300 | 300 |"));
+    assert_eq!(names(&folder.path().join("t")), ["1.orc", "2.orc", "3.orc"]);
+    answer(&context, "INSERT OVERWRITE t VALUES (1, 1)").await.unwrap();
+    assert_eq!(names(folder.path()), ["t"], "nothing stays of the others");
+}
+
+#[tokio::test]
+async fn folders_with_other_files_are_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = three_files(folder.path()).await;
+    let table = folder.path().join("t");
+    let refused = async |name: &str| {
+        let error = answer(&context, "INSERT OVERWRITE t VALUES (7, 8)")
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(name) && error.contains("is no ORC file of the table: move it away"),
+            "{error}"
+        );
+    };
+    for name in ["notes.txt", ".hidden", "_tmp"] {
+        fs::write(table.join(name), "mine").unwrap();
+        refused(name).await;
+        fs::remove_file(table.join(name)).unwrap();
+    }
+    fs::create_dir(table.join("_folder")).unwrap();
+    refused("_folder").await;
+    fs::remove_dir(table.join("_folder")).unwrap();
+    assert!(answer(&context, TOTAL).await.unwrap().contains("| 300 | 300 |"));
+    let path = folder.path().display();
+    for (location, expected) in [("t/1.orc", "is no folder"), ("t/*.orc", "is no folder")] {
+        let create = format!("CREATE OR REPLACE EXTERNAL TABLE u STORED AS ORC LOCATION '{path}/{location}'");
+        answer(&context, &create).await.unwrap();
+        let error = answer(&context, "INSERT OVERWRITE u VALUES (7, 8)")
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Readers that run while a table is overwritten see one generation whole, or end with an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_see_one_generation_of_an_overwritten_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = three_files(folder.path()).await;
+    let writer = context.clone();
+    let writing = tokio::spawn(async move {
+        for value in 2..30 {
+            let rows = format!("SELECT {value}, value FROM generate_series(1, 300)");
+            answer(&writer, &format!("INSERT OVERWRITE t {rows}")).await.unwrap();
+        }
+    });
+    let mut answers = 0;
+    while !writing.is_finished() {
+        let Ok(found) = answer(&context, "SELECT count(*) AS n, min(a) = max(a) AS same FROM t").await else {
+            continue;
+        };
+        assert!(found.contains("| 300 | true |"), "{found}");
+        answers += 1;
+    }
+    writing.await.unwrap();
+    println!("{answers} answers meanwhile");
+    assert!(answer(&context, TOTAL).await.unwrap().contains("| 300 | 8700 |"));
 }

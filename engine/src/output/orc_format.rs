@@ -60,6 +60,22 @@ fn read_refused<T>() -> Result<T> {
     not_impl_err!("ListingTable cannot read ORC: use CREATE EXTERNAL TABLE … STORED AS ORC, or grampus::OrcTable")
 }
 
+/// Refuses statements that replace what cannot be replaced at once.
+fn refuse_replacement(config: &FileSinkConfig) -> Result<()> {
+    let url: &url::Url = config.object_store_url.as_ref();
+    match config.insert_op {
+        InsertOp::Append => Ok(()),
+        InsertOp::Replace => not_impl_err!("REPLACE INTO: ORC tables have no keys"),
+        InsertOp::Overwrite if !config.table_partition_cols.is_empty() => not_impl_err!(
+            "INSERT OVERWRITE of a partitioned table: COPY … PARTITIONED BY to another folder, then replace the old one"
+        ),
+        InsertOp::Overwrite if url.scheme() != "file" => not_impl_err!(
+            "INSERT OVERWRITE in an object store, which cannot replace several files at once: COPY to another folder"
+        ),
+        InsertOp::Overwrite => Ok(()),
+    }
+}
+
 #[async_trait]
 impl FileFormat for OrcFormat {
     fn get_ext(&self) -> String {
@@ -100,9 +116,7 @@ impl FileFormat for OrcFormat {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if config.insert_op != InsertOp::Append {
-            return not_impl_err!("INSERT OVERWRITE of ORC files: COPY to another folder, then replace the old one");
-        }
+        refuse_replacement(&config)?;
         let sink = OrcSink {
             config,
             options: self.options.clone(),

@@ -3,6 +3,7 @@
 //! 1. DataFusion divides the rows into files: one file, several in a folder, or one folder per partition value.
 //! 2. Each file is written by a task of its own into a [`StagedFile`].
 //! 3. If all rows have been written, all files are published. If anything fails before, none is.
+//! 4. `INSERT OVERWRITE` publishes them in a folder that replaces the table's ([`ReplacedFolder`]).
 //!
 //! **Invariant:** every visible file is complete. A failure in step 3 can leave some of several files unpublished.
 
@@ -21,13 +22,15 @@ use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use grampus_orc_layout::LayoutError;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions, stored_schema, to_stored};
 use object_store::ObjectStore;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
 
+use super::replaced_folder::ReplacedFolder;
 use super::staged_file::StagedFile;
 use crate::redaction::without_passwords;
 
@@ -56,11 +59,18 @@ impl FileSink for OrcSink {
         let incoming = get_writer_schema(&self.config);
         let stored = stored_schema(&incoming)
             .map_err(|error| unwritable(&without_passwords(&self.config.original_url), error))?;
+        let replaced = match self.config.insert_op {
+            InsertOp::Overwrite => Some(ReplacedFolder::create(&self.config)?),
+            _ => None,
+        };
         // The files stay here, not with the tasks: if this statement is cancelled, they are gone at once.
         let mut files = Vec::new();
         let mut tasks = JoinSet::new();
         while let Some((path, rows)) = file_stream_rx.recv().await {
-            let staged = StagedFile::create(&object_store, path, is_local)?;
+            let place = replaced
+                .as_ref()
+                .map_or(Ok(path.clone()), |folder| folder.place(&path))?;
+            let staged = StagedFile::create(&object_store, place, is_local)?;
             let (name, writer) = (staged.name(), staged.writer()?);
             files.push(staged);
             tasks.spawn(write(name, writer, rows, Arc::clone(&stored), self.options.clone()));
@@ -71,13 +81,35 @@ impl FileSink for OrcSink {
         }
         let demuxed = demux_task.join_unwind().await;
         demuxed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+        if let (Some(folder), true) = (&replaced, files.is_empty()) {
+            files.push(self.without_rows(folder, &object_store, stored).await?);
+        }
         for staged in &files {
             staged.sync()?;
         }
         for staged in files {
             staged.publish().await?;
         }
+        if let Some(folder) = replaced {
+            folder.publish()?;
+        }
         Ok(written)
+    }
+}
+
+impl OrcSink {
+    /// A file without rows, so that the table keeps its columns.
+    async fn without_rows(
+        &self,
+        folder: &ReplacedFolder,
+        store: &Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+    ) -> Result<StagedFile> {
+        let place = folder.place(&object_store::path::Path::from("empty.orc"))?;
+        let staged = StagedFile::create(store, place, true)?;
+        let (_, no_rows) = mpsc::channel(1);
+        write(staged.name(), staged.writer()?, no_rows, schema, self.options.clone()).await?;
+        Ok(staged)
     }
 }
 

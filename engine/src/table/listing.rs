@@ -184,7 +184,7 @@ fn is_hidden(path: &Path) -> bool {
 ///   partition folder of a column `_c` keeps its `_`: `_c=1`.
 /// - `.crc` ends the name of a checksum of Hadoop's local file system.
 /// - `_flush_length` ends the name of a side file of Hive's streaming, which holds lengths of the file beside it.
-fn is_hidden_name(name: &str) -> bool {
+pub(crate) fn is_hidden_name(name: &str) -> bool {
     (name.starts_with('_') && !name.contains('='))
         || name.starts_with('.')
         || name.ends_with(".crc")
