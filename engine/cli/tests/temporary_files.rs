@@ -136,3 +136,50 @@ fn second_interrupt_ends_at_once() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert_eq!(left(temporary.path()), [""; 0]);
 }
+
+/// Whether a new file is being written beside the table's folder.
+fn is_staging(folder: &Path) -> bool {
+    let staged = left(folder).into_iter().filter(|path| path.contains("/.grampus-"));
+    let mut files = staged.filter_map(|path| std::fs::read_dir(Path::new(&path).join("new")).ok());
+    files.any(|mut entries| entries.next().is_some())
+}
+
+#[test]
+fn overwriting_that_is_interrupted_or_killed_leaves_the_old_files() {
+    let (temporary, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let table = format!("t={}/t", folder.path().display());
+    let copy = format!("COPY (SELECT 1 AS a) TO '{}/t/old.orc'", folder.path().display());
+    let made = command(temporary.path(), &["-c", &copy]).output().unwrap();
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let endless = "INSERT OVERWRITE t SELECT value AS a FROM generate_series(1, 10000000000)";
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let mut child = command(temporary.path(), &["-q", "-t", &table, "-c", endless])
+            .spawn()
+            .unwrap();
+        while !is_staging(folder.path()) {
+            assert!(child.try_wait().unwrap().is_none(), "the statement ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        end(child, signal);
+        assert_eq!(left(&folder.path().join("t")).len(), 1);
+        assert!(folder.path().join("t/old.orc").exists(), "{signal:?}");
+        // A killed process leaves its hidden folder to the next one.
+        let expected = if signal == Signal::KILL { 2 } else { 1 };
+        assert_eq!(left(folder.path()).len(), expected, "{signal:?}");
+    }
+    let whole = "INSERT OVERWRITE t SELECT a + 1 FROM t";
+    let arguments = [
+        "-q",
+        "--format",
+        "csv",
+        "-t",
+        &table,
+        "-c",
+        whole,
+        "-c",
+        "SELECT a FROM t",
+    ];
+    let output = command(temporary.path(), &arguments).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "count\n1\na\n2\n");
+    assert_eq!(left(folder.path()).len(), 1);
+}

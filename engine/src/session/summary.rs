@@ -30,7 +30,7 @@ const MARK: &str = "summarize";
 const SUMMARY: &str = "summary";
 /// The rows of the input, among the aggregates.
 const ROWS: &str = "rows";
-/// The columns of the result between `column_type` and `count`. Text, but for the second one's number.
+/// The columns of the result between `column_type` and `count`. All but `approx_unique` are text.
 const FIGURES: [&str; 8] = ["min", "max", "approx_unique", "avg", "std", "q25", "q50", "q75"];
 
 /// Marks a query. Other statements stay as they are.
