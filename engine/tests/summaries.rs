@@ -165,6 +165,23 @@ async fn orc_files_are_read_once_and_names_match_as_in_queries() {
 }
 
 #[tokio::test]
+async fn summaries_are_explained() {
+    let context = session();
+    rows(&context, "CREATE TABLE t AS SELECT 1 AS a").await.unwrap();
+    for (explain, expected) in [
+        ("EXPLAIN", "Unnest: lists[summary"),
+        ("EXPLAIN VERBOSE", "initial_logical_plan"),
+        ("EXPLAIN ANALYZE", "output_rows=1"),
+    ] {
+        let found = rows(&context, &format!("{explain} SUMMARIZE t"))
+            .await
+            .unwrap()
+            .join("\n");
+        assert!(found.contains(expected) && found.contains("approx_distinct"), "{found}");
+    }
+}
+
+#[tokio::test]
 async fn empty_inputs_and_equal_names_have_a_row_for_each_column() {
     let context = session();
     rows(&context, "CREATE TABLE t AS SELECT 1 AS a, 'x' AS b")

@@ -18,7 +18,7 @@ const SUMMARIZE: &str = "SUMMARIZE";
 
 /// The statements of a text, in the session's dialect.
 ///
-/// Besides DataFusion's statements there is `SUMMARIZE`, before the name of a table or a query.
+/// Besides DataFusion's statements there is `SUMMARIZE`, before the name of a table or a query, also after `EXPLAIN`.
 ///
 /// # Errors
 /// If the text is no SQL.
@@ -66,20 +66,24 @@ fn without_summarize(text: &str, dialect: &dyn Dialect) -> (String, Vec<usize>) 
         .iter()
         .filter(|token| !matches!(token.token, Token::Whitespace(_)))
         .peekable();
-    let (mut statement, mut is_first) = (0, true);
+    let (mut statement, mut is_empty, mut may_begin) = (0, true, true);
     while let Some(token) = tokens.next() {
         if token.token == Token::SemiColon {
-            statement += usize::from(!is_first);
-            is_first = true;
+            statement += usize::from(!is_empty);
+            (is_empty, may_begin) = (true, true);
             continue;
         }
-        if std::mem::take(&mut is_first) && is_summarize(&token.token) {
+        is_empty = false;
+        let begins = std::mem::take(&mut may_begin);
+        if begins && is_summarize(&token.token) {
             let at = offset(text, token.span.start);
             let is_query = tokens.peek().is_some_and(|next| begins_query(&next.token));
             let word = if is_query { "" } else { "FROM" };
             let word = format!("{word:width$}", width = SUMMARIZE.len());
             replaced.replace_range(at..at + SUMMARIZE.len(), &word);
             summaries.push(statement);
+        } else if begins {
+            may_begin = is_explain(&token.token);
         }
     }
     (replaced, summaries)
@@ -87,6 +91,12 @@ fn without_summarize(text: &str, dialect: &dyn Dialect) -> (String, Vec<usize>) 
 
 fn is_summarize(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(SUMMARIZE))
+}
+
+/// Whether the statement that is explained may follow.
+fn is_explain(token: &Token) -> bool {
+    let words = [Keyword::EXPLAIN, Keyword::ANALYZE, Keyword::VERBOSE];
+    matches!(token, Token::Word(word) if words.contains(&word.keyword))
 }
 
 fn begins_query(token: &Token) -> bool {
@@ -122,7 +132,13 @@ mod tests {
             "/* é */ ;; SELECT 'é;'; \n é\n;          (SELECT 1)"
         );
         assert_eq!(replaced(";;SELECT 1;;SUMMARIZE WITH a").1, [1]);
-        for text in ["SELECT summarize FROM t", "SELECT 'SUMMARIZE", "\"summarize\" t"] {
+        assert_eq!(replaced("explain analyze summarize t").0, "explain analyze FROM      t");
+        for text in [
+            "SELECT summarize FROM t",
+            "EXPLAIN SELECT summarize",
+            "SELECT 'SUMMARIZE",
+            "\"summarize\" t",
+        ] {
             assert_eq!(replaced(text), (text.to_owned(), Vec::new()));
         }
     }

@@ -10,6 +10,7 @@
 //! Values of different types share the columns `min` to `q75`, which are text therefore.
 
 use std::iter;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::{Column, ScalarValue};
@@ -18,7 +19,7 @@ use datafusion::execution::SessionState;
 use datafusion::functions::expr_fn::{get_field, named_struct, nullif, round};
 use datafusion::functions_aggregate::expr_fn::{approx_distinct, approx_percentile_cont, avg, count, max, min, stddev};
 use datafusion::functions_nested::expr_fn::make_array;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, PlanType, ToStringifiedPlan, cast, col, lit};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Function, FunctionArguments, Ident, ObjectName, PipeOperator, Query, Statement as SqlStatement,
@@ -33,7 +34,7 @@ const ROWS: &str = "rows";
 /// The columns of the result between `column_type` and `count`. All but `approx_unique` are text.
 const FIGURES: [&str; 8] = ["min", "max", "approx_unique", "avg", "std", "q25", "q50", "q75"];
 
-/// Marks a query. Other statements stay as they are.
+/// Marks a query, also one that is explained. Other statements stay as they are.
 pub(super) fn mark(statement: &mut Statement) {
     let Some(query) = query_of(statement) else { return };
     query.pipe_operators.push(PipeOperator::Call {
@@ -57,6 +58,7 @@ fn query_of(statement: &mut Statement) -> Option<&mut Query> {
             SqlStatement::Query(query) => Some(query),
             _ => None,
         },
+        Statement::Explain(explain) => query_of(&mut explain.statement),
         _ => None,
     }
 }
@@ -78,8 +80,25 @@ pub(super) async fn statement_to_plan(state: &SessionState, mut statement: State
     let is_marked = take_mark(&mut statement);
     let plan = state.statement_to_plan(statement).await?;
     match is_marked {
-        true => summarize(plan),
+        true => summarize_explained(plan),
         false => Ok(plan),
+    }
+}
+
+/// The figures of the columns of a query's plan, which may be explained.
+fn summarize_explained(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Explain(mut explain) => {
+            let summary = summarize(Arc::unwrap_or_clone(explain.plan))?;
+            explain.stringified_plans = vec![summary.to_stringified(PlanType::InitialLogicalPlan)];
+            explain.plan = Arc::new(summary);
+            Ok(LogicalPlan::Explain(explain))
+        }
+        LogicalPlan::Analyze(mut analyze) => {
+            analyze.input = Arc::new(summarize(Arc::unwrap_or_clone(analyze.input))?);
+            Ok(LogicalPlan::Analyze(analyze))
+        }
+        query => summarize(query),
     }
 }
 
