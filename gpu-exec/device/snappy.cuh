@@ -20,13 +20,16 @@ struct Snappy {
     }
 };
 
+// Of the stated length, which has 32 bits: longer forms are invalid, whatever their value.
+constexpr u32 MAX_LENGTH_BYTES = 5;
+
 // Collective; all lanes get the result.
 GRAMPUS_SLOW ChunkResult decompress_snappy(const StoredChunk& chunk, ShortElementBatch& batch) {
     const ChunkResult corrupt = {CHUNK_CORRUPT, 0};
     u8* to = chunk.to;
     StreamBytes in(DecodeStream{chunk.from, chunk.length, 0});
     u64 stated = in.varint();
-    if (in.failed) return corrupt;
+    if (in.failed || in.at > MAX_LENGTH_BYTES) return corrupt;
     if (stated > chunk.bytes) return ChunkResult{CHUNK_TOO_LONG, 0};
     u32 bytes = (u32)stated, at = 0;
     GRAMPUS_NO_UNROLL

@@ -243,6 +243,8 @@ pub(crate) fn hand_made() -> Vec<(Sample, Option<Vec<u8>>)> {
         snappy(&[3, 0, b'x', 3 | 1 << 2, 1, 0, 0, 128], 3, None), // likewise
         snappy(&[255, 255, 255, 255, 15, 0, b'x'], 100, None), // a length of 4 GiB
         snappy(&[128; 12], 100, None),             // a length without an end
+        snappy(&[129, 128, 128, 128, 0, 0, b'x'], 1, Some(b"x")), // a length of five bytes
+        snappy(&[129, 128, 128, 128, 128, 0, 0, b'x'], 1, None), // and of six
         lz4(&[], 10, None),
         lz4(&[0], 0, Some(b"")),
         lz4(&[0x30, b'a', b'b', b'c'], 3, Some(b"abc")),
