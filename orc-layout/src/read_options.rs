@@ -4,13 +4,27 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 
-/// How stored values become Arrow values where ORC leaves a choice. The default is nanoseconds and an error.
+/// How stored values become Arrow values where ORC leaves a choice. The default is nanoseconds, an error and
+/// expanded dictionaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadOptions {
     /// Unit of TIMESTAMP and TIMESTAMP_INSTANT values.
     pub timestamp_unit: TimestampUnit,
     /// Treatment of strings that are not UTF-8.
     pub invalid_utf8: InvalidUtf8,
+    /// Type of a top-level STRING, CHAR or VARCHAR column that a stripe stores with a dictionary.
+    pub dictionaries: Dictionaries,
+}
+
+/// Type of a string column that a stripe stores with a dictionary. Other stripes of the file may store it without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dictionaries {
+    /// `Utf8`, as of every other string column.
+    #[default]
+    Expand,
+    /// `Dictionary(UInt32, Utf8)` with the stored entries, which may repeat and need not all occur. Columns inside of
+    /// others are expanded.
+    Keep,
 }
 
 /// Unit of timestamps in Arrow arrays.

@@ -20,5 +20,5 @@ fn decoder_reads_stay_inside_the_plan() {
         check_plans(&row["file"], bytes.into(), &mut random, &mut found);
     }
     println!("{found:?}");
-    assert!(found.plans > 500 && found.seekable_columns > 100);
+    assert!(found.plans > 500 && found.seekable_columns > 100 && found.dictionaries > 100);
 }

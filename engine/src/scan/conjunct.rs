@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::PhysicalExpr;
@@ -40,5 +40,14 @@ impl Conjunct {
             columns,
             schema,
         })
+    }
+
+    /// The expression's column, if it is the only one and has strings. Then the expression can be evaluated on the
+    /// entries of a dictionary.
+    pub(super) fn text_column(&self) -> Option<usize> {
+        match (self.columns.as_slice(), self.schema.fields().first()?.data_type()) {
+            (&[column], DataType::Utf8) => Some(column),
+            _ => None,
+        }
     }
 }

@@ -49,7 +49,7 @@ mod work_stealing;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use grampus_orc_layout::read_options::{ReadOptions, TimestampUnit};
+use grampus_orc_layout::read_options::{Dictionaries, ReadOptions, TimestampUnit};
 
 use crate::config::{GrampusOptions, InvalidUtf8};
 use crate::file::file_cache::FileCache;
@@ -92,6 +92,7 @@ impl Scan {
                 InvalidUtf8::Error => grampus_orc_layout::read_options::InvalidUtf8::Error,
                 InvalidUtf8::Replace => grampus_orc_layout::read_options::InvalidUtf8::Replace,
             },
+            dictionaries: Dictionaries::Expand,
         }
     }
 

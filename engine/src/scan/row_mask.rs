@@ -2,14 +2,22 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{FilterBuilder, take};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    new_null_array,
+};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{FilterBuilder, concat, take};
+use arrow::datatypes::UInt32Type;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use grampus_orc_layout::selection::RowSelection;
 
 use super::conjunct::Conjunct;
+
+/// Minimum rows per entry of a dictionary. With fewer, the values are compared, not the entries.
+const MIN_ROWS_PER_ENTRY: usize = 4;
 
 /// The evaluated rows that pass a conjunct.
 pub(super) enum RowMask {
@@ -27,9 +35,14 @@ impl RowMask {
         {
             return Ok(Self::Positions(positions.into()));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), columns, &options)?;
-        Ok(Self::Mask(mask(conjunct.compact.evaluate(&batch)?, rows)?))
+        if let [column] = columns.as_slice()
+            && let Some(coded) = column.as_dictionary_opt::<UInt32Type>()
+            && coded.values().len() <= rows / MIN_ROWS_PER_ENTRY
+        {
+            return Ok(Self::Mask(mask_by_entries(conjunct, coded)?));
+        }
+        let columns = columns.iter().map(expanded).collect::<Result<_>>()?;
+        Ok(Self::Mask(evaluate(conjunct, columns, rows)?))
     }
 
     /// The number of passing rows.
@@ -67,6 +80,40 @@ impl RowMask {
     }
 }
 
+/// Evaluates `conjunct` over the values of its columns.
+fn evaluate(conjunct: &Conjunct, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), columns, &options)?;
+    mask(conjunct.compact.evaluate(&batch)?, rows)
+}
+
+/// Evaluates `conjunct` once for each entry of its column's dictionary and for NULL, and looks the rows up.
+fn mask_by_entries(conjunct: &Conjunct, coded: &DictionaryArray<UInt32Type>) -> Result<BooleanArray> {
+    let entries = coded.values();
+    let null = new_null_array(entries.data_type(), 1);
+    let asked = concat(&[entries.as_ref(), null.as_ref()])?;
+    let rows = asked.len();
+    let passes: Vec<bool> = evaluate(conjunct, vec![asked], rows)?.values().iter().collect();
+    let keys = coded.keys();
+    let codes = keys.values();
+    Ok(match keys.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => BooleanBuffer::collect_bool(codes.len(), |row| passes[codes[row] as usize]),
+        Some(nulls) => BooleanBuffer::collect_bool(codes.len(), |row| match nulls.is_valid(row) {
+            true => passes[codes[row] as usize],
+            false => passes[entries.len()],
+        }),
+    }
+    .into())
+}
+
+/// The array with values in place of dictionary codes.
+pub(super) fn expanded(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.as_dictionary_opt::<UInt32Type>() {
+        Some(coded) => Ok(take(coded.values(), coded.keys(), None)?),
+        None => Ok(Arc::clone(array)),
+    }
+}
+
 /// The value of a filter as a mask of `rows` bits. NULL is false.
 fn mask(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
     match value {
@@ -82,5 +129,63 @@ fn mask(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
         ColumnarValue::Scalar(other) => {
             datafusion::common::plan_err!("a filter is of type {}, not Boolean", other.data_type())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringArray;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::common::DFSchema;
+    use datafusion::logical_expr::{Expr, col, lit};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    fn conjunct(filter: Expr) -> Conjunct {
+        let schema = Schema::new(vec![Field::new("s", DataType::Utf8, true)]);
+        let df_schema = DFSchema::try_from(schema.clone()).unwrap();
+        let expr = SessionContext::new().state().create_physical_expr(filter, &df_schema);
+        Conjunct::new(expr.unwrap(), &schema).unwrap()
+    }
+
+    fn passing(conjunct: &Conjunct, column: ArrayRef) -> Vec<bool> {
+        let rows = column.len();
+        match RowMask::of(conjunct, vec![column], rows).unwrap() {
+            RowMask::Mask(mask) => (0..rows).map(|row| mask.value(row)).collect(),
+            RowMask::Positions(_) => panic!("strings have no kernel"),
+        }
+    }
+
+    #[test]
+    fn entries_of_a_dictionary_pass_as_their_values_do() {
+        let entries: ArrayRef = Arc::new(StringArray::from(vec!["AIR", "RAIL", "", "AIR", "never"]));
+        let all = UInt32Array::from_iter_values((0..40).map(|row| row % 4));
+        let some: UInt32Array = (0..40).map(|row| (row % 3 != 0).then_some(row % 4)).collect();
+        for filter in [
+            col("s").eq(lit("AIR")),
+            col("s").not_eq(lit("AIR")),
+            col("s").in_list(vec![lit("RAIL"), lit("")], false),
+            col("s").in_list(vec![lit("RAIL"), lit(ScalarValue::Utf8(None))], true),
+            col("s").is_null(),
+            col("s").is_not_null(),
+            col("s").like(lit("%I%")),
+            col("s").is_null().or(col("s").eq(lit("AIR"))),
+        ] {
+            let conjunct = conjunct(filter);
+            for keys in [&all, &some] {
+                let coded: ArrayRef = Arc::new(DictionaryArray::new(keys.clone(), Arc::clone(&entries)));
+                let values = expanded(&coded).unwrap();
+                assert_eq!(
+                    passing(&conjunct, coded),
+                    passing(&conjunct, values),
+                    "{}",
+                    conjunct.expr
+                );
+            }
+        }
+        // As many entries as rows: the values are compared.
+        let few: ArrayRef = Arc::new(DictionaryArray::new(UInt32Array::from(vec![0, 2, 4]), entries));
+        assert_eq!(passing(&conjunct(col("s").eq(lit(""))), few), [false, true, false]);
     }
 }

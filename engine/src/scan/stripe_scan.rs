@@ -15,17 +15,19 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use grampus_orc_layout::read_options::Dictionaries;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
+use super::conjunct::Conjunct;
 use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
 use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::row_division::{PendingRows, cut};
-use super::row_mask::RowMask;
+use super::row_mask::{RowMask, expanded};
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
@@ -47,6 +49,8 @@ pub(super) struct StripeScan {
     pending: PendingRows,
     /// Whether rows are filtered. Else all rows of the tiles pass.
     is_filtered: bool,
+    /// Columns that are read with their dictionaries, for conjuncts that are evaluated on the entries.
+    coded: Vec<usize>,
     /// Projected columns that the filter does not read.
     dependents: Arc<[usize]>,
     /// Values of the pending rows, for projected filter columns.
@@ -102,13 +106,16 @@ impl StripeScan {
         let source = handle
             .source(scan.options.local_io, metrics.io.clone())
             .map_err(layout)?;
-        let (kept, dependents): (Vec<usize>, Vec<usize>) = scan.projection.iter().partition(|column| {
-            let mut conjuncts = cascade.order.iter().map(|&at| conjunct_at(scan, cascade.dynamic(), at));
-            conjuncts.any(|conjunct| conjunct.columns.contains(column))
-        });
+        let conjuncts: Vec<&Conjunct> = (cascade.order.iter())
+            .map(|&at| conjunct_at(scan, cascade.dynamic(), at))
+            .collect();
+        let (kept, dependents): (Vec<usize>, Vec<usize>) = (scan.projection.iter())
+            .partition(|column| conjuncts.iter().any(|conjunct| conjunct.columns.contains(column)));
+        let coded = conjuncts.iter().filter_map(|conjunct| conjunct.text_column()).collect();
         Ok(Some(Self {
             kept: KeptColumns::new(kept),
             is_filtered,
+            coded,
             dependents: dependents.into(),
             scan: Arc::clone(scan),
             file: work.file,
@@ -215,6 +222,9 @@ impl StripeScan {
         // A dynamic filter that has left the order reads no columns.
         let missing = self.kept.missing(&loaded);
         self.load(&missing, &rows, &mut loaded, metrics).await?;
+        for (_, array) in &mut loaded {
+            *array = expanded(array)?;
+        }
         rows.ranges().iter().for_each(|range| self.pending.push(range.clone()));
         self.kept.push(&loaded);
         Ok(())
@@ -293,7 +303,7 @@ impl StripeScan {
         let mut arrays = Vec::with_capacity(columns.len());
         let mut bytes = 0;
         for &column in columns {
-            let array = self.read(column, rows, metrics).await?;
+            let array = expanded(&self.read(column, rows, metrics).await?)?;
             bytes += array.get_array_memory_size();
             self.hold(bytes)?;
             arrays.push(array);
@@ -352,12 +362,15 @@ impl StripeScan {
         let probe = self.handle.is_on_demand();
         let with_index = indexed.into_iter().zip(indexes);
         for ((column, id), index) in with_index.chain(plain.into_iter().map(|plain| (plain, None))) {
-            let read_as = ReadAs {
+            let mut read_as = ReadAs {
                 options: scan.read_options(column),
                 wider_type: table_file
                     .is_converted(column)
                     .then(|| scan.table.field(column).data_type().clone()),
             };
+            if self.coded.contains(&column) && read_as.wider_type.is_none() {
+                read_as.options.dictionaries = Dictionaries::Keep;
+            }
             let opened = StoredColumn::new(tail, &self.layout, id, index, &self.source, probe, read_as)?;
             self.columns[column] = Some(StripeColumn::Stored(Box::new(opened)));
         }

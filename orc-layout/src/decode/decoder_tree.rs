@@ -53,7 +53,8 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
             source, column, kind,
         ))),
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } if dictionary => {
-            Box::new(DictionaryDecoder::open(source, column, encoding))
+            let keeps = matches!(arrow_type, DataType::Dictionary(..));
+            Box::new(DictionaryDecoder::open(source, column, encoding, keeps))
         }
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => {
             Box::new(DirectBytesDecoder::<Utf8Type>::open(source, column, kind))

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringArray, UInt32Array};
+use arrow::array::{ArrayRef, DictionaryArray, StringArray, UInt32Array, new_null_array};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::take;
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
 use super::bits::spread;
 use super::char_text::without_padding;
@@ -47,6 +49,16 @@ impl Entries {
         indexes.iter().map(length).sum()
     }
 
+    /// All entries, and the dense `indexes` with nulls between them.
+    fn coded(&self, indexes: Vec<u32>, nulls: Option<NullBuffer>) -> std::result::Result<ArrayRef, ArrowError> {
+        let indexes = match &nulls {
+            Some(nulls) => spread(indexes, nulls.inner()),
+            None => indexes,
+        };
+        let keys = UInt32Array::new(indexes.into(), nulls);
+        Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(self.text.clone()))?))
+    }
+
     /// The entries of the dense `indexes` (all in range), with nulls between them. `None` if the text exceeds Arrow's
     /// limit.
     fn get(&self, indexes: Vec<u32>, nulls: Option<NullBuffer>) -> Option<ArrayRef> {
@@ -73,6 +85,11 @@ impl Entries {
             StringArray::try_new(offsets, Buffer::from_vec(text), nulls).ok()?,
         ))
     }
+}
+
+/// The type of a column that keeps its dictionaries.
+pub(super) fn dictionary_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
 }
 
 /// The entries of `indexes`, one after the other: `total` bytes. `bytes` continues for [`COPY_BYTES`] after the last
@@ -102,7 +119,7 @@ pub(super) fn entries(source: &StreamSource, column: ColumnId) -> Result<StringA
     let Some(encoding) = encoding else {
         return Err(source.corrupt(column, "the stripe footer has no encoding for the column"));
     };
-    Ok(DictionaryDecoder::open(source, column, encoding).load()?.text)
+    Ok(DictionaryDecoder::open(source, column, encoding, false).load()?.text)
 }
 
 /// STRING, CHAR, VARCHAR in dictionary encoding.
@@ -111,14 +128,17 @@ pub(super) struct DictionaryDecoder {
     data: IntReader,
     indexes: Vec<u32>,
     entries: Option<Entries>,
+    /// Arrays have the entries and an index for each value.
+    keeps: bool,
     source: StreamSource,
     column: ColumnId,
     encoding: ColumnEncoding,
 }
 
 impl DictionaryDecoder {
-    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: ColumnEncoding) -> Self {
+    pub(super) fn open(source: &StreamSource, column: ColumnId, encoding: ColumnEncoding, keeps: bool) -> Self {
         Self {
+            keeps,
             presence: Presence::open(source, column),
             data: IntReader::new(source.open(column, Kind::Data), encoding.kind, false),
             indexes: Vec::new(),
@@ -198,12 +218,21 @@ impl Decoder for DictionaryDecoder {
         let nulls = self.presence.finish(parent);
         let indexes = std::mem::take(&mut self.indexes);
         if indexes.is_empty() {
-            return Ok(Arc::new(StringArray::new_null(nulls.map_or(0, |nulls| nulls.len()))));
+            let data_type = match self.keeps {
+                true => dictionary_type(),
+                false => DataType::Utf8,
+            };
+            return Ok(new_null_array(&data_type, nulls.map_or(0, |nulls| nulls.len())));
         }
         let entries = match self.entries.take() {
             Some(entries) => entries,
             None => self.load()?,
         };
+        if self.keeps {
+            let array = entries.coded(indexes, nulls);
+            self.entries = Some(entries);
+            return array.map_err(|error| self.source.corrupt(self.column, error.to_string()));
+        }
         // Most selections are far from the limit, and their entries need not be measured.
         let most = (indexes.len() as u64).saturating_mul(entries.longest as u64);
         let bytes = match most <= self.source.budget.limit() / 8 {

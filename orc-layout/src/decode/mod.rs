@@ -50,8 +50,9 @@ use crate::access::Access;
 use crate::error::{LayoutError, Result};
 use crate::index::ColumnIndex;
 use crate::positions::{ColumnPositions, GroupEnd, StreamPosition};
+use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
-use crate::read_options::ReadOptions;
+use crate::read_options::{Dictionaries, ReadOptions};
 use crate::schema::ColumnId;
 use crate::selection::RowSelection;
 use crate::source::ByteSource;
@@ -181,7 +182,11 @@ impl ColumnReader {
         let Some(field) = field else {
             return Err(source.corrupt(0, format!("column {column} is not a field of the root struct")));
         };
-        let arrow_type = options.timestamp_unit.apply(field.data_type());
+        let mut arrow_type = options.timestamp_unit.apply(field.data_type());
+        if options.dictionaries == Dictionaries::Keep && arrow_type == DataType::Utf8 && has_dictionary(&source, column)
+        {
+            arrow_type = dictionary::dictionary_type();
+        }
         // A direct column needs no decoder, and a scan opens its columns in every stripe.
         let decoder = match &access {
             Access::Direct(_) => None,
@@ -388,6 +393,12 @@ impl ColumnReader {
             .as_ref()?
             .end_before_group(usize::try_from(group).ok()?, kind)
     }
+}
+
+/// Whether the stripe stores the column with a dictionary.
+fn has_dictionary(source: &StreamSource, column: ColumnId) -> bool {
+    let encoding = source.stripe.encodings.get(column as usize);
+    encoding.is_some_and(|encoding| matches!(encoding.kind, Encoding::Dictionary | Encoding::DictionaryV2))
 }
 
 fn empty_groups(positions: &ColumnPositions, index: &ColumnIndex) -> Vec<bool> {

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::UInt64Array;
-use arrow::compute::take;
+use arrow::compute::{cast, take};
 use bytes::Bytes;
 use grampus_orc_layout::access::{Access, byte_ranges};
 use grampus_orc_layout::decode::ColumnReader;
+use grampus_orc_layout::read_options::{Dictionaries, ReadOptions};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{Result, metadata_reader};
@@ -51,6 +52,8 @@ pub(crate) struct Plans {
     pub(crate) partial: usize,
     pub(crate) direct_columns: usize,
     pub(crate) seekable_columns: usize,
+    /// Number of reads that kept a dictionary.
+    pub(crate) dictionaries: usize,
 }
 
 /// Checks some rows of every column of the first stripes: nothing is read outside the plan, and the values are those of
@@ -67,10 +70,16 @@ pub(crate) fn check_plans(file: &str, bytes: Bytes, random: &mut Random, found: 
         for &column in tail.schema.fields() {
             let index = Arc::new(metadata_reader::read_index(&tail, &stripe, &*source, column).unwrap());
             let access = Access::of(&tail, &stripe, column, Some(&index), &*source, true).unwrap();
-            let open = || {
+            let open_with = |options| {
                 let (tail, stripe, index) = (tail.clone(), stripe.clone(), index.clone());
-                ColumnReader::new(tail, stripe, column, Some(index), access.clone(), source.clone()).unwrap()
+                let (access, source) = (access.clone(), source.clone());
+                ColumnReader::with_options(tail, stripe, column, Some(index), access, source, options).unwrap()
             };
+            let open = || open_with(ReadOptions::default());
+            let mut kept = open_with(ReadOptions {
+                dictionaries: Dictionaries::Keep,
+                ..ReadOptions::default()
+            });
             let whole = open().read(&RowSelection::range(0..info.rows)).unwrap();
             found.seekable_columns += usize::from(access == Access::Decode { seekable: true });
             found.direct_columns += usize::from(matches!(access, Access::Direct(_)));
@@ -82,6 +91,9 @@ pub(crate) fn check_plans(file: &str, bytes: Bytes, random: &mut Random, found: 
                 let values = open().read(&rows).unwrap();
                 let wanted = UInt64Array::from_iter_values(rows.iter());
                 assert_eq!(&values, &take(&whole, &wanted, None).unwrap(), "{place}");
+                let coded = kept.read(&rows).unwrap();
+                found.dictionaries += usize::from(coded.data_type() != values.data_type());
+                assert_eq!(&cast(&coded, values.data_type()).unwrap(), &values, "{place}");
                 for read in source.read.lock().unwrap().iter().filter(|read| !read.is_empty()) {
                     let inside = |plan: &Range<u64>| plan.start <= read.start && read.end <= plan.end;
                     assert!(plan.iter().any(inside), "{place}: read {read:?} of {plan:?}");
