@@ -1,13 +1,22 @@
-//! The first process of a small virtual machine, which drives QEMU's NVMe device over VFIO and prints the result.
+//! The first process of a small virtual machine, which takes an NVMe controller of QEMU from the kernel, drives
+//! it over VFIO, gives it back, and prints the result. Another controller is in use, and is refused.
 //! `driver/tests/vfio_guest.sh` builds the machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use grampus_driver::binding::{
+    BindingError, Change, Inventory, Kernel, LinuxKernel, NvmeController, PciAddress, System, bind, unbind,
+};
 use grampus_driver::host::{Device, DeviceOptions, DmaPool, VfioMemory};
 use grampus_driver::raw::{MappedRegisters, VfioDevice};
 
 const MEMORY_BYTES: usize = 8 << 20;
 const IOVA: u64 = 0x10_0000_0000;
+/// The controller that is driven.
+const FREE_SERIAL: &str = "S1";
+/// The controller whose namespace is swap space.
+const SWAP_SERIAL: &str = "S2";
 
 fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
@@ -15,25 +24,62 @@ fn byte_at(offset: u64) -> u8 {
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// PCI address of the NVMe controller (class 01 08 02).
-fn controller() -> Result<String> {
-    for entry in std::fs::read_dir("/sys/bus/pci/devices")? {
-        let entry = entry?;
-        if std::fs::read_to_string(entry.path().join("class"))?.trim() == "0x010802" {
-            return Ok(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    Err("no NVMe controller".into())
+/// The controller with a serial number.
+fn controller(system: &System, serial: &str) -> Result<NvmeController> {
+    let list = Inventory::read(system)?.controllers;
+    let found = list.into_iter().find(|c| c.serial.as_deref() == Some(serial));
+    Ok(found.ok_or_else(|| format!("no NVMe controller {serial}"))?)
 }
 
-fn drive() -> Result<()> {
-    let address = controller()?;
-    let folder = format!("/sys/bus/pci/devices/{address}");
-    std::fs::write(format!("{folder}/driver_override"), "vfio-pci")?;
-    std::fs::write("/sys/bus/pci/drivers_probe", &address)?;
-    let group = std::fs::read_link(format!("{folder}/iommu_group"))?;
-    let group: u32 = group.file_name().ok_or("a group")?.to_string_lossy().parse()?;
-    let vfio = Arc::new(VfioDevice::open(group, &address)?);
+/// Checks that binding is refused for an obstacle of a kind.
+fn check_refusal(result: std::result::Result<Change, BindingError>, kind: &str) -> Result<()> {
+    match result {
+        Err(BindingError::Refused { obstacles, .. }) if obstacles.iter().any(|o| o.kind() == kind) => Ok(()),
+        other => Err(format!("not refused as {kind}: {other:?}").into()),
+    }
+}
+
+/// Takes a controller from the kernel, drives it, and gives it back.
+fn run() -> Result<()> {
+    let system = System::default();
+    check_refusal(bind(&system, controller(&system, SWAP_SERIAL)?.address), "swap")?;
+    let free = controller(&system, FREE_SERIAL)?;
+    let (address, node) = (free.address, format!("/dev/{}", free.namespaces[0].name));
+    let holder = LinuxKernel.open_exclusively(node.as_ref())?;
+    check_refusal(bind(&system, address), "busy")?;
+    drop(holder);
+    if bind(&system, address)? != Change::Done || bind(&system, address)? != Change::Unchanged {
+        return Err("binding twice is not one change".into());
+    }
+    let listed = Inventory::read(&system)?.controllers;
+    let bound = listed.iter().find(|c| c.address == address).ok_or("no controller")?;
+    if !bound.usable {
+        return Err(format!("not usable: {:?}", bound.obstacles).into());
+    }
+    let group = bound.iommu_group.as_ref().ok_or("no group")?.number.parse()?;
+    drive(&system, address, group)?;
+    if unbind(&system, address)? != Change::Done || unbind(&system, address)? != Change::Unchanged {
+        return Err("unbinding twice is not one change".into());
+    }
+    await_namespace(&system)
+}
+
+/// Waits for the kernel's block device: nvme identifies a controller after its probe has returned.
+fn await_namespace(system: &System) -> Result<()> {
+    for _ in 0..100 {
+        let found = controller(system, FREE_SERIAL).ok();
+        if let Some(namespace) = found.and_then(|c| c.namespaces.into_iter().next()) {
+            println!("guest: {} is back", namespace.name);
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err("no namespace after unbinding".into())
+}
+
+fn drive(system: &System, address: PciAddress, group: u32) -> Result<()> {
+    let vfio = Arc::new(VfioDevice::open(group, &address.to_string())?);
+    check_refusal(unbind(system, address), "group_node")?;
     let registers = Arc::new(MappedRegisters::new(vfio.map_bar(0)?));
     let pool = DmaPool::new(Arc::new(VfioMemory::new(&vfio, MEMORY_BYTES, IOVA)?));
     for round in 0..2 {
@@ -74,7 +120,7 @@ fn drive() -> Result<()> {
 }
 
 fn main() {
-    match drive() {
+    match run() {
         Ok(()) => println!("guest: passed"),
         Err(e) => println!("guest: failed: {e}"),
     }

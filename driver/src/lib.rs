@@ -6,6 +6,7 @@
 //! | [`storage`] | storages that answer reads |
 //! | [`controller`] | the software controller between the two |
 //! | [`host`] | the driver: it enables controllers, and submits commands to them |
+//! | [`binding`] | the controllers of a machine, and their change between the kernel and vfio-pci |
 //! | [`bus`] | the memory that commands point at |
 //! | [`registers`] | access to a controller's registers |
 //! | [`raw`] | shared memory and io_uring: the `unsafe` of the crate |
@@ -16,6 +17,8 @@
 //! **Invariant:** `unsafe` is in [`raw`] alone.
 #![deny(unsafe_code)]
 
+#[cfg(unix)]
+pub mod binding;
 pub mod bus;
 #[cfg(unix)]
 pub mod controller;

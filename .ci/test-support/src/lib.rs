@@ -5,6 +5,8 @@
 //! - If `GRAMPUS_REQUIRE` lists the resource, the test fails. `.ci/run` lists them in CI.
 
 #[cfg(unix)]
+pub mod fake_machine;
+#[cfg(unix)]
 pub mod qemu;
 
 use std::fmt::Display;
