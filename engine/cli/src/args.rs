@@ -7,6 +7,7 @@ use grampus::{Device, MemoryLimit};
 use grampus_tools::taxi::ColumnSet;
 
 use crate::layout_options::LayoutOptions;
+use crate::nvme_options::NvmeCommand;
 use crate::setting::Setting;
 use crate::units;
 
@@ -126,6 +127,11 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Say what there is to compute on: GPU, memory, link, drivers; and for what is missing, how to get it
     Device(DeviceArgs),
+    /// List NVMe controllers and what stands in the way of their use; move them to vfio-pci and back
+    Nvme {
+        #[command(subcommand)]
+        command: NvmeCommand,
+    },
     /// Measure: SQL statements, or what each path between storage and GPU reaches
     Bench {
         #[command(subcommand)]

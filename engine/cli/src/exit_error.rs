@@ -98,7 +98,7 @@ impl Error for FileError {}
 /// An error in words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ErrorReport {
-    /// The error, in one line.
+    /// The error, in one line. A list of reasons has a line for each.
     pub(crate) message: String,
     /// The advice, in one line.
     pub(crate) hint: Option<String>,

@@ -3,6 +3,7 @@
 //! 1. A first signal fires the watches. The command stops its work and removes its temporary files.
 //! 2. A second one, or a second of time, ends the process: the listening thread removes the temporary files then.
 //! 3. In an interactive session, Ctrl-C ends the statement only, and the other signals end the session at once.
+//! 4. While a controller's driver changes, signals are ignored.
 //!
 //! **Invariant:** a thread of its own listens. No operator delays a signal, even one that keeps all workers busy.
 
@@ -27,6 +28,8 @@ pub(crate) enum SignalMode {
     Command,
     /// Ctrl-C ends the running statement.
     Interactive,
+    /// Signals have no effect, for work that is short and must not end half way.
+    Ignored,
 }
 
 /// The number of signals since [`listen`](Self::listen).
@@ -89,7 +92,7 @@ impl Listener {
             received = *count;
         });
         match (self.mode, signal) {
-            (SignalMode::Interactive, CaughtSignal::Interrupt) => {}
+            (SignalMode::Interactive, CaughtSignal::Interrupt) | (SignalMode::Ignored, _) => {}
             (SignalMode::Command, _) if received == 1 => {}
             _ => self.end(signal),
         }

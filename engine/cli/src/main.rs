@@ -3,6 +3,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `setting`, `layout_options` | one `--set` of the command line; options of commands that write ORC |
+//! | `nvme_options` | options of `nvme` |
 //! | `args` | definition of the command line |
 //! | `terminal`, `units` | notes on standard error; quantities as text |
 //! | `wording`, `keywords` | texts of messages; SQL keywords |
@@ -24,7 +25,7 @@
 //! | `named_tables`, `completion` | tables of unfinished statements; ends of unfinished words |
 //! | `line_helper` | completion, colours, the end of a statement |
 //! | `user_files`, `interactive` | history and statements of the user; the line editor's loop |
-//! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `bench` |
+//! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `nvme`, `bench` |
 //!
 //! **Invariant:** no file here parses ORC. Queries read it through the library `grampus`, layouts through
 //! `grampus-orc-layout`.
@@ -44,6 +45,7 @@ mod layout_options;
 mod line_helper;
 mod local_file;
 mod named_tables;
+mod nvme_options;
 mod output;
 mod plan_wording;
 mod progress;
@@ -71,7 +73,7 @@ use std::process::ExitCode;
 use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
 use exit_error::ExitError;
-use subcommands::{bench_io, bench_sql, convert, demo, device, generate, layout};
+use subcommands::{bench_io, bench_sql, convert, demo, device, generate, layout, nvme};
 use terminal::note;
 
 #[cfg(feature = "mimalloc")]
@@ -124,6 +126,7 @@ fn run(cli: &Cli, jobs: &[Job]) -> Result<(), ExitError> {
         }) => bench_sql::run(arguments),
         Some(Command::Convert(arguments)) => convert::run(arguments),
         Some(Command::Device(arguments)) => device::run(arguments),
+        Some(Command::Nvme { command }) => nvme::run(command),
         Some(Command::Bench {
             command: BenchCommand::Io(arguments),
         }) => bench_io::run(arguments),

@@ -7,6 +7,7 @@
 //! | `generate` | `taxi generate`: tables of taxi trips |
 //! | `convert` | `convert`: ORC from Parquet, CSV and ORC |
 //! | `device` | `device`: the hardware and software to compute on, and its rates |
+//! | `nvme` | `nvme`: the NVMe controllers, and the change of their driver |
 //! | `bench_sql` | `bench sql`: times of statements |
 //! | `bench_io` | `bench io`: rates of each path between storage and GPU |
 //! | `file_job` | progress and summary of the subcommands that write files |
@@ -19,3 +20,4 @@ pub(crate) mod device;
 mod file_job;
 pub(crate) mod generate;
 pub(crate) mod layout;
+pub(crate) mod nvme;
