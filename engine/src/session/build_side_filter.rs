@@ -2,12 +2,12 @@
 //!
 //! Each partition reports the keys of its build side. When all have reported, the filter becomes the bounds of all keys
 //! and, if they are few, the keys themselves. A partition whose build side does not fit in memory, or that is dropped,
-//! reports nothing known, and the filter stays true.
+//! reports nothing known, and the filter stays true. So does it if a key cannot be evaluated: the join itself says so.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch, new_empty_array};
 use arrow::compute::concat;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{NullEquality, ScalarValue};
@@ -41,8 +41,8 @@ enum Report {
     NotBegun,
     /// The partition reads its build side.
     Pending,
-    /// The values of each key.
-    Keys(Vec<ArrayRef>),
+    /// All keys of the partition.
+    Keys(BuildKeys),
     /// It may have any keys.
     Unknown,
 }
@@ -105,84 +105,117 @@ impl BuildSideFilter {
 
     /// Takes the report of a partition. Later executions of the partition find the same rows, so the first report
     /// stays. The last report makes the filter.
-    fn report(&self, partition: usize, report: Report) -> Result<()> {
+    fn report(&self, partition: usize, report: Report) {
         let mut reports = self.lock();
         match reports.get_mut(partition) {
             Some(pending @ Report::Pending) => *pending = report,
-            _ => return Ok(()),
+            _ => return,
         }
-        let made = self.make_if_complete(&mut reports);
+        self.make_if_complete(&mut reports);
         drop(reports);
         self.complete.notify_waiters();
-        made
     }
 
-    fn make_if_complete(&self, reports: &mut [Report]) -> Result<()> {
-        if reports
-            .iter()
-            .any(|report| matches!(report, Report::NotBegun | Report::Pending))
-        {
-            return Ok(());
+    fn make_if_complete(&self, reports: &mut [Report]) {
+        let is_open = |report: &Report| matches!(report, Report::NotBegun | Report::Pending);
+        if reports.iter().any(is_open) {
+            return;
         }
-        let known: Vec<&[ArrayRef]> = reports
-            .iter()
-            .filter_map(|report| match report {
-                Report::Keys(keys) => Some(keys.as_slice()),
-                _ => None,
-            })
-            .collect();
-        let made = match known.len() == reports.len() {
-            true => self.make(&known).and_then(|made| self.filter.update(made)),
-            false => Ok(()),
-        };
+        let known = reports.iter().map(|report| match report {
+            Report::Keys(keys) => Some(keys),
+            _ => None,
+        });
+        let known: Option<Vec<&BuildKeys>> = known.collect();
+        if let Some(Ok(made)) = known.map(|known| self.make(&known)) {
+            // Without the update, the filter lets all rows pass.
+            let _ = self.filter.update(made);
+        }
         // The keys are in the filter now.
         reports.fill_with(|| Report::Unknown);
         self.filter.mark_complete();
-        made
     }
 
-    /// The filter of these keys, by partition and key.
-    fn make(&self, known: &[&[ArrayRef]]) -> Result<Arc<dyn PhysicalExpr>> {
-        let rows: usize = known.iter().filter_map(|keys| keys.first()).map(|key| key.len()).sum();
+    /// The filter of the keys of all partitions.
+    fn make(&self, known: &[&BuildKeys]) -> Result<Arc<dyn PhysicalExpr>> {
+        let rows: usize = known.iter().map(|keys| keys.rows).sum();
         if rows == 0 {
             return Ok(lit(false));
         }
         let mut parts = Vec::new();
         for (at, (_, probe)) in self.keys.iter().enumerate() {
-            let arrays: Vec<&ArrayRef> = known.iter().filter_map(|keys| keys.get(at)).collect();
-            parts.extend(bounds(&arrays, probe)?);
+            let bounds = known.iter().filter_map(|keys| keys.bounds.get(at));
+            parts.extend(between(bounds, probe)?);
             if rows <= MAX_LISTED_KEYS {
-                let arrays: Vec<&dyn Array> = arrays.iter().map(|array| array.as_ref()).collect();
-                let listed =
-                    InListExpr::try_new_from_array(Arc::clone(probe), concat(&arrays)?, false, &self.probe_schema)?;
-                parts.push(Arc::new(listed));
+                let listed = known.iter().filter_map(|keys| keys.listed.get(at));
+                let listed: Vec<&dyn Array> = listed.map(AsRef::as_ref).collect();
+                let any =
+                    InListExpr::try_new_from_array(Arc::clone(probe), concat(&listed)?, false, &self.probe_schema)?;
+                parts.push(Arc::new(any));
             }
         }
         Ok(conjunction(parts))
     }
 }
 
-/// `probe` between the least and the greatest of the values, if there is one that is not NULL.
-fn bounds(values: &[&ArrayRef], probe: &Arc<dyn PhysicalExpr>) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
-    let Some(first) = values.first() else {
-        return Ok(Vec::new());
-    };
-    let mut least = MinAccumulator::try_new(first.data_type())?;
-    let mut greatest = MaxAccumulator::try_new(first.data_type())?;
-    for &array in values {
-        least.update_batch(std::slice::from_ref(array))?;
-        greatest.update_batch(std::slice::from_ref(array))?;
+/// The keys of one partition's build side.
+struct BuildKeys {
+    rows: usize,
+    /// By key: the least and the greatest value. NULL: all values are NULL.
+    bounds: Vec<[ScalarValue; 2]>,
+    /// By key: the values, if they are at most [`MAX_LISTED_KEYS`].
+    listed: Vec<ArrayRef>,
+}
+
+impl BuildKeys {
+    /// The values of the key expressions `keys` over `batches`, which have `schema`.
+    fn of<'a>(
+        keys: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+        batches: &[RecordBatch],
+        schema: &SchemaRef,
+    ) -> Result<Self> {
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let (mut bounds, mut listed) = (Vec::new(), Vec::new());
+        for key in keys {
+            let data_type = key.data_type(schema)?;
+            let mut least = MinAccumulator::try_new(&data_type)?;
+            let mut greatest = MaxAccumulator::try_new(&data_type)?;
+            let mut values = vec![new_empty_array(&data_type)];
+            for batch in batches {
+                let array = key.evaluate(batch)?.into_array(batch.num_rows())?;
+                least.update_batch(std::slice::from_ref(&array))?;
+                greatest.update_batch(std::slice::from_ref(&array))?;
+                if rows <= MAX_LISTED_KEYS {
+                    values.push(array);
+                }
+            }
+            bounds.push([least.evaluate()?, greatest.evaluate()?]);
+            let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
+            listed.push(concat(&values)?);
+        }
+        Ok(Self { rows, bounds, listed })
     }
-    let bounds = [
-        (Operator::GtEq, least.evaluate()?),
-        (Operator::LtEq, greatest.evaluate()?),
-    ];
+}
+
+/// `probe` between the least and the greatest of all bounds, if there is one that is not NULL.
+fn between<'a>(
+    bounds: impl Iterator<Item = &'a [ScalarValue; 2]>,
+    probe: &Arc<dyn PhysicalExpr>,
+) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+    let bounds = bounds.map(|[least, greatest]| (least.clone(), greatest.clone()));
+    let (least, greatest): (Vec<_>, Vec<_>) = bounds.unzip();
+    let (least, greatest) = (
+        ScalarValue::iter_to_array(least)?,
+        ScalarValue::iter_to_array(greatest)?,
+    );
+    let mut first = MinAccumulator::try_new(least.data_type())?;
+    let mut last = MaxAccumulator::try_new(greatest.data_type())?;
+    first.update_batch(&[least])?;
+    last.update_batch(&[greatest])?;
+    let bounds = [(Operator::GtEq, first.evaluate()?), (Operator::LtEq, last.evaluate()?)];
+    let known = bounds.into_iter().filter(|(_, bound)| !bound.is_null());
     let compare = |(operator, bound)| -> Arc<dyn PhysicalExpr> {
-        Arc::new(BinaryExpr::new(Arc::clone(probe), operator, lit(bound)))
+        Arc::new(BinaryExpr::new(Arc::clone(probe), operator, lit::<ScalarValue>(bound)))
     };
-    let known = bounds
-        .into_iter()
-        .filter(|(_, bound): &(_, ScalarValue)| !bound.is_null());
     Ok(known.map(compare).collect())
 }
 
@@ -193,34 +226,19 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    /// Reports the whole build side of the partition, and waits for the other partitions.
-    ///
-    /// # Errors
-    /// If a key cannot be evaluated.
-    pub(super) async fn report(self, batches: &[RecordBatch], schema: &SchemaRef) -> Result<()> {
-        let whole = arrow::compute::concat_batches;
-        let mut keys = Vec::with_capacity(self.filter.keys.len());
-        for (build, _) in &self.filter.keys {
-            let mut parts = Vec::with_capacity(batches.len());
-            for batch in batches {
-                parts.push(build.evaluate(batch)?.into_array(batch.num_rows())?);
-            }
-            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-            keys.push(match parts.is_empty() {
-                true => build.evaluate(&whole(schema, [])?)?.into_array(0)?,
-                false => concat(&parts)?,
-            });
-        }
+    /// Reports the whole build side of the partition, `batches` of `schema`, and waits for the other partitions.
+    pub(super) async fn report(self, batches: &[RecordBatch], schema: &SchemaRef) {
+        let keys = self.filter.keys.iter().map(|(build, _)| build);
+        let report = BuildKeys::of(keys, batches, schema).map_or(Report::Unknown, Report::Keys);
         let filter = Arc::clone(&self.filter);
-        filter.report(self.partition, Report::Keys(keys))?;
+        filter.report(self.partition, report);
         filter.wait().await;
-        Ok(())
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
         // After `report`, this changes nothing.
-        let _ = self.filter.report(self.partition, Report::Unknown);
+        self.filter.report(self.partition, Report::Unknown);
     }
 }

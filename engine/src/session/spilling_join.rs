@@ -292,7 +292,7 @@ impl PartitionJoin {
         // They are kept until the hash join's table is made, which is when it reads the probe side.
         let kept: Vec<RecordBatch> = batches.into_iter().map(|(batch, _)| batch).collect();
         if let Some(reporter) = reporter {
-            reporter.report(&kept, &left_schema).await?;
+            reporter.report(&kept, &left_schema).await;
         }
         self.reservation.free(); // the hash join reserves the batches again
         let build = in_memory(&left_schema, kept.clone());
