@@ -134,6 +134,23 @@ def test_copy_counts_rows_once(con, tmp_path):
     assert sorted(path.read_text().split()) == ["1", "2", "a"]
 
 
+def test_summarize_is_a_relation(con, trips):
+    con.register("trips", con.read_orc(trips[0]))
+    rows = {row["column_name"]: row for row in con.sql("SUMMARIZE trips").arrow().to_pylist()}
+    assert set(rows) == set(trips[1].column_names)
+    assert (rows["id"]["min"], rows["id"]["max"], rows["id"]["count"]) == ("0", "99999", 100_000)
+    assert rows["kind"]["min"] == "a" and rows["kind"]["avg"] is None
+    assert 0 < float(rows["value"]["null_percentage"]) < 5
+    assert len(con.sql("SUMMARIZE SELECT id FROM trips WHERE id < 10").fetchall()) == 1
+
+
+def test_insert_overwrite_replaces_the_rows(con, tmp_path):
+    con.sql(f"CREATE EXTERNAL TABLE t (a BIGINT, b VARCHAR) STORED AS ORC LOCATION '{tmp_path}/t/'")
+    con.sql("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    con.sql("INSERT OVERWRITE t SELECT a + 10, b FROM t WHERE a = 2")
+    assert con.sql("SELECT * FROM t").fetchall() == [(12, "y")]
+
+
 def test_report_names_device_and_io(con, trips):
     relation = con.sql(f"SELECT sum(value) FROM '{trips[0]}' WHERE id >= 99000")
     table = relation.arrow()

@@ -43,9 +43,10 @@ pub(crate) enum Shape {
     },
     /// The number of rows up to a limit.
     CountOfLimit(Limit),
-    /// The rows joined by their numbers with those that pass another filter.
+    /// The rows joined with those that pass another filter: by their numbers or, if rows stay single, by any column.
     Join {
         kind: usize,
+        key: usize,
         columns: Vec<usize>,
         other: FilterSpec,
     },
@@ -70,8 +71,8 @@ pub(crate) fn queries() -> impl Strategy<Value = QuerySpec> {
         3 => (prop::collection::vec(0..8_usize, 0..3), prop::collection::vec((0..5_usize, 0..8_usize), 0..4))
             .prop_map(|(keys, functions)| Shape::Groups { keys, functions }),
         1 => limit().prop_map(Shape::CountOfLimit),
-        1 => (0..JOINS.len(), columns(), filters())
-            .prop_map(|(kind, columns, other)| Shape::Join { kind, columns, other }),
+        1 => (0..JOINS.len(), 0..8_usize, columns(), filters())
+            .prop_map(|(kind, key, columns, other)| Shape::Join { kind, key, columns, other }),
     ];
     (prop::option::weighted(0.8, filters()), shape).prop_map(|(filter, shape)| QuerySpec { filter, shape })
 }
@@ -125,14 +126,27 @@ impl QuerySpec {
                 let limited = filtered.limit(*skip, Some(*fetch))?;
                 limited.aggregate(vec![], vec![count(lit(1)).alias("n")])
             }
-            Shape::Join { kind, columns, other } => {
-                let names = names(columns, rows);
+            Shape::Join {
+                kind,
+                key,
+                columns,
+                other,
+            } => {
+                let mut names = names(columns, rows);
+                let is_single = matches!(JOINS[*kind], JoinType::LeftSemi | JoinType::LeftAnti);
+                let key = match is_single {
+                    true => rows.schema().field(usable[key % usable.len()]).name().clone(),
+                    false => "row".to_owned(),
+                };
+                if !names.contains(&key) {
+                    names.push(key.clone());
+                }
                 let left = filtered.select(names.iter().map(col))?;
                 let right = table.clone().filter(other.expression(rows, usable))?;
                 let right = right.select(names.iter().map(|name| col(name).alias(format!("r_{name}"))))?;
                 // Sorted by `ordered`: below a FULL JOIN, DataFusion 55.2 takes the column of `row = 5` for a constant
                 // above the join too, and leaves the sort out.
-                left.join(right, JOINS[*kind], &["row"], &["r_row"], None)
+                left.join(right, JOINS[*kind], &[&key], &[&format!("r_{key}")], None)
             }
         }
     }
