@@ -4,7 +4,7 @@
 //! it runs, for each partition:
 //!
 //! 1. It reads the build side, within a share of the memory that is left.
-//! 2. If the build side fits, the hash join runs over it.
+//! 2. If the build side fits, its keys go into the join's dynamic filter (`build_side_filter`), and the hash join runs.
 //! 3. If it does not fit, or its hash table does not, both inputs are sorted, which spills, and merged.
 //!
 //! A join is replaced only if a sort-merge join can take its place: see [`can_merge`].
