@@ -1,29 +1,7 @@
 // The decompression kernel over the chunks of a file, in buffers of exactly their words and bytes. Compiled with
 // sanitizers, behind the decompression unit. Arguments: the file, and the number of times that each chunk is changed at
 // random and decompressed again.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-namespace grampus_host {
-void step(const char*) {}
-grampus::u64 now_ns() { return 0; }
-void pause_ns(grampus::u32) {}
-int mutant = 0;
-__thread grampus::u32 warp, warps;
-}  // namespace grampus_host
-
 namespace {
-using namespace grampus;
-
-u64 state = 1;
-u32 below(u32 n) {
-    u64 z = state += 0x9E3779B97F4A7C15ull;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return (u32)((z ^ z >> 31) % n);
-}
-
 // Decompresses `length` bytes to `out`, which has `space` bytes.
 ChunkResult decompress_once(const u8* stored, u32 length, u32 codec, u8* out, u32 space) {
     u32 lead = below(8);

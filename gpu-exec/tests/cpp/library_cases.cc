@@ -1,29 +1,7 @@
 // The kernels around nvCOMP over random bytes that look like Zstandard frames, in buffers of exactly their words and
 // bytes. Compiled with sanitizers, behind the unit of these kernels. In place of nvCOMP, the program states a result at
 // random. Argument: the number of chunks.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-namespace grampus_host {
-void step(const char*) {}
-grampus::u64 now_ns() { return 0; }
-void pause_ns(grampus::u32) {}
-int mutant = 0;
-__thread grampus::u32 warp, warps;
-}  // namespace grampus_host
-
 namespace {
-using namespace grampus;
-
-u64 state = 1;
-u32 below(u32 n) {
-    u64 z = state += 0x9E3779B97F4A7C15ull;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return (u32)((z ^ z >> 31) % n);
-}
-
 // Bytes of a frame whose header and blocks are mostly right. Returns the length.
 u32 frame(u8* out, u32 space) {
     u32 at = 0, flags = below(4) ? 0x20 : below(256);

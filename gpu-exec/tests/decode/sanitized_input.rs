@@ -16,8 +16,9 @@ fn decode_random_bytes(name: &str, before: &str, after: &str, seeds: &str) -> Op
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
     let text = format!(
-        "{before}{}{after}{}",
+        "{before}{}{after}{}{}",
         translation_unit(),
+        include_str!("../cpp/host_functions.h"),
         include_str!("../cpp/decode_random_bytes.cc")
     );
     std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");

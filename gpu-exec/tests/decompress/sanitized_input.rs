@@ -10,6 +10,8 @@ use grampus_io_stack::cuda;
 use crate::common::random::Random;
 use crate::sample_chunks::{Sample, damaged, hand_made, samples};
 
+const HOST_FUNCTIONS: &str = include_str!("../cpp/host_functions.h");
+
 /// Length, codec, space and expected length (all ones: refused) of each chunk, then its bytes and the expected ones.
 fn cases(samples: &[Sample]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -69,7 +71,7 @@ fn passes(name: &str, program: &mut Command) {
 /// memory.
 fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
     let text = format!(
-        "{before}{}{after}{}",
+        "{before}{}{after}{HOST_FUNCTIONS}{}",
         translation_unit(),
         include_str!("../cpp/decompress_cases.cc")
     );
@@ -106,7 +108,7 @@ fn chunks_are_read_and_written_in_bounds_by_32_lanes() {
 #[test]
 fn chunks_for_nvcomp_are_read_and_written_in_bounds() {
     let name = "library_cases";
-    let text = library_translation_unit() + include_str!("../cpp/library_cases.cc");
+    let text = library_translation_unit() + HOST_FUNCTIONS + include_str!("../cpp/library_cases.cc");
     let Some(program) = compiled(name, &text) else { return };
     passes(name, Command::new(program).arg("200000"));
 }
