@@ -7,7 +7,6 @@
 //! The state of a filter belongs to a plan, not to an execution. What a sort has learned in one execution is wrong in
 //! the next one, whose rows it would exclude all. So only the streams of the first execution use the filters.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::common::ScalarValue;
@@ -111,19 +110,12 @@ fn over_table(filter: &Arc<dyn PhysicalExpr>, scan: &Scan) -> Result<Arc<dyn Phy
 }
 
 /// What one partition knows of the dynamic filters that it uses.
+#[derive(Debug)]
 pub(super) struct FilterStates {
     pub(super) conjuncts: Arc<[Conjunct]>,
     states: Vec<FilterState>,
     /// The filters' form for statistics, as of their last change.
     pub(super) pruner: Option<Pruner>,
-}
-
-impl fmt::Debug for FilterStates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilterStates")
-            .field("conjuncts", &self.conjuncts)
-            .finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,7 +4,6 @@
 //! and, if they are few, the keys themselves. A partition whose build side does not fit in memory, or that is dropped,
 //! reports nothing known, and the filter stays true. So does it if a key cannot be evaluated: the join itself says so.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, new_empty_array};
@@ -36,6 +35,7 @@ pub(super) struct BuildSideFilter {
 }
 
 /// What is known of the build side of a partition.
+#[derive(Debug)]
 enum Report {
     /// The partition is not executed yet.
     NotBegun,
@@ -45,17 +45,6 @@ enum Report {
     Keys(BuildKeys),
     /// It may have any keys.
     Unknown,
-}
-
-impl fmt::Debug for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotBegun => "NotBegun",
-            Self::Pending => "Pending",
-            Self::Keys(_) => "Keys",
-            Self::Unknown => "Unknown",
-        })
-    }
 }
 
 impl BuildSideFilter {
@@ -158,6 +147,7 @@ impl BuildSideFilter {
 }
 
 /// The keys of one partition's build side.
+#[derive(Debug)]
 struct BuildKeys {
     rows: usize,
     /// By key: the least and the greatest value. NULL: all values are NULL.
