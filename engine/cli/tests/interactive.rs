@@ -56,12 +56,22 @@ impl Terminal {
         self.session.exp_string(text).unwrap();
     }
 
-    fn enter(&mut self, line: &str) {
+    /// A line after which the statement goes on.
+    fn enter_part(&mut self, line: &str) {
         self.session.send_line(line).unwrap();
     }
 
-    /// Ctrl-D, and the end of the program.
+    /// The end of a statement. What is expected next is its output, not the echo of what was typed:
+    /// the line editor has turned bracketed paste off.
+    fn enter(&mut self, line: &str) {
+        self.session.send_line(line).unwrap();
+        self.expect("\u{1b}[?2004l");
+    }
+
+    /// Ctrl-D at the next prompt, and the end of the program. Typed before the prompt, the terminal would take
+    /// Ctrl-D for the end of a line.
     fn leave(&mut self) {
+        self.expect(PROMPT);
         self.session.send_control('d').unwrap();
         self.session.exp_eof().unwrap();
     }
@@ -70,7 +80,7 @@ impl Terminal {
 #[test]
 fn statements_take_several_lines_and_errors_do_not_end_the_session() {
     let mut terminal = Terminal::open(&[]);
-    terminal.enter("CREATE TABLE trips AS SELECT 1 AS miles");
+    terminal.enter_part("CREATE TABLE trips AS SELECT 1 AS miles");
     terminal.enter("WHERE true;");
     terminal.expect("done in ");
     terminal.enter("SELECT mils FROM trips;");
@@ -93,7 +103,6 @@ fn ctrl_c_cancels_the_query_and_not_the_session() {
     terminal.expect(PROMPT);
     terminal.enter("SELECT 40 + 2 AS answer;");
     terminal.expect("42");
-    terminal.expect(PROMPT);
     terminal.leave();
 }
 
@@ -134,7 +143,6 @@ fn history_and_completion_survive_the_session() {
     let mut terminal = Terminal::open(&["-q"]);
     terminal.enter("SELECT 6 * 7 AS answer;");
     terminal.expect("42");
-    terminal.expect(PROMPT);
     terminal.leave();
     let Terminal { session, state, .. } = terminal;
     drop(session);
@@ -149,7 +157,6 @@ fn history_and_completion_survive_the_session() {
     terminal.session.flush().unwrap();
     terminal.expect("approx_median(");
     terminal.session.send_control('c').unwrap();
-    terminal.expect(PROMPT);
     terminal.leave();
 }
 
