@@ -7,6 +7,8 @@
 //! | [`controller`] | the software controller between the two |
 //! | [`host`] | the driver: it enables controllers, and submits commands to them |
 //! | [`binding`] | the controllers of a machine, and their change between the kernel and vfio-pci |
+//! | [`vfio_controller`] | a bound controller, opened for this process |
+//! | [`files`] | a directory of files on a namespace |
 //! | [`bus`] | the memory that commands point at |
 //! | [`registers`] | access to a controller's registers |
 //! | [`raw`] | shared memory and io_uring: the `unsafe` of the crate |
@@ -24,8 +26,12 @@ pub mod bus;
 pub mod controller;
 pub mod error;
 #[cfg(unix)]
+pub mod files;
+#[cfg(unix)]
 pub mod host;
 pub mod raw;
 pub mod registers;
 pub mod spec;
 pub mod storage;
+#[cfg(unix)]
+pub mod vfio_controller;

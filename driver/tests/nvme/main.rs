@@ -3,6 +3,7 @@
 
 mod cases;
 mod fault_cases;
+mod file_cases;
 mod machine;
 mod qemu_machine;
 mod qtest_registers;
@@ -59,4 +60,7 @@ conformance! {
     volume_cases::striped_volume_reads_and_writes_in_units,
     volume_cases::replicas_survive_failed_reads_and_writes,
     volume_cases::stripe_failure_names_its_member,
+    file_cases::files_are_loaded_found_again_and_read_over_several_queues,
+    file_cases::failed_file_reads_and_writes_name_the_lba,
+    file_cases::changed_bytes_of_a_file_are_found,
 }

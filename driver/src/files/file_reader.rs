@@ -1,0 +1,157 @@
+//! [`FileReader`]: reads of a namespace's files from many threads, over several queues.
+//!
+//! A read takes a free queue, keeps up to eight commands in flight there, and gives the queue back. So as many reads
+//! run at a time as there are queues, and others wait for their turn.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::block_channel::{BlockChannel, ReadPiece};
+use super::directory::FileEntry;
+use super::drive::Drive;
+use super::file_error::FileError;
+use super::namespace_files::NamespaceFiles;
+use crate::error::DriverError;
+
+/// Longest wait for a queue. Each read before this one is bounded by the timeouts of its commands.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// The queues that no read has.
+#[derive(Debug)]
+struct Queues {
+    free: Vec<BlockChannel>,
+    /// Queues that work, free or not.
+    alive: usize,
+    /// Why the last queue failed.
+    failure: Option<String>,
+}
+
+/// The files of a namespace, as they were when it was opened, for concurrent reads.
+#[derive(Debug)]
+pub struct FileReader {
+    /// Before the drive: queues end before their controller.
+    queues: Mutex<Queues>,
+    returned: Condvar,
+    /// By name.
+    entries: Vec<FileEntry>,
+    drive: Drive,
+}
+
+impl FileReader {
+    /// A reader with up to `queues` queues; fewer if the controller grants fewer, or the memory is short.
+    pub fn new(files: NamespaceFiles, queues: usize) -> Self {
+        let (drive, mut entries, first) = files.into_parts();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut free = vec![first];
+        while free.len() < queues {
+            match drive.channel() {
+                Ok(channel) => free.push(channel),
+                Err(error) => {
+                    log::debug!("{} of {queues} queues: {error}", free.len());
+                    break;
+                }
+            }
+        }
+        let queues = Queues {
+            alive: free.len(),
+            free,
+            failure: None,
+        };
+        Self {
+            queues: Mutex::new(queues),
+            returned: Condvar::new(),
+            entries,
+            drive,
+        }
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    /// The files, by name.
+    pub fn entries(&self) -> &[FileEntry] {
+        &self.entries
+    }
+
+    /// The file of a name.
+    pub fn entry(&self, name: &str) -> Option<&FileEntry> {
+        let at = self.entries.binary_search_by(|entry| entry.name.as_str().cmp(name));
+        at.ok().map(|at| &self.entries[at])
+    }
+
+    /// The bytes of each range of a file, in the given order. Waits for the commands.
+    ///
+    /// # Errors
+    /// [`FileError::Range`] for bytes outside the file; a failed command, with its LBA.
+    pub fn read(&self, entry: &FileEntry, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, FileError> {
+        for range in ranges {
+            if range.start > range.end || range.end > entry.length_bytes {
+                return Err(FileError::Range {
+                    name: entry.name.clone(),
+                    length_bytes: entry.length_bytes,
+                    start: range.start,
+                    end: range.end,
+                });
+            }
+        }
+        let mut read: Vec<Vec<u8>> = ranges
+            .iter()
+            .map(|range| vec![0; (range.end - range.start) as usize])
+            .collect();
+        let pieces = read.iter_mut().zip(ranges).map(|(out, range)| ReadPiece {
+            position: entry.position + range.start,
+            out,
+        });
+        let mut pieces: Vec<ReadPiece<'_>> = pieces.collect();
+        let mut channel = self.take(entry)?;
+        let done = channel.read(&mut pieces);
+        self.give_back(channel, done.as_ref().err());
+        done.map_err(|source| self.drive.failed(format!("reading {}", entry.name), source))?;
+        Ok(read)
+    }
+
+    /// Locks the queues. Each change is one field or one push.
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, entry: &FileEntry) -> Result<BlockChannel, FileError> {
+        let stopped = |reason: String| FileError::Namespace {
+            drive: self.drive.name().to_owned(),
+            reason: format!("{} cannot be read: {reason}", entry.name),
+        };
+        let end = Instant::now() + QUEUE_PATIENCE;
+        let mut queues = self.lock();
+        loop {
+            if let Some(channel) = queues.free.pop() {
+                return Ok(channel);
+            }
+            if queues.alive == 0 {
+                let failure = queues.failure.clone().unwrap_or_default();
+                return Err(stopped(format!("the controller stopped answering: {failure}")));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(stopped(format!("no queue became free within {QUEUE_PATIENCE:?}")));
+            }
+            let waited = self.returned.wait_timeout(queues, left);
+            queues = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn give_back(&self, channel: BlockChannel, error: Option<&DriverError>) {
+        let mut queues = self.lock();
+        if channel.has_failed() {
+            queues.alive -= 1;
+            queues.failure = error.map(ToString::to_string);
+        } else {
+            queues.free.push(channel);
+        }
+        drop(queues);
+        // With no queue left, every waiting read has to end.
+        self.returned.notify_all();
+    }
+}
