@@ -35,7 +35,7 @@ mod runtime;
 
 pub use error::{RefusalReason, RunError};
 pub use input::Input;
-pub use machine_profile::MachineProfile;
+pub use machine_profile::{MachineProfile, PerCodec};
 pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOptions, Request, Target};
 pub use output::Output;
 pub use program::Program;

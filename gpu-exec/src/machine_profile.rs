@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::chunk_list::Codec;
+
 /// Bytes of a load over PCIe.
 pub(crate) const LINK_SECTOR_BYTES: u64 = 32;
 
@@ -22,6 +24,9 @@ pub struct MachineProfile {
     /// Values that one core decodes.
     #[serde(rename = "cpu_decoded_values")]
     pub cpu_decoded_values_per_s: f64,
+    /// Decompressed bytes that one core produces, while all do.
+    #[serde(rename = "cpu_decompressed_bytes", default = "cpu_decompression")]
+    pub cpu_decompressed_bytes_per_s: PerCodec<f64>,
     /// Rows that one core groups and aggregates.
     #[serde(rename = "cpu_aggregated_rows")]
     pub cpu_aggregated_rows_per_s: f64,
@@ -49,12 +54,72 @@ pub struct MachineProfile {
     /// Bytes that kernels scan in device memory.
     #[serde(rename = "device_bytes")]
     pub device_bytes_per_s: f64,
+    /// Decompressed bytes that kernels and nvCOMP produce.
+    #[serde(rename = "device_decompressed_bytes", default = "device_decompression")]
+    pub device_decompressed_bytes_per_s: PerCodec<f64>,
     /// Time to open the device.
     #[serde(rename = "open_seconds")]
     pub open_s: f64,
     /// Time that a query takes besides moving and scanning.
     #[serde(rename = "query_seconds")]
     pub query_s: f64,
+}
+
+/// A figure for each codec.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the codecs' names
+pub struct PerCodec<T> {
+    pub zlib: T,
+    pub snappy: T,
+    pub lz4: T,
+    pub zstd: T,
+}
+
+impl<T: Copy> PerCodec<T> {
+    /// The figure of a codec.
+    pub fn get(&self, codec: Codec) -> T {
+        match codec {
+            Codec::Deflate => self.zlib,
+            Codec::Snappy => self.snappy,
+            Codec::Lz4 => self.lz4,
+            Codec::Zstd => self.zstd,
+        }
+    }
+
+    /// The figure of a codec, to be changed.
+    pub fn get_mut(&mut self, codec: Codec) -> &mut T {
+        match codec {
+            Codec::Deflate => &mut self.zlib,
+            Codec::Snappy => &mut self.snappy,
+            Codec::Lz4 => &mut self.lz4,
+            Codec::Zstd => &mut self.zstd,
+        }
+    }
+
+    /// All figures.
+    pub fn values(&self) -> [T; 4] {
+        [self.zlib, self.snappy, self.lz4, self.zstd]
+    }
+}
+
+/// By one of 16 cores at work (docs/experiments/0031-estimates-of-compressed-files.md).
+fn cpu_decompression() -> PerCodec<f64> {
+    PerCodec {
+        zlib: 0.63e9,
+        snappy: 0.76e9,
+        lz4: 1.1e9,
+        zstd: 0.52e9,
+    }
+}
+
+/// By an H200 (docs/experiments/0031-estimates-of-compressed-files.md).
+fn device_decompression() -> PerCodec<f64> {
+    PerCodec {
+        zlib: 30e9,
+        snappy: 50e9,
+        lz4: 50e9,
+        zstd: 27e9,
+    }
 }
 
 impl Default for MachineProfile {
@@ -73,6 +138,7 @@ impl MachineProfile {
             cpu_scan_bytes_per_s: 9e9,
             cpu_scan_all_bytes_per_s: 110e9,
             cpu_decoded_values_per_s: 150e6,
+            cpu_decompressed_bytes_per_s: cpu_decompression(),
             cpu_aggregated_rows_per_s: 60e6,
             push_bytes_per_s: 52e9,
             mapped_bytes_per_s: 51e9,
@@ -83,6 +149,7 @@ impl MachineProfile {
             fetched_pages_per_s: 12e6,
             disk_bytes_per_s: 3.5e9,
             device_bytes_per_s: 3e12,
+            device_decompressed_bytes_per_s: device_decompression(),
             open_s: 0.35,
             query_s: 0.003,
         }
@@ -91,6 +158,11 @@ impl MachineProfile {
     /// Values that all cores decode together.
     pub fn decoded_values_per_s(&self) -> f64 {
         self.cpu_decoded_values_per_s * self.cores as f64
+    }
+
+    /// Decompressed bytes that all cores produce together.
+    pub fn cpu_decompressed_bytes_per_s(&self, codec: Codec) -> f64 {
+        self.cpu_decompressed_bytes_per_s.get(codec) * self.cores as f64
     }
 
     /// Whether the rates can be divided by.
@@ -109,8 +181,10 @@ impl MachineProfile {
             self.disk_bytes_per_s,
             self.device_bytes_per_s,
         ];
+        let by_codec = [self.cpu_decompressed_bytes_per_s, self.device_decompressed_bytes_per_s];
+        let by_codec = by_codec.iter().flat_map(PerCodec::values);
         self.cores > 0
-            && rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
+            && (rates.iter().copied().chain(by_codec)).all(|rate| rate.is_finite() && rate > 0.0)
             && [self.open_s, self.query_s]
                 .iter()
                 .all(|time| time.is_finite() && *time >= 0.0)

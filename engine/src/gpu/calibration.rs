@@ -13,6 +13,7 @@ use std::time::Instant;
 use grampus_gpu_exec::MachineProfile;
 use grampus_gpu_exec::abi::paging::PAGE_BYTES;
 use grampus_gpu_exec::bench::{self, BenchError, BenchOptions, Figure};
+use grampus_orc_layout::codec::{Codec, compress_chunk, decompress_over};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CacheFileError;
@@ -141,8 +142,8 @@ fn take_figures(profile: &mut MachineProfile, figures: &[Figure]) {
     set(|r| &mut r.disk_bytes_per_s, best("disk", "disk, 1 MiB commands", 1e9));
 }
 
-/// The defaults with the CPU's rates measured: a filtered scan of doubles, by one thread and by all. Decoding and
-/// aggregating are taken to be as much faster or slower than by default as scanning is.
+/// The defaults with the CPU's rates measured: a filtered scan of doubles by one thread and by all, and decompression
+/// by all. Decoding and aggregating are taken to be as much faster or slower than by default as scanning is.
 fn measured_cpu() -> MachineProfile {
     const VALUES: usize = 32 << 20;
     let default = Calibration::default().profile;
@@ -163,14 +164,75 @@ fn measured_cpu() -> MachineProfile {
         fastest.fold(0.0, f64::max)
     };
     let (one, all) = (rate(1), rate(default.cores));
+    let bytes = sample();
+    let mut decompressed = default.cpu_decompressed_bytes_per_s;
+    for (codec, rate) in [
+        (Codec::Zlib, &mut decompressed.zlib),
+        (Codec::Snappy, &mut decompressed.snappy),
+        (Codec::Lz4, &mut decompressed.lz4),
+        (Codec::Zstd, &mut decompressed.zstd),
+    ] {
+        match decompression_rate(codec, &bytes, default.cores) {
+            Ok(measured) => *rate = measured,
+            Err(error) => log::warn!("decompression by {codec:?} was not measured: {error}"),
+        }
+    }
     let scale = one / default.cpu_scan_bytes_per_s;
     MachineProfile {
         cpu_scan_bytes_per_s: one,
         cpu_scan_all_bytes_per_s: all.max(one),
         cpu_decoded_values_per_s: default.cpu_decoded_values_per_s * scale,
+        cpu_decompressed_bytes_per_s: decompressed,
         cpu_aggregated_rows_per_s: default.cpu_aggregated_rows_per_s * scale,
         ..default
     }
+}
+
+/// Bytes of the values that are compressed to measure a codec.
+const SAMPLE_BYTES: usize = 2 << 20;
+/// Bytes of their chunks, as most writers make them.
+const SAMPLE_CHUNK_BYTES: usize = 64 << 10;
+
+/// Doubles with two decimals in no order, as amounts are.
+fn sample() -> Vec<u8> {
+    let value = |row: u64| ((row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % 10_000) as f64 / 100.0;
+    (0..SAMPLE_BYTES as u64 / 8)
+        .flat_map(|row| value(row).to_le_bytes())
+        .collect()
+}
+
+/// Decompressed bytes a second and thread, if so many threads decompress the chunks of `bytes` at once.
+fn decompression_rate(codec: Codec, bytes: &[u8], threads: usize) -> Result<f64, String> {
+    const ROUNDS: usize = 8;
+    let compressed = |chunk: &[u8]| {
+        let mut out = Vec::new();
+        compress_chunk(codec, chunk, &mut out).map(|()| out)
+    };
+    let chunks: Vec<Vec<u8>> = bytes
+        .chunks(SAMPLE_CHUNK_BYTES)
+        .map(compressed)
+        .collect::<Result<_, _>>()?;
+    let decompress_all = || -> Result<(), String> {
+        let mut out = Vec::new();
+        for chunk in (0..ROUNDS).flat_map(|_| &chunks) {
+            decompress_over(codec, SAMPLE_CHUNK_BYTES, chunk, &mut out)?;
+            std::hint::black_box(&out);
+        }
+        Ok(())
+    };
+    let mut fastest = f64::INFINITY;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(decompress_all)).collect();
+            let panicked = |_| Err("a thread panicked".to_owned());
+            running
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+        })?;
+        fastest = fastest.min(begun.elapsed().as_secs_f64());
+    }
+    Ok((ROUNDS * bytes.len()) as f64 / fastest)
 }
 
 /// Pages per second that threads read from all over a file that was just written.

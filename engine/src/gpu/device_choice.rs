@@ -5,11 +5,9 @@
 
 use std::time::Duration;
 
-use grampus_gpu_exec::input::Input;
-use grampus_gpu_exec::program::Program;
-use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile};
-
-use super::input_builder::{ColumnBytes, column_bytes};
+use grampus_gpu_exec::input::{Input, Placement};
+use grampus_gpu_exec::program::{Program, Type};
+use grampus_gpu_exec::{Backing, ColumnChoice, MachineProfile, PerCodec};
 
 /// Cost of fetching one scattered value from memory, in values scanned.
 const SCATTERED_VALUE_COST: f64 = 12.0;
@@ -17,8 +15,7 @@ const SCATTERED_VALUE_COST: f64 = 12.0;
 /// The estimated bytes and rows of a query, from which the CPU's time follows.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
-    /// By column: its bytes, and the share of rows for which the column is read.
-    columns: Vec<(ColumnBytes, f64)>,
+    columns: Vec<ColumnWork>,
     /// Rows that are aggregated.
     passed: f64,
     /// True if the query has group keys.
@@ -35,7 +32,7 @@ impl Workload {
             } else {
                 selectivity
             };
-            (column_bytes(program, input, column), share)
+            ColumnWork::of(program, input, column, share)
         });
         let rows: u64 = input
             .stripes
@@ -56,16 +53,64 @@ impl Workload {
         let cores = profile.cores as f64;
         let scan = (profile.cpu_scan_bytes_per_s * cores).min(profile.cpu_scan_all_bytes_per_s);
         let mut seconds = 0.0;
-        for (bytes, share) in &self.columns {
-            let scattered = if *share < 0.1 { SCATTERED_VALUE_COST } else { 1.0 };
-            seconds += bytes.direct as f64 * share * scattered / scan;
+        for column in &self.columns {
+            let share = column.share;
+            let scattered = if share < 0.1 { SCATTERED_VALUE_COST } else { 1.0 };
+            seconds += column.direct_bytes * share * scattered / scan;
             // Row groups are decoded whole if any of their rows is wanted, which is nearly everywhere.
-            let decoded = bytes.decoded as f64 * share.max(0.2);
-            seconds += decoded / 8.0 / profile.decoded_values_per_s();
+            seconds += column.decoded_values * share.max(0.2) / profile.decoded_values_per_s();
+            let decompressed = column.decompressed_bytes.values().into_iter();
+            let rates = profile.cpu_decompressed_bytes_per_s.values();
+            let core_seconds: f64 = decompressed.zip(rates).map(|(bytes, rate)| bytes / rate).sum();
+            seconds += core_seconds / cores;
         }
         let each = if self.grouped { 1.0 } else { 0.2 };
         seconds += self.passed * each / (profile.cpu_aggregated_rows_per_s * cores);
         Duration::from_secs_f64(seconds)
+    }
+}
+
+/// What the CPU does for one column at the selected rows.
+#[derive(Debug, Clone, Default)]
+struct ColumnWork {
+    /// Share of the rows for which the column is read.
+    share: f64,
+    /// Bytes of raw values, in the file or in decompressed chunks.
+    direct_bytes: f64,
+    /// Values that are decoded.
+    decoded_values: f64,
+    /// Bytes that come out of the chunks with a row that is read.
+    decompressed_bytes: PerCodec<f64>,
+}
+
+impl ColumnWork {
+    fn of(program: &Program, input: &Input, column: usize, share: f64) -> Self {
+        let mut work = Self {
+            share,
+            ..Self::default()
+        };
+        let ty = program.columns[column].ty;
+        let width = f64::from(ty.width());
+        for stripe in &input.stripes {
+            let rows: u64 = stripe.selected.iter().map(|range| range.end - range.start).sum();
+            let rows = rows as f64;
+            match (&stripe.columns[column], stripe.compression) {
+                (Placement::Constant(_), _) => {}
+                (Placement::Direct(_), _) => work.direct_bytes += rows * width,
+                (Placement::Decoded { .. }, None) => work.decoded_values += rows * width / 8.0,
+                (Placement::Decoded { .. }, Some(compression)) => {
+                    let chunk_rows = compression.chunk_bytes as f64 / width;
+                    let chunks = 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(chunk_rows);
+                    *work.decompressed_bytes.get_mut(compression.codec) += rows * width * chunks;
+                    match ty {
+                        // Nothing is encoded but the places of NULLs.
+                        Type::Float32 | Type::Float64 => work.direct_bytes += rows * width,
+                        _ => work.decoded_values += rows * width / 8.0,
+                    }
+                }
+            }
+        }
+        work
     }
 }
 
@@ -190,6 +235,7 @@ pub(super) mod tests {
             index,
             rows,
             group_rows: rows,
+            compression: None,
             selected: std::iter::once(0..rows).collect(),
             columns: vec![direct.clone(), direct.clone()],
         };

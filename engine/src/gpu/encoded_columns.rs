@@ -93,6 +93,17 @@ fn stored(stream: OrcStream) -> Option<EncodedStream> {
     })
 }
 
+/// The device's name of a codec; `None`: no device decompresses it.
+pub(super) fn device_codec(codec: Codec) -> Option<DeviceCodec> {
+    match codec {
+        Codec::Snappy => Some(DeviceCodec::Snappy),
+        Codec::Lz4 => Some(DeviceCodec::Lz4),
+        Codec::Zstd => Some(DeviceCodec::Zstd),
+        Codec::Zlib => Some(DeviceCodec::Deflate),
+        Codec::Lzo => None,
+    }
+}
+
 fn chunk_list(chunks: &EncodedChunks) -> Option<ChunkList> {
     let chunk = |chunk: &EncodedChunk| Chunk {
         offset: chunk.offset,
@@ -101,13 +112,7 @@ fn chunk_list(chunks: &EncodedChunks) -> Option<ChunkList> {
         start: chunk.start,
     };
     Some(ChunkList {
-        codec: match chunks.codec {
-            Codec::Snappy => DeviceCodec::Snappy,
-            Codec::Lz4 => DeviceCodec::Lz4,
-            Codec::Zstd => DeviceCodec::Zstd,
-            Codec::Zlib => DeviceCodec::Deflate,
-            Codec::Lzo => return None,
-        },
+        codec: device_codec(chunks.codec)?,
         chunks: chunks.chunks.iter().map(chunk).collect(),
     })
 }

@@ -10,8 +10,9 @@
 
 use std::sync::Arc;
 
-use grampus_gpu_exec::input::{FileVersion, Input, Placement, Segment, Stripe};
-use grampus_gpu_exec::program::{Program, Type, Value};
+use grampus_gpu_exec::input::chunk_list::Codec;
+use grampus_gpu_exec::input::{Compression, FileVersion, Input, Placement, Segment, Stripe};
+use grampus_gpu_exec::program::{Type, Value};
 use grampus_orc_layout::stripe::StripeLayout;
 
 use datafusion::common::ScalarValue;
@@ -209,6 +210,10 @@ fn stripe_of(
         index: stripe.layout.info.index,
         rows: stripe.layout.info.rows,
         group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
+        compression: tail.compression.map(|compression| Compression {
+            codec: encoded_columns::device_codec(compression.codec).unwrap_or(Codec::Lz4),
+            chunk_bytes: compression.block_size_bytes.max(1),
+        }),
         selected: stripe.selected.clone(),
         columns: placements,
     };
@@ -234,39 +239,4 @@ fn can_be_null(placement: &Placement) -> bool {
         Placement::Direct(_) | Placement::Constant(Some(_)) => false,
         Placement::Constant(None) | Placement::Decoded { .. } => true,
     }
-}
-
-/// An estimate of the bytes of one column at the selected rows.
-pub(crate) fn column_bytes(program: &Program, input: &Input, column: usize) -> ColumnBytes {
-    let mut bytes = ColumnBytes::default();
-    for stripe in &input.stripes {
-        let rows: u64 = stripe.selected.iter().map(|range| range.end - range.start).sum();
-        let width = u64::from(program.columns[column].ty.width());
-        match &stripe.columns[column] {
-            Placement::Direct(_) => bytes.direct += rows * width,
-            Placement::Constant(_) => {}
-            Placement::Decoded {
-                stored_bytes,
-                on_device,
-            } => {
-                bytes.stored += (u128::from(*stored_bytes) * u128::from(rows) / u128::from(stripe.rows.max(1))) as u64;
-                bytes.decoded += rows * width;
-                bytes.on_device += if *on_device { rows * width } else { 0 };
-            }
-        }
-    }
-    bytes
-}
-
-/// Bytes of one column at the selected rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ColumnBytes {
-    /// Raw values in the file.
-    pub(crate) direct: u64,
-    /// Values in encoded form in the file.
-    pub(crate) stored: u64,
-    /// Decoded values of `stored`.
-    pub(crate) decoded: u64,
-    /// The part of `decoded` that the GPU can decode.
-    pub(crate) on_device: u64,
 }

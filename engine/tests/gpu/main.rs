@@ -16,5 +16,6 @@ mod gpu_operator;
 mod group_codes;
 mod nvcomp;
 mod random;
+mod recorded_rates;
 mod soak;
 mod values;

@@ -150,6 +150,7 @@ impl Table {
                     index,
                     rows: count,
                     group_rows: count,
+                    compression: None,
                     selected: std::iter::once(0..count).collect(),
                     columns: offsets.map(direct).to_vec(),
                 });

@@ -19,6 +19,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use self::chunk_list::Codec;
 use self::encoded_column::EncodedColumn;
 pub use self::file_version::FileVersion;
 pub use self::segments::Segment;
@@ -41,6 +42,15 @@ pub enum Placement {
     },
 }
 
+/// Codec and size of a file's compression chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// Codec of the chunks. LZO counts as LZ4.
+    pub codec: Codec,
+    /// Decompressed bytes of a chunk, at most. Not 0.
+    pub chunk_bytes: u64,
+}
+
 /// A stripe's rows, or those of its row groups that may hold rows that pass.
 #[derive(Debug, Clone)]
 pub struct Stripe {
@@ -52,6 +62,8 @@ pub struct Stripe {
     pub rows: u64,
     /// Rows of a row group, at whose start decoding can begin. Without a row index: the stripe's rows. Not 0.
     pub group_rows: u64,
+    /// Compression of its file; `None`: none. Only estimates depend on it.
+    pub compression: Option<Compression>,
     /// Selected rows: ascending, not empty, not overlapping.
     pub selected: Vec<Range<u64>>,
     /// By position in the program's columns.

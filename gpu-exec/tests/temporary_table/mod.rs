@@ -144,6 +144,7 @@ impl Table {
                     index,
                     rows,
                     group_rows: shape.group_rows.unwrap_or(rows),
+                    compression: None,
                     selected: std::iter::once(0..rows).collect(),
                     columns,
                 });

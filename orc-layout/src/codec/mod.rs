@@ -95,17 +95,15 @@ pub(crate) fn decompress_chunk(
     result
 }
 
-/// As [`decompress_chunk`], but overwrites `out`. A buffer that is reused for chunks of one size is not cleared in
-/// between. After an error the content of `out` is unspecified.
+/// Overwrites `out` by the decompressed bytes of one chunk, given without its header. A buffer that is reused for
+/// chunks of one size is not cleared in between. After an error the content of `out` is unspecified.
+///
+/// The result has at most `block_size` bytes, and never more than [`MAX_BLOCK_BYTES`]. The allocation follows the size
+/// of the input, not the claims in it.
 ///
 /// # Errors
-/// As for [`decompress_chunk`].
-pub(crate) fn decompress_over(
-    codec: Codec,
-    block_size: usize,
-    compressed: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), String> {
+/// The fault of the chunk, for the caller to add file and place.
+pub fn decompress_over(codec: Codec, block_size: usize, compressed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let limit = block_size.min(MAX_BLOCK_BYTES);
     match codec {
         Codec::Snappy => unsnappy(limit, compressed, 0, out),
@@ -152,7 +150,7 @@ pub(crate) fn decompressed_length(compression: Compression, chunk: &[u8]) -> Opt
 ///
 /// # Errors
 /// LZO, which this crate only reads; and errors of a codec's library.
-pub(crate) fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+pub fn compress_chunk(codec: Codec, input: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     match codec {
         Codec::Zlib => deflate(input, out),
         Codec::Snappy => SNAPPY.with_borrow_mut(|encoder| {

@@ -195,6 +195,7 @@ mod tests {
 
     use super::*;
     use crate::machine_profile::MachineProfile;
+    use crate::runtime::planner::cost_model::CompressedBytes;
 
     fn column(dense: bool) -> ColumnStats {
         ColumnStats {
@@ -210,6 +211,7 @@ mod tests {
             resident_bytes: 0,
             missing_bytes: 1_600_000_000,
             moved_bytes: 1_600_000_000,
+            compressed_bytes: CompressedBytes::default(),
             unregistered_bytes: Some(9_600_000_000),
             cold: false,
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::abi::paging::PAGE_BYTES;
-use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile};
+use crate::machine_profile::{LINK_SECTOR_BYTES, MachineProfile, PerCodec};
 use crate::options::{Backing, BackingChoice};
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 
@@ -12,6 +12,33 @@ use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 const PASS_S: f64 = 0.0005;
 /// Bytes that a kernel's scattered loads from a mapping read of a file that is not in the page cache: whole pages.
 const FILE_PAGE_BYTES: u64 = 4096;
+
+/// Decompressed bytes by codec, of the processor that decompresses them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CompressedBytes {
+    pub(crate) by_cpu: PerCodec<u64>,
+    pub(crate) by_device: PerCodec<u64>,
+}
+
+impl CompressedBytes {
+    /// Time of the processors, one after the other.
+    fn seconds(&self, profile: &MachineProfile) -> f64 {
+        let cpu = zipped(&self.by_cpu, &profile.cpu_decompressed_bytes_per_s) / profile.cores as f64;
+        cpu + zipped(&self.by_device, &profile.device_decompressed_bytes_per_s)
+    }
+
+    /// Time of the CPU, if it decompresses all.
+    fn seconds_of_cpu(&self, profile: &MachineProfile) -> f64 {
+        let rates = &profile.cpu_decompressed_bytes_per_s;
+        (zipped(&self.by_cpu, rates) + zipped(&self.by_device, rates)) / profile.cores as f64
+    }
+}
+
+/// Seconds for these bytes at these rates.
+fn zipped(bytes: &PerCodec<u64>, rates: &PerCodec<f64>) -> f64 {
+    let seconds = bytes.values().into_iter().zip(rates.values());
+    seconds.map(|(bytes, rate)| bytes as f64 / rate).sum()
+}
 
 /// Facts about one column, known before the query.
 #[derive(Debug, Clone)]
@@ -40,6 +67,8 @@ pub(crate) struct ColumnStats {
     pub(crate) missing_bytes: u64,
     /// Bytes that are moved for those: fewer if the GPU decodes.
     pub(crate) moved_bytes: u64,
+    /// Values' bytes of those that come out of compression chunks.
+    pub(crate) compressed_bytes: CompressedBytes,
     /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
     pub(crate) unregistered_bytes: Option<u64>,
     /// Some of the files' pages are not in the page cache.
@@ -116,13 +145,16 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
     let all = (column.missing_bytes + column.resident_bytes).max(1);
     let by_cpu = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
     let decode = by_cpu * (column.missing_bytes as f64 / all as f64) / profile.decoded_values_per_s();
+    let decode = decode + column.compressed_bytes.seconds(profile);
     match backing {
         Backing::Resident => column.moved_bytes as f64 / file_bytes_per_s + decode,
         Backing::Paged => {
             let (pages, groups) = column.missing_pages(inputs.selectivity);
             let values = groups * column.group_rows as f64;
             let decode = values / profile.decoded_values_per_s() + values * column.width as f64 / file_bytes_per_s;
-            pages / profile.fetched_pages_per_s + decode
+            let share = (values / column.decoded_rows.max(1) as f64).min(1.0);
+            let decompress = column.compressed_bytes.seconds_of_cpu(profile) * share;
+            pages / profile.fetched_pages_per_s + decode + decompress
         }
         Backing::Mapped => {
             let sectors = touched(LINK_SECTOR_BYTES);
@@ -147,7 +179,7 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
 }
 
 /// Time that kernels take to scan a column in device memory. Decoding on the device takes no time beside that of moving
-/// the encoded bytes (docs/experiments/0010-decoding-on-the-gpu.md).
+/// the encoded bytes (docs/experiments/0010-decoding-on-the-gpu.md); decompressing does.
 pub(super) fn scan_time(column: &ColumnStats, inputs: &CostInputs<'_>) -> Duration {
     let share = if column.dense { 1.0 } else { inputs.selectivity };
     let bytes = ((column.raw_rows + column.decoded_rows) * column.width) as f64 * share;

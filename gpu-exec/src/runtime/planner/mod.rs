@@ -29,7 +29,7 @@ use crate::runtime::file_io::page_cache_probe::direct_if_cold;
 use crate::runtime::memory::column_key::ColumnKey;
 use crate::runtime::memory::residency::{Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
-use crate::runtime::planner::cost_model::{ColumnStats, CostInputs};
+use crate::runtime::planner::cost_model::{ColumnStats, CompressedBytes, CostInputs};
 pub(crate) use crate::runtime::planner::kernel_choice::KernelChoice;
 use crate::runtime::planner::validate::validate;
 
@@ -286,6 +286,7 @@ fn stats(
         resident_bytes: 0,
         missing_bytes: 0,
         moved_bytes: 0,
+        compressed_bytes: CompressedBytes::default(),
         unregistered_bytes: Some(0),
         cold: false,
     };
@@ -293,6 +294,7 @@ fn stats(
     for (at, stripe) in request.input.stripes.iter().enumerate() {
         let rows: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
         let key = ColumnKey::of(request, ids, at, column);
+        let mut is_on_device = false;
         let (bytes, moved) = match &stripe.columns[column] {
             Placement::Constant(_) => {
                 stats.constant_rows += rows;
@@ -310,7 +312,8 @@ fn stats(
                 stats.decoded_rows += rows;
                 stats.group_rows = stats.group_rows.max(stripe.group_rows.min(stripe.rows));
                 let bytes = stripe.rows * (width + validity);
-                if *on_device && !known.is_decoded_by_cpu(key.file, key.column) {
+                is_on_device = *on_device && !known.is_decoded_by_cpu(key.file, key.column);
+                if is_on_device {
                     stats.on_device_rows += rows;
                     (bytes, *stored_bytes)
                 } else {
@@ -324,6 +327,13 @@ fn stats(
         } else if rows > 0 {
             stats.missing_bytes += bytes;
             stats.moved_bytes += moved;
+            if let (Placement::Decoded { .. }, Some(compression)) = (&stripe.columns[column], stripe.compression) {
+                let of = match is_on_device {
+                    true => &mut stats.compressed_bytes.by_device,
+                    false => &mut stats.compressed_bytes.by_cpu,
+                };
+                *of.get_mut(compression.codec) += stripe.rows * width;
+            }
             let there = match presence {
                 Some(Presence::Pages(there)) => u64::from(there),
                 Some(Presence::Whole) | None => 0,
