@@ -1,15 +1,19 @@
 //! The first process of a small virtual machine, which takes an NVMe controller of QEMU from the kernel, drives
-//! it over VFIO, gives it back, and prints the result. Another controller is in use, and is refused.
+//! it over VFIO, gives it back, and prints the result. Another controller is in use, and is refused. Files are stored
+//! on a third one.
 //! `driver/tests/vfio_guest.sh` builds the machine.
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use grampus_driver::binding::{
     BindingError, Change, Inventory, Kernel, LinuxKernel, NvmeController, PciAddress, System, bind, unbind,
 };
+use grampus_driver::files::{Drive, FileReader, NamespaceFiles};
 use grampus_driver::host::{Device, DeviceOptions, DmaPool, VfioMemory};
 use grampus_driver::raw::{MappedRegisters, VfioDevice};
+use grampus_driver::vfio_controller::{OpenError, open_vfio};
 
 const MEMORY_BYTES: usize = 8 << 20;
 const IOVA: u64 = 0x10_0000_0000;
@@ -17,6 +21,8 @@ const IOVA: u64 = 0x10_0000_0000;
 const FREE_SERIAL: &str = "S1";
 /// The controller whose namespace is swap space.
 const SWAP_SERIAL: &str = "S2";
+/// The controller for files. Its namespace has zeros.
+const FILES_SERIAL: &str = "S3";
 
 fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
@@ -61,7 +67,48 @@ fn run() -> Result<()> {
     if unbind(&system, address)? != Change::Done || unbind(&system, address)? != Change::Unchanged {
         return Err("unbinding twice is not one change".into());
     }
-    await_namespace(&system)
+    await_namespace(&system)?;
+    store_files(&system)
+}
+
+/// Stores files on a controller, finds them again after it was closed and opened, and reads them over several queues.
+fn store_files(system: &System) -> Result<()> {
+    let address = controller(system, FILES_SERIAL)?.address;
+    let open = || -> Result<Drive> {
+        let device = Arc::new(Mutex::new(open_vfio(system, address)?));
+        Ok(Drive::open(&address.to_string(), device, 1)?)
+    };
+    match open_vfio(system, address) {
+        Err(OpenError::Obstacles { obstacles, .. }) if obstacles.iter().any(|o| o.contains("grampus nvme bind")) => {}
+        other => return Err(format!("a controller of the kernel is not refused: {other:?}").into()),
+    }
+    bind(system, address)?;
+    let bytes: Vec<u8> = (0..3_000_001).map(byte_at).collect();
+    let mut files = NamespaceFiles::initialize(open()?, false)?;
+    for name in ["a.orc", "year=2019/b.orc"] {
+        let mut go_on = |_| ControlFlow::Continue(());
+        files.load(name, bytes.len() as u64, &mut &bytes[..], &mut go_on)?;
+    }
+    drop(files);
+    let mut files = NamespaceFiles::open(open()?)?;
+    if files
+        .verify("a.orc", &mut |_| ControlFlow::Continue(()))?
+        .difference
+        .is_some()
+    {
+        return Err("a.orc differs".into());
+    }
+    let reader = FileReader::new(files, 4);
+    for entry in reader.entries() {
+        let read = reader.read(entry, &[0..entry.length_bytes, 1_000_001..1_300_000])?;
+        if read[0] != bytes || read[1] != bytes[1_000_001..1_300_000] {
+            return Err(format!("{} has other bytes", entry.name).into());
+        }
+        println!("guest: read {}", entry.name);
+    }
+    drop(reader);
+    unbind(system, address)?;
+    Ok(())
 }
 
 /// Waits for the kernel's block device: nvme identifies a controller after its probe has returned.

@@ -21,12 +21,12 @@ pub enum OpenError {
         there: String,
     },
     /// Something stands between the controller and this process.
-    #[error("{controller} cannot be opened: {obstacles}")]
+    #[error("{controller} cannot be opened: {}", obstacles.join("; "))]
     Obstacles {
         /// The controller, as [`NvmeController::describe`] names it.
         controller: String,
         /// Each obstacle, and the way around it.
-        obstacles: String,
+        obstacles: Vec<String>,
     },
     /// VFIO refuses the controller or memory for it.
     #[error("{address} cannot be opened through VFIO: {source}{advice}")]
@@ -61,10 +61,9 @@ pub fn open_vfio(system: &System, address: PciAddress) -> Result<Device, OpenErr
     })?;
     if !controller.usable {
         let obstacles = controller.obstacles.iter();
-        let obstacles: Vec<String> = obstacles.map(|o| format!("{o}: {}", o.advice())).collect();
         return Err(OpenError::Obstacles {
             controller: controller.describe(),
-            obstacles: obstacles.join("; "),
+            obstacles: obstacles.map(|o| format!("{o}: {}", o.advice())).collect(),
         });
     }
     open_usable(controller)

@@ -27,10 +27,10 @@ cat >"$work/root/init" <<END
 /bin/busybox mount -t devtmpfs none /dev
 for module in $modules; do /bin/busybox insmod /modules/\$module.ko; done
 for tenths in \$(/bin/busybox seq 100); do
-    [ -b /dev/nvme0n1 ] && [ -b /dev/nvme1n1 ] && break
+    [ -b /dev/nvme0n1 ] && [ -b /dev/nvme1n1 ] && [ -b /dev/nvme2n1 ] && break
     /bin/busybox usleep 100000
 done
-for number in 0 1; do
+for number in 0 1 2; do
     if /bin/busybox grep -q S2 /sys/class/nvme/nvme\$number/serial; then
         /bin/busybox mkswap /dev/nvme\${number}n1
         /bin/busybox swapon /dev/nvme\${number}n1
@@ -49,13 +49,14 @@ python3 -c "
 import sys
 step = 0x9e3779b97f4a7c15
 sys.stdout.buffer.write(bytes((i * step & (1 << 64) - 1) >> 56 for i in range(1 << 20)))" >"$work/image"
-truncate -s 8M "$work/swap"
+truncate -s 8M "$work/swap" "$work/files"
 LD_LIBRARY_PATH=$packages/usr/lib/x86_64-linux-gnu:$packages/lib/x86_64-linux-gnu timeout -k 5 300 \
     "$packages/usr/bin/qemu-system-x86_64" -L "$packages/usr/share/qemu" -L "$packages/usr/share/seabios" \
     -machine q35,kernel-irqchip=split -accel tcg -cpu max -smp 2 -m 256 -nodefaults -display none -serial stdio \
     -no-reboot -device intel-iommu,intremap=on -kernel "$(find "$packages/boot" -name 'vmlinuz*')" \
     -initrd "$work/initramfs" -drive "file=$work/image,if=none,id=d,format=raw" -device nvme,serial=S1,drive=d \
     -drive "file=$work/swap,if=none,id=s,format=raw" -device nvme,serial=S2,drive=s \
+    -drive "file=$work/files,if=none,id=f,format=raw" -device nvme,serial=S3,drive=f \
     -append "console=ttyS0 quiet panic=-1 intel_iommu=on" </dev/null | tee "$work/log"
 
 grep -q "guest: passed" "$work/log"

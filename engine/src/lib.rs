@@ -14,7 +14,8 @@
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
 //! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
-//! - [`LazyStores`] makes object stores by URL, for a program's own session too.
+//! - [`LazyStores`] makes object stores by URL, for a program's own session too. [`NvmeStore`] is one over files of an
+//!   NVMe namespace.
 //!
 //! The modules, each of which uses only those above it:
 //!
@@ -22,7 +23,7 @@
 //! redaction       text without the passwords of URLs
 //! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
-//! store           object stores by URL: S3, GCS, Azure, HTTP
+//! store           object stores by URL: S3, GCS, Azure, HTTP, NVMe namespaces
 //! file            local files and objects as sources of bytes, and the cache of their metadata
 //! table           the files of a table: listing, schema, partition values, statistics
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
@@ -65,4 +66,5 @@ pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};
 pub use store::lazy_stores::LazyStores;
+pub use store::nvme_store::NvmeStore;
 pub use store_error::StoreError;

@@ -39,3 +39,31 @@ impl ContentChecksums {
         (self.content.digest(), xxh3_64(&self.units))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The specification's values of XXH3 with 64 bits, seed 0.
+    #[test]
+    fn checksums_are_those_of_the_specification() {
+        let mut checksums = ContentChecksums::default();
+        assert_eq!(checksums.digest(), (0x2d06_8005_38d3_94c2, 0x2d06_8005_38d3_94c2));
+        checksums.add(&[]);
+        assert_eq!(checksums.units.len(), 0);
+        checksums.add(&[7; 5000]);
+        assert_eq!(checksums.units.len(), 8);
+        let units: Vec<u32> = unit_checksums(&[7; 5000]).collect();
+        assert_eq!(units[1], xxh3_64(&[7; 904]) as u32);
+    }
+
+    #[test]
+    fn checksum_of_a_structure_leaves_its_own_field_out() {
+        let mut bytes = *b"head CHECKSUMtail";
+        let before = structure_checksum(&bytes, 5);
+        bytes[5..13].fill(0);
+        assert_eq!(structure_checksum(&bytes, 5), before);
+        bytes[13] = b'T';
+        assert_ne!(structure_checksum(&bytes, 5), before);
+    }
+}

@@ -19,6 +19,7 @@ Examples:
   grampus --io trips.orc -c 'SELECT avg(fare) FROM trips WHERE miles >= 30'
                                                      and see how few bytes the answer took
   AWS_REGION=eu-west-1 grampus s3://bucket/trips/    read a bucket (gs://, abfss://, https:// too)
+  grampus nvme load t.orc --device 0000:01:00.0      a file for FROM 'nvme://0000:01:00.0/t.orc'
   grampus demo                                       a tour on made-up taxi trips";
 
 /// SQL over ORC files that reads only the bytes a query turns out to need; Parquet, CSV, NDJSON and Arrow join them.
@@ -127,7 +128,7 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Say what there is to compute on: GPU, memory, link, drivers; and for what is missing, how to get it
     Device(DeviceArgs),
-    /// List NVMe controllers and what stands in the way of their use; move them to vfio-pci and back
+    /// List NVMe controllers, move them to vfio-pci and back, and store files on their namespaces
     Nvme {
         #[command(subcommand)]
         command: NvmeCommand,

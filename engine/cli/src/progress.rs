@@ -80,6 +80,14 @@ pub(crate) fn rows_bar(rows: Option<u64>, wanted: bool) -> ProgressBar {
     start(rows)
 }
 
+/// A bar for work that moves bytes, and removes the bar at its end.
+pub(crate) fn bytes_bar(bytes: u64, wanted: bool) -> ProgressBar {
+    if !wanted || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    start(Some(bytes))
+}
+
 fn message(elapsed: Duration, io: &ScanIo, total: Option<u64>) -> String {
     let mut message = units::duration(elapsed);
     if io.rows_scanned > 0 {

@@ -17,7 +17,7 @@ use url::{Position, Url};
 
 use super::named_store::NamedStore;
 use super::store_kind::{StoreKind, StoreOptions};
-use super::store_location::remote;
+use super::store_location::{remote, shown};
 use crate::redaction::{OPTIONS_PASSWORD, without_passwords};
 use crate::store_error::StoreError;
 
@@ -55,6 +55,8 @@ impl LazyStores {
     pub(crate) fn locate(&self, location: &str, options: &StoreOptions) -> String {
         match remote(location) {
             Some(url) if !options.is_empty() => self.with_options(&url, options.clone()).into(),
+            // DataFusion parses the location too, and takes the colons of an address for a port.
+            Some(url) if StoreKind::of(&url) == Some(StoreKind::Nvme) => url.into(),
             _ => location.to_owned(),
         }
     }
@@ -120,7 +122,7 @@ impl ObjectStoreRegistry for LazyStores {
 
 /// The store of a URL, configured by `options` and, for what they lack, by the environment.
 fn open(url: &Url, options: StoreOptions) -> Result<Arc<dyn ObjectStore>, StoreError> {
-    let shown = without_passwords(&key(url));
+    let shown = shown(&key(url));
     let Some(kind) = StoreKind::of(url) else {
         return Err(StoreError::new(
             shown,
@@ -135,6 +137,9 @@ fn open(url: &Url, options: StoreOptions) -> Result<Arc<dyn ObjectStore>, StoreE
     let mut settings = kind.environment(&shown, std::env::vars_os())?;
     settings.extend(options);
     let store = kind.build(url, &shown, &settings)?;
+    if kind == StoreKind::Nvme {
+        return Ok(store); // its errors have the user's words already
+    }
     Ok(Arc::new(NamedStore::new(kind, &shown, store)))
 }
 

@@ -1,15 +1,19 @@
-//! Object stores by URL: S3, GCS, Azure, HTTP.
+//! Object stores by URL: S3, GCS, Azure, HTTP, NVMe namespaces.
 //!
 //! ```text
 //! store_kind      StoreKind: schemes, options, and the builders of object_store
 //! request_error   a failed request as a StoreError, with advice
 //! named_store     NamedStore: a store whose errors name the user's URL
+//! nvme_location   NvmeLocation: controller and namespace of an nvme:// URL
+//! nvme_store      NvmeStore: the files of an NVMe namespace
 //! store_location  a location as a listing URL; the stores that OPTIONS configure
 //! lazy_stores     LazyStores: the registry that makes stores when a statement first names them
 //! ```
 
 pub(crate) mod lazy_stores;
 mod named_store;
+mod nvme_location;
+pub(crate) mod nvme_store;
 mod request_error;
 pub(crate) mod store_kind;
 pub(crate) mod store_location;

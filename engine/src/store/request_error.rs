@@ -166,6 +166,7 @@ fn credentials(kind: StoreKind) -> String {
              AZURE_SKIP_SIGNATURE=true for a public container; as OPTIONS: 'azure.storage_account_key'"
         }
         StoreKind::Http => "write user and password into the URL: https://USER:PASSWORD@host/…",
+        StoreKind::Nvme => "run it as a user that may open the controller",
     };
     text.to_owned()
 }
@@ -182,6 +183,7 @@ fn endpoint(kind: StoreKind) -> String {
              OPTIONS: 'azure.storage_endpoint'"
         }
         StoreKind::Http => "check host and port of the URL",
+        StoreKind::Nvme => "check the address of the controller: grampus nvme list prints it",
     };
     text.to_owned()
 }

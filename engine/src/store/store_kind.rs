@@ -16,6 +16,8 @@ use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, HeaderMap, Hea
 use percent_encoding::percent_decode_str;
 use url::{Position, Url};
 
+use super::nvme_location::NvmeLocation;
+use super::nvme_store;
 use crate::store_error::StoreError;
 
 /// Options of one store by name, as object_store knows them: `aws_region`.
@@ -33,10 +35,12 @@ pub(crate) enum StoreKind {
     Google,
     Azure,
     Http,
+    /// Files of an NVMe namespace, through the driver of this process.
+    Nvme,
 }
 
 /// The schemes of URLs for which stores are made.
-const SCHEMES: [(&str, StoreKind); 10] = [
+const SCHEMES: [(&str, StoreKind); 11] = [
     ("s3", StoreKind::S3),
     ("s3a", StoreKind::S3),
     ("gs", StoreKind::Google),
@@ -47,6 +51,7 @@ const SCHEMES: [(&str, StoreKind); 10] = [
     ("abfss", StoreKind::Azure),
     ("http", StoreKind::Http),
     ("https", StoreKind::Http),
+    ("nvme", StoreKind::Nvme),
 ];
 
 /// Options of every kind's connections, after the kind's prefix. HTTP's have no prefix.
@@ -80,6 +85,7 @@ impl StoreKind {
             Self::Google => name.parse::<GoogleConfigKey>().is_ok(),
             Self::Azure => name.parse::<AzureConfigKey>().is_ok(),
             Self::Http => name.parse::<ClientConfigKey>().is_ok(),
+            Self::Nvme => false,
         }
     }
 
@@ -89,7 +95,7 @@ impl StoreKind {
             Self::S3 => Some("aws_"),
             Self::Google => Some("google_"),
             Self::Azure => Some("azure_"),
-            Self::Http => None,
+            Self::Http | Self::Nvme => None,
         }
     }
 
@@ -130,6 +136,7 @@ impl StoreKind {
                 "use_azure_cli",
             ],
             Self::Http => &["allow_http"],
+            Self::Nvme => return Vec::new(),
         };
         let prefix = self.prefix().unwrap_or("");
         own.iter()
@@ -243,6 +250,7 @@ impl StoreKind {
                     .with_retry(retry_config());
                 Arc::new(builder.build().map_err(failed)?)
             }
+            Self::Nvme => Arc::new(nvme_store::open(NvmeLocation::of(url)?)?),
         })
     }
 
@@ -284,6 +292,7 @@ impl StoreKind {
                 "azure.storage_account_name",
             ),
             Self::Http => return "check the URL and the table's OPTIONS".to_owned(),
+            Self::Nvme => return "check the URL; stores of NVMe namespaces have no OPTIONS".to_owned(),
         };
         format!("check the variables {names} or the table's OPTIONS ('{option}' '…')")
     }

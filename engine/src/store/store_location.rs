@@ -5,6 +5,7 @@ use datafusion::error::{DataFusionError, Result};
 use glob::Pattern;
 use url::Url;
 
+use super::nvme_location;
 use super::store_kind::StoreKind;
 use crate::error::message;
 use crate::redaction::without_passwords;
@@ -18,7 +19,12 @@ pub(crate) fn kind_of(location: &str) -> Option<StoreKind> {
 /// The URL of a location, unless the location is a path.
 pub(crate) fn remote(location: &str) -> Option<Url> {
     let is_url = location.contains("://") && !location.starts_with('/');
-    is_url.then(|| Url::parse(location).ok())?
+    is_url.then(|| nvme_location::parse(location).or_else(|| Url::parse(location).ok()))?
+}
+
+/// The URL of a store as people write it, without passwords.
+pub(crate) fn shown(url: &str) -> String {
+    nvme_location::shown(&without_passwords(url))
 }
 
 /// The listing of a location: a path or a URL, of a file, a folder or a pattern.
@@ -61,6 +67,14 @@ mod tests {
         assert!(url.is_collection());
         let file = listing_url("s3://bucket/a/b.orc").unwrap();
         assert_eq!((file.as_str(), file.get_glob()), ("s3://bucket/a/b.orc", &None));
+    }
+
+    #[test]
+    fn addresses_of_controllers_are_hosts() {
+        let url = listing_url("nvme://0000:01:00.0/year=*/a-b.orc").unwrap();
+        assert_eq!(url.as_str(), "nvme://0000-01-00.0/");
+        assert_eq!(url.get_glob().as_ref().unwrap().as_str(), "year=*/a-b.orc");
+        assert_eq!(shown(url.object_store().as_str()), "nvme://0000:01:00.0/");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 use super::row_versions;
 use crate::file::{Identity, Place};
 use crate::redaction::without_passwords;
-use crate::store::store_location::listing_url;
+use crate::store::store_location::{listing_url, shown};
 use crate::store_error::StoreError;
 
 /// Maximum depth of nested folders. Deeper nesting counts as a loop of links.
@@ -242,7 +242,7 @@ async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFil
             Err(error) => return Err(failed(error)),
         }
     };
-    let store_name: Arc<str> = without_passwords(store_url.as_str()).into();
+    let store_name: Arc<str> = shown(store_url.as_str()).into();
     let store_key: Arc<str> = store_url.as_str().into();
     let files = objects.into_iter().filter_map(|object| {
         let relative = object.location.prefix_match(url.prefix())?;

@@ -8,6 +8,8 @@
 //! | `convert` | `convert`: ORC from Parquet, CSV and ORC |
 //! | `device` | `device`: the hardware and software to compute on, and its rates |
 //! | `nvme` | `nvme`: the NVMe controllers, and the change of their driver |
+//! | `nvme_drive` | opening a namespace, or an image of one |
+//! | `nvme_files` | `nvme load`, `files`, `remove`, `verify`: files on a namespace |
 //! | `bench_sql` | `bench sql`: times of statements |
 //! | `bench_io` | `bench io`: rates of each path between storage and GPU |
 //! | `file_job` | progress and summary of the subcommands that write files |
@@ -21,3 +23,5 @@ mod file_job;
 pub(crate) mod generate;
 pub(crate) mod layout;
 pub(crate) mod nvme;
+mod nvme_drive;
+mod nvme_files;

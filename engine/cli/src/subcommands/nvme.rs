@@ -1,4 +1,4 @@
-//! `grampus nvme`: the machine's NVMe controllers, and the change of their driver.
+//! `grampus nvme`: the machine's NVMe controllers, and the change of their driver. `nvme_files` has the files on them.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,6 +7,7 @@ use grampus_driver::binding::{
     check_unbind, unbind,
 };
 
+use super::nvme_files;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{Interrupts, SignalMode};
 use crate::nvme_options::{NvmeBindArgs, NvmeCommand, NvmeListArgs};
@@ -23,6 +24,10 @@ pub(crate) fn run(command: &NvmeCommand) -> Result<(), ExitError> {
         NvmeCommand::List(arguments) => list(arguments),
         NvmeCommand::Bind(arguments) => rebind(arguments, &BIND),
         NvmeCommand::Unbind(arguments) => rebind(arguments, &UNBIND),
+        NvmeCommand::Load(arguments) => nvme_files::load(arguments),
+        NvmeCommand::Files(arguments) => nvme_files::list(arguments),
+        NvmeCommand::Remove(arguments) => nvme_files::remove(arguments),
+        NvmeCommand::Verify(arguments) => nvme_files::verify(arguments),
     }
 }
 
