@@ -8,7 +8,9 @@
 //! local               local files: identity, positioned reads
 //! memory_map          MemoryMap: a mapped local file
 //! map_source          reads of a memory map
-//! remote              objects of object stores: planned ranges in large requests
+//! request_shape       RequestShape: how ranges become requests, of a network or of a drive
+//! segment             Segment: consecutive bytes, fetched
+//! remote              objects of object stores: reads of planned ranges
 //! ```
 
 pub mod file_cache;
@@ -16,6 +18,8 @@ mod local;
 mod map_source;
 mod memory_map;
 mod remote;
+mod request_shape;
+mod segment;
 
 use std::fmt;
 use std::fs::Metadata;
@@ -34,6 +38,7 @@ use crate::config::LocalIo;
 use local::{LocalFile, ReadSource};
 use map_source::MapSource;
 use remote::{FetchedSource, RemoteFile};
+use request_shape::RequestShape;
 
 /// The place of a file.
 #[derive(Clone)]
@@ -136,12 +141,11 @@ impl FileHandle {
     pub fn open(name: &Arc<str>, place: &Place, identity: &Identity) -> Result<Self> {
         Ok(match place {
             Place::Local(path) => Self::Local(Arc::new(LocalFile::open(name, path, identity)?)),
-            Place::Remote { store, path, .. } => Self::Remote(Arc::new(RemoteFile::new(
-                Arc::clone(name),
-                Arc::clone(store),
-                path.clone(),
-                identity.clone(),
-            ))),
+            Place::Remote { store, url, path } => {
+                let (store, shape) = (Arc::clone(store), RequestShape::of(url));
+                let file = RemoteFile::new(Arc::clone(name), store, path.clone(), identity.clone(), shape);
+                Self::Remote(Arc::new(file))
+            }
         })
     }
 

@@ -1,7 +1,8 @@
 //! `RemoteFile` and `FetchedSource`: an object of an object store, and reads of its fetched ranges.
 //!
-//! A fetch makes few, large, concurrent requests. Reads are served from the fetched bytes. A read of other bytes fails
-//! and notes them, so that the scan can fetch them and read again.
+//! A fetch makes concurrent requests: few and large ones over a network, and many small ones of a drive. Reads are
+//! served from the fetched bytes. A read of other bytes fails and notes them, so that the scan can fetch them and read
+//! again.
 //!
 //! Every request names the object's version, and every answer is checked against it. S3, GCS and Azure list an entity
 //! tag and honour `If-Match`. An HTTP server may know the time of the last modification only, in whole seconds, which
@@ -12,22 +13,18 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{LayoutError, Result};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
+use super::request_shape::RequestShape;
+use super::segment::{Segment, find, insert, uncovered};
 use super::{Identity, IoCounters, io_error};
 use crate::store_error::{StoreError, reason};
 
-/// Ranges within this distance are one request: a round trip costs more than the bytes between them.
-const MERGE_GAP_BYTES: u64 = 1 << 20;
-/// Maximum length of a request. Longer ones are split, so that the parts run concurrently.
-const MAX_REQUEST_BYTES: u64 = 16 << 20;
-/// Requests in flight per fetch.
-const CONCURRENT_REQUESTS: usize = 8;
 /// [`FetchedSource::trim`] keeps up to this many bytes: dictionaries, and ranges that short stripes read again.
 const MAX_TRIMMED_BYTES: usize = 64 << 20;
 /// Bytes that a fetch of missed bytes adds after them: a reader that overruns its plan goes on forwards.
@@ -40,16 +37,24 @@ pub struct RemoteFile {
     store: Arc<dyn ObjectStore>,
     path: Path,
     identity: Identity,
+    shape: RequestShape,
 }
 
 impl RemoteFile {
-    /// The object at `path` of `store`. Reads nothing.
-    pub fn new(name: Arc<str>, store: Arc<dyn ObjectStore>, path: Path, identity: Identity) -> Self {
+    /// The object at `path` of `store`, for requests of a shape. Reads nothing.
+    pub fn new(
+        name: Arc<str>,
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        identity: Identity,
+        shape: RequestShape,
+    ) -> Self {
         Self {
             name,
             store,
             path,
             identity,
+            shape,
         }
     }
 
@@ -58,26 +63,73 @@ impl RemoteFile {
     /// # Errors
     /// `Io` if the bytes cannot be read, or the object has changed since the listing.
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
-        let fetched = self.request(merge(ranges), io).await?;
+        let fetched = self.request(ranges, io).await?;
         ranges.iter().map(|range| find(&self.name, &fetched, range)).collect()
     }
 
-    /// Reads `ranges` concurrently.
-    async fn request(&self, ranges: Vec<Range<u64>>, io: &IoCounters) -> Result<Vec<Segment>> {
-        let requests: Vec<_> = ranges.into_iter().map(|range| self.request_one(range, io)).collect();
-        let mut segments: Vec<Segment> = futures::stream::iter(requests)
-            .buffer_unordered(CONCURRENT_REQUESTS)
-            .try_collect()
-            .await?;
+    /// Reads bytes that cover `ranges`, by concurrent requests.
+    async fn request(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Segment>> {
+        let requests = self.shape.requests(ranges, self.identity.length);
+        let mut segments: Vec<Segment> = if self.shape.is_grouped {
+            let groups = self.shape.groups(&requests);
+            let groups: Vec<_> = groups.into_iter().map(|group| self.request_group(group, io)).collect();
+            let read = futures::stream::iter(groups).buffer_unordered(self.shape.concurrent);
+            read.try_collect::<Vec<_>>().await?.into_iter().flatten().collect()
+        } else {
+            let requests: Vec<_> = requests.into_iter().map(|range| self.request_one(range, io)).collect();
+            let read = futures::stream::iter(requests).buffer_unordered(self.shape.concurrent);
+            read.try_collect().await?
+        };
         segments.sort_by_key(|segment| segment.start);
         Ok(segments)
     }
 
-    async fn request_one(&self, range: Range<u64>, io: &IoCounters) -> Result<Segment> {
+    /// Reads several ranges by one call. Objects do not change while their drive is open; another opening may.
+    async fn request_group(&self, ranges: Vec<Range<u64>>, io: &IoCounters) -> Result<Vec<Segment>> {
+        let hull = ranges.first().map_or(0, |first| first.start)..ranges.last().map_or(0, |last| last.end);
+        self.check_inside(&hull)?;
+        let read = async {
+            let now = self.store.head(&self.path).await?;
+            let bytes = self.store.get_ranges(&self.path, &ranges).await?;
+            Ok((now, bytes))
+        };
+        let (now, bytes) = match read.await {
+            Ok(read) => read,
+            Err(error) => return Err(self.explain(&hull, error).await),
+        };
+        if !is_same(&self.identity, &now) {
+            return Err(self.changed("replaced"));
+        }
+        let segments = ranges
+            .iter()
+            .zip(bytes)
+            .map(|(range, bytes)| self.segment(range, bytes, io));
+        segments.collect()
+    }
+
+    fn check_inside(&self, range: &Range<u64>) -> Result<()> {
         if range.end > self.identity.length {
             let reason = format!("the file has {} bytes", self.identity.length);
-            return Err(io_error(&self.name, &range, reason));
+            return Err(io_error(&self.name, range, reason));
         }
+        Ok(())
+    }
+
+    /// Counts the bytes of a request, and checks that they are all.
+    fn segment(&self, range: &Range<u64>, bytes: Bytes, io: &IoCounters) -> Result<Segment> {
+        io.add(bytes.len() as u64, 1);
+        if bytes.len() as u64 != range.end - range.start {
+            let reason = format!("the store sent {} bytes", bytes.len());
+            return Err(io_error(&self.name, range, reason));
+        }
+        Ok(Segment {
+            start: range.start,
+            bytes,
+        })
+    }
+
+    async fn request_one(&self, range: Range<u64>, io: &IoCounters) -> Result<Segment> {
+        self.check_inside(&range)?;
         let got = match self.store.get_opts(&self.path, self.conditions(&range)).await {
             Ok(got) => got,
             Err(error) => return Err(self.explain(&range, error).await),
@@ -89,18 +141,7 @@ impl RemoteFile {
             Ok(bytes) => bytes,
             Err(error) => return Err(self.explain(&range, error).await),
         };
-        io.add(bytes.len() as u64, 1);
-        if bytes.len() as u64 != range.end - range.start {
-            return Err(io_error(
-                &self.name,
-                &range,
-                format!("the store sent {} bytes", bytes.len()),
-            ));
-        }
-        Ok(Segment {
-            start: range.start,
-            bytes,
-        })
+        self.segment(&range, bytes, io)
     }
 
     /// A request of `range` which the store refuses if the object has changed.
@@ -160,65 +201,6 @@ fn is_same(identity: &Identity, object: &ObjectMeta) -> bool {
 /// Whether an entity tag promises equal meaning only, not equal bytes.
 fn is_weak(etag: &str) -> bool {
     etag.starts_with("W/")
-}
-
-/// Consecutive bytes of the file.
-#[derive(Debug, Clone)]
-struct Segment {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl Segment {
-    fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-/// Requests that cover `ranges`: sorted, merged if near each other, split if long.
-fn merge(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
-    sorted.sort_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
-    for range in sorted {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(MERGE_GAP_BYTES) => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    let split = |range: Range<u64>| {
-        let starts = (range.start..range.end).step_by(MAX_REQUEST_BYTES as usize);
-        starts.map(move |start| start..(start + MAX_REQUEST_BYTES).min(range.end))
-    };
-    merged.into_iter().flat_map(split).collect()
-}
-
-/// The bytes of `range` from ascending, disjoint segments. Copies only if the range spans several segments.
-fn find(name: &Arc<str>, segments: &[Segment], range: &Range<u64>) -> Result<Bytes> {
-    if range.start >= range.end {
-        return Ok(Bytes::new());
-    }
-    let missing = || io_error(name, range, "these bytes were not fetched");
-    let mut next = segments.partition_point(|segment| segment.end() <= range.start);
-    let first = segments
-        .get(next)
-        .filter(|s| s.start <= range.start)
-        .ok_or_else(missing)?;
-    let from = (range.start - first.start) as usize;
-    if range.end <= first.end() {
-        return Ok(first.bytes.slice(from..from + (range.end - range.start) as usize));
-    }
-    let mut whole = BytesMut::with_capacity((range.end - range.start) as usize);
-    whole.extend_from_slice(&first.bytes[from..]);
-    let mut end = first.end();
-    while end < range.end {
-        next += 1;
-        let segment = segments.get(next).filter(|s| s.start == end).ok_or_else(missing)?;
-        let take = (range.end - end).min(segment.bytes.len() as u64);
-        whole.extend_from_slice(&segment.bytes[..take as usize]);
-        end += take;
-    }
-    Ok(whole.freeze())
 }
 
 /// Reads of the bytes that [`fetch`](Self::fetch) has loaded.
@@ -281,7 +263,7 @@ impl FetchedSource {
         if missing.is_empty() {
             return Ok(());
         }
-        let fetched = self.file.request(merge(&missing), &self.io).await?;
+        let fetched = self.file.request(&missing, &self.io).await?;
         let mut segments = lock(&self.segments);
         for segment in fetched {
             insert(&mut segments, segment);
@@ -306,39 +288,6 @@ impl FetchedSource {
 /// Locks a mutex. Segments are inserted whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The parts of `range` that no segment covers.
-fn uncovered(segments: &[Segment], range: &Range<u64>) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut start = range.start;
-    let first = segments.partition_point(|segment| segment.end() <= range.start);
-    for segment in segments[first..].iter().take_while(|s| s.start < range.end) {
-        if start < segment.start {
-            gaps.push(start..segment.start);
-        }
-        start = start.max(segment.end());
-    }
-    if start < range.end {
-        gaps.push(start..range.end);
-    }
-    gaps
-}
-
-/// Adds the new parts of `segment`. A merged request may overlap fetched segments.
-fn insert(segments: &mut Vec<Segment>, segment: Segment) {
-    for gap in uncovered(segments, &(segment.start..segment.end())) {
-        let from = (gap.start - segment.start) as usize;
-        let bytes = segment.bytes.slice(from..from + (gap.end - gap.start) as usize);
-        let at = segments.partition_point(|held| held.start < gap.start);
-        segments.insert(
-            at,
-            Segment {
-                start: gap.start,
-                bytes,
-            },
-        );
-    }
 }
 
 impl ByteSource for FetchedSource {
@@ -370,7 +319,7 @@ mod tests {
             inode: None,
             etag: put.e_tag,
         };
-        let file = RemoteFile::new("memory:///a.orc".into(), store, path, identity);
+        let file = RemoteFile::new("memory:///a.orc".into(), store, path, identity, RequestShape::NETWORK);
         (bytes, Arc::new(file))
     }
 
@@ -448,7 +397,8 @@ mod tests {
                 inode: None,
                 etag: etag.map(str::to_owned),
             };
-            RemoteFile::new("m".into(), Arc::new(InMemory::new()), Path::from("a"), identity)
+            let store = Arc::new(InMemory::new());
+            RemoteFile::new("m".into(), store, Path::from("a"), identity, RequestShape::NETWORK)
         };
         let conditions = |etag, modified_ns| {
             let sent = file(etag, modified_ns).conditions(&(0..4));

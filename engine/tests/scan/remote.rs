@@ -18,6 +18,9 @@ use super::filters::{layouts, random_sql, table};
 use super::flaky_store::{Faults, FlakyStore};
 
 const OBJECT: &str = "data/t.orc";
+/// A store that is read in few, long requests, and one that is read in groups of short ones.
+const NETWORK: &str = "memory://bucket";
+const DRIVE: &str = "nvme://0000-01-00.0";
 
 /// The bytes of an ORC file.
 fn orc(batch: &RecordBatch, options: WriterOptions) -> Bytes {
@@ -33,11 +36,21 @@ fn read(path: &Path) -> Bytes {
 
 /// A session with the store's object as table `t`.
 async fn session(store: &Arc<FlakyStore>, partitions: usize, settings: &[(&str, String)]) -> SessionContext {
+    session_at(NETWORK, store, partitions, settings).await
+}
+
+/// Like [`session`], with the store at a URL.
+async fn session_at(
+    url: &str,
+    store: &Arc<FlakyStore>,
+    partitions: usize,
+    settings: &[(&str, String)],
+) -> SessionContext {
     let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let context = context_with(partitions, &settings).await;
-    let url = url::Url::parse("memory://bucket").unwrap();
-    context.register_object_store(&url, Arc::clone(store) as _);
-    grampus::session::register_orc(&context, "t", "memory://bucket/data/")
+    let store_url = url::Url::parse(url).unwrap();
+    context.register_object_store(&store_url, Arc::clone(store) as _);
+    grampus::session::register_orc(&context, "t", &format!("{url}/data/"))
         .await
         .unwrap();
     context
@@ -95,7 +108,8 @@ async fn random_queries_in_small_steps_equal_those_in_memory() {
         let mut random = ChaCha8Rng::seed_from_u64(k as u64);
         for partitions in [1, 2, 7] {
             let steps = small_steps(random.random_range(1..300), 1 << random.random_range(0..16));
-            let context = session(&store, partitions, &steps).await;
+            let url = [NETWORK, DRIVE][(k + partitions / 2) % 2];
+            let context = session_at(url, &store, partitions, &steps).await;
             for _ in 0..8 {
                 store.set(Faults {
                     max_delay_us: random.random_range(0..500),
@@ -104,8 +118,8 @@ async fn random_queries_in_small_steps_equal_those_in_memory() {
                 let sql = random_sql(&mut random);
                 let expected = answer(&memory, &sql).await.unwrap();
                 match answer(&context, &sql).await {
-                    Ok(answer) => assert!(answer == expected, "{name}, {partitions}, {steps:?}: {sql}"),
-                    Err(error) => panic!("{name}, {partitions}, {steps:?}: {sql}: {error}"),
+                    Ok(answer) => assert!(answer == expected, "{url}, {name}, {partitions}, {steps:?}: {sql}"),
+                    Err(error) => panic!("{url}, {name}, {partitions}, {steps:?}: {sql}: {error}"),
                 }
             }
         }
@@ -131,8 +145,15 @@ const SUM: &str = "SELECT sum(x) FROM t WHERE y >= 0 AND x % 2 < 5";
 
 #[tokio::test]
 async fn failed_request_ends_the_query_with_the_name_of_the_file() {
+    for (url, shown) in [(NETWORK, NETWORK), (DRIVE, "nvme://0000:01:00.0")] {
+        fail_each_request(url, shown).await;
+    }
+}
+
+/// Fails one request after another of a store at a URL, which messages show.
+async fn fail_each_request(url: &str, shown: &str) {
     let store = FlakyStore::with_object(OBJECT, orc(&numbers(0), stripes())).await;
-    let context = session(&store, 1, &small_steps(100, 500)).await;
+    let context = session_at(url, &store, 1, &small_steps(100, 500)).await;
     store.set(Faults::default());
     assert_eq!(value(&context, SUM).await, "4498500");
     let reads = store.set(Faults::default());
@@ -140,7 +161,7 @@ async fn failed_request_ends_the_query_with_the_name_of_the_file() {
     for failing in (0..reads).step_by(reads / 10) {
         // A new session has no metadata in memory.
         store.set(Faults::default());
-        let fresh = session(&store, 1, &small_steps(100, 500)).await;
+        let fresh = session_at(url, &store, 1, &small_steps(100, 500)).await;
         store.set(Faults {
             failing_read: Some(failing),
             ..Faults::default()
@@ -149,7 +170,7 @@ async fn failed_request_ends_the_query_with_the_name_of_the_file() {
             Ok(answer) => assert!(answer.contains("4498500"), "{answer}"),
             Err(error) => {
                 let message = grampus::error::message(&error);
-                assert!(message.contains("memory://bucket/data/t.orc"), "{message}");
+                assert!(message.contains(&format!("{shown}/data/t.orc")), "{message}");
                 assert!(message.contains("the request was not answered"), "{message}");
             }
         }
