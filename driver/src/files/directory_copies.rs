@@ -38,7 +38,7 @@ impl DirectoryCopies {
     /// Reads what the namespace holds, and writes nothing.
     pub(super) fn read(drive: &Drive, channel: &mut BlockChannel) -> Result<Self, FileError> {
         let (layout, bad_header) = read_header(drive, channel)?;
-        let [first, second] = [0, 1].map(|copy| read_copy(channel, &layout, copy));
+        let [first, second] = [0, 1].map(|copy| read_copy(drive, channel, &layout, copy));
         let (directory, bad_copy) = match (first?, second?) {
             (Ok(first), Ok(second)) if first == second => (first, None),
             (Ok(first), Ok(second)) if first.generation == second.generation => {
@@ -246,11 +246,18 @@ fn read_header(drive: &Drive, channel: &mut BlockChannel) -> Result<(Layout, Opt
     Ok((layout, bad))
 }
 
-/// A copy of the directory, or what is wrong with it. A block that the drive cannot read is damage like any other.
-fn read_copy(channel: &mut BlockChannel, layout: &Layout, copy: usize) -> Result<Result<Directory, String>, FileError> {
+/// A copy of the directory, or what is wrong with it. A block that the drive cannot read is damage like any other. A
+/// controller that does not answer says nothing about the copy.
+fn read_copy(
+    drive: &Drive,
+    channel: &mut BlockChannel,
+    layout: &Layout,
+    copy: usize,
+) -> Result<Result<Directory, String>, FileError> {
     let mut bytes = vec![0; layout.directory_bytes as usize];
-    Ok(match channel.read_at(layout.directory_at(copy), &mut bytes) {
-        Ok(()) => Directory::decode(&bytes, layout),
-        Err(error) => Err(error.to_string()),
-    })
+    match channel.read_at(layout.directory_at(copy), &mut bytes) {
+        Ok(()) => Ok(Directory::decode(&bytes, layout)),
+        Err(error @ DriverError::Command { .. }) => Ok(Err(error.to_string())),
+        Err(error) => Err(drive.failed(format!("reading copy {copy} of the directory"), error)),
+    }
 }

@@ -1,9 +1,11 @@
 //! Damaged structures, other programs' signatures, and damaged content.
 
 use grampus_driver::files::{Difference, FileError, NamespaceFiles};
+use grampus_driver::spec::StatusCode;
+use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage};
 
 use crate::lossy_storage::LossyStorage;
-use crate::rig::{Model, Random, check, drive, go_on, load};
+use crate::rig::{Model, Random, check, drive, go_on, impatient_drive, load};
 
 const NAMESPACE_BYTES: usize = 4 << 20;
 /// Regions of such a namespace: a directory of 16 KiB at each end, inside a header.
@@ -231,4 +233,37 @@ fn namespace_with_data_is_initialized_only_when_told_to_erase() {
         error.to_string().ends_with("LBA 0 has a directory of files of Grampus"),
         "{error}"
     );
+}
+
+/// A block that the drive reports as unreadable is damage of one copy. A controller that does not answer is no damage,
+/// and no reason to erase.
+#[test]
+fn copy_that_cannot_be_read_is_damage_and_silence_is_not() {
+    let (image, model) = image(512);
+    let faulty = |action| {
+        let rule = FaultRule {
+            bytes: DIRECTORY_0 as u64..DIRECTORY_0 as u64 + 512,
+            every: 1,
+            at_most: u64::MAX,
+            action,
+        };
+        FaultyStorage::new(Box::new(LossyStorage::new(image.clone(), 512)), vec![rule])
+    };
+    let failing = faulty(FaultAction::Fail(StatusCode::UnrecoveredReadError));
+    let files = NamespaceFiles::open(drive(failing, 512)).unwrap();
+    let damages = files.damages();
+    assert_eq!(damages.len(), 1);
+    assert!(
+        damages[0].starts_with("copy 0 of the directory, at LBA 8: read of 32 blocks at LBA 8 "),
+        "{damages:?}"
+    );
+    assert_eq!(check(files, &model).len(), 2);
+    let error = NamespaceFiles::open(impatient_drive(faulty(FaultAction::Drop))).unwrap_err();
+    assert!(matches!(error, FileError::Device { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("S1, namespace 1: reading copy 0 of the directory: read of 32 blocks"),
+        "{text}"
+    );
+    assert!(text.contains("did not end within 300ms"), "{text}");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use grampus_driver::controller::{Namespace, VirtualController, VirtualOptions};
 use grampus_driver::files::{Drive, FileError, NamespaceFiles};
@@ -32,6 +33,19 @@ impl Random {
 
 /// Opens namespace 1 of a new controller over a storage.
 pub(crate) fn drive(storage: impl Storage + 'static, block_bytes: u64) -> Drive {
+    drive_with(storage, block_bytes, DeviceOptions::default())
+}
+
+/// Like [`drive`], for a storage that does not always answer.
+pub(crate) fn impatient_drive(storage: impl Storage + 'static) -> Drive {
+    let options = DeviceOptions {
+        command_timeout: Some(Duration::from_millis(300)),
+        ..DeviceOptions::default()
+    };
+    drive_with(storage, 512, options)
+}
+
+fn drive_with(storage: impl Storage + 'static, block_bytes: u64, device_options: DeviceOptions) -> Drive {
     let memory = SharedMemory::anonymous(MEMORY_BYTES).unwrap();
     let memory = Arc::new(MappedMemory::linear(memory, FIRST_BUS_ADDRESS));
     let options = VirtualOptions {
@@ -45,7 +59,7 @@ pub(crate) fn drive(storage: impl Storage + 'static, block_bytes: u64) -> Drive 
         lba_log2: block_bytes.trailing_zeros() as u8,
     };
     let controller = VirtualController::new(options, vec![namespace], memory.clone());
-    let device = Device::open(Arc::new(controller), DmaPool::new(memory), DeviceOptions::default()).unwrap();
+    let device = Device::open(Arc::new(controller), DmaPool::new(memory), device_options).unwrap();
     Drive::open("S1", Arc::new(Mutex::new(device)), 1).unwrap()
 }
 
