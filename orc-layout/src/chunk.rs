@@ -44,8 +44,9 @@ impl ChunkHeader {
     }
 }
 
-/// Appends `input` (at most [`codec::MAX_BLOCK_BYTES`]) to `out` as one chunk with its header. The chunk holds original
-/// bytes if `codec` is `None` or compression does not make it smaller. An empty input appends nothing.
+/// Appends `input` (at most [`codec::MAX_BLOCK_BYTES`]) to `out` as one chunk with its header. An empty input appends
+/// nothing. The chunk holds original bytes if `codec` is `None`, or if compression saves less than a tenth: that is not
+/// worth the time to decompress it.
 ///
 /// # Errors
 /// The codec's message.
@@ -60,7 +61,7 @@ pub fn append_chunk(codec: Option<Codec>, input: &[u8], out: &mut Vec<u8>) -> Re
     if let Some(codec) = codec {
         codec::compress_chunk(codec, input, out)?;
     }
-    let original = codec.is_none() || out.len() - body >= input.len();
+    let original = codec.is_none() || (out.len() - body).saturating_mul(10) > input.len().saturating_mul(9);
     if original {
         out.truncate(body);
         out.extend_from_slice(input);
@@ -155,6 +156,23 @@ mod tests {
         let whole = decompress_all(place(&file), Some(ZLIB), &stored.into(), 2000).unwrap();
         let expected: Vec<u8> = [&[7; 1000][..], b"incompressible", &[7; 100]].concat();
         assert_eq!(whole, expected);
+    }
+
+    #[test]
+    fn chunks_that_save_less_than_a_tenth_are_original() {
+        let is_original = |zeros: usize| {
+            // Bytes that no codec shortens, and zeros that each shortens to almost nothing.
+            let mut input: Vec<u8> = (0..1000_u64)
+                .map(|at| (at.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
+                .collect();
+            input.truncate(1000 - zeros);
+            input.resize(1000, 0);
+            let mut stored = vec![];
+            append_chunk(Some(Codec::Snappy), &input, &mut stored).unwrap();
+            ChunkHeader::first_of(&stored).unwrap().original
+        };
+        assert!(is_original(0) && is_original(80));
+        assert!(!is_original(150) && !is_original(900));
     }
 
     #[test]

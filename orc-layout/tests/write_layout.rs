@@ -13,7 +13,7 @@ use arrow::compute::take;
 use bytes::Bytes;
 use common::Memory;
 use grampus_orc_layout::access::Access;
-use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::codec::{Codec, decompress_over};
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::selection::RowSelection;
@@ -67,6 +67,58 @@ fn direct_streams_are_aligned_in_every_stripe() {
             }
         }
     }
+}
+
+#[test]
+fn chunk_sizes_follow_the_kind_of_the_column() {
+    let batch = every_type(40_000, Nulls::None, 5);
+    let options = WriterOptions {
+        codec: Some(Codec::Zlib),
+        chunk_size_bytes: 20_000,
+        number_chunk_size_bytes: Some(3000),
+        dictionary_threshold: 0.0,
+        ..WriterOptions::default()
+    };
+    let file = write(std::slice::from_ref(&batch), options);
+    let tail = tail_of(&file);
+    assert_eq!(tail.compression.unwrap().block_size_bytes, 20_000);
+    let stripe = metadata_reader::read_stripe(&tail, &Memory(file.clone()), 0).unwrap();
+    for (name, kind, expected) in [
+        ("double", Kind::Data, 3000),
+        ("wild", Kind::Data, 3000),
+        ("time", Kind::Data, 3000),
+        ("text", Kind::Data, 20_000),
+        ("text", Kind::Length, 20_000),
+    ] {
+        let column = tail.schema.fields()[batch.schema().index_of(name).unwrap()];
+        let stream = stripe.stream(column, kind).unwrap();
+        let bytes = &file[stream.offset as usize..(stream.offset + stream.length) as usize];
+        let header = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+        let chunk = &bytes[3..3 + (header >> 1) as usize];
+        let mut plain = Vec::new();
+        match header & 1 {
+            1 => plain.extend_from_slice(chunk),
+            _ => decompress_over(Codec::Zlib, 20_000, chunk, &mut plain).unwrap(),
+        }
+        assert_eq!(plain.len(), expected, "{name} {kind:?}");
+    }
+}
+
+#[test]
+fn chunk_size_of_numbers_is_at_most_the_chunk_size() {
+    let options = WriterOptions {
+        chunk_size_bytes: 1000,
+        number_chunk_size_bytes: Some(1001),
+        ..WriterOptions::default()
+    };
+    let schema = every_type(1, Nulls::None, 6).schema();
+    let error = OrcWriter::new(Vec::new(), schema, options).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("between 64 and the chunk size of 1000 bytes, not 1001"),
+        "{error}"
+    );
 }
 
 #[test]

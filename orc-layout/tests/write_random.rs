@@ -73,6 +73,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let nulls = prop_oneof![1 => Just(Nulls::None), 3 => Just(Nulls::Some), 1 => Just(Nulls::All)];
     let rows = prop_oneof![0usize..3, 0usize..3000];
     let chunk = prop_oneof![64usize..2000, Just(64 * 1024)];
+    let chunk = (chunk, any::<Option<u16>>());
     let stride = prop_oneof![1u32..60, (1u32..190).prop_map(|eighths| eighths * 8), Just(10_000)];
     let stripe = (
         prop_oneof![1usize..40, 300usize..4000],
@@ -92,7 +93,8 @@ fn cases() -> impl Strategy<Value = Case> {
                 batch_rows,
                 options: WriterOptions {
                     codec,
-                    chunk_size_bytes: chunk,
+                    chunk_size_bytes: chunk.0,
+                    number_chunk_size_bytes: chunk.1.map(|bytes| usize::from(bytes).clamp(64, chunk.0)),
                     direct_columns: if direct {
                         ["float", "double"].map(String::from).into()
                     } else {

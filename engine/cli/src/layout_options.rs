@@ -16,6 +16,10 @@ pub(crate) struct LayoutOptions {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub(crate) chunk_size: Option<usize>,
 
+    /// The same for numbers, dates, timestamps and booleans, at most as much [default: chosen for sparse reads]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub(crate) number_chunk_size: Option<usize>,
+
     /// FLOAT and DOUBLE columns to leave uncompressed in a compressed file, so that single values can be fetched
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) direct: Vec<String>,

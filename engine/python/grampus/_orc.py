@@ -25,8 +25,9 @@ def write_orc(
     compression: "none", "zlib", "snappy", "lz4" or "zstd". Without compression, and in original chunks, single values
         of FLOAT and DOUBLE columns can be fetched.
     options: `stripe_rows` (1,000,000), `stripe_size_bytes`, `row_index_stride` (10,000 rows), `chunk_size_bytes`
-        (16 KiB), `direct_columns`, `alignment_bytes`, `dictionary_threshold` (share of distinct values),
-        `bloom_filter_columns`, `bloom_filter_fpp`.
+        (64 KiB), `number_chunk_size_bytes` (of numbers, dates and timestamps; 4 KiB under Snappy), `direct_columns`,
+        `alignment_bytes`, `dictionary_threshold` (share of distinct values), `bloom_filter_columns`,
+        `bloom_filter_fpp`.
 
     Returns the numbers of `rows` and `bytes` of the file.
 

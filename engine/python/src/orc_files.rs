@@ -20,9 +20,6 @@ use crate::error::error;
 use crate::local_file::LocalFile;
 use crate::threads::TICK;
 
-/// Rows per stripe by default: a multiple of the row group's 10,000.
-const STRIPE_ROWS: usize = 1_000_000;
-
 /// Bytes collected before a system call.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -72,16 +69,17 @@ fn write(mut reader: StreamReader, path: PathBuf, options: WriterOptions) -> PyR
 }
 
 fn writer_options(given: &Bound<'_, PyDict>) -> PyResult<WriterOptions> {
-    let mut options = WriterOptions {
-        stripe_rows: STRIPE_ROWS,
-        chunk_size_bytes: 16 << 10,
-        ..WriterOptions::default()
-    };
+    let compression = given.get_item("compression")?;
+    let compression = compression.map_or(Ok(None), |value| codec(&value.extract::<String>()?))?;
+    let mut options = WriterOptions::on_demand(compression);
+    if let Some(bytes) = given.get_item("chunk_size_bytes")? {
+        options = options.with_chunks_of(bytes.extract()?);
+    }
     for (name, value) in given.iter() {
         let name: String = name.extract()?;
         match name.as_str() {
-            "compression" => options.codec = codec(&value.extract::<String>()?)?,
-            "chunk_size_bytes" => options.chunk_size_bytes = value.extract()?,
+            "compression" | "chunk_size_bytes" => {}
+            "number_chunk_size_bytes" => options.number_chunk_size_bytes = Some(value.extract()?),
             "direct_columns" => options.direct_columns = value.extract()?,
             "row_index_stride" => options.row_index_stride = value.extract()?,
             "stripe_rows" => options.stripe_rows = value.extract()?,

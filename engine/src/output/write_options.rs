@@ -8,39 +8,38 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterOptions;
 
 /// The names that OPTIONS may have.
-pub(crate) const NAMES: [&str; 6] = [
+pub(crate) const NAMES: [&str; 7] = [
     "compression",
     "chunk_size",
+    "number_chunk_size",
     "row_group_rows",
     "stripe_rows",
     "direct_columns",
     "bloom_filter_columns",
 ];
-/// Uncompressed bytes per chunk of fast codecs, and of the others: as `grampus convert` chooses.
-const FAST_CHUNK_BYTES: usize = 4 << 10;
-const SMALL_CHUNK_BYTES: usize = 16 << 10;
-/// Rows per stripe: a multiple of the row group's 10,000.
-const STRIPE_ROWS: usize = 1_000_000;
-
 /// The writer's options that `options` give.
 ///
 /// # Errors
 /// If a name is unknown or a value does not fit. The error names both.
 pub(crate) fn writer_options(options: &HashMap<String, String>) -> Result<WriterOptions> {
-    let mut written = WriterOptions {
-        stripe_rows: STRIPE_ROWS,
-        ..WriterOptions::default()
-    };
-    let mut chunk_size = None;
-    for (key, value) in options {
-        let name = key.strip_prefix("format.").unwrap_or(key).to_ascii_lowercase();
+    let plain = |key: &str| key.strip_prefix("format.").unwrap_or(key).to_ascii_lowercase();
+    let options: Vec<(String, &str)> = options
+        .iter()
+        .map(|(key, value)| (plain(key), value.as_str()))
+        .collect();
+    let find = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
+    let mut written = WriterOptions::on_demand(find("compression").map_or(Ok(None), codec)?);
+    if let Some(size) = find("chunk_size") {
+        written = written.with_chunks_of(count("chunk_size", size)?);
+    }
+    for (name, value) in &options {
         match name.as_str() {
-            "compression" => written.codec = codec(value)?,
-            "chunk_size" => chunk_size = Some(count(&name, value)?),
+            "compression" | "chunk_size" => {}
+            "number_chunk_size" => written.number_chunk_size_bytes = Some(count(name, value)?),
             "row_group_rows" => {
-                written.row_index_stride = u32::try_from(count(&name, value)?).unwrap_or(u32::MAX);
+                written.row_index_stride = u32::try_from(count(name, value)?).unwrap_or(u32::MAX);
             }
-            "stripe_rows" => written.stripe_rows = count(&name, value)?,
+            "stripe_rows" => written.stripe_rows = count(name, value)?,
             "direct_columns" => written.direct_columns = columns(value),
             "bloom_filter_columns" => written.bloom_filter_columns = columns(value),
             // DataFusion's own, for all formats.
@@ -48,10 +47,6 @@ pub(crate) fn writer_options(options: &HashMap<String, String>) -> Result<Writer
             _ => return config_err!("ORC has no option {name}; its options are {}", NAMES.join(", ")),
         }
     }
-    written.chunk_size_bytes = chunk_size.unwrap_or(match written.codec {
-        Some(Codec::Snappy | Codec::Lz4) => FAST_CHUNK_BYTES,
-        _ => SMALL_CHUNK_BYTES,
-    });
     Ok(written)
 }
 
@@ -88,6 +83,12 @@ mod tests {
     #[test]
     fn options_name_the_writers_own() {
         assert_eq!(parse("format.compression", "ZSTD").unwrap().codec, Some(Codec::Zstd));
+        let sizes = |name, value| {
+            let options = parse(name, value).unwrap();
+            (options.chunk_size_bytes, options.number_chunk_size_bytes)
+        };
+        assert_eq!(sizes("chunk_size", "5000"), (5000, None));
+        assert_eq!(sizes("number_chunk_size", "5000").1, Some(5000));
         assert_eq!(parse("stripe_rows", "20000").unwrap().stripe_rows, 20_000);
         assert_eq!(parse("direct_columns", "a, b").unwrap().direct_columns, ["a", "b"]);
         for (name, value, expected) in [

@@ -7,13 +7,11 @@
 //! | [`atomic_output`] | files and folders that appear complete or not at all; temporary folders |
 //! | `file_source` | positioned reads from a local file |
 //! | `own_files`, `pending_file` | the files that outputs may replace; a file in a staged place, and its writer |
-//! | `layout_defaults` | stripe and chunk sizes of files whose options name none |
 //! | `error` | [`ToolError`], the error of both |
 
 pub mod convert;
 mod error;
 mod file_source;
-mod layout_defaults;
 mod own_files;
 mod pending_file;
 pub mod taxi;

@@ -12,6 +12,7 @@ use super::stream::{OutStream, Storage};
 use super::types::Node;
 use super::values::Values;
 use crate::error::Result;
+use crate::proto::r#type::Kind as TypeKind;
 use crate::proto::{self, stream::Kind};
 
 /// A column (with its children) that collects one stripe after the other.
@@ -37,6 +38,31 @@ pub(super) struct Column {
     pub(super) file_bytes: u64,
 }
 
+/// Whether the values of a kind lie one behind the other in streams of their own.
+fn is_number(kind: TypeKind) -> bool {
+    match kind {
+        TypeKind::Boolean
+        | TypeKind::Byte
+        | TypeKind::Short
+        | TypeKind::Int
+        | TypeKind::Long
+        | TypeKind::Float
+        | TypeKind::Double
+        | TypeKind::Date
+        | TypeKind::Timestamp
+        | TypeKind::TimestampInstant
+        | TypeKind::Decimal => true,
+        TypeKind::String
+        | TypeKind::Varchar
+        | TypeKind::Char
+        | TypeKind::Binary
+        | TypeKind::List
+        | TypeKind::Map
+        | TypeKind::Struct
+        | TypeKind::Union => false,
+    }
+}
+
 /// A stream of a finished stripe.
 #[derive(Debug)]
 pub(super) struct FinishedStream<'a> {
@@ -50,7 +76,11 @@ pub(super) struct FinishedStream<'a> {
 impl Column {
     pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage) -> Self {
         let top_level = |names: &[String]| !node.name.is_empty() && names.contains(&node.name);
-        let mut data_storage = storage;
+        let values_storage = match options.number_chunk_size_bytes {
+            Some(bytes) if is_number(node.kind) => storage.with_chunks_of(bytes),
+            _ => storage,
+        };
+        let mut data_storage = values_storage;
         if let Storage::Chunks { size_bytes, .. } = storage
             && top_level(&options.direct_columns)
         {
@@ -60,7 +90,7 @@ impl Column {
                 size_bytes: size_bytes & !7,
             };
         }
-        let values = Values::new(node, options, storage, data_storage);
+        let values = Values::new(node, options, values_storage, data_storage);
         let group = Statistics {
             typed: values.statistics(),
             ..Default::default()

@@ -11,8 +11,12 @@ use crate::error::{LayoutError, Result};
 pub struct WriterOptions {
     /// Codec of the streams; `None`: streams are not compressed.
     pub codec: Option<Codec>,
-    /// Uncompressed bytes per chunk; at most 2^23 - 1. Smaller chunks make compressed columns cheaper to read sparsely.
+    /// Uncompressed bytes per chunk, the most of any stream; at most 2^23 - 1. Smaller chunks make compressed columns
+    /// cheaper to read sparsely, and files larger.
     pub chunk_size_bytes: usize,
+    /// Uncompressed bytes per chunk of numbers, dates, timestamps and booleans; at most `chunk_size_bytes`. `None`: as
+    /// many. Strings compress better in large chunks.
+    pub number_chunk_size_bytes: Option<usize>,
     /// Names of top-level FLOAT and DOUBLE columns stored as original chunks in a compressed file. Single values of
     /// such columns can be fetched.
     pub direct_columns: Vec<String>,
@@ -51,6 +55,7 @@ impl Default for WriterOptions {
         Self {
             codec: None,
             chunk_size_bytes: 64 * 1024,
+            number_chunk_size_bytes: None,
             direct_columns: Vec::new(),
             row_index_stride: 10_000,
             stripe_rows: 5_000_000,
@@ -64,7 +69,30 @@ impl Default for WriterOptions {
     }
 }
 
+/// Rows per stripe of tables that are read on demand: a multiple of the row group's 10,000.
+const ON_DEMAND_STRIPE_ROWS: usize = 1_000_000;
+
 impl WriterOptions {
+    /// Layout of tables that are read on demand: stripes of 1,000,000 rows, chunks of 64 KiB, and of 4 KiB for numbers
+    /// in Snappy. These sizes are chosen by measurement (docs/experiments/0032-chunk-sizes.md).
+    pub fn on_demand(codec: Option<Codec>) -> Self {
+        Self {
+            codec,
+            number_chunk_size_bytes: (codec == Some(Codec::Snappy)).then_some(4 << 10),
+            stripe_rows: ON_DEMAND_STRIPE_ROWS,
+            ..Self::default()
+        }
+    }
+
+    /// The same layout with chunks of `bytes` uncompressed bytes in all columns.
+    pub fn with_chunks_of(self, bytes: usize) -> Self {
+        Self {
+            chunk_size_bytes: bytes,
+            number_chunk_size_bytes: None,
+            ..self
+        }
+    }
+
     /// Refuses options that contradict each other or the schema.
     pub(super) fn check(&self, schema: &Schema) -> Result<()> {
         let refuse = |reason: String| Err(LayoutError::Write(reason));
@@ -74,6 +102,15 @@ impl WriterOptions {
         if !(MIN_CHUNK_BYTES..=MAX_BLOCK_BYTES).contains(&self.chunk_size_bytes) {
             return refuse(format!(
                 "the chunk size must be between {MIN_CHUNK_BYTES} and {MAX_BLOCK_BYTES} bytes, not {}",
+                self.chunk_size_bytes
+            ));
+        }
+        if let Some(bytes) = self.number_chunk_size_bytes
+            && !(MIN_CHUNK_BYTES..=self.chunk_size_bytes).contains(&bytes)
+        {
+            return refuse(format!(
+                "the chunk size of numbers must be between {MIN_CHUNK_BYTES} and the chunk size of {} bytes, \
+                 not {bytes}",
                 self.chunk_size_bytes
             ));
         }

@@ -14,11 +14,21 @@ pub(super) enum Storage {
     Raw,
     /// Chunks of `size_bytes` uncompressed bytes; original chunks if there is no codec.
     Chunks {
-        /// Codec of each chunk; a chunk that does not shrink is stored as original.
+        /// Codec of each chunk; a chunk that shrinks by less than a tenth is stored as original.
         codec: Option<Codec>,
         /// Uncompressed bytes of every chunk but the last.
         size_bytes: usize,
     },
+}
+
+impl Storage {
+    /// The same with other chunks, if there are chunks.
+    pub(super) fn with_chunks_of(self, size_bytes: usize) -> Self {
+        match self {
+            Self::Raw => Self::Raw,
+            Self::Chunks { codec, .. } => Self::Chunks { codec, size_bytes },
+        }
+    }
 }
 
 /// Size of the buffers that keep encoded bytes. A growing stream is never copied, and a reused stream keeps its memory.

@@ -17,6 +17,7 @@ pub(crate) fn run(arguments: &ConvertArgs) -> Result<(), ExitError> {
         columns: arguments.columns.clone(),
         codec: layout.compression.codec(),
         chunk_size_bytes: layout.chunk_size,
+        number_chunk_size_bytes: layout.number_chunk_size,
         direct_columns: layout.direct.clone(),
         row_index_stride: layout.row_group,
         stripe_rows: arguments

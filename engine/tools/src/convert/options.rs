@@ -42,6 +42,9 @@ pub struct ConvertOptions {
     pub codec: Option<Codec>,
     /// Uncompressed bytes per compression chunk; `None`: a size chosen for sparse reads.
     pub chunk_size_bytes: Option<usize>,
+    /// Uncompressed bytes per compression chunk of numbers, dates, timestamps and booleans; `None`:
+    /// `chunk_size_bytes`, else a size chosen for sparse reads.
+    pub number_chunk_size_bytes: Option<usize>,
     /// FLOAT and DOUBLE columns stored as original chunks in a compressed file, so that single values can be fetched.
     pub direct_columns: Vec<String>,
     /// Rows per row group, each with statistics and an entry point; `None`: 10,000. Smaller row groups let sparse

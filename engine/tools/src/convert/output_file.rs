@@ -11,7 +11,6 @@ use super::fingerprints::Fingerprints;
 use super::options::{ConvertOptions, ConvertReport};
 use super::orc_input;
 use crate::error::ToolError;
-use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
 use crate::pending_file::{PendingFile, PendingWriter};
 
 /// A file being written.
@@ -72,15 +71,16 @@ impl OutputFile {
 }
 
 fn writer_options(options: &ConvertOptions) -> WriterOptions {
-    let defaults = WriterOptions::default();
+    let defaults = WriterOptions::on_demand(options.codec);
+    let defaults = match options.chunk_size_bytes {
+        Some(bytes) => defaults.with_chunks_of(bytes),
+        None => defaults,
+    };
     WriterOptions {
-        codec: options.codec,
-        chunk_size_bytes: options
-            .chunk_size_bytes
-            .unwrap_or_else(|| chunk_size_bytes(options.codec)),
+        number_chunk_size_bytes: options.number_chunk_size_bytes.or(defaults.number_chunk_size_bytes),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
-        stripe_rows: options.stripe_rows.unwrap_or(STRIPE_ROWS),
+        stripe_rows: options.stripe_rows.unwrap_or(defaults.stripe_rows),
         ..defaults
     }
 }

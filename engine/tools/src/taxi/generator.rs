@@ -22,7 +22,6 @@ use super::options::{GenerateOptions, GenerateReport};
 use super::trip_maker::TripMaker;
 use crate::atomic_output::StagedFolder;
 use crate::error::ToolError;
-use crate::layout_defaults::{STRIPE_ROWS, chunk_size_bytes};
 use crate::own_files::OWN_FILES;
 use crate::pending_file::PendingFile;
 
@@ -32,8 +31,8 @@ const BLOCK_RUNS: u64 = 32;
 const FILE_ROWS: u64 = 2_500_000;
 /// Largest number of files if the options name none.
 const MAX_DEFAULT_FILES: u64 = 64;
-/// Buffered bytes at which a stripe ends. Together with [`STRIPE_ROWS`], this limit keeps a thread's buffers around
-/// 100 MB.
+/// Buffered bytes at which a stripe ends. Together with the rows of a stripe, this limit keeps a thread's buffers
+/// around 100 MB.
 const STRIPE_BYTES: usize = 128 << 20;
 /// Blocks that wait to be written, per maker thread.
 const BLOCKS_AHEAD: usize = 2;
@@ -118,19 +117,19 @@ fn check(options: &GenerateOptions, schema: &SchemaRef) -> Result<(), ToolError>
 }
 
 fn writer_options(options: &GenerateOptions) -> WriterOptions {
-    let defaults = WriterOptions::default();
+    let defaults = WriterOptions::on_demand(options.codec);
+    let defaults = match options.chunk_size_bytes {
+        Some(bytes) => defaults.with_chunks_of(bytes),
+        None => defaults,
+    };
     let origin = format!(
         "rows={} seed={} columns={:?}",
         options.rows, options.seed, options.columns
     );
     WriterOptions {
-        codec: options.codec,
-        chunk_size_bytes: options
-            .chunk_size_bytes
-            .unwrap_or_else(|| chunk_size_bytes(options.codec)),
+        number_chunk_size_bytes: options.number_chunk_size_bytes.or(defaults.number_chunk_size_bytes),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
-        stripe_rows: STRIPE_ROWS,
         stripe_size_bytes: STRIPE_BYTES,
         user_metadata: vec![("grampus.taxi".to_owned(), origin.into_bytes())],
         ..defaults

@@ -23,6 +23,9 @@ pub struct GenerateOptions {
     pub codec: Option<Codec>,
     /// Uncompressed bytes per compression chunk; `None`: a size chosen for sparse reads.
     pub chunk_size_bytes: Option<usize>,
+    /// Uncompressed bytes per compression chunk of numbers, dates, timestamps and booleans; `None`:
+    /// `chunk_size_bytes`, else a size chosen for sparse reads.
+    pub number_chunk_size_bytes: Option<usize>,
     /// Double columns stored as original chunks in a compressed file, so that single values can be fetched.
     pub direct_columns: Vec<String>,
     /// Rows per row group, each with statistics and an entry point; `None`: 10,000. Smaller row groups let sparse
@@ -45,6 +48,7 @@ impl GenerateOptions {
             columns: ColumnSet::Core,
             codec: None,
             chunk_size_bytes: None,
+            number_chunk_size_bytes: None,
             direct_columns: Vec::new(),
             row_index_stride: None,
             overwrite: false,
