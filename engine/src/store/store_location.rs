@@ -49,7 +49,9 @@ pub(crate) fn listing_url(location: &str) -> Result<ListingTableUrl> {
         return ListingTableUrl::try_new(url, None);
     };
     let folder = path[..wild].rfind('/').map_or(0, |slash| slash + 1);
-    let pattern = Pattern::new(&path[folder..]).map_err(|error| named(error.to_string()))?;
+    // A slash at the end says that folders are meant, whose names are matched without it.
+    let pattern = path[folder..].trim_end_matches('/');
+    let pattern = Pattern::new(pattern).map_err(|error| named(error.to_string()))?;
     let mut base = url.clone();
     base.set_path(&path[..folder]);
     ListingTableUrl::try_new(base, Some(pattern))

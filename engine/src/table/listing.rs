@@ -106,7 +106,8 @@ fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
             files.push(file);
         }
         Err(error) if error.kind() == ErrorKind::NotFound && location.contains(['*', '?', '[']) => {
-            expand(location, &mut files)?;
+            // The path, since `file://` is no part of the pattern.
+            expand(&path.to_string_lossy(), &mut files)?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return plan_err!("{location}: no such file or folder");

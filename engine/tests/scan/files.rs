@@ -52,6 +52,12 @@ async fn folders_globs_and_hidden_files() {
     let url = url::Url::from_file_path(at("part-1.orc")).unwrap();
     session::register_orc(&context, "by_url", url.as_str()).await.unwrap();
     assert_eq!(value(&context, "SELECT count(a) FROM by_url").await, "10");
+    let pattern = format!("file://{}", at("part-*.orc").display());
+    session::register_orc(&context, "by_pattern", &pattern).await.unwrap();
+    assert_eq!(value(&context, "SELECT count(a) FROM by_pattern").await, "30");
+    let folders = format!("file://{}/", at("deep*").display());
+    session::register_orc(&context, "by_folders", &folders).await.unwrap();
+    assert_eq!(value(&context, "SELECT count(a) FROM by_folders").await, "30");
 }
 
 #[tokio::test]
