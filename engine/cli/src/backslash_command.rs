@@ -7,7 +7,7 @@ use crate::exit_error::ErrorReport;
 use crate::wording::nearest;
 
 /// Each command: name, argument, meaning.
-pub(crate) const COMMANDS: [(&str, &str, &str); 10] = [
+pub(crate) const COMMANDS: [(&str, &str, &str); 12] = [
     ("\\d", "[TABLE]", "list the tables, or the columns of one"),
     ("\\timing", "[on|off]", "say how long each query took"),
     ("\\io", "[on|off]", "say what each query read"),
@@ -18,6 +18,8 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     ("\\x", "[on|off]", "print each value on a line of its own"),
     ("\\maxrows", "[N|all]", "print at most N rows of a table"),
+    ("\\o", "[FILE]", "write results to FILE, until \\o alone"),
+    ("\\pager", "[on|off]", "show long results in $GRAMPUS_PAGER or $PAGER"),
     ("\\i", "FILE", "run the SQL in FILE"),
     ("\\functions", "[PART]", "list the functions whose names contain PART"),
     ("\\?", "", "show this help"),
@@ -38,6 +40,9 @@ pub(crate) enum BackslashCommand {
     Format(Option<Format>),
     /// `None` prints the limit.
     MaxRows(Option<MaxRows>),
+    /// `None` ends the file of an earlier command.
+    Output(Option<String>),
+    Pager(Switch),
     Include(String),
     /// Functions whose names contain this text, in lower case.
     ListFunctions(String),
@@ -80,6 +85,8 @@ impl BackslashCommand {
             "\\format" => Self::Format(format(argument)?),
             "\\maxrows" if argument.is_empty() => Self::MaxRows(None),
             "\\maxrows" => Self::MaxRows(Some(parse_max_rows(argument).map_err(ErrorReport::new)?)),
+            "\\o" => Self::Output((!argument.is_empty()).then(|| argument.to_owned())),
+            "\\pager" => Self::Pager(switch("pager", argument)?),
             "\\i" if argument.is_empty() => return Err(ErrorReport::new("\\i needs a file")),
             "\\i" => Self::Include(argument.to_owned()),
             "\\functions" | "\\df" => Self::ListFunctions(argument.to_lowercase()),

@@ -2,7 +2,7 @@
 //!
 //! | place | candidates |
 //! | --- | --- |
-//! | inside `'…'`, and after `\i` | paths |
+//! | inside `'…'`, and after `\i` and `\o` | paths |
 //! | after SET, SHOW, RESET | settings |
 //! | after FROM, JOIN, DESCRIBE … | tables |
 //! | after `alias.` or `table.` | the columns of that table |
@@ -70,7 +70,8 @@ impl Completion {
     /// The candidates for the word before `position`, and its first byte.
     pub(crate) fn complete(&self, line: &str, position: usize) -> Result<(usize, Vec<Pair>)> {
         let before = &line[..position];
-        if let Some(path) = before.strip_prefix("\\i ") {
+        let file = ["\\i ", "\\o "].iter().find_map(|command| before.strip_prefix(command));
+        if let Some(path) = file {
             let start = position - path.trim_start_matches([' ', '\'', '"']).len();
             return self.path(before, start);
         }

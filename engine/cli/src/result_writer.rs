@@ -91,7 +91,12 @@ impl<'a> ResultWriter<'a> {
 
     /// Whether rows appear on the terminal as they arrive. The progress line may not be drawn then.
     pub(crate) fn fills_the_terminal(&self) -> bool {
-        self.on_terminal && !matches!(self.shape, Shape::Table { .. } | Shape::Plan)
+        self.on_terminal
+            && match &self.shape {
+                Shape::Table { style, .. } => style.max_rows.is_none(),
+                Shape::Plan => false,
+                _ => true,
+            }
     }
 
     /// Whether the result is the answer to EXPLAIN. The number of its rows has no meaning.

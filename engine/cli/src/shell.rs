@@ -7,7 +7,7 @@
 
 use std::any::Any;
 use std::fmt::Display;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, Write};
 
 use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
@@ -20,8 +20,8 @@ use crate::backslash_command::{BackslashCommand, Switch};
 use crate::error_messages::{ErrorContext, explain};
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, Interrupts, SignalMode};
-use crate::output::Output;
 use crate::progress::Progress;
+use crate::result_output::ResultOutput;
 use crate::result_writer::ResultWriter;
 use crate::statement_runner::{self, StatementError, StatementOutcome};
 use crate::statement_splitter::{Input, InputText, StatementSplitter};
@@ -47,13 +47,14 @@ pub(crate) struct Settings {
     pub(crate) expanded: bool,
     pub(crate) timing: bool,
     pub(crate) io: bool,
+    /// Whether long results go to a pager, in an interactive session.
+    pub(crate) pager: bool,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
 }
 
 impl Settings {
-    fn new(cli: &Cli, interactive: bool) -> Self {
-        let on_terminal = cli.output.is_none() && io::stdout().is_terminal();
+    fn new(cli: &Cli, interactive: bool, on_terminal: bool) -> Self {
         Self {
             format: cli.format,
             max_rows: match cli.max_rows {
@@ -64,6 +65,7 @@ impl Settings {
             expanded: false,
             timing: cli.timing || (interactive && !cli.no_timing && !cli.quiet),
             io: cli.io,
+            pager: interactive,
             quiet: cli.quiet,
             verbose: cli.verbose > 0,
         }
@@ -91,8 +93,8 @@ pub(crate) struct Shell {
     pub(crate) settings: Settings,
     pub(crate) threads: Threads,
     interrupts: Interrupts,
-    writer: Output,
-    on_terminal: bool,
+    results: ResultOutput,
+    is_interactive: bool,
     /// Whether neither timing nor I/O figures are printed, whatever the settings.
     is_silent: bool,
     /// Number of running `\i` commands, one inside of the other.
@@ -111,13 +113,14 @@ impl Shell {
             false => SignalMode::Command,
         })?;
         let scratch = scratch_folder::create_if_possible(cli.resources.temp_folder.as_deref())?;
+        let results = ResultOutput::open(cli.output.as_deref())?;
         let mut shell = Self {
             context: session::open(&cli.resources)?,
-            settings: Settings::new(cli, interactive),
+            settings: Settings::new(cli, interactive, results.is_terminal()),
             threads: Threads::start(cli.resources.partitions)?,
             interrupts,
-            writer: Output::open(cli.output.as_deref())?,
-            on_terminal: cli.output.is_none() && io::stdout().is_terminal(),
+            results,
+            is_interactive: interactive,
             is_silent: false,
             include_depth: 0,
             spill_folders: Vec::new(),
@@ -143,9 +146,9 @@ impl Shell {
         self.threads.race(&self.interrupts.watch(), work)
     }
 
-    /// Ends the session: publishes the output file.
+    /// Ends the session: publishes the output files.
     pub(crate) fn finish(self) -> Result<(), ExitError> {
-        self.writer.finish()
+        self.results.finish()
     }
 
     /// Runs `-c` and `-f` in order, up to the first failure.
@@ -251,6 +254,8 @@ impl Shell {
             BackslashCommand::DescribeTable(name) => self.describe_table(name)?,
             BackslashCommand::Timing(switch) => settings.set("timing", switch, |settings| &mut settings.timing),
             BackslashCommand::Io(switch) => settings.set("io", switch, |settings| &mut settings.io),
+            BackslashCommand::Pager(switch) => settings.set("pager", switch, |settings| &mut settings.pager),
+            BackslashCommand::Output(path) => self.redirect(path.as_deref())?,
             BackslashCommand::Expanded(switch) => {
                 settings.set("one value a line", switch, |settings| &mut settings.expanded);
             }
@@ -279,6 +284,18 @@ impl Shell {
             }
         }
         Ok(true)
+    }
+
+    /// Lets results go to a file, or to the command line's output again.
+    fn redirect(&mut self, path: Option<&str>) -> Result<(), ExitError> {
+        if let Some(published) = self.results.redirect(path)? {
+            self.settings.confirm(format_args!("{published} is written"));
+        }
+        match path {
+            Some(path) => self.settings.confirm(format_args!("results go to {path} until \\o")),
+            None => self.settings.confirm("results are printed"),
+        }
+        Ok(())
     }
 
     fn list_tables(&mut self) -> Result<(), ExitError> {
@@ -336,27 +353,35 @@ impl Shell {
     fn run_statement(&mut self, input: &InputText, watch: &InterruptWatch) -> Result<(), ExitError> {
         let mut progress = Progress::new(!self.settings.quiet);
         let (format, style) = (self.settings.format, self.table_style());
-        let writer: &mut dyn Write = &mut self.writer;
+        let is_paged = self.settings.pager && self.is_interactive && !self.is_silent;
+        let mut output = self.results.begin(is_paged);
+        let writer: &mut dyn Write = &mut output;
+        let mut has_begun = false;
         let query = statement_runner::run(&self.context, &self.threads, input, watch, &mut progress, |schema| {
+            has_begun = true;
             ResultWriter::new(writer, format, schema, style)
         });
         let ran = self.threads.block_on(query);
         progress.clear();
+        // Rows that were printed before an error stay visible.
+        let finished = output.finish();
         self.adopt_spill_folders();
-        match ran {
-            Ok(outcome) => {
+        let error = match (ran, finished) {
+            (Ok(outcome), Ok(_)) => {
                 self.print_figures(&outcome);
-                Ok(())
+                return Ok(());
             }
-            Err(error) => {
-                // Rows that were printed before the error stay visible. A closed pipe is noticed at the next write.
-                let _ = self.writer.flush();
-                Err(match error {
-                    StatementError::Exit(error) => error,
-                    StatementError::Query(error) => self.explain(&error, Some(input)).into(),
-                })
-            }
+            // The user has left the pager.
+            (Err(StatementError::Exit(ExitError::OutputClosed)), Ok(false)) => return Ok(()),
+            (Ok(_), Err(error)) | (Err(StatementError::Exit(error)), _) => error,
+            (Err(StatementError::Query(error)), _) => self.explain(&error, Some(input)).into(),
+        };
+        if has_begun && let Some(name) = self.results.drop_file() {
+            note(format_args!(
+                "{name} is not written: its results would be incomplete. Results are printed"
+            ));
         }
+        Err(error)
     }
 
     /// Takes over the folders that `SET datafusion.runtime.temp_directory` made: they vanish at the end too.
@@ -371,18 +396,14 @@ impl Shell {
 
     /// Prints text to the output of results.
     fn print(&mut self, text: &str) -> Result<(), ExitError> {
-        let written = self
-            .writer
-            .write_all(text.as_bytes())
-            .and_then(|()| self.writer.flush());
-        written.map_err(|error| ExitError::output(&error))
+        self.results.print(text)
     }
 
     /// The style of tables under the current settings.
     fn table_style(&self) -> TableStyle {
         TableStyle {
-            max_rows: self.settings.max_rows,
-            width: self.on_terminal.then(terminal::width_columns),
+            max_rows: self.settings.max_rows.filter(|_| !self.results.is_file()),
+            width: self.results.is_terminal().then(terminal::width_columns),
             expanded: self.settings.expanded,
         }
     }

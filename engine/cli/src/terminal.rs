@@ -21,6 +21,19 @@ pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Height that replaces a reported height below [`MIN_HEIGHT_LINES`].
+const DEFAULT_HEIGHT_LINES: usize = 24;
+/// Smallest height that is believed.
+const MIN_HEIGHT_LINES: usize = 2;
+
+/// Lines of the terminal.
+pub(crate) fn height_lines() -> usize {
+    match usize::from(console::Term::stdout().size().0) {
+        0..MIN_HEIGHT_LINES => DEFAULT_HEIGHT_LINES,
+        height => height,
+    }
+}
+
 /// Columns of the terminal.
 pub(crate) fn width_columns() -> usize {
     match usize::from(console::Term::stdout().size().1) {

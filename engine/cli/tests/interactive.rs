@@ -213,3 +213,176 @@ fn first_statements_can_be_elsewhere_or_left_out() {
         assert!(terminal.started.contains(expected), "{}", terminal.started);
     }
 }
+
+/// A terminal with this pager.
+fn with_pager(arguments: &[&str], pager: &str) -> Terminal {
+    let state = tempfile::tempdir().unwrap();
+    Terminal::with_environment(arguments, state, &[("GRAMPUS_PAGER", pager), ("PAGER", "false")])
+}
+
+const LONG: &str = "SELECT value AS n FROM generate_series(1, 90);";
+
+#[test]
+fn long_results_go_to_the_pager() {
+    let mut terminal = with_pager(&["-q"], "sed 's/^/paged /'");
+    terminal.enter("SELECT 40 + 2 AS answer;");
+    let short = terminal.session.exp_string(PROMPT).unwrap();
+    assert!(short.contains("42") && !short.contains("paged"), "{short}");
+    for statement in [LONG, "\\format csv", LONG] {
+        terminal.enter(statement);
+        let text = terminal.session.exp_string(PROMPT).unwrap();
+        if statement == LONG {
+            // The last line has the editor's control characters.
+            let lines = text.lines().filter(|line| line.contains(|c: char| c.is_ascii_digit()));
+            let lines: Vec<&str> = lines.filter(|line| !line.contains('\u{1b}')).collect();
+            assert_eq!(lines.len(), 90, "{text}");
+            assert!(lines.iter().all(|line| line.starts_with("paged ")), "{text}");
+        }
+    }
+    terminal.enter("\\pager off");
+    terminal.expect(PROMPT);
+    terminal.enter(LONG);
+    let text = terminal.session.exp_string(PROMPT).unwrap();
+    assert!(text.contains("90") && !text.contains("paged"), "{text}");
+    terminal.enter("\\pager on");
+    terminal.expect(PROMPT);
+    terminal.enter(LONG);
+    terminal.expect("paged 90");
+    terminal.leave();
+}
+
+#[test]
+fn missing_pager_loses_no_row() {
+    // One line is longer than a pipe holds.
+    let wide = "SELECT repeat('x', 3000) || value AS n FROM generate_series(1, 90);";
+    for pager in ["/none/such", "none-such -R", "exit 126"] {
+        let mut terminal = with_pager(&["-q", "--format", "csv"], pager);
+        for statement in [LONG, wide] {
+            terminal.enter(statement);
+            let text = terminal.session.exp_string(PROMPT).unwrap();
+            assert!(text.contains("the pager did not run"), "{pager}: {text}");
+            let rows = text.lines().filter(|line| line.ends_with(|c: char| c.is_ascii_digit()));
+            assert_eq!(rows.count(), 90, "{pager}: {text}");
+        }
+        terminal.enter("SELECT 'alive';");
+        terminal.expect("alive");
+        terminal.leave();
+    }
+    let mut terminal = with_pager(&["-q"], "");
+    terminal.enter(LONG);
+    let text = terminal.session.exp_string(PROMPT).unwrap();
+    assert!(text.contains("90") && !text.contains("pager"), "{text}");
+    terminal.enter("\\q");
+    terminal.session.exp_eof().unwrap();
+}
+
+#[test]
+fn pager_that_is_left_early_ends_the_statement_and_not_the_session() {
+    let mut terminal = with_pager(&["--format", "csv"], "head -n 3");
+    // The rows of this query would take hours.
+    terminal.enter("SELECT a.value, b.value FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b;");
+    let text = terminal.session.exp_string(PROMPT).unwrap();
+    assert!(!text.contains("error"), "{text}");
+    assert!(
+        text.lines().filter(|line| !line.trim().is_empty()).count() < 8,
+        "{text}"
+    );
+    terminal.enter("SELECT 40 + 2 AS answer;");
+    terminal.expect("42");
+    terminal.expect("1 row in ");
+    terminal.leave();
+}
+
+#[test]
+fn scripts_and_first_statements_have_no_pager() {
+    let state = Terminal::with_rc(&["-q"], LONG).state;
+    let terminal = Terminal::with_environment(&["-q"], state, &[("GRAMPUS_PAGER", "sed 's/^/paged /'")]);
+    assert!(
+        terminal.started.contains("90") && !terminal.started.contains("paged"),
+        "{}",
+        terminal.started
+    );
+}
+
+#[test]
+fn results_go_to_a_file_until_the_next_command() {
+    let mut terminal = Terminal::open(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    std::fs::write(&path, "older").unwrap();
+    let name = path.display().to_string();
+    terminal.enter("\\format csv");
+    terminal.expect(PROMPT);
+    terminal.enter(&format!("\\o {name}"));
+    terminal.expect(&format!("results go to {name} until \\o"));
+    terminal.expect(PROMPT);
+    terminal.enter("SELECT 6 * 7 AS answer;");
+    let text = terminal.session.exp_string(PROMPT).unwrap();
+    assert!(!text.contains("42") && text.contains("1 row in "), "{text}");
+    // A statement without a result, and one that fails before its first row, change nothing.
+    terminal.enter("SELECT nonsense;");
+    terminal.expect("error: no column named nonsense");
+    terminal.expect(PROMPT);
+    terminal.enter("SELECT value AS n FROM generate_series(1, 150);");
+    terminal.expect(PROMPT);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "older");
+    terminal.enter("\\o");
+    terminal.expect(&format!("{name} is written"));
+    terminal.expect(PROMPT);
+    let rows: String = (1..=150).map(|n| format!("{n}\n")).collect();
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        format!("answer\n42\nn\n{rows}")
+    );
+    terminal.enter("SELECT 'printed';");
+    terminal.expect("printed");
+    terminal.expect(PROMPT);
+    let is_folder = format!("error: cannot write {}: it is a folder", folder.path().display());
+    for (command, error) in [
+        (format!("\\o {}", folder.path().display()), is_folder.as_str()),
+        ("\\o |less".to_owned(), "error: \\o takes a file, not a command"),
+    ] {
+        terminal.enter(&command);
+        terminal.expect(error);
+        terminal.expect(PROMPT);
+        terminal.enter("SELECT 'printed';");
+        terminal.expect("printed");
+        terminal.expect(PROMPT);
+    }
+    // The end of the session publishes a file too. Tables have all of their rows there.
+    let table = folder.path().join("table.txt");
+    terminal.enter("\\format table");
+    terminal.expect(PROMPT);
+    terminal.enter(&format!("\\o {}", table.display()));
+    terminal.expect(PROMPT);
+    terminal.enter("SELECT value AS n FROM generate_series(1, 150);");
+    terminal.leave();
+    assert_eq!(std::fs::read_to_string(&table).unwrap().lines().count(), 150 + 4);
+}
+
+#[test]
+fn file_of_a_failed_or_cancelled_statement_is_dropped() {
+    let mut terminal = Terminal::open(&["--format", "csv", "-p", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    let name = path.display().to_string();
+    let drops = format!("{name} is not written: its results would be incomplete");
+    terminal.enter(&format!("\\o {name}"));
+    terminal.expect(PROMPT);
+    terminal.enter("SELECT 10 / (value - 20000) FROM generate_series(1, 30000);");
+    terminal.expect(&drops);
+    terminal.expect("error: ");
+    terminal.expect(PROMPT);
+    terminal.enter(&format!("\\o {name}"));
+    terminal.expect(PROMPT);
+    terminal.enter("SELECT count(*) FROM generate_series(1, 100000) a CROSS JOIN generate_series(1, 1000000) b;");
+    terminal.expect("(Ctrl-C cancels)");
+    terminal.session.send_control('c').unwrap();
+    terminal.expect(&drops);
+    terminal.expect("cancelled");
+    terminal.expect(PROMPT);
+    terminal.enter("SELECT 'printed';");
+    terminal.expect("printed");
+    terminal.leave();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

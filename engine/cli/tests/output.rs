@@ -233,3 +233,39 @@ fn full_disk_under_standard_output_is_an_error() {
     let error = fail(1, folder.path(), &["-o", "/dev/full", "-c", "SELECT 1"]);
     assert_eq!(error, "error: cannot write /dev/full: no space left on device\n");
 }
+
+#[test]
+fn scripts_write_several_result_files() {
+    let folder = folder();
+    let folder = folder.path();
+    let run = ["-q", "--format", "csv"];
+    let first = [
+        "-c",
+        "\\o a.csv",
+        "-c",
+        "SELECT 1 AS x",
+        "-c",
+        "\\o b.csv",
+        "-c",
+        "SELECT 2 AS x",
+    ];
+    let printed = succeed(
+        folder,
+        &[&run[..], &first, &["-c", "\\o", "-c", "SELECT 3 AS x"]].concat(),
+    );
+    assert_eq!(printed, "x\n3\n");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!((read("a.csv").as_str(), read("b.csv").as_str()), ("x\n1\n", "x\n2\n"));
+    // The file that is open when a statement fails stays as it was.
+    std::fs::write(folder.join("a.csv"), "").unwrap();
+    std::fs::write(folder.join("b.csv"), "older").unwrap();
+    fail(1, folder, &[&run[..], &first, &["-c", "SELECT nonsense"]].concat());
+    assert_eq!((read("a.csv").as_str(), read("b.csv").as_str()), ("x\n1\n", "older"));
+    // The file at the end of a script, beside --output.
+    succeed(
+        folder,
+        &[&run[..], &["-o", "c.csv", "-c", "SELECT 4 AS x"], &first].concat(),
+    );
+    assert_eq!((read("b.csv").as_str(), read("c.csv").as_str()), ("x\n2\n", "x\n4\n"));
+    assert_eq!(names(folder), ["a.csv", "b.csv", "c.csv", "tmp"]);
+}
