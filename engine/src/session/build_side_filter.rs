@@ -1,8 +1,9 @@
 //! `BuildSideFilter`: the dynamic filter of a join that reads its build side partition by partition.
 //!
 //! Each partition reports the keys of its build side. When all have reported, the filter becomes the bounds of all keys
-//! and, if they are few, the keys themselves. A partition whose build side does not fit in memory, or that is dropped,
-//! reports nothing known, and the filter stays true. So does it if a key cannot be evaluated: the join itself says so.
+//! and, if they are few, the keys themselves. Of more keys it has a set of bits. A partition whose build side does not
+//! fit in memory, or that is dropped, reports nothing known, and the filter stays true. So does it if a key cannot be
+//! evaluated: the join itself says so.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +12,7 @@ use arrow::compute::concat;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{NullEquality, ScalarValue};
 use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::functions_aggregate::min_max::{MaxAccumulator, MinAccumulator};
 use datafusion::logical_expr::{Accumulator, Operator};
 use datafusion::physical_expr::conjunction;
@@ -18,6 +20,8 @@ use datafusion::physical_expr::expressions::{BinaryExpr, DynamicFilterPhysicalEx
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
 use tokio::sync::Notify;
+
+use super::key_set::{BYTES_PER_KEY, KeySet, KeySetExpr, Keys, MAX_KEYS};
 
 /// Maximum keys of a build side that the filter compares one by one.
 const MAX_LISTED_KEYS: usize = 16_384;
@@ -66,13 +70,14 @@ impl BuildSideFilter {
     }
 
     /// Begins a partition, which has to report.
-    pub(super) fn begin(self: &Arc<Self>, partition: usize) -> Reporter {
+    pub(super) fn begin(self: &Arc<Self>, partition: usize, pool: &Arc<dyn MemoryPool>) -> Reporter {
         if let Some(report @ Report::NotBegun) = self.lock().get_mut(partition) {
             *report = Report::Pending;
         }
         Reporter {
             filter: Arc::clone(self),
             partition,
+            pool: Arc::clone(pool),
         }
     }
 
@@ -94,18 +99,18 @@ impl BuildSideFilter {
 
     /// Takes the report of a partition. Later executions of the partition find the same rows, so the first report
     /// stays. The last report makes the filter.
-    fn report(&self, partition: usize, report: Report) {
+    fn report(&self, partition: usize, report: Report, pool: &Arc<dyn MemoryPool>) {
         let mut reports = self.lock();
         match reports.get_mut(partition) {
             Some(pending @ Report::Pending) => *pending = report,
             _ => return,
         }
-        self.make_if_complete(&mut reports);
+        self.make_if_complete(&mut reports, pool);
         drop(reports);
         self.complete.notify_waiters();
     }
 
-    fn make_if_complete(&self, reports: &mut [Report]) {
+    fn make_if_complete(&self, reports: &mut [Report], pool: &Arc<dyn MemoryPool>) {
         let is_open = |report: &Report| matches!(report, Report::NotBegun | Report::Pending);
         if reports.iter().any(is_open) {
             return;
@@ -115,7 +120,7 @@ impl BuildSideFilter {
             _ => None,
         });
         let known: Option<Vec<&BuildKeys>> = known.collect();
-        if let Some(Ok(made)) = known.map(|known| self.make(&known)) {
+        if let Some(Ok(made)) = known.map(|known| self.make(&known, pool)) {
             // Without the update, the filter lets all rows pass.
             let _ = self.filter.update(made);
         }
@@ -125,7 +130,7 @@ impl BuildSideFilter {
     }
 
     /// The filter of the keys of all partitions.
-    fn make(&self, known: &[&BuildKeys]) -> Result<Arc<dyn PhysicalExpr>> {
+    fn make(&self, known: &[&BuildKeys], pool: &Arc<dyn MemoryPool>) -> Result<Arc<dyn PhysicalExpr>> {
         let rows: usize = known.iter().map(|keys| keys.rows).sum();
         if rows == 0 {
             return Ok(lit(false));
@@ -140,6 +145,14 @@ impl BuildSideFilter {
                 let any =
                     InListExpr::try_new_from_array(Arc::clone(probe), concat(&listed)?, false, &self.probe_schema)?;
                 parts.push(Arc::new(any));
+            } else if rows <= MAX_KEYS
+                && let Some(keys) = known.iter().map(|keys| keys.values.get(at)).collect::<Option<Vec<_>>>()
+                && let Some(keys) = KeySet::new(&keys, pool)
+            {
+                parts.push(Arc::new(KeySetExpr {
+                    value: Arc::clone(probe),
+                    keys: Arc::new(keys),
+                }));
             }
         }
         Ok(conjunction(parts))
@@ -154,6 +167,10 @@ struct BuildKeys {
     bounds: Vec<[ScalarValue; 2]>,
     /// By key: the values, if they are at most [`MAX_LISTED_KEYS`].
     listed: Vec<ArrayRef>,
+    /// By key: the values in few bytes. Empty: they are too many, or the pool has no memory for them.
+    values: Vec<Keys>,
+    /// The memory of `values`.
+    _reservation: MemoryReservation,
 }
 
 impl BuildKeys {
@@ -162,27 +179,45 @@ impl BuildKeys {
         keys: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
         batches: &[RecordBatch],
         schema: &SchemaRef,
+        pool: &Arc<dyn MemoryPool>,
     ) -> Result<Self> {
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
-        let (mut bounds, mut listed) = (Vec::new(), Vec::new());
+        let reservation = MemoryConsumer::new("JoinFilter").register(pool);
+        let (mut bounds, mut listed, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for key in keys {
             let data_type = key.data_type(schema)?;
             let mut least = MinAccumulator::try_new(&data_type)?;
             let mut greatest = MaxAccumulator::try_new(&data_type)?;
-            let mut values = vec![new_empty_array(&data_type)];
+            let is_kept = rows <= MAX_KEYS && reservation.try_grow(rows * BYTES_PER_KEY).is_ok();
+            let mut kept = is_kept.then(|| Keys::new(&data_type));
+            let mut arrays = vec![new_empty_array(&data_type)];
             for batch in batches {
                 let array = key.evaluate(batch)?.into_array(batch.num_rows())?;
                 least.update_batch(std::slice::from_ref(&array))?;
                 greatest.update_batch(std::slice::from_ref(&array))?;
+                if let Some(kept) = &mut kept {
+                    kept.add(&array)?;
+                }
                 if rows <= MAX_LISTED_KEYS {
-                    values.push(array);
+                    arrays.push(array);
                 }
             }
             bounds.push([least.evaluate()?, greatest.evaluate()?]);
-            let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
-            listed.push(concat(&values)?);
+            let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+            listed.push(concat(&arrays)?);
+            values.extend(kept);
         }
-        Ok(Self { rows, bounds, listed })
+        // A key without its values would shift the others.
+        if values.len() < listed.len() {
+            values.clear();
+        }
+        Ok(Self {
+            rows,
+            bounds,
+            listed,
+            values,
+            _reservation: reservation,
+        })
     }
 }
 
@@ -213,15 +248,17 @@ fn between<'a>(
 pub(super) struct Reporter {
     filter: Arc<BuildSideFilter>,
     partition: usize,
+    /// The pool of the partition's execution.
+    pool: Arc<dyn MemoryPool>,
 }
 
 impl Reporter {
     /// Reports the whole build side of the partition, `batches` of `schema`, and waits for the other partitions.
     pub(super) async fn report(self, batches: &[RecordBatch], schema: &SchemaRef) {
         let keys = self.filter.keys.iter().map(|(build, _)| build);
-        let report = BuildKeys::of(keys, batches, schema).map_or(Report::Unknown, Report::Keys);
+        let report = BuildKeys::of(keys, batches, schema, &self.pool).map_or(Report::Unknown, Report::Keys);
         let filter = Arc::clone(&self.filter);
-        filter.report(self.partition, report);
+        filter.report(self.partition, report, &self.pool);
         filter.wait().await;
     }
 }
@@ -229,6 +266,6 @@ impl Reporter {
 impl Drop for Reporter {
     fn drop(&mut self) {
         // After `report`, this changes nothing.
-        self.filter.report(self.partition, Report::Unknown);
+        self.filter.report(self.partition, Report::Unknown, &self.pool);
     }
 }

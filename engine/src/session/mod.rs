@@ -22,6 +22,7 @@
 //! spilling_join, one_shot_input
 //!                    a hash join that becomes a sort-merge join if its build side does not fit
 //! build_side_filter  the dynamic filter of such a join
+//! key_set            many keys of such a filter, in few bits each
 //! spill_safe_repartition, spill_segments
 //!                    repartitioning without a deadlock of DataFusion's when it spills
 //! ```
@@ -31,6 +32,7 @@ mod char_literals;
 mod comparisons;
 mod cooperative_joins;
 mod grampus;
+mod key_set;
 mod large_limits;
 mod limited_pool;
 pub mod logical_plan;

@@ -215,7 +215,10 @@ impl ExecutionPlan for SpillingJoinExec {
             left: self.join.left().execute(partition, Arc::clone(&context))?,
             right: self.join.right().execute(partition, Arc::clone(&context))?,
             join: Arc::clone(&self.join),
-            reporter: self.filter.as_ref().map(|filter| filter.begin(partition)),
+            reporter: self
+                .filter
+                .as_ref()
+                .map(|filter| filter.begin(partition, context.memory_pool())),
             reservation: MemoryConsumer::new(format!("SpillingJoin[{partition}]"))
                 .with_can_spill(true)
                 .register(context.memory_pool()),

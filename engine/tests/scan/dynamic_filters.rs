@@ -184,6 +184,33 @@ async fn bounds_of_a_join_skip_row_groups() {
     }
 }
 
+/// More keys than a filter lists, and within its bounds a third of all keys.
+#[tokio::test]
+async fn sets_of_many_keys_exclude_rows_between_the_bounds() {
+    for partitions in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let context = tables(folder.path(), partitions, MemoryLimit::Bytes(1 << 30)).await;
+        for threshold in ["threshold", "threshold_rows"] {
+            let setting = format!("datafusion.optimizer.hash_join_single_partition_{threshold}");
+            run(&context, &format!("SET {setting} = '0'")).await;
+        }
+        for keys in [
+            "a.v = b.v",
+            "a.s = b.s",
+            "a.k = b.k AND a.d = b.d",
+            "a.n + 1 = b.n + 1",
+            "a.n = b.k",
+        ] {
+            // Of both columns, so that no condition on the columns of `a` follows.
+            let filter = "(b.k + length(b.s)) % 3 = 1";
+            let sql = format!("SELECT sum(a.v), count(*) FROM facts a JOIN facts b ON {keys} WHERE {filter}");
+            let (_, with, without) = compared(&context, &sql).await;
+            let excluded = without.rows_passed - with.rows_passed;
+            assert!(excluded > ROWS as u64 / 2, "{keys}, {partitions}: {with:?} {without:?}");
+        }
+    }
+}
+
 /// Joins that keep rows without a partner: the filter may not exclude them.
 #[tokio::test]
 async fn joins_that_keep_rows_without_a_partner() {
