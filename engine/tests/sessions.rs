@@ -125,6 +125,7 @@ fn each_change_is_switched_off_alone() {
             SessionChange::OrcFormat => &["format orc"],
             SessionChange::CharLiterals => &["char_literals"],
             SessionChange::TimestampLiterals => &["timestamp_literals"],
+            SessionChange::FilterSamples => &["filter_samples"],
             SessionChange::GpuAggregates => &["gpu_aggregates"],
             SessionChange::SpillSafeRepartitions => &["spill_safe_repartitions"],
             SessionChange::SpillingJoins => &["spilling_joins"],

@@ -27,8 +27,8 @@ use super::string_dictionary::{DictionaryFull, StringDictionary};
 use super::stripe_decoder::{LocatedColumns, StripeDecoder};
 use crate::file::Place;
 use crate::scan::Scan;
-use crate::scan::column_bounds::extremes;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
+use crate::table::column_bounds::extremes;
 use crate::table::files::TableFile;
 
 /// Codes of strings that a query is prepared for, at least. A dictionary grows while columns are decoded.

@@ -1,17 +1,13 @@
 //! Selectivity of a filter, by a sample: the share of rows that pass in a few ranges of the table.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::error::Result;
 use grampus_gpu_exec::input::{Input, Placement};
-use grampus_orc_layout::stripe::StripeLayout;
 
 use super::input_builder::GpuInput;
 use super::lower::Lowered;
-use crate::scan::Scan;
-use crate::scan::column_locations;
+use crate::scan::filter_sample::passing;
 
 /// Ranges of a sample if every column lies raw in its file.
 const MAX_RAW_RANGES: usize = 16;
@@ -86,29 +82,6 @@ fn sample_ranges(input: &Input) -> Vec<(usize, usize, Range<u64>)> {
         before += length;
     }
     samples
-}
-
-/// The number of `rows` that pass the scan's filter.
-fn passing(scan: &Scan, file: usize, layout: &Arc<StripeLayout>, rows: Range<u64>) -> Result<u64> {
-    let count = (rows.end - rows.start) as usize;
-    let mut pass = vec![true; count];
-    for &at in &scan.order {
-        let conjunct = &scan.conjuncts[at];
-        let mut arrays = Vec::with_capacity(conjunct.columns.len());
-        for &column in &conjunct.columns {
-            arrays.push(column_locations::read(scan, file, layout, column, rows.clone())?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), arrays, &options)?;
-        let mask = conjunct.compact.evaluate(&batch)?.into_array(count)?;
-        let Some(mask) = mask.as_boolean_opt() else {
-            return Ok(0);
-        };
-        for (row, pass) in pass.iter_mut().enumerate() {
-            *pass &= mask.is_valid(row) && mask.value(row);
-        }
-    }
-    Ok(pass.iter().filter(|pass| **pass).count() as u64)
 }
 
 #[cfg(test)]

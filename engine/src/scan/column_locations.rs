@@ -230,7 +230,7 @@ fn whole_stripes(work: &[Vec<ScanRange>]) -> Vec<ScanRange> {
 }
 
 /// The answer of a future over local files, which never waits.
-fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
+pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
     future
         .now_or_never()
         .ok_or_else(|| internal_datafusion_err!("a local file was waited for"))

@@ -12,24 +12,24 @@
 //! predicate_cascade    the order of conjuncts, by their costs
 //! conjunct             a part of the filter
 //! dynamic_filters      filters of joins and sorts above the scan
-//! column_bounds        bounds of values by statistics
 //! comparison_kernel    `column >= literal` where few rows pass
 //! row_division         tiles, and the rows that batches are taken from
 //! row_mask             which rows of a tile a conjunct lets through
 //! column_locations     the places of column values in a file, for operators that read them in another way
 //! pruning              statistics and bloom filters
+//! filter_sample        how many rows of a few places pass the filter
 //! selectivity_estimate how many rows a filter may leave, for the optimizer
 //! scan_ranges          which row groups each partition scans
 //! work_stealing        an idle partition takes over ranges of the busiest one
 //! metrics              needed and moved bytes, skipped and scanned rows
 //! ```
 
-pub(crate) mod column_bounds;
 pub(crate) mod column_locations;
 mod comparison_kernel;
 mod conjunct;
 mod dynamic_filters;
 pub(crate) mod execution_listener;
+pub(crate) mod filter_sample;
 mod kept_columns;
 pub(crate) mod metrics;
 pub(crate) mod orc_scan_exec;
@@ -75,6 +75,8 @@ pub(crate) struct Scan {
     pub(crate) order: Vec<usize>,
     /// Costs of the used columns, from their encodings in the first stripe; by column, ascending.
     pub(crate) costs: Vec<(usize, ColumnCost)>,
+    /// Distinct values of the used columns, by the first stripe's dictionaries; by column, ascending.
+    pub(crate) distinct: Vec<(usize, u64)>,
     /// The filter's form for statistics.
     pub(crate) pruner: Option<Pruner>,
     /// The settings at the time of planning.

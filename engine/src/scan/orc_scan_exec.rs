@@ -23,11 +23,13 @@ use datafusion::physical_plan::{
 use super::Scan;
 use super::dynamic_filters::DynamicFilters;
 use super::execution_listener::{ExecutionListener, WatchedExecution};
+use super::filter_sample::sample;
 use super::metrics::{ScanMetrics, with_amplification};
 use super::partition_stream::{PartitionStream, ReadyBatches};
 use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
 use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, distribute};
+use super::selectivity_estimate::scan_statistics;
 use super::work_stealing::ContextQueues;
 
 /// A scan of ORC files. Reads only the bytes that the filter and the passing rows need.
@@ -91,6 +93,18 @@ impl OrcScanExec {
         noted.note = Some(note);
         noted.watched = listener.map(WatchedExecution::new);
         noted
+    }
+
+    /// The same scan, whose number of rows is estimated from a sample of the files. `None`: the sample says nothing.
+    /// `default_selectivity` is as in [`scan_statistics`].
+    pub(crate) fn with_sample(&self, default_selectivity: u8) -> Option<Self> {
+        // The scan reports what is wrong with the files.
+        let sample = sample(&self.scan, &self.stripes).ok()??;
+        let statistics = scan_statistics(&self.scan, &self.stripes, default_selectivity, Some(sample)).ok()?;
+        Some(Self {
+            statistics: Arc::new(statistics),
+            ..self.clone()
+        })
     }
 
     /// The reason why the GPU does not aggregate the scan's rows, if planning gave one.

@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::Statistics;
-use datafusion::common::stats::Precision;
+use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use grampus_orc_layout::access::Access;
+use grampus_orc_layout::schema::ColumnId;
+use grampus_orc_layout::stripe::StripeLayout;
 
 use super::conjunct::Conjunct;
 use super::orc_scan_exec::OrcScanExec;
 use super::predicate_cascade::{ColumnCost, Seen, order};
 use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::scan_ranges::{PlannedStripe, Skipped};
-use super::selectivity_estimate::estimate_filtered;
+use super::selectivity_estimate::{scan_statistics, used_columns};
 use super::stripe_column::{cost, is_nested};
 use super::{Scan, cost_of};
 use crate::config::{GrampusOptions, InvalidUtf8};
@@ -26,7 +26,9 @@ use crate::file::IoCounters;
 use crate::file::file_cache::FileCache;
 use crate::table::files::TableFile;
 use crate::table::partition_filter::Filters;
-use crate::table::statistics;
+
+/// Rows of a stripe per entry of a dictionary, from which on other stripes are expected to have the same entries.
+const FEW_ENTRIES_ROWS: u64 = 16;
 
 /// A scan to plan.
 pub(crate) struct ScanRequest {
@@ -115,32 +117,12 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
             files.push(file);
         }
     }
-    let costs = costs(&request.cache, &request.options, &files, planned.first(), &used).await?;
+    let (costs, distinct) = first_stripe(&request.cache, &request.options, &files, planned.first(), &used).await?;
     let order = order(
         conjuncts.iter().enumerate().collect(),
         &|column| cost_of(&costs, column),
         &vec![Seen::default(); conjuncts.len()],
     );
-    let statistics = match conjuncts.is_empty() {
-        true => table_statistics(&request.table, &request.projection, &files),
-        false => {
-            let unfiltered = table_statistics(&request.table, &used, &files);
-            let mut filtered = estimate_filtered(
-                &request.table,
-                &used,
-                unfiltered,
-                &conjuncts,
-                request.default_selectivity,
-            )?;
-            let scanned: u64 = planned.iter().map(|stripe| stripe.rows).sum();
-            filtered.num_rows = filtered.num_rows.min(&Precision::Inexact(scanned as usize));
-            let places = request
-                .projection
-                .iter()
-                .filter_map(|column| used.binary_search(column).ok());
-            filtered.project(Some(&places.collect::<Vec<_>>()))
-        }
-    };
     let scan = Scan {
         projected: Arc::new(request.table.project(&request.projection)?),
         table: request.table,
@@ -149,10 +131,12 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         conjuncts,
         order,
         costs,
+        distinct,
         pruner,
         options: request.options,
         cache: request.cache,
     };
+    let statistics = scan_statistics(&scan, &planned, request.default_selectivity, None)?;
     let partitions = request.target_partitions;
     Ok(OrcScanExec::new(
         scan,
@@ -229,25 +213,17 @@ fn known(alike: &[TableFile], column: usize) -> ContainerStatistics<'_> {
     }
 }
 
-/// Table columns that the scan reads, ascending.
-fn used_columns(projection: &[usize], conjuncts: &[Conjunct]) -> Vec<usize> {
-    let filtered = conjuncts.iter().flat_map(|conjunct| &conjunct.columns);
-    let mut used: Vec<usize> = projection.iter().chain(filtered).copied().collect();
-    used.sort_unstable();
-    used.dedup();
-    used
-}
-
-/// Costs of the used columns, from their encodings in the first stripe to scan.
-async fn costs(
+/// What the first stripe to scan says of the used columns: costs by their encodings, and distinct values by their
+/// dictionaries.
+async fn first_stripe(
     cache: &FileCache,
     options: &GrampusOptions,
     files: &[TableFile],
     first: Option<&PlannedStripe>,
     used: &[usize],
-) -> Result<Vec<(usize, ColumnCost)>> {
+) -> Result<(Vec<(usize, ColumnCost)>, Vec<(usize, u64)>)> {
     let Some(first) = first.filter(|_| !used.is_empty()) else {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     };
     let table_file = &files[first.file];
     let file = &table_file.file;
@@ -255,7 +231,9 @@ async fn costs(
     let stripe = cache.stripe(file, first.stripe, &io).await.map_err(layout)?;
     let handle = cache.handle(file).map_err(layout)?;
     let source = handle.source(options.local_io, io).map_err(layout)?;
+    let all_rows: u64 = files.iter().map(|file| file.file.tail.rows).sum();
     let mut costs = Vec::with_capacity(used.len());
+    let mut distinct = Vec::new();
     for &column in used {
         let Ok(id) = table_file.place_of(column) else {
             costs.push((column, ColumnCost::Constant));
@@ -266,15 +244,21 @@ async fn costs(
         source.check().map_err(layout)?;
         let access = access.map_err(layout)?;
         costs.push((column, cost(&file.tail, &stripe, id, &access)));
+        if let Some(values) = distinct_values(&stripe, id, all_rows) {
+            distinct.push((column, values));
+        }
     }
-    Ok(costs)
+    Ok((costs, distinct))
 }
 
-/// Statistics of all rows of `files`, for some of the table's columns.
-fn table_statistics(table: &SchemaRef, columns: &[usize], files: &[TableFile]) -> Statistics {
-    let columns: Vec<(usize, DataType)> = columns
-        .iter()
-        .map(|&column| (column, table.field(column).data_type().clone()))
-        .collect();
-    statistics::of_files(files, &columns)
+/// Distinct values of a column in a table of `all_rows`, by the dictionary of one stripe. A dictionary of few entries
+/// has all of them. In the other stripes, a larger one has as many others.
+fn distinct_values(stripe: &StripeLayout, column: ColumnId, all_rows: u64) -> Option<u64> {
+    let entries = u64::from(stripe.encodings.get(column as usize)?.dictionary_size);
+    let rows = stripe.info.rows.max(1);
+    let values = match entries.saturating_mul(FEW_ENTRIES_ROWS) <= rows {
+        true => entries,
+        false => (u128::from(entries) * u128::from(all_rows) / u128::from(rows)) as u64,
+    };
+    (entries > 0).then_some(values.min(all_rows))
 }

@@ -17,8 +17,8 @@ use grampus_orc_layout::bloom::BloomFilter;
 use grampus_orc_layout::schema::TypeKind;
 use grampus_orc_layout::statistics::ColumnStatistics;
 
-use super::column_bounds::{self, Bound};
 use crate::config::InvalidUtf8;
+use crate::table::column_bounds::{self, Bound};
 
 /// The pruning form of a filter: a predicate for each conjunct that statistics can decide.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::char_literals::CharLiterals;
 use super::cooperative_joins::CooperativeJoins;
+use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
 use super::path_tables::with_tables_by_path;
 use super::plan_cache::PlanCache;
@@ -190,8 +191,9 @@ impl Grampus {
     /// Adds Grampus to an owner's session.
     ///
     /// The session gets the settings `grampus.*` and the changes of [`SessionChange`], each of which can be switched
-    /// off. Memory, partitions, catalogs, functions and object stores stay as the owner sets them. The rules run after
-    /// those that the builder has. [`memory_pool`](Self::memory_pool) is for owners whose sessions share the limit.
+    /// off. Memory, partitions, catalogs, functions and object stores stay as the owner sets them. But for
+    /// `filter_samples`, the rules run after those that the builder has. [`memory_pool`](Self::memory_pool) is for
+    /// owners whose sessions share the limit.
     pub fn register(&self, mut builder: SessionStateBuilder) -> SessionStateBuilder {
         let has = |change| !self.without.contains(&change);
         let mut session = builder.config().take().unwrap_or_default();
@@ -213,6 +215,9 @@ impl Grampus {
         }
         if has(SessionChange::TimestampLiterals) {
             builder = builder.with_analyzer_rule(Arc::new(TimestampLiterals));
+        }
+        if has(SessionChange::FilterSamples) {
+            FilterSamples::insert_into(builder.physical_optimizers().get_or_insert_default());
         }
         // Before the rules whose operators hide an aggregation's input from it.
         if has(SessionChange::GpuAggregates) {

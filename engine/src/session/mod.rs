@@ -15,6 +15,7 @@
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
 //! comparisons        rewrites of comparisons in plans
+//! filter_samples     an optimizer rule that samples the filters of scans below joins
 //! cooperative_joins  an optimizer rule that makes joins yield to other tasks
 //! large_limits       an optimizer rule that lets the first rows of a sort spill
 //! limited_pool       the memory pool of a session with a limit
@@ -31,6 +32,7 @@ mod build_side_filter;
 mod char_literals;
 mod comparisons;
 mod cooperative_joins;
+mod filter_samples;
 mod grampus;
 mod key_set;
 mod large_limits;

@@ -17,6 +17,9 @@ pub enum SessionChange {
     CharLiterals,
     /// The analyzer rule `timestamp_literals`: columns of microseconds are compared in microseconds.
     TimestampLiterals,
+    /// The optimizer rule `filter_samples`: in plans with joins, the filters of scans over local ORC files are
+    /// evaluated on a few thousand rows. The rule runs before DataFusion's `join_selection`.
+    FilterSamples,
     /// The optimizer rule `gpu_aggregates`: filtered aggregates over ORC files run on a GPU.
     GpuAggregates,
     /// The optimizer rule `spill_safe_repartitions`: it wraps each `RepartitionExec`, whose spilling can deadlock.
@@ -31,12 +34,13 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OrcTables,
         Self::OrcFormat,
         Self::PlanCache,
         Self::CharLiterals,
         Self::TimestampLiterals,
+        Self::FilterSamples,
         Self::GpuAggregates,
         Self::SpillSafeRepartitions,
         Self::SpillingJoins,

@@ -8,10 +8,12 @@
 //! schema           the one schema of all files
 //! hive_partitions  columns from folder names
 //! partition_filter chooses files by their partition values, before they are opened
+//! column_bounds    bounds of a column's values, by stored statistics
 //! statistics       the files' statistics as DataFusion's
 //! value_types      units of timestamps and CHAR, by the values of all files
 //! ```
 
+pub(crate) mod column_bounds;
 pub(crate) mod column_types;
 pub(crate) mod files;
 pub(crate) mod hive_partitions;

@@ -5,6 +5,7 @@ mod common;
 mod dynamic_filters;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]
 mod edited_file;
+mod estimates;
 mod explain;
 mod files;
 mod filters;

@@ -7,10 +7,10 @@ use grampus_orc_layout::statistics::{ColumnStatistics, TypedStatistics};
 use crate::config::InvalidUtf8;
 
 /// A bound of one side; `None`: unknown.
-pub(super) type Bound = fn(&ColumnStatistics, &DataType) -> Option<ScalarValue>;
+pub(crate) type Bound = fn(&ColumnStatistics, &DataType) -> Option<ScalarValue>;
 
 /// The lower bound of the values that a scan with this setting reads.
-pub(super) fn lower(invalid_utf8: InvalidUtf8) -> Bound {
+pub(crate) fn lower(invalid_utf8: InvalidUtf8) -> Bound {
     match invalid_utf8 {
         InvalidUtf8::Error => lower_bound,
         InvalidUtf8::Replace => lower_bound_replaced,
@@ -18,7 +18,7 @@ pub(super) fn lower(invalid_utf8: InvalidUtf8) -> Bound {
 }
 
 /// The upper bound of the values that a scan with this setting reads.
-pub(super) fn upper(invalid_utf8: InvalidUtf8) -> Bound {
+pub(crate) fn upper(invalid_utf8: InvalidUtf8) -> Bound {
     match invalid_utf8 {
         InvalidUtf8::Error => upper_bound,
         InvalidUtf8::Replace => upper_bound_replaced,
