@@ -4,6 +4,7 @@ mod support;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
@@ -15,7 +16,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 use grampus::session::plan_cache::{data_frame, plan_sql, plan_sql_with_options};
 use grampus::session::register_orc;
-use grampus::{Device, Grampus, GrampusConfig, OrcTable, SessionChange};
+use grampus::{Device, Grampus, GrampusConfig, MemoryLimit, OrcTable, SessionChange};
 use grampus_orc_layout::write::WriterOptions;
 
 /// Writes the column `a` with the numbers below `rows`.
@@ -89,6 +90,92 @@ fn threads_with_their_own_tokio_runtimes_share_a_runtime() {
             }
         });
     }
+}
+
+/// Rows of the table of [`eight_sessions_answer_mixed_queries_within_the_memory_of_one`].
+const MIXED_ROWS: i64 = 300_000;
+
+/// A filter, groups, first rows, a join, a window and many groups.
+const MIXED: [&str; 6] = [
+    "SELECT count(*), sum(a), min(a), max(a) FROM t WHERE a % 7 = 3 AND a > 1000",
+    "SELECT a % 10 AS d, count(*), sum(a) FROM t GROUP BY d ORDER BY d",
+    "SELECT a FROM t ORDER BY (a * 7919) % 300000 DESC LIMIT 5",
+    "SELECT count(*), sum(s.a), sum(t.a) FROM t AS s JOIN t ON s.a = t.a + 1",
+    "SELECT sum(a), sum(n) FROM (SELECT a, row_number() OVER (ORDER BY (a * 7919) % 300000) AS n FROM t)",
+    "SELECT count(*), max(n) FROM (SELECT a / 2 AS h, count(*) AS n FROM t GROUP BY h)",
+];
+
+#[test]
+fn eight_sessions_answer_mixed_queries_within_the_memory_of_one() {
+    const LIMIT_BYTES: usize = 64 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    orc(&path, MIXED_ROWS);
+    let path = path.to_str().unwrap();
+    let config = |memory_limit| GrampusConfig {
+        target_partitions: Some(2),
+        memory_limit,
+        ..GrampusConfig::default()
+    };
+    let ask = |context: &SessionContext, sql: &str| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            if !context.table_exist("t").unwrap() {
+                register_orc(context, "t", path).await.unwrap();
+            }
+            answer(context, sql)
+                .await
+                .unwrap_or_else(|error| panic!("{sql}: {error}"))
+        })
+    };
+    let alone = grampus::session::context(config(MemoryLimit::Unlimited)).unwrap();
+    let expected = MIXED.map(|sql| ask(&alone, sql));
+    let n = MIXED_ROWS;
+    assert!(expected[3].contains(&format!("| {} ", n - 1)), "{}", expected[3]);
+    assert!(
+        expected[4].contains(&format!("| {} | {} |", n * (n - 1) / 2, n * (n + 1) / 2)),
+        "{}",
+        expected[4]
+    );
+
+    let grampus = Grampus::builder()
+        .config(config(MemoryLimit::Bytes(LIMIT_BYTES)))
+        .build()
+        .unwrap();
+    let most = AtomicUsize::new(0);
+    let left = AtomicUsize::new(8);
+    std::thread::scope(|scope| {
+        for session in 0..8 {
+            let (grampus, ask, expected, left) = (&grampus, &ask, &expected, &left);
+            scope.spawn(move || {
+                let context = grampus.context().unwrap();
+                for turn in 0..MIXED.len() {
+                    let at = (session + turn) % MIXED.len();
+                    assert_eq!(
+                        ask(&context, MIXED[at]),
+                        expected[at],
+                        "session {session}: {}",
+                        MIXED[at]
+                    );
+                }
+                left.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        // A thread that panics never counts itself, so the watch has an end of its own.
+        let pool = grampus.memory_pool();
+        let watch = std::time::Instant::now();
+        while left.load(Ordering::Relaxed) > 0 && watch.elapsed().as_secs() < 120 {
+            most.fetch_max(pool.reserved(), Ordering::Relaxed);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    let most = most.into_inner();
+    assert!((1 << 20..=LIMIT_BYTES).contains(&most), "{most} bytes were reserved");
+    assert_eq!(grampus.memory_pool().reserved(), 0);
 }
 
 /// The names of a session's rules, table factories and ORC's format.
