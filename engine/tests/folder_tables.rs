@@ -280,6 +280,30 @@ async fn folders_with_other_files_are_not_overwritten() {
     }
 }
 
+/// Hidden files of killed statements are removed, and those of running ones are not.
+#[tokio::test]
+async fn leftovers_of_killed_statements_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = three_files(folder.path()).await;
+    let table = folder.path().join("t");
+    let (dead, live) = (table.join(".a.orc.x1.grampus"), table.join(".b.orc.x2.grampus"));
+    let other = table.join("._c.grampus.txt");
+    for path in [&dead, &live, &other] {
+        fs::write(path, "unfinished").unwrap();
+    }
+    let lock = fs::File::open(&live).unwrap();
+    lock.lock().unwrap();
+    answer(&context, "INSERT INTO t VALUES (7, 8)").await.unwrap();
+    assert!(!dead.exists() && live.exists() && other.exists());
+    fs::remove_file(other).unwrap();
+    let error = answer(&context, "INSERT OVERWRITE t VALUES (7, 8)").await.unwrap_err();
+    assert!(error.to_string().contains(".b.orc.x2.grampus"), "{error}");
+    drop(lock);
+    answer(&context, "INSERT OVERWRITE t VALUES (7, 8)").await.unwrap();
+    assert!(answer(&context, TOTAL).await.unwrap().contains("| 1 "));
+    assert!(names(&table).iter().all(|name| !name.starts_with('.')));
+}
+
 /// Readers that run while a table is overwritten see one generation whole, or end with an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_see_one_generation_of_an_overwritten_table() {

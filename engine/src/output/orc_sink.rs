@@ -7,6 +7,7 @@
 //!
 //! **Invariant:** every visible file is complete. A failure in step 3 can leave some of several files unpublished.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::BufWriter;
@@ -31,7 +32,7 @@ use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
 
 use super::replaced_folder::ReplacedFolder;
-use super::staged_file::StagedFile;
+use super::staged_file::{StagedFile, local_folder, remove_leftovers};
 use crate::redaction::without_passwords;
 
 /// Writes the rows of one statement.
@@ -65,11 +66,18 @@ impl FileSink for OrcSink {
         };
         // The files stay here, not with the tasks: if this statement is cancelled, they are gone at once.
         let mut files = Vec::new();
+        let mut folders = HashSet::new();
         let mut tasks = JoinSet::new();
         while let Some((path, rows)) = file_stream_rx.recv().await {
             let place = replaced
                 .as_ref()
                 .map_or(Ok(path.clone()), |folder| folder.place(&path))?;
+            if is_local {
+                let folder = local_folder(&place)?;
+                if folders.insert(folder.clone()) {
+                    remove_leftovers(&folder);
+                }
+            }
             let staged = StagedFile::create(&object_store, place, is_local)?;
             let (name, writer) = (staged.name(), staged.writer()?);
             files.push(staged);

@@ -13,6 +13,7 @@ use grampus_atomic_output::staged_folder::{Replaceable, StagedFolder};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 
+use super::staged_file::remove_leftovers;
 use crate::table::listing::is_hidden_name;
 
 /// The first bytes of each ORC file.
@@ -38,6 +39,7 @@ impl ReplacedFolder {
             return Err(DataFusionError::Internal("a table of several folders".to_owned()));
         };
         let folder = LocalFileSystem::new().path_to_filesystem(url.prefix())?;
+        remove_leftovers(&folder);
         let staged = StagedFolder::create(&folder, Some(FILES_OF_A_TABLE)).map_err(failed)?;
         Ok(Self { staged })
     }

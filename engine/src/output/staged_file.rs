@@ -5,7 +5,8 @@
 //! - *In an object store*: the bytes go to a temporary local file. Publishing uploads it in parts, and the store shows
 //!   the object when the last part is confirmed. If an upload fails, its parts are discarded.
 //!
-//! A staged file that is dropped unpublished is removed.
+//! A staged file that is dropped unpublished is removed. A killed process leaves its hidden files. Their lock tells
+//! them from those of running processes, and a later statement that writes into the folder removes them.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek};
@@ -20,6 +21,44 @@ use tempfile::NamedTempFile;
 
 /// Bytes of one part of an upload. Stores ask for at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
+
+/// The end of the name of a hidden file.
+const HIDDEN_END: &str = ".grampus";
+
+/// The folder of a local file.
+///
+/// # Errors
+/// If the path is no path of the local file system.
+pub(super) fn local_folder(path: &object_store::path::Path) -> Result<PathBuf> {
+    let path = LocalFileSystem::new().path_to_filesystem(path)?;
+    Ok(path.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// Removes the hidden files that killed processes left in `folder`. A file that cannot be locked or removed stays.
+pub(super) fn remove_leftovers(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_hidden = name.starts_with('.') && name.ends_with(HIDDEN_END);
+        if is_hidden && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            remove_unlocked(&entry.path());
+        }
+    }
+}
+
+/// Removes a file unless a process holds its lock, or the file system has no locks.
+fn remove_unlocked(path: &Path) {
+    let Ok(file) = File::options().read(true).write(true).open(path) else {
+        return;
+    };
+    if file.try_lock().is_ok() {
+        match fs::remove_file(path) {
+            Ok(()) => log::info!("{}: removed, left by a killed process", path.display()),
+            Err(error) => log::debug!("{}: {error}", path.display()),
+        }
+    }
+}
 
 /// The place where a file appears when it is published.
 #[derive(Debug)]
@@ -60,14 +99,19 @@ impl StagedFile {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{name}.");
-        builder.prefix(&prefix).suffix(".grampus");
+        builder.prefix(&prefix).suffix(HIDDEN_END);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o666)); // less the process's mask
         }
+        let staged = builder.tempfile_in(folder).map_err(|error| failed(&target, &error))?;
+        // Until it is published or removed, or the process ends. On file systems without locks, leftovers stay too.
+        if let Err(error) = staged.as_file().lock() {
+            log::debug!("{}: {error}", staged.path().display());
+        }
         Ok(Self {
-            staged: builder.tempfile_in(folder).map_err(|error| failed(&target, &error))?,
+            staged,
             target: Target::Local(target),
         })
     }
