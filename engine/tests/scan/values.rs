@@ -12,6 +12,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
+use grampus_orc_layout::proto::StringStatistics;
 use grampus_orc_layout::proto::r#type::Kind;
 use grampus_orc_layout::write::WriterOptions;
 
@@ -270,6 +271,31 @@ async fn strings_that_are_not_utf8_are_errors_or_replaced() {
         "1"
     );
     assert_eq!(value(&context, "SELECT sum(n) FROM t WHERE s > 'z'").await, "3");
+}
+
+/// Bounds of stored bytes answer no MIN or MAX of replaced text: U+FFFD lies above "ü", and the byte that it replaces
+/// below.
+#[tokio::test]
+async fn bounds_are_no_extremes_of_replaced_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes: Vec<&[u8]> = vec![b"a", b"\x80", "ü".as_bytes()];
+    let stored: ArrayRef = Arc::new(BinaryArray::from(bytes));
+    let path = write_edited(folder.path(), "t.orc", vec![("s", stored)], |parts| {
+        parts.footer.types[1].kind = Some(Kind::String as i32);
+        let statistics = &mut parts.footer.statistics[1];
+        statistics.binary_statistics = None;
+        statistics.string_statistics = Some(StringStatistics {
+            minimum: Some("a".to_owned()),
+            maximum: Some("ü".to_owned()),
+            ..StringStatistics::default()
+        });
+    });
+    let context = context(1);
+    register(&context, "t", &path).await;
+    let plan = text(&run(&context, "EXPLAIN SELECT max(s) FROM t").await);
+    assert!(plan.contains("PlaceholderRowExec"), "the statistics are used: {plan}");
+    run(&context, "SET grampus.invalid_utf8 = 'replace'").await;
+    assert_eq!(value(&context, "SELECT max(s) FROM t").await, "\u{fffd}");
 }
 
 #[tokio::test]
