@@ -5,7 +5,8 @@ use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage};
 
 use crate::lossy_storage::LossyStorage;
-use crate::rig::{Model, Random, check, drive, go_on, impatient_drive, load};
+use crate::random::Random;
+use crate::rig::{Model, check, drive, go_on, impatient_drive, load};
 
 const NAMESPACE_BYTES: usize = 4 << 20;
 /// Regions of such a namespace: a directory of 16 KiB at each end, inside a header.

@@ -6,7 +6,7 @@ use grampus_driver::error::StorageError;
 use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{BlockWriter, Channel, ReadDone, ReadRequest, Storage};
 
-use crate::rig::Random;
+use crate::random::Random;
 
 #[derive(Debug)]
 struct State {

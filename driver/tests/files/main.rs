@@ -5,5 +5,7 @@ mod damage_cases;
 mod lossy_storage;
 mod operation_cases;
 mod power_loss_cases;
+#[path = "../support/random.rs"]
+mod random;
 mod reader_cases;
 mod rig;

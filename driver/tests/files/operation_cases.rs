@@ -8,7 +8,8 @@ use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage};
 
 use crate::lossy_storage::LossyStorage;
-use crate::rig::{Model, Random, check, drive, go_on, load};
+use crate::random::Random;
+use crate::rig::{Model, check, drive, go_on, load};
 
 /// An empty directory on a namespace of so many bytes.
 fn empty(namespace_bytes: usize) -> (LossyStorage, NamespaceFiles) {

@@ -3,7 +3,8 @@
 use grampus_driver::files::{FileError, NamespaceFiles};
 
 use crate::lossy_storage::LossyStorage;
-use crate::rig::{Model, Random, check, drive, load};
+use crate::random::Random;
+use crate::rig::{Model, check, drive, load};
 
 const NAMESPACE_BYTES: usize = 256 << 10;
 

@@ -5,7 +5,8 @@ use grampus_driver::spec::StatusCode;
 use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage};
 
 use crate::lossy_storage::LossyStorage;
-use crate::rig::{Random, drive, impatient_drive, load};
+use crate::random::Random;
+use crate::rig::{drive, impatient_drive, load};
 
 fn image(files: &[(&str, &[u8])]) -> LossyStorage {
     let storage = LossyStorage::new(vec![0; 8 << 20], 512);

@@ -15,22 +15,6 @@ const MEMORY_BYTES: usize = 7 << 20;
 /// Bus addresses are not host addresses.
 const FIRST_BUS_ADDRESS: u64 = 0x12_3400_0000;
 
-/// Xorshift, seeded by the test.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.below(256) as u8).collect()
-    }
-}
-
 /// Opens namespace 1 of a new controller over a storage.
 pub(crate) fn drive(storage: impl Storage + 'static, block_bytes: u64) -> Drive {
     drive_with(storage, block_bytes, DeviceOptions::default())

@@ -3,7 +3,8 @@
 use grampus_driver::host::{BusRange, DataPointers, Device, DeviceOptions, DmaPool};
 
 use crate::Start;
-use crate::machine::{ControllerSetup, MachineSetup, NamespaceSetup, Random, Rig, image_path};
+use crate::machine::{ControllerSetup, MachineSetup, NamespaceSetup, Rig, image_path};
+use crate::random::Random;
 
 const MIB: u64 = 1 << 20;
 

@@ -7,7 +7,8 @@ use grampus_driver::files::{Difference, Drive, FileError, FileReader, NamespaceF
 use grampus_driver::host::{Device, DeviceOptions, DmaPool};
 
 use crate::Start;
-use crate::machine::{Fault, Machine, MachineSetup, Random, image_path, pattern};
+use crate::machine::{Fault, Machine, MachineSetup, image_path, pattern};
+use crate::random::Random;
 
 const NAMESPACE_BYTES: u64 = 8 << 20;
 /// Where the first file of such a namespace begins: behind a header and a directory of 16 KiB.

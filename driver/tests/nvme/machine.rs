@@ -118,18 +118,6 @@ pub(crate) fn make_images(folder: &Path, setup: &MachineSetup) {
     }
 }
 
-/// Xorshift, seeded by the test.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// An open controller with its namespaces, and a model of what the first one holds.
 pub(crate) struct Rig {
     pub(crate) device: Device,

@@ -8,6 +8,8 @@ mod machine;
 mod qemu_machine;
 mod qtest_registers;
 mod queue_cases;
+#[path = "../support/random.rs"]
+mod random;
 mod software_machine;
 mod volume_cases;
 

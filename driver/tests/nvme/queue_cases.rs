@@ -6,7 +6,8 @@ use grampus_driver::error::DriverError;
 use grampus_driver::host::QueuePair;
 
 use crate::Start;
-use crate::machine::{Fault, MachineSetup, Random, Rig};
+use crate::machine::{Fault, MachineSetup, Rig};
+use crate::random::Random;
 
 const MIB: u64 = 1 << 20;
 

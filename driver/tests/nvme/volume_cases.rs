@@ -6,7 +6,8 @@ use grampus_driver::error::DriverError;
 use grampus_driver::host::{Device, DeviceOptions, DmaPool, Member, Volume};
 
 use crate::Start;
-use crate::machine::{ControllerSetup, Fault, Machine, MachineSetup, NamespaceSetup, Random, image_path, pattern};
+use crate::machine::{ControllerSetup, Fault, Machine, MachineSetup, NamespaceSetup, image_path, pattern};
+use crate::random::Random;
 
 const MIB: usize = 1 << 20;
 const UNIT_BLOCKS: u32 = 16;
