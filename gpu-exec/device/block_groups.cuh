@@ -29,9 +29,8 @@ GRAMPUS_DEVICE u32 code_of(i8 v, const KeyCodes& key, bool& inside) { return cod
 GRAMPUS_DEVICE u32 code_of(bool v, const KeyCodes& key, bool& inside) { return code_of((i32)v, key, inside); }
 // Of floats, whole numbers have codes, and -0 has that of 0.
 GRAMPUS_DEVICE u32 code_of(double v, const KeyCodes& key, bool& inside) {
-    bool near = v >= -2147483648.0 && v < 2147483648.0;
-    i32 whole = near ? (i32)v : 0;
-    inside = inside && near && (double)whole == v;
+    i32 whole = float_to_int(v);
+    inside = inside && (double)whole == v;
     return code_of(whole, key, inside);
 }
 GRAMPUS_DEVICE u32 code_of(float v, const KeyCodes& key, bool& inside) { return code_of((double)v, key, inside); }
@@ -49,21 +48,22 @@ GRAMPUS_DEVICE u32 code_of_unit(i64 v, const KeyCodes& key, bool& inside) {
 template <class Words>
 struct LaneGroups {
     u64* cells;  // of this lane
+    BlockPlace place;
 
     static GRAMPUS_DEVICE u32 words_of_warp(const GroupCodes& codes) { return codes.groups * Words::COUNT * WARP; }
     GRAMPUS_DEVICE LaneGroups(u64* memory, const GroupCodes& codes)
-        : cells(memory + block_warp() * words_of_warp(codes) + lane_id()) {}
+        : cells(memory + block_warp() * words_of_warp(codes) + lane_id()), place(block_place(cells)) {}
 
     // Collective.
     GRAMPUS_DEVICE void add(const GroupCodes&, bool inside, u32 group, u64 (&word)[Words::COUNT]) {
-        if (!inside) return;
-        u64* cell = cells + group * Words::COUNT * WARP;
+        constexpr u32 STEP = WARP * 8;  // bytes from a word to the next
+        BlockPlace cell = place + group * (Words::COUNT * STEP);
         u64 sum[Words::COUNT];
         GRAMPUS_UNROLL
-        for (u32 i = 0; i < Words::COUNT; i++) sum[i] = cell[i * WARP];
+        for (u32 i = 0; i < Words::COUNT; i++) sum[i] = load_in_block_if(inside, cell + i * STEP);
         combine<Words>(sum, word);
         GRAMPUS_UNROLL
-        for (u32 i = 0; i < Words::COUNT; i++) cell[i * WARP] = sum[i];
+        for (u32 i = 0; i < Words::COUNT; i++) store_in_block_if(inside, cell + i * STEP, sum[i]);
     }
 
     // Leaves the warp's words. Collective.
@@ -165,6 +165,7 @@ GRAMPUS_DEVICE u32 add_halves(u32* half, u64 v) {
 template <class Words>
 struct BlockGroups {
     u32* slots;
+    BlockPlace place;
     u32 room;  // groups of an array: even, so that words of 64 bits are aligned
 
     static GRAMPUS_DEVICE constexpr u32 width_of(u32 word) { return Words::is_count(word) ? 1 : 2; }
@@ -174,7 +175,7 @@ struct BlockGroups {
         return place;
     }
     GRAMPUS_DEVICE BlockGroups(u64* memory, const GroupCodes& codes)
-        : slots((u32*)memory), room((codes.groups + 1) & ~1u) {}
+        : slots((u32*)memory), place(block_place(memory)), room((codes.groups + 1) & ~1u) {}
 
     template <u32 AT>
     GRAMPUS_DEVICE u32* slot(u32 group) {
@@ -183,7 +184,24 @@ struct BlockGroups {
     }
 
     GRAMPUS_DEVICE void add(const GroupCodes&, bool inside, u32 group, u64 (&word)[Words::COUNT]) {
-        if (inside) add_words<0>(group, word);
+        count_rows<0>(inside, group, word);
+        if constexpr (!counts_alone(0)) {
+            if (inside) add_words<0>(group, word);
+        }
+    }
+    static GRAMPUS_DEVICE constexpr bool counts_alone(u32 from) {
+        for (u32 i = from; i < Words::COUNT; i++)
+            if (!Words::is_count(i)) return false;
+        return true;
+    }
+
+    template <u32 AT>
+    GRAMPUS_DEVICE void count_rows(bool inside, u32 group, const u64* word) {
+        if constexpr (AT < Words::COUNT) {
+            if constexpr (Words::is_count(AT))
+                count_in_block_if(inside && word[AT] != 0, place + (place_of(AT) * room + group) * 4);
+            count_rows<AT + 1>(inside, group, word);
+        }
     }
 
     template <u32 AT>
@@ -192,7 +210,7 @@ struct BlockGroups {
             constexpr Op OP = Words::op(AT);
             u64 v = word[AT];
             if constexpr (Words::is_count(AT)) {
-                if (v != 0) add_in_block(slot<AT>(group), 1);
+                // count_rows() has added it.
             } else if constexpr (OP == OP_ADD) {
                 if (v != 0) add_halves(slot<AT>(group), v);
             } else if constexpr (OP == OP_ADD_FLOAT) {
@@ -250,8 +268,9 @@ GRAMPUS_DEVICE void end_block(const QueryHead& head, const GroupCodes& codes, u6
     }
 }
 
-// Adds to the warp's counters: rows looked at, rows that passed. Collective.
-GRAMPUS_DEVICE void count_rows(const QueryHead& head, u32 looked, u32 passed) {
+// Adds to the warp's counters: rows looked at, which is the same in all lanes, and each lane's rows that passed.
+// Collective.
+GRAMPUS_DEVICE void count_rows(const QueryHead& head, u64 looked, u32 passed) {
     u64* counters = head.counters + (u64)launch_warp() * 2;
     passed = sum_of_lanes(passed);
     if (lane_id() == 0) {

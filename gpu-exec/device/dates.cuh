@@ -9,11 +9,12 @@ namespace grampus {
 constexpr i64 FIRST_DAY = -96465292;
 constexpr i64 LAST_DAY = 95026236;
 
-// The quotient rounded down; `b` is positive.
-GRAMPUS_DEVICE i64 floor_divide(i64 a, i64 b) {
-    i64 quotient = a / b;
-    return a - quotient * b < 0 ? quotient - 1 : quotient;
-}
+// Days from 1970-01-01 back to 1900-03-01 and to 1901-01-01, and the days from each on in which every fourth year is a
+// leap year: up to 2100-02-28 and 2099-12-31.
+constexpr i32 FROM_MARCH_1900 = 25508, DAYS_FROM_MARCH_1900 = 73049;
+constexpr i32 FROM_1901 = 25202, DAYS_FROM_1901 = 72684;
+
+// The remainder of a division that rounds down; `b` is positive.
 GRAMPUS_DEVICE i64 floor_remainder(i64 a, i64 b) {
     i64 rest = a % b;
     return rest < 0 ? rest + b : rest;
@@ -26,13 +27,22 @@ struct Civil {
 // Both directions by eras of 400 years that begin in March (Howard Hinnant, "chrono-Compatible Low-Level Date
 // Algorithms").
 GRAMPUS_DEVICE Civil civil_of(i32 days) {
+    Civil c;
+    u32 n = (u32)days + FROM_MARCH_1900;
+    if (n < DAYS_FROM_MARCH_1900) {
+        // The same within one period of 4 years, without the exceptions of centuries.
+        u32 year = (4 * n + 3) / 1461, doy = n - 1461 * year / 4, mp = (5 * doy + 2) / 153;
+        c.day = (i32)(doy - (153 * mp + 2) / 5 + 1);
+        c.month = (i32)(mp < 10 ? mp + 3 : mp - 9);
+        c.year = (i32)year + 1900 + (c.month <= 2 ? 1 : 0);
+        return c;
+    }
     i32 z = days + 719468;
     i32 era = (z >= 0 ? z : z - 146096) / 146097;
     u32 doe = (u32)(z - era * 146097);
     u32 yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
     u32 doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
     u32 mp = (5 * doy + 2) / 153;
-    Civil c;
     c.day = (i32)(doy - (153 * mp + 2) / 5 + 1);
     c.month = (i32)(mp < 10 ? mp + 3 : mp - 9);
     c.year = (i32)yoe + era * 400 + (c.month <= 2 ? 1 : 0);
@@ -52,10 +62,18 @@ GRAMPUS_DEVICE i32 calendar_day(i64 days, bool& refused) {
     refused |= !good;
     return good ? (i32)days : 0;
 }
+// The number of whole days before a time, in units of which a day has PER_DAY, rounded down. One unsigned division: a
+// signed one would have to correct its result.
+template <i64 PER_DAY>
+GRAMPUS_DEVICE i64 days_before(i64 time) {
+    constexpr i64 DAYS = 0x7FFFFFFFFFFFFFFF / PER_DAY;  // from the first time that is a multiple of days
+    u64 above = (u64)time + (u64)(DAYS * PER_DAY);
+    return time < -DAYS * PER_DAY ? -DAYS - 1 : (i64)(above / (u64)PER_DAY) - DAYS;
+}
 // The day of a time in units of which a day has PER_DAY.
 template <i64 PER_DAY>
 GRAMPUS_DEVICE i32 day_of_time(i64 time, bool& refused) {
-    return calendar_day(floor_divide(time, PER_DAY), refused);
+    return calendar_day(days_before<PER_DAY>(time), refused);
 }
 template <i64 PER_DAY>
 GRAMPUS_DEVICE i32 second_of_time(i64 time) {
@@ -64,7 +82,10 @@ GRAMPUS_DEVICE i32 second_of_time(i64 time) {
 
 // ---- fields of a day ------------------------------------------------------------------------------------
 
-GRAMPUS_DEVICE i32 year_of(i32 day) { return civil_of(day).year; }
+GRAMPUS_DEVICE i32 year_of(i32 day) {
+    u32 n = (u32)day + FROM_1901;
+    return n < DAYS_FROM_1901 ? (i32)((4 * n + 3) / 1461) + 1901 : civil_of(day).year;
+}
 GRAMPUS_DEVICE i32 month_of(i32 day) { return civil_of(day).month; }
 GRAMPUS_DEVICE i32 quarter_of(i32 day) { return (civil_of(day).month + 2) / 3; }
 GRAMPUS_DEVICE i32 day_of_month(i32 day) { return civil_of(day).day; }
@@ -80,7 +101,7 @@ GRAMPUS_DEVICE i32 week_of(i32 day) { return (day_of_year(day - day_from_monday(
 // outside the calendar.
 template <i64 PER_DAY, i32 MONTHS>
 GRAMPUS_DEVICE i32 months_of_time(i64 time) {
-    i64 day = floor_divide(time, PER_DAY);
+    i64 day = days_before<PER_DAY>(time);
     bool good = day >= FIRST_DAY && day <= LAST_DAY;
     Civil c = civil_of(good ? (i32)day : 0);
     good = good && c.year >= 0;

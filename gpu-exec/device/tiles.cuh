@@ -46,7 +46,44 @@ class Tiles {
         }
         return true;
     }
+
+    // The next rows, of consecutive tiles: `rows` from `row` on. False: the launch has no more.
+    GRAMPUS_DEVICE bool take_chunk(u64& row, u64& rows) {
+        if (at.row >= at.stop) {
+            at = far_call(&next_place)(head, at, log2_of(TILE_ROWS), log2_of(CHUNK));
+            if (at.row >= at.stop) return false;
+        }
+        u64 most = (u64)at.left * TILE_ROWS;
+        row = at.row;
+        rows = at.stop - row < most ? at.stop - row : most;
+        // The chunk may go on in the next run.
+        u32 taken = (u32)((rows + TILE_ROWS - 1) / TILE_ROWS);
+        at.row += (u64)taken * TILE_ROWS;
+        at.left -= taken;
+        if (at.left == 0) {
+            at.row += (u64)(launch_warps() - 1) * CHUNK * TILE_ROWS;
+            at.left = CHUNK;
+        }
+        return true;
+    }
 };
+
+// Rows that lie in one extent of each of several arrays.
+struct Stretch {
+    u64 begin, end;
+
+    // The number of whole tiles from `row` on, of the rows before `most`.
+    template <u32 TILE_ROWS>
+    GRAMPUS_DEVICE u32 tiles(u64 row, u64 most) const {
+        u64 stop = end < most ? end : most;
+        return row >= begin && row < stop ? (u32)((stop - row) / TILE_ROWS) : 0;
+    }
+};
+// The stretch around a row, in the columns of `which` and the validity of those of `nullable`. origin[i]: the address
+// of row 0 in the i-th of these arrays, if its extent reached back to it; the columns come first. Each lane searches
+// one array. No rows: an array lacks the row. Collective.
+GRAMPUS_ENTRY Stretch find_stretch(const ColumnDesc* columns, u64 which, const ColumnDesc* valid, u64 nullable, u64 row,
+                                   u64* origin);
 
 // ---- values by address --------------------------------------------------------------------------------------
 

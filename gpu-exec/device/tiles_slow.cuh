@@ -52,6 +52,37 @@ GRAMPUS_DEVICE u32 take_column(u64& which) {
 }
 GRAMPUS_DEVICE u32 columns_in(u64 which) { return count_bits((u32)which) + count_bits((u32)(which >> 32)); }
 
+// The column of `which` that `before` others precede.
+GRAMPUS_DEVICE u32 nth_column(u64 which, u32 before) {
+    GRAMPUS_NO_UNROLL
+    for (u32 i = 0; i < before; i++) which &= which - 1;
+    return take_column(which);
+}
+
+GRAMPUS_ENTRY Stretch find_stretch(const ColumnDesc* columns, u64 which, const ColumnDesc* valid, u64 nullable, u64 row,
+                                   u64* origin) {
+    u32 values = columns_in(which), count = values + columns_in(nullable);
+    Stretch found = {0, ~0ull};
+    GRAMPUS_NO_UNROLL
+    for (u32 base = 0; base < count; base += WARP) {
+        u32 mine = base + lane_id();
+        InExtent in = {0, ~0ull, 0};
+        if (mine < count) {
+            const ColumnDesc& array =
+                mine < values ? columns[nth_column(which, mine)] : valid[nth_column(nullable, mine - values)];
+            in = extent_at(array, row, array.value_bytes, false);
+        }
+        GRAMPUS_NO_UNROLL
+        for (u32 i = 0; i < WARP && base + i < count; i++) {
+            u64 begin = shuffle(in.row_begin, i), end = shuffle(in.row_end, i);
+            found.begin = found.begin > begin ? found.begin : begin;
+            found.end = found.end < end ? found.end : end;
+            origin[base + i] = shuffle(in.origin, i);
+        }
+    }
+    return found;
+}
+
 GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near) {
     u32 count = columns_in(which);
     GRAMPUS_NO_UNROLL

@@ -49,10 +49,11 @@ struct Layout {
         return both.value;
     }
 
-    // The bits of the value at `p` in a mapping. The words around the value are in the mapping too: a mapping ends at a
-    // page's end.
+    // The bits of the value at `p` in a mapping. The words around a value that is not aligned are in the mapping too: a
+    // mapping ends at a page's end.
     static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
-        u32 at = ALIGNED && SIZE == 8 ? 0 : (u32)(u64)p & 7;
+        if constexpr (ALIGNED) return load_mapped_value<SIZE>(p);
+        u32 at = (u32)(u64)p & 7;
         const u64* word = (const u64*)(p - at);
         u64 low = load_mapped(word), high = spans_words(at) ? load_mapped(word + 1) : 0;
         return join(low, high, at);

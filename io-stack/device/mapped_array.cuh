@@ -107,19 +107,4 @@ class ColumnArray<T, Mapped, ALIGNED> {
     }
 };
 
-// Rows that lie in one extent of each of several columns: a loop over many columns keeps two bounds, not two for each.
-struct Stretch {
-    u64 begin, end;
-
-    GRAMPUS_DEVICE bool has(u64 row, u32 rows) const { return row >= begin && row + rows <= end; }
-    // Narrows the stretch to the row's extent of one more column. Returns the address of row 0 if the extent reached
-    // back to it.
-    GRAMPUS_DEVICE u64 narrow(const ColumnDesc& column, u64 row, u32 size) {
-        InExtent found = far_call(&extent_at)(column, row, size, false);
-        begin = begin > found.row_begin ? begin : found.row_begin;
-        end = end < found.row_end ? end : found.row_end;
-        return found.origin;
-    }
-};
-
 }  // namespace grampus

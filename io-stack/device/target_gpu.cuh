@@ -160,6 +160,16 @@ GRAMPUS_DEVICE u64 load_mapped(const u64* p) {
     asm volatile("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(v) : "l"(p));
     return v;
 }
+// One value of SIZE bytes, at a multiple of them; its bits.
+template <u32 SIZE>
+GRAMPUS_DEVICE u64 load_mapped_value(const u8* p) {
+    if constexpr (SIZE == 8) return load_mapped((const u64*)p);
+    u32 v;
+    if constexpr (SIZE == 4) asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    else if constexpr (SIZE == 2) asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=r"(v) : "l"(p));
+    else asm volatile("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
 // Zero unless `on`. Predicated here: a branch around each of several loads would keep them from being in flight
 // together.
 GRAMPUS_DEVICE u64 load_mapped_if(bool on, const u64* p) {
@@ -264,6 +274,10 @@ GRAMPUS_DEVICE void add_float_relaxed_gpu(double* p, double v) {
 GRAMPUS_DEVICE void max_relaxed_gpu(u64* p, u64 v) {
     asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+// The upper half of a product of 128 bits.
+GRAMPUS_DEVICE long long multiply_high(long long a, long long b) { return __mul64hi(a, b); }
+// Towards zero; values that do not fit become the nearest that does, NaN any number.
+GRAMPUS_DEVICE int float_to_int(double a) { return __double2int_rz(a); }
 GRAMPUS_DEVICE double float_modulo(double a, double b) { return fmod(a, b); }
 GRAMPUS_DEVICE float float_modulo(float a, float b) { return fmodf(a, b); }
 GRAMPUS_DEVICE double float_floor(double a) { return floor(a); }
@@ -287,8 +301,31 @@ GRAMPUS_DEVICE u32 block_warps() { return blockDim.x / WARP; }
 // Waits for all warps of the block, and orders their memory.
 GRAMPUS_DEVICE void sync_block() { __syncthreads(); }
 
+// A place in the memory of GRAMPUS_SHARED_BY_BLOCK, as instructions take it. The compiler would compute a pointer anew
+// for each access, and put a branch around each access that is conditional.
+typedef u32 BlockPlace;
+GRAMPUS_DEVICE BlockPlace block_place(const void* p) {
+    u64 place;
+    asm volatile("cvta.to.shared.u64 %0, %1;" : "=l"(place) : "l"(p));
+    return (BlockPlace)place;
+}
+// Zero unless `on`.
+GRAMPUS_DEVICE u64 load_in_block_if(bool on, BlockPlace p) {
+    u64 v = 0;
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on ld.shared.u64 %0, [%1]; }"
+                 : "+l"(v) : "r"(p), "r"((u32)on) : "memory");
+    return v;
+}
+GRAMPUS_DEVICE void store_in_block_if(bool on, BlockPlace p, u64 v) {
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %2, 0; @on st.shared.u64 [%0], %1; }"
+                 ::"r"(p), "l"(v), "r"((u32)on) : "memory");
+}
+// Adds 1 to a 32-bit word that all warps of a block update.
+GRAMPUS_DEVICE void count_in_block_if(bool on, BlockPlace p) {
+    asm volatile("{ .reg .pred on; setp.ne.u32 on, %1, 0; @on red.shared.add.u32 [%0], 1; }"
+                 ::"r"(p), "r"((u32)on) : "memory");
+}
 // Words in the memory of GRAMPUS_SHARED_BY_BLOCK, which all warps of a block update.
-GRAMPUS_DEVICE void add_in_block(u32* p, u32 v) { atomicAdd(p, v); }
 GRAMPUS_DEVICE u32 fetch_add_in_block(u32* p, u32 v) { return atomicAdd(p, v); }
 GRAMPUS_DEVICE void add_float_in_block(double* p, double v) { atomicAdd(p, v); }
 GRAMPUS_DEVICE void or_in_block(u32* p, u32 v) { atomicOr(p, v); }

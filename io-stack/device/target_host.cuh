@@ -83,6 +83,13 @@ inline u64 load_mapped(const u64* p) {
     if ((u64)p % sizeof *p != 0) __builtin_trap();
     return *p;
 }
+template <u32 SIZE>
+u64 load_mapped_value(const u8* p) {
+    if ((u64)p % SIZE != 0) __builtin_trap();
+    u64 v = 0;
+    __builtin_memcpy(&v, p, SIZE);  // little-endian, like a GPU
+    return v;
+}
 inline u64 load_mapped_if(bool on, const u64* p) { return on ? load_mapped(p) : 0; }
 inline u64 load_near_if(bool on, const u64* p) { return load_mapped_if(on, p); }
 inline u64x2 load_mapped(const u64x2* p) { return *p; }
@@ -182,6 +189,10 @@ inline void max_relaxed_gpu(u64* p, u64 v) {
         old = seen;
     }
 }
+inline long long multiply_high(long long a, long long b) { return (long long)((__int128)a * b >> 64); }
+inline int float_to_int(double a) {
+    return a >= 2147483647.0 ? 2147483647 : a > -2147483648.0 ? (int)a : -2147483647 - 1;
+}
 inline double float_modulo(double a, double b) { return __builtin_fmod(a, b); }
 inline float float_modulo(float a, float b) { return __builtin_fmodf(a, b); }
 inline double float_floor(double a) { return __builtin_floor(a); }
@@ -202,7 +213,15 @@ inline u32 launch_blocks() { return launch_warps(); }
 inline u32 block_warp() { return 0; }
 inline u32 block_warps() { return 1; }
 inline void sync_block() { sync_warp(); }
-inline void add_in_block(u32* p, u32 v) { *p += v; }
+typedef u8* BlockPlace;
+inline BlockPlace block_place(const void* p) { return (BlockPlace)p; }
+inline u64 load_in_block_if(bool on, BlockPlace p) { return on ? *(u64*)p : 0; }
+inline void store_in_block_if(bool on, BlockPlace p, u64 v) {
+    if (on) *(u64*)p = v;
+}
+inline void count_in_block_if(bool on, BlockPlace p) {
+    if (on) *(u32*)p += 1;
+}
 inline u32 fetch_add_in_block(u32* p, u32 v) {
     u32 old = *p;
     *p = old + v;

@@ -93,7 +93,8 @@ fn seen(writer: &Writer<'_>, e: &mut Emitter<'_>) {
     }
 }
 
-fn keys(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunError> {
+/// Computes the row's key.
+pub(super) fn keys(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunError> {
     e.line(&format!("u64 key[{}];", writer.plan.key_words));
     let mut nulls = Vec::new();
     for (at, key) in writer.program.keys.iter().enumerate() {

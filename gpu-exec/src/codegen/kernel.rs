@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::tile::{Named, declare_tiles, load_tiles, tile_values};
 use super::writer::{ENTRY_FUNCTION, Writer};
 use super::{ENTRY, GPU_LANES, Grouping, Shape};
-use super::{aggregate, coded, declarations, stage, tile};
+use super::{aggregate, coded, declarations, stage};
 use crate::error::RunError;
 use crate::program::Program;
 
@@ -32,6 +32,9 @@ impl KernelSource {
         declarations::head(writer, &mut whole);
         declarations::words(writer, &mut whole);
         declarations::memory(writer, &mut whole);
+        if let Some(scope) = plan.scope {
+            whole.push_str(&coded::declaration(scope));
+        }
         let declared = whole.len();
         for at in (0..plan.stages.len()).rev() {
             whole.push_str(&stage::stage_function(writer, at)?);
@@ -41,12 +44,11 @@ impl KernelSource {
             whole.push_str(&stage::drain_function(writer));
         }
         if plan.scope.is_some() {
-            whole.push_str(&coded::strange_function(writer)?);
+            whole.push_str(&coded::rows_function(writer)?);
         }
         let stages = declared..whole.len();
         if let Some(scope) = plan.scope {
-            whole.push_str(&coded::declaration(scope));
-            whole.push_str(&run(writer)?);
+            whole.push_str(&coded::run(writer)?);
             whole.push_str(&coded::entries(scope));
         } else {
             whole.push_str(&begin(writer));
@@ -78,17 +80,16 @@ impl KernelSource {
     }
 }
 
-/// The loop over tiles, which must not spill: local memory goes through L2, behind the column loads.
+/// The loop over tiles of a kernel whose groups have no codes. It must not spill: local memory goes through L2, behind
+/// the column loads.
 ///
 /// Therefore the loop calls out-of-line functions by address (`far_call`), and a warp's other state lies in shared
 /// memory.
 fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     let plan = writer.plan;
-    let is_coded = plan.scope.is_some();
-    let memory = if is_coded { "Groups& groups" } else { "Shared& shared" };
-    let mut out = format!(
+    let mut out = String::from(
         "// False: a status is up, or the query is refused.\n\
-         GRAMPUS_DEVICE bool run(const QueryParameter& parameter, {memory}) {{\n    \
+         GRAMPUS_DEVICE bool run(const QueryParameter& parameter, Shared& shared) {\n    \
          const QueryHead& head = parameter.head;\n",
     );
     let conjuncts = plan.tile_conjuncts.iter().map(|&c| &writer.program.conjuncts[c]);
@@ -98,13 +99,8 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
         false,
         conjuncts.chain(writer.last_expressions().filter(|_| direct)),
     );
-    match is_coded {
-        true => tile::declare_stretch(writer, &mut out),
-        false => declare_tiles(writer, &mut out),
-    }
-    out.push_str(if is_coded {
-        "    u32 passed = 0;\n"
-    } else if direct {
+    declare_tiles(writer, &mut out);
+    out.push_str(if direct {
         "    Lane lane = {};\n    begin(parameter, shared, lane);\n    u32 passed = 0;\n"
     } else {
         "    begin(parameter, shared);\n"
@@ -121,11 +117,8 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
         // Without this, the few rows that pass would all be fetched at the end, when no tile is in flight any more.
         out.push_str("        if (due-- == 0 && !far_call(&drain)(parameter, shared)) return false;\n");
     }
-    match is_coded {
-        true => tile::load_tiles_of_stretch(writer, &mut out),
-        false => load_tiles(writer, &mut out, 2),
-    }
-    if plan.grouped() && !is_coded {
+    load_tiles(writer, &mut out, 2);
+    if plan.grouped() {
         // The check is a load too, so it stands behind the tile's loads.
         out.push_str("        if (is_refused(head)) return false;\n");
     }
@@ -134,10 +127,7 @@ fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     } else {
         out.push_str(&filter_tile(writer)?);
     }
-    if is_coded {
-        coded::accumulate_tile(writer, &mut out)?;
-        out.push_str("    }\n    count_rows(head, looked, passed);\n    return true;\n}\n\n");
-    } else if direct {
+    if direct {
         accumulate_tile(writer, &mut out)?;
         out.push_str("    }\n    return end(parameter, shared, lane, looked, passed);\n}\n\n");
     } else {

@@ -33,7 +33,7 @@ const MAX_RINGS: usize = 3;
 /// With more, the loop over tiles spills to memory, behind L2, and loses more than longer tiles gain.
 const MAX_TILE_REGISTERS: u32 = 16;
 /// The same if a tile's rows go to group tables by code: that loop needs few other registers.
-const MAX_CODED_TILE_REGISTERS: u32 = 20;
+const MAX_CODED_TILE_REGISTERS: u32 = 24;
 /// Values of a lane in a tile.
 const MAX_LANE_VALUES: u32 = 8;
 /// Registers for the values of a queued tile: 16 doubles of a warp are a line of the cache.
@@ -43,6 +43,9 @@ const MAX_QUEUED_LANE_VALUES: u32 = 16;
 const MAX_UNROLLED_NODES: usize = 256;
 /// Consecutive tiles of a warp if columns are queued: the warp sends commands for many tiles at once.
 const QUEUED_CHUNK_TILES: u32 = 32;
+/// Consecutive rows of a warp in a dense kernel over device memory. A warp that leaps over other warps' tiles searches
+/// runs and extents again.
+const DENSE_CHUNK_ROWS: u32 = 4096;
 /// Groups in a warp's own table. One vote finds this many, and the host reads the groups of every warp.
 const MAX_OWN_GROUPS: usize = 32;
 /// Groups below which a warp's own table does not pay.
@@ -181,6 +184,9 @@ impl Plan {
             && 2 * self.lane_values as usize * nodes.max(1) <= MAX_UNROLLED_NODES
         {
             self.lane_values *= 2;
+        }
+        if direct && self.tile_columns.iter().all(|&c| columns[c].on_device) {
+            self.chunk_tiles = DENSE_CHUNK_ROWS / (self.lane_values * GPU_LANES);
         }
     }
 

@@ -1,13 +1,13 @@
 //! Statements that load a tile and name the values of its rows.
 //!
 //! A loop over few columns keeps an array for each, which knows the extent used last. A loop whose groups have codes
-//! keeps the rows that lie in one extent of every column (`Stretch`), which takes fewer registers.
+//! goes over rows that lie in one extent of every column (`Stretch`).
 
 use std::fmt::Write as _;
 
 use super::expr::Emitter;
 use super::statements::{Statements, cpp, stored};
-use super::writer::Writer;
+use super::writer::{Writer, mask_of};
 use crate::program::Type;
 
 /// Declares the arrays of a tile's columns.
@@ -81,77 +81,59 @@ pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named
 
 /// A column of a tile, or the bytes that mark its values.
 struct TileArray {
-    /// `c` for a value, `valid_c` …
+    /// `tile_c` for values, `valid_tile_c` for the bytes that mark them.
     name: String,
-    /// The description in the kernel's parameter.
-    desc: String,
     /// C++ type of a value in memory.
     ty: &'static str,
-    /// Bytes of a value.
-    width: u32,
     aligned: bool,
 }
 
+/// The arrays of a tile: columns first, then the bytes that mark their values (`find_stretch` of device/tiles.cuh).
 fn tile_arrays(writer: &Writer<'_>) -> Vec<TileArray> {
-    let mut arrays = Vec::new();
-    for &c in &writer.plan.tile_columns {
-        let (ty, shape) = (writer.program.columns[c].ty, &writer.shape.columns[c]);
-        arrays.push(TileArray {
-            name: format!("tile_{c}"),
-            desc: format!("parameter.columns[{c}]"),
-            ty: stored(ty),
-            width: ty.width(),
-            aligned: shape.aligned,
+    let columns = writer.plan.tile_columns.iter().map(|&c| TileArray {
+        name: format!("tile_{c}"),
+        ty: stored(writer.program.columns[c].ty),
+        aligned: writer.shape.columns[c].aligned,
+    });
+    let valid = writer
+        .nullable(&writer.plan.tile_columns)
+        .into_iter()
+        .map(|c| TileArray {
+            name: format!("valid_tile_{c}"),
+            ty: "u8",
+            aligned: true,
         });
-        if shape.nullable {
-            arrays.push(TileArray {
-                name: format!("valid_tile_{c}"),
-                desc: format!("parameter.valid[{c}]"),
-                ty: "u8",
-                width: 1,
-                aligned: true,
-            });
-        }
-    }
-    arrays
+    columns.chain(valid).collect()
 }
 
-/// Declares what the loop over tiles keeps of the columns.
-pub(super) fn declare_stretch(writer: &Writer<'_>, out: &mut String) {
-    out.push_str("    Stretch stretch = {0, 0};\n");
-    for array in tile_arrays(writer) {
-        let _ = writeln!(out, "    u64 of_{} = 0;", array.name);
-    }
-}
-
-/// Loads a tile by the stretch.
-pub(super) fn load_tiles_of_stretch(writer: &Writer<'_>, out: &mut String) {
+/// Finds the stretch around `row`, and the places of the columns' values in it.
+pub(super) fn stretch(writer: &Writer<'_>, out: &mut String) {
     let arrays = tile_arrays(writer);
-    let mut lines = Statements::new(2);
-    lines.line("if (!stretch.has(row, TILE_ROWS)) {");
-    lines.line("    stretch = Stretch{0, ~0ull};");
-    for TileArray { name, desc, width, .. } in &arrays {
-        lines.line(&format!("    of_{name} = stretch.narrow({desc}, row, {width});"));
+    let columns = &writer.plan.tile_columns;
+    let mask = |columns: &[usize]| mask_of(columns).unwrap_or(0);
+    let mut lines = Statements::new(3);
+    lines.line(&format!("u64 origin[{}];", arrays.len().max(1)));
+    lines.line("const Stretch stretch = far_call(&find_stretch)(");
+    lines.line(&format!(
+        "    parameter.columns, {:#x}ull, parameter.valid, {:#x}ull, row, origin);",
+        mask(columns),
+        mask(&writer.nullable(columns))
+    ));
+    for (at, TileArray { name, .. }) in arrays.iter().enumerate() {
+        lines.line(&format!("const u64 of_{name} = origin[{at}];"));
     }
-    lines.line("}");
-    for TileArray { name, ty, .. } in &arrays {
+    out.push_str(&lines.out);
+}
+
+/// Loads the whole tile at `row` by the stretch.
+pub(super) fn load_tile(writer: &Writer<'_>, out: &mut String) {
+    let arrays = tile_arrays(writer);
+    let mut lines = Statements::new(5);
+    for TileArray { name, ty, aligned } in &arrays {
         lines.line(&format!("{ty} {name}[K];"));
-    }
-    lines.line("if (rows == TILE_ROWS && stretch.has(row, TILE_ROWS)) {");
-    for array in &arrays {
-        let TileArray { name, ty, aligned, .. } = array;
         lines.line(&format!(
-            "    ColumnArray<{ty}, Mapped, {aligned}>::load_whole<K>(of_{name}, row, {name});"
+            "ColumnArray<{ty}, Mapped, {aligned}>::load_whole<K>(of_{name}, row, {name});"
         ));
     }
-    lines.line("} else {");
-    for TileArray { name, desc, .. } in &arrays {
-        lines.line(&format!(
-            "    if (!tile_value_by_value<Mapped>(head.io, {desc}, row, rows, {name})) return false;"
-        ));
-    }
-    // After out-of-line calls the stretch starts afresh, so that nothing of it lives across them.
-    lines.line("    stretch = Stretch{0, 0};");
-    lines.line("}");
     out.push_str(&lines.out);
 }

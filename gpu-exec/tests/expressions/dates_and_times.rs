@@ -31,6 +31,12 @@ fn day_rows() -> Vec<i64> {
     .flat_map(|first| (0..100).map(move |i| first + i * 8))
     .collect();
     days.extend((0..600).map(|_| random.below(191_000_000) as i64 - 96_000_000));
+    // 1900-03-01, 1901-01-01, 2099-12-31 and 2100-02-28: between them kernels take every fourth year for a leap year.
+    days.extend(
+        [-25_508, -25_202, 47_481, 47_540]
+            .into_iter()
+            .flat_map(|day| day - 3..day + 4),
+    );
     days.extend([-96_465_294, 95_026_237, i64::from(i32::MIN), i64::from(i32::MAX)]);
     days
 }
