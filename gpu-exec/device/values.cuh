@@ -233,6 +233,33 @@ GRAMPUS_DEVICE T modulo(T a, T b) {
     else return settle_nan(float_modulo(a, b), a, b);
 }
 
+// Sums, differences and products of decimals; refuse if the result does not fit eight bytes.
+GRAMPUS_DEVICE i64 add_checked(i64 a, i64 b, bool& refused) {
+    i64 sum = add(a, b);
+    refused |= ((a ^ sum) & (b ^ sum)) < 0;
+    return sum;
+}
+GRAMPUS_DEVICE i64 subtract_checked(i64 a, i64 b, bool& refused) {
+    i64 difference = subtract(a, b);
+    refused |= ((a ^ b) & (a ^ difference)) < 0;
+    return difference;
+}
+GRAMPUS_DEVICE i64 multiply_checked(i64 a, i64 b, bool& refused) {
+    i64 product = multiply(a, b);
+    refused |= multiply_high(a, b) != product >> 63;
+    return product;
+}
+// The quotient rounded half away from zero; `b` is a power of ten.
+GRAMPUS_DEVICE i64 round_divide(i64 a, i64 b) {
+    i64 quotient = a / b, rest = a % b, half = b / 2;
+    return quotient + (rest >= half ? 1 : rest <= -half ? -1 : 0);
+}
+// The value; refuses if it is not between -bound and bound.
+GRAMPUS_DEVICE i64 within(i64 v, i64 bound, bool& refused) {
+    refused |= v <= -bound || v >= bound;
+    return v;
+}
+
 GRAMPUS_DEVICE Wide widen(i64 v) { return Wide{(u64)v, (u64)(v >> 63)}; }
 GRAMPUS_DEVICE Wide add(Wide a, Wide b) {
     u64 low = a.low + b.low;

@@ -92,26 +92,31 @@ fn operands_of_different_types_are_refused() {
 fn operations_that_kernels_lack_are_refused() {
     let less = |a, b| of(binary(BinaryOp::Lt, a, b));
     assert_eq!(less(col(2), col(2)), "kernels do not compute code < code");
-    let times = binary(BinaryOp::Multiply, col(5), col(5));
-    assert_eq!(of(times), "kernels do not compute decimal(18, 2) * decimal(18, 2)");
-    let plus = binary(BinaryOp::Add, col(5), col(5));
-    assert_eq!(of(plus), "kernels do not compute decimal(18, 2) + decimal(18, 2)");
+    let modulo = binary(BinaryOp::Modulo, col(5), col(5));
+    assert_eq!(of(modulo), "kernels do not compute decimal(18, 2) % decimal(18, 2)");
     let cast = |value, to| Expr::Cast {
         value: boxed(value),
         to,
     };
     assert_eq!(
-        of(cast(col(5), Type::Float64)),
-        "kernels do not cast decimal(18, 2) to float64"
+        of(cast(col(5), Type::Float32)),
+        "kernels do not cast decimal(18, 2) to float32"
     );
     assert_eq!(of(cast(col(3), Type::Int64)), "kernels do not cast date to int64");
-    let wide = Type::Decimal {
-        precision: 30,
-        scale: 2,
-    };
+    let decimal = |precision, scale| Type::Decimal { precision, scale };
     assert_eq!(
-        of(Expr::Null(wide)),
-        "NULL is a decimal(30, 2): kernels take decimals of 1 to 18 digits"
+        of(Expr::Null(decimal(39, 2))),
+        "NULL is a decimal(39, 2): kernels take decimals of 1 to 38 digits there"
+    );
+    assert_eq!(
+        of(Expr::Null(decimal(4, 5))),
+        "NULL is a decimal(4, 5): kernels take scales from 0 to the number of digits"
+    );
+    let mut wide_column = base();
+    wide_column.columns[5].ty = decimal(19, 2);
+    assert_eq!(
+        refusal(&wide_column),
+        "m is a decimal(19, 2): kernels take decimals of 1 to 18 digits there"
     );
     let part = |part, value| Expr::Extract {
         part,
@@ -166,6 +171,33 @@ fn aggregates_and_filters_have_their_types() {
         scale: 2,
     };
     assert_eq!(types, [Type::Int64, Type::Float64, sum_of_money, Type::Date32]);
+}
+
+/// The rules of Hive, which arrow follows: "Hive Decimal Precision/Scale Support".
+#[test]
+fn types_of_decimals_follow_hive() {
+    let decimal = |precision, scale| Type::Decimal { precision, scale };
+    let of = |op, a, b| Type::of_decimals(op, a, b);
+    let (price, one) = (decimal(15, 2), decimal(20, 0));
+    assert_eq!(of(BinaryOp::Add, price, price), Some(decimal(16, 2)));
+    assert_eq!(of(BinaryOp::Subtract, one, price), Some(decimal(23, 2)));
+    assert_eq!(of(BinaryOp::Multiply, price, decimal(23, 2)), Some(decimal(38, 4)));
+    assert_eq!(
+        of(BinaryOp::Multiply, decimal(5, 2), decimal(4, 1)),
+        Some(decimal(10, 3))
+    );
+    assert_eq!(
+        of(BinaryOp::Multiply, decimal(38, 30), decimal(38, 9)),
+        None,
+        "39 digits after the point"
+    );
+    assert_eq!(
+        of(BinaryOp::Add, decimal(38, 30), decimal(38, 9)),
+        None,
+        "scaled up by 21 digits"
+    );
+    assert_eq!(of(BinaryOp::Divide, price, price), None);
+    assert_eq!(of(BinaryOp::Add, price, Type::Int64), None);
 }
 
 #[test]

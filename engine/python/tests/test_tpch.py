@@ -3,7 +3,9 @@
 The GPU's path runs on host threads, which needs a C++ compiler. Without one the CPU answers there too.
 """
 
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -70,11 +72,13 @@ def test_queries_are_not_all_empty(tables):
     assert len(empty) <= 3, empty
 
 
-def test_explain_says_what_runs_where(tables):
+def test_kernels_answer_q1_and_q6(tables):
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        pytest.skip("no C++ compiler for the host's kernels")
     folder, _ = tables
     with grampus.connect(settings=SETTINGS["prefer"]) as connection:
         connection.sql(f"CREATE EXTERNAL TABLE lineitem STORED AS ORC LOCATION '{folder}/lineitem.orc'")
         for name in ("q01", "q06"):
             rows = connection.sql(f"EXPLAIN {SQL[name]}").arrow().to_pylist()
             plan = "".join(row["plan"] for row in rows)
-            assert "GpuAggregateExec" in plan or "not on the GPU: " in plan, plan
+            assert "GpuAggregateExec" in plan and "not on the GPU: " not in plan, plan

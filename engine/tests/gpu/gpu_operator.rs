@@ -28,7 +28,7 @@ async fn explain_shows_the_plan_and_analyze_the_run() {
         "columns=[x (resident, ",
         "word (resident, ",
         "filter=[x >= 1500, word = a]",
-        "kernel=[by row]",
+        "kernel=[dense]",
         "estimated=",
         "because grampus.device = 'prefer'",
     ] {

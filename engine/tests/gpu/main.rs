@@ -9,6 +9,7 @@ mod answers;
 mod changed_files;
 mod common;
 mod compare;
+mod decimals;
 mod device_setting;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]
 mod edited_file;

@@ -17,6 +17,9 @@ pub(super) fn per_day(unit: TimeUnit) -> i64 {
 pub(super) fn cast(statements: &mut Statements, from: Operand, to: Type) -> Operand {
     let Operand { value, ok, ty } = from;
     let plain = |value: String| (value, false);
+    if Type::casts_decimal(ty, to) {
+        return cast_decimal(statements, Operand { value, ok, ty }, to);
+    }
     let (text, refuses) = match (ty, to) {
         _ if ty == to => return Operand { value, ok, ty: to },
         (_, Type::Bool) => plain(format!("{value} != 0")),
@@ -48,15 +51,62 @@ pub(super) fn cast(statements: &mut Statements, from: Operand, to: Type) -> Oper
     }
 }
 
+/// Casts between decimals, integers and DOUBLE. A value with more digits than the type has refuses the query.
+fn cast_decimal(statements: &mut Statements, from: Operand, to: Type) -> Operand {
+    let scale_of = |ty: Type| match ty {
+        Type::Decimal { scale, .. } => i32::from(scale),
+        _ => 0,
+    };
+    if to == Type::Float64 {
+        let text = format!("divide((double){}, 1e{})", from.value, scale_of(from.ty));
+        return statements.bind(to, &text, from.ok);
+    }
+    let Type::Decimal { precision, .. } = to else {
+        let whole = statements.bind(
+            Type::Int64,
+            &format!("{} / {}ll", from.value, power_of_ten(scale_of(from.ty))),
+            from.ok,
+        );
+        let narrowed = format!("narrow<{}>({}, REFUSED)", cpp(to), whole.value);
+        return statements.bind_refusing(to, &narrowed, whole.ok);
+    };
+    let by = scale_of(to) - scale_of(from.ty);
+    let scaled = rescale(statements, &from, by, to);
+    match u32::from(precision) {
+        digits @ 0..19 => {
+            let checked = format!("within({}, {}ll, REFUSED)", scaled.value, 10i64.pow(digits));
+            statements.bind_refusing(to, &checked, scaled.ok)
+        }
+        _ => scaled,
+    }
+}
+
+/// A decimal with `by` more digits after the point. Digits that are lost are rounded, half away from zero.
+pub(super) fn rescale(statements: &mut Statements, value: &Operand, by: i32, to: Type) -> Operand {
+    let (text, refuses) = match by {
+        0 => (format!("(i64){}", value.value), false),
+        1.. => {
+            let text = format!("multiply_checked({}, {}ll, REFUSED)", value.value, power_of_ten(by));
+            (text, true)
+        }
+        _ => (format!("round_divide({}, {}ll)", value.value, power_of_ten(-by)), false),
+    };
+    match refuses {
+        true => statements.bind_refusing(to, &text, value.ok.clone()),
+        false => statements.bind(to, &text, value.ok.clone()),
+    }
+}
+
+/// 10 to the power of `digits`, which are 0 to 18.
+fn power_of_ten(digits: i32) -> i64 {
+    10i64.pow(digits.clamp(0, 18) as u32)
+}
+
 /// The day of a date or time. Days outside the calendar refuse the query, which nanoseconds never reach.
 fn day(statements: &mut Statements, value: &Operand) -> Operand {
     let (text, refuses) = match value.ty {
         Type::Timestamp(TimeUnit::Nanosecond) => (
-            format!(
-                "(i32)floor_divide({}, {}ll)",
-                value.value,
-                per_day(TimeUnit::Nanosecond)
-            ),
+            format!("(i32)days_before<{}ll>({})", per_day(TimeUnit::Nanosecond), value.value),
             false,
         ),
         Type::Timestamp(unit) => (

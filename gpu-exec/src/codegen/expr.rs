@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::Shape;
-use super::casts::{cast, extract, truncate};
+use super::casts::{cast, extract, rescale, truncate};
 use super::statements::{Operand, Statements, cpp};
 use crate::error::RunError;
 use crate::program::{BinaryOp, Expr, Program, Type, operands};
@@ -97,6 +97,11 @@ impl<'a> Emitter<'a> {
                 let value = self.expr(value)?;
                 self.statements.bind(ty, &format!("!{}", value.value), value.ok)
             }
+            Expr::Negate(value) if matches!(ty, Type::Decimal { .. }) => {
+                let value = self.expr(value)?;
+                let text = format!("subtract_checked((i64)0, {}, REFUSED)", value.value);
+                self.statements.bind_refusing(ty, &text, value.ok)
+            }
             Expr::Negate(value) => {
                 let value = self.expr(value)?;
                 self.statements.bind(ty, &format!("negate({})", value.value), value.ok)
@@ -134,6 +139,9 @@ impl<'a> Emitter<'a> {
     }
 
     fn binary(&mut self, ty: Type, op: BinaryOp, left: &Operand, right: &Operand) -> Operand {
+        if Type::of_decimals(op, left.ty, right.ty).is_some() {
+            return self.decimals(ty, op, left, right);
+        }
         let ok = all_ok([left, right]);
         let (a, b) = (&left.value, &right.value);
         let call = |name: &str| format!("{name}({a}, {b})");
@@ -175,6 +183,34 @@ impl<'a> Emitter<'a> {
             }
         };
         self.statements.bind(ty, &plain, ok)
+    }
+
+    /// A sum, difference or product of decimals. Sums have the greater scale.
+    fn decimals(&mut self, ty: Type, op: BinaryOp, left: &Operand, right: &Operand) -> Operand {
+        let scale_of = |ty: Type| match ty {
+            Type::Decimal { scale, .. } => i32::from(scale),
+            _ => 0,
+        };
+        let function = match op {
+            BinaryOp::Add => "add_checked",
+            BinaryOp::Subtract => "subtract_checked",
+            _ => "multiply_checked",
+        };
+        // An operand refuses the query only in rows that have both.
+        let ok = all_ok([left, right]);
+        let mut scaled = |value: &Operand| match scale_of(ty) - scale_of(value.ty) {
+            by if by != 0 && op != BinaryOp::Multiply => {
+                let value = Operand {
+                    ok: ok.clone(),
+                    ..value.clone()
+                };
+                rescale(&mut self.statements, &value, by, ty).value
+            }
+            _ => value.value.clone(),
+        };
+        let (left, right) = (scaled(left), scaled(right));
+        let call = format!("{function}({left}, {right}, REFUSED)");
+        self.statements.bind_refusing(ty, &call, ok)
     }
 
     /// True if the value is in the list; otherwise NULL if any operand is NULL; otherwise false. Floats are compared by

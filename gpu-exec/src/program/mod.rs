@@ -36,11 +36,12 @@ pub enum Type {
     Date32,
     /// Time since 1970-01-01T00:00:00 without a zone, eight bytes, in the unit.
     Timestamp(TimeUnit),
-    /// An unscaled value of at most 18 digits, eight bytes.
+    /// An unscaled value of eight bytes. A column's values have at most 18 digits. An operation whose result takes more
+    /// than eight bytes ends the query with [`RunError::Refused`](crate::error::RunError::Refused).
     Decimal {
-        /// Digits, at most 18. The type of a sum may have more.
+        /// Digits, at most 18 of a column, and at most 38 of an expression.
         precision: u8,
-        /// Digits after the point.
+        /// Digits after the point, 0 to `precision`.
         scale: i8,
     },
     /// Code of a string in the caller's dictionary, four bytes. Compared for equality only.
@@ -57,7 +58,57 @@ pub enum TimeUnit {
     Nanosecond,
 }
 
+/// Digits of any decimal, at most.
+pub const MAX_DECIMAL_DIGITS: u8 = 38;
+/// Digits by which a decimal is scaled up or down, at most: powers of ten beyond take more than eight bytes.
+const MAX_RESCALED_DIGITS: i8 = 18;
+
 impl Type {
+    /// The type of a sum, difference or product of two decimals, as arrow has it (arrow-arith, `decimal_op`: the rules
+    /// of Hive). `None`: another operation, other types, or a scale that kernels do not compute.
+    pub fn of_decimals(op: BinaryOp, left: Self, right: Self) -> Option<Self> {
+        let (
+            Self::Decimal {
+                precision: p1,
+                scale: s1,
+            },
+            Self::Decimal {
+                precision: p2,
+                scale: s2,
+            },
+        ) = (left, right)
+        else {
+            return None;
+        };
+        let (digits, scale) = match op {
+            BinaryOp::Add | BinaryOp::Subtract if (s1 - s2).abs() <= MAX_RESCALED_DIGITS => {
+                let scale = s1.max(s2);
+                let whole = (i16::from(p1) - i16::from(s1)).max(i16::from(p2) - i16::from(s2));
+                (i16::from(scale) + whole + 1, scale)
+            }
+            BinaryOp::Multiply => (i16::from(p1) + i16::from(p2) + 1, s1.checked_add(s2)?),
+            _ => return None,
+        };
+        let precision = digits.min(i16::from(MAX_DECIMAL_DIGITS)) as u8;
+        (0..=MAX_DECIMAL_DIGITS as i8)
+            .contains(&scale)
+            .then_some(Self::Decimal { precision, scale })
+    }
+
+    /// Whether kernels cast between a decimal and another type as arrow does. To floats of four bytes, and from floats,
+    /// the CPU casts.
+    pub fn casts_decimal(from: Self, to: Self) -> bool {
+        let rescales = |by: i8| by.abs() <= MAX_RESCALED_DIGITS;
+        match (from, to) {
+            (Self::Decimal { scale: a, .. }, Self::Decimal { scale: b, .. }) => rescales(b - a),
+            (Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64, Self::Decimal { scale, .. })
+            | (Self::Decimal { scale, .. }, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64 | Self::Float64) => {
+                rescales(scale)
+            }
+            _ => false,
+        }
+    }
+
     /// Bytes of a value in memory.
     pub fn width(self) -> u32 {
         match self {
@@ -94,7 +145,7 @@ pub struct Column {
 /// Operators of two operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BinaryOp {
-    /// Integers wrap.
+    /// Integers wrap; so do `Subtract` and `Multiply`. Decimals may differ in scale.
     Add,
     /// Integers wrap.
     Subtract,

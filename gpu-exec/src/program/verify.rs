@@ -2,7 +2,7 @@
 //!
 //! A refusal is a sentence that a planner can keep as its reason.
 
-use super::{Aggregate, BinaryOp, DatePart, Expr, Function, Program, Type};
+use super::{Aggregate, BinaryOp, DatePart, Expr, Function, MAX_DECIMAL_DIGITS, Program, Type};
 use crate::error::RunError;
 
 /// Columns of a program. Their descriptions are part of a kernel's parameter, which older drivers limit to 4 KiB.
@@ -11,10 +11,8 @@ pub const MAX_COLUMNS: usize = 64;
 const MAX_DEPTH: usize = 200;
 /// Operators, columns and literals of a program. A kernel grows with their number, and so does its compile time.
 const MAX_NODES: usize = 2000;
-/// Digits of a decimal in eight bytes.
-const MAX_DIGITS: u8 = 18;
-/// Digits of a sum of decimals, as in DataFusion.
-const SUM_DIGITS: u8 = 38;
+/// Digits of any decimal in eight bytes.
+const MAX_COLUMN_DIGITS: u8 = 18;
 
 fn refuse<T>(reason: impl Into<String>) -> Result<T, RunError> {
     Err(RunError::Invalid(reason.into()))
@@ -63,10 +61,10 @@ impl Program {
             ));
         }
         for (name, ty) in self.columns.iter().map(|c| (c.name.as_str(), c.ty)) {
-            check_digits(name, ty)?;
+            check_digits(name, ty, MAX_COLUMN_DIGITS)?;
         }
         for &ty in &self.arguments {
-            check_digits("a literal", ty)?;
+            check_digits("a literal", ty, MAX_DECIMAL_DIGITS)?;
         }
         let nodes = self.expressions().map(|e| size(e, MAX_DEPTH)).sum::<Option<usize>>();
         if nodes.is_none_or(|nodes| nodes > MAX_NODES) {
@@ -107,7 +105,7 @@ impl Program {
                 Some(ty) => Ok(*ty),
                 None => refuse(format!("literal {at} of {}", self.arguments.len())),
             },
-            Expr::Null(ty) => check_digits("NULL", *ty).map(|()| *ty),
+            Expr::Null(ty) => check_digits("NULL", *ty, MAX_DECIMAL_DIGITS).map(|()| *ty),
             Expr::Not(value) => self.expect(value, Type::Bool, "NOT"),
             Expr::Negate(value) => match self.type_of(value)? {
                 ty if ty.is_integer() || ty.is_float() || matches!(ty, Type::Decimal { .. }) => Ok(ty),
@@ -136,7 +134,7 @@ impl Program {
             },
             Expr::Cast { value, to } => {
                 let from = self.type_of(value)?;
-                check_digits("a cast", *to)?;
+                check_digits("a cast", *to, MAX_DECIMAL_DIGITS)?;
                 if castable(from, *to) {
                     Ok(*to)
                 } else {
@@ -160,6 +158,9 @@ impl Program {
 
     fn type_of_binary(&self, op: BinaryOp, left: &Expr, right: &Expr) -> Result<Type, RunError> {
         let (a, b) = (self.type_of(left)?, self.type_of(right)?);
+        if let Some(ty) = Type::of_decimals(op, a, b) {
+            return Ok(ty);
+        }
         if !a.fits(b) {
             return refuse(format!("{a} {op} {b}: the operands' types differ"));
         }
@@ -171,13 +172,6 @@ impl Program {
             BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Modulo if number => {
                 Ok(a)
             }
-            BinaryOp::Add | BinaryOp::Subtract => match a.wider(b) {
-                Type::Decimal { precision, scale } if precision < MAX_DIGITS => Ok(Type::Decimal {
-                    precision: precision + 1,
-                    scale,
-                }),
-                ty => refuse(format!("kernels do not compute {ty} {op} {ty}")),
-            },
             _ => refuse(format!("kernels do not compute {a} {op} {b}")),
         }
     }
@@ -197,7 +191,7 @@ impl Program {
             (Function::Sum, Some(ty)) if ty.is_integer() => Ok(Type::Int64),
             (Function::Sum, Some(ty)) if ty.is_float() => Ok(Type::Float64),
             (Function::Sum, Some(Type::Decimal { scale, .. })) => Ok(Type::Decimal {
-                precision: SUM_DIGITS,
+                precision: MAX_DECIMAL_DIGITS,
                 scale,
             }),
             (Function::Min | Function::Max, Some(ty)) if ty != Type::Code => Ok(ty),
@@ -246,17 +240,19 @@ impl Program {
     }
 }
 
-fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
+fn check_digits(what: &str, ty: Type, most: u8) -> Result<(), RunError> {
     match ty {
-        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DIGITS => refuse(format!(
-            "{what} is a {ty}: kernels take decimals of 1 to {MAX_DIGITS} digits"
+        Type::Decimal { precision, .. } if precision == 0 || precision > most => refuse(format!(
+            "{what} is a {ty}: kernels take decimals of 1 to {most} digits there"
+        )),
+        Type::Decimal { precision, scale } if !(0..=precision as i8).contains(&scale) => refuse(format!(
+            "{what} is a {ty}: kernels take scales from 0 to the number of digits"
         )),
         _ => Ok(()),
     }
 }
 
-/// Whether kernels compute the cast as arrow does. Casts to and from decimals, which round half away from zero and
-/// check digits, are left to the CPU.
+/// Whether kernels compute the cast as arrow does.
 fn castable(from: Type, to: Type) -> bool {
     let number = |ty: Type| ty.is_integer() || ty.is_float();
     let stored_as = |ty: Type| match ty {
@@ -265,7 +261,7 @@ fn castable(from: Type, to: Type) -> bool {
         other => other,
     };
     match (from, to) {
-        _ if from == to => true,
+        _ if from == to || Type::casts_decimal(from, to) => true,
         (Type::Bool, to) => number(to),
         (from, Type::Bool) => number(from),
         (Type::Date32, Type::Timestamp(_))

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::decimals;
 use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveDateTime, Timelike};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
@@ -22,10 +23,10 @@ pub(crate) type Cell = Option<Scalar>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-type Answer<T> = Result<T, Refused>;
+pub(super) type Answer<T> = Result<T, Refused>;
 
 impl Scalar {
-    fn int(self) -> i64 {
+    pub(super) fn int(self) -> i64 {
         match self {
             Int(v) => v,
             Bool(v) => i64::from(v),
@@ -76,7 +77,7 @@ fn least(ty: Type) -> i64 {
     }
 }
 
-fn fits(ty: Type, v: i128) -> Answer<Scalar> {
+pub(super) fn fits(ty: Type, v: i128) -> Answer<Scalar> {
     match wrap(ty, v) {
         Int(wrapped) if i128::from(wrapped) == v => Ok(Int(wrapped)),
         _ => Err(Refused),
@@ -109,14 +110,23 @@ impl Row<'_> {
                 Bool(v) => Bool(!v),
                 _ => unreachable!("NOT of a boolean"),
             }),
-            Expr::Negate(value) => self.eval(value)?.map(|v| match v {
-                Float(v) => Float(-v),
-                v => wrap(ty, -i128::from(v.int())),
-            }),
+            Expr::Negate(value) => match (self.eval(value)?, ty) {
+                (None, _) => None,
+                (Some(v), Type::Decimal { .. }) => Some(decimals::in_eight_bytes(-i128::from(v.int()))?),
+                (Some(Float(v)), _) => Some(Float(-v)),
+                (Some(v), _) => Some(wrap(ty, -i128::from(v.int()))),
+            },
             Expr::IsNull(value) => Some(Bool(self.eval(value)?.is_none())),
             Expr::Binary { op, left, right } => {
-                let operands = self.program.type_of(left).expect("valid");
-                binary(*op, operands, self.eval(left)?, self.eval(right)?)?
+                let type_of = |e: &Expr| self.program.type_of(e).expect("valid");
+                let (a, b) = (self.eval(left)?, self.eval(right)?);
+                match (ty, a, b) {
+                    (Type::Decimal { .. }, Some(a), Some(b)) => {
+                        let types = [type_of(left), type_of(right), ty];
+                        Some(decimals::operation(*op, types, a.int(), b.int())?)
+                    }
+                    _ => binary(*op, type_of(left), a, b)?,
+                }
             }
             Expr::InList { value, list, negated } => {
                 let value = self.eval(value)?;
@@ -254,6 +264,7 @@ fn cast(v: Scalar, from: Type, to: Type) -> Answer<Scalar> {
     let number = |ty: Type| matches!(ty, Type::Float32 | Type::Float64);
     match (from, to) {
         _ if from == to => Ok(v),
+        (Type::Decimal { .. }, _) | (_, Type::Decimal { .. }) => decimals::cast(v.int(), from, to),
         (_, Type::Bool) => Ok(Bool(match v {
             Float(v) => v != 0.0,
             v => v.int() != 0,

@@ -10,6 +10,7 @@
 //! ```
 #![allow(dead_code)] // each test uses its share
 
+mod decimals;
 pub(crate) mod interpreter;
 pub(crate) mod kernel_runner;
 pub(crate) mod key_ranges;

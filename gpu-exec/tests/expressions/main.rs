@@ -7,6 +7,7 @@
 //! row_results      a kernel's value for each row against the interpreter's
 //! sample_values    values of each type
 //! dates_and_times  operators on dates and times
+//! decimals         operators on decimals
 //! ```
 //!
 //! The tests are skipped, with a message, without a C++ compiler.
@@ -14,6 +15,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod dates_and_times;
+mod decimals;
 mod row_results;
 mod sample_values;
 

@@ -16,7 +16,7 @@ use grampus_gpu_exec::program::{Aggregate, BinaryOp, Expr, Type};
 use super::function;
 use super::program_builder::{BuiltProgram, ProgramBuilder};
 use super::typed_expr::{TypedExpr, binary};
-use super::types::{can_cast, decimal_sum, is_number, type_of};
+use super::types::{can_cast, is_number, type_of};
 use crate::gpu::refusal::Refusal;
 
 /// Maximum nesting of an expression: kernels of deeper expressions compile slowly.
@@ -87,7 +87,7 @@ impl ExprLowering {
         }
         if let Some(negative) = expr.downcast_ref::<NegativeExpr>() {
             let value = self.lower(negative.arg())?;
-            return match is_number(value.ty) {
+            return match is_number(value.ty) || matches!(value.ty, Type::Decimal { .. }) {
                 true => Ok(TypedExpr::new(Expr::Negate(Box::new(value.expr)), value.ty)),
                 false => Err(Refusal::not_computed(expr)),
             };
@@ -116,7 +116,7 @@ impl ExprLowering {
     fn operation(&mut self, expr: &Arc<dyn PhysicalExpr>, operation: &BinaryExpr) -> Result<TypedExpr, Refusal> {
         let (left, right) = (self.lower(operation.left())?, self.lower(operation.right())?);
         let op = operator(*operation.op()).ok_or_else(|| Refusal::not_computed(expr))?;
-        if let Some(ty) = decimal_sum(op, left.ty, right.ty) {
+        if let Some(ty) = Type::of_decimals(op, left.ty, right.ty) {
             return Ok(TypedExpr::new(binary(op, left.expr, right.expr), ty));
         }
         if left.ty != right.ty {

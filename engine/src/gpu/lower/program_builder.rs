@@ -11,7 +11,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use grampus_gpu_exec::program::{Aggregate, Column, Expr, Program, Type};
 
 use super::typed_expr::TypedExpr;
-use super::types::{Argument, argument_of, type_of, unsupported};
+use super::types::{Argument, MAX_COLUMN_DIGITS, argument_of, type_of, unsupported};
 use crate::gpu::refusal::Refusal;
 
 /// Collects the columns and literals of a program.
@@ -70,7 +70,11 @@ impl ProgramBuilder {
         let Some(field) = self.table.fields().get(at) else {
             return Err(Refusal::UnknownColumn(at));
         };
-        let Some(ty) = type_of(field.data_type()) else {
+        let ty = match type_of(field.data_type()) {
+            Some(Type::Decimal { precision, .. }) if precision > MAX_COLUMN_DIGITS => None,
+            ty => ty,
+        };
+        let Some(ty) = ty else {
             return Err(unsupported(format!("column {}", field.name()), field.data_type()));
         };
         let known = self.table_columns.iter().position(|&known| known == at);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit as ArrowUnit};
 use datafusion::common::ScalarValue;
-use grampus_gpu_exec::program::{BinaryOp, TimeUnit, Type, Value};
+use grampus_gpu_exec::program::{TimeUnit, Type, Value};
 
 use crate::gpu::refusal::Refusal;
 use crate::gpu::string_dictionary::{DictionaryFull, StringDictionary};
 
-/// Maximum precision of a decimal in eight bytes.
-const MAX_DECIMAL_DIGITS: u8 = 18;
+/// Maximum precision of a column's decimals, which take eight bytes on the device.
+pub(super) const MAX_COLUMN_DIGITS: u8 = 18;
 
 /// The program's type for values of `data_type`; `None` if there is none.
 pub(crate) fn type_of(data_type: &DataType) -> Option<Type> {
@@ -25,7 +25,7 @@ pub(crate) fn type_of(data_type: &DataType) -> Option<Type> {
         DataType::Date32 => Type::Date32,
         // In UTC, the local time is the stored time, so fields, truncation and comparison agree.
         DataType::Timestamp(unit, zone) if zone.as_deref().is_none_or(is_utc) => Type::Timestamp(unit_of(*unit)),
-        DataType::Decimal128(precision, scale) if *precision <= MAX_DECIMAL_DIGITS => Type::Decimal {
+        DataType::Decimal128(precision, scale) if (0..=*precision as i8).contains(scale) => Type::Decimal {
             precision: *precision,
             scale: *scale,
         },
@@ -52,7 +52,7 @@ pub(super) fn unsupported(value: String, data_type: &DataType) -> Refusal {
     match data_type {
         DataType::Decimal128(..) | DataType::Decimal256(..) => Refusal::WideDecimal {
             value,
-            max_digits: MAX_DECIMAL_DIGITS,
+            max_digits: MAX_COLUMN_DIGITS,
         },
         _ => Refusal::UnsupportedType {
             value,
@@ -116,25 +116,8 @@ pub(crate) fn argument_of(literal: &ScalarValue) -> Result<Option<Argument>, Ref
     })))
 }
 
-/// The type of a sum or difference of two decimals of one scale; `None` if the type does not fit eight bytes.
-pub(super) fn decimal_sum(op: BinaryOp, left: Type, right: Type) -> Option<Type> {
-    let (
-        Type::Decimal { precision: a, scale },
-        Type::Decimal {
-            precision: b,
-            scale: other,
-        },
-    ) = (left, right)
-    else {
-        return None;
-    };
-    let precision = a.max(b) + 1;
-    let fits = matches!(op, BinaryOp::Add | BinaryOp::Subtract) && scale == other && precision <= MAX_DECIMAL_DIGITS;
-    fits.then_some(Type::Decimal { precision, scale })
-}
-
-/// True for the types that kernels do arithmetic on. Decimals have only sums ([`decimal_sum`]): the digits of products
-/// grow too fast.
+/// True for the types that kernels do arithmetic on and that keep their type. Those of decimals' results differ
+/// ([`Type::of_decimals`]).
 pub(super) fn is_number(ty: Type) -> bool {
     is_integer(ty) || is_float(ty)
 }
@@ -150,6 +133,7 @@ pub(super) fn is_float(ty: Type) -> bool {
 /// True if kernels convert values of one type to the other.
 pub(super) fn can_cast(from: Type, to: Type) -> bool {
     match (from, to) {
+        (from, to) if Type::casts_decimal(from, to) => true,
         (Type::Bool, to) => is_number(to),
         (from, to) if is_number(from) => is_number(to),
         (Type::Date32, Type::Timestamp(_)) | (Type::Timestamp(_), Type::Timestamp(_) | Type::Date32) => true,

@@ -1,6 +1,7 @@
 //! `KernelChoice`: how a query's kernel treats rows and groups, by what is known before it runs.
 //!
-//! 1. If a third of the rows pass, the kernel is dense: it has no rings.
+//! 1. If a third of the rows pass, the kernel is dense: it has no rings. If all columns come to lie in device memory
+//!    whole, one row in fifty is enough.
 //! 2. If a dense kernel's keys have few values, groups have codes, and their tables lie in shared memory.
 //! 3. The tables belong to lanes, warps or blocks: the narrowest owner for which they fit.
 
@@ -16,6 +17,9 @@ use crate::runtime::planner::key_ranges::{KeyRanges, Stripes};
 
 /// Share of rows that pass from which a dense kernel reads less than it would fetch by row.
 const MIN_DENSE_SHARE: f64 = 1.0 / 3.0;
+/// The same if all columns are in device memory whole. A dense kernel reads them at the memory's speed, and a fetched
+/// value costs as much as dozens of values in a row (docs/experiments/0034).
+const MIN_RESIDENT_DENSE_SHARE: f64 = 0.02;
 /// Warps of a block of small tables.
 const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
 /// Warps of a block whose table takes all shared memory of a multiprocessor: as many as registers allow.
@@ -42,12 +46,26 @@ pub(crate) struct KernelChoice {
 
 impl KernelChoice {
     pub(crate) fn new(request: &Request<'_>, shared_bytes: u64) -> Result<Self, RunError> {
+        Self::from_share(request, shared_bytes, MIN_DENSE_SHARE)
+    }
+
+    /// The choice if all columns will be in device memory whole. `None`: [`new`](Self::new) gives the same.
+    pub(crate) fn over_resident_columns(request: &Request<'_>, shared_bytes: u64) -> Result<Option<Self>, RunError> {
+        if !(MIN_RESIDENT_DENSE_SHARE..MIN_DENSE_SHARE).contains(&request.selectivity) {
+            return Ok(None);
+        }
+        let choice = Self::from_share(request, shared_bytes, MIN_RESIDENT_DENSE_SHARE)?;
+        Ok(Some(choice).filter(|choice| choice.dense))
+    }
+
+    /// The choice, which is dense if `min_dense_share` of the rows pass.
+    fn from_share(request: &Request<'_>, shared_bytes: u64, min_dense_share: f64) -> Result<Self, RunError> {
         let program = request.program;
         let asks_for_rows = matches!(request.backing, BackingChoice::All(Backing::Paged | Backing::Queued));
         // Tables by code have no way for columns that are read by command.
         let by_command = request.backing == BackingChoice::All(Backing::Queued);
         let choice = Self {
-            dense: program.conjuncts.is_empty() || (request.selectivity >= MIN_DENSE_SHARE && !asks_for_rows),
+            dense: program.conjuncts.is_empty() || (request.selectivity >= min_dense_share && !asks_for_rows),
             grouping: if program.keys.is_empty() {
                 Grouping::Ungrouped
             } else {

@@ -156,7 +156,9 @@ fn used_files(request: &Request<'_>) -> BTreeSet<usize> {
     request.input.stripes.iter().map(|s| s.file).collect()
 }
 
-/// A plan without files: the columns' backings. `cold`: by file, its pages are not in the page cache.
+/// A plan without files: the kernel and the columns' backings. `cold`: by file, its pages are not in the page cache.
+///
+/// Columns that a kernel by row would have whole in device memory serve a dense kernel as well.
 fn choose(
     residency: &Residency,
     request: &Request<'_>,
@@ -165,7 +167,26 @@ fn choose(
     rates: Rates<'_>,
 ) -> Result<QueryPlan, RunError> {
     let limits = residency.known().limits;
-    let kernel = KernelChoice::new(request, limits.block_shared_bytes)?;
+    let plan = |kernel| choose_for(kernel, residency, request, (ids, cold), rates);
+    let chosen = plan(KernelChoice::new(request, limits.block_shared_bytes)?)?;
+    let is_resident = |plan: &QueryPlan| plan.choices.iter().all(|choice| choice.backing == Backing::Resident);
+    if !is_resident(&chosen) {
+        return Ok(chosen);
+    }
+    match KernelChoice::over_resident_columns(request, limits.block_shared_bytes)? {
+        Some(kernel) => Ok(Some(plan(kernel)?).filter(is_resident).unwrap_or(chosen)),
+        None => Ok(chosen),
+    }
+}
+
+/// The plan with a kernel.
+fn choose_for(
+    kernel: KernelChoice,
+    residency: &Residency,
+    request: &Request<'_>,
+    (ids, cold): (&[FileId], &[bool]),
+    rates: Rates<'_>,
+) -> Result<QueryPlan, RunError> {
     let dense = columns_read_whole(request, &kernel)?;
     let stats: Vec<ColumnStats> = (0..dense.len())
         .map(|column| stats(residency, request, (column, dense[column]), ids, cold))
@@ -178,7 +199,7 @@ fn choose(
             request.selectivity.clamp(0.0, 1.0)
         },
         sector_bytes: 1 << rates.sector_log2,
-        capacity: limits.capacity,
+        capacity: residency.known().limits.capacity,
         profile: rates.profile,
         register: false,
         pages: false,

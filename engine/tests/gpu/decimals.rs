@@ -1,0 +1,138 @@
+//! Arithmetic, casts and sums of decimals by kernels and by the CPU's plan.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array, Int32Array, RecordBatch, StringArray};
+use datafusion::prelude::SessionContext;
+use grampus_orc_layout::write::WriterOptions;
+
+use crate::common::{outcome, ran, text};
+use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
+
+const ROWS: i128 = 20_000;
+
+/// Prices, discounts and quantities as TPC-H has them, with NULLs; and numbers of 18 digits.
+fn write(path: &Path) {
+    let decimals = |precision, scale, value: &dyn Fn(i128) -> Option<i128>| -> ArrayRef {
+        let values = Decimal128Array::from_iter((0..ROWS).map(value));
+        Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
+    };
+    let columns: [(&str, ArrayRef); 6] = [
+        (
+            "price",
+            decimals(15, 2, &|row| {
+                (row % 13 != 5).then_some(90_000 + row * 7_919 % 10_400_000)
+            }),
+        ),
+        ("discount", decimals(15, 2, &|row| Some(row % 11))),
+        (
+            "quantity",
+            decimals(15, 2, &|row| (row % 17 != 3).then_some(row % 50 * 100 + 100)),
+        ),
+        (
+            "large",
+            decimals(18, 3, &|row| Some((row - ROWS / 2) * 99_999_999_999_999)),
+        ),
+        (
+            "count",
+            Arc::new(Int32Array::from_iter_values(
+                (0..ROWS as i32).map(|row| row % 1_000 - 500),
+            )),
+        ),
+        (
+            "flag",
+            Arc::new(StringArray::from_iter_values(
+                (0..ROWS as usize).map(|row| ["A", "N", "R"][row % 3]),
+            )),
+        ),
+    ];
+    let rows = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
+    let options = WriterOptions {
+        row_index_stride: 1_000,
+        stripe_rows: 5_000,
+        ..WriterOptions::default()
+    };
+    write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);
+}
+
+/// Statements that kernels answer.
+const COMPUTED: [&str; 9] = [
+    "SELECT flag, sum(quantity), sum(price), sum(price * (1 - discount)), \
+     sum(price * (1 - discount) * (1 + discount)), avg(quantity), avg(price), avg(discount), count(*) \
+     FROM t WHERE count <= 480 GROUP BY flag ORDER BY flag",
+    "SELECT sum(price * discount) FROM t WHERE discount BETWEEN 0.05 AND 0.07 AND quantity < 24",
+    "SELECT sum(price * discount), min(-price), max(price - large) FROM t WHERE count > 498",
+    "SELECT sum(price + large), sum(large - discount), count(price * quantity) FROM t",
+    "SELECT discount, max(price * quantity), min(price * -quantity) FROM t GROUP BY discount ORDER BY discount",
+    "SELECT sum(CAST(price AS DOUBLE)), sum(CAST(quantity AS INT)), sum(CAST(count AS DECIMAL(10, 3))) FROM t",
+    "SELECT sum(CAST(price AS DECIMAL(12, 1))) AS a, sum(CAST(price AS DECIMAL(20, 5))) AS b, \
+     max(CAST(large AS BIGINT)) FROM t",
+    "SELECT count(*) FROM t WHERE price * discount > 500000 AND large < 0.5",
+    "SELECT CASE WHEN discount > 0.04 THEN price * 2 ELSE price END AS p, count(*) FROM t WHERE count = 7 \
+     GROUP BY p ORDER BY p NULLS FIRST",
+];
+
+async fn open(setting: &Setting, path: &Path) -> SessionContext {
+    let context = setting.context();
+    grampus::session::register_orc(&context, "t", &path.display().to_string())
+        .await
+        .unwrap();
+    context
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decimals_match_the_cpu() {
+    if !has_compiler("decimals_match_the_cpu") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write(&path);
+    let cpu = Setting {
+        gpu: None,
+        ..GPU_SETTINGS[0]
+    };
+    let expected = open(&cpu, &path).await;
+    for setting in &GPU_SETTINGS {
+        let context = open(setting, &path).await;
+        for sql in COMPUTED {
+            let (plan, found) = ran(&context, sql).await;
+            assert_eq!(found, text(&expected, sql).await, "{sql}, {setting:?}");
+            assert_eq!(
+                gpu_runs(&plan),
+                (1, 0),
+                "{sql}, {setting:?}: computed by kernels, given back"
+            );
+        }
+    }
+}
+
+/// Results of more than eight bytes, and values with too many digits for a cast, are the CPU's: answers and errors.
+#[tokio::test(flavor = "multi_thread")]
+async fn decimals_that_kernels_cannot_hold_are_left_to_the_cpu() {
+    if !has_compiler("decimals_that_kernels_cannot_hold_are_left_to_the_cpu") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.orc");
+    write(&path);
+    let cpu = Setting {
+        gpu: None,
+        ..GPU_SETTINGS[0]
+    };
+    let (expected, context) = (open(&cpu, &path).await, open(&GPU_SETTINGS[0], &path).await);
+    for sql in [
+        "SELECT max(large * large) FROM t",
+        "SELECT sum(large * price) FROM t",
+        "SELECT sum(CAST(price AS DECIMAL(4, 2))) FROM t",
+        "SELECT sum(CAST(large AS INT)) FROM t",
+    ] {
+        let wanted = outcome(&expected, sql).await;
+        assert_eq!(outcome(&context, sql).await, wanted, "{sql}");
+        if wanted.is_ok() {
+            let (plan, _) = ran(&context, sql).await;
+            assert_eq!(gpu_runs(&plan), (0, 1), "{sql}: computed by kernels, given back");
+        }
+    }
+}
