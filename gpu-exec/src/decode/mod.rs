@@ -2,11 +2,17 @@
 //!
 //! ```text
 //! mod           source of the decoding kernel
+//! encoded_run   streams of consecutive row groups: stored bytes, chunks and tasks
+//! lookup_table  the table that a column's tasks look values up in
 //! decode_batch  encoded bytes of consecutive rows, and a task for each row group
+//! group_gather  encoded bytes of row groups of any columns
 //! standalone    decoding without a query
 //! ```
 
 pub mod decode_batch;
+pub(crate) mod encoded_run;
+pub(crate) mod group_gather;
+pub(crate) mod lookup_table;
 pub mod standalone;
 
 use grampus_io_stack::device_headers;

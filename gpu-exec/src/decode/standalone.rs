@@ -1,12 +1,14 @@
 //! Decoding of rows on a device without a query, for tests and measurements.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use grampus_io_stack::abi::bytes_of;
 use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 
 use super::ENTRY;
 use super::decode_batch::{Addresses, batches};
+use super::group_gather::{GatherLimits, GatheredColumn, GroupGather};
 use crate::abi::decode::{DecodeJob, DecodeLaunch};
 use crate::abi::decompress::{ChunkJob, DecompressLaunch};
 use crate::decompress::chunk_table::ChunkTable;
@@ -17,9 +19,10 @@ use crate::input::encoded_column::EncodedColumn;
 use crate::options::{Decompression, Decompressor};
 use crate::program::Type;
 
-/// Bytes before and after the output. The kernel must leave them unchanged.
+/// Bytes before and after the output.
 const GUARD_BYTES: usize = 256;
-const GUARD: u8 = 0xA5;
+/// The value of bytes that the kernel must leave unchanged.
+pub const GUARD: u8 = 0xA5;
 /// Threads of a block, as in the launches of queries.
 const THREADS: u32 = 256;
 /// Memory for nvCOMP.
@@ -78,7 +81,6 @@ pub fn decode(
     let valid = DeviceBuffer::filled(device, count + 2 * GUARD_BYTES, GUARD)?;
     let failed = DeviceBuffer::filled(device, 16, 0)?;
     let stream = Stream::new(device)?;
-    let kernel = modules.decoding.kernel(ENTRY)?;
     for batch in &batches {
         let row = (batch.rows.start - what.rows.start) as usize;
         let buffer = DeviceBuffer::filled(device, batch.space, GUARD)?;
@@ -97,24 +99,8 @@ pub fn decode(
         if let Some(table) = batch.chunk_table(what.encoded, buffer.address()) {
             decompress(device, &stream, modules, &table, failed.address())?;
         }
-        let mut launch = DecodeLaunch {
-            failed: failed.address(),
-            jobs: 1,
-            tasks: batch.tasks() as u32,
-            ..DecodeLaunch::default()
-        };
-        launch.job[0] = DecodeJob {
-            tasks: buffer.address(),
-            first: 0,
-            count: launch.tasks,
-        };
-        let blocks = launch.tasks.div_ceil(THREADS / 32).max(1);
-        kernel.launch(
-            &stream,
-            blocks,
-            THREADS,
-            &mut Args::new().with_bytes(&bytes_of(&launch)),
-        )?;
+        let tasks = (buffer.address(), batch.tasks() as u32);
+        launch_tasks(&stream, modules, tasks, failed.address())?;
         stream.synchronize()?;
     }
     let guarded = |buffer: &DeviceBuffer, len: usize, written: bool| -> Result<Vec<u8>, CudaError> {
@@ -138,6 +124,95 @@ pub fn decode(
         values,
         valid: what.nullable.then_some(valid),
     }))
+}
+
+/// Decodes row groups of several columns that are copied together, each column with its file. Groups are a column, by
+/// position, and a number, ascending. Returns how many of the groups were copied, and all rows of the columns: those of
+/// other groups are [`GUARD`]s. `None`: a stream cannot be decoded.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_groups(
+    device: &Device,
+    modules: Modules<'_>,
+    columns: &[(Rows<'_>, &[u8])],
+    groups: &[(usize, usize)],
+    max_bytes: usize,
+) -> Result<(usize, Option<Vec<Decoded>>), CudaError> {
+    let filled = |bytes: usize| DeviceBuffer::filled(device, bytes.max(1), GUARD);
+    let (mut targets, mut gathered) = (Vec::new(), Vec::new());
+    for (label, (what, _)) in columns.iter().enumerate() {
+        let (rows, width) = (what.rows.end, what.ty.width());
+        let values = filled(rows as usize * width as usize)?;
+        let valid = filled(rows as usize)?;
+        gathered.push(GatheredColumn {
+            encoded: Arc::new(what.encoded.clone()),
+            codes: what.codes.into(),
+            rows,
+            values: values.address(),
+            valid: what.nullable.then_some(valid.address()),
+            width,
+            label: label as u32,
+        });
+        targets.push((values, valid));
+    }
+    let limits = GatherLimits {
+        bytes: max_bytes,
+        space: max_bytes * 8,
+    };
+    let gather = GroupGather::new(gathered, groups, limits);
+    let mut bytes = vec![GUARD; gather.bytes()];
+    let buffer = filled(gather.space())?;
+    gather.describe(buffer.address(), &mut bytes);
+    for (column, at, from) in gather.parts() {
+        let from = &columns[column].1[from.start as usize..from.end as usize];
+        bytes[at..at + from.len()].copy_from_slice(from);
+    }
+    buffer.write(0, &bytes)?;
+    let (stream, failed) = (Stream::new(device)?, DeviceBuffer::filled(device, 16, 0)?);
+    if let Some(table) = gather.chunk_table(buffer.address()) {
+        decompress(device, &stream, modules, &table, failed.address())?;
+    }
+    launch_tasks(
+        &stream,
+        modules,
+        (buffer.address(), gather.tasks() as u32),
+        failed.address(),
+    )?;
+    stream.synchronize()?;
+    if failed.read::<u32>(0, 1)?[0] != 0 {
+        return Ok((gather.tasks(), None));
+    }
+    let decoded = columns.iter().zip(&targets).map(|((what, _), (values, valid))| {
+        let rows = what.rows.end as usize;
+        Ok(Decoded {
+            values: values.read(0, rows * what.ty.width() as usize)?,
+            valid: what.nullable.then(|| valid.read(0, rows)).transpose()?,
+        })
+    });
+    Ok((gather.tasks(), Some(decoded.collect::<Result<_, CudaError>>()?)))
+}
+
+/// Launches the decoding kernel for tasks at an address.
+fn launch_tasks(
+    stream: &Stream,
+    modules: Modules<'_>,
+    (tasks, count): (u64, u32),
+    failed: u64,
+) -> Result<(), CudaError> {
+    let mut launch = DecodeLaunch {
+        failed,
+        jobs: 1,
+        tasks: count,
+        ..DecodeLaunch::default()
+    };
+    launch.job[0] = DecodeJob { tasks, first: 0, count };
+    let blocks = count.div_ceil(THREADS / 32).max(1);
+    let mut args = Args::new().with_bytes(&bytes_of(&launch));
+    modules
+        .decoding
+        .kernel(ENTRY)?
+        .launch(stream, blocks, THREADS, &mut args)
 }
 
 /// Decompresses the chunks of a table.

@@ -7,8 +7,10 @@
 //! A chunk that fails sets the launch's word `failed`, as in the decompression kernel. If nvCOMP refuses a batch, or if
 //! it has no memory, all chunks of the batch fail.
 
+use std::sync::Arc;
+
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Device, Module, Nvcomp, NvcompBatch, NvcompCodec, Stream};
+use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, NvcompBatch, NvcompCodec, Stream};
 
 use super::chunk_table::{ChunkTable, LaunchJobs, launches};
 use super::library_memory::{BatchShape, LibraryMemory, Workspace};
@@ -93,6 +95,11 @@ impl<'a> LibraryCalls<'a> {
             done += u64::from(batch.chunks);
         }
         Ok(())
+    }
+
+    /// The memory in which nvCOMP works. It must live until the stream has decompressed everything.
+    pub(crate) fn memory(&self) -> Option<Arc<DeviceBuffer>> {
+        self.workspace.as_ref().map(|workspace| workspace.buffer.clone())
     }
 
     fn parameter(&self, batch: &LaunchJobs) -> LibraryLaunch {

@@ -10,14 +10,16 @@
 //! file_io          reading files, through the page cache or past it
 //! memory           device memory and pinned memory, and what is cached in them
 //! transfer         copy jobs for what is missing, and the threads that do them
+//! decoding         decompression and decoding on the device
 //! paging           pages that kernels miss
 //! io_stack         NVMe commands by kernels
 //! launch           kernels, launched behind the copies; results
 //! ```
 //!
-//! Order of use: turn_queue, file_io, memory, transfer, paging, io_stack, warmup, runtime_options, query_resources,
-//! device_state, planner, launch. Each uses only those before it.
+//! Order of use: turn_queue, file_io, memory, transfer, decoding, paging, io_stack, warmup, runtime_options,
+//! query_resources, device_state, planner, launch. Each uses only those before it.
 
+mod decoding;
 mod device_state;
 mod file_io;
 mod io_stack;

@@ -8,6 +8,7 @@ use grampus_io_stack::cuda::{CudaError, Device, Stream};
 use crate::decompress::library_memory::LibraryMemory;
 use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
 use crate::runtime::io_stack::status_block::StatusBlock;
+use crate::runtime::memory::page_staging::PageStaging;
 use crate::runtime::memory::pinned_ring::{MAX_COPY_BYTES, PinnedRing};
 use crate::runtime::memory::query_scratch::QueryScratch;
 use crate::runtime::memory::staging_buffer::StagingBuffer;
@@ -44,6 +45,9 @@ pub(crate) struct QueryResources {
     pub(crate) scratch: QueryScratch,
     pub(crate) staging: StagingBuffer,
     pub(crate) library_memory: LibraryMemory,
+    /// The same for pages, which are decoded beside columns.
+    pub(crate) page_staging: PageStaging,
+    pub(crate) page_library_memory: LibraryMemory,
 }
 
 impl QueryResources {
@@ -69,6 +73,8 @@ impl QueryResources {
             scratch: QueryScratch::new(device),
             staging: StagingBuffer::default(),
             library_memory: LibraryMemory::default(),
+            page_staging: PageStaging::default(),
+            page_library_memory: LibraryMemory::default(),
         })
     }
 }
@@ -113,6 +119,8 @@ impl ResourcePool {
             resources.scratch.trim(MAX_IDLE_BYTES);
             resources.staging = StagingBuffer::default();
             resources.library_memory = LibraryMemory::default();
+            resources.page_staging = PageStaging::default();
+            resources.page_library_memory = LibraryMemory::default();
         }
         let mut idle = self.idle();
         let at = if resources.is_first { idle.len() } else { 0 };

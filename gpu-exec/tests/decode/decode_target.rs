@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
-use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
+use grampus_gpu_exec::decode::standalone::{GUARD, Modules, Rows, decode, decode_groups};
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::{decode, decompress};
@@ -85,6 +85,46 @@ impl DecodeTarget {
         decode(&self.device, modules, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
     }
 
+    /// Decodes row groups of columns that are copied together, and compares them with the columns' values. No byte of
+    /// another row is written. Returns how many of the groups were copied.
+    pub(crate) fn check_groups(&self, columns: &[Column], groups: &[(usize, usize)], max_bytes: usize) -> usize {
+        let modules = Modules {
+            decoding: &self.decoding,
+            decompressing: Some(&self.decompressing),
+            library: None,
+        };
+        let of: Vec<_> = columns.iter().map(all_rows).collect();
+        let decoded = decode_groups(&self.device, modules, &of, groups, max_bytes);
+        let (copied, decoded) = decoded.unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes));
+        let decoded = decoded.unwrap_or_else(|| panic!("{} lanes: a stream is invalid", self.lanes));
+        for (at, (column, found)) in columns.iter().zip(decoded).enumerate() {
+            let width = column.ty.width() as usize;
+            for group in 0..column.encoded.data.entries.len() {
+                let first = group as u64 * column.encoded.group_rows;
+                let rows = first..column.rows().min(first + column.encoded.group_rows);
+                let (first, end) = (rows.start as usize, rows.end as usize);
+                let wanted = match groups[..copied].contains(&(at, group)) {
+                    true => column.expected(&rows),
+                    false => Decoded {
+                        values: vec![GUARD; (end - first) * width],
+                        valid: column.nullable.then(|| vec![GUARD; end - first]),
+                    },
+                };
+                let found = Decoded {
+                    values: found.values[first * width..end * width].to_vec(),
+                    valid: found.valid.as_ref().map(|valid| valid[first..end].to_vec()),
+                };
+                assert!(
+                    found == wanted,
+                    "column {at}, group {group}, {} lanes: {}",
+                    self.lanes,
+                    streams::difference(Some(&found), &wanted, width)
+                );
+            }
+        }
+        copied
+    }
+
     /// Decodes rows and compares them with the column's values.
     pub(crate) fn check(&self, column: &Column, rows: Range<u64>, batch_bytes: usize, what: &str) {
         let found = self.decode(column, rows.clone(), batch_bytes);
@@ -96,4 +136,16 @@ impl DecodeTarget {
             streams::difference(found.as_ref(), &wanted, column.ty.width() as usize)
         );
     }
+}
+
+fn all_rows(column: &Column) -> (Rows<'_>, &[u8]) {
+    let rows = Rows {
+        encoded: &column.encoded,
+        ty: column.ty,
+        rows: 0..column.rows(),
+        codes: &column.codes,
+        nullable: column.nullable,
+        batch_bytes: 0,
+    };
+    (rows, &column.file)
 }

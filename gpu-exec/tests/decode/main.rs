@@ -24,6 +24,7 @@ use std::sync::Arc;
 use common::random::Random;
 
 use decode_target::{DecodeTarget, decode_targets};
+use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::input::encoded_column::{Change, Clock, Runs, Values};
 use grampus_gpu_exec::program::Type;
 use random_columns::{TIME, random_columns};
@@ -151,6 +152,43 @@ fn compressed_columns_decode_at_any_rows() {
                     let column = column.compressed(&mut random);
                     check_ranges(&target, &column, &mut random, &format!("{name}, compressed"));
                 }
+            }
+        }
+    }
+}
+
+/// Row groups of many columns in one launch, as pages that kernels miss: any of them, also neighbours in one chunk.
+#[test]
+fn row_groups_of_many_columns_decode_together() {
+    for target in decode_targets() {
+        let seeds = if target.device.is_host() && target.lanes > 1 {
+            2
+        } else {
+            8
+        };
+        for seed in 1..=seeds {
+            let mut random = Random(seed * 57);
+            let columns: Vec<Column> = random_columns(&mut random, seed)
+                .into_iter()
+                .map(|(_, column)| column)
+                .collect();
+            let compressible = columns.iter().filter(|column| column.can_be_compressed());
+            let compressed: Vec<Column> = compressible.map(|column| column.compressed(&mut random)).collect();
+            let of_codec = |codec| {
+                let same = compressed.iter().filter(|column| column.encoded.codec() == Some(codec));
+                same.cloned().collect::<Vec<Column>>()
+            };
+            for columns in [columns, of_codec(Codec::Snappy), of_codec(Codec::Lz4)] {
+                let groups = |column: &Column| column.encoded.data.entries.len();
+                let all = columns
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(at, column)| (0..groups(column)).map(move |g| (at, g)));
+                let all: Vec<(usize, usize)> = all.collect();
+                let some: Vec<_> = all.iter().copied().filter(|_| random.below(3) == 0).collect();
+                assert_eq!(target.check_groups(&columns, &some, 16 * BATCH_BYTES), some.len());
+                let copied = target.check_groups(&columns, &all, 40_000);
+                assert!(copied <= all.len());
             }
         }
     }

@@ -1,6 +1,8 @@
 //! `Table`: columns in temporary files, with streams at odd bytes, programs over them, and the expected answers.
 #![allow(dead_code)] // each test program uses its own part
 
+pub(crate) mod compression;
+
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;

@@ -8,19 +8,16 @@
 //! 4. Decode kernels expand what was copied in encoded form to where query kernels read it.
 //! 5. When a half of the staging buffer is decoded, the copy stream waits for that, and jobs may fill the half again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Event, Module};
+use grampus_io_stack::cuda::{CudaError, Event};
 
-use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
-use crate::codegen::BLOCK_THREADS;
-use crate::decode;
+use crate::decompress::chunk_table::ChunkTable;
 use crate::error::RunError;
-use crate::kernel_cache::Origin;
 use crate::options::Decompression;
-use crate::runtime::launch::chunk_decompressor::ChunkDecompressor;
+use crate::runtime::decoding::chunk_decompressor::ChunkDecompressor;
+use crate::runtime::decoding::decode_context::DecodeContext;
+use crate::runtime::decoding::decode_kernel::{DecodeKernel, DecodeTasks};
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::memory::staging_buffer::HALVES;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
@@ -29,13 +26,14 @@ use crate::runtime::transfer::uploader::Uploader;
 /// How far a query's jobs are decoded.
 pub(crate) struct DecodeLauncher<'a> {
     context: &'a DeviceContext<'a>,
+    decode_context: DecodeContext<'a>,
     jobs: &'a [CopyJob],
     /// By half, in the order of filling: jobs before its end.
     half_ends: Vec<usize>,
     /// Halves that are decoded.
     half: usize,
-    /// Of the decode kernel, which is loaded if a job needs it.
-    decoding: Option<Arc<Module>>,
+    /// Loaded if a job needs it.
+    kernel: Option<DecodeKernel>,
     decompressor: ChunkDecompressor<'a>,
     /// Device address of the word in which a job is noted that could not be decoded.
     failed: u64,
@@ -61,13 +59,21 @@ impl<'a> DecodeLauncher<'a> {
         started: &'a Event,
     ) -> Result<Self, CudaError> {
         let encoded: Vec<&EncodedCopy> = jobs.iter().filter_map(encoded_copy).collect();
-        let decompressor = ChunkDecompressor::new(context, &encoded, decompression, failed)?;
+        let decode_context = DecodeContext {
+            device: context.device,
+            stream: context.compute,
+            kernels: context.kernels,
+            library_memory: context.library_memory,
+            decompression,
+        };
+        let decompressor = ChunkDecompressor::new(decode_context, &chunk_tables(&encoded), failed)?;
         let mut launcher = Self {
             context,
+            decode_context,
             jobs,
             half_ends: half_ends(jobs),
             half: 0,
-            decoding: None,
+            kernel: None,
             compile: decompressor.compile,
             decompressor,
             failed,
@@ -79,11 +85,9 @@ impl<'a> DecodeLauncher<'a> {
             next: 0,
         };
         if !encoded.is_empty() {
-            let loaded = context.kernels.decoding()?;
-            if loaded.origin != Origin::Memory {
-                launcher.compile += loaded.took;
-            }
-            launcher.decoding = Some(loaded.module);
+            let kernel = DecodeKernel::new(&decode_context)?;
+            launcher.compile += kernel.compile;
+            launcher.kernel = Some(kernel);
         }
         Ok(launcher)
     }
@@ -122,42 +126,22 @@ impl<'a> DecodeLauncher<'a> {
     /// Decompresses and decodes the jobs up to `end`.
     fn decode(&mut self, end: usize) -> Result<(), CudaError> {
         let jobs: Vec<&EncodedCopy> = self.jobs[self.next..end].iter().filter_map(encoded_copy).collect();
-        let Some(decoding) = self.decoding.clone().filter(|_| !jobs.is_empty()) else {
+        let Some(kernel) = self.kernel.clone().filter(|_| !jobs.is_empty()) else {
             return Ok(());
         };
         self.start()?;
         let (device, compute) = (self.context.device, self.context.compute);
         let (before, after) = (Event::new(device, true)?, Event::new(device, true)?);
         before.record(compute)?;
-        self.decompressor.decompress(&jobs)?;
-        let kernel = decoding.kernel(decode::ENTRY)?;
-        for jobs in jobs.chunks(DECODE_JOBS) {
-            let launch = self.parameter(jobs);
-            let blocks = self.context.blocks_of_warps(launch.tasks);
-            let mut args = Args::new().with_bytes(&bytes_of(&launch));
-            kernel.launch(compute, blocks, BLOCK_THREADS, &mut args)?;
-        }
+        self.decompressor.decompress(&chunk_tables(&jobs))?;
+        kernel.launch(
+            &self.decode_context,
+            jobs.iter().filter_map(|job| decode_tasks(job)),
+            self.failed,
+        )?;
         after.record(compute)?;
         self.times.push((before, after));
         Ok(())
-    }
-
-    fn parameter(&self, jobs: &[&EncodedCopy]) -> DecodeLaunch {
-        let mut launch = DecodeLaunch {
-            failed: self.failed,
-            ..DecodeLaunch::default()
-        };
-        for (job, out) in jobs.iter().zip(&mut launch.job) {
-            let Some(slot) = &job.staged else { continue };
-            *out = DecodeJob {
-                tasks: slot.to.address(),
-                first: launch.tasks,
-                count: job.batch.tasks() as u32,
-            };
-            launch.tasks += out.count;
-            launch.jobs += 1;
-        }
-        launch
     }
 
     /// Time that decoding took on the device, once everything has ended.
@@ -172,6 +156,21 @@ fn encoded_copy(job: &CopyJob) -> Option<&EncodedCopy> {
         CopySource::Encoded(copy) => Some(copy),
         CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => None,
     }
+}
+
+/// The tables of the jobs' chunks. A column that is not compressed has none.
+fn chunk_tables(jobs: &[&EncodedCopy]) -> Vec<ChunkTable> {
+    let table = |job: &&EncodedCopy| job.batch.chunk_table(&job.encoded, job.staged.as_ref()?.to.address());
+    jobs.iter().filter_map(table).collect()
+}
+
+/// The tasks of a job that has its place.
+fn decode_tasks(job: &EncodedCopy) -> Option<DecodeTasks> {
+    let slot = job.staged.as_ref()?;
+    Some(DecodeTasks {
+        address: slot.to.address(),
+        count: job.batch.tasks() as u32,
+    })
 }
 
 /// By half, in the order of filling: jobs before its end.

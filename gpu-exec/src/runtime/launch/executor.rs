@@ -29,6 +29,7 @@ use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
 use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
 use crate::runtime::memory::buffer_pool::QueryId;
+use crate::runtime::memory::page_staging::PAGE_STAGING_SHARE;
 use crate::runtime::planner::{self, QueryPlan};
 use crate::runtime::query_resources::QueryResources;
 use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
@@ -237,6 +238,8 @@ impl Execution<'_> {
             status,
             scratch,
             library_memory,
+            page_staging,
+            page_library_memory,
             ..
         } = &mut *self.resources;
         let query = QueryRun {
@@ -257,6 +260,9 @@ impl Execution<'_> {
             faults,
             kernels: &state.kernels,
             library_memory: (library_memory, state.runtime_options.nvcomp_bytes as usize),
+            page_staging: (page_staging, (state.staging_bytes() / PAGE_STAGING_SHARE) as usize),
+            page_library_memory,
+            residency: &state.residency,
             threads: self.threads,
             launch_bytes: state.runtime_options.launch_bytes,
             launch_rows: state.runtime_options.launch_rows,

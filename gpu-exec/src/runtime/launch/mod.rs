@@ -5,7 +5,6 @@
 //! query_run         one attempt: threads copy, kernels are launched behind them, results are read back
 //! replay            the passes of an attempt over its rows: more than one if kernels miss pages
 //! decode_launcher   launches that decode, between copies and query
-//! chunk_decompressor  chunks of compressed streams, by kernel or library
 //! launch_schedule   tiles divided into launches
 //! kernel_arguments  where everything is that a launch is told of, and what kernels left
 //! kernel_shape      what a kernel must know of the columns
@@ -18,7 +17,6 @@
 //! ```
 
 mod cancellation;
-mod chunk_decompressor;
 mod decode_launcher;
 mod device_context;
 pub(crate) mod executor;

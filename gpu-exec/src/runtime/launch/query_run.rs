@@ -23,6 +23,7 @@ use crate::kernel_cache::{Loaded, Origin};
 use crate::machine_profile::LINK_SECTOR_BYTES;
 use crate::options::{Backing, Request};
 use crate::output::{Cost, Output};
+use crate::runtime::decoding::decode_context::DecodeContext;
 use crate::runtime::launch::cancellation::Cancellation;
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
@@ -34,6 +35,7 @@ use crate::runtime::launch::replay::{LaunchContext, Replay};
 use crate::runtime::launch::row_runs::row_runs;
 use crate::runtime::memory::query_scratch::{QueryScratch, ScratchLayout};
 use crate::runtime::paging::fault_handler::{FaultContext, FaultHandler};
+use crate::runtime::paging::page_decoder::PageDecoderContext;
 use crate::runtime::planner::QueryPlan;
 use crate::runtime::transfer::copy_job::CopySource;
 use crate::runtime::transfer::transfer_plan::TransferPlan;
@@ -126,6 +128,10 @@ impl<'io> QueryRun<'io> {
             }
             other => other.into(),
         })?;
+        let decoding = fault_handler.as_ref().map(FaultHandler::decoding_times);
+        let (device_decode, loaded_beside) = decoding.unwrap_or_default();
+        cost.device_decode += device_decode;
+        cost.compile += loaded_beside;
         cost.scan = began
             .elapsed()
             .saturating_sub(cost.compile.saturating_sub(loaded_ahead));
@@ -187,6 +193,20 @@ impl<'io> QueryRun<'io> {
             placing: device.placing,
             list: device.faults.take()?,
             threads: device.threads.max(1),
+            decoder: PageDecoderContext {
+                decoding: DecodeContext {
+                    device: device.device,
+                    stream: device.placing,
+                    kernels: device.kernels,
+                    library_memory: (device.page_library_memory, device.library_memory.1),
+                    decompression: self.request.decompression,
+                },
+                copy: device.copy,
+                ring: device.ring,
+                staging: device.page_staging.0,
+                staging_bytes: device.page_staging.1,
+            },
+            residency: device.residency,
         };
         let page_table = &self.transfer.page_table;
         Ok(Some(FaultHandler::new(self.request, page_table, uploader, context)))

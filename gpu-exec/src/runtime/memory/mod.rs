@@ -11,6 +11,7 @@
 //! constant_columns  device memory full of one value
 //! query_scratch     device memory for what a query needs beside its columns
 //! staging_buffer    device memory in which encoded bytes wait until they are decoded
+//! page_staging      device memory in which the stored bytes of pages wait until they are decoded
 //! copy_target       a place in device memory that bytes are copied to
 //! pinned_ring       slots of pinned memory that threads fill and the copy engine empties
 //! mapped_files      registered mappings of files
@@ -24,6 +25,7 @@ pub(crate) mod column_key;
 pub(crate) mod constant_columns;
 pub(crate) mod copy_target;
 pub(crate) mod mapped_files;
+pub(crate) mod page_staging;
 pub(crate) mod page_table;
 pub(crate) mod pinned_ring;
 pub(crate) mod query_scratch;

@@ -27,6 +27,10 @@ pub(crate) struct PagedColumn {
     /// A bit for each page that is there.
     pub(crate) there: DeviceRange,
     pub(crate) layout: PageLayout,
+    /// The device decodes its row groups, as far as the metadata tells.
+    pub(crate) on_device: bool,
+    /// Position in the table.
+    pub(crate) position: u32,
     /// Number of its first page among all of the query's.
     pub(crate) first_page: u32,
     /// Index of its description among those that kernels are given.
@@ -45,7 +49,7 @@ impl PagedColumn {
         (stripe, column): (usize, usize),
         rows: u64,
         key: ColumnKey,
-        layout: PageLayout,
+        (layout, on_device): (PageLayout, bool),
         cached: CachedColumn,
         bits: PresenceBitmap,
     ) -> Self {
@@ -57,6 +61,8 @@ impl PagedColumn {
             cached,
             there: bits.there,
             layout,
+            on_device,
+            position: 0,
             first_page: 0,
             description: 0,
             missing: bits.missing,
@@ -134,6 +140,7 @@ impl PageTable {
             return false;
         };
         self.columns.push(PagedColumn {
+            position: self.columns.len() as u32,
             first_page: self.pages,
             ..column
         });

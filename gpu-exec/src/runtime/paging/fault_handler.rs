@@ -1,10 +1,11 @@
 //! `FaultHandler`: the pages that kernels miss are loaded while these run.
 //!
 //! 1. A thread takes page numbers from the fault buffer (`FaultReader`), sorts them, and divides them into batches.
-//! 2. Raw pages: the thread reads a batch into a slot (`PageReader`). Row groups: the thread decodes each, and an
-//!    uploader copies it.
+//! 2. Raw pages: the thread reads a batch into a slot (`PageReader`). Row groups: the thread gathers their stored bytes
+//!    for the device, or the CPU decodes them (`GroupLoader`).
 //! 3. A kernel in a stream of its own puts raw pages in their places, and notes all of the batch's pages as come.
-//! 4. When a pass has ended, the host waits until all of its entries are placed (`finish_pass`).
+//! 4. When a pass has ended, the host waits until all of its entries are placed (`finish_pass`). The CPU decodes row
+//!    groups that the device could not decode.
 //! 5. A kernel in the query's stream publishes the pages that have come.
 //!
 //! **Invariant:** no kernel of the query sees a page come while it runs; the next one sees it whole.
@@ -21,13 +22,14 @@ use crate::abi::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, Page
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::error::RunError;
 use crate::options::Request;
-use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::page_table::{PageTable, PagedColumn};
 use crate::runtime::memory::pinned_ring::PinnedRing;
+use crate::runtime::memory::residency::Residency;
 use crate::runtime::paging::fault_buffer::FaultReader;
-use crate::runtime::paging::page_reader::{OpenFile, PageReader, rows_of};
-use crate::runtime::transfer::copy_job::MAX_COPY_ROWS;
-use crate::runtime::transfer::copy_job::copy_job;
+use crate::runtime::paging::group_loader::{Gathered, GroupLoader};
+use crate::runtime::paging::page_decoder::{PageDecoder, PageDecoderContext};
+use crate::runtime::paging::page_reader::{OpenFile, PageReader};
+use crate::runtime::paging::stored_columns::StoredColumns;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Raw pages of a batch, which one thread reads. The pass ends when its last batch has been read, and a page takes
@@ -36,8 +38,10 @@ const BATCH_PAGES: usize = 2 << 10;
 /// While kernels run, threads wait for at least so many entries. Row groups take much longer each.
 const MIN_TAKEN_PAGES: usize = 1 << 10;
 const MIN_TAKEN_GROUPS: usize = 1 << 4;
-/// Row groups of a batch: each takes long enough to decode.
-const BATCH_GROUPS: usize = 4;
+/// Row groups that a thread gathers for the device at once, at most.
+const GATHERED_GROUPS: usize = 1 << 6;
+/// Row groups that a thread decodes at once: each takes long enough.
+const DECODED_GROUPS: usize = 4;
 /// Interval of looks whether kernels have missed more.
 const FAULT_POLL: Duration = Duration::from_micros(300);
 /// Bytes of a slot.
@@ -53,17 +57,36 @@ struct FaultProgress {
     /// Row groups, and batches of raw pages in ascending order, that were taken and that no thread works on.
     groups: VecDeque<u32>,
     batches: VecDeque<Vec<u32>>,
+    /// Row groups that the CPU decodes; and those among the placed ones that the device could not decode.
+    for_cpu: VecDeque<u32>,
+    failed_groups: VecDeque<u32>,
     stopped: bool,
     failed: Option<RunError>,
 }
 
 impl FaultProgress {
-    fn at_hand(&mut self) -> Option<FaultWork> {
-        if !self.groups.is_empty() {
-            let count = self.groups.len().min(BATCH_GROUPS);
-            return Some(FaultWork::Groups(self.groups.drain(..count).collect()));
+    /// The next work, of which each of so many threads gets its share.
+    fn at_hand(&mut self, threads: usize) -> Option<FaultWork> {
+        let next = |queue: &mut VecDeque<u32>, most: usize| -> Option<Vec<u32>> {
+            let count = queue.len().min(most);
+            (count > 0).then(|| queue.drain(..count).collect())
+        };
+        if let Some(groups) = next(&mut self.failed_groups, DECODED_GROUPS) {
+            return Some(FaultWork::FailedGroups(groups));
+        }
+        if let Some(groups) = next(&mut self.for_cpu, DECODED_GROUPS) {
+            return Some(FaultWork::GroupsForCpu(groups));
+        }
+        let share = self.groups.len().div_ceil(threads.max(1)).min(GATHERED_GROUPS);
+        if let Some(groups) = next(&mut self.groups, share) {
+            return Some(FaultWork::Groups(groups));
         }
         self.batches.pop_front().map(FaultWork::Pages)
+    }
+
+    fn is_idle(&self) -> bool {
+        let queues = [&self.groups, &self.for_cpu, &self.failed_groups];
+        queues.iter().all(|queue| queue.is_empty()) && self.batches.is_empty()
     }
 }
 
@@ -94,6 +117,8 @@ pub(crate) struct FaultContext<'a> {
     pub(crate) slots: &'a PinnedRing,
     pub(crate) list: Arc<PinnedBuffer>,
     pub(crate) threads: usize,
+    pub(crate) decoder: PageDecoderContext<'a>,
+    pub(crate) residency: &'a Residency,
 }
 
 /// The faults of one query.
@@ -101,8 +126,8 @@ pub(crate) struct FaultHandler<'a> {
     request: &'a Request<'a>,
     paging: &'a PageTable,
     uploader: &'a Uploader<'a>,
+    loader: GroupLoader<'a>,
     context: FaultContext<'a>,
-    bases: Vec<u64>,
     kernels: OnceLock<PageKernels>,
     /// Not under the lock of `progress`: taking thousands of entries takes a while.
     entries: FaultReader,
@@ -116,7 +141,10 @@ enum FaultWork {
     /// Entries of the fault buffer, to be sorted and divided into batches.
     Taken(Vec<u32>),
     Pages(Vec<u32>),
+    /// Row groups, for the device if it can decode them.
     Groups(Vec<u32>),
+    GroupsForCpu(Vec<u32>),
+    FailedGroups(Vec<u32>),
 }
 
 impl<'a> FaultHandler<'a> {
@@ -131,8 +159,16 @@ impl<'a> FaultHandler<'a> {
             false => MIN_TAKEN_GROUPS,
         };
         let entries = FaultReader::new(context.list.clone(), few, context.threads);
+        let loader = GroupLoader {
+            request,
+            paging,
+            uploader,
+            stored: StoredColumns::new(request, context.residency, paging),
+            decoder: PageDecoder::new(context.decoder),
+            first_rows: request.input.first_rows(),
+        };
         Self {
-            bases: request.input.first_rows(),
+            loader,
             request,
             paging,
             uploader,
@@ -183,9 +219,26 @@ impl<'a> FaultHandler<'a> {
     /// Why one of the pages cannot be loaded.
     pub(crate) fn finish_pass(&self, missed: usize) -> Result<(), RunError> {
         let listed = missed.min(self.context.list.len() / 4);
+        self.progress().listed = Some(listed);
+        loop {
+            self.changed.notify_all();
+            self.wait_for_placed(listed)?;
+            let failed = self.loader.finish()?;
+            let mut progress = self.progress();
+            if failed.is_empty() {
+                (progress.placed, progress.listed) = (0, None);
+                break;
+            }
+            progress.placed -= failed.len();
+            progress.failed_groups.extend(failed);
+        }
+        self.entries.again();
+        self.publish()
+    }
+
+    /// Waits until so many pages are placed.
+    fn wait_for_placed(&self, listed: usize) -> Result<(), RunError> {
         let mut progress = self.progress();
-        progress.listed = Some(listed);
-        self.changed.notify_all();
         loop {
             if let Some(e) = progress.failed.take() {
                 return Err(e);
@@ -194,14 +247,10 @@ impl<'a> FaultHandler<'a> {
                 return Err(RunError::Cancelled);
             }
             if progress.placed >= listed {
-                break;
+                return Ok(());
             }
             progress = self.wait(progress);
         }
-        (progress.placed, progress.listed) = (0, None);
-        drop(progress);
-        self.entries.again();
-        self.publish()
     }
 
     /// Publishes all pages that have come.
@@ -250,7 +299,9 @@ impl<'a> FaultHandler<'a> {
         let done = match work {
             FaultWork::Taken(pages) => self.divide(pages).map(|()| 0),
             FaultWork::Pages(pages) => self.pages(&pages, file),
-            FaultWork::Groups(groups) => self.groups(&groups),
+            FaultWork::Groups(groups) => self.groups(&groups, file),
+            FaultWork::GroupsForCpu(groups) => self.groups_by_cpu(&groups),
+            FaultWork::FailedGroups(groups) => self.loader.decode_by_cpu(&groups),
         };
         let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.done.ns.fetch_add(spent, Ordering::Relaxed);
@@ -277,7 +328,7 @@ impl<'a> FaultHandler<'a> {
             if progress.stopped || self.uploader.stopped() {
                 return None;
             }
-            if let Some(work) = progress.at_hand() {
+            if let Some(work) = progress.at_hand(self.context.threads) {
                 return Some(work);
             }
             drop(progress);
@@ -288,7 +339,7 @@ impl<'a> FaultHandler<'a> {
                 return None;
             }
             progress = self.progress();
-            if progress.groups.is_empty() && progress.batches.is_empty() && !progress.stopped {
+            if progress.is_idle() && !progress.stopped {
                 drop(self.wait(progress));
             }
         }
@@ -364,33 +415,25 @@ impl<'a> FaultHandler<'a> {
         Ok(raw.len())
     }
 
-    /// Decodes row groups and has them copied to their places. Returns how many were placed.
-    fn groups(&self, groups: &[u32]) -> Result<usize, RunError> {
-        let mut placed = Vec::new();
-        for &page in groups {
-            let Some((column, at)) = self.paging.find(page) else {
-                continue;
-            };
-            let rows = rows_of(column, at..at + 1);
-            let width = u64::from(self.request.program.columns[column.column].ty.width());
-            let mut first = rows.start;
-            while first < rows.end {
-                let end = rows.end.min(first + MAX_COPY_ROWS);
-                let values = CopyTarget::within(&column.cached.values, (first * width) as usize);
-                let valid = column
-                    .cached
-                    .valid
-                    .as_ref()
-                    .map(|v| CopyTarget::within(v, first as usize));
-                let (place, base) = ((column.stripe, column.column), self.bases[column.stripe]);
-                let job = copy_job(self.request, base, place, first..end, values, valid)?;
-                // The CPU decodes the row group.
-                if !self.uploader.do_job(0, &job)? {
-                    return Ok(0);
-                }
-                first = end;
-            }
-            placed.push((column, at));
+    /// Gathers row groups for the device, and leaves those that it cannot decode to the CPU. Returns how many were
+    /// placed.
+    fn groups(&self, groups: &[u32], file: &mut OpenFile) -> Result<usize, RunError> {
+        let Gathered { gathered, for_cpu } = self.loader.gather(groups, file)?;
+        self.progress().for_cpu.extend(for_cpu);
+        self.place_groups(&gathered)
+    }
+
+    /// Has the CPU decode row groups. Returns how many were placed.
+    fn groups_by_cpu(&self, groups: &[u32]) -> Result<usize, RunError> {
+        let decoded = self.loader.decode_by_cpu(groups)?;
+        self.place_groups(&groups[..decoded])
+    }
+
+    /// Notes row groups as come, whose values come by other streams. Returns how many were placed.
+    fn place_groups(&self, groups: &[u32]) -> Result<usize, RunError> {
+        let placed: Vec<(&PagedColumn, u32)> = groups.iter().filter_map(|group| self.paging.find(*group)).collect();
+        if placed.is_empty() {
+            return Ok(0);
         }
         let Some(slot) = self.context.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
@@ -398,6 +441,11 @@ impl<'a> FaultHandler<'a> {
         self.place(slot, 0, &placed, 0)
             .inspect_err(|_| self.context.slots.lost())?;
         Ok(placed.len())
+    }
+
+    /// Time that the device took to decode row groups, once everything has ended, and time to load kernels for it.
+    pub(crate) fn decoding_times(&self) -> (Duration, Duration) {
+        self.loader.decoder.times()
     }
 
     /// Puts the first `raw` of the pages in their places, and notes all of them as come. The moves are written to the

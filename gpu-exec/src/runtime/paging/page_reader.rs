@@ -1,4 +1,4 @@
-//! `PageReader`: raw pages read from files, by a thread that has a file open for itself.
+//! `PageReader`: bytes of pages read from files, by a thread that has a file open for itself.
 
 use std::fs::File;
 use std::ops::Range;
@@ -64,6 +64,31 @@ impl PageReader<'_> {
         Ok(bytes)
     }
 
+    /// The source of a file of the input, and the file as the thread has it open.
+    fn open<'f>(&self, of: usize, file: &'f mut OpenFile) -> Result<(&FileSource, &'f File), RunError> {
+        let source = opened(self.sources, of)?;
+        if file.as_ref().is_none_or(|(at, _)| *at != of) {
+            *file = None; // closed first
+        }
+        let again = match file.take() {
+            Some(open) => open,
+            None => (of, source.opened_again()?),
+        };
+        Ok((source, &file.insert(again).1))
+    }
+
+    /// Reads bytes of a file of the input.
+    pub(crate) fn read_bytes(
+        &self,
+        of: usize,
+        bytes: &Range<u64>,
+        to: &mut [u8],
+        file: &mut OpenFile,
+    ) -> Result<(), RunError> {
+        let (source, file) = self.open(of, file)?;
+        source.read_from(file, to, bytes)
+    }
+
     /// Reads a raw column's rows of a stripe. Returns their bytes.
     fn read_rows(
         &self,
@@ -77,11 +102,7 @@ impl PageReader<'_> {
             return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
         };
         let width = u64::from(self.request.program.columns[column.column].ty.width());
-        let source = opened(self.sources, stripe.file)?;
-        let file = match file {
-            Some((at, open)) if *at == stripe.file => open,
-            other => &mut other.insert((stripe.file, source.opened_again()?)).1,
-        };
+        let (source, file) = self.open(stripe.file, file)?;
         // Nearly always one range of the file.
         let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);
         if let Some(s) = segments.get(segment)

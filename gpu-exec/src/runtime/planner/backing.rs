@@ -65,7 +65,7 @@ fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> C
         BackingChoice::Auto => by_cost(column, inputs, capacity),
     };
     let (backing, mut reason) = backing;
-    if let Some(words) = decoding(column, backing).filter(|words| *words != reason) {
+    if let Some(words) = decoding(column).filter(|words| *words != reason) {
         reason = format!("{reason}, {words}");
     }
     ColumnChoice {
@@ -79,15 +79,9 @@ fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> C
     }
 }
 
-/// The processor that decodes. Row groups that kernels miss are decoded by the CPU: a few at a time do not occupy a
-/// GPU.
-fn decoding(column: &ColumnStats, backing: Backing) -> Option<&'static str> {
-    let on_device = if backing == Backing::Paged {
-        0
-    } else {
-        column.on_device_rows
-    };
-    match (on_device, column.decoded_rows) {
+/// The processor that decodes.
+fn decoding(column: &ColumnStats) -> Option<&'static str> {
+    match (column.on_device_rows, column.decoded_rows) {
         (_, 0) => None,
         (0, _) => Some("decoded by the CPU"),
         (gpu, all) if gpu == all => Some("decoded by the GPU"),
@@ -135,7 +129,7 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Bac
     let fits = column.missing_bytes + column.resident_bytes <= capacity;
     let paged = fits && can_be_paged(column, inputs);
     if column.raw_rows == 0 && !paged {
-        let why = decoding(column, Backing::Resident).unwrap_or("one value in all rows");
+        let why = decoding(column).unwrap_or("one value in all rows");
         return (Backing::Resident, why.to_owned());
     }
     if column.dense {

@@ -63,7 +63,7 @@ impl<'a> EncodedColumns<'a> {
         let look = || {
             let mut found = Vec::new();
             while let Some(&place) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                found.push((place, this.stored_form(place)));
+                found.push((place, stored_form(this.request, place)));
             }
             found
         };
@@ -77,20 +77,12 @@ impl<'a> EncodedColumns<'a> {
         self.known.extend(found);
     }
 
-    fn may_decode(&self, (stripe, column): (usize, usize)) -> bool {
+    /// Whether the device decodes a stripe's column, as far as the metadata tells.
+    pub(crate) fn may_decode(&self, (stripe, column): (usize, usize)) -> bool {
         let at = &self.request.input.stripes[stripe];
         let id = self.request.input.column_ids[column];
         matches!(at.columns[column], Placement::Decoded { on_device: true, .. })
             && !self.cpu_decode.has(self.file_ids[at.file], id)
-    }
-
-    fn stored_form(&self, (stripe, column): (usize, usize)) -> Option<Arc<EncodedColumn>> {
-        let input = self.request.input;
-        let at = &input.stripes[stripe];
-        let encoded = input.decoder.encoded(stripe, column)?;
-        let (ty, file_bytes) = (self.request.program.columns[column].ty, input.files[at.file].bytes);
-        let decompresses = |codec| self.request.decompression.of(codec).is_some();
-        (encoded.codec().is_none_or(decompresses) && encoded.fits(ty, at.rows, file_bytes)).then_some(encoded)
     }
 
     /// Rows of a stripe's column in batches for the device to decode.
@@ -101,7 +93,7 @@ impl<'a> EncodedColumns<'a> {
         let encoded = match self.known.get(&place) {
             Some(known) => known.clone(),
             None => {
-                let found = self.stored_form(place);
+                let found = stored_form(self.request, place);
                 self.known.insert(place, found.clone());
                 found
             }
@@ -144,4 +136,14 @@ impl<'a> EncodedColumns<'a> {
         };
         Some(batches.into_iter().map(job).collect())
     }
+}
+
+/// How a stripe's column is stored; `None`: the CPU decodes it.
+pub(crate) fn stored_form(request: &Request<'_>, (stripe, column): (usize, usize)) -> Option<Arc<EncodedColumn>> {
+    let input = request.input;
+    let at = &input.stripes[stripe];
+    let encoded = input.decoder.encoded(stripe, column)?;
+    let (ty, file_bytes) = (request.program.columns[column].ty, input.files[at.file].bytes);
+    let decompresses = |codec| request.decompression.of(codec).is_some();
+    (encoded.codec().is_none_or(decompresses) && encoded.fits(ty, at.rows, file_bytes)).then_some(encoded)
 }

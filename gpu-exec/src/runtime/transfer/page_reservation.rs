@@ -7,11 +7,13 @@ use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
 use crate::runtime::memory::page_table::{PageLayout, PageTable, PagedColumn};
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn};
+use crate::runtime::transfer::encoded_columns::EncodedColumns;
 
 /// Finds what earlier queries left of paged columns, and reserves space for the others. `None`: the columns must be
 /// loaded whole, because not all of them have space, or because there are too many pages to be numbered.
 pub(crate) fn reserve_pages(
     columns: &mut ColumnLocator<'_>,
+    encoded: &EncodedColumns<'_>,
     (pool, query): (&mut BufferPool, QueryId),
     paged: &[MissingColumn],
 ) -> Result<Option<PageTable>, RunError> {
@@ -54,7 +56,8 @@ pub(crate) fn reserve_pages(
         let added = reserved.filter(|(cached, bits)| {
             let (place, rows) = ((m.stripe, m.column), stripes[m.stripe].rows);
             let (cached, bits) = (cached.clone(), bits.clone());
-            table.add(PagedColumn::new(place, rows, columns.key(m), *layout, cached, bits))
+            let decoded = (*layout, encoded.may_decode(place));
+            table.add(PagedColumn::new(place, rows, columns.key(m), decoded, cached, bits))
         });
         let Some((cached, _)) = added else {
             bits.for_each(|range| pool.give_back(&range));

@@ -99,7 +99,10 @@ impl TransferPlan {
         let pages: u64 = paged.iter().map(WindowPlan::filled_by).sum();
         let mut streamed = reserve(&mut columns, &mut jobs, &mut windows, loaded, context, (faults, pages))?;
         let reserved = match streamed.is_empty() {
-            true => reserve_pages(&mut columns, (&mut context.pool(), context.query), &paged)?,
+            true => {
+                let pool = (&mut *context.pool(), context.query);
+                reserve_pages(&mut columns, &jobs.encoded, pool, &paged)?
+            }
             false => None,
         };
         let page_table = match reserved {

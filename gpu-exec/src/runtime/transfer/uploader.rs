@@ -383,8 +383,13 @@ impl<'a> Uploader<'a> {
         }
         let pushed = slot.upload(self.stream, &ranges).inspect_err(|_| self.ring.lost())?;
         self.ring.pushed(pushed);
-        self.done.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.count_bytes(bytes as u64);
         Ok(true)
+    }
+
+    /// Counts bytes of files that go to the device.
+    pub(crate) fn count_bytes(&self, bytes: u64) {
+        self.done.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 

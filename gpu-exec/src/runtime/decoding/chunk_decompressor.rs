@@ -1,14 +1,14 @@
-//! `ChunkDecompressor`: decompression of the chunks that were copied for a query. Nothing else knows what decompresses.
+//! `ChunkDecompressor`: decompression of chunks that were copied to the device. Nothing else knows what decompresses.
 //!
 //! - The kernel of this crate takes the codecs that it knows, and all original chunks.
 //! - nvCOMP takes the others, or all codecs if the request prefers nvCOMP. Its memory is taken once, for the largest
-//!   chunks of the query.
+//!   of the chunks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Module};
+use grampus_io_stack::cuda::{Args, CudaError, DeviceBuffer, Module};
 
 use crate::abi::decompress::DecompressLaunch;
 use crate::codegen::BLOCK_THREADS;
@@ -17,14 +17,12 @@ use crate::decompress::chunk_table::{ChunkTable, launches};
 use crate::decompress::library::LibraryCalls;
 use crate::input::chunk_list::Codec;
 use crate::kernel_cache::{Loaded, Origin};
-use crate::options::{Decompression, Decompressor};
-use crate::runtime::launch::device_context::DeviceContext;
-use crate::runtime::transfer::copy_job::EncodedCopy;
+use crate::options::Decompressor;
+use crate::runtime::decoding::decode_context::DecodeContext;
 
-/// The decompressors of a query.
+/// The decompressors of some tables of chunks.
 pub(crate) struct ChunkDecompressor<'a> {
-    context: &'a DeviceContext<'a>,
-    /// Device address of the word in which a job is noted that could not be decompressed.
+    context: DecodeContext<'a>,
     failed: u64,
     /// The kernel of this crate, if a chunk needs it.
     own: Option<Arc<Module>>,
@@ -34,14 +32,17 @@ pub(crate) struct ChunkDecompressor<'a> {
     pub(crate) compile: Duration,
 }
 
+/// Kernels and memory that work in flight uses.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    _modules: Vec<Arc<Module>>,
+    _memory: Vec<Arc<DeviceBuffer>>,
+}
+
 impl<'a> ChunkDecompressor<'a> {
-    /// Decompressors for the chunks of all jobs of a query.
-    pub(crate) fn new(
-        context: &'a DeviceContext<'a>,
-        jobs: &[&EncodedCopy],
-        decompression: Decompression<'a>,
-        failed: u64,
-    ) -> Result<Self, CudaError> {
+    /// Decompressors for chunks like those of `tables`. `failed`: device address of the word in which the label of a
+    /// chunk is noted that cannot be decompressed.
+    pub(crate) fn new(context: DecodeContext<'a>, tables: &[ChunkTable], failed: u64) -> Result<Self, CudaError> {
         let mut decompressor = Self {
             context,
             failed,
@@ -49,9 +50,8 @@ impl<'a> ChunkDecompressor<'a> {
             library: Vec::new(),
             compile: Duration::ZERO,
         };
-        let tables: Vec<ChunkTable> = jobs.iter().filter_map(|job| chunk_table(job)).collect();
         for codec in [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Deflate] {
-            if let Some(Decompressor::Library(library)) = decompression.of(codec) {
+            if let Some(Decompressor::Library(library)) = context.decompression.of(codec) {
                 let of_codec = |table: &&ChunkTable| table.codec == codec && table.compressed > 0;
                 let tables: Vec<ChunkTable> = tables.iter().filter(of_codec).copied().collect();
                 let (memory, max_bytes) = context.library_memory;
@@ -83,13 +83,13 @@ impl<'a> ChunkDecompressor<'a> {
         }
     }
 
-    /// Decompresses the chunks of jobs, in the order of the compute stream.
-    pub(crate) fn decompress(&self, jobs: &[&EncodedCopy]) -> Result<(), CudaError> {
-        let tables: Vec<ChunkTable> = jobs.iter().filter_map(|job| chunk_table(job)).collect();
+    /// Decompresses the chunks of tables, in the order of the stream.
+    pub(crate) fn decompress(&self, tables: &[ChunkTable]) -> Result<(), CudaError> {
+        let stream = self.context.stream;
         for (codec, calls, module) in &self.library {
             let of_codec = tables.iter().filter(|table| table.codec == *codec);
             let chunks = of_codec.map(ChunkTable::compressed);
-            calls.decompress(self.context.compute, module, chunks, self.failed, 0)?;
+            calls.decompress(stream, module, chunks, self.failed, 0)?;
         }
         let Some(own) = &self.own else { return Ok(()) };
         let kernel = own.kernel(decompress::ENTRY)?;
@@ -103,13 +103,17 @@ impl<'a> ChunkDecompressor<'a> {
             };
             let blocks = self.context.blocks_of_warps(batch.chunks);
             let mut args = Args::new().with_bytes(&bytes_of(&launch));
-            kernel.launch(self.context.compute, blocks, BLOCK_THREADS, &mut args)?;
+            kernel.launch(stream, blocks, BLOCK_THREADS, &mut args)?;
         }
         Ok(())
     }
-}
 
-/// The table of a job's chunks; `None`: the column is not compressed, or has no place yet.
-fn chunk_table(job: &EncodedCopy) -> Option<ChunkTable> {
-    job.batch.chunk_table(&job.encoded, job.staged.as_ref()?.to.address())
+    /// What must live until the stream has decompressed everything.
+    pub(crate) fn in_use(&self) -> InUse {
+        let around_library = self.library.iter().map(|(_, _, module)| module);
+        InUse {
+            _modules: around_library.chain(&self.own).cloned().collect(),
+            _memory: self.library.iter().filter_map(|(_, calls, _)| calls.memory()).collect(),
+        }
+    }
 }

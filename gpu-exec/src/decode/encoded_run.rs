@@ -1,0 +1,238 @@
+//! `EncodedRun`: the streams of consecutive row groups of a column: their stored bytes, which are copied, and the
+//! places where the decode kernel reads them.
+//!
+//! Each part begins at a multiple of 8 bytes. Chunks are copied as they lie in the file, with their headers between
+//! them, and have space elsewhere for what comes out.
+
+use std::ops::Range;
+
+use crate::abi::decode::{
+    CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, DECODE_CODES, DECODE_INTEGERS,
+    DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask,
+};
+use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
+use crate::decompress::chunk_table::{ChunkTable, codec_number};
+use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
+
+/// Alignment of the parts: kernels read whole words.
+const PART_GRAIN_BYTES: usize = 8;
+
+/// Bytes that a part takes.
+pub(crate) fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(PART_GRAIN_BYTES)
+}
+
+/// The row groups, by their streams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EncodedRun {
+    pub(crate) groups: Range<usize>,
+    /// For each stream, the offset of its first byte among the run's stored bytes, and its range of the file.
+    pub(crate) parts: Vec<(usize, Range<u64>)>,
+    /// For each stream.
+    places: Vec<StreamPlace>,
+    /// Bytes of the parts.
+    pub(crate) stored: usize,
+    /// Bytes that come out of the chunks.
+    pub(crate) expanded: usize,
+}
+
+/// The place of a stream's bytes where the decode kernel reads them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct StreamPlace {
+    /// Offset among the stored bytes, or among the expanded ones if the stream has chunks.
+    at: usize,
+    /// The byte of the decompressed stream that lies there.
+    start: u64,
+    /// Chunks that are decompressed to there.
+    chunks: Range<usize>,
+}
+
+/// Device addresses of a run's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunAddresses {
+    pub(crate) stored: u64,
+    pub(crate) expanded: u64,
+}
+
+/// Where decoded rows go, and the column's lookup table.
+#[derive(Debug, Clone)]
+pub(crate) struct RunTarget {
+    /// Rows of the stripe that are decoded.
+    pub(crate) rows: Range<u64>,
+    /// Address of the first row's value.
+    pub(crate) values: u64,
+    /// Address of the first row's validity.
+    pub(crate) valid: Option<u64>,
+    pub(crate) width: u32,
+    /// Address of the table.
+    pub(crate) table: u64,
+    /// Entries of the table.
+    pub(crate) table_length: u32,
+    /// What the kernel reports if it cannot decode a stream.
+    pub(crate) label: u32,
+}
+
+impl EncodedRun {
+    pub(crate) fn new(encoded: &EncodedColumn, groups: Range<usize>) -> Self {
+        let (mut parts, mut places) = (Vec::with_capacity(3), Vec::with_capacity(3));
+        let (mut stored, mut expanded) = (0, 0);
+        for stream in encoded.streams() {
+            let span = span(stream, &groups);
+            let Some(list) = &stream.chunks else {
+                let range = stream.offset + span.start..stream.offset + span.end;
+                let length = (range.end - range.start) as usize;
+                parts.push((stored, range));
+                places.push(StreamPlace {
+                    at: stored,
+                    start: span.start,
+                    chunks: 0..0,
+                });
+                stored += padded(length);
+                continue;
+            };
+            let chunks = list.covering(&span);
+            let range = match &list.chunks[chunks.clone()] {
+                [] => stream.offset..stream.offset,
+                [first, .., last] => first.offset..last.offset + u64::from(last.length),
+                [only] => only.offset..only.offset + u64::from(only.length),
+            };
+            let length = (range.end - range.start) as usize;
+            parts.push((stored, range));
+            stored += padded(length);
+            let start = list.chunks.get(chunks.start).map_or(0, |first| first.start);
+            let end = chunks.clone().last().map(|last| list.end_of(last, stream.bytes));
+            places.push(StreamPlace {
+                at: expanded,
+                start: if chunks.is_empty() { span.start } else { start },
+                chunks,
+            });
+            expanded += end.map_or(0, |end| padded((end.max(span.end) - start) as usize));
+        }
+        Self {
+            groups,
+            parts,
+            places,
+            stored,
+            expanded,
+        }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.parts.iter().map(|(_, bytes)| bytes.end - bytes.start).sum()
+    }
+
+    /// Number of chunks.
+    pub(crate) fn chunks(&self) -> usize {
+        self.places.iter().map(|place| place.chunks.len()).sum()
+    }
+
+    /// Counts the chunks in a table.
+    pub(crate) fn count_chunks(&self, encoded: &EncodedColumn, table: &mut ChunkTable) {
+        for (stream, place) in encoded.streams().zip(&self.places) {
+            let Some(list) = &stream.chunks else { continue };
+            for at in place.chunks.clone() {
+                let chunk = &list.chunks[at];
+                let bytes = list.end_of(at, stream.bytes) - chunk.start;
+                table.add(chunk.original, chunk.length, bytes as u32);
+            }
+        }
+    }
+
+    /// The chunks for the decompression kernel: the original ones, or the compressed ones.
+    pub(crate) fn stored_chunks<'a>(
+        &'a self,
+        encoded: &'a EncodedColumn,
+        at: RunAddresses,
+        label: u32,
+        original: bool,
+    ) -> impl Iterator<Item = StoredChunk> + 'a {
+        let streams = encoded.streams().zip(&self.places).zip(&self.parts);
+        let with_chunks =
+            streams.filter_map(|((stream, place), part)| Some((stream, stream.chunks.as_ref()?, place, part)));
+        with_chunks.flat_map(move |(stream, list, place, (part, stored))| {
+            let codec = match original {
+                true => CODEC_ORIGINAL,
+                false => codec_number(list.codec),
+            };
+            let chosen = place
+                .chunks
+                .clone()
+                .filter(move |chunk| list.chunks[*chunk].original == original);
+            chosen.map(move |chunk| {
+                let end = list.end_of(chunk, stream.bytes);
+                let chunk = &list.chunks[chunk];
+                StoredChunk {
+                    from: at.stored + *part as u64 + (chunk.offset - stored.start),
+                    to: at.expanded + place.at as u64 + (chunk.start - place.start),
+                    length: chunk.length,
+                    bytes: (end - chunk.start) as u32,
+                    codec,
+                    label,
+                }
+            })
+        })
+    }
+
+    /// The task that decodes a row group of the run.
+    pub(crate) fn task(&self, encoded: &EncodedColumn, group: usize, at: RunAddresses, to: &RunTarget) -> DecodeTask {
+        let group_start = group as u64 * encoded.group_rows;
+        let rows = to.rows.start.max(group_start)..to.rows.end.min(group_start + encoded.group_rows);
+        let row = rows.start - to.rows.start;
+        let mut streams = encoded.streams().zip(&self.places).map(|(stream, place)| {
+            let entry = stream.entries[group];
+            let base = if stream.chunks.is_some() {
+                at.expanded
+            } else {
+                at.stored
+            };
+            DecodeStream {
+                bytes: base + place.at as u64 + (entry.at - place.start),
+                length: (entry.end - entry.at) as u32,
+                skip: entry.skip,
+            }
+        });
+        let mut next = |there: bool| if there { streams.next() } else { None }.unwrap_or_default();
+        let (kind, coding, epoch) = kind_of(&encoded.values);
+        DecodeTask {
+            present: next(encoded.present.is_some()),
+            data: next(true),
+            fraction: next(encoded.fraction.is_some()),
+            values: to.values + row * u64::from(to.width),
+            valid: to.valid.map_or(0, |valid| valid + row),
+            table: to.table,
+            epoch: epoch as u64,
+            table_length: to.table_length,
+            skip_rows: (rows.start - group_start) as u32,
+            rows: (rows.end - rows.start) as u32,
+            kind,
+            coding,
+            width: to.width,
+            label: to.label,
+            unused: 0,
+        }
+    }
+}
+
+/// Range of the stream that holds some row groups.
+fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
+    let entries = &stream.entries[groups.clone()];
+    let start = entries.first().map_or(0, |e| e.at);
+    start..entries.iter().map(|e| e.end).max().unwrap_or(0).max(start)
+}
+
+/// Kind, coding and epoch of a task.
+fn kind_of(values: &Values) -> (u32, u32, i64) {
+    let integers = |runs: &Runs| match runs {
+        Runs::V1 => CODING_INTEGERS_1,
+        Runs::V2 => CODING_INTEGERS_2,
+    };
+    match values {
+        Values::Raw => (DECODE_PLAIN, CODING_RAW, 0),
+        Values::Booleans => (DECODE_PLAIN, CODING_BITS, 0),
+        Values::Bytes => (DECODE_PLAIN, CODING_BYTES, 0),
+        Values::Integers(runs) => (DECODE_INTEGERS, integers(runs), 0),
+        Values::Codes(runs, _) => (DECODE_CODES, integers(runs), 0),
+        Values::Timestamps(runs, clock) => (DECODE_TIMESTAMPS, integers(runs), clock.epoch),
+    }
+}

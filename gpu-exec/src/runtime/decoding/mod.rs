@@ -1,0 +1,11 @@
+//! Decompression and decoding on the device, of bytes that were copied there.
+//!
+//! ```text
+//! decode_context      stream, kernels, and nvCOMP's memory
+//! chunk_decompressor  chunks, by the kernel of this crate or by nvCOMP
+//! decode_kernel       launches of the decode kernel
+//! ```
+
+pub(crate) mod chunk_decompressor;
+pub(crate) mod decode_context;
+pub(crate) mod decode_kernel;

@@ -1,0 +1,95 @@
+//! `StoredColumns`: how paged columns are stored. A column is looked up when its first row group is missed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::decode::group_gather::GatheredColumn;
+use crate::error::RunError;
+use crate::input::encoded_column::{EncodedColumn, Values};
+use crate::options::Request;
+use crate::runtime::memory::page_table::{PageTable, PagedColumn};
+use crate::runtime::memory::residency::Residency;
+use crate::runtime::transfer::encoded_columns::stored_form;
+
+/// The columns of a page table.
+pub(crate) struct StoredColumns<'a> {
+    request: &'a Request<'a>,
+    residency: &'a Residency,
+    /// By position in the table.
+    columns: Vec<StoredColumn>,
+}
+
+#[derive(Default)]
+struct StoredColumn {
+    /// `None`: the CPU decodes it.
+    encoded: OnceLock<Option<Arc<EncodedColumn>>>,
+    /// The device could not decode it.
+    failed: AtomicBool,
+}
+
+impl<'a> StoredColumns<'a> {
+    pub(crate) fn new(request: &'a Request<'a>, residency: &'a Residency, table: &PageTable) -> Self {
+        Self {
+            request,
+            residency,
+            columns: table.columns.iter().map(|_| StoredColumn::default()).collect(),
+        }
+    }
+
+    /// The column for the device to decode; `None`: the CPU decodes it.
+    ///
+    /// # Errors
+    /// The entries of a dictionary cannot be read.
+    pub(crate) fn for_device(&self, column: &PagedColumn) -> Result<Option<GatheredColumn>, RunError> {
+        let stored = &self.columns[column.position as usize];
+        if !column.on_device || stored.failed.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let Some(encoded) = stored.encoded.get_or_init(|| self.look_up(column)).clone() else {
+            return Ok(None);
+        };
+        let codes = match encoded.values {
+            Values::Codes(..) => {
+                let codes = self
+                    .request
+                    .input
+                    .decoder
+                    .dictionary_codes(column.stripe, column.column);
+                codes.map_err(RunError::Decode)?
+            }
+            _ => Arc::default(),
+        };
+        Ok(Some(GatheredColumn {
+            encoded,
+            codes,
+            rows: column.rows,
+            values: column.cached.values.address(),
+            valid: column.cached.valid.as_ref().map(|valid| valid.address()),
+            width: self.request.program.columns[column.column].ty.width(),
+            label: column.position,
+        }))
+    }
+
+    fn look_up(&self, column: &PagedColumn) -> Option<Arc<EncodedColumn>> {
+        let encoded = stored_form(self.request, (column.stripe, column.column))?;
+        // A page is one row group.
+        let is_one_page = column.layout.count == 1 && encoded.data.entries.len() == 1;
+        (is_one_page || encoded.group_rows == u64::from(column.layout.rows)).then_some(encoded)
+    }
+
+    /// The device could not decode a column: from now on the CPU decodes it.
+    pub(crate) fn leave_to_cpu(&self, column: &PagedColumn) {
+        let stripe = &self.request.input.stripes[column.stripe];
+        let file = &self.request.input.files[stripe.file].path;
+        let name = &self.request.program.columns[column.column].name;
+        log::info!(
+            "{}, stripe {}: {name} is left to the CPU's decoder",
+            file.display(),
+            stripe.index
+        );
+        self.columns[column.position as usize]
+            .failed
+            .store(true, Ordering::Relaxed);
+        self.residency.leave_to_cpu(column.key.file, column.key.column);
+    }
+}

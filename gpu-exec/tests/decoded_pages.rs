@@ -1,0 +1,336 @@
+//! Row groups that kernels miss and that the device decodes: only those with rows that pass are moved, in the form in
+//! which they are stored. Answers equal those of fully resident columns to the bit.
+//!
+//! The tests are skipped, with a message, without a C++ compiler.
+
+mod temporary_table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use grampus_gpu_exec::input::Placement;
+use grampus_gpu_exec::input::chunk_list::Codec;
+use grampus_gpu_exec::output::{Output, ResultValues};
+use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RunError, RuntimeOptions};
+use grampus_io_stack::cuda::Nvcomp;
+use temporary_table::compression::{CODECS, compress_table, damage};
+use temporary_table::{Kind, Shape, Table, gpu, is_null, program, value};
+
+const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
+const WHOLE: BackingChoice = BackingChoice::All(Backing::Resident);
+const STRIPES: &[&[u64]] = &[&[60_000, 40_001], &[777, 30_000]];
+/// Few enough of `c1` that few row groups have a row with both.
+const BOUNDS: [f64; 2] = [100.0, 118.0];
+
+/// `count(*), sum(c2), sum(c3) WHERE c0 >= $0 AND c1 >= $1`: c2 and c3 are stored.
+fn sparse() -> Program {
+    let mut program = program(4, &[2, 3], &[2, 3]);
+    program.arguments.push(Type::Float64);
+    program.conjuncts.push(Expr::Binary {
+        op: BinaryOp::GtEq,
+        left: Box::new(Expr::Column(1)),
+        right: Box::new(Expr::Argument(1)),
+    });
+    program
+}
+
+fn stored_table() -> Table {
+    table_of(STRIPES)
+}
+
+fn table_of(stripes: &[&[u64]]) -> Table {
+    Table::new(&Shape {
+        stripes,
+        kinds: &[Kind::Raw, Kind::Raw, Kind::Stored, Kind::Stored],
+        segments: 1,
+        group_rows: Some(temporary_table::GROUP_ROWS),
+    })
+}
+
+fn passing(table: &Table, bounds: [f64; 2]) -> Vec<u64> {
+    let passes = |row: &u64| value(0, *row) >= bounds[0] && value(1, *row) >= bounds[1];
+    table.selected_rows().filter(passes).collect()
+}
+
+/// The answer by plain loops.
+fn expected(table: &Table, bounds: [f64; 2]) -> (i64, [f64; 2]) {
+    let rows = passing(table, bounds);
+    let sum = |column| -> f64 {
+        let values = rows.iter().filter(|row| !is_null(**row));
+        values.map(|row| value(column, *row)).sum()
+    };
+    (rows.len() as i64, [sum(2), sum(3)])
+}
+
+/// Row groups with a row that passes.
+fn touched_groups(table: &Table, bounds: [f64; 2]) -> u64 {
+    let rows = passing(table, bounds);
+    let (mut first, mut touched) = (0, 0);
+    for stripe in &table.input.stripes {
+        let within = rows.iter().filter(|row| (first..first + stripe.rows).contains(row));
+        let groups: std::collections::BTreeSet<u64> = within.map(|row| (row - first) / 1000).collect();
+        touched += groups.len() as u64;
+        first += stripe.rows;
+    }
+    touched
+}
+
+/// Bytes of the stored columns in their files.
+fn stored_bytes(table: &Table) -> u64 {
+    let columns = table.input.stripes.iter().flat_map(|stripe| &stripe.columns);
+    let bytes = |placement: &Placement| match placement {
+        Placement::Decoded { stored_bytes, .. } => *stored_bytes,
+        _ => 0,
+    };
+    columns.map(bytes).sum()
+}
+
+fn stand_in() -> Arc<Nvcomp> {
+    Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn ask(
+    gpu: &Gpu,
+    table: &Table,
+    bounds: [f64; 2],
+    backing: BackingChoice,
+    library: Option<&Nvcomp>,
+) -> Result<Output, RunError> {
+    gpu.run(Request {
+        program: &sparse(),
+        arguments: &bounds.map(Value::Float),
+        input: &table.input,
+        backing,
+        decompression: Decompression {
+            library,
+            prefers_library: false,
+        },
+        selectivity: 0.0025,
+        waits_for_memory: true,
+        cancel: &Arc::new(AtomicBool::new(false)),
+    })
+}
+
+/// Count and sums.
+fn answer(output: &Output) -> (i64, [f64; 2]) {
+    let number = |at: usize| match &output.aggregates[at].values {
+        ResultValues::Float(values) => values[0],
+        ResultValues::Int(_) | ResultValues::Decimal(_) => panic!("a sum of floats is a float"),
+    };
+    let ResultValues::Int(count) = &output.aggregates[0].values else {
+        panic!("a count is an integer")
+    };
+    (count[0], [number(1), number(2)])
+}
+
+fn cpu_calls(table: &Table) -> usize {
+    table.decoder.calls.load(Ordering::Relaxed)
+}
+
+#[test]
+fn device_decodes_the_row_groups_that_kernels_miss() {
+    let table = stored_table();
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+        return;
+    };
+    let filter = table.rows * 16;
+    let first = ask(&gpu, &table, BOUNDS, PAGED, None).unwrap();
+    assert_eq!(answer(&first), expected(&table, BOUNDS));
+    let touched = touched_groups(&table, BOUNDS);
+    assert!((5..80).contains(&touched), "{touched} of 132 groups");
+    assert_eq!(cpu_calls(&table), 0);
+    // The second condition's column is paged too: raw pages of 64 bytes, each for one row that passes the first one.
+    let raw_pages = first.cost.pages - 2 * touched;
+    assert!(first.cost.page_bytes >= 64 * raw_pages, "{:?}", first.cost);
+    // A group of 1,000 rows has at most 800 values, and bits in runs.
+    let groups = first.cost.pushed_bytes - table.rows * 8;
+    assert!(
+        (touched * 2 * 5000..=touched * 2 * 6600).contains(&groups),
+        "{groups} for {touched}"
+    );
+    assert!(
+        first.cost.moved_bytes() < filter + stored_bytes(&table),
+        "{:?}",
+        first.cost
+    );
+    let again = ask(&gpu, &table, BOUNDS, PAGED, None).unwrap();
+    assert_eq!(
+        (answer(&again), again.cost.pages, again.cost.passes),
+        (answer(&first), 0, 1)
+    );
+    let all = ask(&gpu, &table, [0.0, 0.0], PAGED, None).unwrap();
+    assert_eq!(answer(&all), expected(&table, [0.0, 0.0]));
+    assert_eq!(
+        gpu.resident_bytes(),
+        table.rows * (8 + 8 + 9 + 9),
+        "all columns are whole"
+    );
+    assert_eq!(cpu_calls(&table), 0);
+}
+
+#[test]
+fn compressed_row_groups_are_decompressed_by_the_device() {
+    let library = stand_in();
+    for codec in CODECS {
+        for (chunk_bytes, originals) in [(4 << 10, 0), (64 << 10, 0), (1001, 3)] {
+            let what = format!("{codec:?}, {chunk_bytes}");
+            let mut table = stored_table();
+            compress_table(&mut table, codec, chunk_bytes, originals);
+            let options = RuntimeOptions {
+                staging_bytes: Some(32 << 20),
+                ..RuntimeOptions::default()
+            };
+            let Some(gpu) = gpu(None, options) else { return };
+            let paged = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+            assert_eq!(answer(&paged), expected(&table, BOUNDS), "{what}");
+            let groups = paged.cost.pushed_bytes - table.rows * 8;
+            // Each group has parts of two streams, and chunks at both ends of each.
+            let touched = touched_groups(&table, BOUNDS);
+            assert!(groups > 0 && touched > 5, "{what}: {:?}", paged.cost);
+            if chunk_bytes < 64 << 10 {
+                assert!(
+                    groups < stored_bytes(&table) * 2 / 3,
+                    "{what}: {groups} of {}",
+                    stored_bytes(&table)
+                );
+            }
+            let again = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+            assert_eq!((answer(&again), again.cost.pages), (answer(&paged), 0), "{what}");
+            gpu.forget().unwrap();
+            let whole = ask(&gpu, &table, BOUNDS, WHOLE, Some(&library)).unwrap();
+            assert_eq!(answer(&whole), answer(&paged), "{what}");
+            assert!(whole.cost.moved_bytes() > paged.cost.moved_bytes(), "{what}");
+            assert_eq!(cpu_calls(&table), 0, "{what}");
+        }
+    }
+}
+
+/// More launches in a pass than there are words for their outcomes, and halves of the staging memory that are filled
+/// again.
+#[test]
+fn little_staging_memory_takes_many_launches() {
+    let mut table = stored_table();
+    compress_table(&mut table, Codec::Snappy, 1001, 0);
+    let options = RuntimeOptions {
+        staging_bytes: Some(256 << 10),
+        ..RuntimeOptions::default()
+    };
+    let Some(gpu) = gpu(None, options) else { return };
+    let all = ask(&gpu, &table, [0.0, 0.0], PAGED, None).unwrap();
+    assert_eq!(answer(&all), expected(&table, [0.0, 0.0]));
+    assert_eq!(
+        (cpu_calls(&table), gpu.resident_bytes()),
+        (0, table.rows * (8 + 8 + 9 + 9))
+    );
+}
+
+#[test]
+fn cpu_decodes_what_no_device_decompressor_takes() {
+    let mut table = stored_table();
+    compress_table(&mut table, Codec::Zstd, 4 << 10, 0);
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+        return;
+    };
+    let output = ask(&gpu, &table, BOUNDS, PAGED, None).unwrap();
+    assert_eq!(answer(&output), expected(&table, BOUNDS));
+    assert_eq!(cpu_calls(&table) as u64, 2 * touched_groups(&table, BOUNDS));
+}
+
+#[test]
+fn failed_chunk_is_the_cpus_to_decode_and_nothing_else_is_dropped() {
+    let library = stand_in();
+    for codec in CODECS {
+        // One file: a failed launch says one column of it.
+        let (mut table, other) = (table_of(&[&[90_000, 40_000]]), stored_table());
+        let chunks = compress_table(&mut table, codec, 4 << 10, 0);
+        let column: Vec<_> = chunks.into_iter().filter(|chunk| chunk.column == 2).collect();
+        damage(&mut table, &column);
+        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+            return;
+        };
+        ask(&gpu, &other, BOUNDS, PAGED, Some(&library)).unwrap();
+        let others = gpu.resident_bytes();
+        // The test's decoder knows the values without reading them.
+        let output = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        assert_eq!(answer(&output), expected(&table, BOUNDS), "{codec:?}");
+        let touched = touched_groups(&table, BOUNDS) as usize;
+        assert!(
+            (touched..=2 * touched).contains(&cpu_calls(&table)),
+            "{codec:?}: {}",
+            cpu_calls(&table)
+        );
+        assert!(
+            gpu.resident_bytes() > others + 33 * table.rows,
+            "{codec:?}: the pages are kept"
+        );
+        let again = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        assert_eq!((answer(&again), again.cost.pages), (answer(&output), 0), "{codec:?}");
+        // From now on the CPU decodes the column, and the device the other one.
+        let calls = cpu_calls(&table);
+        let more = ask(&gpu, &table, [100.0, 110.0], PAGED, Some(&library)).unwrap();
+        assert_eq!(answer(&more), expected(&table, [100.0, 110.0]), "{codec:?}");
+        let new = (touched_groups(&table, [100.0, 110.0]) as usize) - touched;
+        assert_eq!(cpu_calls(&table) - calls, new, "{codec:?}");
+        let other_again = ask(&gpu, &other, BOUNDS, PAGED, Some(&library)).unwrap();
+        assert_eq!(
+            other_again.cost.pages, 0,
+            "{codec:?}: the other table's pages are there"
+        );
+    }
+}
+
+#[test]
+fn error_of_a_failed_chunk_is_the_decoders_and_the_next_query_works() {
+    let (mut table, other) = (stored_table(), stored_table());
+    let chunks = compress_table(&mut table, Codec::Lz4, 4 << 10, 0);
+    damage(&mut table, &chunks);
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+        return;
+    };
+    ask(&gpu, &other, BOUNDS, PAGED, None).unwrap();
+    let resident = gpu.resident_bytes();
+    *table.decoder.fail.lock().unwrap() = Some("trips.orc, stripe 1: a chunk is damaged".to_owned());
+    let refused = ask(&gpu, &table, BOUNDS, PAGED, None).unwrap_err();
+    assert_eq!(refused.to_string(), "trips.orc, stripe 1: a chunk is damaged");
+    *table.decoder.fail.lock().unwrap() = None;
+    let filter = table.rows * 8;
+    assert!(
+        gpu.resident_bytes() <= resident + filter,
+        "pages of the failed query are gone"
+    );
+    let kept = ask(&gpu, &other, BOUNDS, PAGED, None).unwrap();
+    assert_eq!(kept.cost.pages, 0, "the other table's pages are there");
+    let output = ask(&gpu, &table, BOUNDS, PAGED, None).unwrap();
+    assert_eq!(answer(&output), expected(&table, BOUNDS));
+}
+
+#[test]
+fn queries_at_once_and_evictions_give_the_same_answers() {
+    let tables: Vec<Table> = (0..3)
+        .map(|at| {
+            let mut table = stored_table();
+            compress_table(&mut table, [Codec::Snappy, Codec::Lz4, Codec::Snappy][at], 4 << 10, 5);
+            table
+        })
+        .collect();
+    // Two tables fit, with what their queries need beside them.
+    let room = 2 * tables[0].rows * (8 + 8 + 9 + 9) + (1 << 20);
+    let Some(gpu) = gpu(Some(room), RuntimeOptions::default()) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (gpu, tables) = (&gpu, &tables);
+            scope.spawn(move || {
+                for turn in 0..6 {
+                    let table = &tables[(thread + turn) % 3];
+                    let bounds = [100.0, [118.0, 110.0, 124.0][turn % 3]];
+                    let output = ask(gpu, table, bounds, PAGED, None).unwrap();
+                    assert_eq!(answer(&output), expected(table, bounds), "thread {thread}, turn {turn}");
+                }
+            });
+        }
+    });
+    assert!(gpu.resident_bytes() <= room);
+}
