@@ -6,8 +6,8 @@
 
 namespace grampus {
 
-// A column's values of one stripe. A page has PAGE_BYTES of values that lie raw in their file, or one row group of
-// decoded values.
+// A column's values of one stripe. A page has PAGE_BYTES of values that lie raw in their file, or the decoded rows of a
+// row group or of a chunk.
 struct PagedPiece {
     u32* there;      // a bit for each page; null: all are resident
     u8* values;      // a multiple of 8

@@ -49,9 +49,9 @@ pub enum Backing {
     /// They are kept for later queries as long as there is space.
     Resident,
     /// Space for whole stripes of the column is in device memory, but only those pages are loaded that rows of some
-    /// query needed. A page is 64 bytes of values that lie raw in their file, or a row group of decoded values. Kernels
-    /// record the pages that they miss, threads load them, and the kernel is replayed. Columns that are read whole are
-    /// resident.
+    /// query needed. A page is 64 bytes of values that lie raw in their file, or a row group or the rows of a
+    /// compression chunk of decoded values. Kernels record the pages that they miss, threads load them, and the kernel
+    /// is replayed. Columns that are read whole are resident.
     Paged,
     /// Loads from a registered mapping of the file, over PCIe.
     Mapped,

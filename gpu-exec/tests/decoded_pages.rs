@@ -5,127 +5,22 @@
 
 mod temporary_table;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use grampus_gpu_exec::input::Placement;
+use grampus_gpu_exec::RuntimeOptions;
 use grampus_gpu_exec::input::chunk_list::Codec;
-use grampus_gpu_exec::output::{Output, ResultValues};
-use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RunError, RuntimeOptions};
-use grampus_io_stack::cuda::Nvcomp;
 use temporary_table::compression::{CODECS, compress_table, damage};
-use temporary_table::{Kind, Shape, Table, gpu, is_null, program, value};
-
-const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
-const WHOLE: BackingChoice = BackingChoice::All(Backing::Resident);
-const STRIPES: &[&[u64]] = &[&[60_000, 40_001], &[777, 30_000]];
-/// Few enough of `c1` that few row groups have a row with both.
-const BOUNDS: [f64; 2] = [100.0, 118.0];
-
-/// `count(*), sum(c2), sum(c3) WHERE c0 >= $0 AND c1 >= $1`: c2 and c3 are stored.
-fn sparse() -> Program {
-    let mut program = program(4, &[2, 3], &[2, 3]);
-    program.arguments.push(Type::Float64);
-    program.conjuncts.push(Expr::Binary {
-        op: BinaryOp::GtEq,
-        left: Box::new(Expr::Column(1)),
-        right: Box::new(Expr::Argument(1)),
-    });
-    program
-}
+use temporary_table::sparse_query::{
+    BOUNDS, PAGED, STRIPES, WHOLE, ask, count_and_sums as answer, cpu_calls, expected, sparse_table, stand_in,
+    stored_bytes, touched_pages,
+};
+use temporary_table::{GROUP_ROWS, Kind, Table, gpu};
 
 fn stored_table() -> Table {
-    table_of(STRIPES)
-}
-
-fn table_of(stripes: &[&[u64]]) -> Table {
-    Table::new(&Shape {
-        stripes,
-        kinds: &[Kind::Raw, Kind::Raw, Kind::Stored, Kind::Stored],
-        segments: 1,
-        group_rows: Some(temporary_table::GROUP_ROWS),
-    })
-}
-
-fn passing(table: &Table, bounds: [f64; 2]) -> Vec<u64> {
-    let passes = |row: &u64| value(0, *row) >= bounds[0] && value(1, *row) >= bounds[1];
-    table.selected_rows().filter(passes).collect()
-}
-
-/// The answer by plain loops.
-fn expected(table: &Table, bounds: [f64; 2]) -> (i64, [f64; 2]) {
-    let rows = passing(table, bounds);
-    let sum = |column| -> f64 {
-        let values = rows.iter().filter(|row| !is_null(**row));
-        values.map(|row| value(column, *row)).sum()
-    };
-    (rows.len() as i64, [sum(2), sum(3)])
+    sparse_table(STRIPES, Kind::Stored)
 }
 
 /// Row groups with a row that passes.
 fn touched_groups(table: &Table, bounds: [f64; 2]) -> u64 {
-    let rows = passing(table, bounds);
-    let (mut first, mut touched) = (0, 0);
-    for stripe in &table.input.stripes {
-        let within = rows.iter().filter(|row| (first..first + stripe.rows).contains(row));
-        let groups: std::collections::BTreeSet<u64> = within.map(|row| (row - first) / 1000).collect();
-        touched += groups.len() as u64;
-        first += stripe.rows;
-    }
-    touched
-}
-
-/// Bytes of the stored columns in their files.
-fn stored_bytes(table: &Table) -> u64 {
-    let columns = table.input.stripes.iter().flat_map(|stripe| &stripe.columns);
-    let bytes = |placement: &Placement| match placement {
-        Placement::Decoded { stored_bytes, .. } => *stored_bytes,
-        _ => 0,
-    };
-    columns.map(bytes).sum()
-}
-
-fn stand_in() -> Arc<Nvcomp> {
-    Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn ask(
-    gpu: &Gpu,
-    table: &Table,
-    bounds: [f64; 2],
-    backing: BackingChoice,
-    library: Option<&Nvcomp>,
-) -> Result<Output, RunError> {
-    gpu.run(Request {
-        program: &sparse(),
-        arguments: &bounds.map(Value::Float),
-        input: &table.input,
-        backing,
-        decompression: Decompression {
-            library,
-            prefers_library: false,
-        },
-        selectivity: 0.0025,
-        waits_for_memory: true,
-        cancel: &Arc::new(AtomicBool::new(false)),
-    })
-}
-
-/// Count and sums.
-fn answer(output: &Output) -> (i64, [f64; 2]) {
-    let number = |at: usize| match &output.aggregates[at].values {
-        ResultValues::Float(values) => values[0],
-        ResultValues::Int(_) | ResultValues::Decimal(_) => panic!("a sum of floats is a float"),
-    };
-    let ResultValues::Int(count) = &output.aggregates[0].values else {
-        panic!("a count is an integer")
-    };
-    (count[0], [number(1), number(2)])
-}
-
-fn cpu_calls(table: &Table) -> usize {
-    table.decoder.calls.load(Ordering::Relaxed)
+    touched_pages(table, bounds, GROUP_ROWS)
 }
 
 #[test]
@@ -242,7 +137,7 @@ fn failed_chunk_is_the_cpus_to_decode_and_nothing_else_is_dropped() {
     let library = stand_in();
     for codec in CODECS {
         // One file: a failed launch says one column of it.
-        let (mut table, other) = (table_of(&[&[90_000, 40_000]]), stored_table());
+        let (mut table, other) = (sparse_table(&[&[90_000, 40_000]], Kind::Stored), stored_table());
         let chunks = compress_table(&mut table, codec, 4 << 10, 0);
         let column: Vec<_> = chunks.into_iter().filter(|chunk| chunk.column == 2).collect();
         damage(&mut table, &column);

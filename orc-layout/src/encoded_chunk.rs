@@ -48,30 +48,14 @@ impl EncodedChunks {
         if !is_for_devices(compression.codec) {
             return None;
         }
-        let header_bytes = HEADER_BYTES as u64;
         let end = stream.offset.checked_add(stream.length)?;
         let (mut chunks, mut lengths) = (Vec::new(), Vec::new());
         let mut at = stream.offset;
         while at < end {
-            let stated_end = at + header_bytes + stated_length_bytes(compression.codec) as u64;
-            let bytes = source.read(at..stated_end.min(end)).ok()?;
-            let ChunkHeader { length, original } = ChunkHeader::first_of(&bytes)?;
-            let offset = at + header_bytes;
-            at = offset + u64::from(length);
-            if length == 0 || at > end {
-                return None;
-            }
-            let stated = &bytes[HEADER_BYTES..bytes.len().min(HEADER_BYTES + length as usize)];
-            lengths.push(match original {
-                true => Some(u64::from(length)),
-                false => stated_length(compression.codec, stated),
-            });
-            chunks.push(EncodedChunk {
-                offset,
-                length,
-                original,
-                start: 0,
-            });
+            let (chunk, stated) = chunk_at(at, end, compression, source)?;
+            at = chunk.offset + u64::from(chunk.length);
+            lengths.push(stated);
+            chunks.push(chunk);
         }
         measure(compression, &chunks, &mut lengths, source)?;
         let mut bytes = 0u64;
@@ -99,6 +83,52 @@ impl EncodedChunks {
         let offset = self.chunks[at].start + byte;
         (offset <= end).then_some(offset)
     }
+}
+
+/// The first chunk of a stream: the bytes that come out of it, and whether there are others. `None`: as for
+/// [`EncodedChunks`].
+pub(crate) fn first_chunk(stream: &Stream, compression: Compression, source: &dyn ByteSource) -> Option<(u64, bool)> {
+    if !is_for_devices(compression.codec) {
+        return None;
+    }
+    let end = stream.offset.checked_add(stream.length)?;
+    let (chunk, stated) = chunk_at(stream.offset, end, compression, source)?;
+    let chunk_end = chunk.offset + u64::from(chunk.length);
+    let bytes = match stated {
+        Some(bytes) => bytes,
+        None => decompressed_length(compression, &source.read(chunk.offset..chunk_end).ok()?)?,
+    };
+    (1..=compression.block_size() as u64)
+        .contains(&bytes)
+        .then_some((bytes, chunk_end < end))
+}
+
+/// The chunk whose header is at `at`, of a stream that ends at `end`, and the decompressed bytes that it states.
+fn chunk_at(
+    at: u64,
+    end: u64,
+    compression: Compression,
+    source: &dyn ByteSource,
+) -> Option<(EncodedChunk, Option<u64>)> {
+    let stated_end = at + HEADER_BYTES as u64 + stated_length_bytes(compression.codec) as u64;
+    let bytes = source.read(at..stated_end.min(end)).ok()?;
+    let ChunkHeader { length, original } = ChunkHeader::first_of(&bytes)?;
+    let offset = at + HEADER_BYTES as u64;
+    if length == 0 || offset + u64::from(length) > end {
+        return None;
+    }
+    let stated = &bytes[HEADER_BYTES..bytes.len().min(HEADER_BYTES + length as usize)];
+    let stated = match original {
+        true => Some(u64::from(length)),
+        false => stated_length(compression.codec, stated),
+    };
+    let chunk = EncodedChunk {
+        offset,
+        length,
+        original,
+        start: 0,
+    };
+    Some((chunk, stated))
 }
 
 /// Fills in the lengths of chunks that do not state theirs. Snappy states each.
@@ -191,6 +221,26 @@ mod tests {
             assert_eq!(found.offset_of(&stream, second + 1, 0), None);
             assert_eq!(found.offset_of(&stream, stream.length, 0), Some(2777));
         }
+    }
+
+    #[test]
+    fn first_chunk_tells_its_length_and_whether_it_is_alone() {
+        for codec in DEVICE_CODECS {
+            let first = |chunks: &[(&[u8], bool)]| {
+                let (stream, source) = stored(codec, chunks);
+                first_chunk(&stream, compression(codec), &source)
+            };
+            assert_eq!(
+                first(&[(&[1; 900], false), (&[2; 77], true)]),
+                Some((900, true)),
+                "{codec:?}"
+            );
+            assert_eq!(first(&[(&[1; 900], true)]), Some((900, false)), "{codec:?}");
+            assert_eq!(first(&[(&[1; 1001], false)]), None, "{codec:?}: more than a block");
+            assert_eq!(first(&[]), None, "{codec:?}: no chunk");
+        }
+        let (stream, source) = stored(Codec::Zlib, &[(&[1; 900], false)]);
+        assert_eq!(first_chunk(&stream, compression(Codec::Lzo), &source), None);
     }
 
     #[test]

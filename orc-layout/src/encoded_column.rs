@@ -3,7 +3,7 @@
 
 use crate::calendar::FIRST_GREGORIAN_DAY;
 use crate::decode::Clock;
-use crate::encoded_chunk::{EncodedChunks, is_for_devices};
+use crate::encoded_chunk::{EncodedChunks, first_chunk, is_for_devices};
 use crate::index::ColumnIndex;
 use crate::positions::{Coding, ColumnPositions, StreamPosition};
 use crate::proto::column_encoding::Kind as Encoding;
@@ -115,6 +115,34 @@ fn may_be_julian(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> bo
         }
         (TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampInstant, _) => true,
         _ => false,
+    }
+}
+
+/// Chunks of a column whose values lie raw in them, none missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawChunks {
+    /// Decompressed bytes of the first chunk. Writers make all chunks but the last one of this length.
+    pub bytes: u64,
+    /// The first chunk is the only one.
+    pub is_alone: bool,
+}
+
+impl RawChunks {
+    /// The chunks of a FLOAT or DOUBLE column of a compressed file, in a stripe without NULLs of it. `None`: the column
+    /// is stored in another way, or its first chunk makes no sense.
+    pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId, source: &dyn ByteSource) -> Option<Self> {
+        let is_float = matches!(tail.schema.column(column).kind, TypeKind::Float | TypeKind::Double);
+        let present = stripe.stream(column, Kind::Present);
+        let has_nulls = present.is_some_and(|stream| stream.length > 0);
+        if !is_float || has_nulls || !may_be_encoded(tail, stripe, column) {
+            return None;
+        }
+        let data = stripe.stream(column, Kind::Data)?;
+        let (bytes, has_others) = first_chunk(data, tail.compression?, source)?;
+        Some(Self {
+            bytes,
+            is_alone: !has_others,
+        })
     }
 }
 

@@ -27,7 +27,7 @@ use super::string_dictionary::{DictionaryFull, StringDictionary};
 use super::stripe_decoder::{LocatedColumns, StripeDecoder};
 use crate::file::Place;
 use crate::scan::Scan;
-use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
+use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations, raw_chunk_bytes};
 use crate::table::column_bounds::extremes;
 use crate::table::files::TableFile;
 
@@ -92,7 +92,7 @@ impl InputBuilder<'_> {
         let files = scan.files.iter().map(file_version).collect::<Result<Vec<_>, _>>()?;
         let (mut stripes, mut texts) = (Vec::with_capacity(located.len()), Vec::new());
         for (at, stripe) in located.iter().enumerate() {
-            let (stripe, constants) = stripe_of(&scan, stripe, &lowered.columns, self.decompression)?;
+            let (stripe, constants) = self.stripe_of(&scan, stripe, &lowered.columns)?;
             stripes.push(stripe);
             texts.extend(constants.into_iter().map(|(column, text)| (at, column, text)));
         }
@@ -129,6 +129,67 @@ impl InputBuilder<'_> {
             located: columns,
         })
     }
+
+    /// A stripe with a placement for each of the table's `columns`, and the constants that are strings.
+    fn stripe_of(&self, scan: &Scan, stripe: &StripeLocations, columns: &[usize]) -> Result<(Stripe, Texts), Refusal> {
+        let file = &scan.files[stripe.file];
+        let tail = &file.file.tail;
+        let decompresses = tail
+            .compression
+            .is_none_or(|compression| self.decompression.takes(compression.codec));
+        let on_device = |column: usize| {
+            let id = file.place_of(column);
+            let is_encoded = id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id));
+            decompresses
+                && is_encoded
+                && !file.is_converted(column)
+                && column_locations::decodes_on_device(scan, column)
+        };
+        let (mut placements, mut texts) = (Vec::with_capacity(stripe.columns.len()), Vec::new());
+        for (at, (location, column)) in stripe.columns.iter().zip(columns).enumerate() {
+            placements.push(match location {
+                ColumnLocation::Direct(direct) => Placement::Direct(
+                    (direct.segments.iter())
+                        .map(|segment| Segment {
+                            first_row: segment.first_row,
+                            rows: segment.rows,
+                            offset: segment.offset,
+                        })
+                        .collect(),
+                ),
+                ColumnLocation::Constant(value) => {
+                    let value = argument_of(value)?;
+                    if let Some(Argument::Text(text)) = &value {
+                        texts.push((at, Arc::clone(text)));
+                    }
+                    Placement::Constant(value.map(|value| value.placeholder()))
+                }
+                ColumnLocation::Decoded { stored_bytes } => {
+                    let on_device = on_device(*column);
+                    let layout = &stripe.layout;
+                    let chunk_bytes = || raw_chunk_bytes(scan, stripe.file, layout, *column, self.locations);
+                    Placement::Decoded {
+                        stored_bytes: *stored_bytes,
+                        on_device,
+                        chunk_bytes: if on_device { chunk_bytes() } else { None },
+                    }
+                }
+            });
+        }
+        let stripe = Stripe {
+            file: stripe.file,
+            index: stripe.layout.info.index,
+            rows: stripe.layout.info.rows,
+            group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
+            compression: tail.compression.map(|compression| Compression {
+                codec: encoded_columns::device_codec(compression.codec).unwrap_or(Codec::Lz4),
+                chunk_bytes: compression.block_size_bytes.max(1),
+            }),
+            selected: stripe.selected.clone(),
+            columns: placements,
+        };
+        Ok((stripe, texts))
+    }
 }
 
 /// The codes that strings of a query have, if no further strings are met.
@@ -162,63 +223,6 @@ fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Vec<
 
 /// By column: constants that are strings.
 type Texts = Vec<(usize, Arc<str>)>;
-
-/// A stripe with a placement for each of the table's `columns`, and the constants that are strings.
-fn stripe_of(
-    scan: &Scan,
-    stripe: &StripeLocations,
-    columns: &[usize],
-    decompression: &ChunkDecompression,
-) -> Result<(Stripe, Texts), Refusal> {
-    let file = &scan.files[stripe.file];
-    let tail = &file.file.tail;
-    let decompresses = tail
-        .compression
-        .is_none_or(|compression| decompression.takes(compression.codec));
-    let on_device = |column: usize| {
-        let id = file.place_of(column);
-        let is_encoded = id.is_ok_and(|id| encoded_columns::on_device(tail, &stripe.layout, id));
-        decompresses && is_encoded && !file.is_converted(column) && column_locations::decodes_on_device(scan, column)
-    };
-    let (mut placements, mut texts) = (Vec::with_capacity(stripe.columns.len()), Vec::new());
-    for (at, (location, column)) in stripe.columns.iter().zip(columns).enumerate() {
-        placements.push(match location {
-            ColumnLocation::Direct(direct) => Placement::Direct(
-                (direct.segments.iter())
-                    .map(|segment| Segment {
-                        first_row: segment.first_row,
-                        rows: segment.rows,
-                        offset: segment.offset,
-                    })
-                    .collect(),
-            ),
-            ColumnLocation::Constant(value) => {
-                let value = argument_of(value)?;
-                if let Some(Argument::Text(text)) = &value {
-                    texts.push((at, Arc::clone(text)));
-                }
-                Placement::Constant(value.map(|value| value.placeholder()))
-            }
-            ColumnLocation::Decoded { stored_bytes } => Placement::Decoded {
-                stored_bytes: *stored_bytes,
-                on_device: on_device(*column),
-            },
-        });
-    }
-    let stripe = Stripe {
-        file: stripe.file,
-        index: stripe.layout.info.index,
-        rows: stripe.layout.info.rows,
-        group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
-        compression: tail.compression.map(|compression| Compression {
-            codec: encoded_columns::device_codec(compression.codec).unwrap_or(Codec::Lz4),
-            chunk_bytes: compression.block_size_bytes.max(1),
-        }),
-        selected: stripe.selected.clone(),
-        columns: placements,
-    };
-    Ok((stripe, texts))
-}
 
 fn file_version(file: &TableFile) -> Result<FileVersion, Refusal> {
     let identity = &file.file.identity;

@@ -20,8 +20,9 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use grampus_orc_layout::access::{Access, Direct};
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
-use grampus_orc_layout::encoded_column::EncodedColumn;
+use grampus_orc_layout::encoded_column::{EncodedColumn, RawChunks};
 use grampus_orc_layout::index::ColumnIndex;
+use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::read_options::TimestampUnit;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
@@ -74,6 +75,8 @@ pub(crate) enum ColumnLocation {
 pub(crate) struct LocationCache {
     /// Direct columns by file number, stripe and column.
     direct: BoundedMap<(u64, usize, ColumnId), Option<Arc<Direct>>>,
+    /// Decompressed bytes of a chunk, by file number and column.
+    chunk_bytes: BoundedMap<(u64, ColumnId), u64>,
     /// For each row group of a range, whether it may have rows that pass.
     groups: BoundedMap<Filtered, Arc<[bool]>>,
 }
@@ -364,6 +367,37 @@ pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column:
     let column = EncodedColumn::of(&file.tail, stripe, id, index.as_deref(), source.as_ref());
     source.check().ok()?;
     column
+}
+
+/// Decompressed bytes of a chunk of a table column in one stripe of a local file, if the values lie raw in compression
+/// chunks and none is missing. The first chunk is asked, once for a file.
+pub(crate) fn raw_chunk_bytes(
+    scan: &Scan,
+    number: usize,
+    stripe: &StripeLayout,
+    column: usize,
+    known: &LocationCache,
+) -> Option<u64> {
+    let file = &scan.files[number].file;
+    let id = scan.files[number].place_of(column).ok()?;
+    let present = stripe.stream(id, Kind::Present);
+    let has_nulls = present.is_some_and(|stream| stream.length > 0);
+    if file.tail.compression.is_none() || has_nulls {
+        return None;
+    }
+    let key = (file.id, id);
+    if let Some(bytes) = known.chunk_bytes.get(&key) {
+        return Some(bytes);
+    }
+    let source = open(scan, number, IoCounters::default()).ok()?;
+    let chunks = RawChunks::of(&file.tail, stripe, id, source.as_ref());
+    source.check().ok()?;
+    let RawChunks { bytes, is_alone } = chunks?;
+    // A chunk that holds a whole stripe's values says nothing of other stripes.
+    if !is_alone {
+        known.chunk_bytes.insert(key, bytes);
+    }
+    Some(bytes)
 }
 
 /// Whether a device's decoder gives the values of [`read`]. It knows timestamps in nanoseconds only.

@@ -133,6 +133,32 @@ impl EncodedColumn {
         chunks.map(|chunks| chunks.codec)
     }
 
+    /// The same column in groups of `group_rows` rows, for a stripe of `rows` rows with values of `width` bytes. A
+    /// value may lie in two chunks; both are chunks of its group. `None`: decoding cannot begin at every value, since
+    /// they are encoded, or some are missing.
+    pub(crate) fn regrouped(&self, group_rows: u64, rows: u64, width: u64) -> Option<Self> {
+        if self.values != Values::Raw || self.present.is_some() || group_rows == 0 {
+            return None;
+        }
+        let byte = |row: u64| row.saturating_mul(width).min(self.data.bytes);
+        let entry = |group: u64| Entry {
+            at: byte(group * group_rows),
+            skip: 0,
+            end: byte(rows.min((group + 1) * group_rows)),
+        };
+        Some(Self {
+            group_rows,
+            data: EncodedStream {
+                entries: (0..rows.div_ceil(group_rows)).map(entry).collect(),
+                chunks: self.data.chunks.clone(),
+                ..self.data
+            },
+            values: Values::Raw,
+            present: None,
+            fraction: None,
+        })
+    }
+
     /// All streams, in the order in which they are copied to the device.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &EncodedStream> {
         self.present
@@ -154,5 +180,56 @@ impl EncodedStream {
             && self.entries.len() as u64 == groups
             && self.entries.iter().all(inside)
             && self.entries.windows(2).all(ascend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(bytes: u64) -> EncodedColumn {
+        EncodedColumn {
+            values: Values::Raw,
+            group_rows: 1000,
+            present: None,
+            data: EncodedStream {
+                offset: 5,
+                bytes,
+                entries: Vec::new(),
+                chunks: None,
+            },
+            fraction: None,
+        }
+    }
+
+    #[test]
+    fn raw_values_can_be_entered_at_any_row() {
+        let column = raw(8 * 2500).regrouped(512, 2500, 8).unwrap();
+        let places: Vec<(u64, u64)> = column.data.entries.iter().map(|entry| (entry.at, entry.end)).collect();
+        let expected = [
+            (0, 4096),
+            (4096, 8192),
+            (8192, 12_288),
+            (12_288, 16_384),
+            (16_384, 20_000),
+        ];
+        assert_eq!(places, expected);
+        assert!(column.fits(Type::Float64, 2500, 20_005));
+        // A stream that ends early has no byte for the last rows: the kernel finds out.
+        let short = raw(10_000).regrouped(512, 2500, 8).unwrap();
+        assert_eq!((short.data.entries[2].end, short.data.entries[4].at), (10_000, 10_000));
+        assert!(short.fits(Type::Float64, 2500, 10_005));
+    }
+
+    #[test]
+    fn encoded_and_missing_values_are_entered_at_row_groups_alone() {
+        let mut column = raw(20_000);
+        column.present = Some(column.data.clone());
+        assert_eq!(column.regrouped(512, 2500, 8), None);
+        column.present = None;
+        column.values = Values::Integers(Runs::V2);
+        assert_eq!(column.regrouped(512, 2500, 8), None);
+        column.values = Values::Raw;
+        assert_eq!(column.regrouped(0, 2500, 8), None);
     }
 }

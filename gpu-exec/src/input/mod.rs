@@ -39,6 +39,10 @@ pub enum Placement {
         stored_bytes: u64,
         /// A GPU can decode them, as far as the metadata tells before any stream is read: [`Decode::encoded`].
         on_device: bool,
+        /// Decompressed bytes of a chunk, if the values lie raw in compression chunks and none is missing. Pages of the
+        /// column are then chunks. Chunks of other lengths are found too, and only take more bytes. `None`: pages are
+        /// row groups.
+        chunk_bytes: Option<u64>,
     },
 }
 

@@ -7,7 +7,7 @@ use grampus_gpu_exec::input::chunk_list::{Chunk, ChunkList, Codec};
 use grampus_gpu_exec::input::encoded_column::EncodedStream;
 use grampus_gpu_exec::input::{Compression, FileVersion, Placement};
 
-use super::Table;
+use super::{Kind, Table};
 
 pub(crate) const CODECS: [Codec; 4] = [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Deflate];
 
@@ -91,6 +91,7 @@ pub(crate) fn compress_table(table: &mut Table, codec: Codec, chunk_bytes: usize
         at.columns[column] = Placement::Decoded {
             stored_bytes,
             on_device: true,
+            chunk_bytes: (table.kinds[column] == Kind::Plain).then_some(chunk_bytes as u64),
         };
         std::fs::File::create(&path).unwrap().write_all(&file).unwrap();
     }

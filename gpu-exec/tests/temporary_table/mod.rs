@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test program uses its own part
 
 pub(crate) mod compression;
+pub(crate) mod sparse_query;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -26,6 +27,8 @@ pub(crate) enum Kind {
     Decoded,
     /// The same values in streams that the device can decode, in groups of [`GROUP_ROWS`].
     Stored,
+    /// Values without NULLs, in such streams. Chunks are pages of the column, if it is compressed.
+    Plain,
     /// One value in all rows.
     Constant(f64),
 }
@@ -59,7 +62,8 @@ pub(crate) fn is_null(row: u64) -> bool {
     row % 5 == 2
 }
 
-/// Decodes [`Kind::Decoded`] columns, and returns the streams of [`Kind::Stored`] ones. Fails on request.
+/// Decodes [`Kind::Decoded`] columns, and returns the streams of [`Kind::Stored`] and [`Kind::Plain`] ones. Fails on
+/// request.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     /// First row of each stripe.
@@ -67,6 +71,8 @@ pub(crate) struct Decoder {
     pub(crate) calls: AtomicUsize,
     pub(crate) fail: Mutex<Option<String>>,
     pub(crate) nulls: bool,
+    /// By column: no value is NULL.
+    plain: Vec<bool>,
     /// By stripe and column.
     pub(crate) stored: Mutex<HashMap<(usize, usize), Arc<EncodedColumn>>>,
 }
@@ -83,18 +89,15 @@ impl Decode for Decoder {
             return Err(words.into());
         }
         let rows = rows.start + self.bases[stripe]..rows.end + self.bases[stripe];
+        let nulls = self.nulls && !self.plain[column];
         let valid: Vec<u8> = rows.clone().map(|r| u8::from(!is_null(r))).collect();
         let values = rows.zip(&valid).flat_map(|(row, valid)| {
-            let value = if *valid == 1 || !self.nulls {
-                value(column, row)
-            } else {
-                0.0
-            };
+            let value = if *valid == 1 || !nulls { value(column, row) } else { 0.0 };
             value.to_le_bytes()
         });
         Ok(Decoded {
             values: values.collect(),
-            valid: self.nulls.then_some(valid),
+            valid: nulls.then_some(valid),
         })
     }
 
@@ -129,13 +132,15 @@ impl Table {
                 bases.push(row);
                 let mut columns = Vec::new();
                 for c in 0..shape.kinds.len() {
-                    columns.push(if shape.kinds[c] == Kind::Stored {
-                        let encoded = store(&mut bytes, c, row, rows);
+                    let kind = shape.kinds[c];
+                    columns.push(if matches!(kind, Kind::Stored | Kind::Plain) {
+                        let encoded = store(&mut bytes, c, row..row + rows, kind == Kind::Stored);
                         let stored_bytes = encoded.data.bytes + encoded.present.as_ref().map_or(0, |p| p.bytes);
                         stored.insert((stripes.len(), c), Arc::new(encoded));
                         Placement::Decoded {
                             stored_bytes,
                             on_device: true,
+                            chunk_bytes: None,
                         }
                     } else {
                         place(&mut bytes, shape, c, row, rows)
@@ -160,6 +165,7 @@ impl Table {
             calls: AtomicUsize::new(0),
             fail: Mutex::new(None),
             nulls: true,
+            plain: shape.kinds.iter().map(|kind| *kind == Kind::Plain).collect(),
             stored: Mutex::new(stored),
         });
         Self {
@@ -203,7 +209,7 @@ impl Table {
     /// The value of a row. `None`: NULL.
     fn get(&self, column: usize, row: u64) -> Option<f64> {
         match self.kinds[column] {
-            Kind::Raw => Some(value(column, row)),
+            Kind::Raw | Kind::Plain => Some(value(column, row)),
             Kind::Decoded | Kind::Stored => (!is_null(row)).then(|| value(column, row)),
             Kind::Constant(v) => Some(v),
         }
@@ -240,9 +246,10 @@ impl Table {
 
 fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows: u64) -> Placement {
     match shape.kinds[column] {
-        Kind::Decoded | Kind::Stored => Placement::Decoded {
+        Kind::Decoded | Kind::Stored | Kind::Plain => Placement::Decoded {
             stored_bytes: rows,
             on_device: false,
+            chunk_bytes: None,
         },
         Kind::Constant(v) => Placement::Constant(Some(Value::Float(v))),
         Kind::Raw => {
@@ -267,8 +274,9 @@ fn place(bytes: &mut Vec<u8>, shape: &Shape<'_>, column: usize, first: u64, rows
     }
 }
 
-/// Writes a column of a stripe: runs of bits that mark the rows with a value, and the values.
-fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> EncodedColumn {
+/// Writes a column of a stripe: runs of bits that mark the rows with a value if some have `nulls`, and the values.
+fn store(bytes: &mut Vec<u8>, column: usize, rows: Range<u64>, nulls: bool) -> EncodedColumn {
+    let (first, rows) = (rows.start, rows.end - rows.start);
     let (mut present, mut data) = (Vec::new(), Vec::new());
     let (mut present_entries, mut data_entries) = (Vec::new(), Vec::new());
     for start in (0..rows).step_by(GROUP_ROWS as usize) {
@@ -287,7 +295,7 @@ fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> EncodedCo
             present.push((256 - literals.len()) as u8);
             present.extend(literals);
         }
-        let values = group.into_iter().filter(|row| !is_null(*row));
+        let values = group.into_iter().filter(|row| !nulls || !is_null(*row));
         data.extend(values.flat_map(|row| value(column, row).to_le_bytes()));
         let entry = |at, end: usize| Entry {
             at,
@@ -311,7 +319,7 @@ fn store(bytes: &mut Vec<u8>, column: usize, first: u64, rows: u64) -> EncodedCo
     EncodedColumn {
         values: Values::Raw,
         group_rows: GROUP_ROWS,
-        present: Some(put(present, present_entries)),
+        present: nulls.then(|| put(present, present_entries)),
         data: put(data, data_entries),
         fraction: None,
     }

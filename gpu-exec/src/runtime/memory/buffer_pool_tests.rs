@@ -85,6 +85,7 @@ fn reserve_pages(pool: &mut BufferPool, query: QueryId, stripe: usize) -> Device
     let bits = PresenceBitmap {
         there,
         pages: 50,
+        page_rows: 8,
         missing: 50,
     };
     let reserved = pool.reserve_paged(query, key(stripe), 3_200, None, bits);

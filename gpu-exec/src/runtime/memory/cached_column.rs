@@ -21,5 +21,7 @@ pub(crate) struct PresenceBitmap {
     /// A bit for each page, in device memory.
     pub(crate) there: DeviceRange,
     pub(crate) pages: u32,
+    /// Rows of a page.
+    pub(crate) page_rows: u32,
     pub(crate) missing: u32,
 }

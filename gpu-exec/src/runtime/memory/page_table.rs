@@ -1,11 +1,13 @@
 //! `PageTable`: a query's columns of which only some pages are in device memory: how their pages are numbered for
 //! kernels, and which rows a page stands for.
 //!
-//! A page of values that lie raw in their file is 64 bytes of them; a page of a decoded column is a row group.
+//! A page of values that lie raw in their file is 64 bytes of them. A page of a decoded column is a row group, or the
+//! rows of a compression chunk.
 
 use std::sync::atomic::AtomicU32;
 
 use crate::abi::paging::{PAGE_BYTES, PagedPiece};
+use crate::input::encoded_column::MAX_GROUP_ROWS;
 use crate::input::{Placement, Stripe};
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
@@ -90,18 +92,31 @@ pub(crate) struct PageLayout {
     pub(crate) count: u32,
     /// Rows of a page.
     pub(crate) rows: u32,
-    /// The values lie raw in the file; else pages are row groups to be decoded.
+    /// The values lie raw in the file; else pages are to be decoded.
     pub(crate) raw: bool,
 }
 
+/// Rows of a page that is a chunk, at least: a task and the read of smaller ones would cost more than their bytes.
+const MIN_CHUNK_ROWS: u64 = 64;
+
+/// Rows of a page of a column whose values lie raw in chunks that decompress to `chunk_bytes`: those of a chunk. If
+/// chunks end within values, or have other lengths, a page lies in several.
+pub(crate) fn chunk_rows(chunk_bytes: u64, width: u64) -> u64 {
+    (chunk_bytes / width.max(1)).clamp(MIN_CHUNK_ROWS, MAX_GROUP_ROWS)
+}
+
 impl PageLayout {
+    /// Pages of values of `width` bytes. `on_device`: the device decodes them; the CPU decodes whole row groups.
     /// `None`: the numbers exceed 32 bits.
-    pub(crate) fn of(stripe: &Stripe, column: usize, width: u64) -> Option<Self> {
+    pub(crate) fn of(stripe: &Stripe, column: usize, width: u64, on_device: bool) -> Option<Self> {
         let raw = matches!(stripe.columns[column], Placement::Direct(_));
-        let rows = if raw {
-            PAGE_BYTES / width
-        } else {
-            stripe.group_rows.min(stripe.rows.max(1))
+        let rows = match stripe.columns[column] {
+            Placement::Direct(_) => PAGE_BYTES / width,
+            Placement::Decoded {
+                chunk_bytes: Some(bytes),
+                ..
+            } if on_device => chunk_rows(bytes, width).min(stripe.rows.max(1)),
+            Placement::Decoded { .. } | Placement::Constant(_) => stripe.group_rows.min(stripe.rows.max(1)),
         };
         u32::try_from(stripe.rows).ok()?; // kernels divide a row's number by `rows`
         Some(Self {

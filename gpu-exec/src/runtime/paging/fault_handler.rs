@@ -39,7 +39,7 @@ const BATCH_PAGES: usize = 2 << 10;
 const MIN_TAKEN_PAGES: usize = 1 << 10;
 const MIN_TAKEN_GROUPS: usize = 1 << 4;
 /// Row groups that a thread gathers for the device at once, at most.
-const GATHERED_GROUPS: usize = 1 << 6;
+const GATHERED_GROUPS: usize = 1 << 8;
 /// Row groups that a thread decodes at once: each takes long enough.
 const DECODED_GROUPS: usize = 4;
 /// Interval of looks whether kernels have missed more.

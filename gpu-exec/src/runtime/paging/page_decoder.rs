@@ -25,7 +25,7 @@ use crate::runtime::memory::page_staging::PageStaging;
 use crate::runtime::memory::pinned_ring::{MAX_COPY_BYTES, PinnedRing};
 
 /// Pages that are launched while further ones are gathered: a GPU has some thousand warps, and each takes one page.
-const LAUNCH_PAGES: usize = 2 << 10;
+const LAUNCH_PAGES: usize = 4 << 10;
 /// Launches between two looks at what failed.
 const MAX_LAUNCHES: usize = 4 << 10;
 /// The same on host threads, so that tests exceed the bound.

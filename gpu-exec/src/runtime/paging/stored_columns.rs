@@ -72,9 +72,14 @@ impl<'a> StoredColumns<'a> {
 
     fn look_up(&self, column: &PagedColumn) -> Option<Arc<EncodedColumn>> {
         let encoded = stored_form(self.request, (column.stripe, column.column))?;
+        let page_rows = u64::from(column.layout.rows);
         // A page is one row group.
         let is_one_page = column.layout.count == 1 && encoded.data.entries.len() == 1;
-        (is_one_page || encoded.group_rows == u64::from(column.layout.rows)).then_some(encoded)
+        if is_one_page || encoded.group_rows == page_rows {
+            return Some(encoded);
+        }
+        let width = u64::from(self.request.program.columns[column.column].ty.width());
+        encoded.regrouped(page_rows, column.rows, width).map(Arc::new)
     }
 
     /// The device could not decode a column: from now on the CPU decodes it.

@@ -329,6 +329,7 @@ fn stats(
             Placement::Decoded {
                 stored_bytes,
                 on_device,
+                ..
             } => {
                 stats.decoded_rows += rows;
                 stats.group_rows = stats.group_rows.max(stripe.group_rows.min(stripe.rows));

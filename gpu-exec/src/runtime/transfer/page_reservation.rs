@@ -20,16 +20,22 @@ pub(crate) fn reserve_pages(
     let stripes = &columns.request.input.stripes;
     let layout = |m: &MissingColumn| {
         let width = u64::from(columns.ty(m.column).width());
-        PageLayout::of(&stripes[m.stripe], m.column, width)
+        let on_device = encoded.may_decode((m.stripe, m.column));
+        PageLayout::of(&stripes[m.stripe], m.column, width, on_device)
     };
     let Some(layouts) = paged.iter().map(layout).collect::<Option<Vec<PageLayout>>>() else {
         return Ok(None);
     };
-    let find = |(m, layout): (&MissingColumn, &PageLayout)| {
-        let found = pool.find_paged(query, &columns.key(m));
-        found.filter(|(cached, bits)| (bits.pages, cached.valid.is_some()) == (layout.count, m.valid.is_some()))
+    let mut find = |(m, layout): (&MissingColumn, &PageLayout)| {
+        let (cached, bits) = pool.find_paged(query, &columns.key(m))?;
+        let pages = (bits.pages, bits.page_rows, cached.valid.is_some());
+        if pages == (layout.count, layout.rows, m.valid.is_some()) {
+            return Some((cached, bits));
+        }
+        pool.drop_pages(query, &columns.key(m)); // other pages, which another decoder had
+        None
     };
-    let found: Vec<_> = paged.iter().zip(&layouts).map(find).collect();
+    let found: Vec<_> = paged.iter().zip(&layouts).map(&mut find).collect();
     let new: Vec<usize> = (0..paged.len()).filter(|&at| found[at].is_none()).collect();
     let bytes = |&at: &usize| paged[at].bytes() + layouts[at].bits_bytes() as u64;
     if new.iter().map(bytes).sum::<u64>() > pool.available(query) {
@@ -80,6 +86,7 @@ fn reserve_one(
     let bits = PresenceBitmap {
         there,
         pages: layout.count,
+        page_rows: layout.rows,
         missing: layout.count,
     };
     let valid = m.valid.map(|bytes| bytes as usize);
