@@ -65,6 +65,9 @@ fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> C
         BackingChoice::Auto => by_cost(column, inputs, capacity),
     };
     let (backing, mut reason) = backing;
+    if backing == Backing::Paged && column.by_chunk_rows > 0 {
+        reason = format!("{reason}, by chunks of {} rows", column.chunk_rows);
+    }
     if let Some(words) = decoding(column).filter(|words| *words != reason) {
         reason = format!("{reason}, {words}");
     }
@@ -160,11 +163,15 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Bac
         .iter()
         .map(|(b, s)| format!("{} {:.1} ms", name(*b), s * 1e3))
         .collect();
-    let why = format!(
-        "about {:.2} % of rows pass: {}",
-        inputs.selectivity * 100.0,
-        told.join(", ")
-    );
+    let share = inputs.selectivity * 100.0;
+    let chunks = match column.by_chunk_rows {
+        0 => String::new(),
+        _ => format!(
+            ", and {:.0} % of chunks have one",
+            column.touched_chunks(inputs.selectivity) * 100.0
+        ),
+    };
+    let why = format!("about {share:.2} % of rows pass{chunks}: {}", told.join(", "));
     (ways[0].0, why)
 }
 
@@ -188,6 +195,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
+    use crate::input::chunk_list::Codec;
     use crate::machine_profile::MachineProfile;
     use crate::runtime::planner::cost_model::CompressedBytes;
 
@@ -200,11 +208,15 @@ mod tests {
             on_device_rows: 0,
             constant_rows: 0,
             group_rows: 0,
+            by_chunk_rows: 0,
+            chunk_rows: 0,
             pages_there: 0,
             groups_there: 0,
+            chunks_there: 0,
             resident_bytes: 0,
             missing_bytes: 1_600_000_000,
             moved_bytes: 1_600_000_000,
+            decoded_moved_bytes: 0,
             compressed_bytes: CompressedBytes::default(),
             unregistered_bytes: Some(9_600_000_000),
             cold: false,
@@ -252,6 +264,7 @@ mod tests {
             raw_rows: 0,
             decoded_rows: 200_000_000,
             group_rows: 10_000,
+            decoded_moved_bytes: 1_600_000_000,
             ..column(false)
         };
         assert_eq!(
@@ -266,6 +279,58 @@ mod tests {
             [Backing::Resident],
             "nearly all of them"
         );
+    }
+
+    /// A column of chunks with so many rows, which the device decompresses to 1.6 GB.
+    fn compressed(chunk_rows: u64) -> ColumnStats {
+        let mut compressed_bytes = CompressedBytes::default();
+        *compressed_bytes.by_device.get_mut(Codec::Snappy) = 1_600_000_000;
+        ColumnStats {
+            raw_rows: 0,
+            decoded_rows: 200_000_000,
+            on_device_rows: 200_000_000,
+            by_chunk_rows: 200_000_000,
+            chunk_rows,
+            moved_bytes: 600_000_000,
+            decoded_moved_bytes: 600_000_000,
+            compressed_bytes,
+            ..column(false)
+        }
+    }
+
+    #[test]
+    fn chunks_are_loaded_where_few_are_touched_and_whole_columns_where_nearly_all_are() {
+        let choice =
+            |chunk_rows, selectivity| choose_backings(&[compressed(chunk_rows)], &inputs(selectivity)).remove(0);
+        // Chunks of 64 KiB, of which 56 % are touched, and of 4 KiB.
+        let paged = choice(8192, 1e-4);
+        assert_eq!((paged.backing, paged.granularity_bytes), (Backing::Paged, 65_536));
+        for words in [
+            "56 % of chunks have one",
+            "by chunks of 8192 rows",
+            "decoded by the GPU",
+        ] {
+            assert!(paged.reason.contains(words), "{}", paged.reason);
+        }
+        // 56 % of the stored bytes.
+        assert!((330_000_000..340_000_000).contains(&paged.estimated_bytes), "{paged:?}");
+        let whole = choice(8192, 1e-3);
+        assert_eq!((whole.backing, whole.estimated_bytes), (Backing::Resident, 600_000_000));
+        assert!(whole.reason.contains("100 % of chunks have one"), "{}", whole.reason);
+        assert_eq!(choice(512, 1e-4).backing, Backing::Paged);
+        assert!(choice(512, 1e-4).estimated_time < paged.estimated_time);
+        assert_eq!(choice(512, 1e-2).backing, Backing::Resident);
+    }
+
+    #[test]
+    fn chunks_that_are_there_are_not_loaded_again() {
+        let mut column = compressed(8192);
+        column.chunks_there = 14_000;
+        let choice = choose_backings(&[column.clone()], &inputs(1e-4)).remove(0);
+        assert_eq!((choice.backing, choice.estimated_bytes), (Backing::Paged, 0));
+        column.cold = true;
+        let cold = choose_backings(&[column], &inputs(1e-4)).remove(0);
+        assert_eq!(cold.backing, Backing::Resident, "files that are not in the page cache");
     }
 
     #[test]

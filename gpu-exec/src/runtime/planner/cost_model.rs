@@ -26,12 +26,6 @@ impl CompressedBytes {
         let cpu = zipped(&self.by_cpu, &profile.cpu_decompressed_bytes_per_s) / profile.cores as f64;
         cpu + zipped(&self.by_device, &profile.device_decompressed_bytes_per_s)
     }
-
-    /// Time of the CPU, if it decompresses all.
-    fn seconds_of_cpu(&self, profile: &MachineProfile) -> f64 {
-        let rates = &profile.cpu_decompressed_bytes_per_s;
-        (zipped(&self.by_cpu, rates) + zipped(&self.by_device, rates)) / profile.cores as f64
-    }
 }
 
 /// Seconds for these bytes at these rates.
@@ -57,16 +51,24 @@ pub(crate) struct ColumnStats {
     pub(crate) constant_rows: u64,
     /// Rows of a row group of the stripes that are decoded, the most of any.
     pub(crate) group_rows: u64,
+    /// Of the decoded rows, those that are paged by chunk.
+    pub(crate) by_chunk_rows: u64,
+    /// Rows of a chunk of these, the most of any.
+    pub(crate) chunk_rows: u64,
     /// Resident pages of partially resident stripes: of 64 raw bytes.
     pub(crate) pages_there: u64,
     /// Resident row groups of partially resident stripes.
     pub(crate) groups_there: u64,
+    /// Resident chunks of partially resident stripes.
+    pub(crate) chunks_there: u64,
     /// Bytes of stripes that are resident.
     pub(crate) resident_bytes: u64,
     /// Bytes of the other stripes in device memory.
     pub(crate) missing_bytes: u64,
     /// Bytes that are moved for those: fewer if the GPU decodes.
     pub(crate) moved_bytes: u64,
+    /// Of these, the bytes of rows that have to be decoded.
+    pub(crate) decoded_moved_bytes: u64,
     /// Values' bytes of those that come out of compression chunks.
     pub(crate) compressed_bytes: CompressedBytes,
     /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
@@ -81,19 +83,42 @@ impl ColumnStats {
         self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0
     }
 
-    /// Pages that are to be fetched, and row groups that are to be decoded, if a share of `selectivity` passes.
-    /// Resident ones are taken to be read again: most queries repeat, or narrow down, an earlier one.
-    fn missing_pages(&self, selectivity: f64) -> (f64, f64) {
-        let missing = |touched: f64, there: u64| (touched - there as f64).max(0.0);
-        let pages = blocks_touched(self.raw_rows, self.width, selectivity, PAGE_BYTES);
-        let group_bytes = self.group_rows.max(1) * self.width;
-        let groups = blocks_touched(self.decoded_rows, self.width, selectivity, group_bytes);
-        (missing(pages, self.pages_there), missing(groups, self.groups_there))
+    /// Pages that are to be loaded, if a share of `selectivity` passes. Resident ones are taken to be read again: most
+    /// queries repeat, or narrow down, an earlier one.
+    fn missing_pages(&self, selectivity: f64) -> MissingPages {
+        let missing = |rows: u64, page_rows: u64, there: u64| {
+            let touched = blocks_touched(rows, self.width, selectivity, page_rows.max(1) * self.width);
+            (touched - there as f64).max(0.0)
+        };
+        let by_group_rows = self.decoded_rows.saturating_sub(self.by_chunk_rows);
+        MissingPages {
+            raw: missing(self.raw_rows, PAGE_BYTES / self.width.max(1), self.pages_there),
+            groups: missing(by_group_rows, self.group_rows, self.groups_there),
+            chunks: missing(self.by_chunk_rows, self.chunk_rows, self.chunks_there),
+        }
+    }
+
+    /// Share of the decoded rows in pages that are to be loaded.
+    fn missing_share(&self, pages: &MissingPages) -> f64 {
+        let rows = pages.groups * self.group_rows as f64 + pages.chunks * self.chunk_rows as f64;
+        (rows / self.decoded_rows.max(1) as f64).min(1.0)
+    }
+
+    /// Share of the chunks that hold a row that passes, if a share of `selectivity` does.
+    pub(super) fn touched_chunks(&self, selectivity: f64) -> f64 {
+        share_touched(selectivity, self.chunk_rows as f64)
     }
 
     pub(crate) fn rows(&self) -> u64 {
         self.raw_rows + self.decoded_rows + self.constant_rows
     }
+}
+
+/// Pages that are to be loaded: of 64 raw bytes, row groups, and chunks.
+struct MissingPages {
+    raw: f64,
+    groups: f64,
+    chunks: f64,
 }
 
 /// Everything that costs depend on beside the column.
@@ -117,7 +142,12 @@ pub(crate) struct CostInputs<'a> {
 fn blocks_touched(rows: u64, width: u64, selectivity: f64, block_bytes: u64) -> f64 {
     let per_block = block_bytes as f64 / width as f64;
     let blocks = rows as f64 / per_block;
-    blocks * (1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(per_block))
+    blocks * share_touched(selectivity, per_block)
+}
+
+/// Share of the blocks of `rows` rows in which at least one passes, if a share of `selectivity` of all rows does.
+fn share_touched(selectivity: f64, rows: f64) -> f64 {
+    1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(rows)
 }
 
 /// Time to move and decode a column, without registering files. Files are taken to be in the page cache, as in an
@@ -149,12 +179,13 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
     match backing {
         Backing::Resident => column.moved_bytes as f64 / file_bytes_per_s + decode,
         Backing::Paged => {
-            let (pages, groups) = column.missing_pages(inputs.selectivity);
-            let values = groups * column.group_rows as f64;
-            let decode = values / profile.decoded_values_per_s() + values * column.width as f64 / file_bytes_per_s;
-            let share = (values / column.decoded_rows.max(1) as f64).min(1.0);
-            let decompress = column.compressed_bytes.seconds_of_cpu(profile) * share;
-            pages / profile.fetched_pages_per_s + decode + decompress
+            let pages = column.missing_pages(inputs.selectivity);
+            let share = column.missing_share(&pages);
+            let decode = by_cpu / profile.decoded_values_per_s() + column.compressed_bytes.seconds(profile);
+            let bytes = column.decoded_moved_bytes as f64;
+            // Each page is a read, and takes part of its column's bytes and decoding.
+            let reads = pages.raw + pages.groups + pages.chunks;
+            reads / profile.fetched_pages_per_s + share * (bytes / file_bytes_per_s + decode)
         }
         Backing::Mapped => {
             let sectors = touched(LINK_SECTOR_BYTES);
@@ -191,6 +222,7 @@ pub(super) fn granularity_bytes(column: &ColumnStats, backing: Backing, inputs: 
     match backing {
         Backing::Resident => MAX_COPY_BYTES.min((column.rows() * column.width).max(1)),
         Backing::Paged if column.raw_rows > 0 => PAGE_BYTES,
+        Backing::Paged if column.by_chunk_rows > 0 => column.chunk_rows * column.width,
         Backing::Paged => (column.group_rows * column.width).max(1),
         Backing::Mapped => LINK_SECTOR_BYTES,
         Backing::Queued => inputs.sector_bytes,
@@ -210,8 +242,9 @@ pub(super) fn estimated_bytes(column: &ColumnStats, backing: Backing, inputs: &C
     match backing {
         Backing::Resident => column.moved_bytes,
         Backing::Paged => {
-            let (pages, groups) = column.missing_pages(inputs.selectivity);
-            (pages * PAGE_BYTES as f64 + groups * (column.group_rows * column.width) as f64) as u64
+            let pages = column.missing_pages(inputs.selectivity);
+            let decoded = column.missing_share(&pages) * column.decoded_moved_bytes as f64;
+            (pages.raw * PAGE_BYTES as f64 + decoded) as u64
         }
         Backing::Mapped => touched(LINK_SECTOR_BYTES) + column.decoded_rows * column.width,
         Backing::Queued => touched(inputs.sector_bytes),
@@ -228,5 +261,16 @@ mod tests {
         assert!((290.0..=300.0).contains(&sparse), "{sparse}");
         assert_eq!(blocks_touched(1_000_000, 8, 1.0, 512), 15_625.0);
         assert_eq!(blocks_touched(1_000_000, 8, 0.0, 512), 0.0);
+    }
+
+    #[test]
+    fn share_of_chunks_with_a_row_that_passes_is_that_of_independent_rows() {
+        // 1 - 0.9999^8192, 1 - 0.999^512 and 1 - 0.999^8192.
+        let cases = [(1e-4, 8192.0, 0.5592), (1e-3, 512.0, 0.4009), (1e-3, 8192.0, 0.9997)];
+        for (selectivity, rows, expected) in cases {
+            let share = share_touched(selectivity, rows);
+            assert!((share - expected).abs() < 1e-4, "{selectivity}, {rows}: {share}");
+        }
+        assert_eq!((share_touched(0.0, 8192.0), share_touched(1.0, 8192.0)), (0.0, 1.0));
     }
 }

@@ -27,6 +27,7 @@ use crate::runtime::device_state::DeviceState;
 use crate::runtime::file_io::file_source::FileSource;
 use crate::runtime::file_io::page_cache_probe::direct_if_cold;
 use crate::runtime::memory::column_key::ColumnKey;
+use crate::runtime::memory::page_table::chunk_rows;
 use crate::runtime::memory::residency::{Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
 use crate::runtime::planner::cost_model::{ColumnStats, CompressedBytes, CostInputs};
@@ -302,11 +303,15 @@ fn stats(
         on_device_rows: 0,
         constant_rows: 0,
         group_rows: 0,
+        by_chunk_rows: 0,
+        chunk_rows: 0,
         pages_there: 0,
         groups_there: 0,
+        chunks_there: 0,
         resident_bytes: 0,
         missing_bytes: 0,
         moved_bytes: 0,
+        decoded_moved_bytes: 0,
         compressed_bytes: CompressedBytes::default(),
         unregistered_bytes: Some(0),
         cold: false,
@@ -315,7 +320,7 @@ fn stats(
     for (at, stripe) in request.input.stripes.iter().enumerate() {
         let rows: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
         let key = ColumnKey::of(request, ids, at, column);
-        let mut is_on_device = false;
+        let (mut is_on_device, mut is_by_chunk) = (false, false);
         let (bytes, moved) = match &stripe.columns[column] {
             Placement::Constant(_) => {
                 stats.constant_rows += rows;
@@ -329,12 +334,20 @@ fn stats(
             Placement::Decoded {
                 stored_bytes,
                 on_device,
-                ..
+                chunk_bytes,
             } => {
                 stats.decoded_rows += rows;
-                stats.group_rows = stats.group_rows.max(stripe.group_rows.min(stripe.rows));
                 let bytes = stripe.rows * (width + validity);
                 is_on_device = *on_device && !known.is_decoded_by_cpu(key.file, key.column);
+                match chunk_bytes.filter(|_| is_on_device) {
+                    Some(bytes) => {
+                        is_by_chunk = true;
+                        stats.by_chunk_rows += rows;
+                        stats.chunk_rows = stats.chunk_rows.max(chunk_rows(bytes, width).min(stripe.rows));
+                    }
+                    None => stats.group_rows = stats.group_rows.max(stripe.group_rows.min(stripe.rows)),
+                }
+                stats.cold |= rows > 0 && cold[stripe.file];
                 if is_on_device {
                     stats.on_device_rows += rows;
                     (bytes, *stored_bytes)
@@ -349,6 +362,9 @@ fn stats(
         } else if rows > 0 {
             stats.missing_bytes += bytes;
             stats.moved_bytes += moved;
+            if matches!(stripe.columns[column], Placement::Decoded { .. }) {
+                stats.decoded_moved_bytes += moved;
+            }
             if let (Placement::Decoded { .. }, Some(compression)) = (&stripe.columns[column], stripe.compression) {
                 let of = match is_on_device {
                     true => &mut stats.compressed_bytes.by_device,
@@ -362,6 +378,7 @@ fn stats(
             };
             match &stripe.columns[column] {
                 Placement::Direct(_) => stats.pages_there += there,
+                _ if is_by_chunk => stats.chunks_there += there,
                 _ => stats.groups_there += there,
             }
         }
