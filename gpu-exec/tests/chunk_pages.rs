@@ -8,10 +8,10 @@ mod temporary_table;
 use grampus_gpu_exec::RuntimeOptions;
 use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::input::chunk_list::Codec;
-use temporary_table::compression::{CODECS, compress_table, damage};
+use temporary_table::compression::{compress_table, damage};
 use temporary_table::sparse_query::{
-    BOUNDS, PAGED, STRIPES, WHOLE, ask, count_and_sums, cpu_calls, expected, sparse_table, stand_in, stored_bytes,
-    table_of, touched_pages,
+    BOUNDS, PAGED, STRIPES, WHOLE, ask, bits_of_sums, codecs, count_and_sums, cpu_calls, expected, nvcomp,
+    sparse_table, stored_bytes, table_of, touched_pages,
 };
 use temporary_table::{GROUP_ROWS, Kind, Table, gpu};
 
@@ -71,8 +71,9 @@ fn only_chunks_with_rows_that_pass_are_moved() {
 /// Chunks that end within values, tiny and large ones, and original ones between compressed ones.
 #[test]
 fn values_that_lie_in_two_chunks_are_found() {
-    let library = stand_in();
-    for codec in CODECS {
+    let library = nvcomp();
+    let library = library.as_deref();
+    for codec in codecs(library) {
         for (chunk_bytes, originals) in [(4 << 10, 2), (64 << 10, 0), (1001, 3), (4099, 0), (65_539, 2), (13, 4)] {
             let is_slow = chunk_bytes < 1000 && codec != Codec::Snappy;
             if is_slow {
@@ -84,22 +85,40 @@ fn values_that_lie_in_two_chunks_are_found() {
                 return;
             };
             for bounds in [[100.0, 124.5], BOUNDS] {
-                let paged = ask(&gpu, &table, bounds, PAGED, Some(&library)).unwrap();
+                let paged = ask(&gpu, &table, bounds, PAGED, library).unwrap();
                 assert_eq!(count_and_sums(&paged), expected(&table, bounds), "{what}");
                 assert!(paged.cost.pages > 0, "{what}");
             }
             let resident = gpu.resident_bytes();
-            let again = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+            let again = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
             assert_eq!((again.cost.pages, again.cost.moved_bytes()), (0, 0), "{what}");
             assert_eq!(gpu.resident_bytes(), resident, "{what}");
             gpu.forget().unwrap();
-            let paged = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+            let paged = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
             gpu.forget().unwrap();
-            let whole = ask(&gpu, &table, BOUNDS, WHOLE, Some(&library)).unwrap();
+            let whole = ask(&gpu, &table, BOUNDS, WHOLE, library).unwrap();
             assert_eq!(count_and_sums(&whole), count_and_sums(&paged), "{what}");
             assert!(paged.cost.moved_bytes() < whole.cost.moved_bytes(), "{what}");
             assert_eq!(cpu_calls(&table), 0, "{what}");
         }
+    }
+}
+
+#[test]
+fn paged_answers_equal_resident_answers_to_the_bit() {
+    let mut table = table_of(STRIPES, [Kind::Raw, Kind::Plain, Kind::Plain, Kind::Stored]);
+    compress_table(&mut table, Codec::Snappy, 1001, 5);
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+        return;
+    };
+    for bounds in [BOUNDS, [95.0, 20.0]] {
+        gpu.forget().unwrap();
+        let (first, bits) = bits_of_sums(&gpu, &table, bounds, PAGED);
+        assert!(first.cost.passes > 1 && first.cost.pages > 0, "{:?}", first.cost);
+        let (again, same) = bits_of_sums(&gpu, &table, bounds, PAGED);
+        assert_eq!((again.cost.passes, again.cost.pages, same), (1, 0, bits));
+        gpu.forget().unwrap();
+        assert_eq!(bits_of_sums(&gpu, &table, bounds, WHOLE).1, bits, "{bounds:?}");
     }
 }
 
@@ -174,8 +193,9 @@ fn pages_of_another_size_are_loaded_anew_and_kept() {
 
 #[test]
 fn failed_chunk_is_the_cpus_to_decode() {
-    let library = stand_in();
-    for codec in CODECS {
+    let library = nvcomp();
+    let library = library.as_deref();
+    for codec in codecs(library) {
         let mut table = sparse_table(&[&[90_000, 40_000]], Kind::Plain);
         let chunks = compress_table(&mut table, codec, 4 << 10, 0);
         // One chunk of one column, with a row that passes: its page, and what was launched with it.
@@ -191,7 +211,7 @@ fn failed_chunk_is_the_cpus_to_decode() {
             return;
         };
         // The test's decoder knows the values without reading them.
-        let output = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        let output = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
         assert_eq!(count_and_sums(&output), expected(&table, BOUNDS), "{codec:?}");
         let chunks = touched_pages(&table, BOUNDS, 512) as usize;
         assert!(
@@ -199,15 +219,22 @@ fn failed_chunk_is_the_cpus_to_decode() {
             "{codec:?}: {} calls",
             cpu_calls(&table)
         );
-        let again = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        let again = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
         assert_eq!(count_and_sums(&again), expected(&table, BOUNDS), "{codec:?}");
+        assert_eq!(
+            (again.cost.pages, again.cost.moved_bytes()),
+            (0, 0),
+            "{codec:?}: all pages are kept"
+        );
+        let more = ask(&gpu, &table, [100.0, 110.0], PAGED, library).unwrap();
+        assert_eq!(count_and_sums(&more), expected(&table, [100.0, 110.0]), "{codec:?}");
         // A decoder that reads the chunk says what is wrong.
         gpu.forget().unwrap();
         *table.decoder.fail.lock().unwrap() = Some("trips.orc, stripe 0: a chunk is damaged".to_owned());
-        let refused = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap_err();
+        let refused = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap_err();
         assert_eq!(refused.to_string(), "trips.orc, stripe 0: a chunk is damaged");
         *table.decoder.fail.lock().unwrap() = None;
-        let after = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        let after = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
         assert_eq!(count_and_sums(&after), expected(&table, BOUNDS), "{codec:?}");
     }
 }

@@ -7,9 +7,9 @@ mod temporary_table;
 
 use grampus_gpu_exec::RuntimeOptions;
 use grampus_gpu_exec::input::chunk_list::Codec;
-use temporary_table::compression::{CODECS, compress_table, damage};
+use temporary_table::compression::{compress_table, damage};
 use temporary_table::sparse_query::{
-    BOUNDS, PAGED, STRIPES, WHOLE, ask, count_and_sums as answer, cpu_calls, expected, sparse_table, stand_in,
+    BOUNDS, PAGED, STRIPES, WHOLE, ask, codecs, count_and_sums as answer, cpu_calls, expected, nvcomp, sparse_table,
     stored_bytes, touched_pages,
 };
 use temporary_table::{GROUP_ROWS, Kind, Table, gpu};
@@ -66,8 +66,9 @@ fn device_decodes_the_row_groups_that_kernels_miss() {
 
 #[test]
 fn compressed_row_groups_are_decompressed_by_the_device() {
-    let library = stand_in();
-    for codec in CODECS {
+    let library = nvcomp();
+    let library = library.as_deref();
+    for codec in codecs(library) {
         for (chunk_bytes, originals) in [(4 << 10, 0), (64 << 10, 0), (1001, 3)] {
             let what = format!("{codec:?}, {chunk_bytes}");
             let mut table = stored_table();
@@ -77,7 +78,7 @@ fn compressed_row_groups_are_decompressed_by_the_device() {
                 ..RuntimeOptions::default()
             };
             let Some(gpu) = gpu(None, options) else { return };
-            let paged = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+            let paged = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
             assert_eq!(answer(&paged), expected(&table, BOUNDS), "{what}");
             let groups = paged.cost.pushed_bytes - table.rows * 8;
             // Each group has parts of two streams, and chunks at both ends of each.
@@ -90,10 +91,10 @@ fn compressed_row_groups_are_decompressed_by_the_device() {
                     stored_bytes(&table)
                 );
             }
-            let again = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+            let again = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
             assert_eq!((answer(&again), again.cost.pages), (answer(&paged), 0), "{what}");
             gpu.forget().unwrap();
-            let whole = ask(&gpu, &table, BOUNDS, WHOLE, Some(&library)).unwrap();
+            let whole = ask(&gpu, &table, BOUNDS, WHOLE, library).unwrap();
             assert_eq!(answer(&whole), answer(&paged), "{what}");
             assert!(whole.cost.moved_bytes() > paged.cost.moved_bytes(), "{what}");
             assert_eq!(cpu_calls(&table), 0, "{what}");
@@ -134,8 +135,9 @@ fn cpu_decodes_what_no_device_decompressor_takes() {
 
 #[test]
 fn failed_chunk_is_the_cpus_to_decode_and_nothing_else_is_dropped() {
-    let library = stand_in();
-    for codec in CODECS {
+    let library = nvcomp();
+    let library = library.as_deref();
+    for codec in codecs(library) {
         // One file: a failed launch says one column of it.
         let (mut table, other) = (sparse_table(&[&[90_000, 40_000]], Kind::Stored), stored_table());
         let chunks = compress_table(&mut table, codec, 4 << 10, 0);
@@ -144,10 +146,10 @@ fn failed_chunk_is_the_cpus_to_decode_and_nothing_else_is_dropped() {
         let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
             return;
         };
-        ask(&gpu, &other, BOUNDS, PAGED, Some(&library)).unwrap();
+        ask(&gpu, &other, BOUNDS, PAGED, library).unwrap();
         let others = gpu.resident_bytes();
         // The test's decoder knows the values without reading them.
-        let output = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        let output = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
         assert_eq!(answer(&output), expected(&table, BOUNDS), "{codec:?}");
         let touched = touched_groups(&table, BOUNDS) as usize;
         assert!(
@@ -159,15 +161,15 @@ fn failed_chunk_is_the_cpus_to_decode_and_nothing_else_is_dropped() {
             gpu.resident_bytes() > others + 33 * table.rows,
             "{codec:?}: the pages are kept"
         );
-        let again = ask(&gpu, &table, BOUNDS, PAGED, Some(&library)).unwrap();
+        let again = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
         assert_eq!((answer(&again), again.cost.pages), (answer(&output), 0), "{codec:?}");
         // From now on the CPU decodes the column, and the device the other one.
         let calls = cpu_calls(&table);
-        let more = ask(&gpu, &table, [100.0, 110.0], PAGED, Some(&library)).unwrap();
+        let more = ask(&gpu, &table, [100.0, 110.0], PAGED, library).unwrap();
         assert_eq!(answer(&more), expected(&table, [100.0, 110.0]), "{codec:?}");
         let new = (touched_groups(&table, [100.0, 110.0]) as usize) - touched;
         assert_eq!(cpu_calls(&table) - calls, new, "{codec:?}");
-        let other_again = ask(&gpu, &other, BOUNDS, PAGED, Some(&library)).unwrap();
+        let other_again = ask(&gpu, &other, BOUNDS, PAGED, library).unwrap();
         assert_eq!(
             other_again.cost.pages, 0,
             "{codec:?}: the other table's pages are there"

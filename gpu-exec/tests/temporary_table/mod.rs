@@ -356,10 +356,20 @@ pub(crate) fn program(columns: usize, nullable: &[usize], sums: &[usize]) -> Pro
     }
 }
 
-/// A device of host threads. `None`, with a message, without a C++ compiler.
+/// Tests run on the first GPU, and not on host threads, if this variable is set.
+const CUDA: &str = "GRAMPUS_TEST_CUDA";
+
+pub(crate) fn is_cuda() -> bool {
+    std::env::var_os(CUDA).is_some()
+}
+
+/// A device of host threads, or a GPU. `None`, with a message, without a C++ compiler.
 pub(crate) fn gpu(cache_bytes: Option<u64>, runtime: RuntimeOptions) -> Option<Gpu> {
     let options = GpuOptions {
-        target: Target::Host { threads: 2 },
+        target: match is_cuda() {
+            true => Target::Cuda(0),
+            false => Target::Host { threads: 2 },
+        },
         cache_bytes,
         pin_bytes: None,
         kernel_folder: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels")),

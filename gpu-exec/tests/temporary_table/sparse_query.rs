@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use grampus_gpu_exec::input::Placement;
+use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RunError};
 use grampus_io_stack::cuda::Nvcomp;
 
-use super::{GROUP_ROWS, Kind, Shape, Table, is_null, program, value};
+use super::compression::CODECS;
+use super::{GROUP_ROWS, Kind, Shape, Table, is_cuda, is_null, program, value};
 
 pub(crate) const PAGED: BackingChoice = BackingChoice::All(Backing::Paged);
 pub(crate) const WHOLE: BackingChoice = BackingChoice::All(Backing::Resident);
@@ -84,8 +86,22 @@ pub(crate) fn stored_bytes(table: &Table) -> u64 {
     columns.map(bytes).sum()
 }
 
-pub(crate) fn stand_in() -> Arc<Nvcomp> {
-    Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}"))
+/// nvCOMP on a GPU, if it is there; its stand-in on host threads.
+pub(crate) fn nvcomp() -> Option<Arc<Nvcomp>> {
+    if is_cuda() {
+        let found = Nvcomp::load(None);
+        return found.inspect_err(|e| println!("without zstd and zlib: {e}")).ok();
+    }
+    Some(Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}")))
+}
+
+/// The codecs that the device decompresses.
+pub(crate) fn codecs(library: Option<&Nvcomp>) -> Vec<Codec> {
+    let own = |codec: &Codec| matches!(codec, Codec::Snappy | Codec::Lz4);
+    CODECS
+        .into_iter()
+        .filter(|codec| library.is_some() || own(codec))
+        .collect()
 }
 
 pub(crate) fn ask(
@@ -95,9 +111,37 @@ pub(crate) fn ask(
     backing: BackingChoice,
     library: Option<&Nvcomp>,
 ) -> Result<Output, RunError> {
+    run_program(gpu, table, (&sparse(), &bounds), backing, library)
+}
+
+/// The bits of the sums of c2 / 0.7 and c3 / 0.7, which are not exact: they depend on the order of additions.
+pub(crate) fn bits_of_sums(gpu: &Gpu, table: &Table, bounds: [f64; 2], backing: BackingChoice) -> (Output, [u64; 2]) {
+    let mut program = sparse();
+    program.arguments.push(Type::Float64);
+    for aggregate in &mut program.aggregates {
+        aggregate.argument = aggregate.argument.take().map(|value| Expr::Binary {
+            op: BinaryOp::Divide,
+            left: Box::new(value),
+            right: Box::new(Expr::Argument(2)),
+        });
+    }
+    let arguments = [bounds[0], bounds[1], 0.7];
+    let output = run_program(gpu, table, (&program, &arguments), backing, None).unwrap();
+    let (_, sums) = count_and_sums(&output);
+    (output, sums.map(f64::to_bits))
+}
+
+fn run_program(
+    gpu: &Gpu,
+    table: &Table,
+    (program, arguments): (&Program, &[f64]),
+    backing: BackingChoice,
+    library: Option<&Nvcomp>,
+) -> Result<Output, RunError> {
+    let arguments: Vec<Value> = arguments.iter().map(|value| Value::Float(*value)).collect();
     gpu.run(Request {
-        program: &sparse(),
-        arguments: &bounds.map(Value::Float),
+        program,
+        arguments: &arguments,
         input: &table.input,
         backing,
         decompression: Decompression {

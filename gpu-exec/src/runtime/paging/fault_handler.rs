@@ -38,8 +38,10 @@ const BATCH_PAGES: usize = 2 << 10;
 /// While kernels run, threads wait for at least so many entries. Row groups take much longer each.
 const MIN_TAKEN_PAGES: usize = 1 << 10;
 const MIN_TAKEN_GROUPS: usize = 1 << 4;
-/// Row groups that a thread gathers for the device at once, at most.
-const GATHERED_GROUPS: usize = 1 << 8;
+/// Row groups that a thread gathers for the device at once, at most; and at least, if there are so many: each gather
+/// is a copy and a launch.
+const MAX_GATHERED_GROUPS: usize = 1 << 8;
+const MIN_GATHERED_GROUPS: usize = 1 << 4;
 /// Row groups that a thread decodes at once: each takes long enough.
 const DECODED_GROUPS: usize = 4;
 /// Interval of looks whether kernels have missed more.
@@ -77,7 +79,8 @@ impl FaultProgress {
         if let Some(groups) = next(&mut self.for_cpu, DECODED_GROUPS) {
             return Some(FaultWork::GroupsForCpu(groups));
         }
-        let share = self.groups.len().div_ceil(threads.max(1)).min(GATHERED_GROUPS);
+        let share = self.groups.len().div_ceil(threads.max(1));
+        let share = share.clamp(MIN_GATHERED_GROUPS, MAX_GATHERED_GROUPS);
         if let Some(groups) = next(&mut self.groups, share) {
             return Some(FaultWork::Groups(groups));
         }

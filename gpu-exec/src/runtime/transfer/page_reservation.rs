@@ -18,24 +18,29 @@ pub(crate) fn reserve_pages(
     paged: &[MissingColumn],
 ) -> Result<Option<PageTable>, RunError> {
     let stripes = &columns.request.input.stripes;
-    let layout = |m: &MissingColumn| {
+    let layout_of = |m: &MissingColumn, on_device: bool| {
         let width = u64::from(columns.ty(m.column).width());
-        let on_device = encoded.may_decode((m.stripe, m.column));
         PageLayout::of(&stripes[m.stripe], m.column, width, on_device)
     };
-    let Some(layouts) = paged.iter().map(layout).collect::<Option<Vec<PageLayout>>>() else {
+    let layout = |m: &MissingColumn| layout_of(m, encoded.may_decode((m.stripe, m.column)));
+    let Some(mut layouts) = paged.iter().map(layout).collect::<Option<Vec<PageLayout>>>() else {
         return Ok(None);
     };
-    let mut find = |(m, layout): (&MissingColumn, &PageLayout)| {
+    let mut find = |(m, layout): (&MissingColumn, &mut PageLayout)| {
         let (cached, bits) = pool.find_paged(query, &columns.key(m))?;
-        let pages = (bits.pages, bits.page_rows, cached.valid.is_some());
-        if pages == (layout.count, layout.rows, m.valid.is_some()) {
+        // The column may have had the other decoder when its first page came.
+        let mut layouts = [true, false]
+            .into_iter()
+            .filter_map(|on_device| layout_of(m, on_device));
+        let known = layouts.find(|layout| (layout.count, layout.rows) == (bits.pages, bits.page_rows));
+        if let Some(known) = known.filter(|_| cached.valid.is_some() == m.valid.is_some()) {
+            *layout = known;
             return Some((cached, bits));
         }
-        pool.drop_pages(query, &columns.key(m)); // other pages, which another decoder had
+        pool.drop_pages(query, &columns.key(m)); // pages of another size
         None
     };
-    let found: Vec<_> = paged.iter().zip(&layouts).map(&mut find).collect();
+    let found: Vec<_> = paged.iter().zip(&mut layouts).map(&mut find).collect();
     let new: Vec<usize> = (0..paged.len()).filter(|&at| found[at].is_none()).collect();
     let bytes = |&at: &usize| paged[at].bytes() + layouts[at].bits_bytes() as u64;
     if new.iter().map(bytes).sum::<u64>() > pool.available(query) {
