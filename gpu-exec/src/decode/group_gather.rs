@@ -235,3 +235,88 @@ impl GroupGather {
         self.runs.iter().map(place).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::chunk_list::{Chunk, ChunkList, Codec};
+    use crate::input::encoded_column::{EncodedStream, Entry, Values};
+
+    /// Ten row groups of 100 bytes in chunks of 250 bytes, each stored in 60 bytes behind a header of 3.
+    fn column(codec: Codec) -> GatheredColumn {
+        let entry = |group: u64| Entry {
+            at: group * 100,
+            skip: 0,
+            end: (group + 1) * 100,
+        };
+        let chunk = |at: u64| Chunk {
+            offset: 1003 + 63 * at,
+            length: 60,
+            original: at == 1,
+            start: 250 * at,
+        };
+        let encoded = EncodedColumn {
+            values: Values::Raw,
+            group_rows: 25,
+            present: None,
+            data: EncodedStream {
+                offset: 1000,
+                bytes: 1000,
+                entries: (0..10).map(entry).collect(),
+                chunks: Some(ChunkList {
+                    codec,
+                    chunks: (0..4).map(chunk).collect(),
+                }),
+            },
+            fraction: None,
+        };
+        GatheredColumn {
+            encoded: Arc::new(encoded),
+            codes: Arc::default(),
+            rows: 250,
+            values: 1 << 20,
+            valid: None,
+            width: 4,
+            label: 7,
+        }
+    }
+
+    const ENOUGH: GatherLimits = GatherLimits {
+        bytes: 1 << 20,
+        space: 1 << 20,
+    };
+
+    #[test]
+    fn neighbours_share_their_chunks_and_others_do_not() {
+        let of = |groups: &[(usize, usize)]| GroupGather::new(vec![column(Codec::Lz4)], groups, ENOUGH);
+        // Groups 1 and 2 lie in the chunks 0 and 1, which are read at once; group 9 in the last one.
+        let gather = of(&[(0, 1), (0, 2), (0, 9)]);
+        let ranges: Vec<Range<u64>> = gather.parts().into_iter().map(|(_, _, range)| range).collect();
+        assert_eq!(ranges, [1003..1126, 1192..1252]);
+        assert_eq!((gather.tasks(), gather.chunks, gather.stored_bytes()), (3, 3, 123 + 60));
+        let table = gather.chunk_table(0).unwrap();
+        assert_eq!((table.compressed, table.originals), (2, 1));
+        // 500 and 250 bytes come out, each in whole words.
+        assert_eq!(gather.space() - gather.bytes(), 504 + 256);
+        assert_eq!(of(&[(0, 1), (0, 3)]).chunks, 2);
+        assert_eq!(of(&[(0, 1), (0, 4)]).chunks, 2);
+    }
+
+    #[test]
+    fn gather_ends_where_it_is_full_or_the_codec_changes() {
+        let columns = vec![column(Codec::Lz4), column(Codec::Lz4), column(Codec::Snappy)];
+        let groups = [(0, 0), (0, 1), (1, 5), (2, 0), (2, 1)];
+        assert_eq!(GroupGather::new(columns.clone(), &groups, ENOUGH).tasks(), 3);
+        let all = GroupGather::new(columns.clone(), &groups[..2], ENOUGH);
+        let limits = |bytes, space| GatherLimits { bytes, space };
+        let tasks = |limits| GroupGather::new(columns.clone(), &groups, limits).tasks();
+        assert_eq!(tasks(limits(all.bytes(), all.space())), 2);
+        assert_eq!(
+            tasks(limits(all.bytes(), all.space() - 1)),
+            1,
+            "the first group's chunk alone"
+        );
+        assert_eq!(tasks(limits(all.bytes() - 1, 1 << 20)), 1);
+        assert_eq!(tasks(limits(100, 1 << 20)), 0);
+    }
+}

@@ -26,7 +26,7 @@ pub struct RuntimeOptions {
     /// Bytes that are copied between two launches.
     pub launch_bytes: u64,
     /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. It always holds two
-    /// batches. `None`: by the device's memory, 256 MiB to 1 GiB.
+    /// batches. Pages of encoded columns have a quarter of it beside. `None`: by the device's memory, 256 MiB to 1 GiB.
     pub staging_bytes: Option<u64>,
     /// Bytes in which nvCOMP works for one query, at most.
     pub nvcomp_bytes: u64,
