@@ -16,7 +16,7 @@
 //! report           all metadata of a file, as a tree and as tables                 -> FileReport
 //! write            arrow arrays -> an ORC file laid out for on-demand reading
 //!
-//! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, wire (protobuf fields),
+//! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, proto and wire (protobuf),
 //!             read_options, calendar, writer_zone, error
 //! ```
 //!
@@ -38,6 +38,7 @@ pub mod index;
 pub mod metadata_reader;
 pub mod positions;
 mod postscript;
+pub mod proto;
 pub mod read_options;
 pub mod report;
 pub mod schema;
@@ -52,5 +53,3 @@ pub mod write;
 pub mod writer_zone;
 
 pub use error::{LayoutError, Result};
-/// The protobuf messages of the ORC specification, as generated for orc-rust.
-pub use orc_rust::proto;
