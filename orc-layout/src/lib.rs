@@ -14,6 +14,8 @@
 //! encoded_chunk    compression chunks, for a decompressor on a device             -> EncodedChunks
 //! encoded_column   the same streams and entry points, for a decoder on a device    -> EncodedColumn
 //! report           all metadata of a file, as a tree and as tables                 -> FileReport
+//! arrow_reader     columns, rows and filters -> record batches, over a source
+//! async_reader     the same over a source whose bytes take time to come (feature `async`)
 //! write            arrow arrays -> an ORC file laid out for on-demand reading
 //!
 //! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, proto and wire (protobuf),
@@ -26,6 +28,9 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod arrow_reader;
+#[cfg(feature = "async")]
+pub mod async_reader;
 pub mod bloom;
 mod calendar;
 pub mod chunk;
@@ -34,6 +39,7 @@ pub mod decode;
 pub mod encoded_chunk;
 pub mod encoded_column;
 pub mod error;
+pub mod file_source;
 pub mod index;
 pub mod metadata_reader;
 pub mod positions;
@@ -41,6 +47,7 @@ mod postscript;
 pub mod proto;
 pub mod read_options;
 pub mod report;
+pub mod row_selector;
 pub mod schema;
 pub mod selection;
 pub mod source;

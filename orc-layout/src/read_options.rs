@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 
-/// How stored values become Arrow values where ORC leaves a choice. The default is nanoseconds, an error and
-/// expanded dictionaries.
+/// How stored values become Arrow values where ORC leaves a choice. The default is nanoseconds, an error, expanded
+/// dictionaries and CHAR values without trailing blanks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ReadOptions {
     /// Unit of TIMESTAMP and TIMESTAMP_INSTANT values.
     pub timestamp_unit: TimestampUnit,
@@ -14,10 +15,56 @@ pub struct ReadOptions {
     pub invalid_utf8: InvalidUtf8,
     /// Type of a top-level STRING, CHAR or VARCHAR column that a stripe stores with a dictionary.
     pub dictionaries: Dictionaries,
+    /// Trailing blanks of CHAR values.
+    pub char_padding: CharPadding,
+}
+
+impl ReadOptions {
+    /// The default options.
+    pub const fn new() -> Self {
+        Self {
+            timestamp_unit: TimestampUnit::Nanosecond,
+            invalid_utf8: InvalidUtf8::Error,
+            dictionaries: Dictionaries::Expand,
+            char_padding: CharPadding::Removed,
+        }
+    }
+
+    /// The same with a unit of timestamps.
+    pub const fn with_timestamp_unit(self, timestamp_unit: TimestampUnit) -> Self {
+        Self { timestamp_unit, ..self }
+    }
+
+    /// The same with a treatment of strings that are not UTF-8.
+    pub const fn with_invalid_utf8(self, invalid_utf8: InvalidUtf8) -> Self {
+        Self { invalid_utf8, ..self }
+    }
+
+    /// The same with a type of dictionary-encoded strings.
+    pub const fn with_dictionaries(self, dictionaries: Dictionaries) -> Self {
+        Self { dictionaries, ..self }
+    }
+
+    /// The same with a treatment of the blanks of CHAR values.
+    pub const fn with_char_padding(self, char_padding: CharPadding) -> Self {
+        Self { char_padding, ..self }
+    }
+}
+
+/// Trailing blanks of CHAR values. Writers fill a value with blanks up to the type's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CharPadding {
+    /// Values without their trailing blanks, as SQL compares them.
+    #[default]
+    Removed,
+    /// Values as they are stored.
+    Kept,
 }
 
 /// Type of a string column that a stripe stores with a dictionary. Other stripes of the file may store it without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Dictionaries {
     /// `Utf8`, as of every other string column.
     #[default]
@@ -39,6 +86,7 @@ pub enum TimestampUnit {
 
 /// Treatment of STRING, CHAR and VARCHAR values whose bytes are not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum InvalidUtf8 {
     /// An error that names file and column.
     #[default]

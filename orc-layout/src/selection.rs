@@ -1,11 +1,22 @@
-//! [`RowSelection`], the selected rows of a stripe. A filter's bitmap becomes a selection; decoders turn the selection
-//! into skips and reads.
+//! [`RowSelection`], the selected rows of a stripe or of a file. A filter's bitmap becomes a selection; decoders turn
+//! the selection into skips and reads.
 
 use std::ops::Range;
 
 use arrow::array::{Array, BooleanArray};
 
-/// Ascending, disjoint, non-empty ranges of stripe-relative row numbers.
+use crate::row_selector::RowSelector;
+
+/// Ascending, disjoint, non-empty ranges of row numbers: of a stripe, or for the reader's builder of the rows that it
+/// reads.
+///
+/// ```
+/// use grampus_orc_layout::row_selector::RowSelector;
+/// use grampus_orc_layout::selection::RowSelection;
+///
+/// let selection = RowSelection::from(vec![RowSelector::skip(100), RowSelector::select(5)]);
+/// assert_eq!(selection, RowSelection::range(100..105));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSelection {
     ranges: Vec<Range<u64>>,
@@ -64,6 +75,45 @@ impl RowSelection {
         self.ranges.iter().flat_map(|range| range.clone())
     }
 
+    /// The selected rows within `rows`, counted from the start of `rows`.
+    pub fn within(&self, rows: Range<u64>) -> Self {
+        let mut found = Self::new();
+        let first = self.ranges.partition_point(|range| range.end <= rows.start);
+        for range in &self.ranges[first..] {
+            if range.start >= rows.end {
+                break;
+            }
+            let (start, end) = (range.start.max(rows.start), range.end.min(rows.end));
+            found.push(start - rows.start..end - rows.start);
+        }
+        found
+    }
+
+    /// The selected rows without the first `count` of them.
+    pub fn offset(&self, count: u64) -> Self {
+        self.positions(count..u64::MAX)
+    }
+
+    /// The first `count` selected rows.
+    pub fn limit(&self, count: u64) -> Self {
+        self.positions(0..count)
+    }
+
+    /// The selected rows at these positions among the selected rows.
+    pub(crate) fn positions(&self, positions: Range<u64>) -> Self {
+        let mut found = Self::new();
+        let mut first = 0;
+        for range in &self.ranges {
+            let length = range.end - range.start;
+            let (from, to) = (positions.start.max(first), positions.end.min(first + length));
+            if from < to {
+                found.push(range.start + (from - first)..range.start + (to - first));
+            }
+            first += length;
+        }
+        found
+    }
+
     /// Keeps the selected rows at `positions` among the selected rows. Positions ascend and are less than
     /// [`rows`](Self::rows).
     pub fn refine_positions(&self, positions: &[u32]) -> Self {
@@ -115,6 +165,21 @@ impl RowSelection {
     }
 }
 
+impl From<Vec<RowSelector>> for RowSelection {
+    fn from(selectors: Vec<RowSelector>) -> Self {
+        let mut selection = Self::new();
+        let mut row = 0u64;
+        for selector in selectors {
+            let end = row.saturating_add(selector.row_count as u64);
+            if !selector.skip {
+                selection.push(row..end);
+            }
+            row = end;
+        }
+        selection
+    }
+}
+
 /// Bits of a mask of which at most one is set on average, if the set bits are scattered.
 const SCATTERED_BITS: usize = 4;
 
@@ -134,6 +199,28 @@ mod tests {
         assert_eq!(refined.rows(), 2);
         assert_eq!(selection.refine_positions(&[1, 2]), refined);
         assert_eq!(selection.refine_positions(&[]), RowSelection::new());
+    }
+
+    #[test]
+    fn parts_of_a_selection_have_its_rows() {
+        let mut selection = RowSelection::new();
+        for range in [2..5, 7..8, 10..20] {
+            selection.push(range);
+        }
+        let rows: Vec<u64> = selection.iter().collect();
+        for start in 0..22 {
+            for end in start..23 {
+                let within: Vec<u64> = selection.within(start..end).iter().map(|row| row + start).collect();
+                let wanted: Vec<u64> = rows.iter().copied().filter(|row| (start..end).contains(row)).collect();
+                assert_eq!(within, wanted);
+            }
+            let at = (start as usize).min(rows.len());
+            assert_eq!(selection.offset(start).iter().collect::<Vec<_>>(), rows[at..]);
+            assert_eq!(selection.limit(start).iter().collect::<Vec<_>>(), rows[..at]);
+        }
+        let selectors = vec![RowSelector::skip(2), RowSelector::select(3), RowSelector::select(1)];
+        assert_eq!(RowSelection::from(selectors), RowSelection::range(2..6));
+        assert_eq!(RowSelection::from(vec![RowSelector::skip(9)]), RowSelection::new());
     }
 
     proptest! {

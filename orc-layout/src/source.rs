@@ -1,11 +1,12 @@
 //! [`ByteSource`], the bytes of one file by absolute range. The file's owner implements it: a memory map, positioned
-//! reads, or ranges fetched ahead from an object store.
+//! reads, or ranges fetched ahead from an object store. [`ChunkReader`] adds the file's length and name.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{LayoutError, Result};
 
 /// Random access to one file's bytes.
 ///
@@ -15,7 +16,7 @@ pub trait ByteSource: Send + Sync {
     /// Exactly the bytes of `range` (absolute file offsets).
     ///
     /// # Errors
-    /// [`LayoutError::Io`](crate::LayoutError::Io) if the bytes cannot be read.
+    /// [`LayoutError::Io`] if the bytes cannot be read.
     fn read(&self, range: Range<u64>) -> Result<Bytes>;
 
     /// As [`read`](Self::read), for callers that load each byte once and accept any value: the source may return memory
@@ -55,5 +56,67 @@ pub trait ByteSource: Send + Sync {
     /// Largest number of unneeded bytes between two values that is cheaper to read than a second request.
     fn merge_gap_bytes(&self) -> u64 {
         0
+    }
+}
+
+/// A [`ByteSource`] that knows the length and the name of its file: what a reader needs to open it.
+pub trait ChunkReader: ByteSource + 'static {
+    /// Bytes of the file.
+    fn length(&self) -> u64;
+
+    /// The file's name in errors.
+    fn name(&self) -> Arc<str> {
+        "ORC file".into()
+    }
+}
+
+/// A source that several readers share.
+impl<T: ByteSource + ?Sized> ByteSource for Arc<T> {
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        (**self).read(range)
+    }
+
+    fn read_volatile(&self, range: Range<u64>) -> Result<Bytes> {
+        (**self).read_volatile(range)
+    }
+
+    fn gather(&self, offsets: &[u64], width: usize, out: &mut Vec<u8>) -> Result<()> {
+        (**self).gather(offsets, width, out)
+    }
+
+    fn merge_gap_bytes(&self) -> u64 {
+        (**self).merge_gap_bytes()
+    }
+}
+
+impl<T: ChunkReader + ?Sized> ChunkReader for Arc<T> {
+    fn length(&self) -> u64 {
+        (**self).length()
+    }
+
+    fn name(&self) -> Arc<str> {
+        (**self).name()
+    }
+}
+
+/// A file in memory.
+impl ByteSource for Bytes {
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = self.len() as u64;
+        if range.start > range.end || range.end > length {
+            let reason = format!("the file has {length} bytes");
+            return Err(LayoutError::io_without_source(&self.name(), range, reason));
+        }
+        Ok(self.slice(range.start as usize..range.end as usize))
+    }
+}
+
+impl ChunkReader for Bytes {
+    fn length(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn name(&self) -> Arc<str> {
+        "bytes in memory".into()
     }
 }

@@ -32,12 +32,8 @@ impl ByteSource for Memory {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let length = self.bytes.len() as u64;
         if range.start > range.end || range.end > length {
-            return Err(LayoutError::Io {
-                file: "memory".into(),
-                offset: range.start,
-                length: range.end.saturating_sub(range.start),
-                reason: format!("past the end of {length} bytes"),
-            });
+            let reason = format!("past the end of {length} bytes");
+            return Err(LayoutError::io_without_source(&"memory".into(), range, reason));
         }
         self.asked.lock().unwrap().push(range.clone());
         Ok(self.bytes.slice(range.start as usize..range.end as usize))

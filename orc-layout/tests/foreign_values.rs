@@ -13,7 +13,7 @@ use common::edited_file::{FileMetadata, edited};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
 use grampus_orc_layout::proto::{CalendarKind, Type};
-use grampus_orc_layout::read_options::{Dictionaries, InvalidUtf8, ReadOptions, TimestampUnit};
+use grampus_orc_layout::read_options::{InvalidUtf8, ReadOptions, TimestampUnit};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::tail::FileTail;
 use grampus_orc_layout::write::{OrcWriter, WriterOptions};
@@ -23,16 +23,8 @@ use grampus_orc_layout::{LayoutError, Result, metadata_reader, proto};
 const FIRST_DAY: i64 = -62_135_596_800_000_000;
 const LAST_DAY: i64 = 253_402_214_400_000_000;
 
-const MICROSECONDS: ReadOptions = ReadOptions {
-    timestamp_unit: TimestampUnit::Microsecond,
-    invalid_utf8: InvalidUtf8::Error,
-    dictionaries: Dictionaries::Expand,
-};
-const REPLACE: ReadOptions = ReadOptions {
-    timestamp_unit: TimestampUnit::Nanosecond,
-    invalid_utf8: InvalidUtf8::Replace,
-    dictionaries: Dictionaries::Expand,
-};
+const MICROSECONDS: ReadOptions = ReadOptions::new().with_timestamp_unit(TimestampUnit::Microsecond);
+const REPLACE: ReadOptions = ReadOptions::new().with_invalid_utf8(InvalidUtf8::Replace);
 
 /// A file of these columns, with edited metadata.
 fn file(columns: Vec<(&str, ArrayRef)>, edit: impl FnOnce(&mut FileMetadata)) -> Vec<u8> {

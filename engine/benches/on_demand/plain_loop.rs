@@ -59,7 +59,7 @@ impl PlainColumn {
             }
             // SAFETY: the benchmark has written the file into its own folder and does not change the file, so the map's
             // bytes neither change nor vanish.
-            let map = unsafe { Mmap::map(&source.file) }.map_err(|error| source.error(0..0, &error))?;
+            let map = unsafe { Mmap::map(&source.file) }.map_err(|error| source.error(0..0, error))?;
             found.maps.push(map);
         }
         Ok(Some(found))
@@ -136,12 +136,7 @@ struct FileSource {
 impl FileSource {
     fn open(path: &Path) -> Result<Self> {
         let name: Arc<str> = path.display().to_string().into();
-        let io = |error: std::io::Error| LayoutError::Io {
-            file: name.clone(),
-            offset: 0,
-            length: 0,
-            reason: error.to_string(),
-        };
+        let io = |error: std::io::Error| LayoutError::io(&name, 0..0, error);
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         Ok(Self { file, name, length })
@@ -158,13 +153,8 @@ impl FileSource {
         }
     }
 
-    fn error(&self, range: Range<u64>, error: &std::io::Error) -> LayoutError {
-        LayoutError::Io {
-            file: self.name.clone(),
-            offset: range.start,
-            length: range.end - range.start,
-            reason: error.to_string(),
-        }
+    fn error(&self, range: Range<u64>, error: std::io::Error) -> LayoutError {
+        LayoutError::io(&self.name, range, error)
     }
 }
 
@@ -173,7 +163,7 @@ impl ByteSource for FileSource {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file
             .read_exact_at(&mut bytes, range.start)
-            .map_err(|error| self.error(range, &error))?;
+            .map_err(|error| self.error(range, error))?;
         Ok(bytes.into())
     }
 }

@@ -51,6 +51,7 @@ impl ByteSource for LocalFile {
             offset: range.start,
             length: range.end.saturating_sub(range.start),
             reason: os_words(&error),
+            source: Some(Arc::new(error)),
         };
         if range.end > self.length || range.start > range.end {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));

@@ -37,12 +37,7 @@ impl LocalFile {
 
 impl ByteSource for LocalFile {
     fn read(&self, range: Range<u64>) -> Result<Bytes, LayoutError> {
-        let failed = |failure: io::Error| LayoutError::Io {
-            file: Arc::clone(&self.name),
-            offset: range.start,
-            length: range.end.saturating_sub(range.start),
-            reason: failure.to_string(),
-        };
+        let failed = |failure: io::Error| LayoutError::io(&self.name, range.clone(), failure);
         if range.end > self.length || range.start > range.end {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));
         }

@@ -311,6 +311,7 @@ fn io_error(file: &Arc<str>, range: &Range<u64>, reason: impl fmt::Display) -> L
         offset: range.start,
         length: range.end.saturating_sub(range.start),
         reason: reason.to_string(),
+        source: None,
     }
 }
 
@@ -328,5 +329,6 @@ fn changed(file: &Arc<str>, before: &Identity, now: &Identity) -> LayoutError {
         offset: 0,
         length: before.length,
         reason: format!("the file changed while it was being queried ({difference}); run the query again"),
+        source: None,
     }
 }

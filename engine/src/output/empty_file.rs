@@ -12,7 +12,9 @@ use tempfile::NamedTempFile;
 /// If ORC has no type for a column, or the file cannot be written.
 pub(crate) fn empty_file(columns: &Schema) -> Result<NamedTempFile> {
     let unwritable = |error| match error {
-        LayoutError::Write(reason) => DataFusionError::Plan(format!("an ORC table: {reason}")),
+        LayoutError::Write(reason) | LayoutError::Sink { reason, .. } => {
+            DataFusionError::Plan(format!("an ORC table: {reason}"))
+        }
         other => DataFusionError::Plan(other.to_string()),
     };
     let file = NamedTempFile::with_prefix("grampus-columns-")?;

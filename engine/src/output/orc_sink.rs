@@ -143,7 +143,7 @@ async fn write(
 /// The error of a file that cannot be written.
 fn unwritable(file: &str, error: LayoutError) -> DataFusionError {
     let reason = match error {
-        LayoutError::Write(reason) => reason,
+        LayoutError::Write(reason) | LayoutError::Sink { reason, .. } => reason,
         other => other.to_string(),
     };
     DataFusionError::Execution(format!("cannot write {file}: {reason}"))

@@ -49,7 +49,7 @@ mod work_stealing;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use grampus_orc_layout::read_options::{Dictionaries, ReadOptions, TimestampUnit};
+use grampus_orc_layout::read_options::{ReadOptions, TimestampUnit};
 
 use crate::config::{GrampusOptions, InvalidUtf8};
 use crate::file::file_cache::FileCache;
@@ -88,14 +88,13 @@ pub(crate) struct Scan {
 impl Scan {
     /// The way in which the values of a table column are read.
     pub(crate) fn read_options(&self, column: usize) -> ReadOptions {
-        ReadOptions {
-            timestamp_unit: TimestampUnit::of(self.table.field(column).data_type()),
-            invalid_utf8: match self.options.invalid_utf8 {
-                InvalidUtf8::Error => grampus_orc_layout::read_options::InvalidUtf8::Error,
-                InvalidUtf8::Replace => grampus_orc_layout::read_options::InvalidUtf8::Replace,
-            },
-            dictionaries: Dictionaries::Expand,
-        }
+        let invalid_utf8 = match self.options.invalid_utf8 {
+            InvalidUtf8::Error => grampus_orc_layout::read_options::InvalidUtf8::Error,
+            InvalidUtf8::Replace => grampus_orc_layout::read_options::InvalidUtf8::Replace,
+        };
+        ReadOptions::new()
+            .with_timestamp_unit(TimestampUnit::of(self.table.field(column).data_type()))
+            .with_invalid_utf8(invalid_utf8)
     }
 
     /// The cost of reading `column`, as seen in the first stripe.

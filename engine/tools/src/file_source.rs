@@ -22,7 +22,7 @@ impl FileSource {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let name: Arc<str> = path.display().to_string().into();
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (length, file) = opened.map_err(|error| failed(&name, 0..0, &error))?;
+        let (length, file) = opened.map_err(|error| failed(&name, 0..0, error))?;
         Ok(Self { name, file, length })
     }
 
@@ -41,23 +41,18 @@ impl ByteSource for FileSource {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
         if range.end > self.length || range.start > range.end {
             let error = io::ErrorKind::UnexpectedEof.into();
-            return Err(failed(&self.name, range, &error));
+            return Err(failed(&self.name, range, error));
         }
         let mut buffer = vec![0; (range.end - range.start) as usize];
         match read_at(&self.file, &mut buffer, range.start) {
             Ok(()) => Ok(buffer.into()),
-            Err(error) => Err(failed(&self.name, range, &error)),
+            Err(error) => Err(failed(&self.name, range, error)),
         }
     }
 }
 
-fn failed(name: &Arc<str>, range: Range<u64>, error: &io::Error) -> LayoutError {
-    LayoutError::Io {
-        file: Arc::clone(name),
-        offset: range.start,
-        length: range.end.saturating_sub(range.start),
-        reason: error.to_string(),
-    }
+fn failed(name: &Arc<str>, range: Range<u64>, error: io::Error) -> LayoutError {
+    LayoutError::io(name, range, error)
 }
 
 #[cfg(unix)]

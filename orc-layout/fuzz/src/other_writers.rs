@@ -30,12 +30,7 @@ impl ByteSource for Memory {
         let inside = range.start <= range.end && range.end <= self.0.len() as u64;
         inside
             .then(|| self.0.slice(range.start as usize..range.end as usize))
-            .ok_or(LayoutError::Io {
-                file: "seed.orc".into(),
-                offset: range.start,
-                length: range.end.saturating_sub(range.start),
-                reason: "beyond the end of the file".into(),
-            })
+            .ok_or_else(|| LayoutError::io_without_source(&"seed.orc".into(), range, "beyond the end of the file"))
     }
 }
 

@@ -4,14 +4,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::error::ArrowError;
 use bytes::Bytes;
 use grampus_orc_layout::access::{Access, byte_ranges};
+use grampus_orc_layout::arrow_reader::{
+    ArrowPredicateFn, ArrowReaderOptions, OrcReaderBuilder, ProjectionMask, RowFilter, StringType,
+};
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::index::{ColumnIndex, IndexRanges};
+use grampus_orc_layout::read_options::{CharPadding, InvalidUtf8};
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
-use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::source::{ByteSource, ChunkReader};
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
@@ -34,14 +39,16 @@ impl ByteSource for Memory {
             "reader asked for the backward range {range:?}"
         );
         if range.end > self.bytes.len() as u64 {
-            return Err(LayoutError::Io {
-                file: self.file.clone(),
-                offset: range.start,
-                length: range.end - range.start,
-                reason: "beyond the end of the file".into(),
-            });
+            let reason = "beyond the end of the file";
+            return Err(LayoutError::io_without_source(&self.file, range, reason));
         }
         Ok(self.bytes.slice(range.start as usize..range.end as usize))
+    }
+}
+
+impl ChunkReader for Memory {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
     }
 }
 
@@ -65,7 +72,51 @@ pub fn read_file(data: &[u8]) -> Result<u64> {
             first_error.get_or_insert(error);
         }
     }
+    if let Err(error) = read_batches(source) {
+        first_error.get_or_insert(error);
+    }
     first_error.map_or(Ok(values), Err)
+}
+
+/// Reads the first and the last rows by the reader's builder, with a filter that every other row passes.
+fn read_batches(source: Arc<Memory>) -> Result<()> {
+    for (string_type, char_padding) in [
+        (StringType::Utf8View, CharPadding::Kept),
+        (StringType::Dictionary, CharPadding::Removed),
+    ] {
+        let options = ArrowReaderOptions::new()
+            .with_string_type(string_type)
+            .with_char_padding(char_padding)
+            .with_invalid_utf8(InvalidUtf8::Replace);
+        let builder = OrcReaderBuilder::try_new_with_options(source.clone(), &options)?;
+        let rows: u64 = builder.metadata().rows;
+        let mut selection = RowSelection::range(0..rows.min(100));
+        selection.push(rows.saturating_sub(100).max(100)..rows);
+        let columns = builder.schema().fields().len().min(MAX_COLUMNS);
+        let predicate = ArrowPredicateFn::new(ProjectionMask::roots(0..columns.min(1)), |batch: RecordBatch| {
+            Ok((0..batch.num_rows()).map(|row| Some(row % 2 == 0)).collect())
+        });
+        let reader = builder
+            .with_projection(ProjectionMask::roots(0..columns))
+            .with_row_selection(selection)
+            .with_row_filter(RowFilter::new(vec![Box::new(predicate)]))
+            .with_batch_size(30)
+            .build()?;
+        let mut found = 0;
+        for batch in reader {
+            let batch = batch.map_err(|error| match error {
+                ArrowError::ExternalError(error) => *error.downcast::<LayoutError>().expect("an error of orc-layout"),
+                other => panic!("{other}"),
+            })?;
+            assert!((1..=30).contains(&batch.num_rows()));
+            found += batch.num_rows() as u64;
+            batch.columns().iter().for_each(|column| {
+                check(column, batch.num_rows() as u64);
+            });
+        }
+        assert!(found <= rows.min(200));
+    }
+    Ok(())
 }
 
 fn parse_tail(file: &Arc<str>, bytes: &Bytes) -> Result<FileTail> {

@@ -34,12 +34,8 @@ struct Memory(Bytes);
 impl ByteSource for Memory {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
         if range.start > range.end || range.end > self.0.len() as u64 {
-            return Err(LayoutError::Io {
-                file: "written.orc".into(),
-                offset: range.start,
-                length: range.end.saturating_sub(range.start),
-                reason: "beyond the end of the file".into(),
-            });
+            let reason = "beyond the end of the file";
+            return Err(LayoutError::io_without_source(&"written.orc".into(), range, reason));
         }
         Ok(self.0.slice(range.start as usize..range.end as usize))
     }

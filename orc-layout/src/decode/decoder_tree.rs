@@ -18,6 +18,7 @@ use super::timestamp::TimestampDecoder;
 use crate::error::{LayoutError, Result};
 use crate::proto::column_encoding::Kind as Encoding;
 use crate::proto::stream::Kind;
+use crate::read_options::CharPadding;
 use crate::schema::{ColumnId, TypeKind};
 
 /// A decoder at the stripe's start for `column` and everything below it.
@@ -49,9 +50,9 @@ pub(super) fn open(source: &StreamSource, column: ColumnId, arrow_type: &DataTyp
             Box::new(HybridDateDecoder::new(ints::<Date32Type>(source, column, kind)))
         }
         TypeKind::Date => Box::new(ints::<Date32Type>(source, column, kind)),
-        TypeKind::Char { .. } if !dictionary => Box::new(CharDecoder::new(DirectBytesDecoder::<Utf8Type>::open(
-            source, column, kind,
-        ))),
+        TypeKind::Char { .. } if !dictionary && source.options.char_padding == CharPadding::Removed => Box::new(
+            CharDecoder::new(DirectBytesDecoder::<Utf8Type>::open(source, column, kind)),
+        ),
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } if dictionary => {
             let keeps = matches!(arrow_type, DataType::Dictionary(..));
             Box::new(DictionaryDecoder::open(source, column, encoding, keeps))

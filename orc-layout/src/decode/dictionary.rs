@@ -18,6 +18,7 @@ use super::string::{Lengths, replaced, spread_offsets, too_long};
 use super::{Decoder, EntryPoint, MAX_READ_BYTES};
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
+use crate::read_options::CharPadding;
 use crate::schema::{ColumnId, TypeKind};
 use crate::stripe::Encoding as ColumnEncoding;
 
@@ -188,10 +189,13 @@ impl DictionaryDecoder {
             Ok(text) => text,
             Err(_) => replaced(&self.source, self.column, &offsets, &bytes, None)?,
         };
-        Ok(Entries::new(match self.source.tail.schema.column(self.column).kind {
-            TypeKind::Char { .. } => without_padding(&text),
-            _ => text,
-        }))
+        let is_char = matches!(self.source.tail.schema.column(self.column).kind, TypeKind::Char { .. });
+        Ok(Entries::new(
+            match is_char && self.source.options.char_padding == CharPadding::Removed {
+                true => without_padding(&text),
+                false => text,
+            },
+        ))
     }
 }
 

@@ -17,7 +17,7 @@ pub struct StringPair {
 /// A node of the type tree.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Type {
-    /// A [`type::Kind`](r#type::Kind).
+    /// A kind of the module `type`.
     #[prost(enumeration = "r#type::Kind", optional, tag = "1")]
     pub kind: Option<i32>,
     /// Column ids of the children.

@@ -39,6 +39,7 @@ mod types;
 mod values;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -102,7 +103,7 @@ impl<W: Write> OrcWriter<W> {
                 field.data_type()
             )));
         }
-        sink.write_all(MAGIC.as_bytes()).map_err(|error| sink_error(&error))?;
+        sink.write_all(MAGIC.as_bytes()).map_err(sink_error)?;
         Ok(Self {
             sink,
             schema,
@@ -155,7 +156,7 @@ impl<W: Write> OrcWriter<W> {
         });
         let tail = tail::encode(&self.options, self.storage, self.contents, self.types, statistics)?;
         let written = self.sink.write_all(&tail).and_then(|()| self.sink.flush());
-        written.map_err(|error| sink_error(&error))?;
+        written.map_err(sink_error)?;
         Ok(self.sink)
     }
 
@@ -248,9 +249,7 @@ impl<W: Write> OrcWriter<W> {
             self.storage,
             alignment,
         )?;
-        let written = layout
-            .write_to(&streams, &mut self.sink)
-            .map_err(|error| sink_error(&error))?;
+        let written = layout.write_to(&streams, &mut self.sink).map_err(sink_error)?;
 
         self.contents.length += written;
         self.contents.rows += rows;
@@ -269,10 +268,13 @@ impl<W: Write> OrcWriter<W> {
 }
 
 /// The system's message, with advice for the common cause.
-fn sink_error(error: &io::Error) -> LayoutError {
+fn sink_error(error: io::Error) -> LayoutError {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space or write elsewhere",
         _ => "",
     };
-    LayoutError::Write(format!("{error}{advice}; the file is incomplete and should be removed"))
+    LayoutError::Sink {
+        reason: format!("{error}{advice}; the file is incomplete and should be removed"),
+        source: Arc::new(error),
+    }
 }

@@ -26,12 +26,8 @@ impl ByteSource for Memory {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let length = self.0.len() as u64;
         if range.start > range.end || range.end > length {
-            return Err(LayoutError::Io {
-                file: "memory".into(),
-                offset: range.start,
-                length: range.end.saturating_sub(range.start),
-                reason: format!("past the end of {length} bytes"),
-            });
+            let reason = format!("past the end of {length} bytes");
+            return Err(LayoutError::io_without_source(&"memory".into(), range, reason));
         }
         Ok(self.0.slice(range.start as usize..range.end as usize))
     }

@@ -76,10 +76,7 @@ pub(crate) fn check_plans(file: &str, bytes: Bytes, random: &mut Random, found: 
                 ColumnReader::with_options(tail, stripe, column, Some(index), access, source, options).unwrap()
             };
             let open = || open_with(ReadOptions::default());
-            let mut kept = open_with(ReadOptions {
-                dictionaries: Dictionaries::Keep,
-                ..ReadOptions::default()
-            });
+            let mut kept = open_with(ReadOptions::new().with_dictionaries(Dictionaries::Keep));
             let whole = open().read(&RowSelection::range(0..info.rows)).unwrap();
             found.seekable_columns += usize::from(access == Access::Decode { seekable: true });
             found.direct_columns += usize::from(matches!(access, Access::Direct(_)));

@@ -36,7 +36,7 @@ pub(super) struct Conversion<'a> {
 /// The fault of an input with a column or a value that ORC cannot store.
 fn unstorable(error: LayoutError) -> Fault {
     match error {
-        LayoutError::Write(reason) => reason.into(),
+        LayoutError::Write(reason) | LayoutError::Sink { reason, .. } => reason.into(),
         other => other.into(),
     }
 }

@@ -101,10 +101,7 @@ impl Batches {
             let source = self.source.as_ref();
             let access = Access::of(&self.tail, &stripe, column, None, source, false)?;
             let (tail, stripe) = (Arc::clone(&self.tail), Arc::clone(&stripe));
-            let options = ReadOptions {
-                timestamp_unit,
-                ..ReadOptions::default()
-            };
+            let options = ReadOptions::new().with_timestamp_unit(timestamp_unit);
             ColumnReader::with_options(tail, stripe, column, None, access, Arc::clone(&self.source), options)
         };
         Ok(OpenStripe {
