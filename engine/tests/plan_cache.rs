@@ -16,7 +16,7 @@ use datafusion::prelude::SessionContext;
 use grampus::GrampusConfig;
 use grampus::session::plan_cache::{cached_plan, plan_sql};
 use grampus::session::register_orc;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 fn context() -> SessionContext {
     grampus::session::context(GrampusConfig::default()).unwrap()
@@ -41,7 +41,7 @@ fn numbers(values: &[i64]) -> RecordBatch {
 
 fn orc(path: &Path, values: &[i64]) {
     let batch = numbers(values);
-    support::write_orc(path, batch.schema(), &[batch], WriterOptions::default());
+    support::write_orc(path, batch.schema(), &[batch], WriterProperties::default());
 }
 
 #[tokio::test]

@@ -17,13 +17,13 @@ use datafusion::scalar::ScalarValue;
 use grampus::session::plan_cache::{data_frame, plan_sql, plan_sql_with_options};
 use grampus::session::register_orc;
 use grampus::{Device, Grampus, GrampusConfig, MemoryLimit, OrcTable, SessionChange};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 /// Writes the column `a` with the numbers below `rows`.
 fn orc(path: &Path, rows: i64) {
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
     let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
-    support::write_orc(path, batch.schema(), &[batch], WriterOptions::default());
+    support::write_orc(path, batch.schema(), &[batch], WriterProperties::default());
 }
 
 fn owned(grampus: &Grampus) -> SessionContext {

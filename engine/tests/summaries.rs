@@ -16,7 +16,7 @@ use datafusion::scalar::ScalarValue;
 use grampus::GrampusConfig;
 use grampus::session::plan_cache::{data_frame, plan_sql};
 use grampus::session::register_orc;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 fn session() -> SessionContext {
     grampus::session::context(GrampusConfig::default()).unwrap()
@@ -64,7 +64,7 @@ fn write_numbers(path: &Path) {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
     let odd: ArrayRef = Arc::new(Int64Array::from_iter((0..100).map(|id| (id % 2 == 0).then_some(id))));
     let batch = RecordBatch::try_from_iter_with_nullable([("Id", ids, true), ("odd \"name\" é", odd, true)]).unwrap();
-    support::write_orc(path, batch.schema(), &[batch], WriterOptions::default());
+    support::write_orc(path, batch.schema(), &[batch], WriterProperties::default());
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use std::path::Path;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::*;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use serde_json::{Value, json};
 
 #[path = "../tests/tables/mod.rs"]
@@ -45,22 +45,22 @@ pub(crate) fn write_all(folder: &Path) -> Result<(), Box<dyn Error>> {
         .map(|f| f.name().clone())
         .collect();
     std::fs::write(folder.join("columns.json"), json!(names).to_string())?;
-    let base = WriterOptions {
+    let base = WriterProperties {
         chunk_size_bytes: 4096,
         row_index_stride: 250,
         stripe_rows: 1100,
         bloom_filter_columns: ["tiny", "int", "near", "double", "word", "text", "day", "blob"]
             .map(String::from)
             .into(),
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     for (codec_name, codec) in CODECS {
         for (nulls_name, nulls) in [("full", Nulls::None), ("nulls", Nulls::Some), ("empty", Nulls::All)] {
             let batch = every_type(2345, nulls, 7);
-            let options = WriterOptions { codec, ..base.clone() };
+            let options = WriterProperties { codec, ..base.clone() };
             save(folder, &format!("{codec_name}-{nulls_name}"), &batch, options.clone())?;
             let direct = ["double", "float", "wild"].map(String::from).into();
-            let options = WriterOptions {
+            let options = WriterProperties {
                 direct_columns: direct,
                 dictionary_threshold: 0.0,
                 ..options
@@ -68,13 +68,13 @@ pub(crate) fn write_all(folder: &Path) -> Result<(), Box<dyn Error>> {
             save(folder, &format!("{codec_name}-{nulls_name}-direct"), &batch, options)?;
         }
     }
-    let long_group = WriterOptions {
+    let long_group = WriterProperties {
         row_index_stride: 3_000,
         stripe_rows: 5_000_000,
         ..base.clone()
     };
     save(folder, "one-stripe", &every_type(9_000, Nulls::Some, 8), long_group)?;
-    let unaligned = WriterOptions {
+    let unaligned = WriterProperties {
         alignment_bytes: 1,
         dictionary_threshold: 1.0,
         ..base.clone()
@@ -84,14 +84,14 @@ pub(crate) fn write_all(folder: &Path) -> Result<(), Box<dyn Error>> {
     save(folder, "no-row", &every_type(0, Nulls::None, 11), base)
 }
 
-fn save(folder: &Path, name: &str, batch: &RecordBatch, options: WriterOptions) -> Result<(), Box<dyn Error>> {
+fn save(folder: &Path, name: &str, batch: &RecordBatch, options: WriterProperties) -> Result<(), Box<dyn Error>> {
     let file = BufWriter::new(File::create(folder.join(format!("{name}.orc")))?);
-    let mut writer = OrcWriter::new(file, batch.schema(), options)?;
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(options))?;
     // Batches end between row groups' ends.
     for start in (0..batch.num_rows()).step_by(737) {
         writer.write(&batch.slice(start, 737.min(batch.num_rows() - start)))?;
     }
-    writer.finish()?;
+    writer.close()?;
     let mut rows = BufWriter::new(File::create(folder.join(format!("{name}.jsonl")))?);
     for row in 0..batch.num_rows() {
         let values: Vec<Value> = batch.columns().iter().map(|column| value(column, row)).collect();

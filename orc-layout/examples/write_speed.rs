@@ -14,7 +14,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Int8Type;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 #[path = "../tests/tables/mod.rs"]
 mod tables;
@@ -67,16 +67,17 @@ fn cpu_time() -> Duration {
 }
 
 fn measure(what: &str, batch: &RecordBatch, codec: Option<Codec>) {
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
-    let mut writer = OrcWriter::new(Counter::default(), batch.schema(), options).expect("a schema that can be stored");
+    let mut writer =
+        ArrowWriter::try_new(Counter::default(), batch.schema(), Some(options)).expect("a schema that can be stored");
     let start = cpu_time();
     for _ in 0..BATCHES {
         writer.write(batch).expect("values that can be stored");
     }
-    let written = writer.finish().expect("a sink that takes everything").0;
+    let written = writer.into_inner().expect("a sink that takes everything").0;
     let seconds = (cpu_time() - start).as_secs_f64();
     let given = (batch.get_array_memory_size() * BATCHES) as f64;
     println!(

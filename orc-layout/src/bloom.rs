@@ -1,5 +1,7 @@
 //! [`BloomFilter`] (ORC v1, "Bloom Filter Index"): Murmur3 and Thomas Wang hashes over a bit set.
 
+use crate::decimal_text::shortest_decimal_text;
+
 /// More hash functions than any writer uses (the count follows from the false-positive rate: 0.01 makes 7).
 const MAX_HASH_FUNCTIONS: u32 = 64;
 
@@ -66,6 +68,16 @@ impl BloomFilter {
         self.may_contain(hash_bytes(value))
     }
 
+    /// Whether a decimal may be in the set: `unscaled` at `scale`, whatever the scale of the column.
+    pub fn may_contain_decimal(&self, unscaled: i128, scale: u8) -> bool {
+        self.may_contain_bytes(shortest_decimal_text(unscaled, scale.into()).as_bytes())
+    }
+
+    /// Whether a timestamp may be in the set, in nanoseconds since 1970: of UTC, or of the wall clock.
+    pub fn may_contain_timestamp(&self, nanoseconds: i128) -> bool {
+        self.may_contain_long(whole_milliseconds(nanoseconds))
+    }
+
     /// Adds an integer or a date.
     pub(crate) fn insert_long(&mut self, value: i64) {
         self.insert(hash_long(value));
@@ -79,6 +91,16 @@ impl BloomFilter {
     /// Adds a string or a decimal's text.
     pub(crate) fn insert_bytes(&mut self, value: &[u8]) {
         self.insert(hash_bytes(value));
+    }
+
+    /// Adds a decimal, as its shortest text: the Java and C++ writers drop zeros at the end of the fraction.
+    pub(crate) fn insert_decimal(&mut self, unscaled: i128, scale: u8) {
+        self.insert_bytes(shortest_decimal_text(unscaled, scale.into()).as_bytes());
+    }
+
+    /// Adds a timestamp, as its whole milliseconds in UTC (ORC-135).
+    pub(crate) fn insert_timestamp(&mut self, nanoseconds: i128) {
+        self.insert_long(whole_milliseconds(nanoseconds));
     }
 
     fn may_contain(&self, hash: u64) -> bool {
@@ -102,6 +124,11 @@ impl BloomFilter {
         let positive = if combined < 0 { !combined } else { combined };
         positive as usize % (self.bits.len() * 64)
     }
+}
+
+/// Milliseconds, rounded towards the past. Those beyond 64 bits wrap, here as when a value is looked up.
+fn whole_milliseconds(nanoseconds: i128) -> i64 {
+    nanoseconds.div_euclid(1_000_000) as i64
 }
 
 /// Thomas Wang's 64-bit mix, with Java's signed shifts.

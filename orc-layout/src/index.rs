@@ -62,11 +62,13 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 ///
 /// - Before ORC-101 (Java writer version 5), strings were hashed in the platform's character set.
 /// - Decimals in the old stream were hashed inconsistently by all versions.
-/// - Timestamps are hashed in the writer's zone or in UTC, as a field of the encoding says: not used here.
+/// - Timestamps are hashed in the writer's zone or in UTC, as a field of the encoding says: used in files of this
+///   crate's writer only, which has no zone.
 /// - ORC-1024: the C++ writer hashed wrongly before 1.6.12 and in 1.7.0 (before 1.6.11 it did not name its version).
 fn bloom_stream<'a>(tail: &FileTail, stripe: &'a StripeLayout, column: ColumnId) -> Option<&'a Stream> {
     let kind = tail.schema.column(column).kind;
-    if matches!(kind, TypeKind::Timestamp | TypeKind::TimestampInstant) || has_bad_cpp_filters(tail) {
+    let is_timestamp = matches!(kind, TypeKind::Timestamp | TypeKind::TimestampInstant);
+    if is_timestamp && !is_own_file(tail) || has_bad_cpp_filters(tail) {
         return None;
     }
     let utf8 = stripe.stream(column, Kind::BloomFilterUtf8);
@@ -76,6 +78,11 @@ fn bloom_stream<'a>(tail: &FileTail, stripe: &'a StripeLayout, column: ColumnId)
         _ => true,
     };
     utf8.or_else(|| stripe.stream(column, Kind::BloomFilter).filter(|_| old_is_usable))
+}
+
+fn is_own_file(tail: &FileTail) -> bool {
+    let version = tail.software_version.as_deref().unwrap_or("");
+    tail.writer_code == writer::UNREGISTERED && version.starts_with("grampus ")
 }
 
 fn has_bad_cpp_filters(tail: &FileTail) -> bool {

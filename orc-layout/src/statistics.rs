@@ -53,6 +53,8 @@ pub(crate) mod writer {
     pub(crate) const CPP: u32 = 1;
     pub(crate) const PRESTO: u32 = 2;
     pub(crate) const TRINO: u32 = 4;
+    /// A writer that is not registered with the Apache project, as this crate's.
+    pub(crate) const UNREGISTERED: u32 = i32::MAX as u32;
 }
 
 /// Trustworthiness of a file's statistics, by writer and version.

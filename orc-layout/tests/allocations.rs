@@ -19,7 +19,7 @@ use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use grampus_orc_layout::{LayoutError, Result};
 
 mod common;
@@ -93,14 +93,14 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
 /// A file with one column.
 fn file(name: &str, column: &ArrayRef, codec: Codec) -> Bytes {
     let batch = RecordBatch::try_from_iter_with_nullable([(name, Arc::clone(column), true)]).unwrap();
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec: Some(codec),
         direct_columns: Vec::new(),
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
-    let mut writer = OrcWriter::new(Vec::new(), batch.schema(), options).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(options)).unwrap();
     writer.write(&batch).unwrap();
-    writer.finish().unwrap().into()
+    writer.into_inner().unwrap().into()
 }
 
 struct Opened {

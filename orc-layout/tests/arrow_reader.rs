@@ -17,7 +17,7 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::row_selector::RowSelector;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::{ByteSource, ChunkReader};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use proptest::prelude::*;
 use tables::{Nulls, assert_same, every_type, read_with_orc_rust};
 
@@ -58,13 +58,13 @@ impl ChunkReader for Counting {
 
 const ROWS: usize = 4_000;
 
-fn options(codec: Option<Codec>) -> WriterOptions {
-    WriterOptions {
+fn options(codec: Option<Codec>) -> WriterProperties {
+    WriterProperties {
         codec,
         chunk_size_bytes: 1024,
         row_index_stride: 200,
         stripe_rows: 1_500,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 

@@ -19,7 +19,7 @@ use grampus_orc_layout::async_reader::{AsyncByteSource, ObjectStoreSource, OrcSt
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use grampus_orc_layout::{LayoutError, Result};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -69,12 +69,12 @@ const ROWS: usize = 5_000;
 
 fn file(codec: Option<Codec>, nulls: Nulls) -> (RecordBatch, Bytes) {
     let table = every_type(ROWS, nulls, 11);
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec,
         chunk_size_bytes: 1024,
         row_index_stride: 200,
         stripe_rows: 2_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let file = tables::write(std::slice::from_ref(&table), options);
     (table, file)

@@ -16,7 +16,7 @@ use grampus_orc_layout::proto::{CalendarKind, Type};
 use grampus_orc_layout::read_options::{InvalidUtf8, ReadOptions, TimestampUnit};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use grampus_orc_layout::{LayoutError, Result, metadata_reader, proto};
 
 /// 0001-01-01 and 9999-12-31, in microseconds since 1970.
@@ -29,9 +29,9 @@ const REPLACE: ReadOptions = ReadOptions::new().with_invalid_utf8(InvalidUtf8::R
 /// A file of these columns, with edited metadata.
 fn file(columns: Vec<(&str, ArrayRef)>, edit: impl FnOnce(&mut FileMetadata)) -> Vec<u8> {
     let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
-    let mut writer = OrcWriter::new(Vec::new(), batch.schema(), WriterOptions::default()).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(WriterProperties::default())).unwrap();
     writer.write(&batch).unwrap();
-    edited(&writer.finish().unwrap(), edit)
+    edited(&writer.into_inner().unwrap(), edit)
 }
 
 /// An opened file of one stripe.

@@ -11,7 +11,7 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::*;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use tables::{Nulls, assert_same, every_type, one_column, read_with_orc_rust, write};
 
 /// Writes one column, whole and without its first rows, and reads it back as `expected`'s type.
@@ -21,10 +21,10 @@ fn check(array: ArrayRef, expected: ArrayRef) {
         let given = RecordBatch::try_from_iter([("column", array.slice(skip, rows))]).unwrap();
         let wanted = RecordBatch::try_from_iter([("column", expected.slice(skip, rows))]).unwrap();
         for dictionary_threshold in [0.0, 1.0] {
-            let options = WriterOptions {
+            let options = WriterProperties {
                 dictionary_threshold,
                 row_index_stride: 2,
-                ..WriterOptions::default()
+                ..WriterProperties::default()
             };
             let file = write(std::slice::from_ref(&given), options);
             assert_same(&wanted, &read_with_orc_rust(file, wanted.schema()));
@@ -109,11 +109,11 @@ fn dictionaries_may_change_from_batch_to_batch() {
     let expected = StringArray::from(vec!["a", "b", "a", "c", "a", "c", "b", "b", "d"]);
     let expected = RecordBatch::try_from_iter([("word", Arc::new(expected) as ArrayRef)]).unwrap();
     for row_index_stride in [2, 100] {
-        let options = WriterOptions {
+        let options = WriterProperties {
             dictionary_threshold: 1.0,
             row_index_stride,
             stripe_rows: 7,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         assert_same(
             &expected,
@@ -138,9 +138,9 @@ fn dictionary_is_abandoned_within_a_stripe() {
     let batch = RecordBatch::try_from_iter([("text", array)]).unwrap();
     let file = write(
         std::slice::from_ref(&batch),
-        WriterOptions {
+        WriterProperties {
             codec: Some(Codec::Snappy),
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         },
     );
     assert_same(&batch, &read_with_orc_rust(file, batch.schema()));
@@ -209,8 +209,8 @@ fn long_lists_and_fields_below_null_structs_round_trip() {
     );
 }
 
-fn refusal(schema: SchemaRef, options: WriterOptions) -> String {
-    OrcWriter::new(Vec::new(), schema, options)
+fn refusal(schema: SchemaRef, options: WriterProperties) -> String {
+    ArrowWriter::try_new(Vec::new(), schema, Some(options))
         .expect_err("refused")
         .to_string()
 }
@@ -227,7 +227,7 @@ fn types_that_cannot_be_stored_are_refused_by_name() {
         DataType::Decimal128(10, -2),
         DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Int64)),
     ] {
-        let error = refusal(one_column("strange", data_type.clone()), WriterOptions::default());
+        let error = refusal(one_column("strange", data_type.clone()), WriterProperties::default());
         assert!(
             error.contains("column strange") && error.contains(&data_type.to_string()),
             "{error}"
@@ -238,52 +238,52 @@ fn types_that_cannot_be_stored_are_refused_by_name() {
 #[test]
 fn options_that_contradict_are_refused() {
     let schema = || one_column("fare", DataType::Float64);
-    let base = WriterOptions::default;
+    let base = WriterProperties::default;
     for (options, word) in [
         (
-            WriterOptions {
+            WriterProperties {
                 codec: Some(Codec::Lzo),
                 ..base()
             },
             "LZO",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 chunk_size_bytes: 1 << 23,
                 ..base()
             },
             "chunk size",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 alignment_bytes: 100,
                 ..base()
             },
             "power of two",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 stripe_rows: 0,
                 ..base()
             },
             "stripe",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 direct_columns: vec!["fair".into()],
                 ..base()
             },
             "fair",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 bloom_filter_columns: vec!["fair".into()],
                 ..base()
             },
             "fair",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 bloom_filter_columns: vec!["fare".into()],
                 row_index_stride: 0,
                 ..base()
@@ -291,7 +291,7 @@ fn options_that_contradict_are_refused() {
             "row index",
         ),
         (
-            WriterOptions {
+            WriterProperties {
                 bloom_filter_columns: vec!["fare".into()],
                 bloom_filter_fpp: 1.5,
                 ..base()
@@ -306,7 +306,7 @@ fn options_that_contradict_are_refused() {
     assert!(
         refusal(
             bools.clone(),
-            WriterOptions {
+            WriterProperties {
                 direct_columns: vec!["flag".into()],
                 ..base()
             }
@@ -316,7 +316,7 @@ fn options_that_contradict_are_refused() {
     assert!(
         refusal(
             bools,
-            WriterOptions {
+            WriterProperties {
                 bloom_filter_columns: vec!["flag".into()],
                 ..base()
             }
@@ -327,7 +327,7 @@ fn options_that_contradict_are_refused() {
 
 fn write_error(array: ArrayRef) -> String {
     let batch = RecordBatch::try_from_iter([("column", array)]).unwrap();
-    let mut writer = OrcWriter::new(Vec::new(), batch.schema(), WriterOptions::default()).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(WriterProperties::default())).unwrap();
     let error = writer.write(&batch).expect_err("refused").to_string();
     assert!(writer.write(&batch).unwrap_err().to_string().contains("incomplete"));
     assert!(writer.finish().unwrap_err().to_string().contains("incomplete"));
@@ -355,13 +355,18 @@ fn timestamps_that_readers_would_change_are_refused() {
         1,
     ]));
     let batch = RecordBatch::try_from_iter([("time", array)]).unwrap();
-    let file = write(std::slice::from_ref(&batch), WriterOptions::default());
+    let file = write(std::slice::from_ref(&batch), WriterProperties::default());
     assert_same(&batch, &read_with_orc_rust(file, batch.schema()));
 }
 
 #[test]
 fn batch_of_another_schema_is_refused() {
-    let mut writer = OrcWriter::new(Vec::new(), one_column("a", DataType::Int32), WriterOptions::default()).unwrap();
+    let mut writer = ArrowWriter::try_new(
+        Vec::new(),
+        one_column("a", DataType::Int32),
+        Some(WriterProperties::default()),
+    )
+    .unwrap();
     let other = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
     let error = writer.write(&other).unwrap_err().to_string();
     assert!(error.contains("Int64") && error.contains("Int32"), "{error}");
@@ -393,13 +398,13 @@ impl Write for Full {
 #[test]
 fn full_disk_error_has_advice() {
     let batch = every_type(500, Nulls::Some, 1);
-    assert!(OrcWriter::new(Full(0), batch.schema(), WriterOptions::default()).is_err());
+    assert!(ArrowWriter::try_new(Full(0), batch.schema(), Some(WriterProperties::default())).is_err());
     for room in [3, 5000, 20_000] {
-        let options = WriterOptions {
+        let options = WriterProperties {
             stripe_rows: 100,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
-        let mut writer = OrcWriter::new(Full(room), batch.schema(), options).unwrap();
+        let mut writer = ArrowWriter::try_new(Full(room), batch.schema(), Some(options)).unwrap();
         let error = writer.write(&batch).unwrap_err().to_string();
         assert!(
             error.contains("free some space") && error.contains("removed"),
@@ -413,10 +418,10 @@ fn full_disk_error_has_advice() {
 fn files_without_row_index_or_rows_round_trip() {
     for rows in [0, 1, 25_000] {
         let batch = every_type(rows, Nulls::Some, 5);
-        let options = WriterOptions {
+        let options = WriterProperties {
             row_index_stride: 0,
             stripe_rows: 9_000,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         let file = write(std::slice::from_ref(&batch), options);
         assert_same(&batch, &read_with_orc_rust(file, batch.schema()));
@@ -426,16 +431,16 @@ fn files_without_row_index_or_rows_round_trip() {
 #[test]
 fn stripes_end_by_size_and_equal_rows_make_equal_bytes() {
     let batch = every_type(20_000, Nulls::Some, 6);
-    let options = WriterOptions {
+    let options = WriterProperties {
         stripe_size_bytes: 500_000,
         row_index_stride: 1000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let file = write(std::slice::from_ref(&batch), options.clone());
-    let mut writer = OrcWriter::new(Vec::new(), batch.schema(), options).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(options)).unwrap();
     for start in (0..20_000).step_by(1000) {
         writer.write(&batch.slice(start, 1000)).unwrap();
     }
     assert!(writer.bytes_written() > 1_000_000);
-    assert!(writer.finish().unwrap() == file);
+    assert!(writer.into_inner().unwrap() == file);
 }

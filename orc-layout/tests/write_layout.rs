@@ -19,7 +19,7 @@ use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::write::{CHUNK_ALIGNMENT_BYTES, OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, CHUNK_ALIGNMENT_BYTES, WriterProperties};
 use grampus_orc_layout::{Result, metadata_reader};
 use tables::{Nulls, every_type, write};
 
@@ -38,13 +38,13 @@ fn direct_streams_are_aligned_in_every_stripe() {
         (Some(Codec::Snappy), 4096),
     ] {
         let batch = every_type(5000, Nulls::None, 1);
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec,
             chunk_size_bytes: 1000,
             direct_columns: DIRECT.map(String::from).into(),
             stripe_rows: 1234,
             alignment_bytes: alignment,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         let file = write(std::slice::from_ref(&batch), options);
         let tail = tail_of(&file);
@@ -72,12 +72,12 @@ fn direct_streams_are_aligned_in_every_stripe() {
 #[test]
 fn chunk_sizes_follow_the_kind_of_the_column() {
     let batch = every_type(40_000, Nulls::None, 5);
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec: Some(Codec::Zlib),
         chunk_size_bytes: 20_000,
         number_chunk_size_bytes: Some(3000),
         dictionary_threshold: 0.0,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let file = write(std::slice::from_ref(&batch), options);
     let tail = tail_of(&file);
@@ -106,13 +106,13 @@ fn chunk_sizes_follow_the_kind_of_the_column() {
 
 #[test]
 fn chunk_size_of_numbers_is_at_most_the_chunk_size() {
-    let options = WriterOptions {
+    let options = WriterProperties {
         chunk_size_bytes: 1000,
         number_chunk_size_bytes: Some(1001),
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let schema = every_type(1, Nulls::None, 6).schema();
-    let error = OrcWriter::new(Vec::new(), schema, options).err().unwrap();
+    let error = ArrowWriter::try_new(Vec::new(), schema, Some(options)).err().unwrap();
     assert!(
         error
             .to_string()
@@ -124,10 +124,10 @@ fn chunk_size_of_numbers_is_at_most_the_chunk_size() {
 #[test]
 fn padding_is_absent_without_alignment() {
     let batch = every_type(3000, Nulls::None, 2);
-    let options = WriterOptions {
+    let options = WriterProperties {
         alignment_bytes: 1,
         stripe_rows: 1000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let file = write(std::slice::from_ref(&batch), options);
     let mut end = 3;
@@ -140,9 +140,9 @@ fn padding_is_absent_without_alignment() {
 #[test]
 fn row_groups_are_entered_without_skipping_values() {
     let batch = every_type(3000, Nulls::Some, 3);
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 700,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let file = write(std::slice::from_ref(&batch), options);
     let (tail, source) = (tail_of(&file), Memory(file.clone()));
@@ -168,11 +168,11 @@ fn row_groups_are_entered_without_skipping_values() {
 fn unfinished_file_is_refused() {
     let batch = every_type(3000, Nulls::None, 4);
     let mut bytes = Vec::new();
-    let options = WriterOptions {
+    let options = WriterProperties {
         stripe_rows: 1000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
-    let mut writer = OrcWriter::new(&mut bytes, batch.schema(), options).unwrap();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(options)).unwrap();
     writer.write(&batch).unwrap();
     assert_eq!(writer.rows(), 3000);
     drop(writer);
@@ -196,10 +196,10 @@ fn row_groups_without_a_value_are_not_read() {
     ])
     .unwrap();
     for codec in [None, Some(Codec::Snappy)] {
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec,
             row_index_stride: 100,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         let file = write(std::slice::from_ref(&batch), options);
         let source = Arc::new(Counted(Memory(file.clone()), AtomicU64::new(0)));

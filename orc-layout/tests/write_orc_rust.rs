@@ -4,7 +4,7 @@ mod tables;
 
 use arrow::array::RecordBatch;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use tables::{Nulls, assert_same, every_type, read_with_orc_rust, write};
 
 const CODECS: [Option<Codec>; 5] = [
@@ -15,7 +15,7 @@ const CODECS: [Option<Codec>; 5] = [
     Some(Codec::Zstd),
 ];
 
-fn check(batch: &RecordBatch, options: WriterOptions) {
+fn check(batch: &RecordBatch, options: WriterProperties) {
     let file = write(std::slice::from_ref(batch), options);
     assert_same(batch, &read_with_orc_rust(file, batch.schema()));
 }
@@ -28,11 +28,11 @@ fn orc_rust_reads_every_type_in_every_codec() {
                 let batch = every_type(rows, nulls, rows as u64);
                 check(
                     &batch,
-                    WriterOptions {
+                    WriterProperties {
                         codec,
                         chunk_size_bytes: 1000,
                         row_index_stride: 1000,
-                        ..WriterOptions::default()
+                        ..WriterProperties::default()
                     },
                 );
             }
@@ -48,14 +48,14 @@ fn orc_rust_reads_many_stripes_and_direct_columns() {
         for batch in [batch, plain] {
             check(
                 &batch,
-                WriterOptions {
+                WriterProperties {
                     codec,
                     chunk_size_bytes: 4096,
                     direct_columns: vec!["double".into(), "float".into(), "wild".into()],
                     stripe_rows: 2500,
                     row_index_stride: 700,
                     bloom_filter_columns: vec!["word".into(), "int".into(), "double".into()],
-                    ..WriterOptions::default()
+                    ..WriterProperties::default()
                 },
             );
         }

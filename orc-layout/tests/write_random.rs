@@ -15,7 +15,7 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::selection::RowSelection;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use proptest::prelude::*;
 use tables::{Nulls, assert_same, every_type, read_with_orc_rust};
 
@@ -59,7 +59,7 @@ struct Case {
     nulls: Nulls,
     seed: u64,
     batch_rows: usize,
-    options: WriterOptions,
+    options: WriterProperties,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -91,7 +91,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 nulls,
                 seed,
                 batch_rows,
-                options: WriterOptions {
+                options: WriterProperties {
                     codec,
                     chunk_size_bytes: chunk.0,
                     number_chunk_size_bytes: chunk.1.map(|bytes| usize::from(bytes).clamp(64, chunk.0)),
@@ -106,7 +106,7 @@ fn cases() -> impl Strategy<Value = Case> {
                     alignment_bytes: alignment,
                     dictionary_threshold: threshold,
                     bloom_filter_columns: if direct { vec!["word".into()] } else { vec![] },
-                    ..WriterOptions::default()
+                    ..WriterProperties::default()
                 },
             },
         )
@@ -123,11 +123,11 @@ proptest! {
     fn random_layouts_round_trip(case in cases()) {
         let stride = case.options.row_index_stride;
         let table = every_type(case.rows, case.nulls, case.seed);
-        let mut writer = OrcWriter::new(Vec::new(), table.schema(), case.options).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), table.schema(), Some(case.options)).unwrap();
         for start in (0..case.rows).step_by(case.batch_rows) {
             writer.write(&table.slice(start, case.batch_rows.min(case.rows - start))).unwrap();
         }
-        let file = Bytes::from(writer.finish().unwrap());
+        let file = Bytes::from(writer.into_inner().unwrap());
         assert_same(&table, &read_with_orc_rust(file.clone(), table.schema()));
         assert_same(&table, &read_with_ours(file.clone(), &table));
         // A row group that ends within a byte of PRESENT needs the run that begins there. A plan cannot know that run's

@@ -13,7 +13,7 @@ use grampus_orc_layout::access::Access;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::metadata_reader;
 use grampus_orc_layout::report::FileReport;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use tables::{Nulls, every_type, write};
 
 /// Row groups that start in the middle of a byte of PRESENT share that byte's run. The plan knows the length of a run;
@@ -23,9 +23,9 @@ fn row_groups_of_partial_bytes_stay_inside_the_plan() {
     let batch = every_type(20_000, Nulls::Some, 3);
     let mut random = Random(5);
     for row_index_stride in [1001, 1500, 2047] {
-        let options = WriterOptions {
+        let options = WriterProperties {
             row_index_stride,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         let file = write(std::slice::from_ref(&batch), options);
         let mut found = Plans::default();
@@ -66,14 +66,14 @@ fn statistics_filters_and_plans_hold() {
     for (k, codec) in CODECS.into_iter().enumerate() {
         for nulls in [Nulls::None, Nulls::Some] {
             let batch = every_type(3000, nulls, k as u64);
-            let options = WriterOptions {
+            let options = WriterProperties {
                 codec,
                 chunk_size_bytes: 1000,
                 direct_columns: vec!["double".into(), "float".into()],
                 row_index_stride: 500,
                 stripe_rows: 2000,
                 bloom_filter_columns: ["int", "double", "word", "text"].map(str::to_owned).to_vec(),
-                ..WriterOptions::default()
+                ..WriterProperties::default()
             };
             check(
                 &batch,
@@ -92,11 +92,11 @@ fn statistics_filters_and_plans_hold() {
 fn direct_columns_lie_at_the_offsets_of_their_access() {
     for codec in CODECS {
         let batch = every_type(3000, Nulls::None, 1);
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec,
             chunk_size_bytes: 1000,
             direct_columns: vec!["double".into()],
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         let file = write(std::slice::from_ref(&batch), options);
         let source = Memory(file.clone());

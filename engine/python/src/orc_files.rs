@@ -8,7 +8,7 @@ use std::time::Instant;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::metadata_reader::read_tail;
 use grampus_orc_layout::report::{FileReport, ReportOptions};
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use grampus_tools::atomic_output::StagedFile;
 use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
@@ -45,13 +45,13 @@ pub(crate) fn write_orc(
     py.detach(|| write(reader, path, options))
 }
 
-fn write(mut reader: StreamReader, path: PathBuf, options: WriterOptions) -> PyResult<(u64, u64)> {
+fn write(mut reader: StreamReader, path: PathBuf, options: WriterProperties) -> PyResult<(u64, u64)> {
     let failed = |failure: std::io::Error| PyOSError::new_err(format!("cannot write {}: {failure}", path.display()));
     let refused = |failure: grampus_orc_layout::LayoutError| error(format!("{}: {failure}", path.display()));
     let staged = StagedFile::create(&path).map_err(failed)?;
     let file = File::create_new(staged.path()).map_err(failed)?;
     let sink = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut writer = OrcWriter::new(sink, reader.schema(), options).map_err(refused)?;
+    let mut writer = ArrowWriter::try_new(sink, reader.schema(), Some(options)).map_err(refused)?;
     let mut looked = Instant::now();
     while let Some(batch) = reader.next_batch().map_err(|failure| error(failure.to_string()))? {
         writer.write(&batch).map_err(refused)?;
@@ -61,17 +61,17 @@ fn write(mut reader: StreamReader, path: PathBuf, options: WriterOptions) -> PyR
         }
     }
     let rows = writer.rows();
-    let file = writer.finish().map_err(refused)?;
+    let file = writer.into_inner().map_err(refused)?;
     let file = file.into_inner().map_err(|failure| failed(failure.into_error()))?;
     let bytes = file.metadata().map_err(failed)?.len();
     staged.publish().map_err(failed)?;
     Ok((rows, bytes))
 }
 
-fn writer_options(given: &Bound<'_, PyDict>) -> PyResult<WriterOptions> {
+fn writer_options(given: &Bound<'_, PyDict>) -> PyResult<WriterProperties> {
     let compression = given.get_item("compression")?;
     let compression = compression.map_or(Ok(None), |value| codec(&value.extract::<String>()?))?;
-    let mut options = WriterOptions::on_demand(compression);
+    let mut options = WriterProperties::on_demand(compression);
     if let Some(bytes) = given.get_item("chunk_size_bytes")? {
         options = options.with_chunks_of(bytes.extract()?);
     }

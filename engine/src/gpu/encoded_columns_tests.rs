@@ -26,7 +26,7 @@ use grampus_orc_layout::metadata_reader::{read_index, read_stripe, read_tail};
 use grampus_orc_layout::read_options::ReadOptions;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -303,17 +303,17 @@ fn rows(random: &mut ChaCha8Rng, count: usize) -> RecordBatch {
 
 /// `codec`, with its chunks' size.
 fn write(rows: &RecordBatch, stride: u32, stripe_rows: usize, codec: Option<(Codec, usize)>) -> Bytes {
-    let defaults = WriterOptions::default();
-    let options = WriterOptions {
+    let defaults = WriterProperties::default();
+    let options = WriterProperties {
         row_index_stride: stride,
         stripe_rows,
         codec: codec.map(|(codec, _)| codec),
         chunk_size_bytes: codec.map_or(defaults.chunk_size_bytes, |(_, bytes)| bytes),
         ..defaults
     };
-    let mut writer = OrcWriter::new(Vec::new(), rows.schema(), options).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), rows.schema(), Some(options)).unwrap();
     writer.write(rows).unwrap();
-    writer.finish().unwrap().into()
+    writer.into_inner().unwrap().into()
 }
 
 #[test]

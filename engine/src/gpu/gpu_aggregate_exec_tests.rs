@@ -11,7 +11,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError};
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use crate::Grampus;
 use crate::config::{Device, GpuTarget, GrampusConfig, GrampusOptions};
@@ -145,9 +145,14 @@ async fn runtime(folder: &Path, device: Device, behaviour: Behaviour) -> (Sessio
     let path = folder.join("t.orc");
     let column: Arc<Float64Array> = Arc::new(Float64Array::from_iter_values((0..1000).map(f64::from)));
     let rows = RecordBatch::try_from_iter([("x", column as _)]).unwrap();
-    let mut writer = OrcWriter::new(File::create(&path).unwrap(), rows.schema(), WriterOptions::default()).unwrap();
+    let mut writer = ArrowWriter::try_new(
+        File::create(&path).unwrap(),
+        rows.schema(),
+        Some(WriterProperties::default()),
+    )
+    .unwrap();
     writer.write(&rows).unwrap();
-    writer.finish().unwrap();
+    writer.close().unwrap();
     crate::session::register_orc(&context, "t", &path.display().to_string())
         .await
         .unwrap();
@@ -358,9 +363,14 @@ async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession
         ("few", Arc::new(few) as _),
     ])
     .unwrap();
-    let mut writer = OrcWriter::new(File::create(&path).unwrap(), rows.schema(), WriterOptions::default()).unwrap();
+    let mut writer = ArrowWriter::try_new(
+        File::create(&path).unwrap(),
+        rows.schema(),
+        Some(WriterProperties::default()),
+    )
+    .unwrap();
     writer.write(&rows).unwrap();
-    writer.finish().unwrap();
+    writer.close().unwrap();
     crate::session::register_orc(&context, "w", &path.display().to_string())
         .await
         .unwrap();

@@ -3,7 +3,7 @@
 use arrow::datatypes::Schema;
 use datafusion::error::{DataFusionError, Result};
 use grampus_orc_layout::LayoutError;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions, stored_schema};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties, stored_schema};
 use tempfile::NamedTempFile;
 
 /// A temporary file of these columns.
@@ -19,7 +19,7 @@ pub(crate) fn empty_file(columns: &Schema) -> Result<NamedTempFile> {
     };
     let file = NamedTempFile::with_prefix("grampus-columns-")?;
     let stored = stored_schema(columns).map_err(unwritable)?;
-    let writer = OrcWriter::new(file.reopen()?, stored, WriterOptions::default()).map_err(unwritable)?;
-    writer.finish().map_err(unwritable)?;
+    let writer = ArrowWriter::try_new(file.reopen()?, stored, Some(WriterProperties::default())).map_err(unwritable)?;
+    writer.close().map_err(unwritable)?;
     Ok(file)
 }

@@ -21,7 +21,7 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::orc_sink::OrcSink;
@@ -38,7 +38,7 @@ impl FileFormatFactory for OrcFormatFactory {
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        let options = WriterOptions::default();
+        let options = WriterProperties::default();
         Arc::new(OrcFormat { options })
     }
 }
@@ -52,7 +52,7 @@ impl GetExt for OrcFormatFactory {
 /// ORC files of these options.
 #[derive(Debug)]
 pub(crate) struct OrcFormat {
-    options: WriterOptions,
+    options: WriterProperties,
 }
 
 /// The error of a `ListingTable` over ORC files.

@@ -26,7 +26,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use grampus_orc_layout::LayoutError;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions, stored_schema, to_stored};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties, stored_schema, to_stored};
 use object_store::ObjectStore;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ use crate::redaction::without_passwords;
 #[derive(Debug)]
 pub(super) struct OrcSink {
     pub(super) config: FileSinkConfig,
-    pub(super) options: WriterOptions,
+    pub(super) options: WriterProperties,
 }
 
 #[async_trait]
@@ -127,16 +127,16 @@ async fn write(
     writer: BufWriter<File>,
     mut rows: Receiver<RecordBatch>,
     schema: SchemaRef,
-    options: WriterOptions,
+    options: WriterProperties,
 ) -> Result<u64> {
     let failed = |error| unwritable(&name, error);
-    let mut writer = OrcWriter::new(writer, Arc::clone(&schema), options).map_err(failed)?;
+    let mut writer = ArrowWriter::try_new(writer, Arc::clone(&schema), Some(options)).map_err(failed)?;
     while let Some(batch) = rows.recv().await {
         let batch = to_stored(&batch, &schema).map_err(failed)?;
         writer.write(&batch).map_err(failed)?;
     }
     let count = writer.rows();
-    writer.finish().map_err(failed)?;
+    writer.close().map_err(failed)?;
     Ok(count)
 }
 

@@ -1,11 +1,11 @@
-//! The OPTIONS of `COPY … TO` and `CREATE EXTERNAL TABLE` as [`WriterOptions`].
+//! The OPTIONS of `COPY … TO` and `CREATE EXTERNAL TABLE` as [`WriterProperties`].
 
 use std::collections::HashMap;
 
 use datafusion::common::config_err;
 use datafusion::error::Result;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 /// The names that OPTIONS may have.
 pub(crate) const NAMES: [&str; 7] = [
@@ -21,14 +21,14 @@ pub(crate) const NAMES: [&str; 7] = [
 ///
 /// # Errors
 /// If a name is unknown or a value does not fit. The error names both.
-pub(crate) fn writer_options(options: &HashMap<String, String>) -> Result<WriterOptions> {
+pub(crate) fn writer_options(options: &HashMap<String, String>) -> Result<WriterProperties> {
     let plain = |key: &str| key.strip_prefix("format.").unwrap_or(key).to_ascii_lowercase();
     let options: Vec<(String, &str)> = options
         .iter()
         .map(|(key, value)| (plain(key), value.as_str()))
         .collect();
     let find = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
-    let mut written = WriterOptions::on_demand(find("compression").map_or(Ok(None), codec)?);
+    let mut written = WriterProperties::on_demand(find("compression").map_or(Ok(None), codec)?);
     if let Some(size) = find("chunk_size") {
         written = written.with_chunks_of(count("chunk_size", size)?);
     }
@@ -76,7 +76,7 @@ fn columns(value: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn parse(name: &str, value: &str) -> Result<WriterOptions> {
+    fn parse(name: &str, value: &str) -> Result<WriterProperties> {
         writer_options(&HashMap::from([(name.to_owned(), value.to_owned())]))
     }
 

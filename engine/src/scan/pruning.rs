@@ -228,6 +228,15 @@ fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Opt
         (TypeKind::Double, ScalarValue::Float64(Some(value))) if !value.is_nan() && *value != 0.0 => {
             Some(filter.may_contain_double(*value))
         }
+        (TypeKind::Decimal { .. }, ScalarValue::Decimal128(Some(value), _, scale)) => {
+            Some(filter.may_contain_decimal(*value, u8::try_from(*scale).ok()?))
+        }
+        (TypeKind::Timestamp | TypeKind::TimestampInstant, ScalarValue::TimestampNanosecond(Some(value), _)) => {
+            Some(filter.may_contain_timestamp((*value).into()))
+        }
+        (TypeKind::Timestamp | TypeKind::TimestampInstant, ScalarValue::TimestampMicrosecond(Some(value), _)) => {
+            Some(filter.may_contain_timestamp(i128::from(*value) * 1_000))
+        }
         (
             TypeKind::String | TypeKind::Varchar { .. },
             ScalarValue::Utf8(Some(value)) | ScalarValue::LargeUtf8(Some(value)) | ScalarValue::Utf8View(Some(value)),

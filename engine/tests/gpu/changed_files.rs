@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::collect;
 use grampus::{GpuBacking, LocalIo, session};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use std::sync::Arc;
 
 use crate::common::{failure, set, text};
@@ -40,9 +40,9 @@ fn file_bytes(folder: &Path, first: i32) -> Vec<u8> {
     let ints: ArrayRef = Arc::new(Int32Array::from_iter_values(numbers.map(|n| n % 1000)));
     let rows = RecordBatch::try_from_iter([("x", Arc::clone(&doubles)), ("y", doubles), ("i", ints)]).unwrap();
     let path = folder.join("new");
-    let options = WriterOptions {
+    let options = WriterProperties {
         stripe_rows: 20_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(&path, rows.schema(), &[rows], options);
     let bytes = fs::read(&path).unwrap();

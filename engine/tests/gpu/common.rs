@@ -11,7 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use grampus::session;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::support::{Setting, write_orc};
 
@@ -29,11 +29,11 @@ pub(crate) fn rows() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-pub(crate) fn options() -> WriterOptions {
-    WriterOptions {
+pub(crate) fn options() -> WriterProperties {
+    WriterProperties {
         row_index_stride: 500,
         stripe_rows: 1000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 
@@ -147,11 +147,11 @@ pub(crate) async fn compare_damaged(codec: Codec, contexts: [SessionContext; 2])
                ORDER BY word, flag";
     let (mut errors, mut answers) = (0, 0);
     let whole = folder.path().join("whole.orc");
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec: Some(codec),
         row_index_stride: 3000,
         chunk_size_bytes: 700,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(&whole, rows.schema(), std::slice::from_ref(&rows), options);
     let bytes = std::fs::read(&whole).unwrap();

@@ -7,7 +7,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::collect;
 use grampus::{scan_io, session};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{compare_damaged, failure, metrics_of, open, ran, rows, set, stored_rows, text, write};
 use crate::support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
@@ -91,12 +91,12 @@ async fn columns_in_runs_are_decoded_by_the_gpu() {
             "decoded by the CPU"
         };
         let path = folder.path().join(format!("{codec:?} {decompress}.orc"));
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec,
             row_index_stride: 1000,
             stripe_rows: 16_000,
             chunk_size_bytes: 5000,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         write_orc(&path, rows.schema(), std::slice::from_ref(&rows), options);
         let context = GPU_SETTINGS[0].context();
@@ -160,7 +160,7 @@ async fn damaged_runs_give_the_decoders_error() {
         &path,
         rows.schema(),
         std::slice::from_ref(&rows),
-        WriterOptions::default(),
+        WriterProperties::default(),
     );
     let mut bytes = std::fs::read(&path).unwrap();
     // The first fifth of the file has row indexes and the runs of `id`. Neither has patches or gaps of more than 64

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNa
 use arrow::compute::concat_batches;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::text;
 use crate::compare::difference;
@@ -66,10 +66,10 @@ fn write(path: &Path) {
         ),
     ];
     let rows = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 2_000,
         stripe_rows: 10_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);
 }

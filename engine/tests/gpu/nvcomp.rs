@@ -7,7 +7,7 @@ use datafusion::prelude::SessionContext;
 use grampus::session;
 use grampus_host_nvcomp::Fault;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{compare_damaged, failure, metrics_of, ran, set, stored_rows, text};
 use crate::support::{GPU_SETTINGS, SETTINGS, gpu_runs, has_compiler, write_orc};
@@ -52,12 +52,12 @@ async fn columns_are_decoded_by_the_gpu_if_nvcomp_is_there() {
     ] {
         let what = format!("{codec:?}, {decompress}, {is_there}");
         let path = folder.path().join(format!("{what}.orc"));
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec: Some(codec),
             row_index_stride: 1000,
             stripe_rows: 16_000,
             chunk_size_bytes: 5000,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         write_orc(&path, rows.schema(), std::slice::from_ref(&rows), options);
         let library = if is_there { stand_in() } else { ABSENT.to_owned() };
@@ -112,9 +112,9 @@ async fn query_fails_if_the_nvcomp_that_it_asks_for_is_absent() {
     let (folder, rows) = (tempfile::tempdir().unwrap(), stored_rows().slice(0, 3000));
     for codec in [None, Some(Codec::Snappy), Some(Codec::Zlib)] {
         let path = folder.path().join(format!("{codec:?}.orc"));
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         write_orc(&path, rows.schema(), std::slice::from_ref(&rows), options);
         let gpu = context("nvcomp", ABSENT).await;
@@ -156,10 +156,10 @@ async fn cpu_answers_if_nvcomp_fails_at_a_chunk() {
         let rows = RecordBatch::try_from_iter_with_nullable([("x", column, true)]).unwrap();
         for codec in [Codec::Zstd, Codec::Zlib] {
             let path = folder.path().join(format!("{fault:?} {codec:?}.orc"));
-            let options = WriterOptions {
+            let options = WriterProperties {
                 codec: Some(codec),
                 chunk_size_bytes: 5000,
-                ..WriterOptions::default()
+                ..WriterProperties::default()
             };
             write_orc(&path, rows.schema(), std::slice::from_ref(&rows), options);
             let location = path.display().to_string();

@@ -14,7 +14,7 @@ use grampus::gpu::calibration::Calibration;
 use grampus::session::register_orc;
 use grampus_gpu_exec::{MachineProfile, PerCodec};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{set, text};
 use crate::support::{GPU_SETTINGS, has_compiler, write_orc};
@@ -121,11 +121,11 @@ async fn open(cache: &Path, library: bool) -> SessionContext {
 }
 
 fn write(path: &Path, rows: &RecordBatch, codec: Option<Codec>) {
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec,
         chunk_size_bytes: 64 << 10,
         stripe_rows: 50_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(path, rows.schema(), std::slice::from_ref(rows), options);
 }

@@ -27,7 +27,7 @@ use arrow::compute::concat_batches;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::{Device, GpuTarget, GrampusConfig, GrampusOptions};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use rand::{Rng, SeedableRng};
 
 use crate::compare::difference;
@@ -81,10 +81,10 @@ fn write_small(path: &Path) {
         ("store_and_fwd_flag", text(&["N", "Y", "N", "N"])),
     ];
     let rows = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 5_000,
         stripe_rows: 20_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);
 }

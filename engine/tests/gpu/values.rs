@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use grampus::session;
 use grampus_orc_layout::proto::r#type::Kind;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{failure, ran, set, text};
 use crate::edited_file::edited;
@@ -35,9 +35,9 @@ fn write(path: &Path) {
         ),
     ];
     let rows = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 500,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(path, rows.schema(), &[rows], options);
     let file = edited(&std::fs::read(path).unwrap(), |parts| {

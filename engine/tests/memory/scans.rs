@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use grampus::{GrampusConfig, MemoryLimit};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 const ROWS: usize = 200;
 /// Bytes of each text.
@@ -24,13 +24,13 @@ fn write_texts(path: &Path) {
     let ids: Int64Array = (0..ROWS as i64).collect();
     let columns: [(&str, ArrayRef); 2] = [("id", Arc::new(ids)), ("text", Arc::new(texts))];
     let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec: Some(Codec::Zstd),
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
-    let mut writer = OrcWriter::new(File::create(path).unwrap(), batch.schema(), options).unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(options)).unwrap();
     writer.write(&batch).unwrap();
-    writer.finish().unwrap();
+    writer.close().unwrap();
 }
 
 async fn session(limit: usize, path: &Path) -> SessionContext {

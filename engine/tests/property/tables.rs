@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -177,7 +177,7 @@ impl TableSpec {
             .collect()
     }
 
-    pub(crate) fn options(&self) -> WriterOptions {
+    pub(crate) fn options(&self) -> WriterProperties {
         let named = |wanted: &dyn Fn(Kind) -> bool| -> Vec<String> {
             let columns = self
                 .columns
@@ -187,7 +187,7 @@ impl TableSpec {
             columns.map(|(index, _)| format!("c{index}")).collect()
         };
         let bloom = self.bloom && self.stride > 0;
-        WriterOptions {
+        WriterProperties {
             codec: self.codec,
             chunk_size_bytes: self.chunk_bytes,
             direct_columns: if self.direct {
@@ -200,7 +200,7 @@ impl TableSpec {
             alignment_bytes: self.alignment_bytes,
             dictionary_threshold: f64::from(self.dictionary_percent) / 100.0,
             bloom_filter_columns: if bloom { named(&can_bloom) } else { Vec::new() },
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         }
     }
 }

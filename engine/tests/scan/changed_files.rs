@@ -14,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use grampus::session;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context_with, register, text, value, write_orc};
 
@@ -37,11 +37,11 @@ fn sum_from(first: u32) -> String {
 /// The bytes of a file of [`rows`]. Files that begin with different numbers have the same length.
 fn file_bytes(folder: &Path, first: u32, codec: Option<Codec>) -> Vec<u8> {
     let path = folder.join("new");
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec,
         stripe_rows: 20_000,
         dictionary_threshold: 0.0,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(&path, &[rows(first)], options);
     let bytes = fs::read(&path).unwrap();

@@ -9,7 +9,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use grampus::{GrampusConfig, ScanIo, scan_io, session};
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 /// A session with this number of partitions.
 pub(crate) fn context(partitions: usize) -> SessionContext {
@@ -65,13 +65,13 @@ pub(crate) async fn value(context: &SessionContext, sql: &str) -> String {
 }
 
 /// Writes `batches` as one ORC file.
-pub(crate) fn write_orc(path: &Path, batches: &[RecordBatch], options: WriterOptions) {
+pub(crate) fn write_orc(path: &Path, batches: &[RecordBatch], options: WriterProperties) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut writer = OrcWriter::new(File::create(path).unwrap(), batches[0].schema(), options).unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batches[0].schema(), Some(options)).unwrap();
     for batch in batches {
         writer.write(batch).unwrap();
     }
-    writer.finish().unwrap();
+    writer.close().unwrap();
 }
 
 /// Registers `path` as table `name`.

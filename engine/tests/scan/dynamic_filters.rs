@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Date32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::{GrampusConfig, MemoryLimit, ScanIo, session};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{measured, register, run, text, write_orc};
 
@@ -75,10 +75,10 @@ fn keys() -> RecordBatch {
 }
 
 async fn tables(folder: &Path, partitions: usize, memory_limit: MemoryLimit) -> SessionContext {
-    let options = || WriterOptions {
+    let options = || WriterProperties {
         row_index_stride: 1000,
         stripe_rows: 15_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(&folder.join("facts.orc"), &[facts()], options());
     write_orc(&folder.join("keys.orc"), &[keys()], options());

@@ -13,7 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionContext;
 use grampus::{Grampus, SessionChange};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context, register, run, value, write_orc};
 
@@ -49,9 +49,9 @@ fn write_table(folder: &Path, codec: Option<Codec>) {
                 ),
             ),
         ];
-        let options = WriterOptions {
+        let options = WriterProperties {
             codec,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         };
         let path = folder.join(format!("{file}.orc"));
         write_orc(&path, &[RecordBatch::try_from_iter(columns).unwrap()], options);
@@ -134,7 +134,7 @@ async fn samples_of_small_tables_are_exact() {
     write_orc(
         &folder.path().join("t.orc"),
         &[batch.unwrap()],
-        WriterOptions::default(),
+        WriterProperties::default(),
     );
     let context = context(2);
     register(&context, "t", folder.path()).await;
@@ -207,7 +207,7 @@ async fn partition_columns_have_exact_bounds() {
         write_orc(
             &folder.path().join(part).join("0.orc"),
             &[batch],
-            WriterOptions::default(),
+            WriterProperties::default(),
         );
     }
     let context = context(2);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use datafusion::physical_plan::displayable;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context, context_with, measured, register, run, text, write_orc};
 
@@ -18,11 +18,11 @@ fn table() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-fn options() -> WriterOptions {
-    WriterOptions {
+fn options() -> WriterProperties {
+    WriterProperties {
         row_index_stride: 500,
         stripe_rows: 1000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray};
 use grampus::{GrampusConfig, MemoryLimit, OrcTable, session};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context, context_with, failure, measured, register, run, text, value, write_orc};
 
@@ -23,7 +23,7 @@ fn doubles(values: std::ops::Range<i32>) -> ArrayRef {
 }
 
 fn write(path: &Path, batch: &RecordBatch) {
-    write_orc(path, std::slice::from_ref(batch), WriterOptions::default());
+    write_orc(path, std::slice::from_ref(batch), WriterProperties::default());
 }
 
 #[tokio::test]

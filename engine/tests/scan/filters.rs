@@ -9,7 +9,7 @@ use arrow::array::{
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use rand::{Rng, SeedableRng};
@@ -171,18 +171,18 @@ pub(crate) fn random_sql(random: &mut ChaCha8Rng) -> String {
     }
 }
 
-pub(crate) fn layouts() -> Vec<(&'static str, WriterOptions)> {
-    let small = |codec| WriterOptions {
+pub(crate) fn layouts() -> Vec<(&'static str, WriterProperties)> {
+    let small = |codec| WriterProperties {
         codec,
         chunk_size_bytes: 1024,
         row_index_stride: 100,
         stripe_rows: 700,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     vec![
         (
             "plain",
-            WriterOptions {
+            WriterProperties {
                 bloom_filter_columns: ["clustered", "direct", "word", "key", "small", "day", "id"]
                     .map(str::to_owned)
                     .to_vec(),
@@ -192,21 +192,21 @@ pub(crate) fn layouts() -> Vec<(&'static str, WriterOptions)> {
         ("zlib", small(Some(Codec::Zlib))),
         (
             "direct in snappy",
-            WriterOptions {
+            WriterProperties {
                 direct_columns: vec!["direct".to_owned(), "single".to_owned()],
                 ..small(Some(Codec::Snappy))
             },
         ),
         (
             "no index",
-            WriterOptions {
+            WriterProperties {
                 row_index_stride: 0,
                 ..small(Some(Codec::Zstd))
             },
         ),
         (
             "one stripe",
-            WriterOptions {
+            WriterProperties {
                 row_index_stride: 1000,
                 stripe_rows: 1_000_000,
                 alignment_bytes: 1,

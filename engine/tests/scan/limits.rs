@@ -10,7 +10,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 use datafusion::prelude::SessionContext;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context_with, measured, register, write_orc};
 
@@ -24,7 +24,11 @@ fn write_files(folder: &Path) {
         let x: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.clone()));
         let word: ArrayRef = Arc::new(StringArray::from_iter_values(numbers.map(|x| format!("w{}", x % 10))));
         let batch = RecordBatch::try_from_iter([("x", x), ("word", word)]).unwrap();
-        write_orc(&folder.join(format!("{file}.orc")), &[batch], WriterOptions::default());
+        write_orc(
+            &folder.join(format!("{file}.orc")),
+            &[batch],
+            WriterProperties::default(),
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
 use futures::StreamExt;
 use grampus::{GrampusConfig, scan_io, session};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
@@ -24,11 +24,11 @@ fn table() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-fn options() -> WriterOptions {
-    WriterOptions {
+fn options() -> WriterProperties {
+    WriterProperties {
         row_index_stride: 1000,
         stripe_rows: 20_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 
@@ -130,7 +130,7 @@ async fn bloom_filters_skip_row_groups_that_bounds_keep() {
         (0..40_000).map(|row| row * 7919 % 40_000 * 2),
     ));
     let batch = RecordBatch::try_from_iter_with_nullable([("key", key, true)]).unwrap();
-    let with_filters = WriterOptions {
+    let with_filters = WriterProperties {
         bloom_filter_columns: vec!["key".to_owned()],
         ..options()
     };

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::session::plan_cache::plan_sql;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context, register, text, write_orc};
 
@@ -49,7 +49,7 @@ fn write(path: &Path, columns: Vec<(&str, ArrayRef)>) {
     write_orc(
         path,
         &[RecordBatch::try_from_iter_with_nullable(columns).unwrap()],
-        WriterOptions::default(),
+        WriterProperties::default(),
     );
 }
 

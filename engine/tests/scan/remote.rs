@@ -9,7 +9,7 @@ use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -23,7 +23,7 @@ const NETWORK: &str = "memory://bucket";
 const DRIVE: &str = "nvme://0000-01-00.0";
 
 /// The bytes of an ORC file.
-fn orc(batch: &RecordBatch, options: WriterOptions) -> Bytes {
+fn orc(batch: &RecordBatch, options: WriterProperties) -> Bytes {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, std::slice::from_ref(batch), options);
@@ -77,7 +77,7 @@ async fn conjunct_that_becomes_the_first_is_fetched() {
     let cheap: ArrayRef = Arc::new(Float64Array::from_iter_values((0..rows).map(f64::from)));
     let strong: ArrayRef = Arc::new(Int32Array::from_iter_values((0..rows).map(|row| row * 7919 % 1000)));
     let batch = RecordBatch::try_from_iter([("cheap", cheap), ("strong", strong)]).unwrap();
-    let store = FlakyStore::with_object(OBJECT, orc(&batch, WriterOptions::default())).await;
+    let store = FlakyStore::with_object(OBJECT, orc(&batch, WriterProperties::default())).await;
     let mut settings = small_steps(1000, 1);
     settings.push(("grampus.prune", "false".to_owned()));
     let context = session(&store, 1, &settings).await;
@@ -95,12 +95,12 @@ async fn random_queries_in_small_steps_equal_those_in_memory() {
     // Runs reach over many chunks, beyond the end that a plan of ranges assumes.
     layouts.push((
         "tiny chunks",
-        WriterOptions {
+        WriterProperties {
             codec: Some(Codec::Zstd),
             chunk_size_bytes: 64,
             row_index_stride: 100,
             stripe_rows: 2_000,
-            ..WriterOptions::default()
+            ..WriterProperties::default()
         },
     ));
     for (k, (name, options)) in layouts.into_iter().enumerate() {
@@ -133,11 +133,11 @@ fn numbers(first: i64) -> RecordBatch {
     RecordBatch::try_from_iter([("x", x), ("y", y)]).unwrap()
 }
 
-fn stripes() -> WriterOptions {
-    WriterOptions {
+fn stripes() -> WriterProperties {
+    WriterProperties {
         stripe_rows: 1_000,
         row_index_stride: 100,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 

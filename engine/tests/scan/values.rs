@@ -14,7 +14,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use grampus_orc_layout::proto::StringStatistics;
 use grampus_orc_layout::proto::r#type::Kind;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{context, context_with, failure, measured, register, run, text, value, write_orc};
 use crate::edited_file::{FileMetadata, edited};
@@ -27,11 +27,11 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
-fn small_groups() -> WriterOptions {
-    WriterOptions {
+fn small_groups() -> WriterProperties {
+    WriterProperties {
         row_index_stride: 100,
         stripe_rows: 400,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 
@@ -43,7 +43,7 @@ fn write_edited(
     edit: impl FnOnce(&mut FileMetadata),
 ) -> PathBuf {
     let path = folder.join(name);
-    write_orc(&path, &[batch(columns)], WriterOptions::default());
+    write_orc(&path, &[batch(columns)], WriterProperties::default());
     let file = edited(&std::fs::read(&path).unwrap(), edit);
     std::fs::write(&path, file).unwrap();
     path
@@ -67,7 +67,7 @@ async fn timestamps_of_any_year_are_queried() {
     let list: ArrayRef = Arc::new(ListArray::new(item, offsets, Arc::new(times.clone()), None));
     let structs: ArrayRef = Arc::new(StructArray::try_from(vec![("x", Arc::new(times.clone()) as ArrayRef)]).unwrap());
     let columns = vec![("t", Arc::new(times) as ArrayRef), ("l", list), ("s", structs)];
-    write_orc(&path, &[batch(columns)], WriterOptions::default());
+    write_orc(&path, &[batch(columns)], WriterProperties::default());
     let context = context(2);
     register(&context, "t", &path).await;
     assert_eq!(type_of(&context, "t").await, "Timestamp(µs)");
@@ -104,7 +104,7 @@ async fn timestamp_unit_is_the_tables() {
     write_orc(
         &folder.path().join("t/a.orc"),
         &[batch(vec![("t", near.clone())])],
-        WriterOptions::default(),
+        WriterProperties::default(),
     );
     let open = async |settings: &[(&str, &str)]| {
         let context = context_with(2, settings).await;
@@ -140,7 +140,7 @@ async fn timestamp_unit_is_the_tables() {
     write_orc(
         &folder.path().join("t/b.orc"),
         &[batch(vec![("t", far)])],
-        WriterOptions::default(),
+        WriterProperties::default(),
     );
     let context = open(&[]).await;
     assert_eq!(type_of(&context, "t").await, "Timestamp(µs)");
@@ -347,7 +347,7 @@ async fn deep_types_need_no_deep_stack() {
     write_orc(
         &path,
         &[batch(vec![("l", list), ("n", numbers)])],
-        WriterOptions::default(),
+        WriterProperties::default(),
     );
     let context = context(1);
     register(&context, "t", &path).await;
@@ -361,9 +361,9 @@ async fn doubles_of_trino_are_pruned() {
     let doubles: ArrayRef = Arc::new(Float64Array::from_iter_values((0..400).map(f64::from)));
     let path = folder.path().join("t.orc");
     // Without row groups, whose statistics would have sums.
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 0,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(&path, &[batch(vec![("x", doubles)])], options);
     // Trino's writer states bounds without a sum, and its own code.

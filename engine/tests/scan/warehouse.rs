@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, StructArray};
 use arrow::datatypes::{DataType, Field};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use super::common::{context, failure, register, run, value, write_orc};
 
@@ -28,7 +28,7 @@ fn words(values: std::ops::Range<i32>) -> ArrayRef {
 }
 
 fn write(path: &Path, columns: Vec<(&str, ArrayRef)>) {
-    write_orc(path, &[batch(columns)], WriterOptions::default());
+    write_orc(path, &[batch(columns)], WriterProperties::default());
 }
 
 fn create(location: &Path) -> String {

@@ -7,7 +7,7 @@ use arrow::datatypes::Int64Type;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 use futures::TryStreamExt;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 use tempfile::TempDir;
 
 use crate::common::{context_with, register, write_orc};
@@ -24,7 +24,7 @@ fn files() -> TempDir {
         write_orc(
             &folder.path().join(format!("{file}.orc")),
             &[batch],
-            WriterOptions::default(),
+            WriterProperties::default(),
         );
     }
     folder

@@ -8,7 +8,7 @@ use arrow::array::{
     StringArray, StructArray,
 };
 use arrow::datatypes::{DataType, Field};
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::support::write_orc;
 
@@ -120,12 +120,12 @@ fn write_rows(path: &Path, rows: &RecordBatch) {
     std::fs::create_dir_all(path.parent().expect("a file in a folder")).expect("a folder");
     let schema = rows.schema();
     let names = schema.fields().iter().map(|field| field.name().clone());
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 100,
         bloom_filter_columns: names
             .filter(|name| matches!(name.as_str(), "k" | "K" | "f" | "F"))
             .collect(),
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(path, rows.schema(), std::slice::from_ref(rows), options);
 }

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::support::write_orc;
 
@@ -31,13 +31,13 @@ pub(crate) const TABLES: [(&str, &str); 12] = [
 
 /// Writes all tables below `folder`.
 pub(crate) fn write(folder: &Path) {
-    let default = WriterOptions::default;
+    let default = WriterProperties::default;
     let one = |name: &str, rows: &RecordBatch, options| write_rows(&folder.join(name), rows, options);
     one("edge.orc", &edge(), default());
     one(
         "many.orc",
         &many(0..20_000),
-        WriterOptions {
+        WriterProperties {
             codec: Some(Codec::Snappy),
             row_index_stride: 1_000,
             stripe_rows: 6_000,
@@ -48,7 +48,7 @@ pub(crate) fn write(folder: &Path) {
     one(
         "many_plain.orc",
         &many(0..20_000),
-        WriterOptions {
+        WriterProperties {
             row_index_stride: 500,
             stripe_rows: 7_000,
             ..default()
@@ -57,7 +57,7 @@ pub(crate) fn write(folder: &Path) {
     one(
         "customers.orc",
         &customers(),
-        WriterOptions {
+        WriterProperties {
             codec: Some(Codec::Zlib),
             ..default()
         },
@@ -65,7 +65,7 @@ pub(crate) fn write(folder: &Path) {
     one(
         "orders.orc",
         &orders(),
-        WriterOptions {
+        WriterProperties {
             row_index_stride: 3,
             stripe_rows: 4,
             ..default()
@@ -74,7 +74,7 @@ pub(crate) fn write(folder: &Path) {
     one(
         "nested.orc",
         &nested(),
-        WriterOptions {
+        WriterProperties {
             codec: Some(Codec::Zstd),
             ..default()
         },
@@ -83,7 +83,7 @@ pub(crate) fn write(folder: &Path) {
     one(
         "nulls.orc",
         &nulls(),
-        WriterOptions {
+        WriterProperties {
             row_index_stride: 4,
             ..default()
         },
@@ -102,7 +102,7 @@ pub(crate) fn write(folder: &Path) {
         one(
             &format!("files/{index}.orc"),
             &many(start..start + 700),
-            WriterOptions {
+            WriterProperties {
                 row_index_stride: 100,
                 ..default()
             },
@@ -127,7 +127,7 @@ pub(crate) fn write(folder: &Path) {
     std::fs::create_dir_all(folder.join("empty_folder")).expect("a folder");
 }
 
-fn write_rows(path: &Path, rows: &RecordBatch, options: WriterOptions) {
+fn write_rows(path: &Path, rows: &RecordBatch, options: WriterProperties) {
     write_orc(path, rows.schema(), std::slice::from_ref(rows), options);
 }
 

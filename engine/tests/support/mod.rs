@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use grampus::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use grampus::{Device, GpuBacking, GpuTarget, GrampusConfig, GrampusOptions, LocalIo};
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use orc_rust::ArrowReaderBuilder;
 use orc_rust::schema::TimestampPrecision;
 
@@ -169,13 +169,13 @@ impl Setting {
 }
 
 /// Writes `batches` as one ORC file.
-pub(crate) fn write_orc(path: &Path, schema: SchemaRef, batches: &[RecordBatch], options: WriterOptions) {
+pub(crate) fn write_orc(path: &Path, schema: SchemaRef, batches: &[RecordBatch], options: WriterProperties) {
     let file = File::create(path).expect("a file in the temporary folder");
-    let mut writer = OrcWriter::new(file, schema, options).expect("a schema that ORC can store");
+    let mut writer = ArrowWriter::try_new(file, schema, Some(options)).expect("a schema that ORC can store");
     for batch in batches {
         writer.write(batch).expect("a batch of the writer's schema");
     }
-    writer.finish().expect("room on the disk");
+    writer.close().expect("room on the disk");
 }
 
 /// All rows of a file by orc-rust's full read, in file order. If orc-rust fails or panics, its error.

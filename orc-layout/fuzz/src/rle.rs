@@ -24,7 +24,7 @@ use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::streams::{Stream, StripeStreams};
 use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use grampus_orc_layout::{LayoutError, Result};
 
 use crate::one_column_file::one_column_file;
@@ -75,9 +75,10 @@ fn template() -> &'static (FileTail, StripeLayout) {
             ("text", Arc::new(StringArray::from(vec!["x"]))),
         ];
         let batch = RecordBatch::try_from_iter(columns).expect("columns of one row");
-        let mut writer = OrcWriter::new(Vec::new(), batch.schema(), WriterOptions::default()).expect("types of ORC");
+        let mut writer =
+            ArrowWriter::try_new(Vec::new(), batch.schema(), Some(WriterProperties::default())).expect("types of ORC");
         writer.write(&batch).expect("a batch of the writer's schema");
-        let file = writer.finish().expect("memory does not run full");
+        let file = writer.into_inner().expect("memory does not run full");
         let source = Memory(file.into());
         let tail = read_tail(&"fuzz.orc".into(), source.0.len() as u64, &source).expect("a valid file");
         let stripe = read_stripe(&tail, &source, 0).expect("a valid stripe");

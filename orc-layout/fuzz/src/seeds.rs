@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type};
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 /// Every codec, with the name of its seeds.
 pub const CODECS: [(&str, Option<Codec>); 5] = [
@@ -41,7 +41,7 @@ fn write(batch: &RecordBatch, codec: Option<Codec>, row_index_stride: u32) -> Ve
     let bloom = ["int", "double", "word"]
         .iter()
         .filter(|name| row_index_stride > 0 && has(name));
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec,
         chunk_size_bytes: 256,
         direct_columns: direct.map(|&name| name.to_owned()).collect(),
@@ -49,11 +49,12 @@ fn write(batch: &RecordBatch, codec: Option<Codec>, row_index_stride: u32) -> Ve
         row_index_stride,
         stripe_rows: 60,
         alignment_bytes: 1,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
-    let mut writer = OrcWriter::new(Vec::new(), batch.schema(), options).expect("a schema that ORC can store");
+    let mut writer =
+        ArrowWriter::try_new(Vec::new(), batch.schema(), Some(options)).expect("a schema that ORC can store");
     writer.write(batch).expect("a batch of the writer's schema");
-    writer.finish().expect("memory does not run full")
+    writer.into_inner().expect("memory does not run full")
 }
 
 fn flat(rows: i64) -> RecordBatch {

@@ -18,7 +18,7 @@ use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::metadata_reader::{read_index, read_stripe, read_tail};
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::source::ByteSource;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use grampus_orc_layout::{LayoutError, Result};
 
 use crate::peer;
@@ -142,7 +142,7 @@ pub fn write(data: &[u8]) {
         .collect();
     let table = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
         .expect("columns of equal length");
-    let options = WriterOptions {
+    let options = WriterProperties {
         direct_columns: names(&table, |kind| matches!(kind, DataType::Float32 | DataType::Float64)),
         bloom_filter_columns: if options.row_index_stride > 0 && input.byte() < 64 {
             names(&table, |kind| matches!(kind, DataType::Int64 | DataType::Utf8))
@@ -151,7 +151,7 @@ pub fn write(data: &[u8]) {
         },
         ..options
     };
-    let mut writer = OrcWriter::new(Vec::new(), table.schema(), options).expect("types of ORC");
+    let mut writer = ArrowWriter::try_new(Vec::new(), table.schema(), Some(options)).expect("types of ORC");
     let mut row = 0;
     while row < rows {
         let step = (1 + input.below(400) as usize).min(rows - row);
@@ -160,7 +160,7 @@ pub fn write(data: &[u8]) {
             .expect("values that ORC can store");
         row += step;
     }
-    let file = Bytes::from(writer.finish().expect("memory does not run full"));
+    let file = Bytes::from(writer.into_inner().expect("memory does not run full"));
     let theirs = peer::read(file.clone(), &table.schema()).expect("a file that orc-rust can read");
     compare(&table, &theirs, "orc-rust");
     compare(&table, &read_back(&file, &table, &mut input), "grampus");
@@ -172,7 +172,7 @@ fn names(table: &RecordBatch, wanted: impl Fn(&DataType) -> bool) -> Vec<String>
     fields.map(|field| field.name().clone()).collect()
 }
 
-fn options(input: &mut Input, rows: usize) -> WriterOptions {
+fn options(input: &mut Input, rows: usize) -> WriterProperties {
     let codecs = [
         None,
         Some(Codec::Zlib),
@@ -180,14 +180,14 @@ fn options(input: &mut Input, rows: usize) -> WriterOptions {
         Some(Codec::Lz4),
         Some(Codec::Zstd),
     ];
-    WriterOptions {
+    WriterProperties {
         codec: codecs[input.below(5) as usize],
         chunk_size_bytes: 64 + input.below(3_000) as usize,
         row_index_stride: [0, 1 + input.below(90) as u32, 10_000][input.below(3) as usize],
         stripe_rows: (rows / 4).max(1) + input.below(500) as usize,
         alignment_bytes: [1, 8, 512][input.below(3) as usize],
         dictionary_threshold: [0.0, 0.5, 1.0][input.below(3) as usize],
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     }
 }
 

@@ -200,7 +200,7 @@ fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 mod tests {
     use super::*;
     use crate::metadata_reader::{read_stripe, read_tail};
-    use crate::write::{OrcWriter, WriterOptions};
+    use crate::write::{ArrowWriter, WriterProperties};
     use arrow::array::{ArrayRef, Float64Array, RecordBatch};
     use bytes::Bytes;
     use std::sync::Arc;
@@ -222,9 +222,9 @@ mod tests {
     fn columns_with_a_present_stream_are_decoded() {
         let doubles: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 100]));
         let batch = RecordBatch::try_from_iter([("x", doubles)]).unwrap();
-        let mut writer = OrcWriter::new(Vec::new(), batch.schema(), WriterOptions::default()).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(WriterProperties::default())).unwrap();
         writer.write(&batch).unwrap();
-        let source = Memory(writer.finish().unwrap().into());
+        let source = Memory(writer.into_inner().unwrap().into());
         let tail = read_tail(&"f".into(), source.0.len() as u64, &source).unwrap();
         let mut stripe = read_stripe(&tail, &source, 0).unwrap();
         let access = |stripe: &StripeLayout| Access::of(&tail, stripe, 1, None, &source, true).unwrap();

@@ -1,5 +1,6 @@
 //! [`OutputColumn`], one column of a reader: the options under which it is decoded, and the field that it becomes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -9,8 +10,9 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use super::options::{ArrowReaderOptions, StringType};
 use crate::error::{LayoutError, Result};
 use crate::read_options::{Dictionaries, ReadOptions, TimestampUnit};
-use crate::schema::ColumnId;
+use crate::schema::{ColumnId, OrcType, TypeKind};
 use crate::tail::FileTail;
+use crate::text_type::TEXT_TYPE_KEY;
 
 /// A column of the root struct, as a reader returns it.
 #[derive(Debug, Clone)]
@@ -42,7 +44,10 @@ impl OutputColumn {
         let decoded = unit.apply(stored.data_type());
         let field = match wanted {
             Some(field) => Arc::clone(field),
-            None => Arc::new(Field::clone(stored).with_data_type(type_of(&decoded, options, true))),
+            None => {
+                let field = Field::clone(stored).with_data_type(type_of(&decoded, options, true));
+                Arc::new(field.with_metadata(field_metadata(tail.schema.column(id))))
+            }
         };
         if field.name() != stored.name() {
             let reason = format!(
@@ -93,6 +98,15 @@ impl OutputColumn {
             reason: error.to_string(),
         })
     }
+}
+
+/// The attributes of a type, and the type of text: the writer makes the same type of them.
+fn field_metadata(column: &OrcType) -> HashMap<String, String> {
+    let mut metadata: HashMap<String, String> = column.attributes.iter().cloned().collect();
+    if matches!(column.kind, TypeKind::Char { .. } | TypeKind::Varchar { .. }) {
+        metadata.insert(TEXT_TYPE_KEY.to_owned(), column.kind.to_string());
+    }
+    metadata
 }
 
 /// The type in which a column of type `decoded` is returned. Unions stay as they are: Arrow casts none.

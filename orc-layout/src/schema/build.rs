@@ -50,6 +50,7 @@ fn empty() -> OrcSchema {
         name: String::new(),
         kind: TypeKind::Struct,
         children: vec![],
+        attributes: vec![],
     };
     OrcSchema::of_types(vec![root], Arc::new(Schema::empty()), Vec::new())
 }
@@ -83,6 +84,11 @@ fn node(id: usize, stored: &proto::Type, count: usize) -> Result<OrcType, Schema
         name: String::new(),
         kind,
         children: children.clone(),
+        attributes: stored
+            .attributes
+            .iter()
+            .map(|pair| (pair.key().to_owned(), pair.value().to_owned()))
+            .collect(),
     })
 }
 

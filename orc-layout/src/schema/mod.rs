@@ -16,6 +16,7 @@ pub type ColumnId = u32;
 
 /// One node of the type tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OrcType {
     /// The ORC column id: pre-order position in the tree.
     pub id: ColumnId,
@@ -25,6 +26,8 @@ pub struct OrcType {
     pub kind: TypeKind,
     /// Column ids of the children, in order.
     pub children: Vec<ColumnId>,
+    /// Attributes of the type: keys and values of its writer.
+    pub attributes: Vec<(String, String)>,
 }
 
 /// ORC type kinds (ORC v1, "Type Information").

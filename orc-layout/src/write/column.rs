@@ -3,14 +3,15 @@
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
 
 use super::bloom::BloomFilters;
 use super::byte_rle::{Bits, ByteEncoder};
-use super::options::WriterOptions;
 use super::statistics::Statistics;
 use super::stream::{OutStream, Storage};
 use super::types::Node;
 use super::values::Values;
+use super::writer_properties::WriterProperties;
 use crate::error::Result;
 use crate::proto::r#type::Kind as TypeKind;
 use crate::proto::{self, stream::Kind};
@@ -74,14 +75,19 @@ pub(super) struct FinishedStream<'a> {
 }
 
 impl Column {
-    pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage) -> Self {
+    pub(super) fn new(node: &Node, options: &WriterProperties, storage: Storage) -> Self {
         let top_level = |names: &[String]| !node.name.is_empty() && names.contains(&node.name);
-        let values_storage = match options.number_chunk_size_bytes {
-            Some(bytes) if is_number(node.kind) => storage.with_chunks_of(bytes),
+        let stated = options
+            .columns
+            .get(&node.name)
+            .and_then(|column| column.chunk_size_bytes);
+        let values_storage = match (stated, options.number_chunk_size_bytes) {
+            (Some(bytes), _) => storage.with_chunks_of(bytes),
+            (None, Some(bytes)) if is_number(node.kind) => storage.with_chunks_of(bytes),
             _ => storage,
         };
         let mut data_storage = values_storage;
-        if let Storage::Chunks { size_bytes, .. } = storage
+        if let Storage::Chunks { size_bytes, .. } = storage.with_chunks_of(stated.unwrap_or(options.chunk_size_bytes))
             && top_level(&options.direct_columns)
         {
             // Chunks hold whole values: a header must not cut one in two.
@@ -112,7 +118,7 @@ impl Column {
             group,
             groups: Vec::new(),
             bloom: top_level(&options.bloom_filter_columns)
-                .then(|| BloomFilters::new(options.row_index_stride, options.bloom_filter_fpp)),
+                .then(|| BloomFilters::new(options.row_index_stride, options.bloom_filter_fpp_of(&node.name))),
             file_bytes: 0,
         }
     }
@@ -145,7 +151,11 @@ impl Column {
 
     /// Appends rows of the current row group.
     pub(super) fn write(&mut self, array: &ArrayRef) -> Result<()> {
-        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        // A union is never null itself: a null stays with its variant.
+        let nulls = match array.data_type() {
+            DataType::Union(..) => None,
+            _ => array.logical_nulls().filter(|nulls| nulls.null_count() > 0),
+        };
         self.write_present(array.len(), nulls.as_ref());
         self.values.write(
             &self.name,

@@ -9,6 +9,7 @@ use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
 use super::stream::{OutStream, Storage};
 use super::types::Node;
+use crate::bloom::BloomFilter;
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
 
@@ -51,6 +52,7 @@ impl DecimalValues {
         array: &ArrayRef,
         nulls: Option<&NullBuffer>,
         statistics: &mut Statistics,
+        bloom: Option<&mut BloomFilter>,
     ) -> Result<()> {
         self.raw.clear();
         gather(
@@ -77,6 +79,11 @@ impl DecimalValues {
                 .iter()
                 .try_fold((*sum).unwrap_or(0), |sum, value| sum.checked_add(*value))
                 .filter(|_| sum.is_some());
+        }
+        if let Some(bloom) = bloom {
+            self.raw
+                .iter()
+                .for_each(|&value| bloom.insert_decimal(value, self.scale));
         }
         self.scratch.clear();
         for &value in &self.raw {

@@ -1,4 +1,4 @@
-//! [`OrcWriter`], Arrow batches to an ORC file laid out for on-demand reading. Direct streams are aligned, the row
+//! [`ArrowWriter`], Arrow batches to an ORC file laid out for on-demand reading. Direct streams are aligned, the row
 //! index has positions and statistics, and columns that queries fetch by value are raw chunks.
 //!
 //! ```text
@@ -8,7 +8,8 @@
 //!   ─► stream (chunks) ─► stripe (order, padding) ─► tail
 //!
 //! beside them: stored_types (any Arrow type to a stored one)
-//! beside them: options; statistics with double_statistics and string_bound; bloom
+//! beside them: writer_properties with column_properties and column_checks; text_limit (CHAR, VARCHAR)
+//! beside them: statistics with double_statistics and string_bound; bloom
 //! ```
 //!
 //! **Invariant:** every run ends where a row group ends. A row group's bytes therefore begin at its positions, and
@@ -20,11 +21,12 @@ mod bits;
 mod bloom;
 mod byte_rle;
 mod column;
+mod column_checks;
+mod column_properties;
 mod decimal;
 mod dictionary;
 mod double_statistics;
 mod nested;
-mod options;
 mod rle_v2;
 mod run_encoder;
 mod statistics;
@@ -34,33 +36,40 @@ mod string_bound;
 mod strings;
 mod stripe;
 mod tail;
+mod text_limit;
 mod timestamp;
 mod types;
 mod values;
+mod writer_properties;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
 
 use self::column::Column;
-pub use self::options::{CHUNK_ALIGNMENT_BYTES, WriterOptions};
+use self::column_checks::check_columns;
+pub use self::column_properties::ColumnProperties;
 pub use self::stored_types::{stored_schema, to_stored};
 use self::stream::Storage;
 use self::tail::{FileContents, MAGIC};
+pub use self::writer_properties::{CHUNK_ALIGNMENT_BYTES, WriterProperties, WriterPropertiesBuilder};
 use crate::error::{LayoutError, Result};
 use crate::proto;
+use crate::tail::{FileTail, TailParse};
 
 /// Rows taken at a time if there is no row index.
 const PORTION_ROWS: usize = 10_000;
 
-/// Writes one ORC file. Nothing is valid until [`finish`](Self::finish) returns.
+/// Writes one ORC file. Nothing is valid before
+/// [`finish`](Self::finish), [`close`](Self::close) or [`into_inner`](Self::into_inner) has returned.
 #[derive(Debug)]
-pub struct OrcWriter<W: Write> {
+pub struct ArrowWriter<W: Write> {
     sink: W,
     schema: SchemaRef,
-    options: WriterOptions,
+    options: WriterProperties,
     storage: Storage,
     root: Column,
     types: Vec<proto::Type>,
@@ -69,20 +78,35 @@ pub struct OrcWriter<W: Write> {
     stripe_rows: usize,
     /// Rows of its current row group.
     group_rows: usize,
-    /// A write failed: the collected rows are incomplete.
-    failed: bool,
+    progress: FileProgress,
 }
 
-impl<W: Write> OrcWriter<W> {
-    /// Starts a file with this schema (primitive types, decimals, timestamps, strings, binary; list, struct and map
-    /// too).
+/// What can still happen to the file.
+#[derive(Debug)]
+enum FileProgress {
+    /// Rows can be written.
+    Open,
+    /// A write failed: the rows are incomplete.
+    Failed,
+    /// The tail is written.
+    Finished,
+}
+
+impl<W: Write> ArrowWriter<W> {
+    /// Starts a file with this schema: primitive types, decimals, timestamps, strings and binary, and lists, structs,
+    /// maps and unions of them. `None` stands for the default properties.
+    ///
+    /// A field's metadata becomes its type's attributes. [`TEXT_TYPE_KEY`](crate::text_type::TEXT_TYPE_KEY) in it makes
+    /// a text column CHAR or VARCHAR.
     ///
     /// # Errors
-    /// `Write` for types that ORC cannot store (unsigned 64-bit, intervals, …) and for options that contradict each
-    /// other.
-    pub fn new(mut sink: W, schema: SchemaRef, options: WriterOptions) -> Result<Self> {
+    /// `Write` for types that ORC cannot store (unsigned 64-bit, intervals, …) and for properties that contradict each
+    /// other or the schema; `Sink` when the sink fails.
+    pub fn try_new(mut sink: W, schema: SchemaRef, properties: Option<WriterProperties>) -> Result<Self> {
+        let options = properties.unwrap_or_default();
         options.check(&schema)?;
-        let (node, types) = types::root(&schema)?;
+        let (node, types) = types::root(&schema, &options)?;
+        check_columns(&options, &node)?;
         let storage = match options.codec {
             None => Storage::Raw,
             codec => Storage::Chunks {
@@ -117,35 +141,88 @@ impl<W: Write> OrcWriter<W> {
             },
             stripe_rows: 0,
             group_rows: 0,
-            failed: false,
+            progress: FileProgress::Open,
         })
     }
 
     /// Appends rows; may write finished stripes.
     ///
     /// # Errors
-    /// `Write` when the batch's schema differs, a value cannot be stored or the sink fails (disk full).
+    /// `Write` when the batch's schema differs or a value cannot be stored; `Sink` when the sink fails (disk full).
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.check_open()?;
         self.check(batch)?;
-        self.failed = true;
+        self.progress = FileProgress::Failed;
         let mut done = 0;
         while done < batch.num_rows() {
             done += self.write_portion(batch, done)?;
         }
-        self.failed = false;
+        self.progress = FileProgress::Open;
         Ok(())
     }
 
-    /// Writes the last stripe and the tail and returns the sink.
+    /// Ends the stripe that is being collected and writes it to the sink.
     ///
     /// # Errors
-    /// `Write` when the sink fails, or a write failed before.
-    pub fn finish(mut self) -> Result<W> {
-        if self.failed {
-            return Err(LayoutError::Write(
-                "the file is incomplete, because an earlier write failed".into(),
-            ));
+    /// `Sink` when the sink fails; `Write` if an earlier write failed, or the file is finished.
+    pub fn flush(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.progress = FileProgress::Failed;
+        self.end_stripe()?;
+        self.sink.flush().map_err(sink_error)?;
+        self.progress = FileProgress::Open;
+        Ok(())
+    }
+
+    /// Writes the last stripe and the tail. Returns what a reader finds in the tail: stripes, types, statistics.
+    ///
+    /// # Errors
+    /// `Sink` when the sink fails; `Write` if an earlier write failed, or the file is finished.
+    pub fn finish(&mut self) -> Result<FileTail> {
+        let tail = self.write_tail()?;
+        match FileTail::parse(&"written file".into(), self.contents.length, &tail)? {
+            TailParse::Complete(parsed) => Ok(*parsed),
+            TailParse::NeedBytes(_) => Err(LayoutError::Write("the written tail is not complete".into())),
         }
+    }
+
+    /// As [`finish`](Self::finish), and drops the sink.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn close(mut self) -> Result<FileTail> {
+        self.finish()
+    }
+
+    /// Finishes the file, if that has not been done, and returns the sink.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn into_inner(mut self) -> Result<W> {
+        if !matches!(self.progress, FileProgress::Finished) {
+            self.write_tail()?;
+        }
+        Ok(self.sink)
+    }
+
+    /// The sink.
+    pub fn inner(&self) -> &W {
+        &self.sink
+    }
+
+    /// Rows of the stripe being collected.
+    pub fn in_progress_rows(&self) -> usize {
+        self.stripe_rows
+    }
+
+    /// Bytes of the stripe being collected, about.
+    pub fn in_progress_size(&self) -> usize {
+        self.root.buffered_bytes()
+    }
+
+    fn write_tail(&mut self) -> Result<Bytes> {
+        self.check_open()?;
+        self.progress = FileProgress::Failed;
         self.end_stripe()?;
         let mut statistics = Vec::with_capacity(self.types.len());
         self.root.for_each(&mut |column| {
@@ -154,10 +231,14 @@ impl<W: Write> OrcWriter<W> {
                 ..column.file.to_proto()
             });
         });
-        let tail = tail::encode(&self.options, self.storage, self.contents, self.types, statistics)?;
+        let (contents, types) = (std::mem::take(&mut self.contents), std::mem::take(&mut self.types));
+        (self.contents.rows, self.contents.length) = (contents.rows, contents.length);
+        let tail = Bytes::from(tail::encode(&self.options, self.storage, contents, types, statistics)?);
         let written = self.sink.write_all(&tail).and_then(|()| self.sink.flush());
         written.map_err(sink_error)?;
-        Ok(self.sink)
+        self.contents.length += tail.len() as u64;
+        self.progress = FileProgress::Finished;
+        Ok(tail)
     }
 
     /// Rows taken so far.
@@ -170,12 +251,16 @@ impl<W: Write> OrcWriter<W> {
         self.contents.length
     }
 
+    fn check_open(&self) -> Result<()> {
+        let reason = match self.progress {
+            FileProgress::Open => return Ok(()),
+            FileProgress::Failed => "the file is incomplete, because an earlier write failed",
+            FileProgress::Finished => "the file is finished",
+        };
+        Err(LayoutError::Write(reason.into()))
+    }
+
     fn check(&self, batch: &RecordBatch) -> Result<()> {
-        if self.failed {
-            return Err(LayoutError::Write(
-                "the file is incomplete, because an earlier write failed".into(),
-            ));
-        }
         let (ours, theirs) = (self.schema.fields(), batch.schema_ref().fields());
         if ours.len() != theirs.len() {
             return Err(LayoutError::Write(format!(

@@ -1,10 +1,13 @@
-//! Structs, lists and maps: a null parent has no row in its children, and elements are rows of the child column.
+//! Structs, lists, maps and unions: a null parent has no row in its children, elements are rows of the child column,
+//! and a union's value is a row of its variant.
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, OffsetSizeTrait};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, OffsetSizeTrait};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow::compute::filter;
+use arrow::compute::{filter, take};
 use arrow::datatypes::DataType;
 
+use super::arrow_input::unexpected;
+use super::byte_rle::ByteEncoder;
 use super::column::Column;
 use super::rle_v2::IntEncoder;
 use super::statistics::Statistics;
@@ -92,6 +95,36 @@ fn write_elements<O: OffsetSizeTrait>(
         child.write(&kept(&values.slice(first, span), keep.as_ref())?)?;
     }
     Ok(())
+}
+
+/// Writes the variant of each value, and each value to its variant.
+pub(super) fn write_union(name: &str, array: &ArrayRef, tags: &mut ByteEncoder, children: &mut [Column]) -> Result<()> {
+    let DataType::Union(fields, _) = array.data_type() else {
+        return Err(unexpected(name, array.data_type()));
+    };
+    let union = array.as_union();
+    let ids = union.type_ids();
+    for ((id, _), child) in fields.iter().zip(children) {
+        let is_of_variant = ids.iter().map(|&of_row| of_row == id);
+        let values = match union.offsets() {
+            None => {
+                let mask = BooleanArray::new(is_of_variant.collect(), None);
+                kept(union.child(id), Some(&mask))?
+            }
+            Some(offsets) => {
+                let of_variant = is_of_variant
+                    .zip(offsets.iter())
+                    .filter(|(is_of_variant, _)| *is_of_variant);
+                let rows = Int32Array::from_iter_values(of_variant.map(|(_, &offset)| offset));
+                take(union.child(id), &rows, None).map_err(|error| LayoutError::Write(error.to_string()))?
+            }
+        };
+        child.write(&values)?;
+    }
+    let tag_of = |of_row: i8| fields.iter().position(|(id, _)| id == of_row).unwrap_or(0) as u8;
+    let mut known = [0; 128];
+    (0..128u8).for_each(|id| known[usize::from(id)] = tag_of(id as i8));
+    tags.write(ids.iter().map(|&id| known[usize::from(id as u8 & 0x7f)]))
 }
 
 fn kept(array: &ArrayRef, keep: Option<&BooleanArray>) -> Result<ArrayRef> {

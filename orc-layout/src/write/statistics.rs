@@ -3,6 +3,7 @@
 
 use super::double_statistics::DoubleStatistics;
 use super::string_bound::{Bound, merge_strings, string_proto};
+use crate::decimal_text::decimal_text;
 use crate::proto;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
@@ -260,15 +261,6 @@ fn timestamp_proto(bounds: Option<((i64, u32), (i64, u32))>) -> proto::Timestamp
         out.maximum_nanos = Some(max.1);
     }
     out
-}
-
-/// An unscaled decimal as text: "-12.50" for -1250 at scale 2.
-pub(super) fn decimal_text(unscaled: i128, scale: usize) -> String {
-    let sign = if unscaled < 0 { "-" } else { "" };
-    let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - scale);
-    let point = if scale > 0 { "." } else { "" };
-    format!("{sign}{whole}{point}{fraction}")
 }
 
 /// Smallest and largest value.

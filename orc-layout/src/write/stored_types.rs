@@ -83,7 +83,15 @@ fn stored_type(incoming: &DataType) -> Option<DataType> {
         }
         T::Struct(fields) => T::Struct(fields.iter().map(stored_field).collect::<Option<_>>()?),
         T::Map(entries, sorted) => T::Map(stored_entries(entries)?, *sorted),
-        T::Interval(_) | T::Union(..) => return None,
+        // Arrow casts no unions, so their variants must be of stored types.
+        T::Union(variants, _) => {
+            let is_stored = |field: &FieldRef| stored_type(field.data_type()).as_ref() == Some(field.data_type());
+            return variants
+                .iter()
+                .all(|(_, field)| is_stored(field))
+                .then(|| incoming.clone());
+        }
+        T::Interval(_) => return None,
     })
 }
 

@@ -12,6 +12,7 @@ use super::dictionary::Dictionary;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
 use super::stream::{OutStream, Storage};
+use super::text_limit::TextLimit;
 use crate::bloom::BloomFilter;
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
@@ -154,6 +155,8 @@ where
 #[derive(Debug)]
 pub(super) struct StringValues {
     threshold: f64,
+    /// The limit of CHAR and VARCHAR.
+    limit: Option<TextLimit>,
     /// DATA and LENGTH of a direct column; with a dictionary, the dictionary's bytes and lengths.
     sequences: ByteSequences,
     /// DATA of a dictionary column.
@@ -233,9 +236,10 @@ struct DictionaryMapping {
 const UNMAPPED: u32 = u32::MAX;
 
 impl StringValues {
-    pub(super) fn new(storage: Storage, threshold: f64) -> Self {
+    pub(super) fn new(storage: Storage, threshold: f64, limit: Option<TextLimit>) -> Self {
         Self {
             threshold,
+            limit,
             sequences: ByteSequences::new(storage),
             numbers: IntEncoder::new(OutStream::new(storage), false),
             dictionary: Dictionary::default(),
@@ -255,6 +259,8 @@ impl StringValues {
         statistics: &mut Statistics,
         mut bloom: Option<&mut BloomFilter>,
     ) -> Result<()> {
+        let limited = self.limit.as_ref().map(|limit| limit.stored(array)).transpose()?;
+        let array = limited.as_ref().unwrap_or(array);
         if let Some(dictionary) = array.as_any_dictionary_opt()
             && !self.direct
         {
@@ -323,6 +329,11 @@ impl StringValues {
         self.dictionary
             .push_numbers(keys.iter().map(|&key| mapped.numbers[key]));
         self.mapped = Some(mapped);
+    }
+
+    /// Whether bloom filters are made. CHAR has none: writers do not agree on the blanks in them.
+    pub(super) fn has_bloom_filters(&self) -> bool {
+        !self.limit.as_ref().is_some_and(TextLimit::is_filled)
     }
 
     fn too_many(&self, count: usize) -> bool {

@@ -14,8 +14,8 @@ use std::io::{self, Write};
 use prost::Message;
 
 use super::column::{Column, FinishedStream};
-use super::options::CHUNK_ALIGNMENT_BYTES;
 use super::stream::{Storage, encode_section};
+use super::writer_properties::CHUNK_ALIGNMENT_BYTES;
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::error::Result;
 use crate::proto::{self, stream::Kind};

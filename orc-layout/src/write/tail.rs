@@ -2,11 +2,12 @@
 
 use prost::Message;
 
-use super::options::WriterOptions;
 use super::stream::{Storage, encode_section};
+use super::writer_properties::WriterProperties;
 use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, CalendarKind, CompressionKind};
+use crate::statistics::writer;
 
 /// First bytes of every file, and the last field of the postscript.
 pub(super) const MAGIC: &str = "ORC";
@@ -17,9 +18,6 @@ const FORMAT_VERSION: [u32; 2] = [0, 12];
 /// The first version of a writer other than the Java one. Readers conclude from it that timestamp statistics are in
 /// UTC.
 const WRITER_VERSION: u32 = 6;
-
-/// Code for a writer that is not registered with the Apache project.
-const WRITER_UNKNOWN: u32 = i32::MAX as u32;
 
 /// Stripes and statistics for the tail.
 #[derive(Debug, Default)]
@@ -33,7 +31,7 @@ pub(super) struct FileContents {
 
 /// The bytes of the tail.
 pub(super) fn encode(
-    options: &WriterOptions,
+    options: &WriterProperties,
     storage: Storage,
     contents: FileContents,
     types: Vec<proto::Type>,
@@ -57,7 +55,7 @@ pub(super) fn encode(
         number_of_rows: Some(contents.rows),
         statistics,
         row_index_stride: Some(options.row_index_stride),
-        writer: Some(WRITER_UNKNOWN),
+        writer: Some(writer::UNREGISTERED),
         encryption: None,
         calendar: Some(CalendarKind::ProlepticGregorian.into()),
         software_version: Some(concat!("grampus ", env!("CARGO_PKG_VERSION")).into()),
@@ -69,7 +67,7 @@ pub(super) fn encode(
 }
 
 /// The postscript is never compressed; its own length is the file's last byte.
-fn append_postscript(options: &WriterOptions, footer: u64, metadata: u64, out: &mut Vec<u8>) -> Result<()> {
+fn append_postscript(options: &WriterProperties, footer: u64, metadata: u64, out: &mut Vec<u8>) -> Result<()> {
     let compression = match options.codec {
         None => CompressionKind::None,
         Some(Codec::Zlib) => CompressionKind::Zlib,

@@ -11,6 +11,7 @@ use super::arrow_input::{gather, unexpected};
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
 use super::stream::{OutStream, Storage};
+use crate::bloom::BloomFilter;
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
 
@@ -50,6 +51,7 @@ impl TimestampValues {
         array: &ArrayRef,
         nulls: Option<&NullBuffer>,
         statistics: &mut Statistics,
+        bloom: Option<&mut BloomFilter>,
     ) -> Result<()> {
         let DataType::Timestamp(unit, _) = array.data_type() else {
             return Err(unexpected(name, array.data_type()));
@@ -63,14 +65,19 @@ impl TimestampValues {
         };
         gather(values, nulls, &mut self.raw, |value| value);
         match unit {
-            TimeUnit::Second => self.encode::<1>(name, statistics),
-            TimeUnit::Millisecond => self.encode::<1_000>(name, statistics),
-            TimeUnit::Microsecond => self.encode::<1_000_000>(name, statistics),
-            TimeUnit::Nanosecond => self.encode::<NANOS_PER_SECOND>(name, statistics),
+            TimeUnit::Second => self.encode::<1>(name, statistics, bloom),
+            TimeUnit::Millisecond => self.encode::<1_000>(name, statistics, bloom),
+            TimeUnit::Microsecond => self.encode::<1_000_000>(name, statistics, bloom),
+            TimeUnit::Nanosecond => self.encode::<NANOS_PER_SECOND>(name, statistics, bloom),
         }
     }
 
-    fn encode<const PER_SECOND: i64>(&mut self, name: &str, statistics: &mut Statistics) -> Result<()> {
+    fn encode<const PER_SECOND: i64>(
+        &mut self,
+        name: &str,
+        statistics: &mut Statistics,
+        bloom: Option<&mut BloomFilter>,
+    ) -> Result<()> {
         let split = |value: i64| {
             let seconds = value.div_euclid(PER_SECOND);
             (seconds, value.rem_euclid(PER_SECOND) * (NANOS_PER_SECOND / PER_SECOND))
@@ -89,6 +96,11 @@ impl TimestampValues {
                 (seconds, nanos as u32)
             };
             widen(bounds, bound(min), bound(max));
+        }
+        if let Some(bloom) = bloom {
+            let nanos_per_unit = i128::from(NANOS_PER_SECOND / PER_SECOND);
+            let nanos = self.raw.iter().map(|&value| i128::from(value) * nanos_per_unit);
+            nanos.for_each(|nanos| bloom.insert_timestamp(nanos));
         }
         self.second_scratch.clear();
         self.nano_scratch.clear();

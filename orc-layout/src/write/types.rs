@@ -1,12 +1,20 @@
 //! ORC type tree of an Arrow schema: the Arrow types that can be stored, and their ORC types.
 
-use arrow::datatypes::{DataType, Field, Schema};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+
+use super::writer_properties::WriterProperties;
 use crate::error::{LayoutError, Result};
 use crate::proto::{self, r#type::Kind};
+use crate::text_type::{TEXT_TYPE_KEY, TextType};
 
 /// Deepest nesting that is written: readers recurse.
 const MAX_DEPTH: usize = 64;
+
+/// Most variants of a union: Arrow's type ids are positive bytes, and readers take no more.
+const MAX_VARIANTS: usize = 127;
 
 /// One node of the type tree, in the specification's pre-order numbering.
 #[derive(Debug, Clone)]
@@ -19,38 +27,76 @@ pub(super) struct Node {
     pub(super) kind: Kind,
     /// The Arrow type of the column.
     pub(super) data_type: DataType,
+    /// The type of a text column.
+    pub(super) text_type: TextType,
     /// Children, in order.
     pub(super) children: Vec<Node>,
 }
 
+impl Node {
+    /// Whether the column is STRING, CHAR or VARCHAR.
+    pub(super) fn kind_is_text(&self) -> bool {
+        matches!(self.kind, Kind::String | Kind::Char | Kind::Varchar)
+    }
+
+    /// The column of this dotted name in the tree.
+    pub(super) fn find(&self, name: &str) -> Option<&Self> {
+        match self.name == name && self.id > 0 {
+            true => Some(self),
+            false => self.children.iter().find_map(|child| child.find(name)),
+        }
+    }
+}
+
 /// The root struct of a schema, and the footer's type list.
-pub(super) fn root(schema: &Schema) -> Result<(Node, Vec<proto::Type>)> {
+pub(super) fn root(schema: &Schema, properties: &WriterProperties) -> Result<(Node, Vec<proto::Type>)> {
     let mut types = Vec::new();
-    let root = node("", &DataType::Struct(schema.fields().clone()), &mut types, 0)?;
+    let field = Field::new("", DataType::Struct(schema.fields().clone()), false);
+    let root = node("", &field, properties, &mut types, 0)?;
     Ok((root, types))
 }
 
-fn node(name: &str, data_type: &DataType, types: &mut Vec<proto::Type>, depth: usize) -> Result<Node> {
+fn node(
+    name: &str,
+    field: &Field,
+    properties: &WriterProperties,
+    types: &mut Vec<proto::Type>,
+    depth: usize,
+) -> Result<Node> {
+    let data_type = field.data_type();
     if depth > MAX_DEPTH {
         return Err(LayoutError::Write(format!(
             "column {name}: types nested deeper than {MAX_DEPTH} levels"
         )));
     }
-    let kind = kind_of(name, data_type)?;
+    let text_type = text_type_of(name, field, properties)?;
+    let (kind, maximum_length) = match (kind_of(name, data_type)?, text_type) {
+        (Kind::String, TextType::Char { length }) => (Kind::Char, Some(length)),
+        (Kind::String, TextType::Varchar { length }) => (Kind::Varchar, Some(length)),
+        (Kind::String, TextType::String) => (Kind::String, None),
+        (kind, TextType::String) => (kind, None),
+        _ => {
+            return Err(LayoutError::Write(format!(
+                "column {name}: {data_type} cannot be stored as {text_type}, which is text"
+            )));
+        }
+    };
     let id = types.len() as u32;
     types.push(proto::Type {
         kind: Some(kind.into()),
+        maximum_length,
+        attributes: attributes_of(name, field, properties),
         ..Default::default()
     });
-    let fields: Vec<(String, &DataType)> = children_of(data_type);
+    let fields: Vec<(String, FieldRef)> = children_of(data_type);
     let mut children = Vec::with_capacity(fields.len());
-    for (field, child_type) in &fields {
+    for (field, child) in &fields {
         let dotted = if name.is_empty() {
             field.clone()
         } else {
             format!("{name}.{field}")
         };
-        children.push(node(&dotted, child_type, types, depth + 1)?);
+        children.push(node(&dotted, child, properties, types, depth + 1)?);
     }
     let entry = &mut types[id as usize];
     entry.subtypes = children.iter().map(|child| child.id).collect();
@@ -66,20 +112,54 @@ fn node(name: &str, data_type: &DataType, types: &mut Vec<proto::Type>, depth: u
         name: name.to_owned(),
         kind,
         data_type: data_type.clone(),
+        text_type,
         children,
     })
 }
 
-fn children_of(data_type: &DataType) -> Vec<(String, &DataType)> {
-    let named = |field: &'_ Field| field.name().clone();
+/// The type of a text column: what the properties say, else the field's metadata.
+fn text_type_of(name: &str, field: &Field, properties: &WriterProperties) -> Result<TextType> {
+    let column = properties.columns.get(name).filter(|_| !name.is_empty());
+    if let Some(text_type) = column.and_then(|column| column.text_type) {
+        return Ok(text_type);
+    }
+    match field.metadata().get(TEXT_TYPE_KEY) {
+        Some(text) => text
+            .parse()
+            .map_err(|reason| LayoutError::Write(format!("column {name}: {TEXT_TYPE_KEY}: {reason}"))),
+        None => Ok(TextType::String),
+    }
+}
+
+/// The attributes of a type, by key: the field's metadata, as pyarrow stores it, and the properties'.
+fn attributes_of(name: &str, field: &Field, properties: &WriterProperties) -> Vec<proto::StringPair> {
+    let stated = properties.columns.get(name).filter(|_| !name.is_empty());
+    let stated = stated.map_or(&[][..], |column| &column.attributes);
+    let stated = stated.iter().map(|(key, value)| (key, value));
+    let metadata = field.metadata().iter().filter(|(key, _)| *key != TEXT_TYPE_KEY);
+    let all: BTreeMap<&String, &String> = metadata.chain(stated).collect();
+    let pair = |(key, value): (&String, &String)| proto::StringPair {
+        key: Some(key.clone()),
+        value: Some(value.clone()),
+    };
+    all.into_iter().map(pair).collect()
+}
+
+fn children_of(data_type: &DataType) -> Vec<(String, FieldRef)> {
     match data_type {
-        DataType::Struct(fields) => fields.iter().map(|f| (named(f), f.data_type())).collect(),
-        DataType::List(item) | DataType::LargeList(item) => vec![("item".into(), item.data_type())],
+        DataType::Struct(fields) => fields.iter().map(|f| (f.name().clone(), Arc::clone(f))).collect(),
+        DataType::List(item) | DataType::LargeList(item) => vec![("item".into(), Arc::clone(item))],
+        DataType::Union(fields, _) => {
+            let variants = fields.iter().enumerate();
+            variants
+                .map(|(tag, (_, field))| (tag.to_string(), Arc::clone(field)))
+                .collect()
+        }
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(fields) if fields.len() == 2 => {
                 vec![
-                    ("key".into(), fields[0].data_type()),
-                    ("value".into(), fields[1].data_type()),
+                    ("key".into(), Arc::clone(&fields[0])),
+                    ("value".into(), Arc::clone(&fields[1])),
                 ]
             }
             _ => vec![],
@@ -117,6 +197,9 @@ fn kind_of(name: &str, data_type: &DataType) -> Result<Kind> {
             return refuse("; cast it to Decimal128");
         }
         DataType::Struct(_) => Kind::Struct,
+        DataType::Union(fields, _) if fields.is_empty() => return refuse(" without variants"),
+        DataType::Union(fields, _) if fields.len() > MAX_VARIANTS => return refuse(": it has more than 127 variants"),
+        DataType::Union(..) => Kind::Union,
         DataType::List(_) | DataType::LargeList(_) => Kind::List,
         DataType::Map(entries, _) if matches!(entries.data_type(), DataType::Struct(fields) if fields.len() == 2) => {
             Kind::Map
@@ -133,7 +216,6 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn types_number_children_before_siblings() {
@@ -143,7 +225,7 @@ mod tests {
             Field::new("a", inner, true),
             Field::new("b", DataType::Utf8, true),
         ]);
-        let (root, types) = root(&schema).unwrap();
+        let (root, types) = root(&schema, &WriterProperties::default()).unwrap();
         assert_eq!(types[0].subtypes, [1, 4]);
         assert_eq!(types[1].field_names, ["x"]);
         assert_eq!(root.children[0].children[0].children[0].name, "a.x.item");
@@ -153,7 +235,7 @@ mod tests {
     #[test]
     fn types_that_cannot_be_stored_are_named() {
         let schema = Schema::new(vec![Field::new("big", DataType::UInt64, true)]);
-        let error = root(&schema).unwrap_err().to_string();
+        let error = root(&schema, &WriterProperties::default()).unwrap_err().to_string();
         assert!(
             error.contains("column big") && error.contains("UInt64") && error.contains("cast"),
             "{error}"

@@ -11,13 +11,14 @@ use super::column::Column;
 use super::decimal::DecimalValues;
 use super::double_statistics::DoubleStatistics;
 use super::nested;
-use super::options::WriterOptions;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
 use super::stream::{OutStream, Storage};
 use super::strings::{BinaryValues, StringValues};
+use super::text_limit::TextLimit;
 use super::timestamp::TimestampValues;
 use super::types::Node;
+use super::writer_properties::WriterProperties;
 use crate::bloom::BloomFilter;
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
@@ -59,12 +60,14 @@ pub(super) enum Values {
     Struct,
     /// LENGTH; for maps too.
     List(IntEncoder),
+    /// DATA: the variant of each value.
+    Union(ByteEncoder),
 }
 
 impl Values {
     /// Encoders of a column. `data` is the storage of a float column's DATA stream, `storage` that of all other
     /// streams.
-    pub(super) fn new(node: &Node, options: &WriterOptions, storage: Storage, data: Storage) -> Self {
+    pub(super) fn new(node: &Node, options: &WriterProperties, storage: Storage, data: Storage) -> Self {
         let stream = || OutStream::new(storage);
         match node.kind {
             TypeKind::Boolean => Self::Boolean {
@@ -78,12 +81,17 @@ impl Values {
                 scratch: Vec::new(),
                 double: node.kind == TypeKind::Double,
             },
-            TypeKind::String => Self::String(Box::new(StringValues::new(storage, options.dictionary_threshold))),
+            TypeKind::String | TypeKind::Char | TypeKind::Varchar => {
+                let threshold = options.dictionary_threshold_of(&node.name);
+                let limit = TextLimit::of(&node.name, node.text_type);
+                Self::String(Box::new(StringValues::new(storage, threshold, limit)))
+            }
             TypeKind::Binary => Self::Binary(BinaryValues::new(storage)),
             TypeKind::Timestamp | TypeKind::TimestampInstant => Self::Timestamp(TimestampValues::new(storage)),
             TypeKind::Decimal => Self::Decimal(DecimalValues::new(node, storage)),
             TypeKind::Struct => Self::Struct,
             TypeKind::List | TypeKind::Map => Self::List(IntEncoder::new(stream(), false)),
+            TypeKind::Union => Self::Union(ByteEncoder::new(stream())),
             _ => Self::Integer {
                 encoder: IntEncoder::new(stream(), true),
                 scratch: Vec::new(),
@@ -107,14 +115,18 @@ impl Values {
                 sum: Some(0),
                 scale: decimal.scale(),
             },
-            Self::Struct => Typed::None,
+            Self::Struct | Self::Union(_) => Typed::None,
             Self::List(_) => Typed::Collection { bounds: None, total: 0 },
         }
     }
 
     pub(super) fn bloom_filter_supported(&self) -> bool {
-        use Values::{Binary, Byte, Float, Integer, String};
-        matches!(self, Byte(_) | Integer { .. } | Float { .. } | String(_) | Binary(_))
+        match self {
+            Self::Byte(_) | Self::Integer { .. } | Self::Float { .. } | Self::Binary(_) => true,
+            Self::Timestamp(_) | Self::Decimal(_) => true,
+            Self::String(strings) => strings.has_bloom_filters(),
+            Self::Boolean { .. } | Self::Struct | Self::List(_) | Self::Union(_) => false,
+        }
     }
 
     /// Appends the values that are not null. `nulls` is `None` if there are none.
@@ -171,10 +183,11 @@ impl Values {
             }
             Self::String(strings) => strings.write(array, nulls, statistics, bloom),
             Self::Binary(binary) => binary.write(array, nulls, statistics, bloom),
-            Self::Timestamp(timestamps) => timestamps.write(name, array, nulls, statistics),
-            Self::Decimal(decimals) => decimals.write(name, array, nulls, statistics),
+            Self::Timestamp(timestamps) => timestamps.write(name, array, nulls, statistics, bloom),
+            Self::Decimal(decimals) => decimals.write(name, array, nulls, statistics, bloom),
             Self::Struct => nested::write_struct(array, nulls, children),
             Self::List(lengths) => nested::write_list(array, nulls, lengths, statistics, children),
+            Self::Union(tags) => nested::write_union(name, array, tags, children),
         }
     }
 
@@ -185,7 +198,7 @@ impl Values {
                 starts.push(bits.len());
                 Ok(())
             }
-            Self::Byte(encoder) => encoder.position(positions),
+            Self::Byte(encoder) | Self::Union(encoder) => encoder.position(positions),
             Self::Integer { encoder, .. } => encoder.position(positions),
             Self::Float { stream, .. } => {
                 stream.position(positions);
@@ -209,7 +222,7 @@ impl Values {
                 return Ok(positions);
             }
             Self::String(strings) => return strings.finish(std::mem::take(positions)),
-            Self::Byte(encoder) => {
+            Self::Byte(encoder) | Self::Union(encoder) => {
                 encoder.flush()?;
                 encoder.stream.flush()?;
             }
@@ -229,7 +242,9 @@ impl Values {
     /// Calls `push` for each stream in the stored order, with whether it holds unencoded fixed-width values.
     pub(super) fn streams<'a>(&'a self, push: &mut impl FnMut(Kind, &'a OutStream, bool)) {
         match self {
-            Self::Boolean { encoder, .. } | Self::Byte(encoder) => push(Kind::Data, &encoder.stream, false),
+            Self::Boolean { encoder, .. } | Self::Byte(encoder) | Self::Union(encoder) => {
+                push(Kind::Data, &encoder.stream, false);
+            }
             Self::Integer { encoder, .. } => push(Kind::Data, &encoder.stream, false),
             Self::Float { stream, .. } => {
                 let in_place = !matches!(stream.storage(), Storage::Chunks { codec: Some(_), .. });
@@ -247,7 +262,8 @@ impl Values {
     /// The stripe footer's encoding and dictionary size.
     pub(super) fn encoding(&self) -> (Encoding, Option<u32>) {
         match self {
-            Self::Boolean { .. } | Self::Byte(_) | Self::Float { .. } | Self::Struct => (Encoding::Direct, None),
+            Self::Boolean { .. } | Self::Byte(_) | Self::Float { .. } => (Encoding::Direct, None),
+            Self::Struct | Self::Union(_) => (Encoding::Direct, None),
             Self::String(strings) => strings.encoding(),
             _ => (Encoding::DirectV2, None),
         }
@@ -261,7 +277,7 @@ impl Values {
                 starts.clear();
                 encoder.stream.clear();
             }
-            Self::Byte(encoder) => encoder.stream.clear(),
+            Self::Byte(encoder) | Self::Union(encoder) => encoder.stream.clear(),
             Self::Integer { encoder, .. } | Self::List(encoder) => encoder.stream.clear(),
             Self::Float { stream, .. } => stream.clear(),
             Self::String(strings) => strings.clear(),
@@ -276,7 +292,7 @@ impl Values {
     pub(super) fn buffered_bytes(&self) -> usize {
         match self {
             Self::Boolean { bits, .. } => bits.buffered_bytes(),
-            Self::Byte(encoder) => encoder.buffered_bytes(),
+            Self::Byte(encoder) | Self::Union(encoder) => encoder.buffered_bytes(),
             Self::Integer { encoder, .. } | Self::List(encoder) => encoder.buffered_bytes(),
             Self::Float { stream, .. } => stream.buffered_bytes(),
             Self::String(strings) => strings.buffered_bytes(),

@@ -12,15 +12,16 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 /// Writes batches to memory.
-pub(crate) fn write(batches: &[RecordBatch], options: WriterOptions) -> Bytes {
-    let mut writer = OrcWriter::new(Vec::new(), batches[0].schema(), options).expect("a schema that can be stored");
+pub(crate) fn write(batches: &[RecordBatch], options: WriterProperties) -> Bytes {
+    let mut writer =
+        ArrowWriter::try_new(Vec::new(), batches[0].schema(), Some(options)).expect("a schema that can be stored");
     for batch in batches {
         writer.write(batch).expect("values that can be stored");
     }
-    Bytes::from(writer.finish().expect("memory takes everything"))
+    Bytes::from(writer.into_inner().expect("memory takes everything"))
 }
 
 /// Reads a whole file with orc-rust, as `schema`. By itself, orc-rust calls columns without nulls not nullable, stripe

@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::prelude::SessionContext;
 use grampus_gpu_exec::program::Expr;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use super::*;
 use crate::config::GrampusConfig;
@@ -54,12 +54,12 @@ async fn session(folder: &Path, partitions: usize) -> SessionContext {
     let schema = Arc::new(schema());
     let path = folder.join("trips.orc");
     let file = File::create(&path).unwrap();
-    let mut writer = OrcWriter::new(file, Arc::clone(&schema), WriterOptions::default()).unwrap();
+    let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(WriterProperties::default())).unwrap();
     let columns = schema.fields().iter().map(|field| new_null_array(field.data_type(), 3));
     writer
         .write(&RecordBatch::try_new(Arc::clone(&schema), columns.collect()).unwrap())
         .unwrap();
-    writer.finish().unwrap();
+    writer.close().unwrap();
     let mut config = GrampusConfig {
         target_partitions: Some(partitions),
         ..GrampusConfig::default()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use super::fingerprints::Fingerprints;
 use super::options::{ConvertOptions, ConvertReport};
@@ -16,7 +16,7 @@ use crate::pending_file::{PendingFile, PendingWriter};
 /// A file being written.
 pub(super) struct OutputFile {
     pending: PendingFile,
-    writer: OrcWriter<PendingWriter>,
+    writer: ArrowWriter<PendingWriter>,
     rows: u64,
     fingerprints: Option<Fingerprints>,
 }
@@ -30,7 +30,7 @@ impl OutputFile {
         options: &ConvertOptions,
     ) -> Result<Self, ToolError> {
         let pending = PendingFile::create(target, staged)?;
-        let writer = OrcWriter::new(pending.writer()?, schema.clone(), writer_options(options))?;
+        let writer = ArrowWriter::try_new(pending.writer()?, schema.clone(), Some(writer_options(options)))?;
         let fingerprints = match options.verify {
             true => Some(Fingerprints::new(schema).map_err(ToolError::Options)?),
             false => None,
@@ -59,7 +59,7 @@ impl OutputFile {
 
     /// Syncs the file, verifies it if asked to, and adds it to `report`.
     pub(super) fn finish(self, report: &mut ConvertReport) -> Result<(), ToolError> {
-        let writer = self.writer.finish().map_err(|e| self.pending.explain(e))?;
+        let writer = self.writer.into_inner().map_err(|e| self.pending.explain(e))?;
         report.bytes += self.pending.finish(writer)?;
         report.rows += self.rows;
         if let Some(expected) = &self.fingerprints {
@@ -70,13 +70,13 @@ impl OutputFile {
     }
 }
 
-fn writer_options(options: &ConvertOptions) -> WriterOptions {
-    let defaults = WriterOptions::on_demand(options.codec);
+fn writer_options(options: &ConvertOptions) -> WriterProperties {
+    let defaults = WriterProperties::on_demand(options.codec);
     let defaults = match options.chunk_size_bytes {
         Some(bytes) => defaults.with_chunks_of(bytes),
         None => defaults,
     };
-    WriterOptions {
+    WriterProperties {
         number_chunk_size_bytes: options.number_chunk_size_bytes.or(defaults.number_chunk_size_bytes),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),

@@ -14,7 +14,7 @@ use std::thread;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use grampus_orc_layout::write::{OrcWriter, WriterOptions};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use super::calendar::RUN_ROWS;
 use super::column_set::ColumnSet;
@@ -46,7 +46,7 @@ struct Generator<'a> {
     staged: PathBuf,
     maker: TripMaker,
     schema: SchemaRef,
-    writer_options: WriterOptions,
+    writer_options: WriterProperties,
     progress: Progress<'a>,
     /// Set if one thread failed or the progress function answered `Break`. The other threads stop at their next block.
     stop: AtomicBool,
@@ -116,8 +116,8 @@ fn check(options: &GenerateOptions, schema: &SchemaRef) -> Result<(), ToolError>
     Ok(())
 }
 
-fn writer_options(options: &GenerateOptions) -> WriterOptions {
-    let defaults = WriterOptions::on_demand(options.codec);
+fn writer_options(options: &GenerateOptions) -> WriterProperties {
+    let defaults = WriterProperties::on_demand(options.codec);
     let defaults = match options.chunk_size_bytes {
         Some(bytes) => defaults.with_chunks_of(bytes),
         None => defaults,
@@ -126,7 +126,7 @@ fn writer_options(options: &GenerateOptions) -> WriterOptions {
         "rows={} seed={} columns={:?}",
         options.rows, options.seed, options.columns
     );
-    WriterOptions {
+    WriterProperties {
         number_chunk_size_bytes: options.number_chunk_size_bytes.or(defaults.number_chunk_size_bytes),
         direct_columns: options.direct_columns.clone(),
         row_index_stride: options.row_index_stride.unwrap_or(defaults.row_index_stride),
@@ -182,7 +182,11 @@ impl Generator<'_> {
         self.go_on()?;
         let staged = self.staged.join(path.file_name().unwrap_or_default());
         let pending = PendingFile::create(path.to_owned(), staged)?;
-        let mut writer = OrcWriter::new(pending.writer()?, self.schema.clone(), self.writer_options.clone())?;
+        let mut writer = ArrowWriter::try_new(
+            pending.writer()?,
+            self.schema.clone(),
+            Some(self.writer_options.clone()),
+        )?;
         let blocks: Vec<Range<u64>> = (runs.start..runs.end)
             .step_by(BLOCK_RUNS as usize)
             .map(|first| first..(first + BLOCK_RUNS).min(runs.end))
@@ -201,7 +205,7 @@ impl Generator<'_> {
         } else {
             self.make_ahead(&blocks, makers, &mut write)?;
         }
-        let finished = writer.finish().map_err(|e| pending.explain(e))?;
+        let finished = writer.into_inner().map_err(|e| pending.explain(e))?;
         pending.finish(finished)
     }
 

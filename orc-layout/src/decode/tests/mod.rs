@@ -69,6 +69,7 @@ impl Builder {
             name: String::new(),
             kind: TypeKind::Struct,
             children: vec![],
+            attributes: vec![],
         };
         Self {
             types: vec![root],
@@ -105,6 +106,7 @@ impl Builder {
             name: name.into(),
             kind,
             children: vec![],
+            attributes: vec![],
         });
         self.encodings.push(Encoding {
             kind: encoding,
