@@ -62,3 +62,8 @@ pub mod write;
 pub mod writer_zone;
 
 pub use error::{LayoutError, Result};
+
+/// The examples of README.md, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

@@ -20,6 +20,7 @@ pub struct ColumnStatistics {
 /// Bounds and sums by type. Bounds are inclusive, and *bounds*: a truncated string bound is a bound, not a value.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // min, max and sum of the variant's type
+#[non_exhaustive]
 pub enum TypedStatistics {
     /// BYTE, SHORT, INT, LONG.
     Integer { min: i64, max: i64, sum: Option<i64> },

@@ -110,5 +110,6 @@ fn compare(place: &str, ours: &ColumnStatistics, stated: &Value) {
         Some(TypedStatistics::Binary { total_length }) => {
             assert_eq!(Some(*total_length), number("total_length"), "{place}");
         }
+        Some(other) => panic!("{place}: {other:?}"),
     }
 }

@@ -81,7 +81,7 @@ fn is_for_library(setting: GpuDecompress, codec: Codec) -> bool {
     match (setting, codec) {
         (GpuDecompress::Own | GpuDecompress::Off, _) | (_, Codec::Lzo) => false,
         (GpuDecompress::Nvcomp, _) | (GpuDecompress::Auto, Codec::Zlib | Codec::Zstd) => true,
-        (GpuDecompress::Auto, Codec::Snappy | Codec::Lz4) => false,
+        (GpuDecompress::Auto, _) => false,
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn device_codec(codec: Codec) -> Option<DeviceCodec> {
         Codec::Lz4 => Some(DeviceCodec::Lz4),
         Codec::Zstd => Some(DeviceCodec::Zstd),
         Codec::Zlib => Some(DeviceCodec::Deflate),
-        Codec::Lzo => None,
+        _ => None,
     }
 }
 

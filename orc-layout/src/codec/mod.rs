@@ -47,6 +47,7 @@ impl Compression {
 /// Chunk codecs (ORC v1, "Compression").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the specification's own names
+#[non_exhaustive]
 pub enum Codec {
     Zlib,
     Snappy,

@@ -33,6 +33,7 @@ pub struct OrcType {
 /// ORC type kinds (ORC v1, "Type Information").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the specification's own names
+#[non_exhaustive]
 pub enum TypeKind {
     Boolean,
     Byte,
