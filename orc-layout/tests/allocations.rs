@@ -12,6 +12,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
 use bytes::Bytes;
 use grampus_orc_layout::access::Access;
+use grampus_orc_layout::arrow_reader::OrcReaderBuilder;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::ColumnReader;
 use grampus_orc_layout::metadata_reader::read_tail;
@@ -124,6 +125,19 @@ impl Opened {
     }
 }
 
+/// Reads all rows by the reader's builder, batch after batch, and compares them with `column`. Returns their number.
+fn read_batches(bytes: &Bytes, column: &ArrayRef) -> usize {
+    let builder = OrcReaderBuilder::try_new(bytes.clone()).unwrap();
+    let reader = builder.with_batch_bytes(LIMIT_BYTES).build().unwrap();
+    let mut rows = 0;
+    for batch in reader {
+        let values = batch.unwrap().column(0).clone();
+        assert!(values.to_data() == column.slice(rows, values.len()).to_data());
+        rows += values.len();
+    }
+    rows
+}
+
 /// The result of `work`, and the bytes allocated at once meanwhile beside those before.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATED.load(Ordering::Relaxed);
@@ -154,6 +168,10 @@ fn reads_allocate_a_small_multiple_of_their_limit() {
             );
             assert!(error.to_string().contains(&format!("column {name}")), "{error}");
             let most = MOST * LIMIT_BYTES as usize + FIXED_BYTES;
+            assert!(peak < most, "{name} {codec:?}: {peak} of {most} bytes");
+            // A reader of batches returns fewer rows at once.
+            let (rows, peak) = measured(|| read_batches(&opened.source.0, &column));
+            assert_eq!(rows, ROWS, "{name} {codec:?}");
             assert!(peak < most, "{name} {codec:?}: {peak} of {most} bytes");
             // The same reader reads fewer rows at once.
             for start in [0, 7, 38] {

@@ -1,5 +1,6 @@
 //! The stream of batches against the iterator: the same rows, in few requests, and no byte beyond those rows' ranges.
 
+mod common;
 mod tables;
 
 use std::ops::Range;
@@ -167,6 +168,62 @@ fn object_stores_are_read() {
     assert!(error.to_string().starts_with("absent.orc: cannot read"), "{error}");
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<object_store::Error>());
     assert!(matches!(source, Some(object_store::Error::NotFound { .. })));
+}
+
+/// Files of other writers: every second row of the first 3,000, by both readers. What the iterator refuses, the stream
+/// refuses too.
+#[test]
+fn streams_give_the_rows_of_other_writers_files() {
+    let Some(corpus) = common::corpus() else {
+        return;
+    };
+    let (mut read, mut refused) = (0, 0);
+    for file in common::manifest(&corpus) {
+        let name = &file["file"];
+        let bytes = Bytes::from(std::fs::read(corpus.join(name)).unwrap());
+        let Ok(builder) = OrcReaderBuilder::try_new(bytes.clone()) else {
+            assert!(
+                block_on(OrcStreamBuilder::try_new(recording(&bytes))).is_err(),
+                "{name}"
+            );
+            continue;
+        };
+        let rows = builder.metadata().rows.min(3_000);
+        let mut selection = RowSelection::new();
+        (0..rows)
+            .step_by(50)
+            .for_each(|row| selection.push(row..rows.min(row + 25)));
+        let predicate = || {
+            let every_other = |batch: RecordBatch| Ok((0..batch.num_rows()).map(|row| Some(row % 2 == 0)).collect());
+            RowFilter::new(vec![Box::new(ArrowPredicateFn::new(
+                ProjectionMask::none(),
+                every_other,
+            ))])
+        };
+        let reader = builder
+            .with_row_selection(selection.clone())
+            .with_row_filter(predicate())
+            .build();
+        let mut reader = reader.unwrap();
+        let schema = arrow::array::RecordBatchReader::schema(&reader);
+        let batches: Result<Vec<RecordBatch>> = std::iter::from_fn(|| reader.next_batch().transpose()).collect();
+        let builder = block_on(OrcStreamBuilder::try_new(recording(&bytes))).unwrap();
+        let stream = builder
+            .with_row_selection(selection)
+            .with_row_filter(predicate())
+            .build()
+            .unwrap();
+        let streamed = block_on(collect(stream));
+        match (batches, streamed) {
+            (Ok(batches), Ok(streamed)) => {
+                assert_same(&concat_batches(&schema, &batches).unwrap(), &streamed);
+                read += 1;
+            }
+            (Err(_), Err(_)) => refused += 1,
+            (iterator, stream) => panic!("{name}: {:?}, {:?}", iterator.err(), stream.err()),
+        }
+    }
+    assert!(read >= 70 && refused >= 4, "{read} files read, {refused} refused");
 }
 
 /// A footer and the columns for each of the three stripes: two requests, and with a filter one more for the rest.

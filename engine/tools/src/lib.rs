@@ -5,7 +5,7 @@
 //! | [`taxi`] | tables of trips like New York's, as ORC files |
 //! | [`convert`] | Parquet, CSV and ORC files as ORC files laid out for on-demand reading |
 //! | [`atomic_output`] | files and folders that appear complete or not at all; temporary folders |
-//! | `file_source` | positioned reads from a local file |
+//! | `file_source` | a local file as the source of ORC readers |
 //! | `own_files`, `pending_file` | the files that outputs may replace; a file in a staged place, and its writer |
 //! | `error` | [`ToolError`], the error of both |
 

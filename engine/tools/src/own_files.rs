@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use grampus_atomic_output::staged_folder::Replaceable;
 use grampus_orc_layout::metadata_reader;
+use grampus_orc_layout::source::ChunkReader;
 
-use crate::file_source::FileSource;
+use crate::file_source;
 
 /// Files that Grampus wrote.
 pub(crate) const OWN_FILES: Replaceable = Replaceable {
@@ -21,7 +21,7 @@ fn is_written_by_grampus(path: &Path) -> bool {
     if path.extension() != Some(OsStr::new("orc")) || !fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
         return false;
     }
-    let name: Arc<str> = path.display().to_string().into();
-    let tail = FileSource::open(path).and_then(|source| metadata_reader::read_tail(&name, source.length(), &source));
+    let tail =
+        file_source::open(path).and_then(|source| metadata_reader::read_tail(&source.name(), source.length(), &source));
     tail.is_ok_and(|tail| tail.writer.contains("grampus "))
 }

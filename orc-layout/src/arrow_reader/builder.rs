@@ -59,6 +59,13 @@ impl<S> ArrowReaderBuilder<S> {
         self
     }
 
+    /// Sets the bytes of text and elements that are decoded at once, about; at most 256 MiB, the default. Batches of
+    /// huge values have fewer rows. A single value may not take more.
+    pub fn with_batch_bytes(mut self, batch_bytes: u64) -> Self {
+        self.request.batch_bytes = Some(batch_bytes);
+        self
+    }
+
     /// Sets the stripes that are read, in this order. Default: all.
     pub fn with_stripes(mut self, stripes: Vec<usize>) -> Self {
         self.request.stripes = Some(stripes);

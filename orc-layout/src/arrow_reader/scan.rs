@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 
@@ -52,11 +52,6 @@ enum State {
     Done,
 }
 
-/// Rows that are decoded at once. Smaller batches are cut from them; larger ones are joined, so that one read allocates
-/// little for the claims of a corrupt file.
-const MIN_PIECE_ROWS: u64 = 1024;
-const MAX_PIECE_ROWS: u64 = 64 * 1024;
-
 /// Pieces of a window: no stripe of a few million rows has more.
 const MAX_PIECES: usize = 8192;
 
@@ -77,8 +72,8 @@ impl Scan {
     /// A scan that reads through `source`; `is_ahead` as explained above.
     pub(crate) fn new(plan: ScanPlan, source: Arc<dyn ByteSource>, is_ahead: bool) -> Self {
         Self {
-            queue: BatchQueue::new(plan.schema.clone(), plan.batch_size),
-            piece_rows: (plan.batch_size as u64).clamp(MIN_PIECE_ROWS, MAX_PIECE_ROWS),
+            queue: empty_queue(&plan),
+            piece_rows: plan.piece_rows(),
             plan,
             source,
             is_ahead,
@@ -104,7 +99,7 @@ impl Scan {
         if progress.is_err() {
             self.state = State::Done;
             self.window = None;
-            self.queue = BatchQueue::new(self.plan.schema.clone(), self.plan.batch_size);
+            self.queue = empty_queue(&self.plan);
         }
         progress
     }
@@ -253,7 +248,7 @@ impl Scan {
     /// Takes the first piece and reads those of the columns that it lacks. A piece whose values are too large is split.
     fn read_next(&mut self, pieces: &mut VecDeque<Piece>, columns: &[usize]) -> Result<Option<Piece>> {
         while let Some(mut piece) = pieces.pop_front() {
-            match read_missing(&mut self.state, &mut piece, columns) {
+            match read_missing(&mut self.state, &mut piece, columns, self.plan.batch_bytes) {
                 Ok(()) => return Ok(Some(piece)),
                 Err(LayoutError::TooLarge { .. }) if piece.rows.rows() > 1 => {
                     self.piece_rows = (piece.rows.rows() / 2).max(1);
@@ -301,14 +296,27 @@ impl Scan {
     }
 }
 
-/// Reads those of the columns that a piece lacks.
-fn read_missing(state: &mut State, piece: &mut Piece, columns: &[usize]) -> Result<()> {
+fn empty_queue(plan: &ScanPlan) -> BatchQueue {
+    let batch_bytes = usize::try_from(plan.batch_bytes).unwrap_or(usize::MAX);
+    BatchQueue::new(plan.schema.clone(), plan.batch_size, batch_bytes)
+}
+
+/// Reads those of the columns that a piece lacks. All its values together take about `batch_bytes`; those of a single
+/// row may take as many for each column.
+fn read_missing(state: &mut State, piece: &mut Piece, columns: &[usize], batch_bytes: u64) -> Result<()> {
     let State::Rows(Some(stripe), _) = state else {
         return Ok(());
     };
+    let size = |values: &ArrayRef| values.get_array_memory_size() as u64;
+    let mut taken: u64 = piece.values.values().map(size).sum();
     for &position in columns {
         if !piece.values.contains_key(&position) {
-            let values = stripe.read(position, &piece.rows)?;
+            let limit = match piece.rows.rows() {
+                1 => batch_bytes,
+                _ => batch_bytes.saturating_sub(taken),
+            };
+            let values = stripe.read(position, &piece.rows, limit)?;
+            taken = taken.saturating_add(size(&values));
             piece.values.insert(position, values);
         }
     }

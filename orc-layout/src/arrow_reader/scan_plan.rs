@@ -8,6 +8,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use super::filter::{ArrowPredicate, RowFilter};
 use super::metadata::ArrowReaderMetadata;
 use super::projection::ProjectionMask;
+use crate::decode::MAX_READ_BYTES;
 use crate::error::{LayoutError, Result};
 use crate::selection::RowSelection;
 
@@ -27,6 +28,7 @@ pub(super) struct ScanRequest {
     pub(super) selection: Option<RowSelection>,
     pub(super) filter: Option<RowFilter>,
     pub(super) batch_size: Option<usize>,
+    pub(super) batch_bytes: Option<u64>,
     pub(super) offset: Option<usize>,
     pub(super) limit: Option<usize>,
 }
@@ -41,6 +43,8 @@ pub(crate) struct ScanPlan {
     pub(super) output: Vec<usize>,
     pub(super) schema: SchemaRef,
     pub(super) batch_size: usize,
+    /// Bytes that are decoded at once, about.
+    pub(super) batch_bytes: u64,
     /// Rows that are dropped after the filter.
     pub(super) offset: u64,
     /// Most rows after the filter.
@@ -55,6 +59,14 @@ impl std::fmt::Debug for ScanPlan {
             .finish_non_exhaustive()
     }
 }
+
+/// Rows that are decoded at once. Smaller batches are cut from them; larger ones are joined, so that one read allocates
+/// little for the claims of a corrupt file.
+const MIN_PIECE_ROWS: u64 = 1024;
+const MAX_PIECE_ROWS: u64 = 64 * 1024;
+
+/// Bytes of a value of a type without a fixed width: offsets and validity.
+const UNKNOWN_WIDTH_BYTES: usize = 8;
 
 /// Rows of a batch unless the builder sets another number.
 const DEFAULT_BATCH_ROWS: usize = 1024;
@@ -128,10 +140,22 @@ impl ScanPlan {
             predicates,
             output,
             batch_size,
+            batch_bytes: request.batch_bytes.unwrap_or(MAX_READ_BYTES).min(MAX_READ_BYTES),
             offset,
             limit,
             metadata,
         })
+    }
+
+    /// Rows that may be decoded at once: as many as a batch has, but fewer of wide tables.
+    pub(super) fn piece_rows(&self) -> u64 {
+        let width = |(at, _): (usize, bool)| {
+            let data_type = self.metadata.columns()[at].field.data_type();
+            data_type.primitive_width().unwrap_or(UNKNOWN_WIDTH_BYTES) as u64
+        };
+        let row_bytes = self.columns().into_iter().map(width).sum::<u64>().max(1);
+        let rows = (self.batch_size as u64).clamp(MIN_PIECE_ROWS, MAX_PIECE_ROWS);
+        rows.min(self.batch_bytes / row_bytes).max(1)
     }
 
     /// The positions of all columns that are read, and whether the first predicate, or the output of a scan without

@@ -120,8 +120,8 @@ impl StripeColumns {
     /// The values of `rows` of the column at `position`, in the type of the reader's schema.
     ///
     /// # Errors
-    /// As [`ColumnReader::read`], and `OutOfRange` for values that the schema's type cannot hold.
-    pub(super) fn read(&mut self, position: usize, rows: &RowSelection) -> Result<ArrayRef> {
+    /// As [`ColumnReader::read_within`], and `OutOfRange` for values that the schema's type cannot hold.
+    pub(super) fn read(&mut self, position: usize, rows: &RowSelection, limit_bytes: u64) -> Result<ArrayRef> {
         let tail = self.metadata.metadata();
         let output = &self.metadata.columns()[position];
         let Some(column) = self.columns.get_mut(&position) else {
@@ -139,6 +139,6 @@ impl StripeColumns {
                 empty.insert(reader)
             }
         };
-        output.convert(tail, reader.read(rows)?)
+        output.convert(tail, reader.read_within(rows, limit_bytes)?)
     }
 }
