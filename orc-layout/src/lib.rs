@@ -40,6 +40,7 @@ pub mod decode;
 pub mod encoded_chunk;
 pub mod encoded_column;
 pub mod error;
+#[cfg(any(unix, windows))]
 pub mod file_source;
 pub mod index;
 pub mod metadata_reader;
