@@ -1,6 +1,6 @@
 // Backings with a cache: how the missing sectors of pinned lines are loaded. `Queued` sends commands; `MappedCached`
 // copies from a registered mapping within the warp. Both leave the line in the same states. `Mapped`
-// (column_layout.cuh) has no cache.
+// (column_layout.cuh) has no cache. `Writable` (write_back.cuh) is `Queued` with stores.
 #pragma once
 #include "cache.cuh"
 
@@ -33,13 +33,34 @@ GRAMPUS_DEVICE Command fill_command(const IoStack& io, const Extent& e, u64 key,
     return c;
 }
 
+// Sends commands of a kind for the `fresh` sectors of each lane's pinned line. Collective. False: a status is up.
+template <class Backing>
+GRAMPUS_DEVICE bool send_fills(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh, u32 kind) {
+    typename Backing::Finish finish(io.cache);
+    while (any(fresh != 0)) {
+        bool wanted = fresh != 0;
+        Command c = {};
+        u32 at = 0;
+        if (wanted) {
+            c = fill_command<Backing::WAYS>(io, e, key, meta, 1, take_run(fresh), kind);
+            at = Backing::queue(io, e, key);
+            pin_for_command(io.cache, meta);
+            count(&io.stats->command_bytes, c.bytes);
+        }
+        if (!submit(io, wanted, at, c, finish)) return false;
+    }
+    return true;
+}
+
 // Values come from the cache; each miss becomes a command.
 template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>
 struct Queued {
     static constexpr bool CACHED = true;
     static constexpr bool QUEUED = true;
+    static constexpr bool WRITES = false;
     static constexpr u32 WAYS = CACHE_WAYS_;
     typedef EvictionPolicy Policy;
+    typedef FillFinish<WAYS> Finish;
 
     // The smallest number of sectors that one command carries.
     GRAMPUS_DEVICE static u32 unit(const IoStack& io, const Extent& e) {
@@ -54,20 +75,7 @@ struct Queued {
     // Sends commands of a kind for the `fresh` sectors of each lane's pinned line, without waiting for the data.
     // Collective. False: a status is up.
     GRAMPUS_SLOW static bool get(const IoStack& io, const Extent& e, u64 key, u32 meta, u32 fresh, u32 kind) {
-        FillFinish<WAYS> finish(io.cache);
-        while (any(fresh != 0)) {
-            bool wanted = fresh != 0;
-            Command c = {};
-            u32 at = 0;
-            if (wanted) {
-                c = fill_command<WAYS>(io, e, key, meta, 1, take_run(fresh), kind);
-                at = queue(io, e, key);
-                pin_for_command(io.cache, meta);
-                count(&io.stats->command_bytes, c.bytes);
-            }
-            if (!submit(io, wanted, at, c, finish)) return false;
-        }
-        return true;
+        return send_fills<Queued>(io, e, key, meta, fresh, kind);
     }
 
     // Finishes the completions on the open lanes' queues. Collective.
@@ -81,6 +89,7 @@ template <class EvictionPolicy = Clock, u32 CACHE_WAYS_ = CACHE_WAYS>
 struct MappedCached {
     static constexpr bool CACHED = true;
     static constexpr bool QUEUED = false;
+    static constexpr bool WRITES = false;
     static constexpr u32 WAYS = CACHE_WAYS_;
     typedef EvictionPolicy Policy;
 
@@ -168,7 +177,7 @@ template <class Backing>
 GRAMPUS_SLOW bool fetch_ahead(const IoStack& io, const Extent& e, u64 key, u64 lines) {
     constexpr u32 WAYS = Backing::WAYS;
     const CacheDesc& cache = io.cache;
-    FillFinish<WAYS> finish(cache);
+    typename Backing::Finish finish(cache);
     u32 group_mask = (1u << cache.group_log2) - 1, max_lines = io.sources[e.source].max_lines;
     u64 run_key = key;
     // lines of a growing command: installed by this warp, contiguous, in one group and one way

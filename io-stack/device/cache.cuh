@@ -198,14 +198,20 @@ GRAMPUS_DEVICE bool holds(const CacheDesc& c, u32 meta, u32 sectors) {
     return (sectors & ~valid_sectors(load_acquire_gpu(&c.state[meta]))) == 0;
 }
 
+// Sectors with the other sectors of their blocks. `unit`: sectors of a block, a power of two.
+GRAMPUS_DEVICE u32 whole_blocks(u32 sectors, u32 unit) {
+    for (u32 by = 1; by < unit; by *= 2) {
+        u32 low = 0xFFFFFFFFu / ((1u << by) | 1u);  // 0x5555…, 0x3333…: the lower half of each pair of runs
+        sectors |= (sectors & low) << by | (sectors >> by & low);
+    }
+    return sectors;
+}
+
 // Returns those of a pinned line's `sectors` that no lane has requested yet: the caller must load them. `unit`: the
 // smallest power-of-two number of sectors that a command carries.
 GRAMPUS_DEVICE u32 request(const CacheDesc& c, u32 meta, u32 sectors, u32 unit) {
     GRAMPUS_STEP(request);
-    for (u32 by = 1; by < unit; by *= 2) {  // spreads each wanted sector over its block
-        u32 low = 0xFFFFFFFFu / ((1u << by) | 1u);  // 0x5555…, 0x3333…: the lower half of each pair of runs
-        sectors |= (sectors & low) << by | (sectors >> by & low);
-    }
+    sectors = whole_blocks(sectors, unit);
     sectors &= ~valid_sectors(load_acquire_gpu(&c.state[meta]));
     if (sectors == 0) return 0;
     return sectors & ~fetch_or_relaxed_gpu(&c.requested[meta], sectors);
@@ -241,6 +247,7 @@ GRAMPUS_DEVICE void publish_line(const CacheDesc& c, u32 meta, u32 sectors) {
 // `Finish` of a fill: where its bytes go, and how its sectors are published.
 template <u32 WAYS>
 struct FillFinish {
+    static constexpr bool WRITES = false;
     const CacheDesc& c;
 
     GRAMPUS_DEVICE explicit FillFinish(const CacheDesc& cache) : c(cache) {}

@@ -1,5 +1,5 @@
 // The cache of file bytes in device memory: 4 KiB lines of 128-512 B sectors, set-associative. Its metadata takes 20
-// bytes per line and 8 per set. States: docs/PROTOCOL.md.
+// bytes per line and 8 per set, and 32 more per line if kernels store to it. States: docs/PROTOCOL.md.
 #pragma once
 #include "types.h"
 
@@ -18,6 +18,20 @@ constexpr u64 LINE_VERSION_ONE = 1ull << LINE_VERSION_SHIFT;
 constexpr u64 LINE_VERSION = 0x3FFFull << LINE_VERSION_SHIFT;
 constexpr u32 LINE_VALID_SHIFT = 32;           // bits 63:32, one per sector that holds its bytes
 
+// What is not yet on its storage of a line, in a cache that kernels store to (write_back.cuh). The host zeroes it. All
+// words but `lock` change under `lock`; other lanes read `dirty` and `writing` without it.
+//
+// **Invariant:** while a sector is dirty or being written, one pin holds the line.
+struct alignas(32) LineWrites {
+    u32 lock;          // 1 while one lane stores to the line, copies sectors out, or changes the words below
+    u32 dirty;         // sectors with stores that no write command has copied out
+    u32 writing;       // sectors that some warp writes: at most one command for each
+    u32 source;        // index into IoStack::sources
+    u64 storage_byte;  // the line's byte position on its namespace
+    u32 wanted;        // first line of a set: lanes that wait for a way of the set; changes by additions
+    u32 pad0;
+};
+
 struct CacheSet {
     u32 lock;  // 1 while one lane replaces a line of the set
     u32 hand;  // policy state: clock hand or counter; read and written under `lock`
@@ -35,7 +49,7 @@ struct alignas(16) CacheDesc {
     u32 groups;       // set groups: a line's group is (key >> group_log2) mod groups
     u32 group_log2;   // log2 of the lines of a group, the longest run one command can fill; at most 12
     u32 sector_log2;  // 7 .. 12
-    u32 pad0, pad1;
+    LineWrites* writes;  // by metadata index; null: kernels only read
 };
 
 }  // namespace grampus

@@ -23,6 +23,9 @@ struct alignas(16) ColumnDesc {
     u32 value_bytes;        // 1, 2, 4 or 8
 };
 
+// SourceDesc::flags
+constexpr u32 SOURCE_WRITABLE = 1;  // the storage takes writes and flushes
+
 // A storage: its namespace and its queues.
 struct alignas(16) SourceDesc {
     u64 blocks;        // size of the namespace in logical blocks; a multiple of 4096 bytes
@@ -31,7 +34,7 @@ struct alignas(16) SourceDesc {
     u32 first_queue;   // index into IoStack::queues
     u32 queue_count;
     u32 max_lines;     // longest transfer, in lines (from MDTS); at least 1
-    u32 pad0;
+    u32 flags;         // SOURCE_*
 };
 
 }  // namespace grampus

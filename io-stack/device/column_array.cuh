@@ -2,6 +2,7 @@
 //
 // 1. `tile` reads runs of rows; `fetch` reads scattered rows.
 // 2. `prefetch` and `ahead` request bytes before they are needed.
+// 3. `store` and `store_tile` change values, with the backing `Writable`. write_back.cuh has `flush`.
 #pragma once
 #include "backing.cuh"
 #include "mapped_array.cuh"
@@ -106,6 +107,28 @@ class ColumnArray {
     GRAMPUS_DEVICE bool ahead(u64 row, u64 rows) {
         if constexpr (Backing::QUEUED) return far_call(&ahead_slowly<Backing>)(io, column, row, rows, SIZE);
         return true;
+    }
+
+    // column[row] = value for active lanes, whose rows differ. Other warps see the value from now on, in the cache; the
+    // storage has it for certain after a flush().
+    GRAMPUS_DEVICE bool store(bool active, u64 row, T value) {
+        static_assert(Backing::WRITES, "stores need the backing Writable");
+        bool good = far_call(&store_slowly<Backing>)(io, column, active, row, SIZE, In::to_bits(value));
+        forget();
+        return good;
+    }
+
+    // column[row + i * WARP + lane] = value[i] for rows below row + rows; 0 < rows <= K * WARP. Sectors that the tile
+    // covers are not fetched. `row` and `rows` are the same in all lanes.
+    template <u32 K>
+    GRAMPUS_DEVICE bool store_tile(u64 row, u32 rows, const T (&value)[K]) {
+        static_assert(Backing::WRITES, "stores need the backing Writable");
+        u64 bits[K];
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++) bits[i] = In::to_bits(value[i]);
+        bool good = far_call(&store_tile_slowly<Backing>)(io, column, row, rows, SIZE, K, bits);
+        forget();
+        return good;
     }
 
   private:

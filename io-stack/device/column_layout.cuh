@@ -49,6 +49,15 @@ struct Layout {
         return both.value;
     }
 
+    static GRAMPUS_DEVICE u64 to_bits(T value) {
+        union {
+            u64 bits;
+            T value;
+        } both = {0};
+        both.value = value;
+        return both.bits;
+    }
+
     // The bits of the value at `p` in a mapping. The words around a value that is not aligned are in the mapping too: a
     // mapping ends at a page's end.
     static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
@@ -112,6 +121,7 @@ struct TileWords {
 // Loads values from a registered mapping or from device memory. backing.cuh has the backings with a cache.
 struct Mapped {
     static constexpr bool CACHED = false;
+    static constexpr bool WRITES = false;
 };
 
 // A column of T: mapped_array.cuh and column_array.cuh define it. ALIGNED: every extent's values start at a multiple of
@@ -161,6 +171,14 @@ GRAMPUS_ENTRY bool prefetch_slowly(const IoStack& io, const ColumnDesc& column, 
 // Requests all lines of `rows` rows from `row` on in long commands, as far as the extent reaches. Collective.
 template <class Backing>
 GRAMPUS_ENTRY bool ahead_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u64 rows, u32 size);
+
+// column[row] = the value of these bits, for active lanes. Collective. store.cuh.
+template <class Backing>
+GRAMPUS_ENTRY bool store_slowly(const IoStack& io, const ColumnDesc& column, bool active, u64 row, u32 size, u64 bits);
+// column[row + i * WARP + lane] = the value of bits[i], below row + rows. Collective. store.cuh.
+template <class Backing>
+GRAMPUS_ENTRY bool store_tile_slowly(const IoStack& io, const ColumnDesc& column, u64 row, u32 rows, u32 size, u32 k,
+                                     const u64* bits);
 
 // value[i] = column[row + i * WARP + lane] below row + rows, across extents. Slow: for the few tiles at an extent's or
 // a run's end.

@@ -1,6 +1,6 @@
 // Completion of commands: one warp reaps for all warps, and finishes what it took.
 //
-// The cache says what the end of a fill means, through `Finish`. docs/PROTOCOL.md has the argument.
+// The cache says what the end of a fill or a write means, through `Finish`. docs/PROTOCOL.md has the argument.
 #pragma once
 #include "queue.cuh"
 
@@ -39,7 +39,8 @@ GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
 
 // Takes and finishes the completions of the open lanes' queues, up to a warp's width together. The lanes' queues
 // differ. Collective; returns the number of completions taken, which is 0 if other warps hold the locks. `finish` has
-// destination(record), take_back(io, record, failed) and publish(record, ok, active).
+// destination(record), take_back(io, record, failed) and publish(record, ok, active). With WRITES it also has
+// copy_out(io, active, queue, slot, command) and written(io, record, ok, active).
 template <class Finish>
 GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& finish) {
     u32 locked = 0, first = 0;
@@ -129,15 +130,16 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
     // No warp has asked for a prefetch's bytes: its error ends no query. A reader that needs them sends a fill.
     bool failed_prefetch = mine && !ok && record.kind == CMD_PREFETCH;
     if (mine && !ok && !failed_prefetch) raise_nvme(io, queue, cid, record, nvme_status);
-    bool fill = record.kind != CMD_RAW;
-    bool release = mine && fill;
+    bool write = Finish::WRITES && record.kind == CMD_WRITE;
+    bool fill = record.kind != CMD_RAW && !write && !(Finish::WRITES && record.kind == CMD_FLUSH);
+    bool filled = mine && fill, release = mine && (fill || write);
 
     if (GRAMPUS_MUTANT == MUTANT_FREE_BEFORE_REAP && release) {
         store_relaxed_gpu(&commands[slot].state, (cid >> depth_log2_of(q)) << 8 | CMD_FREE);
         push_slot(io, queue, slot);
         return_credits(q, 1);
     }
-    if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
+    if (GRAMPUS_MUTANT == MUTANT_PUBLISH_BEFORE_WRITE) if (any(filled)) finish.publish(record, ok, filled);
     bool take_back = any(failed_prefetch);
     if (take_back && GRAMPUS_MUTANT != MUTANT_TAKE_BACK_LATE) finish.take_back(io, record, failed_prefetch);
     GRAMPUS_STEP(copy_bounce);
@@ -149,10 +151,13 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         copy_pieces<FromBounce>(bounce + (u64)slot * bounce_bytes, to, units);
     }
     sync_warp();
-    if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(release)) finish.publish(record, ok, release);
+    if (GRAMPUS_MUTANT != MUTANT_PUBLISH_BEFORE_WRITE) if (any(filled)) finish.publish(record, ok, filled);
+    if constexpr (Finish::WRITES) {
+        if (any(mine && write)) finish.written(io, record, ok, mine && write);
+    }
     if (take_back && GRAMPUS_MUTANT == MUTANT_TAKE_BACK_LATE) finish.take_back(io, record, failed_prefetch);
 
-    if (mine && !fill) {
+    if (mine && !fill && !write) {
         commands[slot].result = nvme_status;
         // Release, after sync_warp(): covers the bytes that other lanes copied. is_done's acquire pairs with it.
         store_release_gpu(&commands[slot].state, (cid >> depth_log2_of(q)) << 8 | CMD_DONE);

@@ -11,6 +11,10 @@ struct FromBounce {
 struct FromMapped {
     GRAMPUS_DEVICE static u64x2 load(const u64x2* p) { return load_mapped(p); }
 };
+// Sectors of a line whose lock the warp holds: other warps store to other sectors only.
+struct FromLine {
+    GRAMPUS_DEVICE static u64x2 load(const u64x2* p) { return load_pair_relaxed_gpu((const u64*)p); }
+};
 
 // Copies `units` 16-byte units from `from` to `to` for every lane (0: none). Collective; the stores are relaxed. On
 // return every lane has stored its share. Before publishing, the caller needs sync_warp() and a fence or a release.

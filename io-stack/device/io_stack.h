@@ -17,7 +17,8 @@ struct alignas(16) IoStack {
     u32 queue_count;
     // warps of the launch that call serve(): they ring and reap for the others; 0: every warp does
     u32 servers;
-    u64 pad0;
+    u32 source_count;
+    u32 pad0;
     CacheDesc cache;
 };
 

@@ -5,10 +5,10 @@
 
 namespace grampus {
 
-// Submission queue entry of a read command (NVMe Base 2.0c figure 87). The submitting lane writes it with plain stores;
-// the controller reads it after it saw the tail doorbell.
+// Submission queue entry of a read, a write or a flush (NVMe Base 2.0c figure 87). The submitting lane writes it with
+// plain stores; the controller reads it after it saw the tail doorbell.
 struct alignas(64) SqEntry {
-    u8 opc;      // opcode: NVME_OPC_READ
+    u8 opc;      // opcode: NVME_OPC_*
     u8 flags;    // bits 7:6 PSDT: 0 = PRPs, 1 = SGL (NVME_PSDT_SGL)
     u16 cid;     // generation << depth_log2 | command slot
     u32 nsid;    // namespace
@@ -35,6 +35,8 @@ struct alignas(16) CqEntry {
     u32 cid_psf;  // bits 15:0 cid, bit 16 phase tag, bits 31:17 status field (SC, SCT, CRD, M, DNR)
 };
 
+constexpr u8 NVME_OPC_FLUSH = 0x00;
+constexpr u8 NVME_OPC_WRITE = 0x01;
 constexpr u8 NVME_OPC_READ = 0x02;
 constexpr u8 NVME_PSDT_SGL = 0x40;
 constexpr u32 NVME_CQE_STATUS_SHIFT = 17;

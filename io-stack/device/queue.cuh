@@ -5,7 +5,7 @@
 
 namespace grampus {
 
-// One read, as its submitter describes it.
+// One command, as its submitter describes it.
 struct Command {
     u64 lba;      // first block
     u64 bus;      // the controller's address for data that is not bounced
@@ -13,10 +13,10 @@ struct Command {
     u32 blocks;   // 1 .. 65536
     u32 bytes;    // blocks in bytes
     u32 nsid;
-    u32 kind;     // CMD_RAW, CMD_FILL, CMD_PREFETCH
-    u32 slot;     // fills: data slot of the first line
-    u32 lines;    // fills
-    u32 sectors;  // fills of one line
+    u32 kind;     // CMD_RAW .. CMD_FLUSH
+    u32 slot;     // fills and writes: data slot of the first line
+    u32 lines;    // fills and writes
+    u32 sectors;  // fills and writes of one line
 };
 
 GRAMPUS_DEVICE const QueueDesc& queue_at(const IoStack& io, u32 queue) { return io.queues[queue]; }
@@ -77,7 +77,17 @@ GRAMPUS_SLOW bool push_slot(const IoStack& io, u32 queue, u32 slot) {
 
 GRAMPUS_DEVICE u32 generation_mask(const QueueDesc& q) { return 0xFFFFu >> depth_log2_of(q); }
 
+// The opcode of a kind of command. Kernels that only read contain no other than a read's.
+template <class Finish>
+GRAMPUS_DEVICE u32 opcode_of(u32 kind) {
+    if constexpr (Finish::WRITES)
+        return kind == CMD_WRITE ? NVME_OPC_WRITE : kind == CMD_FLUSH ? NVME_OPC_FLUSH : NVME_OPC_READ;
+    else
+        return NVME_OPC_READ;
+}
+
 // Writes the record for `slot`, including the entry. Returns the cid.
+template <class Finish>
 GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
     CommandRecord* record = &commands_of(q)[slot];
     u32 generation = ((load_relaxed_gpu(&record->state) >> 8) + 1) & generation_mask(q);
@@ -102,7 +112,7 @@ GRAMPUS_DEVICE u32 write_entry(const QueueDesc& q, const Command& c, u32 slot) {
         psdt = NVME_PSDT_SGL;
         prp2 = c.bytes;
     }
-    u32 dw0 = NVME_OPC_READ | psdt << 8 | cid << 16;
+    u32 dw0 = opcode_of<Finish>(c.kind) | psdt << 8 | cid << 16;
     u64x2* entry = (u64x2*)record->entry;
     store_plain(entry + 0, u64x2{dw0 | (u64)c.nsid << 32, 0});
     store_plain(entry + 1, u64x2{0, prp1});
@@ -281,6 +291,9 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
             good = slot != FREE_RING_EMPTY;
         }
         if (!all(good)) return result;
+        if constexpr (Finish::WRITES) {  // before the ticket: entries behind it must not wait
+            if (!finish.copy_out(io, go, queue, slot, command)) return result;
+        }
         // T: acquire and release. The credit that proves the entry free may have been taken by another lane; the chain
         // of additions orders that lane's acquire before this write.
         if (granted > 0) ticket = fetch_add_acq_rel_gpu(&state->sq_ticket, granted);
@@ -288,7 +301,7 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
         if (go) {
             u32* mark = &marks[(ticket + rank) & (depth - 1)];
             if (GRAMPUS_MUTANT == MUTANT_MARK_BEFORE_ENTRY) store_release_gpu(mark, mark_of(q, ticket + rank, slot));
-            result.cid = write_entry(q, command, slot);
+            result.cid = write_entry<Finish>(q, command, slot);
             GRAMPUS_STEP(mark);
             store_release_gpu(mark, mark_of(q, ticket + rank, slot));
         }
@@ -305,8 +318,8 @@ GRAMPUS_SLOW Submitted submit_some(const IoStack& io, bool wanted, u32 queue, co
     return result;
 }
 
-// Submits the commands of all lanes. Only for fills, whose slots come back by themselves: a warp that holds raw
-// commands and waits for slots would wait for itself. Collective. False: a status is up.
+// Submits the commands of all lanes. Only for fills and writes, whose slots come back by themselves: a warp that holds
+// raw commands and waits for slots would wait for itself. Collective. False: a status is up.
 template <class Finish>
 GRAMPUS_DEVICE bool submit(const IoStack& io, bool wanted, u32 queue, const Command& command, const Finish& finish) {
     while (any(wanted)) {

@@ -42,24 +42,26 @@ struct alignas(64) QueueState {
 constexpr u32 CMD_FREE = 0;
 constexpr u32 CMD_SUBMITTED = 1;  // owned by the protocol until its completion is reaped
 constexpr u32 CMD_REAPED = 2;     // owned by the warp that reaped it
-constexpr u32 CMD_DONE = 3;       // CMD_RAW only: the submitter may read `result` and release the slot
+constexpr u32 CMD_DONE = 3;       // CMD_RAW, CMD_FLUSH: the submitter may read `result` and release the slot
 
 // CommandRecord::kind
 constexpr u32 CMD_RAW = 0;   // data goes to the submitter's address; the submitter polls `state`
 constexpr u32 CMD_FILL = 1;  // data goes into cache lines; the reaper publishes the sectors
 constexpr u32 CMD_PREFETCH = 2;  // a fill that no warp waits for: an error status takes its request back
+constexpr u32 CMD_WRITE = 3;  // data comes from dirty sectors, through the bounce slot
+constexpr u32 CMD_FLUSH = 4;  // without data; ends like CMD_RAW
 
 // An outstanding command, indexed by command slot. The submitter writes the record before its entry is rung; the lane
 // that reaps the completion reads it.
 struct alignas(16) CommandRecord {
     u32 state;    // generation << 8 | CMD_*
-    u32 kind;     // CMD_RAW, CMD_FILL or CMD_PREFETCH
-    u32 slot;     // fills: data slot of the first line
-    u32 lines;    // fills: lines, contiguous in data slots (and in sets)
-    u32 sectors;  // fills of one line: mask of the sectors asked for
+    u32 kind;     // CMD_RAW .. CMD_FLUSH
+    u32 slot;     // fills and writes: data slot of the first line
+    u32 lines;    // fills: lines, contiguous in data slots (and in sets); writes: 1
+    u32 sectors;  // fills and writes of one line: mask of the sectors concerned
     u32 bytes;    // transfer length
     u64 lba;      // first block
-    u32 result;   // CMD_RAW: status field of the completion, 0 = success
+    u32 result;   // CMD_RAW, CMD_FLUSH: status field of the completion, 0 = success
     u32 nsid;
     u64 target;   // CMD_RAW: to where a bounced transfer is copied, 0 = nowhere
     u64 entry[8]; // the SqEntry; the lane that rings copies it into the ring

@@ -31,12 +31,20 @@ GRAMPUS_SLOW bool wait_for_ways(const IoStack& io, Wait& wait, u64 key) {
     return all(done > 0 || wait.go_on(io, code, ~0u, key));
 }
 
+// A word of a pinned line. Lanes may store to other values of the word, in a cache that kernels store to.
+template <class Backing>
+GRAMPUS_DEVICE u64 load_pinned(const u64* p) {
+    if constexpr (Backing::WRITES) return load_line_optimistic(p);
+    else return load_line_pinned(p);
+}
+
 // The word or words at byte `at` of each active lane's line, read under a pin and loaded if missing. Lanes with the
 // same line share the work. Collective.
 template <class Backing>
 GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active, u64 key, u32 at, bool two) {
     Words got = {true, 0, 0};
     u32 sectors = sectors_of(io.cache, at & ~7u, two ? (at & ~7u) + 15 : at | 7);
+    [[maybe_unused]] bool noted = false;
     Wait wait;
     while (any(active)) {
         u32 peers = match(active ? key : ~0ull);
@@ -47,18 +55,25 @@ GRAMPUS_SLOW Words words_slowly(const IoStack& io, const Extent& e, bool active,
         u32 meta = shuffle(line.meta, leader);
         if (GRAMPUS_MUTANT != MUTANT_NO_SYNC_WARP) sync_warp();  // the leader's acquire is before our loads
         bool here = active && meta != NO_LINE;
+        if constexpr (Backing::WRITES) {
+            if (active) Backing::note_wait(io, key, !here, noted);
+        }
         if (here) {
             const u64* p = (const u64*)(bytes_of<Backing::WAYS>(io.cache, meta) + (at & ~7u));
             GRAMPUS_STEP(read_pinned);
-            got.low = load_line_pinned(p);
-            if (two) got.high = load_line_pinned(p + 1);
+            got.low = load_pinned<Backing>(p);
+            if (two) got.high = load_pinned<Backing>(p + 1);
             active = false;
         }
         sync_warp();
         if (leads && line.meta != NO_LINE) unpin(io.cache, line.meta);
         // No lane got a line: every way is pinned, or the sets are being changed. This warp holds no pin, so others
         // proceed.
-        if (!any(here) && !wait_for_ways<Backing>(io, wait, key)) return Words{false, 0, 0};
+        bool none = !any(here);
+        if constexpr (Backing::WRITES) {
+            if (none && !Backing::make_room(io, active, key)) return Words{false, 0, 0};
+        }
+        if (none && !wait_for_ways<Backing>(io, wait, key)) return Words{false, 0, 0};
     }
     return got;
 }
@@ -78,6 +93,7 @@ GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u3
         u64 lines = ((end + LINE_BYTES - 1) >> LINE_LOG2) - (byte >> LINE_LOG2);
         if (most > 0 && !fetch_ahead<Backing>(io, e, held.first, lines < most ? lines : most)) return held;
     }
+    [[maybe_unused]] bool noted[LINES_PER_LANE] = {};
     Wait wait;
     for (;;) {
         bool got = true;
@@ -87,11 +103,20 @@ GRAMPUS_ENTRY Held hold(const IoStack& io, const ColumnDesc& column, u64 row, u3
             held.meta[i] = line.meta;
             if (!line.ok) return held;
             got = got && (key > last || line.meta != NO_LINE);
+            if constexpr (Backing::WRITES) {
+                if (key <= last) Backing::note_wait(io, key, line.meta == NO_LINE, noted[i]);
+            }
         }
         if (all(got)) break;
         // Some line is missing: unpins all. Two warps with one pinned line each would wait for each other.
         for (u32 i = 0; i < LINES_PER_LANE; i++)
             if (held.meta[i] != NO_LINE) unpin(io.cache, held.meta[i]);
+        if constexpr (Backing::WRITES) {
+            for (u32 i = 0; i < LINES_PER_LANE; i++) {
+                u64 key = held.first + i * WARP + lane_id();
+                if (!Backing::make_room(io, key <= last, key)) return held;
+            }
+        }
         if (!wait_for_ways<Backing>(io, wait, held.first)) return held;
     }
     for (u32 i = 0; i < LINES_PER_LANE; i++) {

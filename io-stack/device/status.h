@@ -14,6 +14,7 @@ enum StatusCode : u32 {
     STATUS_ABORTED = 5,             // the host's abort word was set
     STATUS_RANGE = 6,               // a row or block outside the column's extents
     STATUS_PROTOCOL = 7,            // a queue structure held what the protocol forbids
+    STATUS_READ_ONLY = 8,           // a store to a column whose storage or cache takes none
 };
 
 // The first failure wins: `code` changes from STATUS_OK by compare-and-swap, and only the lane whose swap succeeded
@@ -45,7 +46,9 @@ struct alignas(64) Stats {
     u64 full_sets;            // install attempts that found every way pinned
     u64 doorbells;            // tail doorbell writes
     u64 failed_prefetches;    // prefetches that ended with an error status
-    u64 pad[6];
+    u64 writes;               // of the commands, writes of dirty sectors
+    u64 flushes;              // of the commands, flushes
+    u64 pad[4];
 };
 
 }  // namespace grampus

@@ -28,6 +28,13 @@ enum Mutant {
     MUTANT_NO_SYNC_WARP = 12,         // lanes read a pinned line without order after the leader's acquire
     MUTANT_KEEP_REQUEST = 13,         // a failed prefetch leaves its sectors requested
     MUTANT_TAKE_BACK_LATE = 14,       // a failed prefetch takes its request back after its pin is dropped
+    MUTANT_REUSE_BEFORE_WRITE = 15,   // a line's pin is dropped when its write is sent
+    MUTANT_CLEAN_AFTER_COPY = 16,     // sectors count as clean some time after they were copied out
+    MUTANT_WRITE_TWICE = 17,          // a sector is written again while a write of it is in flight
+    MUTANT_FORGET_FAILED_WRITE = 18,  // sectors stay clean although their write failed
+    MUTANT_STORE_UNLOCKED = 19,       // stores do not wait for the line's lock
+    MUTANT_FLUSH_BEFORE_DATA = 20,    // a flush does not wait for the writes before it
+    MUTANT_CLAIM_PART_OF_BLOCK = 21,  // a tile that covers a sector does not fetch the rest of its block
 };
 
 // Sixteen bytes, moved as one.

@@ -139,7 +139,9 @@ GRAMPUS_DEVICE void store_line(u64x2* p, u64x2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.x), "l"(v.y) : "memory");
 }
 
-// A pair of tags (16-byte aligned).
+GRAMPUS_DEVICE void store_line(u64* p, u64 v) { store_relaxed_gpu(p, v); }
+
+// A pair of tags, or of a line's words (16-byte aligned).
 GRAMPUS_DEVICE u64x2 load_pair_relaxed_gpu(const u64* p) {
     u64x2 v;
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");

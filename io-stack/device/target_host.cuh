@@ -76,6 +76,7 @@ inline void store_line(u64x2* p, u64x2 v) {
     store_release_gpu(&p->x, v.x);
     store_release_gpu(&p->y, v.y);
 }
+inline void store_line(u64* p, u64 v) { store_release_gpu(p, v); }
 inline u64x2 load_pair_relaxed_gpu(const u64* p) { return u64x2{load_relaxed_gpu(p), load_relaxed_gpu(p + 1)}; }
 inline u64x2 load_bounce(const u64x2* p) { return *p; }
 // A GPU faults on an address that is not a multiple of the load's size; so does this one.

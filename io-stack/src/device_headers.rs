@@ -34,25 +34,38 @@ const HEADERS: &[Header] = headers![
     "serve.cuh",
     "cache.cuh",
     "backing.cuh",
+    "write_back.cuh",
     "column_array.cuh",
     "slow_path.cuh",
+    "store.cuh",
 ];
+
+/// The headers for kernels that store to columns.
+const WRITING: [&str; 2] = ["write_back.cuh", "store.cuh"];
 
 /// The headers behind this one are for columns with a cache.
 const LAST_MAPPED: &str = "mapped_array.cuh";
 
-/// All device headers in one text, followed by the layout asserts; the caller appends kernels. `#line` keeps the line
-/// numbers of compiler messages per header.
+/// All device headers for kernels that read, in one text, followed by the layout asserts; the caller appends kernels.
+/// `#line` keeps the line numbers of compiler messages per header.
 pub fn prelude() -> String {
-    let asserts = "#line 1 \"grampus/layout_asserts\"\n".to_owned() + &abi::static_asserts();
-    text_of(|_| true) + &asserts
+    text_of(|name| !WRITING.contains(&name)) + &asserts()
+}
+
+/// [`prelude`] for kernels that also store to columns, by the backing `Writable`.
+pub fn writable_prelude() -> String {
+    text_of(|_| true) + &asserts()
+}
+
+fn asserts() -> String {
+    "#line 1 \"grampus/layout_asserts\"\n".to_owned() + &abi::static_asserts()
 }
 
 /// The headers without the slow path's bodies, and without what only these bodies call. Kernels behind this text
 /// compile in a fifth of the time, as relocatable code, and are linked with [`slow_path`], compiled once. The layout
 /// asserts are in the slow path.
 pub fn kernel_prelude() -> String {
-    text_of(|name| !matches!(name, "completion.cuh" | "serve.cuh" | "slow_path.cuh"))
+    text_of(|name| !WRITING.contains(&name) && !matches!(name, "completion.cuh" | "serve.cuh" | "slow_path.cuh"))
 }
 
 /// The part of [`kernel_prelude`] for kernels whose columns are all `Mapped`: half the text for the compiler to read.

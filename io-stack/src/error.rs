@@ -122,6 +122,8 @@ pub enum Reason {
     Range,
     /// A queue structure held what the protocol forbids.
     Protocol,
+    /// A store to a column whose storage or cache takes none.
+    ReadOnly,
     /// A number that this version does not know.
     Unknown(u32),
 }
@@ -138,6 +140,7 @@ impl Reason {
             5 => Self::Aborted,
             6 => Self::Range,
             7 => Self::Protocol,
+            8 => Self::ReadOnly,
             other => Self::Unknown(other),
         })
     }
@@ -146,11 +149,11 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoCompletion => write!(f, "a read was sent, and no answer came in time"),
-            Self::NoSubmission => write!(f, "no read could be sent in time: all queue entries stay in use"),
+            Self::NoCompletion => write!(f, "a command was sent, and no answer came in time"),
+            Self::NoSubmission => write!(f, "no command could be sent in time: all queue entries stay in use"),
             Self::Nvme(status) => write!(
                 f,
-                "a read failed with NVMe status {:#x} (type {}, code {:#04x})",
+                "a command failed with NVMe status {:#x} (type {}, code {:#04x})",
                 status,
                 status >> 8 & 7,
                 status & 0xff
@@ -162,6 +165,10 @@ impl fmt::Display for Reason {
             Self::Aborted => write!(f, "the query was cancelled"),
             Self::Range => write!(f, "a row outside the column was asked for"),
             Self::Protocol => write!(f, "a queue held what the protocol forbids"),
+            Self::ReadOnly => write!(
+                f,
+                "a store to a storage that takes no writes: open it for writing, and build the stack by Stack::writable"
+            ),
             Self::Unknown(code) => write!(f, "device code gave up with unknown status {code}"),
         }
     }
@@ -257,6 +264,15 @@ pub enum StackError {
         /// Lines that each warp may pin at once.
         pins: u64,
     },
+    /// The cache holds stores that no flush has made durable.
+    #[error("{lines} lines of the GPU cache have stores that are not on their storage: flush them first")]
+    Unflushed {
+        /// Lines with such stores.
+        lines: u64,
+    },
+    /// Stores need bounce slots: each holds a block at least.
+    #[error("a writable stack needs bounce slots: set bounce_bytes to 4096 or more")]
+    NoBounce,
     /// An earlier failure left commands in flight, which may still write: the stack cannot be used again.
     #[error("the I/O stack is out of service: a storage stalled and still holds its buffers")]
     OutOfService,
@@ -308,7 +324,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "trips.orc: a read failed with NVMe status 0x281 (type 2, code 0x81) \
+            "trips.orc: a command failed with NVMe status 0x281 (type 2, code 0x81) \
              (512 bytes at byte 8192, queue 2, command 17)"
         );
     }

@@ -1,11 +1,12 @@
 //! `Source`: a storage of a stack, its cache keys, and its description for the controller and for kernels.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use grampus_driver::controller::Namespace;
 use grampus_driver::storage::{BLOCK_BYTES, Storage};
 
-use crate::abi::{LINE_BYTES, SourceDesc};
+use crate::abi::{LINE_BYTES, SOURCE_WRITABLE, SourceDesc};
 
 /// A storage and its own cache keys, which no other file and no other version of this file ever gets.
 #[derive(Debug)]
@@ -19,6 +20,15 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn size_bytes(&self) -> u64 {
         self.storage.as_ref().map_or(0, |s| s.size_bytes())
+    }
+
+    fn is_writable(&self) -> bool {
+        self.storage.as_ref().is_some_and(|s| s.writer().is_some())
+    }
+
+    /// The keys of its lines.
+    pub(crate) fn keys(&self) -> Range<u64> {
+        self.first_line..self.first_line + self.lines
     }
 }
 
@@ -52,7 +62,7 @@ pub(crate) fn describe_sources(sources: &[Source], queues: u32, max_lines: u32) 
         first_queue: 0,
         queue_count: queues,
         max_lines,
-        pad0: 0,
+        flags: if s.is_writable() { SOURCE_WRITABLE } else { 0 },
     };
     sources.iter().enumerate().map(describe).collect()
 }

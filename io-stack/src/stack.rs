@@ -5,6 +5,7 @@
 //!    error.
 //! 3. After a failed query, the stack returns to its start state.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use grampus_driver::controller::{Controller, ControllerOptions};
 use grampus_driver::storage::{BLOCK_BYTES, Storage};
 
 use crate::abi::{ColumnDesc, IoStack, LINE_BYTES, Stats, Status};
-use crate::cache::{Cache, CacheOptions};
+use crate::cache::{Cache, CacheOptions, CacheUse};
 use crate::column::extents_of;
 pub use crate::column::{Column, Run};
 use crate::cuda::{CudaBus, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
@@ -66,7 +67,7 @@ pub const PINS_PER_WARP: u64 = 32;
 const OPENING: Duration = Duration::from_secs(10);
 
 /// The I/O stack. The controller is the first field: it is dropped, and thereby stopped, before the memory that it
-/// works on.
+/// works on. Stores that no `flush` has made durable are lost with the stack.
 #[derive(Debug)]
 pub struct Stack {
     controller: Option<Controller>,
@@ -109,8 +110,35 @@ impl Stack {
         options: StackOptions,
         more_device_memory: &[&DeviceBuffer],
     ) -> Result<Self, StackError> {
+        Self::with_use(device, storages, options, more_device_memory, CacheUse::Read)
+    }
+
+    /// Like [`new`](Self::new), for kernels that may store to the storages that take writes. Stores are durable after a
+    /// `flush` (`device/write_back.cuh`).
+    ///
+    /// # Errors
+    /// [`StackError::NoBounce`], and those of `new`.
+    pub fn writable(
+        device: &Device,
+        storages: Vec<Arc<dyn Storage>>,
+        options: StackOptions,
+        more_device_memory: &[&DeviceBuffer],
+    ) -> Result<Self, StackError> {
+        if options.queues.bounce_bytes == 0 {
+            return Err(StackError::NoBounce);
+        }
+        Self::with_use(device, storages, options, more_device_memory, CacheUse::Write)
+    }
+
+    fn with_use(
+        device: &Device,
+        storages: Vec<Arc<dyn Storage>>,
+        options: StackOptions,
+        more_device_memory: &[&DeviceBuffer],
+        usage: CacheUse,
+    ) -> Result<Self, StackError> {
         let queues = Queues::new(device, options.queues)?;
-        let cache = Cache::new(device, options.cache)?;
+        let cache = Cache::new(device, options.cache, usage)?;
         let mut ranges = vec![cache.data_range()];
         ranges.extend(
             more_device_memory
@@ -160,16 +188,27 @@ impl Stack {
         told.map(|()| first as u32)
     }
 
-    /// Closes storages. Their indices become invalid, and their lines are evicted unread. No kernel may run.
+    /// Closes storages. Their indices become invalid, and their lines are evicted unread. Stores to them that were not
+    /// flushed are lost. No kernel may run.
     pub fn retire(&mut self, sources: impl IntoIterator<Item = u32>) {
+        let mut keys = Vec::new();
         for source in sources {
             if let Some(source) = self.sources.get_mut(source as usize) {
                 source.storage = None;
+                keys.push(source.keys());
             }
         }
-        if let Err(e) = self.tell_sources() {
+        if let Err(e) = self.drop_stores(&keys).and_then(|()| self.tell_sources()) {
             log::warn!("closing storages: {e}");
         }
+    }
+
+    /// Drops the lines of these keys if kernels may have stored to them.
+    fn drop_stores(&self, keys: &[Range<u64>]) -> Result<(), StackError> {
+        if self.cache.desc().writes == 0 {
+            return Ok(());
+        }
+        self.reset_without(keys)
     }
 
     fn tell_sources(&mut self) -> Result<(), StackError> {
@@ -192,6 +231,7 @@ impl Stack {
             timeout_ns: u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX),
             queue_count: self.queues.count(),
             servers: 0,
+            source_count: self.sources.len() as u32,
             pad0: 0,
             cache: self.cache.desc(),
         }
@@ -290,13 +330,18 @@ impl Stack {
     /// # Errors
     /// As [`finish`](Self::finish).
     pub fn reset(&self) -> Result<(), StackError> {
+        self.reset_without(&[])
+    }
+
+    /// [`reset`](Self::reset), which drops the lines with these keys.
+    fn reset_without(&self, dropped: &[Range<u64>]) -> Result<(), StackError> {
         if let Some(controller) = &self.controller {
             if let Err(e) = controller.rest(Duration::from_secs(1)) {
                 self.broken.store(true, Ordering::Release);
                 return Err(e.into());
             }
             self.queues.reset()?;
-            self.cache.repair()?;
+            self.cache.repair_without(dropped)?;
             controller.resume();
         }
         Ok(())
@@ -305,9 +350,12 @@ impl Stack {
     /// Empties the cache, and nothing else. No kernel may run, and no command may be in flight.
     ///
     /// # Errors
-    /// A failed call.
+    /// [`StackError::Unflushed`]: nothing was changed. A failed call.
     pub fn empty_cache(&self) -> Result<(), StackError> {
-        Ok(self.cache.reset()?)
+        match self.cache.dirty_lines()? {
+            0 => Ok(self.cache.reset()?),
+            lines => Err(StackError::Unflushed { lines }),
+        }
     }
 
     fn describe(&self, reason: Reason, status: &Status) -> DeviceError {

@@ -1,10 +1,11 @@
-"""Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel.
+"""Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel, and the code's digest.
 
 Usage: nvrtc.py ARCH FILE [OPTION ...]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: no NVRTC.
 NVRTC is found in Python's `nvidia` packages (pip install nvidia-cuda-nvrtc==13.0.88), or by the dynamic linker.
 """
 import ctypes
 import glob
+import hashlib
 import os
 import re
 import site
@@ -28,12 +29,12 @@ def load():
     sys.exit(77)
 
 
-def text(lib, program, what):
+def output(lib, program, what):
     size = ctypes.c_size_t()
     getattr(lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
     getattr(lib, f"nvrtcGet{what}")(program, buffer)
-    return buffer.value.decode()
+    return buffer.raw
 
 
 def main():
@@ -51,7 +52,7 @@ def main():
     began = time.process_time()
     result = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     took_ms = (time.process_time() - began) * 1000
-    log = text(lib, program, "ProgramLog")
+    log = output(lib, program, "ProgramLog").split(b"\0")[0].decode()
     if result != 0:
         print(log)
         sys.exit(1)
@@ -68,6 +69,8 @@ def main():
             stack, stores, loads = spills[name]
             print(f"kernel itself: {stack} B stack, {stores} B spill stores, {loads} B spill loads", end="; ")
     print(f"{took_ms:.0f} ms of CPU time")
+    code = output(lib, program, "CUBIN" if arch.startswith("sm_") else "PTX")
+    print(f"code {hashlib.sha256(code).hexdigest()}")
 
 
 main()

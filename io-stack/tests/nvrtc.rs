@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use grampus_io_stack::bench::kernels;
+use grampus_io_stack::bench::{kernels, vector_add};
 use grampus_io_stack::device_headers::{self, kernel_prelude, slow_path};
 
 /// Compiles; returns the report, or `None` without NVRTC.
@@ -63,6 +63,42 @@ fn kernels_keep_to_64_registers() {
                 assert!(registers.is_some_and(|count| count <= 64), "{report}");
             }
             Some(Err(complaint)) => panic!("{kernel}: {complaint}"),
+        }
+    }
+}
+
+/// The code of a kernel that only reads is the same, with and without the headers of stores before it.
+#[test]
+fn reading_kernels_do_not_change_with_the_headers_of_stores() {
+    for kernel in ["tiles_queued", "rows_queued_unaligned", "ahead_queued"] {
+        let preludes = [device_headers::prelude(), device_headers::writable_prelude()];
+        let mut codes = Vec::new();
+        for prelude in preludes {
+            match compile("sm_90", &format!("same-{kernel}"), &kernels::alone(&prelude, kernel)) {
+                None => return,
+                Some(Ok(report)) => codes.push(report.lines().last().unwrap_or_default().to_owned()),
+                Some(Err(complaint)) => panic!("{kernel}: {complaint}"),
+            }
+        }
+        assert!(codes[0].starts_with("code "), "{codes:?}");
+        assert_eq!(codes[0], codes[1], "{kernel}");
+    }
+}
+
+#[test]
+fn storing_kernels_keep_to_64_registers() {
+    for arch in ["sm_90", "compute_100"] {
+        match compile(arch, "vector-add", &vector_add::unit()) {
+            None => return,
+            Some(Ok(report)) => {
+                print!("{report}");
+                let counts = report.split(": ").skip(1);
+                let counts = counts.filter_map(|rest| rest.split_once(" registers")?.0.parse::<u32>().ok());
+                let counts: Vec<u32> = counts.collect();
+                assert!(arch.starts_with("compute") || counts.len() == 5, "{report}");
+                assert!(counts.iter().all(|count| *count <= 64), "{report}");
+            }
+            Some(Err(complaint)) => panic!("{arch}: {complaint}"),
         }
     }
 }

@@ -61,8 +61,9 @@ fn forward(words: &DmaBuffer, tickets: &[QueueTicket], registers: &dyn Registers
     }
 }
 
-/// A load on `queues` queue pairs of `1 << depth_log2` entries, with a fresh controller.
-fn load(program: &PathBuf, depth_log2: u32, queues: usize, servers: usize, seed: u64) -> Option<()> {
+/// A load on `queues` queue pairs of `1 << depth_log2` entries, with a fresh controller. `mode`: "load" reads, and
+/// "store" also stores and flushes; then the image must hold the bytes that the program expects.
+fn load(program: &PathBuf, mode: &str, depth_log2: u32, queues: usize, servers: usize, seed: u64) -> Option<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = folder.path().join("image");
     let made = Command::new(program)
@@ -101,7 +102,7 @@ fn load(program: &PathBuf, depth_log2: u32, queues: usize, servers: usize, seed:
         rings.push(parts);
     }
     let mut command = Command::new(program);
-    command.arg("load").arg(qemu.ram());
+    command.arg(mode).arg(qemu.ram());
     let numbers = [depth_log2 as u64, LINES as u64, WORKERS as u64, servers as u64, seed];
     let places = [words.bus_address(0), data.bus_address(0)];
     let rings = rings.iter().flatten().map(|part| part.bus_address(0));
@@ -120,16 +121,38 @@ fn load(program: &PathBuf, depth_log2: u32, queues: usize, servers: usize, seed:
         "depth {depth}, {queues} queues, seed {seed}: {said}"
     );
     println!(
-        "depth {depth}, {queues} queues, {servers} servers: {}",
+        "{mode}, depth {depth}, {queues} queues, {servers} servers: {}",
         said.trim().replace('\n', ", ")
     );
-    let commands = said
-        .lines()
-        .find_map(|line| line.strip_prefix("commands "))
-        .expect("a count");
+    let count = |name: &str| {
+        said.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .expect("a count")
+            .to_owned()
+    };
     let after = device.smart_log().expect("a log");
-    // The program's own count against the controller's.
-    assert_eq!((after.read_commands - before.read_commands).to_string(), commands);
+    // The program's own counts against the controller's.
+    assert_eq!(
+        (after.read_commands - before.read_commands).to_string(),
+        count("reads ")
+    );
+    assert_eq!(
+        (after.write_commands - before.write_commands).to_string(),
+        count("writes ")
+    );
+    if mode == "store" {
+        assert!(count("writes ") != "0");
+        let image = std::fs::read(&image).expect("the image is readable");
+        let differs = image
+            .iter()
+            .zip(&out.stderr)
+            .position(|(found, expected)| found != expected);
+        assert_eq!(
+            (image.len(), differs),
+            (out.stderr.len(), None),
+            "length, and the first other byte"
+        );
+    }
     device.shutdown().expect("it shuts down");
     Some(())
 }
@@ -142,8 +165,20 @@ fn queue_text_drives_qemu_at_depths_from_4_to_1024() {
     for (i, depth_log2) in [2, 3, 4, 6, 8, 10].into_iter().enumerate() {
         // Commands of one line, and of up to eight, in turn; every third time with servers.
         let (queues, servers) = (1 + i % 3, usize::from(i % 3 == 2));
-        if load(&program, depth_log2, queues, servers, i as u64 + 1).is_none() {
+        if load(&program, "load", depth_log2, queues, servers, i as u64 + 1).is_none() {
             return;
+        }
+    }
+}
+
+#[test]
+fn stores_through_qemu_are_in_its_image_after_a_flush() {
+    for (name, flags) in [("lanes-store", &["-DGRAMPUS_LANES"][..]), ("one-store", &[])] {
+        let Some(program) = program(name, flags) else { return };
+        for (depth_log2, queues, servers, seed) in [(2, 2, 0, 31), (5, 1, 1, 32), (8, 3, 0, 33)] {
+            if load(&program, "store", depth_log2, queues, servers, seed).is_none() {
+                return;
+            }
         }
     }
 }
@@ -152,7 +187,7 @@ fn queue_text_drives_qemu_at_depths_from_4_to_1024() {
 fn queue_text_of_one_lane_drives_qemu() {
     let Some(program) = program("one", &[]) else { return };
     for (depth_log2, seed) in [(2, 21), (5, 22), (10, 23)] {
-        if load(&program, depth_log2, 2, 0, seed).is_none() {
+        if load(&program, "load", depth_log2, 2, 0, seed).is_none() {
             return;
         }
     }

@@ -7,6 +7,6 @@ crate::shared_structs! {
     #[repr(align(16))]
     IoStack {
         status: u64, stats: u64, host_abort: u64, queues: u64, sources: u64, timeout_ns: u64, queue_count: u32,
-        servers: u32, pad0: u64, cache: CacheDesc,
+        servers: u32, source_count: u32, pad0: u32, cache: CacheDesc,
     }
 }

@@ -25,8 +25,8 @@ mod queue;
 mod shared_structs;
 mod status;
 
-pub use cache::{CacheDesc, CacheSet, LINE_BYTES, WAYS};
-pub use column::{ColumnDesc, Extent, SourceDesc};
+pub use cache::{CacheDesc, CacheSet, LINE_BYTES, LineWrites, WAYS};
+pub use column::{ColumnDesc, Extent, SOURCE_WRITABLE, SourceDesc};
 pub use io_stack::IoStack;
 pub use nvme::{CqEntry, SqEntry};
 pub use queue::{CommandRecord, DoorbellGroup, FREE_RING_EMPTY, QUEUES_PER_GROUP, QueueDesc, QueueState};

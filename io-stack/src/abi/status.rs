@@ -11,6 +11,6 @@ crate::shared_structs! {
     Stats {
         commands: u64, command_bytes: u64, completions: u64, stale_completions: u64, mapped_fill_bytes: u64,
         installs: u64, evictions: u64, full_sets: u64, doorbells: u64, failed_prefetches: u64,
-        pad: [u64; 6],
+        writes: u64, flushes: u64, pad: [u64; 4],
     }
 }

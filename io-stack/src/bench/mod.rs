@@ -10,6 +10,7 @@
 //! | `large_reads`, `disk` | pushed, disk |
 //! | `prefetch`, `step_clocks` | prefetch, and the time of each step of the protocol |
 //! | `fault_injection` | faults |
+//! | `stores`, `vector_add` | stores: a vector add through the cache |
 //! | `kernels`, `setup`, `report` | the kernels' text, what sections share, figures |
 //!
 //! **Invariant:** every figure comes with a check. Sums of all words read are compared with those of the positions, and
@@ -27,6 +28,8 @@ mod resident;
 mod setup;
 mod small_reads;
 mod step_clocks;
+mod stores;
+pub mod vector_add;
 
 use std::path::PathBuf;
 
@@ -64,6 +67,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("disk", disk::disk),
     ("prefetch", prefetch::prefetch),
     ("faults", fault_injection::fault_injection),
+    ("stores", stores::stores),
 ];
 
 /// Names of all sections.

@@ -23,6 +23,7 @@ plain!(
     abi::Extent,
     abi::SourceDesc,
     abi::QueueDesc,
+    abi::LineWrites,
     abi::QueueState,
     abi::Status,
     abi::Stats

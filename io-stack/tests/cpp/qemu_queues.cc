@@ -2,8 +2,9 @@
 // cache data and doorbell words lie in the file that holds the machine's RAM. A process beside this one has created the
 // queues, and forwards the doorbell words to the device's registers.
 // Usage: qemu_queues image PATH LINES
-//        qemu_queues load RAM_PATH DEPTH_LOG2 LINES WORKERS SERVERS SEED DOORBELLS DATA (SQ CQ BOUNCE)...
-// The last arguments are bus addresses, which are offsets in the RAM.
+//        qemu_queues load|store RAM_PATH DEPTH_LOG2 LINES WORKERS SERVERS SEED DOORBELLS DATA (SQ CQ BOUNCE)...
+// The last arguments are bus addresses, which are offsets in the RAM. `store` also stores and flushes. It writes the
+// bytes that the namespace must then have to standard error.
 #ifdef GRAMPUS_LANES
 #include "lanes.h"
 #endif
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <thread>
 
+#include "stores.h"
 #include "workload.h"
 #ifdef GRAMPUS_LANES
 #include "lanes_end.h"
@@ -33,9 +35,8 @@ constexpr u32 CACHE_GROUP_LOG2 = 4;
 // Number of sets: with two ways half of the storage's lines fit.
 static u32 groups_for(u32 lines) { return lines / 4 >> CACHE_GROUP_LOG2; }
 
-// Commands of each warp, by the ways of kernels: rows at random, and blocks straight into buffers.
-typedef Queued<Clock, 2> Backing;
-
+// Commands of each warp, by the ways of kernels: rows at random, and blocks straight into buffers; or stores.
+template <class Backing>
 struct Load {
     World world;
     u8* ram;
@@ -45,10 +46,11 @@ struct Load {
     u32 ended = 0;
     std::vector<Outcome> outcomes;
     std::atomic<u32> peak{0};
+    Ledger ledger;
 
     Load(const Config& config, u8* ram, u64 data, u64 doorbells, char** queues, u32 workers, u32 servers, u64 seed)
         : world(config, sizeof(double)), ram(ram), workers(workers), servers(servers),
-          rounds(WARP > 1 ? 60 : 600), seed(seed), outcomes(workers) {
+          rounds(WARP > 1 ? 60 : 600), seed(seed), outcomes(workers), ledger(world, sizeof(double)) {
         u32 lines = world.io.cache.set_count * config.ways;
         world.io.cache.data = ram + data;
         raw_bus = data + (u64)lines * LINE_BYTES;
@@ -80,7 +82,7 @@ struct Load {
     Outcome raw(u32 index) {
         Random own(seed * 77 + index * WARP + lane_id());
         Outcome out;
-        FillFinish<Backing::WAYS> finish(world.io.cache);
+        typename Backing::Finish finish(world.io.cache);
         u64 buffer = raw_bus + (u64)(index * WARP + lane_id()) * 2 * LINE_BYTES;
         for (u32 i = 0; i < rounds / 2; i++) {
             bool wanted = lane_id() == 0 || !own.one_in(4);
@@ -109,18 +111,38 @@ struct Load {
     void worker(u32 index) {
         if (index == 0) read_ahead();
         Outcome lanes[WARP];
-        on_warp([&] { lanes[lane_id()] = work<double, Backing, false>(world, seed * 1000 + index, rounds); });
+        if constexpr (Backing::WRITES) {
+            Share share = {world.rows(), index, workers, 300};
+            u64 own = seed * 1000 + index;
+            on_warp([&] {
+                lanes[lane_id()] = work_stores<double, Backing, false>(world, ledger, share, own, rounds);
+            });
+        } else {
+            on_warp([&] { lanes[lane_id()] = work<double, Backing, false>(world, seed * 1000 + index, rounds); });
+        }
         for (const Outcome& lane : lanes) outcomes[index].add(lane);
-        on_warp([&] { lanes[lane_id()] = raw(index); });
+        if (!Backing::WRITES) on_warp([&] { lanes[lane_id()] = raw(index); });
         for (const Outcome& lane : lanes) outcomes[index].add(lane);
         fetch_add_relaxed_gpu(&ended, 1u);
+    }
+
+    // Flushes, and waits for all commands.
+    bool finish() {
+        static u32 arrived = 0;
+        bool good = true;
+        if constexpr (Backing::WRITES) good = flush<Backing>(world.io, 0, 1, &arrived);
+        for (u32 q = 0; q < world.io.queue_count && good; q++)
+            good = drain(world.io, q, typename Backing::Finish(world.io.cache));
+        return good;
     }
 
     int run() {
         std::vector<std::thread> threads;
         for (u32 i = 0; i < workers; i++) threads.emplace_back([this, i] { worker(i); });
         for (u32 i = 0; i < servers; i++)
-            threads.emplace_back([this, i] { on_warp([&] { serve_some<Backing>(world, i, &ended, workers); }); });
+            threads.emplace_back([this, i] {
+                on_warp([&] { serve(world.io, i, &ended, workers, typename Backing::Finish(world.io.cache)); });
+            });
         while (load_relaxed_gpu(&ended) < workers) {
             for (const QueueDesc& q : world.queues)
                 if (slots_held(q) > peak) peak = slots_held(q);
@@ -128,7 +150,7 @@ struct Load {
         }
         for (auto& thread : threads) thread.join();
         bool drained[WARP] = {};
-        if (world.status.code == STATUS_OK) on_warp([&] { drained[lane_id()] = drain_all<Backing>(world); });
+        if (world.status.code == STATUS_OK) on_warp([&] { drained[lane_id()] = finish(); });
         int bad = 0;
         u64 values = 0;
         for (const Outcome& out : outcomes) {
@@ -144,8 +166,12 @@ struct Load {
         }
         bad += world.check_quiet();
         if (world.stats.stale_completions != 0 || world.stats.commands != world.stats.completions) bad++;
-        printf("commands %llu\nbytes or values checked %llu\ndoorbells %llu\nevictions %llu\nmost outstanding %u\n",
-               world.stats.commands, values, world.stats.doorbells, world.stats.evictions, peak.load());
+        if (Backing::WRITES) fwrite(world.model.data(), 1, world.model.size(), stderr);
+        u64 writes = world.stats.writes, flushes = world.stats.flushes;
+        u64 reads = world.stats.commands - writes - flushes;
+        printf("reads %llu\nwrites %llu\nbytes or values checked %llu\n", reads, writes, values);
+        printf("doorbells %llu\nevictions %llu\nmost outstanding %u\n", world.stats.doorbells, world.stats.evictions,
+               peak.load());
         return bad > 0;
     }
 };
@@ -160,7 +186,8 @@ static int image(const char* path, u64 lines) {
 int main(int argc, char** argv) {
     auto number = [&](int i) { return strtoull(argv[i], nullptr, 10); };
     if (argc == 4 && strcmp(argv[1], "image") == 0) return image(argv[2], number(3));
-    if (argc < 13 || strcmp(argv[1], "load") != 0) return 2;
+    bool stores = argc > 1 && strcmp(argv[1], "store") == 0;
+    if (argc < 13 || !(stores || strcmp(argv[1], "load") == 0)) return 2;
     int file = open(argv[2], O_RDWR);
     struct stat facts;
     if (file < 0 || fstat(file, &facts) != 0) return 2;
@@ -175,6 +202,11 @@ int main(int argc, char** argv) {
     config.bounce_bytes = BOUNCE_BYTES;
     config.first_byte = 3;
     config.max_lines = number(7) % 2 == 0 ? 1 : 8;  // commands of up to 8 lines carry an SGL
-    Load load(config, (u8*)ram, number(9), number(8), argv + 10, (u32)number(5), (u32)number(6), number(7));
-    return load.run();
+    config.writable = stores;
+    auto run = [&](auto backing) {
+        u32 workers = (u32)number(5), servers = (u32)number(6);
+        Load<decltype(backing)> load(config, (u8*)ram, number(9), number(8), argv + 10, workers, servers, number(7));
+        return load.run();
+    };
+    return stores ? run(Writable<Clock, 2>()) : run(Queued<Clock, 2>());
 }

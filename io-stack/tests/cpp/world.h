@@ -1,32 +1,20 @@
 // `World`: what device code needs to run without a GPU: queues, cache, and a storage of bytes that are a function of
-// their address. Also the checks that must hold when nothing is outstanding. The test program has the threads and
-// schedules.
+// their address, until kernels store others. Also the checks that must hold when nothing is outstanding. The test
+// program has the threads and schedules.
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "column_array.cuh"
 #include "serve.cuh"
-#include "slow_path.cuh"
+#include "store.cuh"
 #include "layout_asserts.h"
-
-using namespace grampus;
-
-struct Random {  // splitmix64
-    u64 state;
-    explicit Random(u64 seed) : state(seed) {}
-    u64 next() {
-        u64 z = (state += 0x9E3779B97F4A7C15ull);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-        return z ^ (z >> 31);
-    }
-    u32 below(u32 n) { return (u32)(next() % n); }
-    bool one_in(u32 n) { return n != 0 && below(n) == 0; }
-};
+#include "disk.h"
 
 // The byte at each address of the storage.
 inline u8 byte_at(u64 address) { return (u8)(Random(address / 8 * 77 + 5).next() >> (address % 8 * 8)); }
@@ -43,12 +31,14 @@ struct Config {
     u32 start = 0;  // start of the queues' counters: near 2^32, they wrap
     u32 version = 0;  // start of the lines' versions: near 2^14, they wrap
     u64 first_line = 1ull << 40, timeout_ns = 30000000000ull;
+    bool writable = false;  // kernels store
 };
 
 // Faults of a controller, each with probability one in n; 0: never.
 struct Faults {
     u32 reorder = 0, delay = 0, drop = 0, duplicate = 0, fail = 0;
     u32 fail_prefetch = 0;   // like `fail`, prefetches only
+    u32 fail_write = 0;      // like `fail`, writes only
     u64 fail_nth = ~0ull;    // the command that fails, counted over all queues from 0
     bool stall = false;
 };
@@ -66,6 +56,9 @@ struct World {
     ColumnDesc column = {};
     IoStack io = {};
     std::vector<void*> owned;
+    std::unique_ptr<Disk> disk;  // of a writable world
+    std::vector<u8> model;       // of a writable world: the bytes after all stores
+    std::function<void(Random&)> on_command;  // called by a controller after each command
 
     template <class T>
     T* make(u64 count) {
@@ -80,6 +73,11 @@ struct World {
         u64 bytes = (u64)c.storage_lines * LINE_BYTES;
         u8* file = make<u8>(bytes);
         for (u64 a = 0; a < bytes; a++) file[a] = byte_at(a);
+        if (c.writable) {
+            disk = std::make_unique<Disk>(file, bytes, 1u << c.lba_log2);
+            model.assign(file, file + bytes);
+            source.flags = SOURCE_WRITABLE;
+        }
         u64 rows = (bytes - c.first_byte) / size;
         extents[0].first_row = 0;
         extents[0].rows = rows / 2;
@@ -110,6 +108,7 @@ struct World {
         io.sources = &source;
         io.timeout_ns = c.timeout_ns;
         io.queue_count = c.queues;
+        io.source_count = 1;
         io.servers = c.servers;
     }
     ~World() {
@@ -156,6 +155,7 @@ struct World {
         c.state = make<u64>(lines);
         c.requested = make<u32>(lines);
         c.sets = make<CacheSet>(c.set_count);
+        if (config.writable) c.writes = make<LineWrites>(lines);
         for (u32 i = 0; i < lines; i++) {
             c.tags[i] = TAG_NONE;
             c.state[i] = (u64)config.version << LINE_VERSION_SHIFT;
@@ -187,6 +187,11 @@ struct World {
             replacements += ((c.state[m] - start) & LINE_VERSION) >> LINE_VERSION_SHIFT;
             expect((c.state[m] & LINE_PINS) == 0, "a line is still pinned", c.state[m]);
             expect((c.state[m] & LINE_BUSY) == 0, "a line is still busy", c.state[m]);
+            if (c.writes != nullptr) {
+                expect(c.writes[m].lock == 0, "a line's lock is held", m);
+                expect(c.writes[m].dirty == 0 && c.writes[m].writing == 0, "a line is not written", m);
+                expect(c.writes[m].wanted == 0, "a lane waits for a way", m);
+            }
             if (c.tags[m] == TAG_NONE) continue;
             for (u32 other = m / config.ways * config.ways; other < m; other++)
                 expect(c.tags[other] != c.tags[m], "a key twice in a set", c.tags[m]);
@@ -194,7 +199,7 @@ struct World {
             for (u32 b = 0; b < LINE_BYTES; b++) {
                 if (!(valid >> (b >> c.sector_log2) & 1)) continue;
                 u64 address = (c.tags[m] - config.first_line) * LINE_BYTES + b;
-                if (c.data[(u64)slot * LINE_BYTES + b] == byte_at(address)) continue;
+                if (c.data[(u64)slot * LINE_BYTES + b] == (model.empty() ? byte_at(address) : model[address])) continue;
                 expect(false, "a valid sector holds other bytes", address);
                 break;
             }
@@ -246,6 +251,7 @@ class Controller {
         if (!post(status << 17 | entry.cid)) return false;
         open.erase(open.begin() + (long)pick);
         served++;
+        if (world.on_command) world.on_command(random);
         if (random.one_in(faults.duplicate)) again.push_back(status << 17 | entry.cid);
         return true;
     }
@@ -256,11 +262,14 @@ class Controller {
         u32 kind = q.commands[entry.cid & ((1u << q.depth_log2) - 1)].kind;
         bool nth = fetch_add_relaxed_gpu(&world.taken, 1ull) == faults.fail_nth;
         if (nth) world.nth_kind = kind;
-        return nth || random.one_in(faults.fail) || (kind == CMD_PREFETCH && random.one_in(faults.fail_prefetch));
+        return nth || random.one_in(faults.fail) || (kind == CMD_PREFETCH && random.one_in(faults.fail_prefetch)) ||
+               (kind == CMD_WRITE && random.one_in(faults.fail_write));
     }
-    // A failed read may have written anything where its data belongs.
+    // A failed read may have written anything where its data belongs, a failed write some of its blocks.
     u32 spoil(const SqEntry& entry) {
+        if (entry.opc == NVME_OPC_FLUSH) return 0x06;
         u32 bytes = ((entry.cdw12 & 0xFFFF) + 1) << world.source.lba_log2;
+        if (entry.opc == NVME_OPC_WRITE) return write(entry, random.below(bytes >> world.source.lba_log2), 0x280);
         bool bounced = is_bounced(entry);
         for (u32 i = 0; i < bytes; i += 16) {
             if (i % 512 == 0) GRAMPUS_STEP(controller_copy);
@@ -279,8 +288,13 @@ class Controller {
     u32 serve(const SqEntry& entry) {
         u32 blocks = (entry.cdw12 & 0xFFFF) + 1, bytes = blocks << world.source.lba_log2;
         u64 lba = entry.cdw10 | (u64)entry.cdw11 << 32;
-        if (entry.opc != NVME_OPC_READ) return 0x01;
+        bool writes = entry.opc == NVME_OPC_WRITE && world.disk, flushes = entry.opc == NVME_OPC_FLUSH && world.disk;
+        if (entry.opc != NVME_OPC_READ && !writes && !flushes) return 0x01;
         if (entry.nsid != world.source.nsid) return 0x0B;
+        if (flushes) {
+            world.disk->flush();
+            return 0;
+        }
         if (lba + blocks > world.source.blocks) return 0x80;
         if (entry.flags == NVME_PSDT_SGL) {
             if (entry.prp2 != bytes) return 0x0F;
@@ -289,6 +303,7 @@ class Controller {
             if (bytes > first + 4096) return 0x13;
             if (bytes > first && entry.prp2 != entry.prp1 / 4096 * 4096 + 4096) return 0x13;
         }
+        if (writes) return write(entry, blocks, 0);
         u64 from = lba << world.source.lba_log2;
         u8* to = (u8*)entry.prp1;
         bool bounced = is_bounced(entry);
@@ -302,6 +317,17 @@ class Controller {
             else store_line((u64x2*)(to + i), data);
         }
         return 0;
+    }
+
+    // Writes the command's first blocks, and returns the status.
+    u32 write(const SqEntry& entry, u32 blocks, u32 status) {
+        u64 at = (entry.cdw10 | (u64)entry.cdw11 << 32) << world.source.lba_log2;
+        u32 step = 1u << world.source.lba_log2;
+        for (u32 i = 0; i < blocks; i++) {
+            GRAMPUS_STEP(controller_write);
+            world.disk->write_block(at + (u64)i * step, (const u8*)entry.prp1 + (u64)i * step);
+        }
+        return status;
     }
 
     bool post(u32 cid_and_status) {

@@ -1,0 +1,54 @@
+//! Stores: the vector add over files larger than the cache, next to reads of the same files.
+
+use std::time::Duration;
+
+use super::report::Report;
+use super::setup::{Setup, wrong};
+use super::small_reads::options;
+use super::vector_add::{VectorAdd, VectorFiles};
+use crate::error::BenchError;
+
+fn gb_s(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64() / 1e9
+}
+
+pub(super) fn stores(setup: &Setup, report: &mut Report) -> Result<(), BenchError> {
+    let file_bytes = setup.size(1 << 30, 4 << 20);
+    // One row is left out of whole tiles, and the number of rows is odd (vector_add.cu).
+    let rows = file_bytes / 8 - 1;
+    let folder = tempfile::tempdir_in(&setup.options.folder)?;
+    let warps = setup.blocks * 8;
+    let mut stack = options(8, 32, setup.size(256 << 20, 1 << 20));
+    stack.cache.sector_log2 = 9;
+    stack.cache.group_log2 = setup.size(10, 4) as u32;
+    stack.max_lines = 1 << stack.cache.group_log2;
+    let kernels = VectorAdd::kernels(&setup.device)?;
+    for kernel in ["add_tiles", "add_scattered", "add_through"] {
+        let files = VectorFiles::create(folder.path(), rows)?;
+        let add = VectorAdd::new(&setup.device, kernels.clone(), files.storages()?, stack.clone(), rows)?;
+        let warps = warps.min((add.stack.cache().lines() / 32) as u32);
+        if kernel == "add_tiles" {
+            let (read, _) = add.launch("read_tiles", warps)?;
+            add.check_total()?;
+            report.add("two columns read".to_owned(), gb_s(2 * file_bytes, read), "GB/s");
+            add.stack.empty_cache()?;
+        }
+        let (stored, stats) = add.launch(kernel, warps)?;
+        let (flushed, last) = add.launch("flush_stores", warps)?;
+        let bad = files.wrong_rows()?;
+        if bad > 0 {
+            return Err(wrong(kernel, format!("{bad} of {rows} sums on the disk are wrong")));
+        }
+        let note = format!(
+            "{} reads and {} writes, then {} writes and {} flushes in {:.1} ms",
+            stats.commands - stats.writes,
+            stats.writes,
+            last.writes,
+            last.flushes,
+            flushed.as_secs_f64() * 1e3
+        );
+        let name = format!("{kernel}: bytes stored, flush included");
+        report.add(name, gb_s(file_bytes, stored + flushed), "GB/s").note(note);
+    }
+    Ok(())
+}
