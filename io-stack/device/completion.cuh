@@ -32,6 +32,18 @@ GRAMPUS_SLOW void raise_nvme(const IoStack& io, u32 queue, u32 cid, const Comman
     raise(io, what);
 }
 
+// For controllers whose completion may be seen before the data that they wrote to device memory: one read through the
+// device for each queue of the lanes with `direct`. The device's answer pushes its earlier writes ahead of it (PCIe).
+// Collective. What the lanes do next comes after the data.
+GRAMPUS_SLOW void read_behind_data(const QueueDesc& q, bool direct, u32 queue) {
+    u32 peers = match(direct ? queue : ~0u);
+    GRAMPUS_STEP(ordering_read);
+    if (direct && lane_id() == lowest_bit(peers) && GRAMPUS_MUTANT != MUTANT_NO_ORDERING_READ)
+        load_mmio(load_constant(&q.ordering_read));
+    fence_acq_rel_sys();
+    sync_warp();
+}
+
 // The phase tag of a completion at a virtual index: 1 in the first pass over the ring, then alternating.
 GRAMPUS_DEVICE u32 phase_at(const QueueDesc& q, u32 index) {
     return GRAMPUS_MUTANT == MUTANT_NO_PHASE_FLIP ? 1 : (index >> depth_log2_of(q) & 1) ^ 1;
@@ -127,6 +139,9 @@ GRAMPUS_SLOW u32 reap(const IoStack& io, bool open, u32 asked, const Finish& fin
         record.target = r.target;
     }
     bool ok = mine && nvme_status == 0;
+    // A failed command's data, too: it must not come when its lines have other keys.
+    bool direct = mine && record.bytes > bounce_bytes && (load_constant(&q.flags) & QUEUE_LATE_DATA) != 0;
+    if (any(direct)) read_behind_data(q, direct, queue);
     // No warp has asked for a prefetch's bytes: its error ends no query. A reader that needs them sends a fill.
     bool failed_prefetch = mine && !ok && record.kind == CMD_PREFETCH;
     if (mine && !ok && !failed_prefetch) raise_nvme(io, queue, cid, record, nvme_status);

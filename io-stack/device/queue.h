@@ -7,7 +7,8 @@
 namespace grampus {
 
 // QueueDesc::flags
-constexpr u32 QUEUE_MMIO = 2;  // doorbells are device registers
+constexpr u32 QUEUE_MMIO = 2;       // doorbells are device registers
+constexpr u32 QUEUE_LATE_DATA = 4;  // a completion may be seen before data in device memory
 
 constexpr u32 FREE_RING_EMPTY = ~0u;
 constexpr u32 MARK_SLOT_BITS = 12;  // a mark: low bits command slot, above them (ticket >> depth_log2) + 1, truncated
@@ -84,6 +85,7 @@ struct alignas(16) QueueDesc {
     u32 depth_log2;           // log2 of the ring entries, 1 .. 12: 4 bits of a cid remain for the generation
     u32 qid;                  // NVMe queue id
     u32 flags;                // QUEUE_*
+    const u32* ordering_read; // QUEUE_LATE_DATA: a word of the device; its value comes behind all data sent before
 };
 
 }  // namespace grampus

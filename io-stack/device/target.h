@@ -35,6 +35,7 @@ enum Mutant {
     MUTANT_STORE_UNLOCKED = 19,       // stores do not wait for the line's lock
     MUTANT_FLUSH_BEFORE_DATA = 20,    // a flush does not wait for the writes before it
     MUTANT_CLAIM_PART_OF_BLOCK = 21,  // a tile that covers a sector does not fetch the rest of its block
+    MUTANT_NO_ORDERING_READ = 22,     // data is published without the read that it precedes
 };
 
 // Sixteen bytes, moved as one.

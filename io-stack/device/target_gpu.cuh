@@ -110,6 +110,12 @@ GRAMPUS_DEVICE void store_mmio(u32* p, u32 v) {
     asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 
+GRAMPUS_DEVICE u32 load_mmio(const u32* p) {
+    u32 v;
+    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
 // Bytes of a cache line. L1 does not keep them: measured up to 15 % faster.
 //
 // Pinned: no warp writes these sectors meanwhile, so the load is weak. The load follows an acquire on the line's state,

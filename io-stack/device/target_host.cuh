@@ -18,6 +18,7 @@ namespace grampus_host {  // defined by the test program, or by io-stack/src/cud
 void step(const char* name);
 grampus::u64 now_ns();
 void pause_ns(grampus::u32 ns);
+grampus::u32 read_register(const grampus::u32* p);
 extern int mutant;  // grampus::Mutant
 extern __thread grampus::u32 warp, warps;  // of the launch: the warp that runs on this thread, and their number
 }  // namespace grampus_host
@@ -66,6 +67,7 @@ inline void fence_acq_rel_sys() {}
 inline void store_after_fence_sys(u32* p, u32 v) { store_release_sys(p, v); }
 inline void store_after_loads_sys(u32* p, u32 v) { store_release_sys(p, v); }
 inline void store_mmio(u32* p, u32 v) { store_release_sys(p, v); }
+inline u32 load_mmio(const u32* p) { return grampus_host::read_register(p); }
 
 // Pinned bytes are read by plain loads, so that ThreadSanitizer reports a line that changes under a reader.
 inline u64 load_line_pinned(const u64* p) { return *p; }

@@ -118,7 +118,8 @@ impl Queues {
                 bounce_bytes: options.bounce_bytes,
                 depth_log2: options.depth_log2,
                 qid: i as u32 + 1,
-                flags: 0,
+                flags: 0, // the software controller posts completions after its data
+                ordering_read: 0,
             }
         };
         let descs: Vec<QueueDesc> = (0..count).map(describe).collect();

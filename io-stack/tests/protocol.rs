@@ -46,7 +46,7 @@ fn every_fault_ends_in_time() {
     PROGRAM.succeeds(Build::Plain, &["bounds"]);
 }
 
-/// The mistakes of readers in `enum Mutant` of target.h, from 1 on.
+/// The mistakes of readers in `enum Mutant` of target.h, from 1 on. `LATE_DATA` is another one's number.
 const MUTANTS: [&str; 14] = [
     "publish before write",
     "ring before fence",
@@ -63,6 +63,7 @@ const MUTANTS: [&str; 14] = [
     "a failed prefetch leaves its sectors requested",
     "a failed prefetch takes its request back after its pin is dropped",
 ];
+const LATE_DATA: (usize, &str) = (22, "data is published without the read that it precedes");
 const VALIDATED_EARLY: usize = 11;
 const NO_SYNC_WARP: usize = 12;
 
@@ -90,5 +91,14 @@ fn every_mutant_is_caught_with_32_lanes() {
             (Build::SanitizedLanes, "40"),
         );
         assert_ne!(caught, Some(false), "{}", MUTANTS[number - 1]);
+    }
+}
+
+/// The tests' controllers may post a completion before its data. Data then comes with the read of a register.
+#[test]
+fn completion_that_overtakes_its_data_is_caught_without_the_ordering_read() {
+    for (plain, sanitized) in [(Build::Plain, Build::Sanitized), (Build::Lanes, Build::SanitizedLanes)] {
+        let caught = PROGRAM.catches(LATE_DATA, (plain, "60"), (sanitized, "10"));
+        assert_ne!(caught, Some(false), "{}", LATE_DATA.1);
     }
 }

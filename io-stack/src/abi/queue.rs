@@ -19,6 +19,7 @@ crate::shared_structs! {
     QueueDesc {
         sq: u64, cq: u64, sq_doorbell: u64, cq_doorbell: u64, state: u64, marks: u64, free_ring: u64, commands: u64,
         bounce: u64, bounce_bus: u64, data_bus: u64, bounce_bytes: u32, depth_log2: u32, qid: u32, flags: u32,
+        ordering_read: u64,
     }
 }
 

@@ -24,4 +24,6 @@ void pause_ns(grampus::u32 ns) {
     nanosleep(&pause, nullptr);
 }
 
+grampus::u32 read_register(const grampus::u32* p) { return *(const volatile grampus::u32*)p; }
+
 }  // namespace grampus_host

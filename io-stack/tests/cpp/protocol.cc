@@ -51,6 +51,7 @@ struct Run {
     bool over() const { return working.load() == ~0u; }
 
     void on_threads() {
+        register_read = [this] { world.deliver(); };
         std::vector<std::thread> threads;
         for (u32 i = 0; i < workers; i++)
             threads.emplace_back([this, i] {
@@ -70,6 +71,7 @@ struct Run {
         for (auto& t : threads) t.join();
     }
     void on_fibers() {
+        register_read = [this] { world.deliver(); };
         Scheduler s(seed);
         scheduler = &s;
         for (u32 i = 0; i < workers; i++) s.add([this, i] { worker(i); });

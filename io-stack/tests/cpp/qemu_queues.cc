@@ -28,6 +28,7 @@ int mutant = 0;
 void step(const char*) {}
 u64 now_ns() { return (u64)std::chrono::steady_clock::now().time_since_epoch().count(); }
 void pause_ns(u32) { sched_yield(); }
+u32 read_register(const u32* p) { return *(const volatile u32*)p; }
 }  // namespace grampus_host
 
 constexpr u32 BOUNCE_BYTES = 512;

@@ -121,10 +121,16 @@ void Scheduler::enter() {
     scheduler->current->done = true;
 }
 
+static std::function<void()> register_read;  // a device's part in reads of its registers
+
 namespace grampus_host {
 void step(const char*) {
     if (scheduler) scheduler->step(false);
     else if (yields(false)) sched_yield();
+}
+u32 read_register(const u32* p) {
+    if (register_read) register_read();
+    return *p;
 }
 u64 now_ns() {
     if (scheduler) return scheduler->steps * 100 + 1;

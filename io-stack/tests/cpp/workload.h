@@ -159,6 +159,7 @@ inline Config random_config(Random& random, const Kind& kind) {
     c.first_byte = random.below(LINE_BYTES / kind.alignment) * kind.alignment;
     if (kind.queued && random.one_in(2)) c.servers = 1 + random.below(2);
     c.present = random.below(c.servers + 1);
+    c.late_data = kind.queued && random.one_in(3);
     c.start = random.one_in(2) ? 0 : 0xFFFFFF80;
     c.version = random.one_in(2) ? 0 : 0x3FFF - random.below(4);
     return c;

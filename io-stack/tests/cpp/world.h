@@ -32,6 +32,7 @@ struct Config {
     u32 version = 0;  // start of the lines' versions: near 2^14, they wrap
     u64 first_line = 1ull << 40, timeout_ns = 30000000000ull;
     bool writable = false;  // kernels store
+    bool late_data = false;  // data that is not bounced comes after its completion, by a register's read at the latest
 };
 
 // Faults of a controller, each with probability one in n; 0: never.
@@ -58,6 +59,9 @@ struct World {
     std::vector<void*> owned;
     std::unique_ptr<Disk> disk;  // of a writable world
     std::vector<u8> model;       // of a writable world: the bytes after all stores
+    std::vector<std::function<void()>> late;  // data on its way, of a controller with late data
+    std::mutex late_lock;
+    u32 device_register = 0;
     std::function<void(Random&)> on_command;  // called by a controller after each command
 
     template <class T>
@@ -135,12 +139,21 @@ struct World {
         q.bounce_bytes = config.bounce_bytes;
         q.depth_log2 = config.depth_log2;
         q.qid = index + 1;
+        if (config.late_data) q.flags = QUEUE_LATE_DATA;
+        q.ordering_read = &device_register;
         for (u32 i = 0; i < depth; i++) q.free_ring[i] = i + 1 < depth ? i : FREE_RING_EMPTY;
         q.state->credits = (i32)depth - 1;
         q.state->push_ticket = config.start + depth - 1;
         q.state->pop_ticket = q.state->sq_ticket = q.state->sq_tail = config.start;
         q.state->cq_head = q.state->cq_rung = config.start;
         queues.push_back(q);
+    }
+
+    // All data on its way arrives. A device answers a read of a register behind the data that it has sent.
+    void deliver() {
+        std::lock_guard<std::mutex> guard(late_lock);
+        for (auto& piece : late) piece();
+        late.clear();
     }
 
     void add_cache() {
@@ -230,6 +243,7 @@ class Controller {
     bool poll() {
         if (faults.stall) return false;
         u32 mask = (1u << q.depth_log2) - 1;
+        if (world.config.late_data && random.one_in(8)) world.deliver();
         GRAMPUS_STEP(controller_doorbell);
         u32 rung = load_acquire_sys(q.sq_doorbell);  // pairs with try_ring's fence and doorbell
         if (head != rung) {
@@ -308,6 +322,7 @@ class Controller {
         u8* to = (u8*)entry.prp1;
         bool bounced = is_bounced(entry);
         const u8* storage = world.extents[0].mapped;
+        if (world.config.late_data && !bounced) return send_later(to, storage + from, bytes);
         for (u32 i = 0; i < bytes; i += 16) {
             if (i % 512 == 0) GRAMPUS_STEP(controller_copy);
             u64x2 data;
@@ -319,6 +334,18 @@ class Controller {
         return 0;
     }
 
+    // The completion is posted first. The data comes with a read of the device's register, or before.
+    u32 send_later(u8* to, const u8* from, u32 bytes) {
+        std::lock_guard<std::mutex> guard(world.late_lock);
+        world.late.push_back([=] {
+            for (u32 i = 0; i < bytes; i += 16) {
+                u64x2 data;
+                memcpy(&data, from + i, 16);
+                store_line((u64x2*)(to + i), data);
+            }
+        });
+        return 0;
+    }
     // Writes the command's first blocks, and returns the status.
     u32 write(const SqEntry& entry, u32 blocks, u32 status) {
         u64 at = (entry.cdw10 | (u64)entry.cdw11 << 32) << world.source.lba_log2;

@@ -55,6 +55,7 @@ static Config random_config(Random& random, const Kind& kind) {
     c.storage_lines = 6 + random.below(8);
     c.first_byte = random.below(LINE_BYTES / kind.alignment) * kind.alignment;
     c.servers = random.one_in(3) ? 1 : 0;
+    c.late_data = random.one_in(4);
     c.present = random.below(c.servers + 1);
     c.start = random.one_in(2) ? 0 : 0xFFFFFF80;
     c.version = random.one_in(2) ? 0 : 0x3FFF - random.below(4);
@@ -90,6 +91,7 @@ struct Run {
     }
     // Runs warps beside the controllers, until all have ended.
     void together(bool threads, u64 phase, const std::vector<std::function<void()>>& warps) {
+        register_read = [this] { world.deliver(); };
         running = (u32)warps.size();
         auto one = [&](size_t i) {
             warps[i]();
