@@ -20,6 +20,9 @@ const TYPE1_IOMMU: u64 = 1;
 const GROUP_IS_VIABLE: u32 = 1;
 const REGION_HAS_MMAP: u32 = 1 << 2;
 const MAP_READ_WRITE: u32 = 3;
+/// Interrupts of MSI-X, set by eventfds that the kernel adds to.
+const MSIX_IRQS: u32 = 2;
+const SET_EVENTFD_TRIGGER: u32 = 1 << 2 | 1 << 5;
 /// Region number of the configuration space.
 const CONFIG_REGION: u32 = 7;
 
@@ -58,6 +61,17 @@ struct DmaUnmap {
     flags: u32,
     iova: u64,
     size: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IrqSet {
+    argsz: u32,
+    flags: u32,
+    index: u32,
+    start: u32,
+    count: u32,
+    eventfd: i32,
 }
 
 /// An ioctl whose argument is a number or the address of a struct of the kernel's layout.
@@ -164,6 +178,31 @@ impl VfioDevice {
             ));
         }
         SharedMemory::map_file(&self.device, info.offset, info.size as usize)
+    }
+
+    /// Enables the MSI-X vectors up to `vector`, and returns the counter of that one's messages: an eventfd. A read
+    /// of eight bytes waits for a message, and returns their number. Earlier counters of the device end.
+    ///
+    /// # Errors
+    /// The kernel's, for instance for a vector that the device lacks.
+    pub fn interrupt(&self, vector: u32) -> io::Result<File> {
+        // SAFETY: a call without memory.
+        let descriptor = match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) } {
+            -1 => return Err(io::Error::last_os_error()),
+            descriptor => descriptor,
+        };
+        // SAFETY: the kernel has made the descriptor for this caller.
+        let counter = unsafe { File::from_raw_fd(descriptor) };
+        let mut set = IrqSet {
+            argsz: size_of::<IrqSet>() as u32,
+            flags: SET_EVENTFD_TRIGGER,
+            index: MSIX_IRQS,
+            start: vector,
+            count: 1,
+            eventfd: descriptor,
+        };
+        ioctl(&self.device, request(10), address(&mut set))?;
+        Ok(counter)
     }
 
     /// Lets the device reach memory at `iova`, for the life of the mapping.

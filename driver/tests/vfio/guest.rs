@@ -1,7 +1,6 @@
-//! The first process of a small virtual machine, which takes an NVMe controller of QEMU from the kernel, drives
-//! it over VFIO, gives it back, and prints the result. Another controller is in use, and is refused. Files are stored
-//! on a third one.
-//! `driver/tests/vfio_guest.sh` builds the machine.
+//! The program inside the virtual machine. It takes an NVMe controller of QEMU from the kernel, drives it over VFIO
+//! and gives it back. Another controller is in use, and is refused. Files are stored on a third one. Then the first one
+//! is driven with queues and data in another device's BAR, as in a GPU's memory.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -15,8 +14,12 @@ use grampus_driver::host::{Device, DeviceOptions, DmaPool, VfioMemory};
 use grampus_driver::raw::{MappedRegisters, VfioDevice};
 use grampus_driver::vfio_controller::{OpenError, open_vfio};
 
+use crate::peer;
+
 const MEMORY_BYTES: usize = 8 << 20;
 const IOVA: u64 = 0x10_0000_0000;
+/// A bus address that the IOMMU maps for no device.
+const UNMAPPED: u64 = 0x50_0000_0000;
 /// The controller that is driven.
 const FREE_SERIAL: &str = "S1";
 /// The controller whose namespace is swap space.
@@ -24,11 +27,11 @@ const SWAP_SERIAL: &str = "S2";
 /// The controller for files. Its namespace has zeros.
 const FILES_SERIAL: &str = "S3";
 
-fn byte_at(offset: u64) -> u8 {
+pub(crate) fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The controller with a serial number.
 fn controller(system: &System, serial: &str) -> Result<NvmeController> {
@@ -62,13 +65,38 @@ fn run() -> Result<()> {
     if !bound.usable {
         return Err(format!("not usable: {:?}", bound.obstacles).into());
     }
-    let group = bound.iommu_group.as_ref().ok_or("no group")?.number.parse()?;
-    drive(&system, address, group)?;
+    drive(&system, address, group_of(&system, address)?)?;
     if unbind(&system, address)? != Change::Done || unbind(&system, address)? != Change::Unchanged {
         return Err("unbinding twice is not one change".into());
     }
     await_namespace(&system)?;
-    store_files(&system)
+    store_files(&system)?;
+    peer::drive(&system, address)?;
+    unbind(&system, address)?;
+    await_namespace(&system)
+}
+
+/// Reads into memory that the IOMMU does not map. QEMU's controller reports success, and the kernel a fault.
+fn cause_fault() -> Result<()> {
+    let system = System::default();
+    let address = controller(&system, FREE_SERIAL)?.address;
+    bind(&system, address)?;
+    let vfio = Arc::new(VfioDevice::open(group_of(&system, address)?, &address.to_string())?);
+    let registers = Arc::new(MappedRegisters::new(vfio.map_bar(0)?));
+    let pool = DmaPool::new(Arc::new(VfioMemory::new(&vfio, MEMORY_BYTES, IOVA)?));
+    let mut device = Device::open(registers.clone(), pool.clone(), DeviceOptions::default())?;
+    let namespace = device.namespaces()?.remove(0);
+    let rings = [pool.allocate_contiguous(4096)?, pool.allocate_contiguous(4096)?];
+    let mut queue = peer::ManualQueue::create(&mut device, registers, rings, None)?;
+    queue.read(&namespace, 0, UNMAPPED)?;
+    Ok(())
+}
+
+/// The number of a function's IOMMU group.
+pub(crate) fn group_of(system: &System, address: PciAddress) -> Result<u32> {
+    let listed = Inventory::read(system)?.controllers;
+    let found = listed.iter().find(|c| c.address == address).ok_or("no controller")?;
+    Ok(found.iommu_group.as_ref().ok_or("no group")?.number.parse()?)
 }
 
 /// Stores files on a controller, finds them again after it was closed and opened, and reads them over several queues.
@@ -166,9 +194,14 @@ fn drive(system: &System, address: PciAddress, group: u32) -> Result<()> {
     Ok(())
 }
 
-fn main() {
-    match run() {
-        Ok(()) => println!("guest: passed"),
-        Err(e) => println!("guest: failed: {e}"),
+/// What the machine asks for: `run`, or `fault`.
+pub(crate) fn main(task: &str) {
+    let result = match task {
+        "fault" => cause_fault(),
+        _ => run(),
+    };
+    match result {
+        Ok(()) => println!("guest: {task} passed"),
+        Err(e) => println!("guest: {task} failed: {e}"),
     }
 }
