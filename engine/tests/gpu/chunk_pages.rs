@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch
 use datafusion::prelude::SessionContext;
 use grampus::session;
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{metrics_of, outcome, ran, set, text};
 use crate::support::{GPU_SETTINGS, SETTINGS, gpu_runs, has_compiler, write_orc};
@@ -63,12 +63,12 @@ fn trips() -> RecordBatch {
 }
 
 fn write(path: &Path, codec: Codec, chunk_size_bytes: usize, row_index_stride: u32) {
-    let options = WriterOptions {
+    let options = WriterProperties {
         codec: Some(codec),
         chunk_size_bytes,
         row_index_stride,
         stripe_rows: 25_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     let rows = trips();
     write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);

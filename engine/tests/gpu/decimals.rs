@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array, Int32Array, RecordBatch, StringArray};
 use datafusion::prelude::SessionContext;
-use grampus_orc_layout::write::WriterOptions;
+use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{outcome, ran, text};
 use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
@@ -48,10 +48,10 @@ fn write(path: &Path) {
         ),
     ];
     let rows = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
-    let options = WriterOptions {
+    let options = WriterProperties {
         row_index_stride: 1_000,
         stripe_rows: 5_000,
-        ..WriterOptions::default()
+        ..WriterProperties::default()
     };
     write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);
 }
