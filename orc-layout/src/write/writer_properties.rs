@@ -24,8 +24,8 @@ pub struct WriterProperties {
     /// Names of top-level FLOAT and DOUBLE columns stored as original chunks in a compressed file. Single values of
     /// such columns can be fetched.
     pub direct_columns: Vec<String>,
-    /// Rows per row group; 0 writes no row index. With a multiple of 8, no two groups share a byte of nulls or booleans:
-    /// each is read without a byte of the next.
+    /// Rows per row group; 0 writes no row index. With a multiple of 8, no two groups share a byte of nulls or
+    /// booleans: each is read without a byte of the next.
     pub row_index_stride: u32,
     /// Rows at which a stripe is closed.
     pub stripe_rows: usize,
