@@ -143,7 +143,7 @@ impl VectorAdd {
         })
     }
 
-    /// Launches a kernel of `warps` warps, in blocks of at most 8, and waits. Returns its time and device code's
+    /// Launches a kernel of at most `warps` warps, in blocks of up to 8, and waits. Returns its time and device code's
     /// counters.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl VectorAdd {
         // On host threads a block is one warp.
         let (blocks, warps_of_block) = match self.is_host {
             true => (warps, 1),
-            false => (warps.div_ceil(8), 8),
+            false => ((warps / 8).max(1), warps.min(8)),
         };
         self.stack.begin_for(u64::from(blocks * warps_of_block))?;
         self.words.fill(0)?;
