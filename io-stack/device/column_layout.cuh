@@ -61,7 +61,9 @@ struct Layout {
     // The bits of the value at `p` in a mapping. The words around a value that is not aligned are in the mapping too: a
     // mapping ends at a page's end.
     static GRAMPUS_DEVICE u64 mapped_bits(const u8* p) {
-        if constexpr (ALIGNED) return load_mapped_value<SIZE>(p);
+        // A signed value of one or two bytes takes the way of words: ptxas 13.0 drops the sign extension when it
+        // negates a 16-bit load.
+        if constexpr (ALIGNED && (SIZE >= 4 || (T)-1 > (T)0)) return load_mapped_value<SIZE>(p);
         u32 at = (u32)(u64)p & 7;
         const u64* word = (const u64*)(p - at);
         u64 low = load_mapped(word), high = spans_words(at) ? load_mapped(word + 1) : 0;

@@ -236,6 +236,7 @@ async fn expressions_of_every_kind() {
         "SELECT DISTINCT extract(dow FROM day), date_trunc('week', instant) FROM trips",
         "SELECT sum(CAST(trip_distance AS BIGINT)), max(CAST(pickup_datetime AS DATE)) FROM trips",
         "SELECT count(DISTINCT i) FROM trips",
+        "SELECT sum(price * (1 - price)), max(CAST(price AS DOUBLE)) FROM trips WHERE -price < 2",
     ] {
         let shown = match lowered(&context, sql).await {
             Ok(lowered) => text(&lowered),
@@ -262,7 +263,7 @@ async fn refusals_name_their_reason() {
         "SELECT sum(TRY_CAST(cab_type AS INT)) FROM trips",
         "SELECT sum(CAST(cab_type AS INT)) FROM trips",
         "SELECT sum(wide) FROM trips",
-        "SELECT sum(price * 2) FROM trips",
+        "SELECT sum(price / 2) FROM trips",
         "SELECT count(bytes) FROM trips WHERE i > 0",
         "SELECT count(*) FROM trips WHERE random() < 0.5",
         "SELECT extract(epoch FROM pickup_datetime), count(*) FROM trips GROUP BY 1",
