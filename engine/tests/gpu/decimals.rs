@@ -57,7 +57,7 @@ fn write(path: &Path) {
 }
 
 /// Statements that kernels answer.
-const COMPUTED: [&str; 9] = [
+const COMPUTED: [&str; 10] = [
     "SELECT flag, sum(quantity), sum(price), sum(price * (1 - discount)), \
      sum(price * (1 - discount) * (1 + discount)), avg(quantity), avg(price), avg(discount), count(*) \
      FROM t WHERE count <= 480 GROUP BY flag ORDER BY flag",
@@ -66,8 +66,8 @@ const COMPUTED: [&str; 9] = [
     "SELECT sum(price + large), sum(large - discount), count(price * quantity) FROM t",
     "SELECT discount, max(price * quantity), min(price * -quantity) FROM t GROUP BY discount ORDER BY discount",
     "SELECT sum(CAST(price AS DOUBLE)), sum(CAST(quantity AS INT)), sum(CAST(count AS DECIMAL(10, 3))) FROM t",
-    "SELECT sum(CAST(price AS DECIMAL(12, 1))) AS a, sum(CAST(price AS DECIMAL(20, 5))) AS b, \
-     max(CAST(large AS BIGINT)) FROM t",
+    "SELECT sum(CAST(price AS DECIMAL(12, 1))), max(CAST(large AS BIGINT)) FROM t",
+    "SELECT sum(CAST(price AS DECIMAL(20, 5))) FROM t",
     "SELECT count(*) FROM t WHERE price * discount > 500000 AND large < 0.5",
     "SELECT CASE WHEN discount > 0.04 THEN price * 2 ELSE price END AS p, count(*) FROM t WHERE count = 7 \
      GROUP BY p ORDER BY p NULLS FIRST",
@@ -128,8 +128,15 @@ async fn decimals_that_kernels_cannot_hold_are_left_to_the_cpu() {
         "SELECT sum(CAST(price AS DECIMAL(4, 2))) FROM t",
         "SELECT sum(CAST(large AS INT)) FROM t",
     ] {
+        // An error names the first value that a partition finds.
+        let without_numbers = |text: String| text.replace(|c: char| c.is_ascii_digit() || c == '-', "");
         let wanted = outcome(&expected, sql).await;
-        assert_eq!(outcome(&context, sql).await, wanted, "{sql}");
+        let found = outcome(&context, sql).await;
+        assert_eq!(
+            found.map_err(without_numbers),
+            wanted.clone().map_err(without_numbers),
+            "{sql}"
+        );
         if wanted.is_ok() {
             let (plan, _) = ran(&context, sql).await;
             assert_eq!(gpu_runs(&plan), (0, 1), "{sql}: computed by kernels, given back");
