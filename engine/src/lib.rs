@@ -41,6 +41,7 @@
 //!
 //! The crate `grampus-orc-layout` interprets the bytes of the files.
 
+mod aggregate;
 pub mod config;
 mod device_path;
 pub mod error;
@@ -48,6 +49,7 @@ pub mod file;
 mod file_table;
 pub mod gpu;
 mod named_files;
+mod one_shot_input;
 mod orc_table;
 mod orc_table_factory;
 mod output;

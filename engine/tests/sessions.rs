@@ -214,6 +214,7 @@ fn each_change_is_switched_off_alone() {
             SessionChange::TimestampLiterals => &["timestamp_literals"],
             SessionChange::FilterSamples => &["filter_samples"],
             SessionChange::GpuAggregates => &["gpu_aggregates"],
+            SessionChange::IndexedAggregates => &["indexed_aggregates"],
             SessionChange::SpillSafeRepartitions => &["spill_safe_repartitions"],
             SessionChange::SpillingJoins => &["spilling_joins"],
             SessionChange::CooperativeJoins => &["cooperative_joins"],

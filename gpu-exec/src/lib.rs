@@ -11,6 +11,8 @@
 //! codegen          a program to a kernel's source, and what kernels leave to partial aggregates
 //! decode           the kernel that decodes columns, and batches of stored bytes for it
 //! decompress       the kernel that decompresses chunks, and calls of nvCOMP
+//! generated_kernels
+//!                  kernels by program and shape
 //! kernel_cache     sources to loaded modules, kept in memory and in a folder
 //! runtime          what is kept on a GPU, and a query's way through it
 //! ```
@@ -25,6 +27,7 @@ pub mod codegen;
 pub mod decode;
 pub mod decompress;
 mod error;
+mod generated_kernels;
 pub mod input;
 pub mod kernel_cache;
 mod machine_profile;
@@ -36,7 +39,7 @@ mod runtime;
 pub use error::{RefusalReason, RunError};
 pub use input::Input;
 pub use machine_profile::{MachineProfile, PerCodec};
-pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOptions, Request, Target};
+pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOptions, Request, RunPreview, Target};
 pub use output::Output;
 pub use program::Program;
 pub use runtime::{Gpu, OpenStorage, RuntimeOptions};

@@ -88,6 +88,17 @@ pub struct ColumnChoice {
     pub reason: String,
 }
 
+/// What a run would find now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunPreview {
+    /// By column of the program.
+    pub columns: Vec<ColumnChoice>,
+    /// How the kernel treats rows and groups, in words.
+    pub kernel_shape: String,
+    /// The kernel needs no compiler. A closed device has no kernels.
+    pub is_compiled: bool,
+}
+
 /// The way in which a device decompresses chunks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Decompression<'a> {

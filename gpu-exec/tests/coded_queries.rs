@@ -57,7 +57,7 @@ impl Query<'_> {
     }
 
     fn shape(&self) -> String {
-        self.ask(|request| self.gpu.kernel_shape(request)).expect("a plan")
+        self.ask(|request| self.gpu.plan(request)).expect("a plan").kernel_shape
     }
 
     fn groups(&self) -> BTreeMap<(i64, Option<u64>), (i64, f64)> {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{aggregate, arg, binary, col, column, count, paged_shape, shape, sum, taxi};
-use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel, Shape, TableScope, slow_path};
+use grampus_gpu_exec::codegen::{Access, Grouping, KernelOutline, QueryKernel, Shape, TableScope, slow_path};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 fn text(program: &Program, shape: &Shape) -> String {
@@ -167,7 +167,8 @@ fn a_dense_kernel_has_no_rings() {
     let mut shape = shape(&program, Access::Plain, true, Grouping::Ungrouped);
     shape.dense = true;
     let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-    assert_eq!(kernel.tile_columns(), [0, 1, 2, 3, 4, 5]);
+    let outline = KernelOutline::new(&program, &shape).expect("a valid program");
+    assert_eq!(outline.tile_columns(), [0, 1, 2, 3, 4, 5]);
     assert!(!kernel.source().contains("Ring<"), "{}", kernel.source());
     assert_eq!(kernel.steps(), 0);
 }

@@ -17,7 +17,9 @@ use common::random::{self, Random};
 use common::result_check::check;
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::abi::query::Refusal;
-use grampus_gpu_exec::codegen::{Access, ColumnShape, GPU_LANES, Grouping, KeyRange, QueryKernel, Shape, TableScope};
+use grampus_gpu_exec::codegen::{
+    Access, ColumnShape, GPU_LANES, Grouping, KernelOutline, KeyRange, QueryKernel, Shape, TableScope,
+};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
 use grampus_io_stack::cuda::{Args, DeviceBuffer, Stream};
 
@@ -50,7 +52,7 @@ fn random_shape(random: &mut Random, program: &Program) -> Shape {
         shape.columns.iter_mut().for_each(|c| c.access = Access::Plain);
     }
     // Columns that are fetched by row may be paged.
-    let whole = QueryKernel::generate(program, &shape).map(|k| k.tile_columns().to_vec());
+    let whole = KernelOutline::new(program, &shape).map(|k| k.tile_columns().to_vec());
     let whole = whole.unwrap_or_else(|e| panic!("{e}: {program}"));
     for at in (0..shape.columns.len()).filter(|at| !whole.contains(at)) {
         if random.one_in(2) && shape.columns[at].access == Access::Plain {

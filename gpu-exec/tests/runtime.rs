@@ -487,7 +487,7 @@ fn plans_match_runs() {
         waits_for_memory: false,
         cancel: &cancel,
     };
-    let plan = gpu.plan(request).unwrap();
+    let plan = gpu.plan(request).unwrap().columns;
     let backings: Vec<Backing> = plan.iter().map(|c| c.backing).collect();
     assert_eq!(backings[..3], [Backing::Resident; 3], "{plan:?}");
     assert!(plan.iter().all(|c| !c.reason.is_empty() && c.resident_bytes == 0));
@@ -495,6 +495,6 @@ fn plans_match_runs() {
     assert_eq!(gpu.resident_bytes(), 0, "nothing was moved");
     assert!(gpu.kernel_source(request).unwrap().contains("GRAMPUS_KERNEL"));
     gpu.run(request).unwrap();
-    let plan = gpu.plan(request).unwrap();
+    let plan = gpu.plan(request).unwrap().columns;
     assert_eq!((plan[0].estimated_bytes, plan[0].resident_bytes), (0, table.rows * 8));
 }

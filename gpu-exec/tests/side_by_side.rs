@@ -145,7 +145,7 @@ fn queries_come_to_their_ends_while_another_one_loads() {
             waits_for_memory: false,
             cancel: &never(),
         };
-        assert_eq!(gpu.plan(request).unwrap().len(), 2);
+        assert_eq!(gpu.plan(request).unwrap().columns.len(), 2);
         assert!(gpu.kernel_source(request).unwrap().contains("grampus"));
         assert!(!long.is_finished());
         gate.open();

@@ -1,6 +1,9 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| grampus_driver_fuzz::any_controller(data));
+libfuzzer_sys::fuzz_target!(
+    init: grampus_driver_fuzz::write_seeds("any_controller"),
+    |data: &[u8]| grampus_driver_fuzz::any_controller(data)
+);
 
 /// Tells LeakSanitizer to stay off. The driver leaves memory to a controller that does not let itself be disabled: the
 /// controller may still write there.

@@ -5,6 +5,7 @@
 mod bytes;
 mod fuzzed_controller;
 mod fuzzed_host;
+mod seed_files;
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +14,7 @@ use grampus_driver::raw::SharedMemory;
 
 pub use fuzzed_controller::any_controller;
 pub use fuzzed_host::any_host;
+pub use seed_files::write_seeds;
 
 const MEMORY_BYTES: usize = 512 << 10;
 /// Bus address of the memory that host and controller share.

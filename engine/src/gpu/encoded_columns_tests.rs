@@ -390,14 +390,9 @@ fn other_writers_files_decode_to_the_decoders_values() {
     for path in files {
         let mut random = ChaCha8Rng::seed_from_u64(path.as_os_str().len() as u64);
         let bytes = Bytes::from(std::fs::read(&path).unwrap());
-        version_1 += columns(bytes.clone())
-            .iter()
-            .filter(|c| is_version_1(&c.encoded))
-            .count();
-        compressed += columns(bytes.clone())
-            .iter()
-            .filter(|c| is_compressed(&c.encoded))
-            .count();
+        let columns = columns(bytes.clone());
+        version_1 += columns.iter().filter(|c| is_version_1(&c.encoded)).count();
+        compressed += columns.iter().filter(|c| is_compressed(&c.encoded)).count();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let (count, tally) = compare_all(&machines, bytes, &mut random, 3, &name);
         if count > 0 {

@@ -25,11 +25,12 @@ impl Explain<'_> {
     /// Writes the operator's lines.
     pub(super) fn write(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let work = self.work;
-        let columns: Vec<String> = (work.lowered.program.columns.iter().zip(work.choices()))
+        let preview = work.preview();
+        let columns: Vec<String> = (work.lowered.program.columns.iter().zip(&preview.columns))
             .map(|(column, choice)| format!("{} ({})", column.name, column_words(choice)))
             .collect();
         let columns = columns.join(", ");
-        let moved: u64 = work.choices().iter().map(|choice| choice.estimated_bytes).sum();
+        let moved: u64 = preview.columns.iter().map(|choice| choice.estimated_bytes).sum();
         let (keys, aggregates) = keys_and_aggregates(self.cpu);
         let device = work.planned_device.name();
         match format {
@@ -48,7 +49,7 @@ impl Explain<'_> {
                 if !filter.is_empty() {
                     write!(f, ", filter=[{}]", filter.join(", "))?;
                 }
-                write!(f, ", kernel=[{}]", work.kernel_shape())?;
+                write!(f, ", kernel=[{}]", preview.kernel_shape)?;
                 write!(f, ", estimated={}, because {}", bytes(moved), work.reason)?;
                 if let Some(reason) = self.fallback {
                     write!(f, ", answered by the CPU: {reason}")?;

@@ -10,7 +10,9 @@ use arrow::array::{Float64Array, RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError};
+use grampus_gpu_exec::{
+    Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError, RunPreview,
+};
 use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use crate::Grampus;
@@ -54,7 +56,7 @@ impl Runner for FakeDevice {
         !matches!(self.behaviour, Behaviour::CannotOpen)
     }
 
-    fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
+    fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError> {
         let choice = ColumnChoice {
             backing: match self.behaviour {
                 Behaviour::Refuses | Behaviour::WaitsForCancel | Behaviour::Loads => Backing::Resident,
@@ -71,11 +73,11 @@ impl Runner for FakeDevice {
             resident_bytes: 0,
             reason: String::new(),
         };
-        Ok(vec![choice; request.program.columns.len()])
-    }
-
-    fn kernel_shape(&self, _: &Request<'_>) -> Result<String, RunError> {
-        Ok("by row".to_owned())
+        Ok(RunPreview {
+            columns: vec![choice; request.program.columns.len()],
+            kernel_shape: "by row".to_owned(),
+            is_compiled: true,
+        })
     }
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
@@ -106,10 +108,6 @@ impl Runner for FakeDevice {
         };
         self.ended.fetch_add(1, Ordering::Relaxed);
         Err(error)
-    }
-
-    fn is_compiled(&self, _: &Request<'_>) -> Result<bool, RunError> {
-        Ok(true)
     }
 
     fn kernel_source(&self, _: &Request<'_>) -> Result<String, RunError> {

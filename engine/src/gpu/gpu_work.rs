@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::Value;
-use grampus_gpu_exec::{BackingChoice, ColumnChoice, MachineProfile, Request};
+use grampus_gpu_exec::{BackingChoice, MachineProfile, Request, RunPreview};
 
 use super::decompression::ChunkDecompression;
 use super::device_choice::is_resident;
@@ -33,8 +33,8 @@ pub(crate) struct GpuWork {
     pub(crate) decompression: ChunkDecompression,
     /// The share of rows that is expected to pass the filter, from 0 to 1.
     pub(crate) selectivity: f64,
-    /// Backings of the columns, set by the first question: the optimizer's or EXPLAIN's.
-    pub(crate) choices: OnceLock<Vec<ColumnChoice>>,
+    /// Set by the first question: the optimizer's or EXPLAIN's.
+    pub(crate) preview: OnceLock<RunPreview>,
     /// The reason for the GPU, shown by EXPLAIN.
     pub(crate) reason: String,
     /// True if an error of the device fails the query. Otherwise the query falls back to the CPU.
@@ -48,29 +48,22 @@ pub(crate) struct BoundWork<'a> {
 }
 
 impl GpuWork {
-    /// The backing of each column. The list is empty if the device cannot tell.
-    pub(crate) fn choices(&self) -> &[ColumnChoice] {
+    /// What a run would find, as the optimizer saw it. Empty if the device cannot tell.
+    pub(crate) fn preview(&self) -> &RunPreview {
         let ask = || {
             let arguments = self.placeholders();
             let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
-            self.planned_device.choose(&request).unwrap_or_default()
+            self.planned_device.plan(&request).unwrap_or_default()
         };
-        self.choices.get_or_init(ask)
-    }
-
-    /// How the kernel that would be run treats rows and groups; empty if the device cannot tell.
-    pub(crate) fn kernel_shape(&self) -> String {
-        let arguments = self.placeholders();
-        let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
-        self.planned_device.kernel_shape(&request).unwrap_or_default()
+        self.preview.get_or_init(ask)
     }
 
     /// Whether a run now would find everything on the device: columns, and the compiled kernel.
     pub(crate) fn is_hot(&self, device: &dyn Runner) -> bool {
         let arguments = self.placeholders();
         let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
-        let is_resident = device.choose(&request).is_ok_and(|choices| is_resident(&choices));
-        is_resident && device.is_compiled(&request).unwrap_or(false)
+        let found = device.plan(&request);
+        found.is_ok_and(|found| found.is_compiled && is_resident(&found.columns))
     }
 
     /// The source of the kernel that would be run.

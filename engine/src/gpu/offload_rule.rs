@@ -30,8 +30,7 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
-use grampus_gpu_exec::RunError;
-use grampus_gpu_exec::{Backing, BackingChoice};
+use grampus_gpu_exec::{Backing, BackingChoice, RunError, RunPreview};
 
 use super::background_loader::{BackgroundLoader, LoadAfterRun};
 use super::decompression::ChunkDecompression;
@@ -322,7 +321,7 @@ impl PlanRewrite<'_> {
             backing: self.backing(),
             decompression,
             selectivity,
-            choices: OnceLock::new(),
+            preview: OnceLock::new(),
             reason: format!("grampus.device = '{}'", self.options.device),
             strict: self.options.device == Device::Gpu,
         };
@@ -347,15 +346,18 @@ impl PlanRewrite<'_> {
     fn compare(&self, size: &Workload, work: &GpuWork) -> Result<Comparison, CpuReason> {
         let (arguments, input) = (work.placeholders(), &work.gpu_input.input);
         let request = work.request(&arguments, input, &NEVER);
-        let choices = work.planned_device.choose(&request).map_err(CpuReason::Program)?;
-        let is_compiled = work.planned_device.is_compiled(&request).map_err(CpuReason::Program)?;
+        let preview = work.planned_device.plan(&request).map_err(CpuReason::Program)?;
+        // EXPLAIN shows this preview.
+        let RunPreview {
+            columns: choices,
+            is_compiled,
+            ..
+        } = work.preview.get_or_init(|| preview);
         let profile = self.session.profile(self.options);
-        let (gpu, cpu) = (gpu_time(&profile, &choices), size.cpu_time(&profile));
-        let (hot, is_resident) = (hot_time(&profile, &choices), is_resident(&choices));
-        // EXPLAIN shows these choices.
-        let _ = work.choices.set(choices);
+        let (gpu, cpu) = (gpu_time(&profile, choices), size.cpu_time(&profile));
+        let (hot, is_resident) = (hot_time(&profile, choices), is_resident(choices));
         let is_open = work.planned_device.is_open();
-        if is_compiled && is_resident && least_gpu_time(&profile) < cpu {
+        if *is_compiled && is_resident && least_gpu_time(&profile) < cpu {
             return Ok(Comparison::Gpu(format!(
                 "its columns are on the device: an estimated {}, {} on the CPU",
                 shown(gpu),
@@ -366,7 +368,7 @@ impl PlanRewrite<'_> {
             true => Duration::ZERO,
             false => Duration::from_secs_f64(profile.open_s),
         };
-        let compiling = if is_compiled { Duration::ZERO } else { COMPILE_TIME };
+        let compiling = if *is_compiled { Duration::ZERO } else { COMPILE_TIME };
         let gpu = gpu + opening + compiling;
         if gpu < cpu {
             return Ok(Comparison::Gpu(format!(

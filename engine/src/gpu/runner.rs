@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use grampus_gpu_exec::{
-    ColumnChoice, CudaError, Gpu, GpuOptions, MachineProfile, Output, Request, RunError, RuntimeOptions, Target,
+    CudaError, Gpu, GpuOptions, MachineProfile, Output, Request, RunError, RunPreview, RuntimeOptions, Target,
     compiler_version, library,
 };
 
@@ -26,17 +26,11 @@ pub(crate) trait Runner: fmt::Debug + Send + Sync {
     /// Whether the device is open. The first run opens it.
     fn is_open(&self) -> bool;
 
-    /// The backing of each column of the program. Opens nothing and waits for no query.
-    fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError>;
-
-    /// How the program's kernel treats rows and groups, in words. Opens nothing and waits for no query.
-    fn kernel_shape(&self, request: &Request<'_>) -> Result<String, RunError>;
+    /// What a run would find now. Opens nothing and waits for no query.
+    fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError>;
 
     /// Runs a program. Opens the device if it is closed.
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError>;
-
-    /// Whether the program's kernel needs no compiler.
-    fn is_compiled(&self, request: &Request<'_>) -> Result<bool, RunError>;
 
     /// The source of the program's kernel.
     fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError>;
@@ -88,12 +82,8 @@ impl Runner for Gpu {
         self.facts().is_some()
     }
 
-    fn choose(&self, request: &Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
-        self.plan(*request)
-    }
-
-    fn kernel_shape(&self, request: &Request<'_>) -> Result<String, RunError> {
-        self.kernel_shape(*request)
+    fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError> {
+        Self::plan(self, *request)
     }
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
@@ -103,10 +93,6 @@ impl Runner for Gpu {
             compiler_version()?;
         }
         Self::run(self, *request)
-    }
-
-    fn is_compiled(&self, request: &Request<'_>) -> Result<bool, RunError> {
-        self.is_compiled(*request)
     }
 
     fn kernel_source(&self, request: &Request<'_>) -> Result<String, RunError> {

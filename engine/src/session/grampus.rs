@@ -24,6 +24,7 @@ use super::spill_safe_repartition::SpillSafeRepartitions;
 use super::spilling_join::SpillingJoins;
 use super::store_statements::{StoreCopies, StoreTables};
 use super::timestamp_literals::TimestampLiterals;
+use crate::aggregate::indexed_aggregates::IndexedAggregates;
 use crate::config::{Device, GrampusConfig};
 use crate::file::file_cache::FileCache;
 use crate::gpu::background_loader::BackgroundLoader;
@@ -223,6 +224,9 @@ impl Grampus {
         if has(SessionChange::GpuAggregates) {
             let rule = OffloadRule::new(Arc::clone(&self.gpu), Arc::clone(&self.loader));
             builder = builder.with_physical_optimizer_rule(Arc::new(rule));
+        }
+        if has(SessionChange::IndexedAggregates) {
+            builder = builder.with_physical_optimizer_rule(Arc::new(IndexedAggregates));
         }
         if has(SessionChange::SpillSafeRepartitions) {
             builder = builder.with_physical_optimizer_rule(Arc::new(SpillSafeRepartitions));

@@ -20,8 +20,7 @@
 //! large_limits       an optimizer rule that lets the first rows of a sort spill
 //! limited_pool       the memory pool of a session with a limit
 //! machine_memory     the memory of the machine or of its control group
-//! spilling_join, one_shot_input
-//!                    a hash join that becomes a sort-merge join if its build side does not fit
+//! spilling_join      a hash join that becomes a sort-merge join if its build side does not fit
 //! build_side_filter  the dynamic filter of such a join
 //! key_set            many keys of such a filter, in few bits each
 //! spill_safe_repartition, spill_segments
@@ -40,7 +39,6 @@ mod limited_pool;
 pub mod logical_plan;
 mod machine_memory;
 mod names;
-mod one_shot_input;
 mod path_tables;
 pub mod plan_cache;
 mod session_change;

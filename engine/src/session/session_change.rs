@@ -22,6 +22,9 @@ pub enum SessionChange {
     FilterSamples,
     /// The optimizer rule `gpu_aggregates`: filtered aggregates over ORC files run on a GPU.
     GpuAggregates,
+    /// The optimizer rule `indexed_aggregates`: aggregations find few groups by a table of their keys' codes instead of
+    /// a hash of each row.
+    IndexedAggregates,
     /// The optimizer rule `spill_safe_repartitions`: it wraps each `RepartitionExec`, whose spilling can deadlock.
     SpillSafeRepartitions,
     /// The optimizer rule `spilling_joins`: it wraps hash joins. They become sort-merge joins if their build side does
@@ -34,7 +37,7 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::OrcTables,
         Self::OrcFormat,
         Self::PlanCache,
@@ -42,6 +45,7 @@ impl SessionChange {
         Self::TimestampLiterals,
         Self::FilterSamples,
         Self::GpuAggregates,
+        Self::IndexedAggregates,
         Self::SpillSafeRepartitions,
         Self::SpillingJoins,
         Self::CooperativeJoins,

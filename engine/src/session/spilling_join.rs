@@ -36,7 +36,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 
 use super::build_side_filter::{BuildSideFilter, Reporter};
-use super::one_shot_input::OneShotInput;
+use crate::one_shot_input::OneShotInput;
 
 /// Bytes of a hash table per row, beside the row itself.
 const HASH_TABLE_ROW_BYTES: usize = 32;

@@ -3,6 +3,10 @@
 //! The first byte of an input chooses the codec, and whether the rest is a chunk or bytes to compress. The next two
 //! bytes choose the space for what comes out.
 
+mod seed_files;
+
+pub use seed_files::write_seeds;
+
 /// Codecs, by the numbers of `device/decompress.h`.
 const SNAPPY: u32 = 1;
 const LZ4: u32 = 2;
@@ -19,7 +23,7 @@ unsafe extern "C" {
 }
 
 /// An input of these parts.
-pub fn input(lz4: bool, compresses: bool, space: u16, rest: &[u8]) -> Vec<u8> {
+fn input(lz4: bool, compresses: bool, space: u16, rest: &[u8]) -> Vec<u8> {
     let [low, high] = space.to_le_bytes();
     let mut out = vec![u8::from(lz4) | u8::from(compresses) << 1, low, high];
     out.extend_from_slice(rest);
@@ -43,7 +47,7 @@ pub fn decompress(data: &[u8]) {
 }
 
 /// The chunk of some bytes, by the other implementation.
-pub fn compressed(codec: u32, bytes: &[u8]) -> Vec<u8> {
+fn compressed(codec: u32, bytes: &[u8]) -> Vec<u8> {
     match codec {
         SNAPPY => snap::raw::Encoder::new()
             .compress_vec(bytes)

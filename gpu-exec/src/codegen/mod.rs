@@ -5,6 +5,7 @@
 //! shape         inputs of generation beside the program: access to columns, grouping
 //! words         words of a group's aggregates
 //! plan          columns of tiles, columns fetched by row, a warp's shared memory
+//! outline       what the runtime asks of a kernel before a source is generated
 //! statements    C++ statements and the values that they name
 //! expr          expressions as statements, with NULL beside each value
 //! casts         casts, and parts of dates and times
@@ -32,6 +33,7 @@ mod expr;
 mod group_codes;
 mod kernel;
 mod merge;
+mod outline;
 mod plan;
 mod shape;
 mod stage;
@@ -44,6 +46,7 @@ use grampus_io_stack::device_headers;
 
 pub use group_codes::{CodeUnit, GroupLayout, KeyRange};
 pub use merge::{Merged, WarpPartials};
+pub use outline::KernelOutline;
 pub use shape::{Access, ColumnShape, Grouping, Shape, TableScope};
 
 use crate::abi::paging::{self, PLACE_PAGES, PUBLISH_PAGES};
@@ -197,22 +200,12 @@ impl QueryKernel {
         GroupLayout::new(&self.program, &self.plan, scope, ranges)
     }
 
-    /// Whether an aggregate sums floats: the order of additions then counts.
-    pub fn sums_floats(&self) -> bool {
-        self.plan.words.ops.contains(&words::Op::AddFloat)
-    }
-
     /// Merges the partials of the warps and the group table, in a fixed order.
     ///
     /// # Errors
     /// [`RunError::Invalid`]: partials of another kernel.
     pub fn merge(&self, partials: &WarpPartials<'_>) -> Result<Merged, RunError> {
         merge::merge(&self.program, &self.plan, partials)
-    }
-
-    /// Columns that are read whole, in tiles. The others are fetched by row.
-    pub fn tile_columns(&self) -> &[usize] {
-        &self.plan.tile_columns
     }
 }
 

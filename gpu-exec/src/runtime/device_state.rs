@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use grampus_io_stack::cuda::{Device, DeviceFacts, host_compiler};
 
 use crate::error::RunError;
+use crate::generated_kernels::GeneratedKernels;
 use crate::input::FileVersion;
 use crate::input::file_registry::FileId;
 use crate::kernel_cache::KernelCache;
@@ -44,6 +45,7 @@ pub(crate) struct DeviceState {
     pub(crate) constants: Mutex<ConstantColumns>,
     pub(crate) commands: SharedStack,
     pub(crate) kernels: KernelCache,
+    pub(crate) generated: GeneratedKernels,
     pub(crate) runtime_options: RuntimeOptions,
     pub(crate) threads: usize,
 }
@@ -105,6 +107,7 @@ impl DeviceState {
             constants: Mutex::default(),
             commands: SharedStack::new(CommandBackend::new(&device, commands)),
             kernels: KernelCache::new(&device, options.kernel_folder.clone())?,
+            generated: GeneratedKernels::default(),
             runtime_options: runtime_options.clone(),
             threads,
             residency,

@@ -47,7 +47,8 @@ use self::planner::{QueryPlan, Rates};
 pub use self::runtime_options::RuntimeOptions;
 use self::turn_queue::TurnQueue;
 use crate::error::RunError;
-use crate::options::{ColumnChoice, GpuOptions, Request, Target};
+use crate::generated_kernels::GeneratedKernels;
+use crate::options::{GpuOptions, Request, RunPreview, Target};
 use crate::output::Output;
 
 /// Queries that run side by side, at most. Further ones wait in the order of their arrival.
@@ -149,20 +150,22 @@ impl Gpu {
         result
     }
 
-    /// How each column of a request would be read now.
+    /// What a run of the request would find now.
     ///
     /// # Errors
     /// The errors of [`run`](Self::run) that are found before files are opened.
-    pub fn plan(&self, request: Request<'_>) -> Result<Vec<ColumnChoice>, RunError> {
-        Ok(self.preview(&request)?.choices)
-    }
-
-    /// How the kernel that would be run now treats rows and groups, in words.
-    ///
-    /// # Errors
-    /// As [`plan`](Self::plan).
-    pub fn kernel_shape(&self, request: Request<'_>) -> Result<String, RunError> {
-        Ok(self.preview(&request)?.kernel.to_string())
+    pub fn plan(&self, request: Request<'_>) -> Result<RunPreview, RunError> {
+        let plan = self.preview(&request)?;
+        let state = self.opened().state.clone();
+        let is_compiled = |state: Arc<DeviceState>| -> Result<bool, RunError> {
+            let kernel = executor::planned_kernel(&state.generated, &request, &plan)?;
+            Ok(state.kernels.is_compiled(&kernel))
+        };
+        Ok(RunPreview {
+            is_compiled: state.map_or(Ok(false), is_compiled)?,
+            kernel_shape: plan.kernel.to_string(),
+            columns: plan.choices,
+        })
     }
 
     /// The source of the kernel that would be run now, without the headers.
@@ -170,20 +173,8 @@ impl Gpu {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn kernel_source(&self, request: Request<'_>) -> Result<String, RunError> {
-        let kernel = executor::planned_kernel(&request, &self.preview(&request)?)?;
+        let kernel = executor::planned_kernel(&GeneratedKernels::default(), &request, &self.preview(&request)?)?;
         Ok(kernel.source().to_owned())
-    }
-
-    /// Whether the kernel that would be run now needs no compiler. A closed device has no kernels.
-    ///
-    /// # Errors
-    /// As [`plan`](Self::plan).
-    pub fn is_compiled(&self, request: Request<'_>) -> Result<bool, RunError> {
-        let Some(state) = self.opened().state.clone() else {
-            return Ok(false);
-        };
-        let kernel = executor::planned_kernel(&request, &self.preview(&request)?)?;
-        Ok(state.kernels.is_compiled(&kernel))
     }
 
     fn preview(&self, request: &Request<'_>) -> Result<QueryPlan, RunError> {

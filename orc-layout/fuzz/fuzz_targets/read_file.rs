@@ -3,6 +3,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: grampus_fuzz::seed_files::write("read_file"), |data: &[u8]| {
     let _ = grampus_fuzz::read_file::read_file(data);
 });

@@ -3,6 +3,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: grampus_fuzz::seed_files::write("rle"), |data: &[u8]| {
     grampus_fuzz::rle::rle(data);
 });

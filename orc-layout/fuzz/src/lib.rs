@@ -6,5 +6,6 @@ pub mod other_writers;
 pub mod peer;
 pub mod read_file;
 pub mod rle;
+pub mod seed_files;
 pub mod seeds;
 pub mod write;

@@ -19,8 +19,9 @@ use grampus_io_stack::stack::StackError;
 
 use crate::codegen::QueryKernel;
 use crate::error::{RefusalReason, RunError};
+use crate::generated_kernels::GeneratedKernels;
 use crate::input::Placement;
-use crate::kernel_cache::{KernelCache, Origin};
+use crate::kernel_cache::Origin;
 use crate::options::{Backing, ColumnChoice, Request};
 use crate::output::{Cost, Output};
 use crate::runtime::device_state::DeviceState;
@@ -201,7 +202,7 @@ impl Execution<'_> {
             cpu_decode: &cpu_decode,
             threads: self.threads,
         };
-        let (transfer, loading) = transfer_and_load(&state.kernels, request, plan, &mut context)?;
+        let (transfer, loading) = transfer_and_load(state, request, plan, &mut context)?;
         planner::open_also(state, request, plan, transfer.files(request))?;
         let cost = Cost {
             register,
@@ -227,7 +228,7 @@ impl Execution<'_> {
     ) -> Result<RunOutcome, RunError> {
         let (state, request) = (self.state, self.request);
         let shape = transferred_shape(request, plan, transfer);
-        let kernel = QueryKernel::generate(request.program, &shape)?;
+        let kernel = state.generated.get(request.program, &shape)?;
         let QueryResources {
             compute,
             copy,
@@ -308,14 +309,14 @@ fn unbroken(state: &DeviceState, plan: &QueryPlan, mappings: &[Option<Arc<Mapped
 /// Makes the transfer plan, and loads the kernel beside that: both take milliseconds, and copies would hold up the
 /// loading. Returns the time of the loading too.
 fn transfer_and_load(
-    kernels: &KernelCache,
+    state: &DeviceState,
     request: &Request<'_>,
     plan: &QueryPlan,
     context: &mut TransferContext<'_>,
 ) -> Result<(TransferPlan, Duration), RunError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("grampus-loader".to_owned());
-        let load = || load_ahead(kernels, request, plan);
+        let load = || load_ahead(state, request, plan);
         let loading = plan.reads_files().then(|| thread.spawn_scoped(scope, load));
         let transfer = TransferPlan::new(request, context);
         let loaded = match loading.map(|started| started.map(ScopedJoinHandle::join)) {
@@ -329,9 +330,9 @@ fn transfer_and_load(
 
 /// Loads the kernel that will most likely be launched, if the folder has it. Returns the time. If the loading fails,
 /// the launch finds out again.
-fn load_ahead(kernels: &KernelCache, request: &Request<'_>, plan: &QueryPlan) -> Duration {
-    let kernel = QueryKernel::generate(request.program, &planned_shape(request, plan));
-    match kernel.map(|kernel| kernels.ready(&kernel)) {
+fn load_ahead(state: &DeviceState, request: &Request<'_>, plan: &QueryPlan) -> Duration {
+    let kernel = planned_kernel(&state.generated, request, plan);
+    match kernel.map(|kernel| state.kernels.ready(&kernel)) {
         Ok(Ok(Some(loaded))) if loaded.origin != Origin::Memory => loaded.took,
         Ok(Err(e)) => {
             log::warn!("a kernel was not loaded ahead: {e}");
@@ -365,8 +366,11 @@ fn map_files(
     Ok(mapped)
 }
 
-/// The source of the planned kernel, if every column comes to be where the plan has it.
-pub(crate) fn planned_kernel(request: &Request<'_>, plan: &QueryPlan) -> Result<QueryKernel, RunError> {
-    let shape = planned_shape(request, plan);
-    QueryKernel::generate(request.program, &shape)
+/// The planned kernel, if every column comes to be where the plan has it.
+pub(crate) fn planned_kernel(
+    generated: &GeneratedKernels,
+    request: &Request<'_>,
+    plan: &QueryPlan,
+) -> Result<Arc<QueryKernel>, RunError> {
+    generated.get(request.program, &planned_shape(request, plan))
 }

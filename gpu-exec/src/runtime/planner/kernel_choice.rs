@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::codegen::{
-    Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, KeyRange, QueryKernel, Shape, TableScope,
+    Access, BLOCK_THREADS, ColumnShape, GPU_LANES, Grouping, KernelOutline, KeyRange, Shape, TableScope,
 };
 use crate::error::RunError;
 use crate::options::{Backing, BackingChoice, Request};
@@ -79,8 +79,9 @@ impl KernelChoice {
         if !choice.dense || by_command || program.keys.is_empty() || program.keys.len() > MAX_CODED_KEYS {
             return Ok(choice);
         }
-        match Codes::new(request, shared_bytes as usize)?.fitted() {
-            Some(ranges) => choice.with_codes(request, ranges, shared_bytes as usize),
+        let kernel = coded_kernel(program)?;
+        match Codes::new(request, &kernel, shared_bytes as usize)?.fitted() {
+            Some(ranges) => choice.with_codes((program, &kernel), ranges, shared_bytes as usize),
             None => Ok(choice),
         }
     }
@@ -98,15 +99,14 @@ impl KernelChoice {
 
     fn with_codes(
         self,
-        request: &Request<'_>,
+        (program, kernel): (&Program, &KernelOutline<'_>),
         (ranges, is_window): (Vec<KeyRange>, bool),
         shared_bytes: usize,
     ) -> Result<Self, RunError> {
-        let kernel = coded_kernel(request.program)?;
         let bytes = |scope, warps| -> Result<usize, RunError> {
             Ok(kernel.group_layout(scope, &ranges)?.block_bytes(warps, GPU_LANES))
         };
-        let counts_alone = (request.program.aggregates.iter()).all(|a| a.function == Function::Count);
+        let counts_alone = (program.aggregates.iter()).all(|a| a.function == Function::Count);
         // Atomics on few addresses wait for each other, except additions of one.
         let for_lanes = if counts_alone {
             shared_bytes / 4
@@ -137,7 +137,7 @@ impl KernelChoice {
 }
 
 /// A kernel with the words that tables by code have, whatever their scope.
-fn coded_kernel(program: &Program) -> Result<QueryKernel, RunError> {
+fn coded_kernel(program: &Program) -> Result<KernelOutline<'_>, RunError> {
     let column = |nullable| ColumnShape {
         access: Access::Plain,
         aligned: false,
@@ -149,7 +149,7 @@ fn coded_kernel(program: &Program) -> Result<QueryKernel, RunError> {
         grouping: Grouping::Coded(TableScope::Block),
         dense: true,
     };
-    QueryKernel::generate(program, &shape)
+    KernelOutline::new(program, &shape)
 }
 
 /// The codes of a request's keys.
@@ -162,9 +162,8 @@ struct Codes<'a> {
 }
 
 impl<'a> Codes<'a> {
-    fn new(request: &'a Request<'a>, shared_bytes: usize) -> Result<Self, RunError> {
+    fn new(request: &'a Request<'a>, kernel: &KernelOutline<'_>, shared_bytes: usize) -> Result<Self, RunError> {
         let program = request.program;
-        let kernel = coded_kernel(program)?;
         let one: Vec<KeyRange> = (program.keys.iter()).map(|_| KeyRange { first: 0, codes: 1 }).collect();
         let layout = kernel.group_layout(TableScope::Block, &one)?;
         let each = layout

@@ -17,7 +17,7 @@ mod validate;
 use std::collections::BTreeSet;
 use std::fs::File;
 
-use crate::codegen::{Access, ColumnShape, QueryKernel, Shape};
+use crate::codegen::{Access, ColumnShape, KernelOutline, Shape};
 use crate::error::RunError;
 use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
@@ -278,7 +278,7 @@ fn columns_read_whole(request: &Request<'_>, kernel: &KernelChoice) -> Result<Ve
         grouping: kernel.grouping,
         dense: kernel.dense,
     };
-    let kernel = QueryKernel::generate(request.program, &shape)?;
+    let kernel = KernelOutline::new(request.program, &shape)?;
     let mut dense = vec![false; columns];
     kernel.tile_columns().iter().for_each(|&c| dense[c] = true);
     Ok(dense)

@@ -14,13 +14,13 @@ use futures::TryStreamExt;
 
 /// A stream that is taken at the first poll of its reader. Until then it can be taken back. Clones share the stream.
 #[derive(Clone)]
-pub(super) struct OneShotInput {
+pub(crate) struct OneShotInput {
     schema: SchemaRef,
     stream: Arc<Mutex<Option<SendableRecordBatchStream>>>,
 }
 
 impl OneShotInput {
-    pub(super) fn new(stream: SendableRecordBatchStream) -> Self {
+    pub(crate) fn new(stream: SendableRecordBatchStream) -> Self {
         Self {
             schema: stream.schema(),
             stream: Arc::new(Mutex::new(Some(stream))),
@@ -28,12 +28,12 @@ impl OneShotInput {
     }
 
     /// The stream, unless it is taken.
-    pub(super) fn take(&self) -> Option<SendableRecordBatchStream> {
+    pub(crate) fn take(&self) -> Option<SendableRecordBatchStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// An operator of one partition that returns the stream.
-    pub(super) fn plan(&self) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(crate) fn plan(&self) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = Arc::clone(&self.schema);
         let plan = StreamingTableExec::try_new(schema, vec![Arc::new(self.clone())], None, [], false, None)?;
         Ok(Arc::new(plan))

@@ -1,0 +1,291 @@
+//! `CalendarPart`: parts of dates and times as DataFusion's `date_part` gives them, without a calendar object for each
+//! row.
+
+use std::cell::Cell;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Int32Array, PrimitiveArray, RecordBatch};
+use arrow::datatypes::{
+    DataType, Date32Type, FieldRef, Schema, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
+};
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::ScalarFunctionExpr;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::PhysicalExpr;
+
+const SECONDS_PER_DAY: i64 = 86_400;
+/// Days from 1970-01-01 to the first and the last date that is computed here. DataFusion computes others, and knows
+/// which have no calendar date.
+const DAYS: std::ops::Range<i64> = -10_000_000..10_000_000;
+
+/// A part of a date or a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Year,
+    Quarter,
+    Month,
+    Day,
+    /// Sunday is 0.
+    DayOfWeek,
+    Hour,
+}
+
+impl Part {
+    /// The part of a name as DataFusion knows it.
+    fn of(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "year" => Self::Year,
+            "quarter" => Self::Quarter,
+            "month" => Self::Month,
+            "day" => Self::Day,
+            "dow" => Self::DayOfWeek,
+            "hour" => Self::Hour,
+            _ => return None,
+        })
+    }
+
+    /// The part at a second of a day since 1970-01-01.
+    #[inline]
+    fn at(self, day: i64, second: i64) -> i32 {
+        match self {
+            Self::Hour => (second / 3600) as i32,
+            Self::DayOfWeek => (day + 4).rem_euclid(7) as i32,
+            Self::Year | Self::Quarter | Self::Month | Self::Day => {
+                let (year, month, day) = civil(day);
+                match self {
+                    Self::Year => year as i32,
+                    Self::Quarter => (month as i32 + 2) / 3,
+                    Self::Month => month as i32,
+                    _ => day as i32,
+                }
+            }
+        }
+    }
+}
+
+/// Year, month and day of the month in the proleptic Gregorian calendar, of a day since 1970-01-01. Years are counted
+/// from March: the day that leap years have more is then the last one.
+#[inline]
+fn civil(day: i64) -> (i64, i64, i64) {
+    const DAYS_TO_EPOCH: i64 = 719_468; // from 0000-03-01
+    const DAYS_OF_400_YEARS: i64 = 146_097;
+    let day = day + DAYS_TO_EPOCH;
+    let (era, of_era) = (day.div_euclid(DAYS_OF_400_YEARS), day.rem_euclid(DAYS_OF_400_YEARS));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / (DAYS_OF_400_YEARS - 1)) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    (year, month, of_year - (153 * from_march + 2) / 5 + 1)
+}
+
+/// A call of `date_part`.
+#[derive(Debug, Clone, Eq)]
+pub(super) struct CalendarPart {
+    part: Part,
+    call: Arc<dyn PhysicalExpr>,
+}
+
+// Derived, it would move the call.
+impl PartialEq for CalendarPart {
+    fn eq(&self, other: &Self) -> bool {
+        self.part == other.part && self.call.eq(&other.call)
+    }
+}
+
+impl Hash for CalendarPart {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.part.hash(state);
+        self.call.hash(state);
+    }
+}
+
+impl CalendarPart {
+    /// The expression that computes the same as `call`. `None`: `call` is no call of `date_part`, or DataFusion computes its
+    /// part or type.
+    pub(super) fn in_place_of(call: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
+        let Some(function) = call
+            .downcast_ref::<ScalarFunctionExpr>()
+            .filter(|f| f.name() == "date_part")
+        else {
+            return Ok(None);
+        };
+        let [name, value] = function.args() else {
+            return Ok(None);
+        };
+        let name = name
+            .downcast_ref::<Literal>()
+            .and_then(|name| name.value().try_as_str().flatten());
+        let is_computed = match value.data_type(schema)? {
+            DataType::Date32 | DataType::Timestamp(_, None) => true,
+            _ => false, // times of zones need their rules
+        };
+        Ok(name.and_then(Part::of).filter(|_| is_computed).map(|part| Self {
+            part,
+            call: Arc::clone(call),
+        }))
+    }
+
+    fn value(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        self.call.children().last().copied()
+    }
+
+    /// The parts of all rows. `None`: a row's date is not computed here.
+    fn of_array(&self, values: &ArrayRef) -> Option<Int32Array> {
+        match values.data_type() {
+            DataType::Date32 => self.of(values.as_primitive::<Date32Type>(), |day| (i64::from(day), 0)),
+            DataType::Timestamp(TimeUnit::Second, None) => {
+                self.of(values.as_primitive::<TimestampSecondType>(), |time| split::<1>(time))
+            }
+            DataType::Timestamp(TimeUnit::Millisecond, None) => self
+                .of(values.as_primitive::<TimestampMillisecondType>(), |time| {
+                    split::<1_000>(time)
+                }),
+            DataType::Timestamp(TimeUnit::Microsecond, None) => self
+                .of(values.as_primitive::<TimestampMicrosecondType>(), |time| {
+                    split::<1_000_000>(time)
+                }),
+            DataType::Timestamp(TimeUnit::Nanosecond, None) => self
+                .of(values.as_primitive::<TimestampNanosecondType>(), |time| {
+                    split::<1_000_000_000>(time)
+                }),
+            _ => None,
+        }
+    }
+
+    /// `split` gives day and second.
+    fn of<T: ArrowPrimitiveType>(
+        &self,
+        values: &PrimitiveArray<T>,
+        split: impl Fn(T::Native) -> (i64, i64),
+    ) -> Option<Int32Array> {
+        let is_computed = Cell::new(true);
+        // One loop for each part: the compiler leaves out what the part does not need.
+        let each = |part: Part| {
+            values.unary(|value| {
+                let (day, second) = split(value);
+                is_computed.set(is_computed.get() & DAYS.contains(&day));
+                part.at(day, second)
+            })
+        };
+        let parts = match self.part {
+            Part::Year => each(Part::Year),
+            Part::Quarter => each(Part::Quarter),
+            Part::Month => each(Part::Month),
+            Part::Day => each(Part::Day),
+            Part::DayOfWeek => each(Part::DayOfWeek),
+            Part::Hour => each(Part::Hour),
+        };
+        is_computed.get().then_some(parts)
+    }
+}
+
+/// Day and second of the day of a time in units of which a second has `PER_SECOND`.
+#[inline]
+fn split<const PER_SECOND: i64>(time: i64) -> (i64, i64) {
+    let per_day = SECONDS_PER_DAY * PER_SECOND;
+    (time.div_euclid(per_day), time.rem_euclid(per_day) / PER_SECOND)
+}
+
+impl fmt::Display for CalendarPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.call.fmt(f)
+    }
+}
+
+impl PhysicalExpr for CalendarPart {
+    fn return_field(&self, input_schema: &Schema) -> Result<FieldRef> {
+        self.call.return_field(input_schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        let Some(value) = self.value() else {
+            return internal_err!("{self} has no argument");
+        };
+        if let ColumnarValue::Array(values) = value.evaluate(batch)?
+            && let Some(parts) = self.of_array(&values)
+        {
+            return Ok(ColumnarValue::Array(Arc::new(parts)));
+        }
+        self.call.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.call]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        match <[_; 1]>::try_from(children) {
+            Ok([call]) => Ok(Arc::new(Self { part: self.part, call })),
+            Err(children) => internal_err!("{self} is one call, not {}", children.len()),
+        }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.call.fmt_sql(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Date32Array, TimestampMicrosecondArray, TimestampNanosecondArray, TimestampSecondArray};
+    use arrow::compute::{DatePart, date_part};
+
+    use super::*;
+
+    const PARTS: [(&str, DatePart); 6] = [
+        ("year", DatePart::Year),
+        ("quarter", DatePart::Quarter),
+        ("MONTH", DatePart::Month),
+        ("day", DatePart::Day),
+        ("dow", DatePart::DayOfWeekSunday0),
+        ("hour", DatePart::Hour),
+    ];
+
+    fn parts(name: &str, values: &ArrayRef) -> Option<Int32Array> {
+        let part = CalendarPart {
+            part: Part::of(name).unwrap(),
+            call: Arc::new(Literal::new(0.into())),
+        };
+        part.of_array(values)
+    }
+
+    #[test]
+    fn parts_are_those_of_arrow() {
+        let days: Vec<Option<i32>> = (-800_000..800_000).step_by(97).map(Some).chain([None]).collect();
+        let second = |day: &Option<i32>| day.map(|day| i64::from(day) * 86_400 + i64::from(day).rem_euclid(86_400));
+        let seconds: Vec<Option<i64>> = days.iter().map(second).collect();
+        let scaled = |by: i64, less: i64| -> Vec<Option<i64>> {
+            let scale = |second: &Option<i64>| second.and_then(|second| second.checked_mul(by)).map(|v| v - less);
+            seconds.iter().map(scale).collect()
+        };
+        let arrays: [ArrayRef; 4] = [
+            Arc::new(Date32Array::from(days.clone())),
+            Arc::new(TimestampSecondArray::from(seconds.clone())),
+            Arc::new(TimestampMicrosecondArray::from(scaled(1_000_000, 1))),
+            Arc::new(TimestampNanosecondArray::from(scaled(1_000_000_000, 999_999_999))),
+        ];
+        for array in &arrays {
+            for (name, part) in PARTS {
+                let expected = date_part(array, part).unwrap();
+                let got = parts(name, array).unwrap();
+                assert_eq!(&got, expected.as_primitive(), "{name} of {}", array.data_type());
+            }
+        }
+    }
+
+    #[test]
+    fn far_dates_are_left_to_datafusion() {
+        let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
+        assert_eq!(parts("year", &far), None);
+    }
+}

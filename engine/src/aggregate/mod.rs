@@ -1,0 +1,26 @@
+//! Aggregation of few groups on the CPU.
+//!
+//! ```text
+//! calendar_part          parts of dates, as keys
+//! value_codes            codes of the values of one type
+//! text_codes             codes of strings
+//! key_codes              codes of one key's values, by the key's type
+//! group_index            from the codes of all keys to the numbers of groups
+//! group_states           the aggregates of groups
+//! indexed_aggregate_exec the operator
+//! indexed_aggregates     the optimizer rule that puts the operator in its place
+//! ```
+//!
+//! DataFusion hashes the keys of every row and compares them with those of a group. The keys of most queries have few
+//! values, though. Here each value of a key has a code, a small number, and a table gives the group of a combination of
+//! codes. DataFusion's own code is behind it: `GroupValues` decides which combinations are one group, the aggregates
+//! are its accumulators, and its operator takes over when there are many groups.
+
+mod calendar_part;
+mod group_index;
+mod group_states;
+mod indexed_aggregate_exec;
+pub(crate) mod indexed_aggregates;
+mod key_codes;
+mod text_codes;
+mod value_codes;
