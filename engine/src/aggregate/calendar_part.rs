@@ -110,8 +110,8 @@ impl Hash for CalendarPart {
 }
 
 impl CalendarPart {
-    /// The expression that computes the same as `call`. `None`: `call` is no call of `date_part`, or DataFusion computes its
-    /// part or type.
+    /// The expression that computes the same as `call`. `None`: DataFusion computes the call's part
+    /// or type, or `call` is no call of `date_part`.
     pub(super) fn in_place_of(call: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
         let Some(function) = call
             .downcast_ref::<ScalarFunctionExpr>()
@@ -144,7 +144,7 @@ impl CalendarPart {
         match values.data_type() {
             DataType::Date32 => self.of(values.as_primitive::<Date32Type>(), |day| (i64::from(day), 0)),
             DataType::Timestamp(TimeUnit::Second, None) => {
-                self.of(values.as_primitive::<TimestampSecondType>(), |time| split::<1>(time))
+                self.of(values.as_primitive::<TimestampSecondType>(), split::<1>)
             }
             DataType::Timestamp(TimeUnit::Millisecond, None) => self
                 .of(values.as_primitive::<TimestampMillisecondType>(), |time| {

@@ -78,7 +78,7 @@ impl GroupIndex {
         let (table, places) = (&self.table, &self.places);
         groups.clear();
         groups.extend(places.iter().map(|&place| table[place as usize] as usize));
-        if groups.iter().any(|&group| group == NO_GROUP as usize) {
+        if groups.contains(&(NO_GROUP as usize)) {
             self.add_groups(keys, groups)?;
         }
         Ok(true)
