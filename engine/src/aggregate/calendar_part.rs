@@ -58,7 +58,7 @@ impl Part {
             Self::Year | Self::Quarter | Self::Month | Self::Day => {
                 let (year, month, day) = civil(day);
                 match self {
-                    Self::Year => year as i32,
+                    Self::Year => year,
                     Self::Quarter => (month as i32 + 2) / 3,
                     Self::Month => month as i32,
                     _ => day as i32,
@@ -68,24 +68,25 @@ impl Part {
     }
 }
 
-/// Year, month and day of the month in the proleptic Gregorian calendar, of a day since 1970-01-01. Years are counted
-/// from March: the day that leap years have more is then the last one.
+/// Year, month and day of the month in the proleptic Gregorian calendar, of a day in [`DAYS`] since 1970-01-01.
+///
+/// C. Neri, L. Schneider, "Euclidean affine functions and their application to calendar algorithms" (2023), proposition
+/// 6.3: years begin in March, and divisions are multiplications of 32 bits.
 #[inline]
-fn civil(day: i64) -> (i64, i64, i64) {
-    const DAYS_TO_EPOCH: i64 = 719_468; // from 0000-03-01
-    const DAYS_OF_400_YEARS: i64 = 146_097;
-    let day = day + DAYS_TO_EPOCH;
-    let (era, of_era) = (day.div_euclid(DAYS_OF_400_YEARS), day.rem_euclid(DAYS_OF_400_YEARS));
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / (DAYS_OF_400_YEARS - 1)) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, of_year - (153 * from_march + 2) / 5 + 1)
+fn civil(day: i64) -> (i32, u32, u32) {
+    // Eras of 400 years that make all days positive, and days from 0000-03-01 to 1970-01-01.
+    const ERAS: u32 = 82;
+    const SHIFT: u32 = 719_468 + 146_097 * ERAS;
+    let day = (day as u32).wrapping_add(SHIFT);
+    let quarters = day.wrapping_mul(4).wrapping_add(3); // it overflows outside `DAYS` alone
+    let (century, of_century) = (quarters / 146_097, quarters % 146_097 / 4);
+    let product = 2_939_745 * u64::from(4 * of_century + 3);
+    let (year_of_century, of_year) = ((product >> 32) as u32, product as u32 / 2_939_745 / 4);
+    let months = 2141 * of_year + 197_913;
+    let (month, day) = (months >> 16, (months & 0xffff) / 2141);
+    let is_next_year = u32::from(of_year >= 306);
+    let year = (100 * century + year_of_century + is_next_year) as i32 - 400 * ERAS as i32;
+    (year, month - 12 * is_next_year, day + 1)
 }
 
 /// A call of `date_part`.
@@ -287,5 +288,7 @@ mod tests {
     fn far_dates_are_left_to_datafusion() {
         let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
         assert_eq!(parts("year", &far), None);
+        let all_bits: ArrayRef = Arc::new(Date32Array::from(vec![-1_000_000_000, i32::MIN, i32::MAX]));
+        assert_eq!(parts("month", &all_bits), None);
     }
 }

@@ -265,6 +265,11 @@ mod tests {
         let mut offsets = of(DataType::Utf8);
         let sliced = StringArray::from(vec![Some("z"), None, Some(long), Some("a")]).slice(1, 3);
         assert_eq!(codes(&mut offsets, sliced), [0, 1, 2]);
+        // Short values with others behind them, and at the end of their buffer.
+        let short = StringArray::from(vec!["a", "twelve bytes", "", "a", "twelve byte", "twelve bytes", "a"]);
+        assert_eq!(codes(&mut offsets, short), [2, 3, 4, 2, 5, 3, 2]);
+        let zeros = StringArray::from(vec!["\0", "", "\0\0", "\0"]);
+        assert_eq!(codes(&mut offsets, zeros), [6, 4, 7, 6]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `TextCodes`: codes of strings and of binary values.
 
 use arrow::array::{Array, GenericByteArray, GenericByteViewArray};
-use arrow::datatypes::{ByteArrayType, ByteViewType};
+use arrow::datatypes::{ArrowNativeType, ByteArrayType, ByteViewType};
 use hashbrown::HashMap;
 
 use super::value_codes::{NULL_CODE, NextCode, TooManyValues, ValueCodes};
@@ -12,7 +12,7 @@ const MAX_INLINE_BYTES: u32 = 12;
 /// Codes of strings.
 #[derive(Debug, Default)]
 pub(super) struct TextCodes {
-    /// By view, of the values that lie in their view whole.
+    /// By view, of the values that lie in their view whole, or would.
     short: ValueCodes<u128>,
     /// By value, of the others.
     long: HashMap<Box<[u8]>, u32>,
@@ -56,10 +56,13 @@ impl TextCodes {
         next: &mut NextCode,
         out: &mut Vec<u32>,
     ) -> Result<(), TooManyValues> {
-        for row in 0..array.len() {
-            out.push(match array.is_null(row) {
-                true => NULL_CODE,
-                false => self.of_bytes(array.value(row).as_ref(), next)?,
+        let (nulls, values) = (array.nulls(), array.value_data());
+        for (row, bounds) in array.value_offsets().windows(2).enumerate() {
+            let (start, end) = (bounds[0].as_usize(), bounds[1].as_usize());
+            out.push(match nulls {
+                Some(nulls) if nulls.is_null(row) => NULL_CODE,
+                _ if end - start <= MAX_INLINE_BYTES as usize => self.short.code(view_of(values, start, end), next)?,
+                _ => self.of_bytes(&values[start..end], next)?,
             });
         }
         Ok(())
@@ -79,4 +82,20 @@ impl TextCodes {
         let long: usize = self.long.keys().map(|value| value.len()).sum();
         self.short.size() + self.long.allocation_size() + long + self.views.allocation_size()
     }
+}
+
+/// The view of a value of at most [`MAX_INLINE_BYTES`].
+#[inline]
+fn view_of(values: &[u8], start: usize, end: usize) -> u128 {
+    let length = end - start;
+    let bytes = match values.get(start..start + 16).map(<[u8; 16]>::try_from) {
+        // Sixteen bytes at once, of which the value's are kept.
+        Some(Ok(bytes)) => u128::from_le_bytes(bytes) & ((1 << (8 * length)) - 1),
+        _ => {
+            let mut bytes = [0; 16];
+            bytes[..length].copy_from_slice(&values[start..end]);
+            u128::from_le_bytes(bytes)
+        }
+    };
+    bytes << 32 | length as u128
 }
