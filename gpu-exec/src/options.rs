@@ -95,6 +95,8 @@ pub struct RunPreview {
     pub columns: Vec<ColumnChoice>,
     /// How the kernel treats rows and groups, in words.
     pub kernel_shape: String,
+    /// Groups that have codes; further ones are rare. `None`: groups have none.
+    pub coded_groups: Option<u32>,
     /// The kernel needs no compiler. A closed device has no kernels.
     pub is_compiled: bool,
 }
@@ -139,8 +141,9 @@ pub struct Request<'a> {
     pub program: &'a Program,
     /// The literals, of the types in [`Program::arguments`].
     pub arguments: &'a [Value],
-    /// The values.
-    pub input: &'a Input,
+    /// The values. Requests that share the input run faster when all their columns are resident: the device keeps its
+    /// plan.
+    pub input: &'a Arc<Input>,
     /// How columns are to be read.
     pub backing: BackingChoice,
     /// How chunks are to be decompressed.

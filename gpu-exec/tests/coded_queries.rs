@@ -47,7 +47,7 @@ impl Query<'_> {
         question(Request {
             program: self.program,
             arguments: &[Value::Float(self.bound)],
-            input: &input,
+            input: &Arc::new(input),
             backing: self.backing,
             selectivity: self.selectivity,
             waits_for_memory: true,

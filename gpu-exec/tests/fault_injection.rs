@@ -128,7 +128,7 @@ fn cancelled_query_ends_and_the_next_one_works() {
     let request = Request {
         program: &sums,
         arguments: &[Value::Float(100.0)],
-        input: &table.input,
+        input: &Arc::new(table.input.clone()),
         backing: BackingChoice::All(Backing::Queued),
         decompression: Decompression::default(),
         selectivity: 0.01,

@@ -25,7 +25,7 @@ fn bits(gpu: &Gpu, table: &Table, program: &Program, arguments: &[f64], backing:
     let output = gpu.run(Request {
         program,
         arguments: &arguments,
-        input: &table.first_columns(program.columns.len()),
+        input: &Arc::new(table.first_columns(program.columns.len())),
         backing,
         decompression: Decompression::default(),
         selectivity: 0.0025,
@@ -322,7 +322,7 @@ fn attempt(gpu: &Gpu, table: &Table, program: &Program, cancel: &Arc<AtomicBool>
     gpu.run(Request {
         program,
         arguments: &[Value::Float(100.0), Value::Float(0.0)],
-        input: &table.input,
+        input: &Arc::new(table.input.clone()),
         backing: PAGED,
         decompression: Decompression::default(),
         selectivity: 0.0025,

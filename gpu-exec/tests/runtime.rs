@@ -476,7 +476,7 @@ fn plans_match_runs() {
         return;
     };
     let sums = program(5, &[1, 4], &[1, 2, 3, 4]);
-    let (input, cancel) = (table.first_columns(5), std::sync::Arc::default());
+    let (input, cancel) = (std::sync::Arc::new(table.first_columns(5)), std::sync::Arc::default());
     let request = grampus_gpu_exec::Request {
         program: &sums,
         arguments: &[Value::Float(100.0)],

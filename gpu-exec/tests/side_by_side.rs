@@ -83,18 +83,18 @@ fn decoded_table() -> Table {
     })
 }
 
-fn gated(table: &Table, gate: &Arc<Gate>) -> Input {
+fn gated(table: &Table, gate: &Arc<Gate>) -> Arc<Input> {
     let mut input = table.input.clone();
     input.decoder = Arc::new(GatedDecoder {
         inner: table.decoder.clone(),
         gate: gate.clone(),
     });
-    input
+    Arc::new(input)
 }
 
 fn run_input(
     gpu: &Gpu,
-    input: &Input,
+    input: &Arc<Input>,
     program: &Program,
     backing: BackingChoice,
     cancel: &Arc<AtomicBool>,
@@ -266,14 +266,15 @@ fn a_query_waits_for_the_memory_of_another_if_it_may() {
         let long = scope.spawn(|| run_input(&gpu, &input, &sums, RESIDENT, &never()));
         gate.wait_until_reached();
         let sums = program(2, &[], &[1]);
-        let refused = run_input(&gpu, &second.input, &sums, RESIDENT, &never()).unwrap_err();
+        let second_input = Arc::new(second.input.clone());
+        let refused = run_input(&gpu, &second_input, &sums, RESIDENT, &never()).unwrap_err();
         assert!(matches!(refused, RunError::Refused(_)), "{refused}");
-        let (gpu, second) = (&gpu, &second);
+        let gpu = &gpu;
         let waits = scope.spawn(move || {
             gpu.run(Request {
                 program: &sums,
                 arguments: &[Value::Float(100.0)],
-                input: &second.input,
+                input: &second_input,
                 backing: RESIDENT,
                 decompression: Decompression::default(),
                 selectivity: 0.0025,
@@ -301,6 +302,7 @@ fn answers_of_queries_at_once_are_those_of_one_at_a_time() {
             })
         })
         .collect();
+    let inputs: Vec<Arc<Input>> = tables.iter().map(|table| Arc::new(table.input.clone())).collect();
     for cache_bytes in [Some(900_000), Some(4_000_000), None] {
         let options = RuntimeOptions {
             launch_rows: Some(8192),
@@ -309,7 +311,7 @@ fn answers_of_queries_at_once_are_those_of_one_at_a_time() {
         let Some(gpu) = gpu(cache_bytes, options) else { return };
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
-                let (gpu, tables) = (&gpu, &tables);
+                let (gpu, tables, inputs) = (&gpu, &tables, &inputs);
                 scope.spawn(move || {
                     let mut state = 0x2545_F491_4F6C_DD1Du64.wrapping_mul(thread + 1);
                     let mut below = |n: u64| {
@@ -320,7 +322,8 @@ fn answers_of_queries_at_once_are_those_of_one_at_a_time() {
                     };
                     let sums = program(5, &[1, 3], &[0, 1, 2, 3, 4]);
                     for query in 0..12 {
-                        let table = &tables[below(3) as usize];
+                        let at = below(3) as usize;
+                        let (table, input) = (&tables[at], &inputs[at]);
                         let backing = ALL[below(5) as usize];
                         let cancel = never();
                         let ended = std::thread::scope(|scope| {
@@ -331,7 +334,7 @@ fn answers_of_queries_at_once_are_those_of_one_at_a_time() {
                                     cancel.store(true, Ordering::Relaxed);
                                 });
                             }
-                            run_input(gpu, &table.input, &sums, backing, &cancel)
+                            run_input(gpu, input, &sums, backing, &cancel)
                         });
                         match ended {
                             Ok(output) => assert_eq!(

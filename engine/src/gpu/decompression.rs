@@ -48,6 +48,12 @@ impl ChunkDecompression {
         Ok(decompression)
     }
 
+    /// Whether `other` decompresses the same chunks in the same way.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let libraries = [self, other].map(|of| of.library.as_ref().map(Arc::as_ptr));
+        (self.setting, self.lacks_library, libraries[0]) == (other.setting, other.lacks_library, libraries[1])
+    }
+
     /// Whether the GPU decompresses chunks of this codec.
     pub(crate) fn takes(&self, codec: Codec) -> bool {
         match self.setting {

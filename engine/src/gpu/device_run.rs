@@ -22,7 +22,9 @@ pub(crate) fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, A
         let dictionary = work.session.dictionary();
         let was_empty = dictionary.len() == 0;
         let bound = work.bind(&dictionary).map_err(|full| RunError::Decode(full.into()));
-        let error = match bound.and_then(|bound| device.run(&work.bound_request(&bound, cancel))) {
+        let ran = bound.and_then(|bound| device.run(&work.bound_request(&bound, cancel)));
+        work.gpu_input.run_ended();
+        let error = match ran {
             Ok(output) => {
                 if output.cost.rows > 0 {
                     let selectivity = output.cost.passed as f64 / output.cost.rows as f64;

@@ -63,6 +63,11 @@ impl GpuAggregateExec {
         }
     }
 
+    /// Groups that the kernel expects, as far as it is known.
+    pub(super) fn groups(&self) -> Option<u32> {
+        self.work.preview().coded_groups
+    }
+
     /// The plan that answers after a fallback.
     pub fn cpu_plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.cpu

@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Float64Array, RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::{
     Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError, RunPreview,
 };
@@ -39,6 +40,8 @@ struct FakeDevice {
     /// Runs that have begun, and that have ended.
     begun: AtomicUsize,
     ended: AtomicUsize,
+    /// Of all runs.
+    inputs: Mutex<Vec<Arc<Input>>>,
 }
 
 impl FakeDevice {
@@ -76,6 +79,7 @@ impl Runner for FakeDevice {
         Ok(RunPreview {
             columns: vec![choice; request.program.columns.len()],
             kernel_shape: "by row".to_owned(),
+            coded_groups: None,
             is_compiled: true,
         })
     }
@@ -83,6 +87,7 @@ impl Runner for FakeDevice {
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
         let begun = Instant::now();
         self.begun.fetch_add(1, Ordering::Relaxed);
+        self.inputs.lock().unwrap().push(Arc::clone(request.input));
         let error = match self.behaviour {
             Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
             Behaviour::CannotOpen => RunError::Cuda(CudaError::NoDriver("it is gone".to_owned())),
@@ -127,6 +132,7 @@ async fn runtime(folder: &Path, device: Device, behaviour: Behaviour) -> (Sessio
         behaviour,
         begun: AtomicUsize::new(0),
         ended: AtomicUsize::new(0),
+        inputs: Mutex::default(),
     });
     let gpu = Arc::new(GpuSession::default());
     let options = GrampusOptions {
@@ -190,6 +196,34 @@ async fn operator_falls_back_after_device_errors_unless_the_gpu_is_required() {
     let (context, _) = session(folder.path(), Device::Gpu, Behaviour::Fails).await;
     let error = shown(&context, SQL).await.unwrap_err();
     assert_eq!(error, "invalid program: it is broken");
+}
+
+/// Queries over the same rows and columns share an input. Those over others, or over a file that was replaced, do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_is_built_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake) = session(folder.path(), Device::Prefer, Behaviour::Refuses).await;
+    let sum = "SELECT sum(x) AS s FROM t WHERE x >= 10";
+    let statements = [
+        SQL,
+        SQL,
+        sum,
+        "SELECT sum(x) AS s FROM t WHERE x >= 11",
+        sum,
+        "SET grampus.invalid_utf8 = 'replace'",
+        sum,
+    ];
+    for statement in statements {
+        shown(&context, statement).await.unwrap();
+    }
+    let path = folder.path().join("t.orc");
+    std::fs::copy(&path, folder.path().join("again")).unwrap();
+    std::fs::rename(folder.path().join("again"), &path).unwrap();
+    shown(&context, SQL).await.unwrap();
+    let inputs = fake.inputs.lock().unwrap();
+    let first = |input| inputs.iter().position(|other| Arc::ptr_eq(input, other)).unwrap();
+    let shared: Vec<usize> = inputs.iter().map(first).collect();
+    assert_eq!(shared, [0, 0, 0, 3, 0, 5, 6]);
 }
 
 /// A dropped query frees its thread.

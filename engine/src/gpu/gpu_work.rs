@@ -1,17 +1,16 @@
 //! [`GpuWork`]: one aggregation that the optimizer gave to the GPU, with all that running and EXPLAIN need.
 
-use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::Value;
-use grampus_gpu_exec::{BackingChoice, MachineProfile, Request, RunPreview};
+use grampus_gpu_exec::{BackingChoice, MachineProfile, Request, RunError, RunPreview};
 
 use super::decompression::ChunkDecompression;
 use super::device_choice::is_resident;
 use super::filter_key::FilterKey;
-use super::input_builder::GpuInput;
+use super::gpu_input::GpuInput;
 use super::lower::Lowered;
 use super::lower::types::Argument;
 use super::runner::Runner;
@@ -23,7 +22,7 @@ use crate::config::GpuSettings;
 #[derive(Debug)]
 pub(crate) struct GpuWork {
     pub(crate) lowered: Lowered,
-    pub(crate) gpu_input: GpuInput,
+    pub(crate) gpu_input: Arc<GpuInput>,
     /// The device as planning knows it. A run takes the session's.
     pub(crate) planned_device: Arc<dyn Runner>,
     pub(crate) settings: GpuSettings,
@@ -42,60 +41,69 @@ pub(crate) struct GpuWork {
 }
 
 /// The values of one run: strings are codes of the run's dictionary.
-pub(crate) struct BoundWork<'a> {
+pub(crate) struct BoundWork {
     arguments: Vec<Value>,
-    input: Cow<'a, Input>,
+    input: Arc<Input>,
 }
 
 impl GpuWork {
     /// What a run would find, as the optimizer saw it. Empty if the device cannot tell.
     pub(crate) fn preview(&self) -> &RunPreview {
-        let ask = || {
-            let arguments = self.placeholders();
-            let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
-            self.planned_device.plan(&request).unwrap_or_default()
-        };
-        self.preview.get_or_init(ask)
+        self.preview
+            .get_or_init(|| self.plan(&*self.planned_device).unwrap_or_default())
     }
 
     /// Whether a run now would find everything on the device: columns, and the compiled kernel.
     pub(crate) fn is_hot(&self, device: &dyn Runner) -> bool {
-        let arguments = self.placeholders();
-        let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
-        let found = device.plan(&request);
+        let found = self.plan(device);
         found.is_ok_and(|found| found.is_compiled && is_resident(&found.columns))
+    }
+
+    /// What a run on `device` would find now.
+    ///
+    /// # Errors
+    /// As [`Runner::plan`].
+    pub(crate) fn plan(&self, device: &dyn Runner) -> Result<RunPreview, RunError> {
+        let (arguments, input) = self.unbound();
+        device.plan(&self.request(&arguments, &input, &NEVER))
     }
 
     /// The source of the kernel that would be run.
     pub(crate) fn kernel_source(&self) -> String {
-        let arguments = self.placeholders();
-        let request = self.request(&arguments, &self.gpu_input.input, &NEVER);
-        let source = self.planned_device.kernel_source(&request);
+        let (arguments, input) = self.unbound();
+        let source = self
+            .planned_device
+            .kernel_source(&self.request(&arguments, &input, &NEVER));
         source.unwrap_or_else(|error| error.to_string())
     }
 
-    /// Arguments for planning: strings have no codes yet.
-    pub(crate) fn placeholders(&self) -> Vec<Value> {
-        self.lowered.arguments.iter().map(Argument::placeholder).collect()
+    /// Arguments and input for planning: strings may have no codes yet.
+    fn unbound(&self) -> (Vec<Value>, Arc<Input>) {
+        let arguments = self.lowered.arguments.iter().map(Argument::placeholder).collect();
+        let bound = match self.lowered.uses_strings() {
+            true => self.gpu_input.last_bound(&self.session.dictionary()),
+            false => None,
+        };
+        (arguments, bound.unwrap_or_else(|| Arc::clone(&self.gpu_input.input)))
     }
 
     /// The values of a run that uses `dictionary`.
     ///
     /// # Errors
     /// If literals and constants alone have too many different strings.
-    pub(crate) fn bind(&self, dictionary: &Arc<StringDictionary>) -> Result<BoundWork<'_>, DictionaryFull> {
+    pub(crate) fn bind(&self, dictionary: &Arc<StringDictionary>) -> Result<BoundWork, DictionaryFull> {
         let arguments = self.lowered.arguments.iter();
         Ok(BoundWork {
             arguments: arguments.map(|a| a.value(dictionary)).collect::<Result<_, _>>()?,
             input: match self.lowered.uses_strings() {
-                true => Cow::Owned(self.gpu_input.bound(dictionary)?),
-                false => Cow::Borrowed(&self.gpu_input.input),
+                true => self.gpu_input.bound(dictionary)?,
+                false => Arc::clone(&self.gpu_input.input),
             },
         })
     }
 
     /// The request of a run.
-    pub(crate) fn bound_request<'a>(&'a self, bound: &'a BoundWork<'a>, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
+    pub(crate) fn bound_request<'a>(&'a self, bound: &'a BoundWork, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
         self.request(&bound.arguments, &bound.input, cancel)
     }
 
@@ -103,7 +111,7 @@ impl GpuWork {
     pub(crate) fn request<'a>(
         &'a self,
         arguments: &'a [Value],
-        input: &'a Input,
+        input: &'a Arc<Input>,
         cancel: &'a Arc<AtomicBool>,
     ) -> Request<'a> {
         Request {
@@ -126,4 +134,4 @@ impl GpuWork {
 }
 
 /// The flag of a request that is only planned.
-pub(crate) static NEVER: std::sync::LazyLock<Arc<AtomicBool>> = std::sync::LazyLock::new(Arc::default);
+static NEVER: std::sync::LazyLock<Arc<AtomicBool>> = std::sync::LazyLock::new(Arc::default);

@@ -6,66 +6,33 @@
 //! 4. Note the least and the greatest value of each column by stripe, as far as statistics tell.
 //! 5. Give the device a [`StripeDecoder`] for the encoded columns.
 //!
-//! Strings have no codes while a query is planned. Each run [binds](GpuInput::bound) the input to a dictionary.
+//! The session keeps inputs ([`InputCache`]): all steps take milliseconds if a table has thousands of stripes.
+//!
 
 use std::sync::Arc;
 
 use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::input::{Compression, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::program::{Type, Value};
-use grampus_orc_layout::stripe::StripeLayout;
 
 use datafusion::common::ScalarValue;
 
 use super::column_ids::ColumnIds;
 use super::decompression::ChunkDecompression;
 use super::encoded_columns;
+use super::gpu_input::{GpuInput, code_range};
+use super::input_cache::{InputCache, InputKey};
 use super::lower::Lowered;
 use super::lower::types::{Argument, argument_of};
 use super::refusal::Refusal;
-use super::string_dictionary::{DictionaryFull, StringDictionary};
+use super::string_dictionary::StringDictionary;
 use super::stripe_decoder::{LocatedColumns, StripeDecoder};
 use crate::file::Place;
 use crate::scan::Scan;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations, raw_chunk_bytes};
+use crate::scan::orc_scan_exec::OrcScanExec;
 use crate::table::column_bounds::extremes;
 use crate::table::files::TableFile;
-
-/// Codes of strings that a query is prepared for, at least. A dictionary grows while columns are decoded.
-const MIN_CODES: usize = 16;
-
-/// A program's input with what the estimates and the metrics need.
-#[derive(Debug)]
-pub(crate) struct GpuInput {
-    /// The files, stripes and placements.
-    pub(crate) input: Input,
-    /// By position in [`Input::stripes`]: the footer.
-    pub(crate) layouts: Vec<Arc<StripeLayout>>,
-    /// Row groups that statistics exclude, in the stripes of `input`.
-    pub(crate) skipped_row_groups: usize,
-    /// Constants that are strings: stripe, column, and text. In `input` a placeholder stands for the code.
-    texts: Vec<(usize, usize, Arc<str>)>,
-    /// Columns of codes of strings.
-    code_columns: Vec<usize>,
-    located: Arc<LocatedColumns>,
-}
-
-impl GpuInput {
-    /// The input of a run, whose strings are codes of `dictionary`.
-    pub(crate) fn bound(&self, dictionary: &Arc<StringDictionary>) -> Result<Input, DictionaryFull> {
-        let mut input = self.input.clone();
-        for (stripe, column, text) in &self.texts {
-            let code = Value::Int(i64::from(dictionary.code(text)?));
-            input.stripes[*stripe].columns[*column] = Placement::Constant(Some(code));
-        }
-        input.dictionary = dictionary.number();
-        for &column in &self.code_columns {
-            input.value_ranges[column] = code_range(dictionary);
-        }
-        input.decoder = Arc::new(StripeDecoder::new(&self.located, dictionary));
-        Ok(input)
-    }
-}
 
 /// Builds inputs from what the session keeps.
 pub(crate) struct InputBuilder<'a> {
@@ -74,15 +41,33 @@ pub(crate) struct InputBuilder<'a> {
     pub(crate) column_ids: &'a ColumnIds,
     pub(crate) locations: &'a LocationCache,
     pub(crate) decompression: &'a ChunkDecompression,
+    pub(crate) cache: &'a InputCache,
 }
 
 impl InputBuilder<'_> {
-    /// The input of `lowered`. Marks columns of the program as never NULL if no stripe can hold a NULL.
+    /// The input of `lowered`, which an earlier query may have built. Marks columns of the program as never NULL if no
+    /// stripe can hold a NULL.
     ///
     /// # Errors
     /// If the GPU cannot read the files, or if one of them is damaged.
-    pub(crate) fn build(&self, lowered: &mut Lowered) -> Result<GpuInput, Refusal> {
-        let scan_exec = lowered.scan().ok_or(Refusal::NoOrcScan)?;
+    pub(crate) fn input(&self, lowered: &mut Lowered) -> Result<Arc<GpuInput>, Refusal> {
+        let scan = lowered.scan().ok_or(Refusal::NoOrcScan)?;
+        let key = InputKey::of(lowered, scan, self.decompression, self.dictionary);
+        let input = match self.cache.get(&key) {
+            Some(input) => input,
+            None => {
+                let input = Arc::new(self.build(lowered, scan)?);
+                self.cache.insert(key, &input);
+                input
+            }
+        };
+        for (column, nullable) in lowered.program.columns.iter_mut().zip(&input.nullable) {
+            column.nullable = *nullable;
+        }
+        Ok(input)
+    }
+
+    fn build(&self, lowered: &Lowered, scan_exec: &OrcScanExec) -> Result<GpuInput, Refusal> {
         let (scan, work) = (scan_exec.shared(), scan_exec.work());
         if !column_locations::is_local(&scan) {
             return Err(Refusal::RemoteFiles);
@@ -96,9 +81,8 @@ impl InputBuilder<'_> {
             stripes.push(stripe);
             texts.extend(constants.into_iter().map(|(column, text)| (at, column, text)));
         }
-        for (at, column) in lowered.program.columns.iter_mut().enumerate() {
-            column.nullable = stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
-        }
+        let nullable = |at| stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
+        let nullable = (0..lowered.columns.len()).map(nullable).collect();
         let is_code = |column: &usize| lowered.program.columns[*column].ty == Type::Code;
         let code_columns: Vec<usize> = (0..lowered.columns.len()).filter(is_code).collect();
         let value_ranges = (0..lowered.columns.len()).map(|at| match code_columns.contains(&at) {
@@ -121,7 +105,9 @@ impl InputBuilder<'_> {
         };
         let layouts = located.into_iter().map(|stripe| stripe.layout).collect();
         Ok(GpuInput {
-            input,
+            input: Arc::new(input),
+            nullable,
+            bound: Default::default(),
             layouts,
             skipped_row_groups: groups.skipped,
             texts,
@@ -190,12 +176,6 @@ impl InputBuilder<'_> {
         };
         Ok((stripe, texts))
     }
-}
-
-/// The codes that strings of a query have, if no further strings are met.
-fn code_range(dictionary: &StringDictionary) -> Vec<(Value, Value)> {
-    let codes = dictionary.len().max(MIN_CODES) as i64;
-    vec![(Value::Int(0), Value::Int(codes - 1))]
 }
 
 /// The least and the greatest value of a table column in each stripe of which they are known.

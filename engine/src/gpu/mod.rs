@@ -10,6 +10,8 @@
 //! | `refusal` | `Refusal`, the reason why an aggregation stays on the CPU |
 //! | `decompression` | `ChunkDecompression`, the codecs that the GPU decompresses |
 //! | `input_builder` | `InputBuilder`, the scan below becomes the program's input |
+//! | `gpu_input` | `GpuInput`, the program's input |
+//! | `input_cache` | `InputCache`, the inputs of a session's last queries |
 //! | `column_ids` | `ColumnIds`, one id per column over all files of a table |
 //! | `encoded_columns` | encoded columns of ORC, as the GPU decodes them |
 //! | `stripe_decoder` | `StripeDecoder`, values of columns that are not stored raw |
@@ -23,6 +25,7 @@
 //! | `device_run` | one run of a `GpuWork` |
 //! | `background_loader` | `BackgroundLoader`, loads columns after queries on the CPU |
 //! | `gpu_aggregate_exec` | `GpuAggregateExec`, the operator |
+//! | `final_aggregation` | the final aggregation of few groups runs in one partition |
 //! | `explain` | `Explain`, the operator's text in EXPLAIN |
 //! | `metrics` | the operator's metrics |
 //! | `partial_state` | the program's output becomes the batch of the CPU's partial aggregation |
@@ -38,9 +41,12 @@ mod device_run;
 mod encoded_columns;
 mod explain;
 mod filter_key;
+mod final_aggregation;
 pub mod gpu_aggregate_exec;
+mod gpu_input;
 mod gpu_work;
 mod input_builder;
+mod input_cache;
 mod lower;
 mod metrics;
 pub mod offload_rule;

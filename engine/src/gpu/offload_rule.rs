@@ -15,6 +15,8 @@
 //! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on. Neither
 //! planning nor EXPLAIN is counted.
 //!
+//! At the end, [final aggregations of few groups](in_one_partition) lose their repartitioning.
+//!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.
 
@@ -38,9 +40,11 @@ use super::device_choice::{
     COMPILE_TIME, Workload, gpu_time, has_dependents, hot_time, is_resident, least_gpu_time, shown,
 };
 use super::filter_key::FilterKey;
+use super::final_aggregation::in_one_partition;
 use super::gpu_aggregate_exec::GpuAggregateExec;
-use super::gpu_work::{GpuWork, NEVER};
-use super::input_builder::{GpuInput, InputBuilder};
+use super::gpu_input::GpuInput;
+use super::gpu_work::GpuWork;
+use super::input_builder::InputBuilder;
 use super::lower::{Lowered, lower};
 use super::refusal::Refusal;
 use super::runner::{Absence, Runner};
@@ -80,7 +84,7 @@ impl PhysicalOptimizerRule for OffloadRule {
             options: &options,
             is_absence_shown: false,
         };
-        rewrite.rewrite(plan, None)
+        in_one_partition(rewrite.rewrite(plan, None)?)
     }
 
     fn name(&self) -> &'static str {
@@ -273,8 +277,9 @@ impl PlanRewrite<'_> {
             column_ids: &session.column_ids,
             locations: &session.locations,
             decompression: &decompression,
+            cache: &session.inputs,
         };
-        let gpu_input = builder.build(&mut lowered)?;
+        let gpu_input = builder.input(&mut lowered)?;
         if gpu_input.input.stripes.is_empty() {
             return Err(CpuReason::NoRows);
         }
@@ -286,7 +291,7 @@ impl PlanRewrite<'_> {
     fn decide(
         &self,
         lowered: Lowered,
-        (gpu_input, decompression): (GpuInput, ChunkDecompression),
+        (gpu_input, decompression): (Arc<GpuInput>, ChunkDecompression),
         device: Arc<dyn Runner>,
     ) -> Result<GpuWork, CpuReason> {
         let may_stay_closed = !device.is_open() && self.options.device == Device::Auto;
@@ -344,9 +349,7 @@ impl PlanRewrite<'_> {
 
     /// The processor for the work, and why.
     fn compare(&self, size: &Workload, work: &GpuWork) -> Result<Comparison, CpuReason> {
-        let (arguments, input) = (work.placeholders(), &work.gpu_input.input);
-        let request = work.request(&arguments, input, &NEVER);
-        let preview = work.planned_device.plan(&request).map_err(CpuReason::Program)?;
+        let preview = work.plan(&*work.planned_device).map_err(CpuReason::Program)?;
         // EXPLAIN shows this preview.
         let RunPreview {
             columns: choices,
@@ -380,7 +383,7 @@ impl PlanRewrite<'_> {
         let is_loaded = self.options.gpu_load == GpuLoad::Background
             && hot < cpu
             && cpu >= MIN_GPU_TIME
-            && self.loader.may_load(ColumnsKey::of(input));
+            && self.loader.may_load(ColumnsKey::of(&work.gpu_input.input));
         Ok(Comparison::Cpu {
             gpu,
             cpu,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use datafusion::error::Result;
 use grampus_gpu_exec::input::{Input, Placement};
 
-use super::input_builder::GpuInput;
+use super::gpu_input::GpuInput;
 use super::lower::Lowered;
 use crate::scan::filter_sample::passing;
 

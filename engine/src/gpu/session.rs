@@ -1,7 +1,7 @@
 //! [`GpuSession`]: the state that a session keeps for the GPU from query to query.
 //!
-//! The session keeps the device, the dictionary of strings, ids and locations of columns, and the selectivity of
-//! filters. Clones of a context share one session.
+//! The session keeps the device, the dictionary of strings, ids and locations of columns, the last inputs, and the
+//! selectivity of filters. Clones of a context share one session.
 //!
 //! **Invariant:** planning reads this state. The executions of queries change what later decisions depend on: the
 //! device, the dictionary and measured selectivities.
@@ -18,6 +18,7 @@ use grampus_gpu_exec::input::Input;
 use super::calibration::Calibration;
 use super::column_ids::ColumnIds;
 use super::filter_key::FilterKey;
+use super::input_cache::InputCache;
 use super::runner::{self, Absence, Runner};
 use super::string_dictionary::{DictionaryLimits, StringDictionary};
 use crate::config::{GpuSettings, GrampusOptions, cache_folder};
@@ -44,6 +45,7 @@ impl ColumnsKey {
 pub struct GpuSession {
     pub(crate) column_ids: ColumnIds,
     pub(crate) locations: LocationCache,
+    pub(crate) inputs: InputCache,
     dictionary: Mutex<Arc<StringDictionary>>,
     device: Mutex<Option<SessionDevice>>,
     /// The machine's rates, and the folder that they were loaded from.
@@ -79,6 +81,7 @@ impl GpuSession {
         Self {
             column_ids: ColumnIds::default(),
             locations: LocationCache::default(),
+            inputs: InputCache::default(),
             dictionary: Mutex::new(Arc::new(StringDictionary::new(1, limits))),
             device: Mutex::default(),
             profile: Mutex::default(),
@@ -97,6 +100,7 @@ impl GpuSession {
         let mut dictionary = lock(&self.dictionary);
         if Arc::ptr_eq(&dictionary, full) {
             *dictionary = Arc::new(StringDictionary::new(full.number() + 1, full.limits()));
+            self.inputs.clear(); // bound inputs hold the full one
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::ToByteSlice;
@@ -72,6 +72,16 @@ impl StripeDecoder {
             stripe_codes: Mutex::default(),
         }
     }
+
+    /// Forgets the codes of stripe dictionaries, which take memory until the next run.
+    pub(super) fn forget_codes(&self) {
+        self.codes().clear();
+    }
+
+    fn codes(&self) -> MutexGuard<'_, StripeCodes> {
+        // Entries are inserted whole.
+        self.stripe_codes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for StripeDecoder {
@@ -98,15 +108,14 @@ impl Decode for StripeDecoder {
     }
 
     fn dictionary_codes(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
-        let lock = || self.stripe_codes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(codes) = lock().get(&(stripe, column)) {
+        if let Some(codes) = self.codes().get(&(stripe, column)) {
             return Ok(Arc::clone(codes));
         }
         let LocatedColumns { scan, stripes, columns } = &*self.located;
         let (file, layout) = &stripes[stripe];
         let entries = column_locations::dictionary(scan, *file, layout, columns[column])?;
         let codes: Arc<[u32]> = self.dictionary.codes(&entries).map_err(dictionary_full)?.into();
-        lock().insert((stripe, column), Arc::clone(&codes));
+        self.codes().insert((stripe, column), Arc::clone(&codes));
         Ok(codes)
     }
 }

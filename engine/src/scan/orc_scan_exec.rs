@@ -132,6 +132,11 @@ impl OrcScanExec {
         &self.work
     }
 
+    /// As [`work`](Self::work), for use after the operator is dropped.
+    pub(crate) fn shared_work(&self) -> Arc<Vec<Vec<ScanRange>>> {
+        Arc::clone(&self.work)
+    }
+
     /// Maximum rows that a partition emits.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit

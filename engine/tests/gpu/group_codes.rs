@@ -14,6 +14,12 @@ use crate::common::text;
 use crate::compare::difference;
 use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
 
+/// A join of two aggregations, each of few groups. Both of its inputs keep their partitions.
+const JOIN: &str = "SELECT a.cab_type, a.n, b.s FROM \
+     (SELECT cab_type, count(*) AS n FROM trips GROUP BY cab_type) AS a \
+     JOIN (SELECT cab_type, sum(total_amount) AS s FROM trips GROUP BY cab_type) AS b ON a.cab_type = b.cab_type \
+     ORDER BY a.cab_type";
+
 const ROWS: usize = 60_000;
 
 /// The queries, and how EXPLAIN names their kernels.
@@ -119,7 +125,12 @@ async fn grouped_queries_use_codes_and_match_the_cpu() {
             }
             let plan = text(&context, &format!("EXPLAIN {sql}")).await;
             assert!(plan.contains(kernel), "{name}: {kernel} in\n{plan}");
+            // One partition merges few groups.
+            assert!(!plan.contains("RepartitionExec"), "{name}:\n{plan}");
         }
+        let (wanted, _) = answer(&expected, JOIN).await;
+        let (found, ran) = answer(&context, JOIN).await;
+        assert_eq!((difference(&wanted, &found), ran), (None, (2, 0)), "{JOIN}");
     }
 }
 

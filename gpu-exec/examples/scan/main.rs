@@ -199,7 +199,7 @@ impl Bench<'_> {
         &mut self,
         gpu: &Gpu,
         query: &Query,
-        input: &Input,
+        input: &Arc<Input>,
         answer: &(i64, [f64; COLUMNS]),
         way: &Way<'_>,
     ) -> Result<f64, Failed> {
@@ -285,7 +285,8 @@ impl Bench<'_> {
         let (mapped_ms, resident_ms) = (self.plain_mapped_ms, self.plain_resident_ms);
         let mut of_mapped = Vec::new();
         for query in &QUERIES {
-            let (input, answer) = (self.table.first_columns(query.columns), self.answer_of(query));
+            let input = Arc::new(self.table.first_columns(query.columns));
+            let answer = self.answer_of(query);
             let way = Way {
                 name: "mapped, registered",
                 backing: BackingChoice::All(Backing::Mapped),
@@ -296,7 +297,8 @@ impl Bench<'_> {
             of_mapped.push(self.measure(&gpu, query, &input, &answer, &way)?);
         }
         for (query, mapped_ms) in QUERIES.iter().zip(of_mapped) {
-            let (input, answer) = (self.table.first_columns(query.columns), self.answer_of(query));
+            let input = Arc::new(self.table.first_columns(query.columns));
+            let answer = self.answer_of(query);
             let mut way = Way {
                 name: "first touch, auto",
                 backing: BackingChoice::Auto,
@@ -331,7 +333,8 @@ impl Bench<'_> {
         let bytes: u64 = self.table.input.files.iter().map(|f| f.bytes).sum();
         let gpu = self.gpu(Some(bytes / 10))?;
         for query in [&QUERIES[2], &QUERIES[3]] {
-            let (input, answer) = (self.table.first_columns(query.columns), self.answer_of(query));
+            let input = Arc::new(self.table.first_columns(query.columns));
+            let answer = self.answer_of(query);
             for (name, backing) in [
                 ("10 % of the bytes, auto", BackingChoice::Auto),
                 ("10 % of the bytes, all pushed", BackingChoice::All(Backing::Resident)),
@@ -385,7 +388,7 @@ impl Bench<'_> {
                 table.first_columns(query.columns),
                 answers[usize::from(query.bound < 30.0)],
             );
-            self.measure(&gpu, query, &input, &answer, &way)?;
+            self.measure(&gpu, query, &Arc::new(input), &answer, &way)?;
         }
         std::fs::remove_file(path)?;
         Ok(())

@@ -17,12 +17,13 @@
 //! ```
 //!
 //! Order of use: turn_queue, file_io, memory, transfer, decoding, paging, io_stack, warmup, runtime_options,
-//! query_resources, device_state, planner, launch. Each uses only those before it.
+//! query_resources, device_state, planner, kept_plans, launch. Each uses only those before it.
 
 mod decoding;
 mod device_state;
 mod file_io;
 mod io_stack;
+mod kept_plans;
 mod launch;
 mod memory;
 mod paging;
@@ -41,6 +42,7 @@ use grampus_io_stack::stack::StackError;
 
 use self::device_state::{DeviceState, limits_before_opening};
 pub use self::io_stack::command_backend::OpenStorage;
+use self::kept_plans::KeptPlans;
 use self::launch::executor;
 use self::memory::residency::Residency;
 use self::planner::{QueryPlan, Rates};
@@ -69,6 +71,7 @@ pub struct Gpu {
     state: Mutex<Opened>,
     /// Held while the device is opened.
     opening: Mutex<()>,
+    kept_plans: KeptPlans,
     /// What plans know while the device is closed.
     unopened: Arc<Residency>,
 }
@@ -93,6 +96,7 @@ impl Gpu {
             queries: TurnQueue::new(MAX_QUERIES),
             state: Mutex::default(),
             opening: Mutex::new(()),
+            kept_plans: KeptPlans::default(),
         }
     }
 
@@ -137,7 +141,7 @@ impl Gpu {
             gpu: self,
             state: &state,
         };
-        let result = executor::run(&state, &request, &turn);
+        let result = executor::run(&state, &self.kept_plans, &request, &turn);
         drop(discard);
         if result.as_ref().is_err_and(is_sticky) {
             if let Some(library) = request.decompression.library {
@@ -155,8 +159,14 @@ impl Gpu {
     /// # Errors
     /// The errors of [`run`](Self::run) that are found before files are opened.
     pub fn plan(&self, request: Request<'_>) -> Result<RunPreview, RunError> {
-        let plan = self.preview(&request)?;
         let state = self.opened().state.clone();
+        let kept = state
+            .as_ref()
+            .and_then(|state| self.kept_plans.find(&request, &state.residency));
+        let plan = match kept {
+            Some(kept) => kept.query_plan(Vec::new()),
+            None => self.preview(&request)?,
+        };
         let is_compiled = |state: Arc<DeviceState>| -> Result<bool, RunError> {
             let kernel = executor::planned_kernel(&state.generated, &request, &plan)?;
             Ok(state.kernels.is_compiled(&kernel))
@@ -164,6 +174,7 @@ impl Gpu {
         Ok(RunPreview {
             is_compiled: state.map_or(Ok(false), is_compiled)?,
             kernel_shape: plan.kernel.to_string(),
+            coded_groups: plan.kernel.coded_groups(),
             columns: plan.choices,
         })
     }
@@ -251,6 +262,7 @@ impl Gpu {
                 closing: Arc::downgrade(state),
                 ..Opened::default()
             };
+            self.kept_plans.clear(); // they have memory of the dead context
         }
     }
 }

@@ -395,7 +395,7 @@ pub(crate) fn run(
     gpu.run(Request {
         program,
         arguments: &[Value::Float(bound)],
-        input: &table.first_columns(program.columns.len()),
+        input: &Arc::new(table.first_columns(program.columns.len())),
         backing,
         decompression: Decompression::default(),
         selectivity: 0.0025,

@@ -142,7 +142,7 @@ fn run_program(
     gpu.run(Request {
         program,
         arguments: &arguments,
-        input: &table.input,
+        input: &Arc::new(table.input.clone()),
         backing,
         decompression: Decompression {
             library,

@@ -98,6 +98,24 @@ impl PinnedBuffer {
         Ok(())
     }
 
+    /// Copies `count` words of eight bytes out, from byte `offset` on. No copy into them is in flight.
+    ///
+    /// # Errors
+    /// A range outside the buffer.
+    pub fn read_words(&self, offset: usize, count: usize) -> Result<Vec<u64>, CudaError> {
+        let len = count * size_of::<u64>();
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(CudaError::Arguments {
+                kernel: "copy".to_owned(),
+                reason: format!("{len} bytes at {offset} of {} pinned ones", self.len),
+            });
+        }
+        let mut words = vec![0; count];
+        // SAFETY: inside our memory, by the check; the target is as long; every bit pattern is a `u64`.
+        unsafe { std::ptr::copy_nonoverlapping(self.at.as_ptr().add(offset), words.as_mut_ptr().cast::<u8>(), len) };
+        Ok(words)
+    }
+
     /// Stores a word for the GPU: the abort word. The GPU's waits load it relaxed; no other data depends on it.
     pub fn store_u32(&self, value: u32) {
         // SAFETY: at least one aligned page; all concurrent access is atomic on either side.

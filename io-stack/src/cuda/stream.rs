@@ -139,6 +139,38 @@ impl Stream {
             sys::cuMemcpyHtoDAsync_v2(to.address() + to_offset as u64, source.cast(), len, self.raw)
         })
     }
+
+    /// Copies from device memory to pinned memory, in the stream's order. Both must live until the stream is
+    /// synchronised, and the bytes are there from then on.
+    ///
+    /// # Errors
+    /// A range outside a buffer, or a failed call.
+    pub fn download(
+        &self,
+        from: &DeviceBuffer,
+        from_offset: usize,
+        to: &PinnedBuffer,
+        to_offset: usize,
+        len: usize,
+    ) -> Result<(), CudaError> {
+        let inside = |offset: usize, all: usize| offset.checked_add(len).is_some_and(|end| end <= all);
+        if !inside(from_offset, from.len()) || !inside(to_offset, to.len()) {
+            return Err(outside(len, from_offset, to_offset));
+        }
+        let target = (to.address() as usize + to_offset) as *mut u8;
+        if self.device.is_host() {
+            self.wait_on_host();
+            let source = (from.address() as *const u8).wrapping_add(from_offset);
+            // SAFETY: both ranges are inside live buffers, which do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(source, target, len) };
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: both ranges are inside live buffers.
+        check("cuMemcpyDtoHAsync", unsafe {
+            sys::cuMemcpyDtoHAsync_v2(target.cast(), from.address() + from_offset as u64, len, self.raw)
+        })
+    }
 }
 
 fn outside(len: usize, from: usize, to: usize) -> CudaError {

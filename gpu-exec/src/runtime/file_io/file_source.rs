@@ -24,6 +24,15 @@ pub(crate) struct FileSource {
 }
 
 impl FileSource {
+    /// A file of which everything is resident.
+    pub(crate) fn unopened(version: &FileVersion) -> Self {
+        Self {
+            version: version.clone(),
+            file: None,
+            direct: None,
+        }
+    }
+
     /// Checks that the file is still the version that was planned for. A file that was not opened was not read either.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         self.file.as_ref().map_or(Ok(()), |file| self.version.check_open(file))

@@ -1,6 +1,7 @@
 //! The executor: a request, from planning until one of its attempts comes to an end.
 //!
-//! 1. The request is planned (`planner`).
+//! 1. The request is planned (`planner`). If an earlier run found all columns resident, its plan is taken
+//!    (`KeptPlans`), without 2 and 3.
 //! 2. The files of mapped columns are registered.
 //! 3. A `TransferPlan` is made. Beside that, the kernel is loaded that will most likely be launched.
 //! 4. The kernel is generated for the columns as they lie, and the I/O stack is bound if a column is read by command.
@@ -25,6 +26,7 @@ use crate::kernel_cache::Origin;
 use crate::options::{Backing, ColumnChoice, Request};
 use crate::output::{Cost, Output};
 use crate::runtime::device_state::DeviceState;
+use crate::runtime::kept_plans::{KeptPlan, KeptPlans};
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
@@ -46,6 +48,7 @@ const MAX_SLOTS_LOG2: u32 = 24;
 /// A request while it is run, with what is its own.
 struct Execution<'a> {
     state: &'a DeviceState,
+    kept_plans: &'a KeptPlans,
     request: &'a Request<'a>,
     resources: &'a mut QueryResources,
     /// Threads that read files and copy.
@@ -57,12 +60,18 @@ struct Execution<'a> {
 }
 
 /// Runs a request.
-pub(crate) fn run(state: &DeviceState, request: &Request<'_>, turn: &Turn<'_>) -> Result<Output, RunError> {
+pub(crate) fn run(
+    state: &DeviceState,
+    kept_plans: &KeptPlans,
+    request: &Request<'_>,
+    turn: &Turn<'_>,
+) -> Result<Output, RunError> {
     let stop = || request.is_cancelled();
     loop {
         let mut resources = state.resources.take()?;
         let mut execution = Execution {
             state,
+            kept_plans,
             request,
             resources: &mut resources,
             // Queries that run side by side share the processors.
@@ -89,15 +98,25 @@ impl Execution<'_> {
         let (state, request) = (self.state, self.request);
         let mut slots_log2 = FIRST_SLOTS_LOG2;
         let mut needs_more_groups = false;
+        let mut kept = self.kept_plans.find(request, &state.residency);
         loop {
             if request.is_cancelled() {
                 return Err(RunError::Cancelled);
             }
-            let mut plan = planner::plan(state, request)?;
+            let again = match &kept {
+                Some(kept) => kept.plan_again(state, request)?,
+                None => None,
+            };
+            kept = kept.filter(|_| again.is_some());
+            let mut plan = match again {
+                Some(plan) => plan,
+                None => planner::plan(state, request)?,
+            };
             if needs_more_groups {
                 plan.kernel = plan.kernel.with_more_groups();
             }
-            let outcome = self.attempt(&mut plan, slots_log2);
+            slots_log2 = kept.as_ref().map_or(slots_log2, |kept| kept.slots_log2.max(slots_log2));
+            let outcome = self.attempt(&mut plan, slots_log2, kept.as_deref());
             let is_short = matches!(outcome, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
             if is_short && !std::mem::replace(&mut self.windows_first, true) {
                 // Columns that are cached for this query may leave too little for the others' windows.
@@ -118,6 +137,7 @@ impl Execution<'_> {
                     unchanged(state, &plan)?;
                     return Ok(*output);
                 }
+                RunOutcome::Lost => kept = None,
                 RunOutcome::MoreGroups if slots_log2 < MAX_SLOTS_LOG2 => {
                     slots_log2 = (slots_log2 + 5).min(MAX_SLOTS_LOG2);
                     needs_more_groups = true;
@@ -146,7 +166,13 @@ impl Execution<'_> {
         }
     }
 
-    fn attempt(&mut self, plan: &mut QueryPlan, slots_log2: u32) -> Result<RunOutcome, RunError> {
+    /// `kept`: the plan is this one.
+    fn attempt(
+        &mut self,
+        plan: &mut QueryPlan,
+        slots_log2: u32,
+        kept: Option<&KeptPlan>,
+    ) -> Result<RunOutcome, RunError> {
         let state = self.state;
         if plan.choices.iter().any(|choice| choice.backing == Backing::Queued) {
             state.commands.set_memory_aside(&state.pool)?;
@@ -154,9 +180,15 @@ impl Execution<'_> {
             self.give_up_old_stack(plan);
         }
         let query = state.pool().begin();
-        let result = self.attempt_as(query, plan, slots_log2);
+        let result = match kept {
+            Some(kept) => self.attempt_again(query, plan, slots_log2, kept),
+            None => self.attempt_as(query, plan, slots_log2),
+        };
         // An attempt with too few groups has loaded all columns nevertheless.
-        let well = matches!(result, Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups));
+        let well = matches!(
+            result,
+            Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups | RunOutcome::Lost)
+        );
         state.pool().finish(query, well);
         result
     }
@@ -164,12 +196,30 @@ impl Execution<'_> {
     /// Gives the sector cache's memory to columns that have no other place, if it was used less recently than the
     /// columns that would be evicted.
     fn give_up_old_stack(&self, plan: &QueryPlan) {
+        if plan.missing_bytes == 0 {
+            return; // to ask the pool takes as long as it has columns
+        }
         let (unused, oldest) = {
             let pool = self.state.pool();
             (pool.unused(), pool.oldest_age())
         };
         if plan.missing_bytes > unused {
             self.state.commands.give_up(&self.state.pool, oldest.max(1));
+        }
+    }
+
+    /// An attempt over columns that are where they were.
+    fn attempt_again(
+        &mut self,
+        query: QueryId,
+        plan: &QueryPlan,
+        slots_log2: u32,
+        kept: &KeptPlan,
+    ) -> Result<RunOutcome, RunError> {
+        let transfer = kept.transfer_plan(&mut self.state.pool(), query);
+        match transfer {
+            Some(transfer) => self.run_attempt(plan, &transfer, slots_log2, Cost::default()),
+            None => Ok(RunOutcome::Lost),
         }
     }
 
@@ -211,6 +261,10 @@ impl Execution<'_> {
         };
         let result = self.run_attempt(plan, &transfer, slots_log2, cost);
         let mut pool = state.pool();
+        if matches!(result, Ok(RunOutcome::Done(_))) {
+            let ran = (&*plan, &transfer, slots_log2);
+            self.kept_plans.keep(request, &state.residency, ran, (&pool, query));
+        }
         for column in &transfer.page_table.columns {
             pool.pages_came(query, &column.key, column.published.load(Ordering::Relaxed));
         }

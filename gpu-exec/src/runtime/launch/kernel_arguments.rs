@@ -1,15 +1,15 @@
 //! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels
 //! left there.
 
-use grampus_io_stack::abi::{Bytes, ColumnDesc, Extent, IoStack, bytes_of};
-use grampus_io_stack::cuda::{CudaError, PinnedBuffer};
+use grampus_io_stack::abi::{Bytes, ColumnDesc, Extent, IoStack};
+use grampus_io_stack::cuda::{CudaError, PinnedBuffer, Stream};
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::{GroupCodes, KeyCodes, QueryHead, RowRun, Sizes, argument_bits};
 use crate::codegen::GroupLayout;
 use crate::options::Request;
 use crate::runtime::launch::launch_schedule::Launch;
-use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout};
+use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout, Words};
 use crate::runtime::transfer::transfer_plan::TransferPlan;
 
 /// The words that kernels left in device memory.
@@ -166,6 +166,7 @@ impl KernelArguments {
             let valid = map.nullable.then(|| describe(&map.valid, 1, layout));
             arguments.valid.push(valid);
         }
+        layout.results(arguments.result_bytes());
         arguments
     }
 
@@ -246,34 +247,71 @@ impl KernelArguments {
         }
     }
 
-    /// Reads back what kernels left.
-    pub(crate) fn read_results(&self, buffers: &ScratchBuffers<'_>) -> Result<KernelResults, CudaError> {
+    /// Reads back what kernels left. The stream has come to its end.
+    pub(crate) fn read_results(
+        &self,
+        buffers: &ScratchBuffers<'_>,
+        stream: &Stream,
+    ) -> Result<KernelResults, CudaError> {
         let (sizes, slots) = (self.size.sizes, self.size.slots());
-        // Every copy is a trip: counters, refused, missed and partials, which lie one after the other, are one.
+        let zeroed = |offset, count| Words {
+            buffer: buffers.zeroed,
+            offset,
+            count,
+        };
+        // Counters, refused, missed and partials lie one after the other.
         let before_partials = (self.partials - self.counters) / 8;
-        let count = before_partials + self.size.partials_bytes() / 8;
-        let mut words = buffers.zeroed.read::<u64>(self.counters, count)?;
-        let word = |at: usize| words[(at - self.counters) / 8];
-        let (status, missed) = (word(self.refused), word(self.missed) as u32);
-        let mut results = KernelResults {
+        let merged = Words {
+            buffer: buffers.uninitialized,
+            offset: self.codes.as_ref().map_or(0, |codes| codes.merged),
+            count: self.codes.as_ref().map_or(0, |codes| codes.merged_words),
+        };
+        let counters = zeroed(self.counters, before_partials + self.size.partials_bytes() / 8);
+        let locks = zeroed(self.locks, slots / 2);
+        let table = zeroed(self.words, slots * sizes.group_words);
+        let status_of = |words: &[u64]| {
+            let word = |at: usize| words[(at - self.counters) / 8];
+            (word(self.refused), word(self.missed) as u32)
+        };
+        let [mut words, group_locks, group_words, merged] = match buffers.are_read_at_once(self.result_bytes()) {
+            true => buffers.read(stream, [counters, locks, table, merged])?,
+            // A large table is not read in vain.
+            false => {
+                let [words] = buffers.read(stream, [counters])?;
+                let (status, missed) = status_of(&words);
+                let [locks, table, merged] = match status as u32 == 0 && missed == 0 {
+                    true => buffers.read(stream, [locks, table, merged])?,
+                    false => [const { Vec::new() }; 3],
+                };
+                [words, locks, table, merged]
+            }
+        };
+        let (status, missed) = status_of(&words);
+        let partials = words.split_off(before_partials);
+        words.truncate(self.size.warps() * sizes.counters);
+        Ok(KernelResults {
             refused: status as u32,
             undecoded: ((status >> 32) as usize).checked_sub(1),
             missed,
-            partials: words.split_off(before_partials),
+            partials,
             counters: words,
-            group_locks: Vec::new(),
-            group_words: Vec::new(),
-            merged: Vec::new(),
-        };
-        results.counters.truncate(self.size.warps() * sizes.counters);
-        if results.refused == 0 && missed == 0 && slots > 0 {
-            results.group_locks = buffers.zeroed.read(self.locks, slots)?;
-            results.group_words = buffers.zeroed.read(self.words, slots * sizes.group_words)?;
-        }
-        if let Some(codes) = self.codes.as_ref().filter(|_| results.refused == 0) {
-            results.merged = buffers.uninitialized.read(codes.merged, codes.merged_words)?;
-        }
-        Ok(results)
+            group_locks: group_locks
+                .into_iter()
+                .flat_map(|pair| [pair as u32, (pair >> 32) as u32])
+                .collect(),
+            group_words,
+            merged,
+        })
+    }
+
+    /// Bytes of results.
+    fn result_bytes(&self) -> usize {
+        let (slots, merged) = (
+            self.size.slots(),
+            self.codes.as_ref().map_or(0, |codes| codes.merged_words),
+        );
+        let counters = self.partials - self.counters + self.size.partials_bytes();
+        counters + slots * 4 + (slots * self.size.sizes.group_words + merged) * 8
     }
 }
 
@@ -296,5 +334,9 @@ impl PagingArguments {
 }
 
 fn all_bytes<T: Bytes>(values: &[T]) -> Vec<u8> {
-    values.iter().flat_map(bytes_of).collect()
+    let mut bytes = vec![0; size_of_val(values)];
+    for (value, to) in values.iter().zip(bytes.chunks_exact_mut(size_of::<T>())) {
+        value.write_to(to);
+    }
+    bytes
 }

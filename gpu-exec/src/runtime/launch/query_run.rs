@@ -54,6 +54,8 @@ pub(crate) enum RunOutcome {
     Done(Box<Output>),
     /// The group table was too small.
     MoreGroups,
+    /// Nothing ran: a column of a kept plan is not resident any more.
+    Lost,
     /// The device could not decode a column of a stripe. The results are discarded.
     Undecoded {
         stripe: usize,

@@ -108,7 +108,7 @@ impl Replay<'_, '_> {
             ended.record(device.compute)?;
             self.context.cancellation.wait(&ended)?;
             cost.passes += 1;
-            let results = arguments.read_results(buffers)?;
+            let results = arguments.read_results(buffers, device.compute)?;
             let is_valid = results.refused == 0 && results.undecoded.is_none();
             let Some(fault_handler) = self.threads.fault_handler.filter(|_| is_valid) else {
                 break results;

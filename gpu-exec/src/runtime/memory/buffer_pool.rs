@@ -11,7 +11,7 @@
 //!   gets a range of its own, which is listed under the key if that is free when the query ends.
 //! - The memory of a column that is dropped while a query reads it is given out again when the query has ended.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device};
@@ -20,82 +20,18 @@ use crate::input::file_registry::FileId;
 use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
 use crate::runtime::memory::arena_set::ArenaSet;
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
-use crate::runtime::memory::column_key::ColumnKey;
-use crate::runtime::memory::residency::{Presence, Residency};
-
-/// A running query. Numbers ascend in the order of beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct QueryId(u64);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct EntryId(u64);
-
-#[derive(Debug)]
-struct PoolEntry {
-    key: ColumnKey,
-    resident: CachedColumn,
-    /// The query that used the entry last.
-    used: QueryId,
-    /// Running queries that use the entry. It stays while there is one.
-    users: usize,
-    /// The query that loads the column, until it has ended well.
-    loader: Option<QueryId>,
-    /// If the column is partially resident.
-    pages: Option<PresenceBitmap>,
-    /// Other queries may find the entry under its key.
-    listed: bool,
-    /// The column was dropped: the entry goes with its last user.
-    dropped: bool,
-}
-
-impl PoolUse {
-    fn lent_bytes(&self) -> u64 {
-        self.lent.iter().map(|range| rounded(range.len) as u64).sum()
-    }
-}
-
-impl PoolEntry {
-    fn bytes(&self) -> u64 {
-        self.resident.bytes() + self.pages.as_ref().map_or(0, |p| p.there.len as u64)
-    }
-
-    fn ranges(&self) -> impl Iterator<Item = &DeviceRange> {
-        let there = self.pages.as_ref().map(|p| &p.there);
-        [Some(&self.resident.values), self.resident.valid.as_ref(), there]
-            .into_iter()
-            .flatten()
-    }
-
-    /// Whether all bytes are there.
-    fn is_complete(&self) -> bool {
-        self.loader.is_none() && self.pages.is_none()
-    }
-
-    fn presence(&self) -> Option<Presence> {
-        match &self.pages {
-            Some(pages) => Some(Presence::Pages(pages.pages - pages.missing)),
-            None => self.loader.is_none().then_some(Presence::Whole),
-        }
-    }
-}
-
-/// The use that a running query makes of the pool.
-#[derive(Debug, Default)]
-struct PoolUse {
-    entries: HashSet<EntryId>,
-    /// Entries that are not listed under their keys.
-    own: HashMap<ColumnKey, EntryId>,
-    /// Ranges that are no columns.
-    lent: Vec<DeviceRange>,
-}
+use crate::runtime::memory::column_key::{ColumnKey, FastMap};
+use crate::runtime::memory::pool_entry::{EntryId, PoolEntry, PoolUse};
+pub(crate) use crate::runtime::memory::pool_entry::{QueryId, UsedEntries};
+use crate::runtime::memory::residency::Residency;
 
 /// Cached columns, and the memory for them.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     residency: Arc<Residency>,
     arenas: ArenaSet,
-    entries: HashMap<EntryId, PoolEntry>,
-    listed: HashMap<ColumnKey, EntryId>,
+    entries: FastMap<EntryId, PoolEntry>,
+    listed: FastMap<ColumnKey, EntryId>,
     queries: HashMap<QueryId, PoolUse>,
     last_entry: u64,
     last_query: u64,
@@ -106,8 +42,8 @@ impl BufferPool {
         Self {
             residency: residency.clone(),
             arenas: ArenaSet::new(device, residency, capacity),
-            entries: HashMap::new(),
-            listed: HashMap::new(),
+            entries: FastMap::default(),
+            listed: FastMap::default(),
             queries: HashMap::new(),
             last_entry: 0,
             last_query: 0,
@@ -158,6 +94,32 @@ impl BufferPool {
         let found = self.entries.get(&id).filter(|e| e.is_complete())?.resident.clone();
         self.use_entry(query, id);
         Some(found)
+    }
+
+    /// The columns that a running query has found; `None`: it loads some, or some were dropped.
+    pub(crate) fn used_entries(&self, query: QueryId) -> Option<UsedEntries> {
+        let uses = self.queries.get(&query).filter(|uses| uses.again.is_none())?;
+        let is_kept = |id| self.entries.get(id).is_some_and(|e| e.is_complete() && e.listed);
+        uses.entries.iter().all(is_kept).then(|| UsedEntries {
+            ids: uses.entries.iter().copied().collect(),
+            losses: self.residency.losses(),
+        })
+    }
+
+    /// Uses columns as an earlier query did; they stay for this query. False, and nothing is used: one of them may be
+    /// gone.
+    pub(crate) fn use_again(&mut self, query: QueryId, used: &UsedEntries) -> bool {
+        if self.residency.losses() != used.losses {
+            return false;
+        }
+        for id in &*used.ids {
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.users += 1;
+                entry.used = entry.used.max(query);
+            }
+        }
+        self.query(query).again = Some(used.clone());
+        true
     }
 
     /// Reserves space for a column that will be loaded now; `None` if eviction does not free enough.
@@ -329,6 +291,15 @@ impl BufferPool {
             return;
         };
         uses.lent.iter().for_each(|range| self.arenas.give_back(range));
+        for id in uses.again.iter().flat_map(|used| used.ids.iter()) {
+            let Some(entry) = self.entries.get_mut(id) else {
+                continue;
+            };
+            entry.users -= 1;
+            if entry.dropped && entry.users == 0 {
+                self.remove(*id);
+            }
+        }
         for id in uses.entries {
             let Some(entry) = self.entries.get_mut(&id) else {
                 continue;
@@ -342,6 +313,9 @@ impl BufferPool {
                 entry.loader = None;
             }
             let is_unused = entry.users == 0;
+            if entry.listed && !entry.dropped && !is_loader && entry.pages.is_none() {
+                continue; // as it was
+            }
             if entry.dropped || !self.list(id) {
                 if is_unused {
                     self.remove(id);

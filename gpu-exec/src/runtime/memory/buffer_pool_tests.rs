@@ -4,7 +4,7 @@ use super::*;
 use crate::input::FileVersion;
 use crate::program::Type;
 use crate::runtime::memory::arena::RANGE_GRAIN_BYTES;
-use crate::runtime::memory::residency::Limits;
+use crate::runtime::memory::residency::{Limits, Presence};
 
 fn key(stripe: usize) -> ColumnKey {
     let version = FileVersion {

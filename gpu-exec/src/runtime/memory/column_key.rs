@@ -4,6 +4,10 @@ use crate::input::file_registry::FileId;
 use crate::options::Request;
 use crate::program::Type;
 
+/// A map whose keys are numbers of this crate. A table has thousands of columns of stripes, for each of which the
+/// standard library's hasher takes several times longer.
+pub(crate) type FastMap<K, V> = hashbrown::HashMap<K, V>;
+
 /// A column of a stripe of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ColumnKey {

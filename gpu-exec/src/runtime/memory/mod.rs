@@ -5,6 +5,7 @@
 //! cached_column     where a stripe's column is in device memory
 //! column_key        the key of cached data of a column of a stripe
 //! buffer_pool       device memory for columns; the least recently used ones are evicted
+//! pool_entry        a column in the pool, with its users
 //! arena             a large range of device memory, and the parts of it that are free
 //! arena_set         the arenas that are taken from the driver
 //! page_table        a query's columns of which only some pages are resident
@@ -28,6 +29,7 @@ pub(crate) mod mapped_files;
 pub(crate) mod page_staging;
 pub(crate) mod page_table;
 pub(crate) mod pinned_ring;
+mod pool_entry;
 pub(crate) mod query_scratch;
 pub(crate) mod residency;
 pub(crate) mod staging_buffer;

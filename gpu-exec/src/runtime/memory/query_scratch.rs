@@ -3,10 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, Stream};
+use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer, Stream};
 
 /// Offsets in the buffers are multiples of this.
 const SCRATCH_GRAIN_BYTES: usize = 256;
+const WORD_BYTES: usize = 8;
+/// Bytes of pinned memory for results. Tables of more groups are read without it.
+const MIN_RESULT_BYTES: usize = 1 << 20;
+const MAX_RESULT_BYTES: usize = 8 << 20;
 
 /// Per-query device buffers:
 ///
@@ -14,6 +18,8 @@ const SCRATCH_GRAIN_BYTES: usize = 256;
 /// - `zeroed`: zeros at the beginning.
 /// - `sparse`: zeros at the beginning too. Most queries leave it clean, so it is cleared only when dirty.
 /// - `uninitialized`: anything.
+///
+/// Results are read through pinned memory.
 #[derive(Debug)]
 pub(crate) struct QueryScratch {
     device: Device,
@@ -23,6 +29,7 @@ pub(crate) struct QueryScratch {
     /// The whole sparse buffer is zeros.
     sparse_is_clean: AtomicBool,
     uninitialized: Option<DeviceBuffer>,
+    results: Option<PinnedBuffer>,
 }
 
 /// The bytes that a query asks for. Offsets are those of its buffer.
@@ -32,6 +39,7 @@ pub(crate) struct ScratchLayout {
     zeroed: usize,
     sparse: usize,
     uninitialized: usize,
+    results: usize,
 }
 
 impl ScratchLayout {
@@ -64,6 +72,11 @@ impl ScratchLayout {
         self.uninitialized = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
     }
+
+    /// Says that so many bytes will be [read](ScratchBuffers::read).
+    pub(crate) fn results(&mut self, len: usize) {
+        self.results += len;
+    }
 }
 
 /// The buffers of a query.
@@ -76,6 +89,16 @@ pub(crate) struct ScratchBuffers<'a> {
     /// Bytes of `zeroed` that the query asked for.
     zeros: usize,
     sparse_is_clean: &'a AtomicBool,
+    results: &'a PinnedBuffer,
+}
+
+/// Words of eight bytes in a buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words<'a> {
+    pub(crate) buffer: &'a DeviceBuffer,
+    /// In bytes.
+    pub(crate) offset: usize,
+    pub(crate) count: usize,
 }
 
 impl ScratchBuffers<'_> {
@@ -83,6 +106,42 @@ impl ScratchBuffers<'_> {
     pub(crate) fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
         stream.fill(self.sparse, 0, self.sparse.len(), 0)?;
         stream.fill(self.zeroed, 0, self.zeros, 0)
+    }
+
+    /// Whether so many bytes are read in one trip.
+    pub(crate) fn are_read_at_once(&self, len: usize) -> bool {
+        len <= self.results.len()
+    }
+
+    /// Reads words, in the order of the stream: in one trip, if there is pinned memory for them.
+    pub(crate) fn read<const N: usize>(
+        &self,
+        stream: &Stream,
+        wanted: [Words<'_>; N],
+    ) -> Result<[Vec<u64>; N], CudaError> {
+        let mut starts = [0; N];
+        let mut end = 0;
+        for (words, start) in wanted.iter().zip(&mut starts) {
+            *start = end;
+            end += words.count * WORD_BYTES;
+        }
+        if end > self.results.len() {
+            let mut read = [const { Vec::new() }; N];
+            for (words, values) in wanted.iter().zip(&mut read) {
+                *values = words.buffer.read(words.offset, words.count)?;
+            }
+            return Ok(read);
+        }
+        for (words, start) in wanted.iter().zip(starts).filter(|(words, _)| words.count > 0) {
+            let len = words.count * WORD_BYTES;
+            stream.download(words.buffer, words.offset, self.results, start, len)?;
+        }
+        stream.synchronize()?;
+        let mut read = [const { Vec::new() }; N];
+        for ((words, start), values) in wanted.iter().zip(starts).zip(&mut read) {
+            *values = self.results.read_words(start, words.count)?;
+        }
+        Ok(read)
     }
 
     /// No kernel has written to `sparse` since it was cleared, and none will.
@@ -100,6 +159,7 @@ impl QueryScratch {
             sparse: None,
             sparse_is_clean: AtomicBool::new(false),
             uninitialized: None,
+            results: None,
         }
     }
 
@@ -131,7 +191,16 @@ impl QueryScratch {
         }
         *sparse_is_clean = wanted.sparse == 0; // else the query declares it clean
         stream.fill(zeroed, 0, wanted.zeroed, 0)?;
+        let bytes = wanted.results.clamp(MIN_RESULT_BYTES, MAX_RESULT_BYTES);
+        if self.results.as_ref().is_some_and(|results| results.len() < bytes) {
+            self.results = None; // its memory first
+        }
+        let results = match &mut self.results {
+            Some(results) => results,
+            empty => empty.insert(PinnedBuffer::new(&self.device, bytes.next_power_of_two())?),
+        };
         Ok(ScratchBuffers {
+            results,
             uploaded,
             zeroed,
             sparse,

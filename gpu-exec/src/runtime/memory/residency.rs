@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::input::FileVersion;
 use crate::input::file_registry::{FileId, FileRegistry};
-use crate::runtime::memory::column_key::ColumnKey;
+use crate::runtime::memory::column_key::{ColumnKey, FastMap};
 
 /// How much of a stripe's column is in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,9 @@ pub(crate) struct Limits {
 pub(crate) struct Known {
     pub(crate) limits: Limits,
     files: FileRegistry,
-    columns: HashMap<ColumnKey, Presence>,
+    columns: FastMap<ColumnKey, Presence>,
+    /// Columns that have ceased to be wholly resident.
+    losses: u64,
     /// By file: whether it is registered, or cannot be.
     mappings: HashMap<FileId, bool>,
     /// Columns that the device failed to decode although their layout allows it.
@@ -79,7 +81,8 @@ impl Residency {
         Self(Mutex::new(Known {
             limits,
             files: FileRegistry::default(),
-            columns: HashMap::new(),
+            columns: FastMap::default(),
+            losses: 0,
             mappings: HashMap::new(),
             cpu_decoded: HashSet::new(),
         }))
@@ -123,10 +126,18 @@ impl Residency {
     /// `None`: nothing of the column is resident.
     pub(crate) fn set_column(&self, key: ColumnKey, presence: Option<Presence>) {
         let mut known = self.known();
-        match presence {
+        let before = match presence {
             Some(presence) => known.columns.insert(key, presence),
             None => known.columns.remove(&key),
         };
+        if before == Some(Presence::Whole) && presence != Some(Presence::Whole) {
+            known.losses += 1;
+        }
+    }
+
+    /// Columns that have ceased to be wholly resident since the device was opened.
+    pub(crate) fn losses(&self) -> u64 {
+        self.known().losses
     }
 
     /// `None`: the file is not registered.

@@ -97,6 +97,14 @@ impl KernelChoice {
         }
     }
 
+    /// Groups that have codes. `None`: groups have none.
+    pub(crate) fn coded_groups(&self) -> Option<u32> {
+        match self.grouping {
+            Grouping::Coded(_) => Some(self.groups),
+            Grouping::Ungrouped | Grouping::Private | Grouping::Global => None,
+        }
+    }
+
     fn with_codes(
         self,
         (program, kernel): (&Program, &KernelOutline<'_>),

@@ -32,6 +32,7 @@ use crate::runtime::memory::residency::{Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
 use crate::runtime::planner::cost_model::{ColumnStats, CompressedBytes, CostInputs};
 pub(crate) use crate::runtime::planner::kernel_choice::KernelChoice;
+pub(crate) use crate::runtime::planner::validate::check_arguments;
 use crate::runtime::planner::validate::validate;
 
 /// Files that are probed for the page cache while a query is only planned, at most.
@@ -80,11 +81,8 @@ pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPl
     let used = used_files(request);
     let mut ids = Vec::new();
     for (at, version) in request.input.files.iter().enumerate() {
-        if used.contains(&at)
-            && let Err(e) = version.check()
-        {
-            state.forget_file(&version.path);
-            return Err(e);
+        if used.contains(&at) {
+            check_version(state, version)?;
         }
         ids.push(state.number(version));
     }
@@ -93,11 +91,7 @@ pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPl
     for (at, version) in request.input.files.iter().enumerate() {
         sources.push(match (missing.contains(&at), used.contains(&at)) {
             (true, _) => Some(open(state, version)?),
-            (false, true) => Some(FileSource {
-                version: version.clone(),
-                file: None,
-                direct: None,
-            }),
+            (false, true) => Some(FileSource::unopened(version)),
             (false, false) => None,
         });
     }
@@ -114,6 +108,11 @@ pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPl
         sources,
         ..choices
     })
+}
+
+/// Checks that a file is the version that was planned for. Otherwise everything cached of it is dropped.
+pub(crate) fn check_version(state: &DeviceState, version: &FileVersion) -> Result<(), RunError> {
+    version.check().inspect_err(|_| state.forget_file(&version.path))
 }
 
 /// Opens further files of a plan: their columns were resident when the plan was made, and were evicted since.

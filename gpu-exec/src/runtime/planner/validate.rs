@@ -11,11 +11,7 @@ use crate::options::Request;
 /// [`RunError::Invalid`], with what does not fit.
 pub(crate) fn validate(request: &Request<'_>) -> Result<(), RunError> {
     let (program, input) = (request.program, request.input);
-    let same = |what: &str, has: usize, should: usize| match has == should {
-        true => Ok(()),
-        false => invalid(format!("{has} {what}, not {should}")),
-    };
-    same("literals", request.arguments.len(), program.arguments.len())?;
+    check_arguments(request)?;
     same("column ids", input.column_ids.len(), program.columns.len())?;
     let mut rows = 0u64;
     for stripe in &input.stripes {
@@ -40,6 +36,21 @@ pub(crate) fn validate(request: &Request<'_>) -> Result<(), RunError> {
         };
     }
     Ok(())
+}
+
+/// Checks that the program has its literals.
+///
+/// # Errors
+/// [`RunError::Invalid`].
+pub(crate) fn check_arguments(request: &Request<'_>) -> Result<(), RunError> {
+    same("literals", request.arguments.len(), request.program.arguments.len())
+}
+
+fn same(what: &str, has: usize, should: usize) -> Result<(), RunError> {
+    match has == should {
+        true => Ok(()),
+        false => invalid(format!("{has} {what}, not {should}")),
+    }
 }
 
 fn invalid<T>(what: String) -> Result<T, RunError> {

@@ -50,7 +50,7 @@ pub(crate) struct MissingColumn {
     pub(crate) values: u64,
     /// Bytes of its validity.
     pub(crate) valid: Option<u64>,
-    /// Most of the stripe's rows are selected: the column is loaded whole and kept.
+    /// The column is loaded whole and kept. False: it streams, and only selected rows are loaded.
     pub(crate) whole: bool,
 }
 
@@ -152,7 +152,20 @@ impl<'a> ColumnLocator<'a> {
                 });
             }
         }
+        self.keep_few_parts(&mut missing.loaded);
         missing
+    }
+
+    /// Loads stripes whole of which few rows are selected, if they are the smaller part of the query. A range of rows
+    /// begins and ends within stripes, and whatever streams moves again in each run.
+    fn keep_few_parts(&self, loaded: &mut [MissingColumn]) {
+        let bytes = |whole: bool| -> u64 {
+            let columns = loaded.iter().filter(|missing| missing.whole == whole);
+            columns.map(MissingColumn::bytes).sum()
+        };
+        if bytes(false) <= self.cached_bytes + bytes(true) {
+            loaded.iter_mut().for_each(|missing| missing.whole = true);
+        }
     }
 
     /// Reserves space in the pool for a column, if `max_bytes` and the pool allow it.

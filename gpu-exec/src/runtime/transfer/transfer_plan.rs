@@ -12,7 +12,7 @@
 //! 8. Each column's extents are collected, as kernels see them (`ExtentMap`).
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grampus_io_stack::cuda::Device;
 
@@ -72,7 +72,7 @@ impl TransferContext<'_> {
 #[derive(Debug)]
 pub(crate) struct TransferPlan {
     /// By column of the program.
-    pub(crate) columns: Vec<ExtentMap>,
+    pub(crate) columns: Arc<Vec<ExtentMap>>,
     pub(crate) jobs: Vec<CopyJob>,
     pub(crate) windows: WindowPlan,
     /// Bytes of columns that were on the device before the query.
@@ -129,9 +129,11 @@ impl TransferPlan {
         assign_staging(&mut jobs, context)?;
         let extents = |column| ExtentMap::new(column, &columns, &windows, context.device, context.constants);
         Ok(Self {
-            columns: (0..request.program.columns.len())
-                .map(extents)
-                .collect::<Result<_, _>>()?,
+            columns: Arc::new(
+                (0..request.program.columns.len())
+                    .map(extents)
+                    .collect::<Result<_, _>>()?,
+            ),
             jobs,
             resident_bytes: columns.cached_bytes + page_table.resident_bytes(),
             windows,
@@ -141,6 +143,20 @@ impl TransferPlan {
 }
 
 impl TransferPlan {
+    /// The plan for columns that are all resident. `window_ends`: as in [`WindowPlan`].
+    pub(crate) fn resident(columns: &Arc<Vec<ExtentMap>>, window_ends: &[u64], resident_bytes: u64) -> Self {
+        Self {
+            columns: Arc::clone(columns),
+            jobs: Vec::new(),
+            windows: WindowPlan {
+                ends: window_ends.to_vec(),
+                memory: None,
+            },
+            resident_bytes,
+            page_table: PageTable::default(),
+        }
+    }
+
     /// Files of the input that are read.
     pub(crate) fn files(&self, request: &Request<'_>) -> impl Iterator<Item = usize> {
         let of_stripe = |stripe: usize| request.input.stripes[stripe].file;
