@@ -15,7 +15,7 @@
 //! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on. Neither
 //! planning nor EXPLAIN is counted.
 //!
-//! At the end, [final aggregations of few groups](in_one_partition) lose their repartitioning.
+//! At the end, final aggregations of few groups lose their repartitioning (`final_aggregation`).
 //!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.
