@@ -150,8 +150,9 @@ impl KeptPlans {
             entries,
         };
         let mut plans = self.lock();
-        // The others are of columns that are gone, or of this request.
-        plans.retain(|plan| plan.is_valid(residency) && !plan.is_of(request));
+        // The others are of columns that are gone, of this request, or hold a dictionary that is no longer in use.
+        let is_current = |plan: &KeptPlan| plan.input.dictionary == request.input.dictionary;
+        plans.retain(|plan| plan.is_valid(residency) && is_current(plan) && !plan.is_of(request));
         plans.push_front(Arc::new(kept));
         plans.truncate(MAX_PLANS);
     }
@@ -217,6 +218,19 @@ mod tests {
         }
     }
 
+    fn request<'a>(program: &'a Program, input: &'a Arc<Input>, cancel: &'a Arc<AtomicBool>) -> Request<'a> {
+        Request {
+            program,
+            arguments: &[],
+            input,
+            backing: BackingChoice::Auto,
+            decompression: Decompression::default(),
+            selectivity: 0.5,
+            waits_for_memory: false,
+            cancel,
+        }
+    }
+
     fn key(stripe: usize) -> ColumnKey {
         ColumnKey {
             file: FileId::NONE,
@@ -276,16 +290,7 @@ mod tests {
     fn a_plan_is_found_for_the_same_input_while_all_its_columns_stay() {
         let (residency, mut pool) = pool();
         let (input, cancel, program) = (input(), Arc::new(AtomicBool::new(false)), nothing());
-        let request = Request {
-            program: &program,
-            arguments: &[],
-            input: &input,
-            backing: BackingChoice::Auto,
-            decompression: Decompression::default(),
-            selectivity: 0.5,
-            waits_for_memory: false,
-            cancel: &cancel,
-        };
+        let request = request(&program, &input, &cancel);
         let plans = kept(&request, &residency, &mut pool);
         let found = plans.find(&request, &residency).unwrap();
         let other = self::input();
@@ -324,16 +329,7 @@ mod tests {
     fn a_dropped_column_that_a_query_uses_again_goes_with_the_query() {
         let (residency, mut pool) = pool();
         let (input, cancel, program) = (input(), Arc::new(AtomicBool::new(false)), nothing());
-        let request = Request {
-            program: &program,
-            arguments: &[],
-            input: &input,
-            backing: BackingChoice::Auto,
-            decompression: Decompression::default(),
-            selectivity: 0.5,
-            waits_for_memory: false,
-            cancel: &cancel,
-        };
+        let request = request(&program, &input, &cancel);
         let plans = kept(&request, &residency, &mut pool);
         let (found, query) = (plans.find(&request, &residency).unwrap(), pool.begin());
         found.transfer_plan(&mut pool, query).unwrap();

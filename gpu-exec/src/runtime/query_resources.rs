@@ -51,7 +51,7 @@ pub(crate) struct QueryResources {
 }
 
 impl QueryResources {
-    /// Streams and descriptions; memory is pinned when it is needed. `is_first`: for the query that runs alone.
+    /// Streams and descriptions; most memory is pinned when it is needed. `is_first`: for the query that runs alone.
     fn new(device: &Device, threads: usize, is_first: bool) -> Result<Self, CudaError> {
         let small = device.is_host();
         // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
@@ -70,7 +70,7 @@ impl QueryResources {
             page_slots: Arc::new(PinnedRing::new(device, SLOT_BYTES, page_slots)),
             faults: Arc::new(FaultBuffer::new(device, faults)),
             status: StatusBlock::new(device)?,
-            scratch: QueryScratch::new(device),
+            scratch: QueryScratch::new(device)?,
             staging: StagingBuffer::default(),
             library_memory: LibraryMemory::default(),
             page_staging: PageStaging::default(),

@@ -122,10 +122,7 @@ impl Stream {
         to_offset: usize,
         len: usize,
     ) -> Result<(), CudaError> {
-        let inside = |offset: usize, all: usize| offset.checked_add(len).is_some_and(|end| end <= all);
-        if !inside(from_offset, from.len()) || !inside(to_offset, to.len()) {
-            return Err(outside(len, from_offset, to_offset));
-        }
+        check_ranges(len, (from_offset, from.len()), (to_offset, to.len()))?;
         let source = (from.address() as usize + from_offset) as *const u8;
         if self.device.is_host() {
             self.wait_on_host();
@@ -153,10 +150,7 @@ impl Stream {
         to_offset: usize,
         len: usize,
     ) -> Result<(), CudaError> {
-        let inside = |offset: usize, all: usize| offset.checked_add(len).is_some_and(|end| end <= all);
-        if !inside(from_offset, from.len()) || !inside(to_offset, to.len()) {
-            return Err(outside(len, from_offset, to_offset));
-        }
+        check_ranges(len, (from_offset, from.len()), (to_offset, to.len()))?;
         let target = (to.address() as usize + to_offset) as *mut u8;
         if self.device.is_host() {
             self.wait_on_host();
@@ -170,6 +164,15 @@ impl Stream {
         check("cuMemcpyDtoHAsync", unsafe {
             sys::cuMemcpyDtoHAsync_v2(target.cast(), from.address() + from_offset as u64, len, self.raw)
         })
+    }
+}
+
+/// Checks that `len` bytes lie inside both buffers. An offset and the length of the buffer, each.
+fn check_ranges(len: usize, from: (usize, usize), to: (usize, usize)) -> Result<(), CudaError> {
+    let is_inside = |(offset, all): (usize, usize)| offset.checked_add(len).is_some_and(|end| end <= all);
+    match is_inside(from) && is_inside(to) {
+        true => Ok(()),
+        false => Err(outside(len, from.0, to.0)),
     }
 }
 

@@ -166,7 +166,6 @@ impl KernelArguments {
             let valid = map.nullable.then(|| describe(&map.valid, 1, layout));
             arguments.valid.push(valid);
         }
-        layout.results(arguments.result_bytes());
         arguments
     }
 

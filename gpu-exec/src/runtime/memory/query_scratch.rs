@@ -8,9 +8,9 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer, Stre
 /// Offsets in the buffers are multiples of this.
 const SCRATCH_GRAIN_BYTES: usize = 256;
 const WORD_BYTES: usize = 8;
-/// Bytes of pinned memory for results. Tables of more groups are read without it.
-const MIN_RESULT_BYTES: usize = 1 << 20;
-const MAX_RESULT_BYTES: usize = 8 << 20;
+/// Bytes of pinned memory for results. Tables of more groups are read without it: to pin more would stop the kernels of
+/// queries beside this one.
+const RESULT_BYTES: usize = 2 << 20;
 
 /// Per-query device buffers:
 ///
@@ -29,7 +29,7 @@ pub(crate) struct QueryScratch {
     /// The whole sparse buffer is zeros.
     sparse_is_clean: AtomicBool,
     uninitialized: Option<DeviceBuffer>,
-    results: Option<PinnedBuffer>,
+    results: PinnedBuffer,
 }
 
 /// The bytes that a query asks for. Offsets are those of its buffer.
@@ -39,7 +39,6 @@ pub(crate) struct ScratchLayout {
     zeroed: usize,
     sparse: usize,
     uninitialized: usize,
-    results: usize,
 }
 
 impl ScratchLayout {
@@ -71,11 +70,6 @@ impl ScratchLayout {
         let at = self.uninitialized;
         self.uninitialized = (at + len.max(1)).next_multiple_of(SCRATCH_GRAIN_BYTES);
         at
-    }
-
-    /// Says that so many bytes will be [read](ScratchBuffers::read).
-    pub(crate) fn results(&mut self, len: usize) {
-        self.results += len;
     }
 }
 
@@ -151,16 +145,17 @@ impl ScratchBuffers<'_> {
 }
 
 impl QueryScratch {
-    pub(crate) fn new(device: &Device) -> Self {
-        Self {
+    /// Pins the memory for results.
+    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
+        Ok(Self {
             device: device.clone(),
             uploaded: None,
             zeroed: None,
             sparse: None,
             sparse_is_clean: AtomicBool::new(false),
             uninitialized: None,
-            results: None,
-        }
+            results: PinnedBuffer::new(device, RESULT_BYTES)?,
+        })
     }
 
     /// Frees buffers of more than `max_bytes`. No kernel uses them.
@@ -191,16 +186,8 @@ impl QueryScratch {
         }
         *sparse_is_clean = wanted.sparse == 0; // else the query declares it clean
         stream.fill(zeroed, 0, wanted.zeroed, 0)?;
-        let bytes = wanted.results.clamp(MIN_RESULT_BYTES, MAX_RESULT_BYTES);
-        if self.results.as_ref().is_some_and(|results| results.len() < bytes) {
-            self.results = None; // its memory first
-        }
-        let results = match &mut self.results {
-            Some(results) => results,
-            empty => empty.insert(PinnedBuffer::new(&self.device, bytes.next_power_of_two())?),
-        };
         Ok(ScratchBuffers {
-            results,
+            results: &self.results,
             uploaded,
             zeroed,
             sparse,
@@ -247,7 +234,7 @@ mod tests {
     fn marks_are_cleared_unless_the_query_before_said_that_there_are_none() {
         let device = Device::host(1, 1 << 24);
         let stream = Stream::new(&device).unwrap();
-        let mut scratch = QueryScratch::new(&device);
+        let mut scratch = QueryScratch::new(&device).unwrap();
         assert_eq!(sparse(&mut scratch, 1000, &stream, false), [0; 1000]);
         assert_eq!(sparse(&mut scratch, 900, &stream, false), [0; 900]);
         // A query without sparse bytes in between changes nothing.
@@ -269,7 +256,7 @@ mod tests {
     fn clearing_again_clears_marks_too() {
         let device = Device::host(1, 1 << 24);
         let stream = Stream::new(&device).unwrap();
-        let mut scratch = QueryScratch::new(&device);
+        let mut scratch = QueryScratch::new(&device).unwrap();
         let mut wanted = ScratchLayout::default();
         let (mark, zero) = (wanted.sparse(300), wanted.zeroed(300));
         let given = scratch.give(&wanted, &stream).unwrap();
