@@ -252,6 +252,32 @@ fn a_short_query_by_command_ends_before_a_long_one() {
     });
 }
 
+/// Memory is given back while kernels wait for the controller. The driver's calls for that wait for kernels, and the
+/// controller's copies for these calls.
+#[test]
+fn memory_is_given_back_beside_a_query_by_command() {
+    let (long, short) = (Table::raw(&[&[200_000]], 2), Table::raw(&[&[2_000]], 2));
+    let options = RuntimeOptions {
+        timeout: Duration::from_secs(5), // else the kernel gives up
+        ..delayed(&Arc::default())
+    };
+    let Some(gpu) = gpu(None, options) else { return };
+    let sums = program(2, &[], &[1]);
+    std::thread::scope(|scope| {
+        let by_command = scope.spawn(|| run(&gpu, &long, &sums, 100.0, BackingChoice::All(Backing::Queued)));
+        // Of so many queries that end at once, some leave resources that are not kept.
+        let beside = || {
+            while !by_command.is_finished() {
+                let output = run(&gpu, &short, &sums, 100.0, RESIDENT).unwrap();
+                assert_eq!(answer(&output), short.expected(100.0, &[1]));
+            }
+        };
+        std::thread::scope(|scope| (0..7).for_each(|_| drop(scope.spawn(beside))));
+        let output = by_command.join().unwrap().unwrap();
+        assert_eq!(answer(&output), long.expected(100.0, &[1]));
+    });
+}
+
 /// The columns of two queries do not fit together. One that may wait for memory is not refused.
 #[test]
 fn a_query_waits_for_the_memory_of_another_if_it_may() {

@@ -80,7 +80,8 @@ impl CopyEngine {
                 reason: format!("{bus_address:#x} is no device memory of ours"),
             });
         }
-        if self.stream.device.is_host() {
+        if let Some(machine) = self.stream.device.as_host() {
+            let _call = machine.call();
             // SAFETY: the source is one of our staging buffers, and the target was checked; both are multiples of a
             // sector.
             unsafe { copy_words(staged.as_ptr(), bus_address, staged.len()) };

@@ -11,6 +11,7 @@ use super::call::check;
 use super::device_facts::DeviceFacts;
 use super::driver::{driver_version, probe};
 use super::host_machine::HostMachine;
+use super::releases::Releases;
 use crate::error::CudaError;
 
 /// Shared memory of a block of host threads (target_host.cuh, `GRAMPUS_SHARED_BY_BLOCK`): that of an H200's.
@@ -21,6 +22,7 @@ struct Context {
     ordinal: sys::CUdevice,
     context: sys::CUcontext,
     version: (u32, u32),
+    releases: Arc<Releases>,
 }
 
 // SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context
@@ -70,6 +72,7 @@ impl Device {
             ordinal: device,
             context,
             version,
+            releases: Releases::of_gpu(device),
         };
         let device = Self(Arc::new(Inner::Gpu(context)));
         device.bind()?;
@@ -92,6 +95,14 @@ impl Device {
         match &*self.0 {
             Inner::Host(machine) => Some(machine),
             Inner::Gpu(_) => None,
+        }
+    }
+
+    /// What is to be given back.
+    pub(super) fn releases(&self) -> &Arc<Releases> {
+        match &*self.0 {
+            Inner::Gpu(gpu) => &gpu.releases,
+            Inner::Host(machine) => machine.releases(),
         }
     }
 

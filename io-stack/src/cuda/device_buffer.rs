@@ -2,6 +2,8 @@
 //!
 //! The GPU may write the memory at any time. Contents are therefore copied in and out, and never lent as references.
 
+use std::time::Duration;
+
 use cudarc::driver::sys;
 
 use super::call::check;
@@ -23,7 +25,22 @@ fn settle() -> Result<(), CudaError> {
     })
 }
 
-/// Device memory, freed on drop. The driver aligns it to at least 256 bytes, and buffers of 2 MiB and more to 2 MiB.
+/// Longest wait for memory that was dropped while kernels wait for the host: several of their launches.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
+
+fn allocate(device: &Device, len: usize) -> Result<u64, CudaError> {
+    if let Some(machine) = device.as_host() {
+        return machine.allocate(len);
+    }
+    device.bind()?;
+    let mut at = 0;
+    // SAFETY: a context is current; `at` is writable; the driver does not allow length 0, and none is asked for.
+    check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, len.max(16)) })?;
+    Ok(at)
+}
+
+/// Device memory, freed on drop ([`HostWait`](super::HostWait) says when). The driver aligns it to at least 256 bytes,
+/// and buffers of 2 MiB and more to 2 MiB.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     device: Device,
@@ -37,21 +54,13 @@ impl DeviceBuffer {
     /// # Errors
     /// Mostly: out of device memory.
     pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
-        if let Some(machine) = device.as_host() {
-            return Ok(Self {
-                device: device.clone(),
-                at: machine.allocate(len)?,
-                len,
-            });
-        }
-        device.bind()?;
-        let mut at = 0;
-        // SAFETY: a context is current; `at` is writable; the driver does not allow length 0, and none is asked for.
-        check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, len.max(16)) })
-            .map_err(|e| e.about(|| format!("{len} bytes of device memory")))?;
+        let at = match allocate(device, len) {
+            Err(e) if e.is_out_of_memory() && device.releases().wait(RELEASE_PATIENCE) => allocate(device, len),
+            allocated => allocated,
+        };
         Ok(Self {
             device: device.clone(),
-            at,
+            at: at.map_err(|e| e.about(|| format!("{len} bytes of device memory")))?,
             len,
         })
     }
@@ -162,11 +171,14 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        if let Some(machine) = self.device.as_host() {
-            machine.free(self.at, self.len);
-        } else if self.device.bind().is_ok() {
-            // SAFETY: allocated in `new`, freed once. The driver waits for kernels that still run.
-            let _ = unsafe { sys::cuMemFree_v2(self.at) };
-        }
+        let (device, at, len) = (self.device.clone(), self.at, self.len);
+        self.device.releases().give_back(move || {
+            if let Some(machine) = device.as_host() {
+                machine.free(at, len);
+            } else if device.bind().is_ok() {
+                // SAFETY: allocated in `new`, freed once. The driver waits for kernels that still run.
+                let _ = unsafe { sys::cuMemFree_v2(at) };
+            }
+        });
     }
 }

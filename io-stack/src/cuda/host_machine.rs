@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::device_facts::DeviceFacts;
 use super::host_kernel::HostKernel;
 use super::host_work::HostWork;
+use super::releases::Releases;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
 /// Alignment of all allocations: a GPU's driver aligns large ones at least so.
@@ -21,6 +22,9 @@ pub(super) struct HostMachine {
     used_bytes: AtomicU64,
     /// Launches in flight, and the threads that wait for their end.
     running: Arc<Running>,
+    releases: Arc<Releases>,
+    /// The driver's lock: held while memory is freed, and by each start of a copy.
+    driver: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +55,18 @@ impl HostMachine {
             memory_bytes,
             used_bytes: AtomicU64::new(0),
             running: Arc::default(),
+            releases: Arc::default(),
+            driver: Mutex::default(),
         }
+    }
+
+    pub(super) fn releases(&self) -> &Arc<Releases> {
+        &self.releases
+    }
+
+    /// A call of the driver begins. Like the driver, it waits while memory is freed.
+    pub(super) fn call(&self) -> MutexGuard<'_, ()> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn threads(&self) -> u32 {
@@ -94,12 +109,21 @@ impl HostMachine {
     }
 
     /// Frees memory that [`allocate`](Self::allocate) gave for this length. Like the driver, it waits until no kernel
-    /// runs.
+    /// runs, and other calls wait meanwhile.
     pub(super) fn free(&self, at: u64, len: usize) {
+        let _call = self.call();
         self.wait_idle();
         // SAFETY: allocated with this layout; freed once, by `DeviceBuffer`'s drop.
         unsafe { dealloc(at as *mut u8, layout(len)) };
         self.used_bytes.fetch_sub(rounded(len) as u64, Ordering::Relaxed);
+    }
+
+    /// Frees what [`pages`] gave for this length, as [`free`](Self::free) does.
+    pub(super) fn free_pages(&self, at: NonNull<u8>, len: usize) {
+        let _call = self.call();
+        self.wait_idle();
+        // SAFETY: allocated with this layout; freed once, by `PinnedBuffer`'s drop.
+        unsafe { dealloc(at.as_ptr(), layout(len)) };
     }
 
     /// Returns when no launch is in flight. Every launch ends: its waits are bounded.
@@ -174,10 +198,4 @@ fn out_of_memory(call: &'static str, len: usize) -> CudaError {
 pub(super) fn pages(len: usize) -> Result<NonNull<u8>, CudaError> {
     // SAFETY: the length is not 0.
     NonNull::new(unsafe { alloc_zeroed(layout(len)) }).ok_or_else(|| out_of_memory("cuMemHostAlloc", len))
-}
-
-/// Frees what [`pages`] gave for this length.
-pub(super) fn free_pages(at: NonNull<u8>, len: usize) {
-    // SAFETY: allocated with this layout; freed once, by `PinnedBuffer`'s drop.
-    unsafe { dealloc(at.as_ptr(), layout(len)) };
 }

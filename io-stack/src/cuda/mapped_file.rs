@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cudarc::driver::sys;
 use grampus_driver::raw::Mapping;
@@ -19,7 +20,7 @@ use crate::error::CudaError;
 pub struct MappedFile {
     device: Device,
     path: PathBuf,
-    map: Mapping,
+    map: Arc<Mapping>,
     /// The mapped file.
     file: File,
     /// The GPU's address, or why it has none.
@@ -47,7 +48,7 @@ impl MappedFile {
             return Err(refuse("the file is empty".to_owned()));
         }
         let bytes = usize::try_from(bytes).map_err(|e| refuse(e.to_string()))?;
-        let map = Mapping::new(&file, bytes).map_err(|e| refuse(e.to_string()))?;
+        let map = Arc::new(Mapping::new(&file, bytes).map_err(|e| refuse(e.to_string()))?);
         let registered = register(device, &map);
         if let Err(e) = &registered {
             log::warn!(
@@ -125,14 +126,23 @@ fn register(device: &Device, map: &Mapping) -> Result<u64, CudaError> {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        if let Some(machine) = self.device.as_host() {
-            machine.wait_idle();
-        } else if self.registered.is_ok() && self.device.bind().is_ok() {
-            // SAFETY: registered in `open`, and still mapped.
-            let answer = unsafe { sys::cuMemHostUnregister(self.map.address().cast_mut().cast()) };
-            if let Err(e) = check("cuMemHostUnregister", answer) {
-                log::warn!("{}: {e}", self.path.display());
-            }
+        if self.registered.is_err() {
+            return;
         }
+        let (device, map, path) = (self.device.clone(), self.map.clone(), self.path.clone());
+        self.device.releases().give_back(move || {
+            if let Some(machine) = device.as_host() {
+                machine.wait_idle();
+                return;
+            }
+            if device.bind().is_err() {
+                return;
+            }
+            // SAFETY: registered in `open`, and still mapped.
+            let answer = unsafe { sys::cuMemHostUnregister(map.address().cast_mut().cast()) };
+            if let Err(e) = check("cuMemHostUnregister", answer) {
+                log::warn!("{}: {e}", path.display());
+            }
+        });
     }
 }

@@ -90,12 +90,14 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if let Code::Gpu(raw) = self.code
-            && self.device.bind().is_ok()
-        {
-            // SAFETY: loaded in `load`; kernels borrow the module.
-            let _ = unsafe { sys::cuModuleUnload(raw) };
-        }
+        let Code::Gpu(raw) = self.code else { return };
+        let (device, raw) = (self.device.clone(), raw as usize);
+        self.device.releases().give_back(move || {
+            if device.bind().is_ok() {
+                // SAFETY: loaded in `load`; kernels borrow the module.
+                let _ = unsafe { sys::cuModuleUnload(raw as sys::CUmodule) };
+            }
+        });
     }
 }
 

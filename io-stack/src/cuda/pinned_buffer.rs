@@ -171,13 +171,16 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        if let Some(machine) = self.device.as_host() {
-            machine.wait_idle(); // like the driver, which waits for kernels that may still use the memory
-            host_machine::free_pages(self.at, self.len);
-        } else if self.device.bind().is_ok() {
-            // SAFETY: allocated in `new`, freed once.
-            let _ = unsafe { sys::cuMemFreeHost(self.at.as_ptr().cast()) };
-        }
+        let (device, at, len) = (self.device.clone(), self.at.as_ptr() as usize, self.len);
+        self.device.releases().give_back(move || {
+            let Some(at) = NonNull::new(at as *mut u8) else { return };
+            if let Some(machine) = device.as_host() {
+                machine.free_pages(at, len);
+            } else if device.bind().is_ok() {
+                // SAFETY: allocated in `new`, freed once.
+                let _ = unsafe { sys::cuMemFreeHost(at.as_ptr().cast()) };
+            }
+        });
     }
 }
 

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use grampus_io_stack::abi::{ColumnDesc, IoStack, Stats};
-use grampus_io_stack::cuda::{Device, Event, Stream};
+use grampus_io_stack::cuda::{Device, Event, HostWait, Stream};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 
 use crate::error::RunError;
@@ -37,6 +37,8 @@ pub(crate) struct IoBinding<'a> {
 struct Commands<'a> {
     /// `None`: handed on.
     turn: RefCell<Option<StackTurn<'a>>>,
+    /// Since before the first launch of the turn: the kernels wait for the controller.
+    host_wait: RefCell<Option<HostWait>>,
     /// The stack's generation that the columns are described for.
     generation: Cell<u64>,
     /// By column of the program, if it is read by command. Their extents live as long as kernels run.
@@ -67,6 +69,7 @@ impl<'a> IoBinding<'a> {
             status,
             commands: is_queued.then(|| Commands {
                 turn: RefCell::new(None),
+                host_wait: RefCell::new(None),
                 generation: Cell::new(u64::MAX),
                 columns: RefCell::default(),
                 in_flight: RefCell::default(),
@@ -106,6 +109,7 @@ impl<'a> IoBinding<'a> {
         }
         stack.begin()?;
         *commands.turn.borrow_mut() = Some(turn);
+        commands.host_wait.replace(Some(HostWait::begin(&self.state.device)));
         Ok(())
     }
 
@@ -143,15 +147,26 @@ impl<'a> IoBinding<'a> {
         turn.as_ref()?.backend.stack().map(ask)
     }
 
-    /// Before a launch: hands the stack on if another query waits for it, and waits for it again. `wait` waits for an
-    /// event of the query.
+    /// Before a launch: hands the stack on if another query waits for it, and waits for it again. Lets memory be given
+    /// back that was dropped meanwhile. `wait` waits for an event of the query.
     ///
     /// # Errors
     /// The kernels before gave up; those of [`new`](Self::new).
     pub(crate) fn before_launch(&self, wait: impl Fn(&Event) -> Result<(), RunError>) -> Result<(), RunError> {
         let Some(commands) = &self.commands else { return Ok(()) };
-        let is_wanted = self.state.commands.is_wanted();
-        let most = if is_wanted { 0 } else { MAX_IN_FLIGHT - 1 };
+        let (is_wanted, is_in_the_way) = (
+            self.state.commands.is_wanted(),
+            commands
+                .host_wait
+                .borrow()
+                .as_ref()
+                .is_some_and(HostWait::is_in_the_way),
+        );
+        let most = if is_wanted || is_in_the_way {
+            0
+        } else {
+            MAX_IN_FLIGHT - 1
+        };
         loop {
             let oldest = {
                 let mut in_flight = commands.in_flight.borrow_mut();
@@ -164,6 +179,9 @@ impl<'a> IoBinding<'a> {
         }
         if is_wanted {
             self.end_turn(commands)?;
+        } else if is_in_the_way {
+            commands.host_wait.take();
+            commands.host_wait.replace(Some(HostWait::begin(&self.state.device)));
         }
         if commands.turn.borrow().is_none() {
             self.take_turn(commands)?;
@@ -183,6 +201,7 @@ impl<'a> IoBinding<'a> {
 
     /// Hands the stack on. The query's kernels have ended.
     fn end_turn(&self, commands: &Commands<'a>) -> Result<(), StackError> {
+        commands.host_wait.take();
         let Some(mut turn) = commands.turn.borrow_mut().take() else {
             return Ok(());
         };
