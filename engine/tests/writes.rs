@@ -165,11 +165,75 @@ async fn partitioned_copies_and_inserts_are_read_by_their_values() {
     for row in ["| 2019 | 1  |", "| 2020 | 10 |", "| 2021 | 4  |"] {
         assert!(text.contains(row), "{text}");
     }
-    let error = answer(&context, "INSERT OVERWRITE t VALUES (4, 2021)")
+}
+
+#[tokio::test]
+async fn partitioned_tables_are_overwritten_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let place = folder.path().join("t");
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (v BIGINT, year BIGINT, kind VARCHAR) STORED AS ORC PARTITIONED BY (year, kind) \
+         LOCATION '{}/'",
+        place.display()
+    );
+    answer(&context, &create).await.unwrap();
+    answer(
+        &context,
+        "INSERT INTO t VALUES (1, 2019, 'a'), (2, 2020, 'b'), (3, 2020, NULL)",
+    )
+    .await
+    .unwrap();
+    let left = place.join("year=2020/kind=b/.x.orc.y.grampus");
+    fs::write(&left, "of a killed process").unwrap();
+    // Rows of the table itself: 2019 is gone afterwards, and a partition of another value comes.
+    answer(
+        &context,
+        "INSERT OVERWRITE t SELECT v * 10, year, coalesce(kind, 'c d=e/%') FROM t WHERE year = 2020",
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (names(&place), names(folder.path())),
+        (vec!["year=2020".to_owned()], vec!["t".to_owned()])
+    );
+    let rows = "SELECT * FROM t ORDER BY v";
+    let text = answer(&context, rows).await.unwrap();
+    assert!(
+        text.contains("| 20 | 2020 | b       |") && text.contains("| 30 | 2020 | c d=e/% |"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 6, "{text}");
+
+    let failing = "INSERT OVERWRITE t SELECT v / (v - 30), year, kind FROM t";
+    assert!(answer(&context, failing).await.is_err());
+    assert_eq!(answer(&context, rows).await.unwrap(), text);
+    let notes = place.join("year=2020/kind=b/notes.txt");
+    fs::write(&notes, "mine").unwrap();
+    let error = answer(&context, "INSERT OVERWRITE t VALUES (1, 2, 'x')")
         .await
         .unwrap_err()
         .to_string();
-    assert!(error.contains("INSERT OVERWRITE"), "{error}");
+    assert!(
+        error.contains("t/year=2020/kind=b/notes.txt is no ORC file of the table"),
+        "{error}"
+    );
+    fs::remove_file(notes).unwrap();
+
+    answer(&context, "INSERT OVERWRITE t SELECT * FROM t WHERE false")
+        .await
+        .unwrap();
+    let again = format!("CREATE EXTERNAL TABLE u STORED AS ORC LOCATION '{}/'", place.display());
+    answer(&context, &again).await.unwrap();
+    for table in ["t", "u"] {
+        let text = answer(
+            &context,
+            &format!("SELECT count(v), count(year), count(kind) FROM {table}"),
+        )
+        .await
+        .unwrap();
+        assert!(text.contains("| 0 "), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -213,4 +277,176 @@ async fn a_failed_copy_leaves_the_old_file_and_nothing_else() {
         .await
         .unwrap();
     assert!(text.contains("| 7 |"), "{text}");
+}
+
+#[tokio::test]
+async fn tables_are_created_from_queries_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    for format in ["ORC", "PARQUET", "CSV", "JSON", "ARROW"] {
+        let place = folder.path().join(format);
+        let nested = !["CSV", "JSON"].contains(&format);
+        let create = format!(
+            "CREATE EXTERNAL TABLE {format} STORED AS {format} LOCATION '{}/' AS {}",
+            place.display(),
+            source(nested)
+        );
+        let created = answer(&context, &create).await.unwrap();
+        assert!(created.contains("| 3     |"), "{format}: {created}");
+        let wanted = format!("SELECT * FROM ({}) ORDER BY id", source(nested));
+        let wanted = answer(&context, &wanted).await.unwrap();
+        let found = answer(&context, &format!("SELECT * FROM {format} ORDER BY id"))
+            .await
+            .unwrap();
+        if nested {
+            assert_eq!(found, wanted, "{format}");
+        }
+        let count = format!("SELECT count(*) AS n, count(i8) AS v, sum(i16) AS s FROM {format}");
+        let count = answer(&context, &count).await.unwrap();
+        assert!(count.contains("| 3 | 2 | -1 |"), "{format}: {count}");
+        // The table goes on as any other.
+        let insert = format!("INSERT INTO {format} SELECT * FROM {format} WHERE id = 2");
+        answer(&context, &insert).await.unwrap();
+        let count = answer(&context, &format!("SELECT count(*) AS n FROM {format}"))
+            .await
+            .unwrap();
+        assert!(count.contains("| 4 |"), "{format}: {count}");
+    }
+}
+
+#[tokio::test]
+async fn partitioned_tables_are_created_from_queries_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let place = folder.path().join("t");
+    let create = |words: &str, query: &str| {
+        format!(
+            "{words} t STORED AS ORC PARTITIONED BY (Year) OPTIONS (compression 'zstd') LOCATION '{}/' AS {query}",
+            place.display()
+        )
+    };
+    let values = "SELECT column1 AS v, column2 AS \"year\", column1 * 2 AS w FROM (VALUES (1, 2019), (2, 2020))";
+    for (query, expected) in [
+        (
+            "SELECT 1 / (v - 1) AS w, v AS year FROM generate_series(1, 3) AS g(v)",
+            "ivide by zero",
+        ),
+        (
+            "SELECT * FROM (VALUES (1, 2)) AS x(a, year), (VALUES (3)) AS y(a)",
+            "named a",
+        ),
+        ("SELECT 1 AS v", "PARTITIONED BY (year)"),
+        ("SELECT INTERVAL '1 day' AS i, 1 AS year", "'i'"),
+        ("SELECT no_such FROM (VALUES (1))", "no_such"),
+    ] {
+        let error = answer(&context, &create("CREATE TABLE", query))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{query}: {error}");
+        let missing = answer(&context, "SELECT * FROM t").await.unwrap_err().to_string();
+        assert!(missing.contains("'datafusion.public.t' not found"), "{missing}");
+    }
+    answer(&context, &create("CREATE EXTERNAL TABLE IF NOT EXISTS", values))
+        .await
+        .unwrap();
+    let text = answer(&context, "SELECT * FROM t ORDER BY v").await.unwrap();
+    assert!(
+        text.contains("| v | w | year |") && text.contains("| 2 | 4 | 2020 |"),
+        "{text}"
+    );
+    assert_eq!(names(&place), ["year=2019", "year=2020"]);
+
+    let error = answer(&context, &create("CREATE EXTERNAL TABLE", values))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("the table t exists"), "{error}");
+    let error = answer(&context, &create("CREATE OR REPLACE EXTERNAL TABLE", values))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("has files"), "{error}");
+    let skipped = create("CREATE EXTERNAL TABLE IF NOT EXISTS", "SELECT 7 AS v, 1 AS year");
+    answer(&context, &skipped).await.unwrap();
+    fs::remove_dir_all(&place).unwrap();
+    let replaced = create("CREATE OR REPLACE EXTERNAL TABLE", "SELECT 'x' AS s, 1 AS year");
+    answer(&context, &replaced).await.unwrap();
+    let text = answer(&context, "SELECT * FROM T").await.unwrap();
+    assert!(text.contains("| x | 1    |"), "{text}");
+}
+
+/// A program that allows no DDL allows no table of a query either.
+#[tokio::test]
+async fn tables_from_queries_are_ddl_and_dml() {
+    use datafusion::execution::context::SQLOptions;
+    use grampus::session::plan_cache::{data_frame, plan_sql_with_options};
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION '{}/t/' AS SELECT 1 AS a",
+        folder.path().display()
+    );
+    for (options, expected) in [
+        (SQLOptions::new().with_allow_ddl(false), "DDL not supported"),
+        (SQLOptions::new().with_allow_dml(false), "DML not supported"),
+    ] {
+        let refused = plan_sql_with_options(&context, &create, options)
+            .await
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(expected), "{refused}");
+        let refused = data_frame(&context, &create, options)
+            .await
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    data_frame(&context, &create, SQLOptions::new())
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+    assert!(answer(&context, "SELECT a FROM t").await.unwrap().contains("| 1 |"));
+}
+
+/// A row whose partition is NULL comes back with NULL, not with 0 or an empty text.
+#[tokio::test]
+async fn null_in_partition_columns_stays_null_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let copy = |format: &str, more: &str| {
+        format!(
+            "COPY (VALUES (1, 7, 'x'), (2, NULL, 'y'), (3, 0, ''), (4, 8, NULL)) TO '{}/{format}/' STORED AS {format} \
+             PARTITIONED BY (column2, column3) {more}",
+            folder.path().display()
+        )
+    };
+    answer(&context, &copy("ORC", "")).await.unwrap();
+    let sql = format!("SELECT * FROM '{}/ORC/' ORDER BY column1", folder.path().display());
+    let text = answer(&context, &sql).await.unwrap();
+    for row in [
+        "| 1       | 7       | x       |",
+        "| 2       |         | y       |",
+        "| 3       | 0       |         |",
+    ] {
+        assert!(text.contains(row), "{text}");
+    }
+    let sql = format!(
+        "SELECT column1 FROM '{}/ORC/' WHERE column3 IS NULL",
+        folder.path().display()
+    );
+    let text = answer(&context, &sql).await.unwrap();
+    assert!(text.contains("| 4       |") && text.lines().count() == 5, "{text}");
+    let keep = "OPTIONS (execution.keep_partition_by_columns true)";
+    for (format, more) in [("PARQUET", ""), ("CSV", ""), ("ORC", keep)] {
+        let error = answer(&context, &copy(format, more)).await.unwrap_err().to_string();
+        assert!(
+            error.contains("partition column column") && error.contains("coalesce"),
+            "{error}"
+        );
+    }
 }

@@ -27,8 +27,8 @@ const TARGET: &str = "target";
 /// The files that a new generation may replace.
 #[derive(Debug, Clone, Copy)]
 pub struct Replaceable {
-    /// Whether the file or folder at a path is one.
-    pub is_replaceable: fn(&Path) -> bool,
+    /// The first file or folder, at a path or below, that is none.
+    pub other_than_these: fn(&Path) -> Option<PathBuf>,
     /// The reason and the advice for any other: `was not written by …; move it away`.
     pub otherwise: &'static str,
 }
@@ -85,7 +85,7 @@ impl StagedFolder {
     /// generation stays then.
     pub fn publish(self) -> Result<(), OutputError> {
         let failed = |error| OutputError::write(&self.shown, error);
-        sync_folder(&self.files()).map_err(failed)?;
+        sync_folders(&self.files()).map_err(failed)?;
         temporary_folder::publish(|| Ok(self.move_in())).map_err(failed)??;
         match self.target.parent() {
             Some(parent) => sync_folder(parent).map_err(failed),
@@ -164,17 +164,27 @@ impl StagedFolder {
             let Some(replaces) = self.replaces else {
                 return Err(OutputError::NotEmpty(self.shown.clone()));
             };
-            let path = entry.map_err(failed)?.path();
-            if !(replaces.is_replaceable)(&path) {
-                let name = path.file_name().unwrap_or_default();
+            if let Some(other) = (replaces.other_than_these)(&entry.map_err(failed)?.path()) {
+                let shown = self.shown.join(other.strip_prefix(folder).unwrap_or(&other));
                 return Err(OutputError::NotReplaceable {
                     path: self.shown.clone(),
-                    reason: format!("{} {}", self.shown.join(name).display(), replaces.otherwise),
+                    reason: format!("{} {}", shown.display(), replaces.otherwise),
                 });
             }
         }
         Ok(())
     }
+}
+
+/// Syncs a folder and those below it.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    sync_folder(folder)
 }
 
 /// Moves an old generation back to its place, if the process was killed between the two renames.
@@ -240,7 +250,7 @@ mod tests {
 
     /// Files that end in `.orc` may be replaced.
     const ORC: Option<Replaceable> = Some(Replaceable {
-        is_replaceable: |path| path.extension().is_some_and(|end| end == "orc"),
+        other_than_these: |path| (path.extension()? != "orc").then(|| path.to_owned()),
         otherwise: "is no ORC file",
     });
 

@@ -155,9 +155,9 @@ impl FileFormat for NamedFormat {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let place = config.table_paths.first().cloned();
+        let (place, columns) = (config.table_paths.first().cloned(), config.table_partition_cols.clone());
         let plan = self.inner.create_writer_physical_plan(input, state, config, order);
-        Ok(HeldSink::plan(plan.await?, place))
+        Ok(HeldSink::plan(plan.await?, place, columns))
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {

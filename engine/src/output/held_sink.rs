@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
@@ -20,6 +20,7 @@ use object_store::ObjectStore;
 use url::Url;
 
 use super::held_store::HeldStore;
+use super::partition_values::without_nulls;
 
 /// The sink of `inner`, over a store that holds its files back.
 #[derive(Debug)]
@@ -27,17 +28,27 @@ pub(crate) struct HeldSink {
     inner: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     place: ListingTableUrl,
+    partition_columns: Vec<(String, DataType)>,
 }
 
 impl HeldSink {
     /// The plan with such a sink, if it ends in a sink.
-    pub(crate) fn plan(inner: Arc<dyn ExecutionPlan>, place: Option<ListingTableUrl>) -> Arc<dyn ExecutionPlan> {
+    pub(crate) fn plan(
+        inner: Arc<dyn ExecutionPlan>,
+        place: Option<ListingTableUrl>,
+        partition_columns: Vec<(String, DataType)>,
+    ) -> Arc<dyn ExecutionPlan> {
         let (Some(written), Some(place)) = (inner.downcast_ref::<DataSinkExec>(), place) else {
             return inner;
         };
         let (input, order) = (Arc::clone(written.input()), written.sort_order().clone());
         let schema = Arc::clone(written.sink().schema());
-        let held = Self { inner, schema, place };
+        let held = Self {
+            inner,
+            schema,
+            place,
+            partition_columns,
+        };
         Arc::new(DataSinkExec::new(input, Arc::new(held), order))
     }
 
@@ -59,6 +70,7 @@ impl DataSink for HeldSink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+        let data = without_nulls(data, &self.partition_columns);
         let runtime = context.runtime_env();
         let store = HeldStore::new(runtime.object_store(&self.place)?);
         let registry = HeldRegistry {

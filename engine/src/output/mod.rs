@@ -4,6 +4,8 @@
 //! staged_file     a file that is written hidden and published by a rename, or uploaded
 //! empty_file      a file without rows, for the types of declared columns
 //! write_options   OPTIONS of a statement as the writer's options
+//! partition_values
+//!                 NULL in partition columns
 //! replaced_folder the folder of INSERT OVERWRITE, replaced whole
 //! orc_sink        rows to one or more staged files, published together at the end
 //! orc_format      OrcFormatFactory, by which DataFusion finds the sink
@@ -16,6 +18,7 @@ pub(crate) mod held_sink;
 mod held_store;
 pub(crate) mod orc_format;
 mod orc_sink;
+mod partition_values;
 mod replaced_folder;
 mod staged_file;
 pub(crate) mod write_options;

@@ -66,9 +66,6 @@ fn refuse_replacement(config: &FileSinkConfig) -> Result<()> {
     match config.insert_op {
         InsertOp::Append => Ok(()),
         InsertOp::Replace => not_impl_err!("REPLACE INTO: ORC tables have no keys"),
-        InsertOp::Overwrite if !config.table_partition_cols.is_empty() => not_impl_err!(
-            "INSERT OVERWRITE of a partitioned table: COPY … PARTITIONED BY to another folder, then replace the old one"
-        ),
         InsertOp::Overwrite if url.scheme() != "file" => not_impl_err!(
             "INSERT OVERWRITE in an object store, which cannot replace several files at once: COPY to another folder"
         ),

@@ -31,6 +31,7 @@ use object_store::ObjectStore;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
 
+use super::partition_values::{named, without_nulls};
 use super::replaced_folder::ReplacedFolder;
 use super::staged_file::{StagedFile, local_folder, remove_leftovers};
 use crate::redaction::without_passwords;
@@ -71,7 +72,7 @@ impl FileSink for OrcSink {
         while let Some((path, rows)) = file_stream_rx.recv().await {
             let place = replaced
                 .as_ref()
-                .map_or(Ok(path.clone()), |folder| folder.place(&path))?;
+                .map_or(Ok(path.clone()), |folder| folder.new_place(&path))?;
             if is_local {
                 let folder = local_folder(&place)?;
                 if folders.insert(folder.clone()) {
@@ -113,7 +114,7 @@ impl OrcSink {
         store: &Arc<dyn ObjectStore>,
         schema: SchemaRef,
     ) -> Result<StagedFile> {
-        let place = folder.place(&object_store::path::Path::from("empty.orc"))?;
+        let place = folder.place_without_rows(&self.config)?;
         let staged = StagedFile::create(store, place, true)?;
         let (_, no_rows) = mpsc::channel(1);
         write(staged.name(), staged.writer()?, no_rows, schema, self.options.clone()).await?;
@@ -156,7 +157,12 @@ impl DataSink for OrcSink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
-        FileSink::write_all(self, data, context).await
+        let columns = &self.config.table_partition_cols;
+        let rows = match self.config.keep_partition_by_columns {
+            true => without_nulls(data, columns), // files have the columns as they are
+            false => named(data, columns),
+        };
+        FileSink::write_all(self, rows, context).await
     }
 }
 

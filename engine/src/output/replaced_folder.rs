@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use datafusion::datasource::physical_plan::FileSinkConfig;
 use datafusion::error::{DataFusionError, Result};
@@ -14,18 +14,21 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 
 use super::staged_file::remove_leftovers;
+use crate::table::hive_partitions::NULL_VALUE;
 use crate::table::listing::is_hidden_name;
 
 /// The first bytes of each ORC file.
 const MAGIC: &[u8] = b"ORC";
 
 const FILES_OF_A_TABLE: Replaceable = Replaceable {
-    is_replaceable: is_file_of_a_table,
+    other_than_these: other_than_a_table,
     otherwise: "is no ORC file of the table: move it away",
 };
 
 /// A local folder that will have other files.
 pub(super) struct ReplacedFolder {
+    /// The table's folder.
+    place: ObjectPath,
     staged: StagedFolder,
 }
 
@@ -39,18 +42,33 @@ impl ReplacedFolder {
             return Err(DataFusionError::Internal("a table of several folders".to_owned()));
         };
         let folder = LocalFileSystem::new().path_to_filesystem(url.prefix())?;
-        remove_leftovers(&folder);
+        remove_all_leftovers(&folder);
         let staged = StagedFolder::create(&folder, Some(FILES_OF_A_TABLE)).map_err(failed)?;
-        Ok(Self { staged })
+        let place = url.prefix().clone();
+        Ok(Self { place, staged })
     }
 
-    /// The place of the new file that will be at `path`.
+    /// The place of the new file that will be at `path` below the table's folder.
     ///
     /// # Errors
-    /// If the path names no file.
-    pub(super) fn place(&self, path: &ObjectPath) -> Result<ObjectPath> {
-        let name = path.filename().unwrap_or_default();
-        Ok(ObjectPath::from_absolute_path(self.staged.files().join(name))?)
+    /// If the path is elsewhere.
+    pub(super) fn new_place(&self, path: &ObjectPath) -> Result<ObjectPath> {
+        let files = ObjectPath::from_absolute_path(self.staged.files())?;
+        match path.prefix_match(&self.place) {
+            Some(parts) => Ok(parts.fold(files, |folder, part| folder.join(part))),
+            None => Err(DataFusionError::Internal(format!("{path} is not below {}", self.place))),
+        }
+    }
+
+    /// The place of a file without rows, in the folder of NULL for each of the partition columns.
+    ///
+    /// # Errors
+    /// If the new folder has no path.
+    pub(super) fn place_without_rows(&self, config: &FileSinkConfig) -> Result<ObjectPath> {
+        let columns = config.table_partition_cols.iter();
+        let folders = columns.map(|(name, _)| format!("{name}={NULL_VALUE}"));
+        let folder = folders.fold(self.place.clone(), |folder, name| folder.join(name));
+        self.new_place(&folder.join("empty.orc"))
     }
 
     /// Replaces the folder.
@@ -64,6 +82,36 @@ impl ReplacedFolder {
 
 fn failed(error: grampus_atomic_output::OutputError) -> DataFusionError {
     DataFusionError::Execution(format!("INSERT OVERWRITE: {error}"))
+}
+
+/// A folder's name is that of a partition.
+fn is_partition(name: &str) -> bool {
+    name.contains('=') && !is_hidden_name(name)
+}
+
+/// The first file or folder, at a path or below, that is neither a partition nor the table's.
+fn other_than_a_table(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !(is_partition(&name) && fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())) {
+        return (!is_file_of_a_table(path)).then(|| path.to_owned());
+    }
+    let Ok(entries) = fs::read_dir(path) else {
+        return Some(path.to_owned());
+    };
+    let mut paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    paths.find_map(|entry| entry.map_or_else(|_| Some(path.to_owned()), |entry| other_than_a_table(&entry)))
+}
+
+/// Removes the hidden files that killed processes left in the folder of a table and in its partitions.
+fn remove_all_leftovers(folder: &Path) {
+    remove_leftovers(folder);
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && is_partition(&entry.file_name().to_string_lossy()) {
+            remove_all_leftovers(&entry.path());
+        }
+    }
 }
 
 /// Whether a file holds rows of the table, or none at all, or stands beside data that Hadoop writes.

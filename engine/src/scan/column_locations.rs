@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 
 use arrow::array::{ArrayRef, StringArray};
 use datafusion::common::{ScalarValue, internal_datafusion_err};
@@ -138,7 +139,11 @@ pub(crate) fn is_local(scan: &Scan) -> bool {
     files.all(|file| matches!(file.file.place, Place::Local(_)))
 }
 
-/// Locates the table columns `columns` in the stripes of `work`.
+/// Stripes that a thread locates, at least: a thread's start takes as long as a few of them.
+const MIN_STRIPES_PER_THREAD: usize = 8;
+
+/// Locates the table columns `columns` in the stripes of `work`, on several threads: footers, row indexes and chunk
+/// headers of a file that was not read before come from memory that no processor has touched.
 ///
 /// # Errors
 /// If a footer, an index or a chunk header cannot be read.
@@ -148,19 +153,51 @@ pub(crate) fn locate_columns(
     columns: &[usize],
     known: &LocationCache,
 ) -> Result<(Vec<StripeLocations>, GroupCounts)> {
-    let mut stripes = Vec::new();
-    let mut groups = GroupCounts::default();
-    let mut sources = Sources { scan, last: None };
-    let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+    let work = whole_stripes(work);
     let filter: Filter = scan
         .conjuncts
         .iter()
         .map(|conjunct| Arc::clone(&conjunct.expr))
         .collect();
-    for work in whole_stripes(work) {
+    let processors = available_parallelism().map_or(1, usize::from);
+    let threads = (work.len() / MIN_STRIPES_PER_THREAD).clamp(1, processors);
+    let mut shares = work.chunks(work.len().div_ceil(threads).max(1));
+    let own = shares.next().unwrap_or_default();
+    let locate = |share| locate_stripes(scan, share, columns, &filter, known);
+    let (mut stripes, mut groups) = (Vec::with_capacity(work.len()), GroupCounts::default());
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = shares.map(|share| scope.spawn(move || locate(share))).collect();
+        let own = std::iter::once_with(|| locate(own));
+        let others = helpers.into_iter().map(|helper| match helper.join() {
+            Ok(located) => located,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        for located in own.chain(others) {
+            let (of_share, counts) = located?;
+            stripes.extend(of_share);
+            groups.total += counts.total;
+            groups.skipped += counts.skipped;
+        }
+        Ok((stripes, groups))
+    })
+}
+
+/// As [`locate_columns`], for the stripes of one thread.
+fn locate_stripes(
+    scan: &Scan,
+    work: &[ScanRange],
+    columns: &[usize],
+    filter: &Filter,
+    known: &LocationCache,
+) -> Result<(Vec<StripeLocations>, GroupCounts)> {
+    let mut stripes = Vec::new();
+    let mut groups = GroupCounts::default();
+    let mut sources = Sources { scan, last: None };
+    let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+    for work in work {
         let file = &scan.files[work.file].file;
         let layout_of = at_once(scan.cache.stripe(file, work.stripe, &metrics.io))?.map_err(layout)?;
-        let keep = surviving(scan, &work, &layout_of, &filter, known, &metrics)?;
+        let keep = surviving(scan, work, &layout_of, filter, known, &metrics)?;
         groups.total += keep.len();
         groups.skipped += keep.iter().filter(|keep| !**keep).count();
         let mut selected = RowSelection::new();

@@ -6,7 +6,10 @@
 //! session_memory     the memory limit, and settings that fit it
 //! names              unquoted names in any letter case
 //! summary            SUMMARIZE: figures of each column
+//! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
+//! new_table          a table that the catalog gets when its rows are complete
 //! statement_parser   the statements of a text
+//! statement_text     the tokens of statements, and their places
 //! plan_cache         the optimized logical plan of each statement text
 //! logical_plan       the plan of a statement that is not executed yet
 //! statement_options  OPTIONS of stores and OPTIONS of formats
@@ -31,6 +34,7 @@ mod build_side_filter;
 mod char_literals;
 mod comparisons;
 mod cooperative_joins;
+mod create_table_as;
 mod filter_samples;
 mod grampus;
 mod key_set;
@@ -39,6 +43,7 @@ mod limited_pool;
 pub mod logical_plan;
 mod machine_memory;
 mod names;
+mod new_table;
 mod path_tables;
 pub mod plan_cache;
 mod session_change;
@@ -48,6 +53,7 @@ mod spill_segments;
 mod spilling_join;
 mod statement_options;
 pub mod statement_parser;
+mod statement_text;
 mod store_statements;
 mod summary;
 mod timestamp_literals;

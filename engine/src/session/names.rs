@@ -25,7 +25,7 @@ use datafusion::sql::sqlparser::ast::{
     TableObject, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::summary::statement_to_plan;
+use super::create_table_as::statement_to_plan;
 
 /// Replacements of names in one statement. Each of them needs one more planning.
 const MAX_REPLACEMENTS: usize = 1000;

@@ -28,6 +28,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 
+use super::create_table_as;
 use super::names::{match_tables, plan_with_matched_columns};
 use super::statement_parser::parse_statement;
 
@@ -144,6 +145,7 @@ pub async fn data_frame(context: &SessionContext, text: &str, options: SQLOption
     let state = context.state();
     let mut statement = parse_statement(&state, text)?;
     match_tables(&state, &mut statement)?;
+    create_table_as::verify(&state, &statement, &options).await?;
     let plan = plan_with_matched_columns(&state, statement).await?;
     options.verify_plan(&plan)?;
     execute(context, plan).await
@@ -172,6 +174,7 @@ async fn plan_allowed(
     let state = context.state();
     let cache = state.config().get_extension::<PlanCache>();
     let absent_tables = match_tables(&state, &mut statement)?;
+    create_table_as::verify(&state, &statement, &options).await?;
     // Tables are looked up before the statement is bound. If a table is replaced meanwhile, the scan's provider differs
     // from this one and the plan is not cached.
     let tables = match cache.is_some() && text.len() <= MAX_TEXT_BYTES {

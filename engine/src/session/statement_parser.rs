@@ -1,8 +1,8 @@
-//! [`parse_statements`]: the statements of a text, `SUMMARIZE` among them.
+//! [`parse_statements`]: the statements of a text, `SUMMARIZE` and `CREATE EXTERNAL TABLE … AS` among them.
 //!
-//! The SQL parser does not know `SUMMARIZE`. The word is replaced by another of the same length: `SUMMARIZE trips` is
-//! read as `FROM      trips`, and `SUMMARIZE SELECT …` as the query alone. So places in errors stay. The query is
-//! marked as a summary afterwards.
+//! The SQL parser does not know these two. The word `SUMMARIZE` is replaced by another of the same length: `SUMMARIZE
+//! trips` is read as `FROM      trips`, and `SUMMARIZE SELECT …` as the query alone. In the same way, the parser reads
+//! spaces in the place of a table's head. So places in errors stay. The queries are marked afterwards.
 
 use datafusion::common::plan_datafusion_err;
 use datafusion::error::Result;
@@ -10,15 +10,19 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::summary;
+use super::statement_text::{begins_query, is_keyword, offset, statements};
+use super::{create_table_as, summary};
 
 const SUMMARIZE: &str = "SUMMARIZE";
+/// A word of each head.
+const LOCATION: &str = "LOCATION";
 
 /// The statements of a text, in the session's dialect.
 ///
-/// Besides DataFusion's statements there is `SUMMARIZE`, before the name of a table or a query, also after `EXPLAIN`.
+/// Besides DataFusion's statements there are `SUMMARIZE`, before the name of a table or a query, also after `EXPLAIN`,
+/// and `CREATE EXTERNAL TABLE … AS` before a query.
 ///
 /// # Errors
 /// If the text is no SQL.
@@ -26,14 +30,20 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     let options = &state.config_options().sql_parser;
     let dialect = dialect_from_str(options.dialect)
         .ok_or_else(|| plan_datafusion_err!("there is no SQL dialect named {}", options.dialect))?;
-    let (text, summaries) = without_summarize(text, dialect.as_ref());
+    let (text, unread) = readable(text, dialect.as_ref());
     let mut parser = DFParserBuilder::new(text.as_str())
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?;
     let mut statements: Vec<Statement> = parser.parse_statements()?.into();
-    for number in summaries {
-        statements.get_mut(number).into_iter().for_each(summary::mark);
+    for (number, unread) in unread {
+        let Some(statement) = statements.get_mut(number) else {
+            continue;
+        };
+        match unread {
+            Unread::Summarize => summary::mark(statement),
+            Unread::Head(head) => create_table_as::mark(statement, &head),
+        }
     }
     Ok(statements)
 }
@@ -51,42 +61,47 @@ pub fn parse_statement(state: &SessionState, text: &str) -> Result<Statement> {
     }
 }
 
-/// The text with other words for `SUMMARIZE`, and the numbers of the statements that begin with it.
-fn without_summarize(text: &str, dialect: &dyn Dialect) -> (String, Vec<usize>) {
-    let mut replaced = text.to_owned();
-    let mut summaries = Vec::new();
-    if !text.to_ascii_uppercase().contains(SUMMARIZE) {
-        return (replaced, summaries);
+/// What the SQL parser does not read of a statement.
+#[derive(Debug, PartialEq)]
+enum Unread {
+    /// The word `SUMMARIZE`.
+    Summarize,
+    /// The head of `CREATE EXTERNAL TABLE … AS`.
+    Head(String),
+}
+
+/// The text as the SQL parser reads it, and what it does not read, with the statements' numbers.
+fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>) {
+    let (mut readable, mut unread) = (text.to_owned(), Vec::new());
+    let upper = text.to_ascii_uppercase();
+    if ![SUMMARIZE, LOCATION].iter().any(|word| upper.contains(word)) {
+        return (readable, unread);
     }
     // The parser reports what is wrong with the text.
     let Ok(tokens) = Tokenizer::new(dialect, text).tokenize_with_location() else {
-        return (replaced, summaries);
+        return (readable, unread);
     };
-    let mut tokens = tokens
-        .iter()
-        .filter(|token| !matches!(token.token, Token::Whitespace(_)))
-        .peekable();
-    let (mut statement, mut is_empty, mut may_begin) = (0, true, true);
-    while let Some(token) = tokens.next() {
-        if token.token == Token::SemiColon {
-            statement += usize::from(!is_empty);
-            (is_empty, may_begin) = (true, true);
+    let statements: Vec<_> = statements(&tokens).enumerate().collect();
+    // From the end, so that places before stay.
+    for (number, tokens) in statements.into_iter().rev() {
+        if let Some((head, query)) = create_table_as::head(text, &tokens) {
+            let range = offset(text, tokens[0].span.start)..offset(text, query);
+            let blank = |letter| if letter == '\n' { '\n' } else { ' ' };
+            readable.replace_range(range.clone(), &text[range].chars().map(blank).collect::<String>());
+            unread.push((number, Unread::Head(head)));
             continue;
         }
-        is_empty = false;
-        let begins = std::mem::take(&mut may_begin);
-        if begins && is_summarize(&token.token) {
-            let at = offset(text, token.span.start);
-            let is_query = tokens.peek().is_some_and(|next| begins_query(&next.token));
+        let mut tokens = tokens.into_iter().skip_while(|token| is_explain(&token.token));
+        if let Some(first) = tokens.next().filter(|token| is_summarize(&token.token)) {
+            let at = offset(text, first.span.start);
+            let is_query = tokens.next().is_some_and(|next| begins_query(&next.token));
             let word = if is_query { "" } else { "FROM" };
             let word = format!("{word:width$}", width = SUMMARIZE.len());
-            replaced.replace_range(at..at + SUMMARIZE.len(), &word);
-            summaries.push(statement);
-        } else if begins {
-            may_begin = is_explain(&token.token);
+            readable.replace_range(at..at + SUMMARIZE.len(), &word);
+            unread.push((number, Unread::Summarize));
         }
     }
-    (replaced, summaries)
+    (readable, unread)
 }
 
 fn is_summarize(token: &Token) -> bool {
@@ -96,25 +111,7 @@ fn is_summarize(token: &Token) -> bool {
 /// Whether the statement that is explained may follow.
 fn is_explain(token: &Token) -> bool {
     let words = [Keyword::EXPLAIN, Keyword::ANALYZE, Keyword::VERBOSE];
-    matches!(token, Token::Word(word) if words.contains(&word.keyword))
-}
-
-fn begins_query(token: &Token) -> bool {
-    match token {
-        Token::Word(word) => matches!(
-            word.keyword,
-            Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::FROM
-        ),
-        token => *token == Token::LParen,
-    }
-}
-
-/// The byte at a line and a column, which count characters from 1.
-fn offset(text: &str, place: Location) -> usize {
-    let (line, column) = (place.line as usize, place.column as usize);
-    let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
-    let before = text[start..].chars().take(column - 1);
-    start + before.map(char::len_utf8).sum::<usize>()
+    words.into_iter().any(|word| is_keyword(token, word))
 }
 
 #[cfg(test)]
@@ -123,23 +120,57 @@ mod tests {
 
     use super::*;
 
+    fn read(text: &str) -> (String, Vec<(usize, Unread)>) {
+        readable(text, &GenericDialect {})
+    }
+
     #[test]
     fn summarize_is_replaced_at_the_start_of_statements() {
-        let replaced = |text| without_summarize(text, &GenericDialect {});
-        assert_eq!(replaced("SUMMARIZE t"), ("FROM      t".to_owned(), vec![0]));
         assert_eq!(
-            replaced("/* é */ ;; SELECT 'é;'; \n é\n; summarize(SELECT 1)").0,
+            read("SUMMARIZE t"),
+            ("FROM      t".to_owned(), vec![(0, Unread::Summarize)])
+        );
+        assert_eq!(
+            read("/* é */ ;; SELECT 'é;'; \n é\n; summarize(SELECT 1)").0,
             "/* é */ ;; SELECT 'é;'; \n é\n;          (SELECT 1)"
         );
-        assert_eq!(replaced(";;SELECT 1;;SUMMARIZE WITH a").1, [1]);
-        assert_eq!(replaced("explain analyze summarize t").0, "explain analyze FROM      t");
+        assert_eq!(read(";;SELECT 1;;SUMMARIZE WITH a").1, [(1, Unread::Summarize)]);
+        assert_eq!(read("explain analyze summarize t").0, "explain analyze FROM      t");
         for text in [
             "SELECT summarize FROM t",
             "EXPLAIN SELECT summarize",
             "SELECT 'SUMMARIZE",
             "\"summarize\" t",
         ] {
-            assert_eq!(replaced(text), (text.to_owned(), Vec::new()));
+            assert_eq!(read(text), (text.to_owned(), Vec::new()));
+        }
+    }
+
+    #[test]
+    fn heads_of_tables_are_blank_up_to_their_queries() {
+        let text = "SELECT 'é';create or replace external table é (a AS (b))\nSTORED AS ORC LOCATION 'x' AS\n WITH a";
+        let (found, unread) = read(&format!("SUMMARIZE t;{text};SUMMARIZE u"));
+        assert!(found.starts_with("FROM      t;SELECT 'é';   "), "{found}");
+        assert!(found.ends_with(" \n WITH a;FROM      u"), "{found:?}");
+        assert_eq!(found.chars().count(), text.chars().count() + 24);
+        let head = "create or replace external table é (a AS (b))\nSTORED AS ORC LOCATION 'x' ";
+        let expected = [
+            (3, Unread::Summarize),
+            (2, Unread::Head(head.to_owned())),
+            (0, Unread::Summarize),
+        ];
+        assert_eq!(unread, expected);
+        let (found, unread) = read("CREATE TABLE t STORED AS ORC LOCATION 'x/' AS(SELECT 1)");
+        assert_eq!(found.trim(), "(SELECT 1)");
+        let head = "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION 'x/' ";
+        assert_eq!(unread, [(0, Unread::Head(head.to_owned()))]);
+        for text in [
+            "CREATE TABLE t AS SELECT location AS SELECT",
+            "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION 'x'",
+            "CREATE VIEW location AS SELECT 1",
+            "CREATE EXTERNAL TABLE t STORED AS ORC LOCATION 'x' AS t",
+        ] {
+            assert_eq!(read(text), (text.to_owned(), Vec::new()));
         }
     }
 }

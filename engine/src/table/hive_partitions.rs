@@ -7,7 +7,7 @@ use datafusion::error::Result;
 use super::listing::FoundFile;
 
 /// The folder value that Hive writes for NULL.
-const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(crate) const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The keys and decoded values of a file's partition folders, outermost first. `None` is NULL.
 fn parse(file: &FoundFile) -> Vec<(&str, Option<String>)> {

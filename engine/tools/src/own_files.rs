@@ -12,7 +12,7 @@ use crate::file_source;
 
 /// Files that Grampus wrote.
 pub(crate) const OWN_FILES: Replaceable = Replaceable {
-    is_replaceable: is_written_by_grampus,
+    other_than_these: |path| (!is_written_by_grampus(path)).then(|| path.to_owned()),
     otherwise: "was not written by grampus; move it away, or name another folder",
 };
 
