@@ -6,7 +6,8 @@
 //!   [`Grampus::register`] adds it to the program's DataFusion session, and [`Grampus::context`] makes a session.
 //! - [`SessionChange`] lists what changes in the program's session. Each change can be switched off.
 //! - [`register`] and [`session::context`] do the same with a runtime for one session.
-//! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs.
+//! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs. The
+//!   session has the file format `orc` for a `ListingTable`.
 //! - [`GrampusOptions`] has the initial values of the `grampus.*` settings.
 //! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
 //!   [`session::statement_parser`] parses what it plans, `SUMMARIZE` too.
@@ -27,13 +28,15 @@
 //! file            local files and objects as sources of bytes, and the cache of their metadata
 //! table           the files of a table: listing, schema, partition values, statistics
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
+//! output          files that statements write
+//! listed_scan     the scan of files that a ListingTable has listed
+//! orc_format      ORC as a file format of DataFusion, over `output` and `listed_scan`
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
 //! orc_table_factory
 //!                 tables of CREATE EXTERNAL TABLE … STORED AS ORC
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
 //! named_files     DataFusion's formats, whose errors name the file
 //! file_table      a table of files of any format, by the end of the location
-//! output          ORC files that statements write
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! session         a DataFusion session with all of them; the plan cache
@@ -48,8 +51,10 @@ pub mod error;
 pub mod file;
 mod file_table;
 pub mod gpu;
+mod listed_scan;
 mod named_files;
 mod one_shot_input;
+mod orc_format;
 mod orc_table;
 mod orc_table_factory;
 mod output;

@@ -15,20 +15,19 @@ use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
-use grampus_orc_layout::LayoutError;
 
 use crate::config::GrampusOptions;
-use crate::error::layout;
-use crate::file::file_cache::{FileCache, OrcFile};
+use crate::file::file_cache::FileCache;
+use crate::orc_format::OrcFormatFactory;
 use crate::output::empty_file::empty_file;
-use crate::output::orc_format::OrcFormatFactory;
 use crate::redaction::without_passwords;
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::store::store_location::listing_url;
 use crate::table::files::TableFile;
-use crate::table::listing::{FoundFile, find_files, find_files_if_any};
-use crate::table::schema::{self, ColumnMaps};
-use crate::table::{hive_partitions, partition_filter, row_versions, value_types};
+use crate::table::listing::{find_files, find_files_if_any};
+use crate::table::opened_files::{columns_of, open_files};
+use crate::table::schema::ColumnMaps;
+use crate::table::{hive_partitions, partition_filter};
 
 /// ORC files as a DataFusion table.
 #[derive(Debug)]
@@ -64,18 +63,9 @@ impl OrcTable {
         }
         let files = open_files(&cache, &found).await?;
         let partitions = hive_partitions::infer_columns(&found)?;
-        let options = state.config_options().extensions.get::<GrampusOptions>();
-        let timestamps = options.map_or_else(Default::default, |options| options.timestamp_unit);
-        let schema = schema::table_schema(&files, &partitions)?;
-        let mut maps = ColumnMaps::default();
-        let mut columns = Vec::with_capacity(files.len());
-        for file in &files {
-            columns.push(maps.of(file, &schema, schema.fields().len() - partitions.len())?);
-        }
-        let tails = files.iter().map(|file| file.tail.as_ref());
         Ok(Self {
             locations: locations.to_vec(),
-            schema: value_types::resolve(&schema, tails.zip(columns), timestamps),
+            schema: columns_of(state, &files, &partitions)?,
             partitions,
             cache,
             write_options: HashMap::new(),
@@ -167,37 +157,6 @@ impl OrcTable {
 fn retain<T>(items: &mut Vec<T>, keep: &[bool]) {
     let mut keep = keep.iter();
     items.retain(|_| keep.next().is_none_or(|keep| *keep));
-}
-
-/// Opens the files and returns them in the given order.
-async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result<Vec<Arc<OrcFile>>> {
-    let wanted: Vec<_> = found
-        .iter()
-        .map(|file| (&file.name, &file.place, &file.identity))
-        .collect();
-    let files = cache
-        .files(&wanted)
-        .await
-        .map_err(|error| layout(with_advice(error, found)))?;
-    for (_, file) in found.iter().zip(&files).filter(|(found, _)| !found.is_named) {
-        row_versions::refuse_columns(&file.name, &file.tail.schema)?;
-    }
-    Ok(files)
-}
-
-/// The error, with advice if it is about a file of a folder that is not ORC.
-fn with_advice(error: LayoutError, found: &[FoundFile]) -> LayoutError {
-    match error {
-        LayoutError::NotOrc { file, reason } if found.iter().any(|f| f.name == file && !f.is_named) => {
-            let advice = "each visible file of a folder is data, as in Hive: move it away, let its name begin with \
-                          `_`, or name the ORC files by a pattern such as folder/*.orc";
-            LayoutError::NotOrc {
-                file,
-                reason: format!("{reason}; {advice}"),
-            }
-        }
-        other => other,
-    }
 }
 
 #[async_trait]

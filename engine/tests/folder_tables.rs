@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use arrow::util::pretty::pretty_format_batches;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::Result;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
@@ -327,4 +330,70 @@ async fn readers_see_one_generation_of_an_overwritten_table() {
     writing.await.unwrap();
     println!("{answers} answers meanwhile");
     assert!(answer(&context, TOTAL).await.unwrap().contains("| 300 | 8700 |"));
+}
+
+/// A program's `ListingTable`, with the format that the session has.
+async fn listing_table(context: &SessionContext, location: &str, partitions: &[(&str, DataType)]) -> ListingTable {
+    let state = context.state();
+    let format = state.get_file_format_factory("orc").unwrap().default();
+    let partitions = partitions.iter().map(|(name, ty)| ((*name).to_owned(), ty.clone()));
+    let options = ListingOptions::new(format)
+        .with_file_extension("")
+        .with_table_partition_cols(partitions.collect());
+    let config = ListingTableConfig::new(ListingTableUrl::parse(location).unwrap()).with_listing_options(options);
+    ListingTable::try_new(config.infer_schema(&state).await.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn listing_tables_of_programs_read_and_write_orc() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let place = format!("{}/t/", folder.path().display());
+    let copy = format!(
+        "COPY (SELECT value AS v, value * 0.5 AS w, 'text ' || value AS s, value % 3 AS p \
+         FROM generate_series(1, 60000)) TO '{place}' STORED AS ORC PARTITIONED BY (p) OPTIONS (row_group_rows 1000)"
+    );
+    answer(&context, &copy).await.unwrap();
+    fs::write(folder.path().join("t/p=0/empty.orc"), "").unwrap();
+    let table = listing_table(&context, &place, &[("p", DataType::Int64)]).await;
+    context.register_table("listed", Arc::new(table)).unwrap();
+    answer(
+        &context,
+        &format!("CREATE EXTERNAL TABLE own STORED AS ORC LOCATION '{place}'"),
+    )
+    .await
+    .unwrap();
+    for query in [
+        "SELECT * FROM {} AS t WHERE v < 10 ORDER BY v",
+        "SELECT s, p, w + v AS x FROM {} AS t WHERE v = 777",
+        "SELECT p, count(*), sum(w), min(s) FROM {} AS t GROUP BY p ORDER BY p",
+        "SELECT count(*) FROM {} AS t WHERE p = 1 AND w > 100 AND s LIKE '%9'",
+        "SELECT s FROM {} AS t ORDER BY w DESC LIMIT 3",
+        "SELECT count(*) FROM {} AS t",
+    ] {
+        let [listed, own] = ["listed", "own"].map(|table| query.replace("{}", table));
+        let (listed, own) = (
+            answer(&context, &listed).await.unwrap(),
+            answer(&context, &own).await.unwrap(),
+        );
+        assert_eq!(listed, own, "{query}");
+    }
+    // The filter reaches the scan, which reads the other column for the rows that pass.
+    let sql = "EXPLAIN ANALYZE SELECT sum(w) FROM listed WHERE v BETWEEN 100 AND 110";
+    let plan = answer(&context, sql).await.unwrap();
+    let scan = plan.lines().find(|line| line.contains("OrcScanExec")).unwrap();
+    assert!(
+        scan.contains("output_rows=11,") && scan.contains("rows_scanned=60.00 K"),
+        "{plan}"
+    );
+    answer(&context, "INSERT INTO listed VALUES (0, 0.0, 'zero', 2)")
+        .await
+        .unwrap();
+    let count = answer(&context, "SELECT count(*) AS n FROM own WHERE s = 'zero' AND p = 2")
+        .await
+        .unwrap();
+    assert!(count.contains("| 1 |"), "{count}");
+    fs::write(folder.path().join("t/p=0/notes.txt"), "mine").unwrap();
+    let error = answer(&context, "SELECT * FROM listed").await.unwrap_err().to_string();
+    assert!(error.contains("notes.txt"), "{error}");
 }

@@ -8,7 +8,6 @@
 //!                 NULL in partition columns
 //! replaced_folder the folder of INSERT OVERWRITE, replaced whole
 //! orc_sink        rows to one or more staged files, published together at the end
-//! orc_format      OrcFormatFactory, by which DataFusion finds the sink
 //! held_store      a store whose new objects appear together
 //! held_sink       DataFusion's sinks of other formats, over such a store
 //! ```
@@ -16,8 +15,7 @@
 pub(crate) mod empty_file;
 pub(crate) mod held_sink;
 mod held_store;
-pub(crate) mod orc_format;
-mod orc_sink;
+pub(crate) mod orc_sink;
 mod partition_values;
 mod replaced_folder;
 mod staged_file;

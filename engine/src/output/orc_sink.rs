@@ -38,9 +38,9 @@ use crate::redaction::without_passwords;
 
 /// Writes the rows of one statement.
 #[derive(Debug)]
-pub(super) struct OrcSink {
-    pub(super) config: FileSinkConfig,
-    pub(super) options: WriterProperties,
+pub(crate) struct OrcSink {
+    pub(crate) config: FileSinkConfig,
+    pub(crate) options: WriterProperties,
 }
 
 #[async_trait]

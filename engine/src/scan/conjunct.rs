@@ -10,7 +10,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use super::comparison_kernel::ComparisonKernel;
 
 /// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Conjunct {
     /// The expression over the table's columns.
     pub(crate) expr: Arc<dyn PhysicalExpr>,

@@ -14,7 +14,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, DynamicFilterTracking, Literal};
-use datafusion::physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
+use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_generation, snapshot_physical_expr};
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::Scan;
@@ -48,17 +48,31 @@ impl Clone for DynamicFilters {
 }
 
 impl DynamicFilters {
-    /// The dynamic ones among `filters`, expressions over the emitted columns of the scan.
+    /// Filters over the emitted columns of the scan: the dynamic ones, or all that are not volatile.
     ///
     /// # Errors
     /// If a filter names a column that the scan does not emit.
-    pub(super) fn of<'a>(filters: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>, scan: &Scan) -> Result<Self> {
-        let dynamic = filters.filter(|filter| filter.is::<DynamicFilterPhysicalExpr>());
-        let conjuncts = dynamic.map(|filter| Conjunct::new(over_table(filter, scan)?, &scan.table));
+    pub(super) fn of<'a>(
+        filters: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+        scan: &Scan,
+        takes_all: bool,
+    ) -> Result<Self> {
+        let taken = filters.filter(|filter| is_dynamic(filter) || (takes_all && !is_volatile(filter)));
+        let conjuncts = taken.map(|filter| Conjunct::new(over_table(filter, scan)?, &scan.table));
         Ok(Self {
             conjuncts: conjuncts.collect::<Result<_>>()?,
             user: Mutex::default(),
         })
+    }
+
+    /// These filters, and those of an earlier call that do not change.
+    pub(super) fn and_constant_ones_of(self, earlier: &Self) -> Self {
+        let constant = earlier.conjuncts.iter().filter(|conjunct| !is_dynamic(&conjunct.expr));
+        let conjuncts = constant.chain(self.conjuncts.iter()).cloned().collect();
+        Self {
+            conjuncts,
+            user: Mutex::default(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -92,6 +106,10 @@ impl DynamicFilters {
             false => Arc::clone(&self.conjuncts),
         }
     }
+}
+
+fn is_dynamic(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    filter.is::<DynamicFilterPhysicalExpr>()
 }
 
 /// A filter over the emitted columns as a filter over the table's.

@@ -42,6 +42,8 @@ pub(crate) struct OrcScanExec {
     /// All stripes that may have rows that pass. `work` has the first ones only, if they are enough for the limit.
     stripes: Arc<[PlannedStripe]>,
     limit: Option<usize>,
+    /// The scan was planned without the filters of the operators above.
+    takes_all_filters: bool,
     skipped: Skipped,
     statistics: Arc<Statistics>,
     metrics: ExecutionPlanMetricsSet,
@@ -76,6 +78,7 @@ impl OrcScanExec {
             queues: ContextQueues::default(),
             stripes: stripes.into(),
             limit,
+            takes_all_filters: false,
             skipped,
             statistics: Arc::new(statistics),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -84,6 +87,12 @@ impl OrcScanExec {
             watched: None,
             dynamic: DynamicFilters::default(),
         }
+    }
+
+    /// The same scan, which takes all filters of the operators above that it can evaluate.
+    pub(crate) fn taking_all_filters(mut self) -> Self {
+        self.takes_all_filters = true;
+        self
     }
 
     /// The same scan. EXPLAIN shows `note`, the reason why the GPU does not aggregate its rows. `listener` is told of
@@ -381,32 +390,35 @@ impl ExecutionPlan for OrcScanExec {
     }
 
     /// Takes the dynamic filters, unless the scan has a limit: the filters would exclude rows before it. The operators
-    /// that make the filters exclude the same rows again, so the answer is that no filter is supported.
+    /// that make the filters exclude the same rows again, so the answer is that no filter is supported. A scan that was
+    /// planned without filters takes all that it can evaluate in the same way.
     fn handle_child_pushdown_result(
         &self,
         phase: FilterPushdownPhase,
         filters: ChildPushdownResult,
         _config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let taken = match (phase, self.limit) {
-            (FilterPushdownPhase::Post, None) => {
-                DynamicFilters::of(filters.parent_filters.iter().map(|filter| &filter.filter), &self.scan)?
-            }
-            _ => DynamicFilters::default(),
+        let takes_all = self.takes_all_filters && matches!(phase, FilterPushdownPhase::Pre);
+        let is_post = matches!(phase, FilterPushdownPhase::Post);
+        let taken = if self.limit.is_none() && (takes_all || is_post) {
+            let parents = filters.parent_filters.iter().map(|filter| &filter.filter);
+            DynamicFilters::of(parents, &self.scan, takes_all)?
+        } else {
+            DynamicFilters::default()
         };
         let answer = FilterPushdownPropagation::all_unsupported(filters);
         if taken.is_empty() {
             return Ok(answer);
         }
         let mut filtered = self.clone();
-        filtered.dynamic = taken;
+        filtered.dynamic = taken.and_constant_ones_of(&self.dynamic);
         Ok(answer.with_updated_node(Arc::new(filtered)))
     }
 
     /// The same scan without its dynamic filters: the operators above make new ones.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut reset = Self::clone(&self);
-        reset.dynamic = DynamicFilters::default();
+        reset.dynamic = DynamicFilters::default().and_constant_ones_of(&self.dynamic);
         Ok(Arc::new(reset))
     }
 

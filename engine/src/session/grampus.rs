@@ -31,8 +31,8 @@ use crate::gpu::background_loader::BackgroundLoader;
 use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
 use crate::named_files::named_format::NamedFormatFactory;
+use crate::orc_format::OrcFormatFactory;
 use crate::orc_table_factory::OrcTableFactory;
-use crate::output::orc_format::OrcFormatFactory;
 use crate::store::lazy_stores::LazyStores;
 
 /// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.

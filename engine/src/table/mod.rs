@@ -10,6 +10,7 @@
 //! partition_filter chooses files by their partition values, before they are opened
 //! column_bounds    bounds of a column's values, by stored statistics
 //! statistics       the files' statistics as DataFusion's
+//! opened_files     the files, opened, and the columns of their table
 //! value_types      units of timestamps and CHAR, by the values of all files
 //! ```
 
@@ -18,6 +19,7 @@ pub(crate) mod column_types;
 pub(crate) mod files;
 pub(crate) mod hive_partitions;
 pub(crate) mod listing;
+pub(crate) mod opened_files;
 pub(crate) mod partition_filter;
 pub(crate) mod row_versions;
 pub(crate) mod schema;

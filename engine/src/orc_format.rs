@@ -1,7 +1,8 @@
-//! [`OrcFormatFactory`]: ORC as a file format of DataFusion, for statements that write: `COPY … TO 'x.orc'`,
-//! `COPY … STORED AS ORC`.
+//! [`OrcFormatFactory`]: ORC as a file format of DataFusion: for `COPY … TO 'x.orc'`, `COPY … STORED AS ORC`, and for
+//! the `ListingTable` of a program or catalog.
 //!
-//! Tables are read by [`OrcTable`](crate::OrcTable), whose scan DataFusion's `ListingTable` cannot host.
+//! Grampus itself makes [`OrcTable`](crate::OrcTable)s, whose scan prunes by filters when it is planned. A
+//! `ListingTable` shows its format no filters, so its scan takes them when it runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,23 +10,24 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::stats::Precision;
 use datafusion::common::{GetExt, Statistics, not_impl_err};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
-use datafusion::datasource::physical_plan::{FileOpener, FileScanConfig, FileSinkConfig, FileSource};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_expr::LexRequirement;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use grampus_orc_layout::write::WriterProperties;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::orc_sink::OrcSink;
-use super::write_options::writer_options;
+use crate::listed_scan::{ListedFiles, listed_scan, open_objects};
+use crate::output::orc_sink::OrcSink;
+use crate::output::write_options::writer_options;
+use crate::table::opened_files::columns_of;
 
 /// Makes formats of the OPTIONS that a statement names.
 #[derive(Debug, Default)]
@@ -53,11 +55,6 @@ impl GetExt for OrcFormatFactory {
 #[derive(Debug)]
 pub(crate) struct OrcFormat {
     options: WriterProperties,
-}
-
-/// The error of a `ListingTable` over ORC files.
-fn read_refused<T>() -> Result<T> {
-    not_impl_err!("ListingTable cannot read ORC: use CREATE EXTERNAL TABLE … STORED AS ORC, or grampus::OrcTable")
 }
 
 /// Refuses statements that replace what cannot be replaced at once.
@@ -88,22 +85,37 @@ impl FileFormat for OrcFormat {
         None
     }
 
-    async fn infer_schema(&self, _: &dyn Session, _: &Arc<dyn ObjectStore>, _: &[ObjectMeta]) -> Result<SchemaRef> {
-        read_refused()
+    async fn infer_schema(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        let files = open_objects(state, store, objects.iter()).await?;
+        columns_of(state, &files, &[])
     }
 
+    /// Rows and bytes. The scan has the columns' statistics of the files that it reads.
     async fn infer_stats(
         &self,
-        _: &dyn Session,
-        _: &Arc<dyn ObjectStore>,
-        _: SchemaRef,
-        _: &ObjectMeta,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+        object: &ObjectMeta,
     ) -> Result<Statistics> {
-        read_refused()
+        let files = open_objects(state, store, std::iter::once(object)).await?;
+        let rows = files.iter().map(|file| file.tail.rows).sum::<u64>();
+        Ok(Statistics::new_unknown(&schema)
+            .with_num_rows(Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX)))
+            .with_total_byte_size(Precision::Inexact(usize::try_from(object.size).unwrap_or(usize::MAX))))
     }
 
-    async fn create_physical_plan(&self, _: &dyn Session, _: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
-        read_refused()
+    async fn create_physical_plan(
+        &self,
+        state: &dyn Session,
+        config: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        listed_scan(state, &config).await
     }
 
     async fn create_writer_physical_plan(
@@ -122,45 +134,6 @@ impl FileFormat for OrcFormat {
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {
-        Arc::new(RefusedSource {
-            schema,
-            metrics: ExecutionPlanMetricsSet::new(),
-        })
-    }
-}
-
-/// The source of a `ListingTable` that was given a schema. Reading it is an error.
-#[derive(Debug, Clone)]
-struct RefusedSource {
-    schema: TableSchema,
-    metrics: ExecutionPlanMetricsSet,
-}
-
-impl FileSource for RefusedSource {
-    fn create_file_opener(&self, _: Arc<dyn ObjectStore>, _: &FileScanConfig, _: usize) -> Result<Arc<dyn FileOpener>> {
-        read_refused()
-    }
-
-    fn table_schema(&self) -> &TableSchema {
-        &self.schema
-    }
-
-    fn with_batch_size(&self, _: usize) -> Arc<dyn FileSource> {
-        Arc::new(self.clone())
-    }
-
-    fn metrics(&self) -> &ExecutionPlanMetricsSet {
-        &self.metrics
-    }
-
-    fn file_type(&self) -> &str {
-        "orc"
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        Arc::new(ListedFiles::new(schema))
     }
 }
