@@ -16,6 +16,7 @@ use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
 use super::key_codes::KeyCodes;
+use crate::scan::coded_strings::expanded;
 
 /// log2 of the table's places, at most: 1 MiB.
 const MAX_BITS: u32 = 18;
@@ -32,6 +33,7 @@ pub(super) struct GroupIndex {
     /// By place: the group.
     table: Vec<u32>,
     groups: Box<dyn GroupValues>,
+    schema: SchemaRef,
     /// Codes of one key, and places, of the batch.
     codes: Vec<Vec<u32>>,
     places: Vec<u32>,
@@ -51,6 +53,7 @@ impl GroupIndex {
             bits: vec![0; keys.len()],
             table: vec![NO_GROUP],
             groups: new_group_values(Arc::clone(group_schema), &GroupOrdering::None)?,
+            schema: Arc::clone(group_schema),
             codes: vec![Vec::new(); keys.len()],
             places: Vec::new(),
             keys,
@@ -140,8 +143,14 @@ impl GroupIndex {
             }
         }
         let rows = UInt32Array::from(rows);
-        let values = keys.iter().map(|key| take(key, &rows, None));
-        let values = values.collect::<std::result::Result<Vec<_>, _>>()?;
+        let values = keys.iter().zip(self.schema.fields()).map(|(key, field)| {
+            let values = take(key, &rows, None)?;
+            match values.data_type() == field.data_type() {
+                true => Ok(values),
+                false => expanded(&values),
+            }
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
         let mut numbers = Vec::with_capacity(rows.len());
         self.groups.intern(&values, &mut numbers)?;
         for (row, number) in rows.values().iter().zip(numbers) {

@@ -26,6 +26,7 @@ use datafusion::physical_plan::{
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::calendar_part::CalendarPart;
+use super::coded_keys::{coded_input, without_codes};
 use super::group_index::GroupIndex;
 use super::group_states::{GroupStates, are_supported};
 use super::key_codes::KeyCodes;
@@ -35,6 +36,8 @@ use crate::one_shot_input::OneShotInput;
 #[derive(Debug)]
 pub(crate) struct IndexedAggregateExec {
     inner: Arc<AggregateExec>,
+    /// The input of `inner`, with dictionaries in the place of some keys; or the input itself.
+    input: Arc<dyn ExecutionPlan>,
     /// The keys of `inner`, whose dates are computed faster.
     keys: Arc<PhysicalGroupBy>,
     metrics: ExecutionPlanMetricsSet,
@@ -63,7 +66,9 @@ impl IndexedAggregateExec {
         {
             return Ok(None);
         }
+        let coded = coded_input(aggregate)?;
         Ok(Some(Self {
+            input: coded.unwrap_or_else(|| Arc::clone(aggregate.input())),
             keys: Arc::new(with_calendar_parts(keys, &aggregate.input_schema())?),
             inner: Arc::new(aggregate.clone()),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -114,7 +119,7 @@ impl ExecutionPlan for IndexedAggregateExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inner.children()
+        vec![&self.input]
     }
 
     fn apply_expressions(
@@ -129,6 +134,18 @@ impl ExecutionPlan for IndexedAggregateExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let [input] = children.as_slice()
+            && input.schema() == self.input.schema()
+            && input.schema() != self.inner.input_schema()
+        {
+            // `inner` keeps the input without dictionaries, which is not executed.
+            return Ok(Arc::new(Self {
+                inner: Arc::clone(&self.inner),
+                input: Arc::clone(input),
+                keys: Arc::clone(&self.keys),
+                metrics: ExecutionPlanMetricsSet::new(),
+            }));
+        }
         let replaced = Arc::clone(&self.inner).replace_children(children, options)?;
         match replaced.downcast_ref::<AggregateExec>() {
             Some(aggregate) => Ok(match Self::in_place_of(aggregate)? {
@@ -148,7 +165,7 @@ impl ExecutionPlan for IndexedAggregateExec {
         let Some(index) = GroupIndex::new(&group_schema)? else {
             return internal_err!("keys of {group_schema:?} have no codes");
         };
-        let input = self.inner.input().execute(partition, Arc::clone(&context))?;
+        let input = self.input.execute(partition, Arc::clone(&context))?;
         let consumer = MemoryConsumer::new(format!("IndexedAggregate[{partition}]"));
         let execution = Execution {
             aggregate: Arc::clone(&self.inner),
@@ -212,8 +229,11 @@ impl Execution {
                 true if self.reserve() => continue,
                 true => None,
             };
+            let schema = self.aggregate.input_schema();
+            let strings = Arc::clone(&schema);
             let rest = stream::iter(left.map(Ok)).chain(input);
-            let rest = RecordBatchStreamAdapter::new(self.aggregate.input_schema(), rest);
+            let rest = rest.map(move |batch| without_codes(&batch?, &strings));
+            let rest = RecordBatchStreamAdapter::new(schema, rest);
             return self.hand_over(Box::pin(rest));
         }
         drop(input);

@@ -11,6 +11,7 @@ use arrow::datatypes::{
     ArrowNativeType, BinaryType, BinaryViewType, DataType, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type,
 };
 
+use super::entry_codes::EntryCodes;
 use super::text_codes::TextCodes;
 use super::value_codes::{IntCodes, MAX_CODES, NULL_CODE, NextCode, TooManyValues, ValueCodes};
 
@@ -19,6 +20,8 @@ use super::value_codes::{IntCodes, MAX_CODES, NULL_CODE, NextCode, TooManyValues
 pub(super) struct KeyCodes {
     next: NextCode,
     values: Values,
+    /// Of strings that come as places in dictionaries.
+    entries: EntryCodes,
 }
 
 /// Codes by kind of value.
@@ -65,6 +68,7 @@ impl KeyCodes {
         Some(Self {
             next: NextCode::default(),
             values,
+            entries: EntryCodes::default(),
         })
     }
 
@@ -87,6 +91,12 @@ impl KeyCodes {
         let (data_type, nulls) = (array.data_type(), array.nulls());
         match &mut self.values {
             Values::Text(codes) => match data_type {
+                DataType::Dictionary(..) => {
+                    let code = |entries: &ArrayRef, at: usize| {
+                        codes.of_value(entries.as_string::<i32>().value(at).as_bytes(), next)
+                    };
+                    self.entries.of_rows(array.as_any_dictionary(), out, code)
+                }
                 DataType::Utf8View => codes.of_views::<StringViewType>(array.as_byte_view(), next, out),
                 DataType::BinaryView => codes.of_views::<BinaryViewType>(array.as_byte_view(), next, out),
                 DataType::Utf8 => codes.of_offsets::<Utf8Type>(array.as_bytes(), next, out),
@@ -142,7 +152,7 @@ impl KeyCodes {
             Values::Ints(codes) => codes.size(),
             Values::Floats(codes) => codes.size(),
             Values::Wide(codes) => codes.size(),
-            Values::Text(codes) => codes.size(),
+            Values::Text(codes) => codes.size() + self.entries.size(),
             Values::Dictionary(codes) => {
                 let last = codes.last.as_ref().map_or(0, |last| last.get_array_memory_size());
                 codes.entries.size() + codes.codes.capacity() * size_of::<u32>() + last

@@ -4,7 +4,9 @@
 //! calendar_part          parts of dates, as keys
 //! value_codes            codes of the values of one type
 //! text_codes             codes of strings
+//! entry_codes            codes of a dictionary's entries
 //! key_codes              codes of one key's values, by the key's type
+//! coded_keys             keys that come as places in dictionaries
 //! group_index            from the codes of all keys to the numbers of groups
 //! group_states           the aggregates of groups
 //! indexed_aggregate_exec the operator
@@ -17,6 +19,8 @@
 //! are its accumulators, and its operator takes over when there are many groups.
 
 mod calendar_part;
+mod coded_keys;
+mod entry_codes;
 mod group_index;
 mod group_states;
 mod indexed_aggregate_exec;

@@ -68,6 +68,14 @@ impl TextCodes {
         Ok(())
     }
 
+    /// The code of a value.
+    pub(super) fn of_value(&mut self, bytes: &[u8], next: &mut NextCode) -> Result<u32, TooManyValues> {
+        match bytes.len() <= MAX_INLINE_BYTES as usize {
+            true => self.short.code(view_of(bytes, 0, bytes.len()), next),
+            false => self.of_bytes(bytes, next),
+        }
+    }
+
     fn of_bytes(&mut self, bytes: &[u8], next: &mut NextCode) -> Result<u32, TooManyValues> {
         if let Some(code) = self.long.get(bytes) {
             return Ok(*code);

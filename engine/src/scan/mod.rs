@@ -14,6 +14,7 @@
 //! dynamic_filters      filters of joins and sorts above the scan
 //! comparison_kernel    `column >= literal` where few rows pass
 //! row_division         tiles, and the rows that batches are taken from
+//! coded_strings        strings as places in a dictionary
 //! row_mask             which rows of a tile a conjunct lets through
 //! column_locations     the places of column values in a file, for operators that read them in another way
 //! pruning              statistics and bloom filters
@@ -24,6 +25,7 @@
 //! metrics              needed and moved bytes, skipped and scanned rows
 //! ```
 
+pub(crate) mod coded_strings;
 pub(crate) mod column_locations;
 mod comparison_kernel;
 mod conjunct;
@@ -59,7 +61,7 @@ use predicate_cascade::ColumnCost;
 use pruning::Pruner;
 
 /// The plan of a scan, which all its partitions share.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Scan {
     /// The table's columns: those of files, then partition columns.
     pub(crate) table: SchemaRef,
@@ -69,6 +71,8 @@ pub(crate) struct Scan {
     pub(crate) projection: Vec<usize>,
     /// The schema of the emitted columns.
     pub(crate) projected: SchemaRef,
+    /// Table columns that are emitted as dictionaries: stripes that store them so need not expand them.
+    pub(crate) coded: Vec<usize>,
     /// The filter.
     pub(crate) conjuncts: Vec<Conjunct>,
     /// The first evaluation order, as positions in `conjuncts`.

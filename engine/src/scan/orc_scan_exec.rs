@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -21,6 +22,7 @@ use datafusion::physical_plan::{
 };
 
 use super::Scan;
+use super::coded_strings::coded_type;
 use super::dynamic_filters::DynamicFilters;
 use super::execution_listener::{ExecutionListener, WatchedExecution};
 use super::filter_sample::sample;
@@ -87,6 +89,44 @@ impl OrcScanExec {
             watched: None,
             dynamic: DynamicFilters::default(),
         }
+    }
+
+    /// The same scan, which emits the strings of `columns` as dictionaries ([`coded_type`]). `columns` are places among
+    /// the emitted columns.
+    pub(crate) fn with_coded(&self, columns: &[usize]) -> Result<Self> {
+        let mut scan = Scan::clone(&self.scan);
+        let mut fields = scan.projected.fields().to_vec();
+        for &at in columns {
+            scan.coded.push(scan.projection[at]);
+            fields[at] = Arc::new(fields[at].as_ref().clone().with_data_type(coded_type()));
+        }
+        scan.projected = Arc::new(Schema::new_with_metadata(fields, scan.projected.metadata().clone()));
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&scan.projected)),
+            self.properties.partitioning.clone(),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            scan: Arc::new(scan),
+            properties: Arc::new(properties),
+            ..self.clone()
+        })
+    }
+
+    /// Whether strings of an emitted column come from dictionaries, as far as the first stripe tells. A filter column's
+    /// values are expanded when they pass.
+    pub(crate) fn may_be_coded(&self, column: usize) -> bool {
+        let Some(&of_table) = self.scan.projection.get(column) else {
+            return false;
+        };
+        *self.scan.table.field(of_table).data_type() == DataType::Utf8
+            && self.scan.distinct.iter().any(|(known, _)| *known == of_table)
+            && !self
+                .scan
+                .conjuncts
+                .iter()
+                .any(|conjunct| conjunct.columns.contains(&of_table))
     }
 
     /// The same scan, which takes all filters of the operators above that it can evaluate.

@@ -125,6 +125,7 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
     );
     let scan = Scan {
         projected: Arc::new(request.table.project(&request.projection)?),
+        coded: Vec::new(),
         table: request.table,
         files,
         projection: request.projection,

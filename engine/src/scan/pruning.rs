@@ -21,7 +21,7 @@ use crate::config::InvalidUtf8;
 use crate::table::column_bounds::{self, Bound};
 
 /// The pruning form of a filter: a predicate for each conjunct that statistics can decide.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pruner {
     predicates: Vec<PruningPredicate>,
     /// Table columns whose statistics the predicates use.

@@ -14,6 +14,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use grampus_orc_layout::selection::RowSelection;
 
+use super::coded_strings::expanded;
 use super::conjunct::Conjunct;
 
 /// Minimum rows per entry of a dictionary. With fewer, the values are compared, not the entries.
@@ -104,14 +105,6 @@ fn mask_by_entries(conjunct: &Conjunct, coded: &DictionaryArray<UInt32Type>) -> 
         }),
     }
     .into())
-}
-
-/// The array with values in place of dictionary codes.
-pub(super) fn expanded(array: &ArrayRef) -> Result<ArrayRef> {
-    match array.as_dictionary_opt::<UInt32Type>() {
-        Some(coded) => Ok(take(coded.values(), coded.keys(), None)?),
-        None => Ok(Arc::clone(array)),
-    }
 }
 
 /// The value of a filter as a mask of `rows` bits. NULL is false.

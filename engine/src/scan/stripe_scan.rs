@@ -21,13 +21,14 @@ use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
+use super::coded_strings::{coded, expanded};
 use super::conjunct::Conjunct;
 use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
 use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::row_division::{PendingRows, cut};
-use super::row_mask::{RowMask, expanded};
+use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
@@ -283,7 +284,10 @@ impl StripeScan {
                     None => return datafusion::common::internal_err!("column {column} is not read"),
                 },
             };
-            arrays.push(unmapped(array, &self.source));
+            arrays.push(match scan.coded.contains(&column) {
+                true => coded(array)?,
+                false => unmapped(array, &self.source),
+            });
         }
         self.pending.remove_first(total as u64);
         self.hold(0)?;
@@ -303,7 +307,11 @@ impl StripeScan {
         let mut arrays = Vec::with_capacity(columns.len());
         let mut bytes = 0;
         for &column in columns {
-            let array = expanded(&self.read(column, rows, metrics).await?)?;
+            let read = self.read(column, rows, metrics).await?;
+            let array = match self.scan.coded.contains(&column) {
+                true => read,
+                false => expanded(&read)?,
+            };
             bytes += array.get_array_memory_size();
             self.hold(bytes)?;
             arrays.push(array);
@@ -368,7 +376,8 @@ impl StripeScan {
                     .is_converted(column)
                     .then(|| scan.table.field(column).data_type().clone()),
             };
-            if self.coded.contains(&column) && read_as.wider_type.is_none() {
+            let is_coded = self.coded.contains(&column) || scan.coded.contains(&column);
+            if is_coded && read_as.wider_type.is_none() {
                 read_as.options.dictionaries = Dictionaries::Keep;
             }
             let opened = StoredColumn::new(tail, &self.layout, id, index, &self.source, probe, read_as)?;

@@ -1,6 +1,7 @@
 //! The on-demand scan against full reads: the same answers with every byte source, partitioning and tile size.
 
 mod changed_files;
+mod coded_keys;
 mod common;
 mod dynamic_filters;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]

@@ -27,7 +27,8 @@ const COPY_BYTES: usize = 16;
 
 /// The entries of a dictionary.
 struct Entries {
-    text: StringArray,
+    /// All arrays of the stripe share it.
+    text: Arc<StringArray>,
     /// The same bytes and [`COPY_BYTES`] more, if all are ASCII: gathered text is then UTF-8 without a scan.
     ascii: Option<Vec<u8>>,
     /// Bytes of the longest.
@@ -40,6 +41,7 @@ impl Entries {
         let ascii = bytes.is_ascii().then(|| [bytes, &[0; COPY_BYTES]].concat());
         let lengths = text.value_offsets().windows(2).map(|at| (at[1] - at[0]) as usize);
         let longest = lengths.max().unwrap_or(0);
+        let text = Arc::new(text);
         Self { text, ascii, longest }
     }
 
@@ -57,7 +59,8 @@ impl Entries {
             None => indexes,
         };
         let keys = UInt32Array::new(indexes.into(), nulls);
-        Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(self.text.clone()))?))
+        let entries = Arc::clone(&self.text) as ArrayRef;
+        Ok(Arc::new(DictionaryArray::try_new(keys, entries)?))
     }
 
     /// The entries of the dense `indexes` (all in range), with nulls between them. `None` if the text exceeds Arrow's
@@ -70,7 +73,7 @@ impl Entries {
                 Some(nulls) => spread(indexes, nulls.inner()),
                 None => indexes,
             };
-            return take(&self.text, &UInt32Array::new(indexes.into(), nulls), None).ok();
+            return take(self.text.as_ref(), &UInt32Array::new(indexes.into(), nulls), None).ok();
         };
         let starts = self.text.value_offsets();
         let lengths = indexes
@@ -120,7 +123,8 @@ pub(super) fn entries(source: &StreamSource, column: ColumnId) -> Result<StringA
     let Some(encoding) = encoding else {
         return Err(source.corrupt(column, "the stripe footer has no encoding for the column"));
     };
-    Ok(DictionaryDecoder::open(source, column, encoding, false).load()?.text)
+    let entries = DictionaryDecoder::open(source, column, encoding, false).load()?;
+    Ok(Arc::unwrap_or_clone(entries.text))
 }
 
 /// STRING, CHAR, VARCHAR in dictionary encoding.
