@@ -33,7 +33,7 @@ use super::Scan;
 use super::metrics::ScanMetrics;
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{stored_bytes, unmapped};
-use super::stripe_scan::surviving_groups;
+use super::stripe_pruning::surviving_groups;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
 use crate::table::column_types;

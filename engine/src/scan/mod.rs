@@ -7,6 +7,7 @@
 //! partition_stream     one partition: stripe after stripe
 //! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
 //! stripe_column        one column of a stripe
+//! stripe_pruning       row groups of a stripe that statistics do not exclude
 //! kept_columns         values of filter columns, kept for rows that passed
 //! scan_memory          what a partition holds in memory
 //! predicate_cascade    the order of conjuncts, by their costs
@@ -45,6 +46,7 @@ mod scan_memory;
 pub(crate) mod scan_ranges;
 mod selectivity_estimate;
 mod stripe_column;
+mod stripe_pruning;
 mod stripe_scan;
 mod work_stealing;
 

@@ -26,12 +26,12 @@ use super::conjunct::Conjunct;
 use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
-use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::row_division::{PendingRows, cut};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
+use super::stripe_pruning::surviving_groups;
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
 
@@ -438,64 +438,6 @@ impl Drop for StripeScan {
     fn drop(&mut self) {
         self.memory.release();
     }
-}
-
-/// For each row group of `work`, whether it may have rows that pass the filter of `pruner`.
-pub(super) async fn surviving_groups(
-    scan: &Scan,
-    pruner: &Pruner,
-    work: &ScanRange,
-    layout_of: &StripeLayout,
-    metrics: &ScanMetrics,
-) -> Result<Vec<bool>> {
-    let table_file = &scan.files[work.file];
-    let tail = &table_file.file.tail;
-    if tail.row_index_stride.is_none() {
-        return Ok(vec![true; work.groups.len()]);
-    }
-    let stored: Vec<(usize, ColumnId)> = pruner
-        .columns()
-        .iter()
-        .filter_map(|&column| Some((column, table_file.place_of(column).ok()?)))
-        .collect();
-    let asked: Vec<_> = stored
-        .iter()
-        .map(|&(column, id)| (id, pruner.wants_bloom_filter(column)))
-        .collect();
-    let indexes = scan
-        .cache
-        .indexes(&table_file.file, layout_of, &asked, &metrics.io)
-        .await
-        .map_err(layout)?;
-    let mut columns: Vec<(usize, ContainerStatistics<'_>)> = Vec::new();
-    for (&(column, id), index) in stored.iter().zip(&indexes) {
-        let Some(index) = index else { continue };
-        let known = ContainerStatistics::Stored {
-            kind: tail.schema.column(id).kind,
-            statistics: work.groups.clone().map(|group| index.statistics.get(group)).collect(),
-            bloom_filters: index.bloom_filters.get(work.groups.clone()).unwrap_or(&[]),
-        };
-        columns.push((column, known));
-    }
-    columns.extend(
-        pruner
-            .columns()
-            .iter()
-            .filter_map(|&c| Some((c, ContainerStatistics::Constant(table_file.place_of(c).err()?)))),
-    );
-    let rows = |group| layout_of.row_group_rows(tail, group);
-    let containers = Containers {
-        schema: &scan.table,
-        invalid_utf8: scan.options.invalid_utf8,
-        rows: work
-            .groups
-            .clone()
-            .map(rows)
-            .map(|rows| rows.end - rows.start)
-            .collect(),
-        columns,
-    };
-    Ok(pruner.may_pass(&containers))
 }
 
 fn without<'a>(columns: &'a [usize], loaded: &'a [(usize, ArrayRef)]) -> impl Iterator<Item = usize> + 'a {
