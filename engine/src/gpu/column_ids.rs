@@ -4,10 +4,11 @@
 //! each combination of files and ORC ids has an id of its own.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::DataType;
 
+use super::text_function::TextFunction;
 use crate::config::InvalidUtf8;
 use crate::scan::Scan;
 use crate::table::files::TableFile;
@@ -22,13 +23,16 @@ const REPLACED_TEXT: (u64, u32) = (u64::MAX, u32::MAX);
 /// The assigned ids of a session.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnIds {
-    /// By file id and ORC column id in each file of the table.
-    assigned: Mutex<HashMap<Vec<(u64, u32)>, u32>>,
+    assigned: Mutex<HashMap<Assigned, u32>>,
 }
 
+/// File id and ORC column id in each file of the table, and the function of the column.
+type Assigned = (Vec<(u64, u32)>, Option<Arc<TextFunction>>);
+
 impl ColumnIds {
-    /// The id of the table's column: the ORC column id if all files have the same one, else an assigned id.
-    pub(super) fn of(&self, scan: &Scan, column: usize) -> u32 {
+    /// The id of the table's column, or of a function of it: the ORC column id if all files have the same one, else an
+    /// assigned id.
+    pub(super) fn of(&self, scan: &Scan, column: usize, function: Option<&Arc<TextFunction>>) -> u32 {
         let ids = |file: &TableFile| Some((file.file.id, file.place_of(column).ok()?));
         let mut ids: Vec<(u64, u32)> = scan.files.iter().filter_map(ids).collect();
         if scan.options.invalid_utf8 == InvalidUtf8::Replace && *scan.table.field(column).data_type() == DataType::Utf8
@@ -36,11 +40,15 @@ impl ColumnIds {
             ids.push(REPLACED_TEXT);
         }
         match ids.first() {
-            Some(&(_, first)) if first < FIRST_ASSIGNED_ID && ids.iter().all(|(_, id)| *id == first) => first,
+            Some(&(_, first))
+                if function.is_none() && first < FIRST_ASSIGNED_ID && ids.iter().all(|(_, id)| *id == first) =>
+            {
+                first
+            }
             _ => {
                 let mut assigned = self.assigned.lock().unwrap_or_else(PoisonError::into_inner);
                 let next = FIRST_ASSIGNED_ID + assigned.len() as u32;
-                *assigned.entry(ids).or_insert(next)
+                *assigned.entry((ids, function.cloned())).or_insert(next)
             }
         }
     }

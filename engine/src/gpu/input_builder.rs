@@ -15,6 +15,7 @@ use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::input::{Compression, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::program::{Type, Value};
 
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 use super::column_ids::ColumnIds;
@@ -27,6 +28,7 @@ use super::lower::types::{Argument, argument_of};
 use super::refusal::Refusal;
 use super::string_dictionary::StringDictionary;
 use super::stripe_decoder::{LocatedColumns, StripeDecoder};
+use super::text_function::TextFunction;
 use crate::file::Place;
 use crate::scan::Scan;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations, raw_chunk_bytes};
@@ -77,7 +79,7 @@ impl InputBuilder<'_> {
         let files = scan.files.iter().map(file_version).collect::<Result<Vec<_>, _>>()?;
         let (mut stripes, mut texts) = (Vec::with_capacity(located.len()), Vec::new());
         for (at, stripe) in located.iter().enumerate() {
-            let (stripe, constants) = self.stripe_of(&scan, stripe, &lowered.columns)?;
+            let (stripe, constants) = self.stripe_of(&scan, stripe, lowered)?;
             stripes.push(stripe);
             texts.extend(constants.into_iter().map(|(column, text)| (at, column, text)));
         }
@@ -90,9 +92,11 @@ impl InputBuilder<'_> {
             false => value_ranges(&scan, &located, lowered.columns[at]),
         });
         let value_ranges = value_ranges.collect();
-        let column_id = |&column: &usize| self.column_ids.of(&scan, column);
-        let column_ids = lowered.columns.iter().map(column_id).collect();
-        let columns = Arc::new(LocatedColumns::new(scan, &located, &lowered.columns));
+        let columns = lowered.columns.iter().zip(&lowered.functions);
+        let column_id =
+            |(&column, function): (&usize, &Option<_>)| self.column_ids.of(&scan, column, function.as_ref());
+        let column_ids = columns.map(column_id).collect();
+        let columns = Arc::new(LocatedColumns::new(scan, &located, lowered));
         // A run over strings has a decoder of its own.
         let decoder = StripeDecoder::new(&columns, &Arc::default());
         let input = Input {
@@ -116,8 +120,8 @@ impl InputBuilder<'_> {
         })
     }
 
-    /// A stripe with a placement for each of the table's `columns`, and the constants that are strings.
-    fn stripe_of(&self, scan: &Scan, stripe: &StripeLocations, columns: &[usize]) -> Result<(Stripe, Texts), Refusal> {
+    /// A stripe with a placement for each of the program's columns, and the constants that are strings.
+    fn stripe_of(&self, scan: &Scan, stripe: &StripeLocations, lowered: &Lowered) -> Result<(Stripe, Texts), Refusal> {
         let file = &scan.files[stripe.file];
         let tail = &file.file.tail;
         let decompresses = tail
@@ -132,7 +136,7 @@ impl InputBuilder<'_> {
                 && column_locations::decodes_on_device(scan, column)
         };
         let (mut placements, mut texts) = (Vec::with_capacity(stripe.columns.len()), Vec::new());
-        for (at, (location, column)) in stripe.columns.iter().zip(columns).enumerate() {
+        for (at, (location, column)) in stripe.columns.iter().zip(&lowered.columns).enumerate() {
             placements.push(match location {
                 ColumnLocation::Direct(direct) => Placement::Direct(
                     (direct.segments.iter())
@@ -144,7 +148,7 @@ impl InputBuilder<'_> {
                         .collect(),
                 ),
                 ColumnLocation::Constant(value) => {
-                    let value = argument_of(value)?;
+                    let value = argument_of(&constant(value, lowered.functions[at].as_deref())?)?;
                     if let Some(Argument::Text(text)) = &value {
                         texts.push((at, Arc::clone(text)));
                     }
@@ -199,6 +203,18 @@ fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Vec<
         Some((value(&least)?, value(&most)?))
     };
     stripes.iter().filter_map(range).collect()
+}
+
+/// A constant, or a function of it.
+fn constant(value: &ScalarValue, function: Option<&TextFunction>) -> Result<ScalarValue, Refusal> {
+    let Some(function) = function.filter(|_| !value.is_null()) else {
+        return Ok(value.clone());
+    };
+    let of_value = || {
+        let texts = function.texts(value.cast_to(&DataType::Utf8)?.to_array_of_size(1)?)?;
+        ScalarValue::try_from_array(&texts, 0)
+    };
+    of_value().map_err(Refusal::File)
 }
 
 /// By column: constants that are strings.

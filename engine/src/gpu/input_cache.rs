@@ -17,6 +17,7 @@ use super::decompression::ChunkDecompression;
 use super::gpu_input::GpuInput;
 use super::lower::Lowered;
 use super::string_dictionary::StringDictionary;
+use super::text_function::TextFunction;
 use crate::config::GrampusOptions;
 use crate::file::file_cache::FileCache;
 use crate::scan::orc_scan_exec::OrcScanExec;
@@ -40,6 +41,7 @@ pub(crate) struct InputKey {
     table: SchemaRef,
     /// Table columns, with the program's types.
     columns: Vec<(usize, Type)>,
+    functions: Vec<Option<Arc<TextFunction>>>,
     /// By file: the number of its version, and the places of the columns.
     files: Vec<(u64, Vec<ColumnPlace>)>,
     work: Arc<Vec<Vec<ScanRange>>>,
@@ -73,6 +75,7 @@ impl InputKey {
         let has_codes = types.clone().any(|ty| ty == Type::Code);
         Self {
             columns: lowered.columns.iter().copied().zip(types).collect(),
+            functions: lowered.functions.clone(),
             files: (scan.files.iter().enumerate())
                 .map(|(at, file)| (file.file.id, places(at)))
                 .collect(),
@@ -92,6 +95,7 @@ impl InputKey {
     fn is(&self, other: &Self) -> bool {
         // What differs most often first.
         self.columns == other.columns
+            && self.functions == other.functions
             && self.dictionary == other.dictionary
             && self.files == other.files
             && self.filter == other.filter

@@ -7,6 +7,7 @@
 //! | `offload_rule` | the optimizer rule: finds aggregations over ORC scans and gives them to the GPU |
 //! | `lower/` | a partial aggregation becomes a program |
 //! | `string_dictionary` | `StringDictionary`, strings as codes |
+//! | `text_function` | `TextFunction`, an expression over one string |
 //! | `refusal` | `Refusal`, the reason why an aggregation stays on the CPU |
 //! | `decompression` | `ChunkDecompression`, the codecs that the GPU decompresses |
 //! | `input_builder` | `InputBuilder`, the scan below becomes the program's input |
@@ -57,3 +58,4 @@ mod selectivity_sample;
 pub mod session;
 mod string_dictionary;
 mod stripe_decoder;
+mod text_function;

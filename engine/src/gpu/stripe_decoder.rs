@@ -14,13 +14,16 @@ use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
+use datafusion::common::internal_datafusion_err;
 use datafusion::error::DataFusionError;
 use grampus_gpu_exec::input::encoded_column::EncodedColumn;
 use grampus_gpu_exec::input::{Decode, Decoded};
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::encoded_columns;
+use super::lower::Lowered;
 use super::string_dictionary::{DictionaryFull, StringDictionary};
+use super::text_function::TextFunction;
 use crate::scan::Scan;
 use crate::scan::column_locations::{self, StripeLocations};
 
@@ -31,16 +34,19 @@ pub(super) struct LocatedColumns {
     stripes: Vec<(usize, Arc<StripeLayout>)>,
     /// By position in the program's columns: the table's column.
     columns: Vec<usize>,
+    /// By position in the program's columns: the function that its strings are values of.
+    functions: Vec<Option<Arc<TextFunction>>>,
 }
 
 impl LocatedColumns {
-    /// `columns` of the table in the stripes that `located` lists.
-    pub(super) fn new(scan: Arc<Scan>, located: &[StripeLocations], columns: &[usize]) -> Self {
+    /// The columns of a program in the stripes that `located` lists.
+    pub(super) fn new(scan: Arc<Scan>, located: &[StripeLocations], lowered: &Lowered) -> Self {
         let stripe = |stripe: &StripeLocations| (stripe.file, Arc::clone(&stripe.layout));
         Self {
             scan,
             stripes: located.iter().map(stripe).collect(),
-            columns: columns.to_vec(),
+            columns: lowered.columns.clone(),
+            functions: lowered.functions.clone(),
         }
     }
 }
@@ -78,6 +84,26 @@ impl StripeDecoder {
         self.codes().clear();
     }
 
+    /// The codes of a stripe dictionary's entries, or of a function of each. `None`: one of these is NULL.
+    fn entry_codes(&self, stripe: usize, column: usize) -> Result<Option<Arc<[u32]>>, DataFusionError> {
+        if let Some(codes) = self.codes().get(&(stripe, column)) {
+            return Ok(Some(Arc::clone(codes)));
+        }
+        let located = &*self.located;
+        let (file, layout) = &located.stripes[stripe];
+        let entries = column_locations::dictionary(&located.scan, *file, layout, located.columns[column])?;
+        let entries = match &located.functions[column] {
+            Some(function) => function.texts(Arc::new(entries))?,
+            None => entries,
+        };
+        if entries.null_count() > 0 {
+            return Ok(None);
+        }
+        let codes: Arc<[u32]> = self.dictionary.codes(&entries).map_err(dictionary_full)?.into();
+        self.codes().insert((stripe, column), Arc::clone(&codes));
+        Ok(Some(codes))
+    }
+
     fn codes(&self) -> MutexGuard<'_, StripeCodes> {
         // Entries are inserted whole.
         self.stripe_codes.lock().unwrap_or_else(PoisonError::into_inner)
@@ -94,29 +120,30 @@ impl fmt::Debug for StripeDecoder {
 
 impl Decode for StripeDecoder {
     fn decode(&self, stripe: usize, column: usize, rows: Range<u64>) -> Result<Decoded, Box<dyn Error + Send + Sync>> {
-        let LocatedColumns { scan, stripes, columns } = &*self.located;
-        let (file, layout) = &stripes[stripe];
-        let array = column_locations::read(scan, *file, layout, columns[column], rows)?;
+        let located = &*self.located;
+        let (file, layout) = &located.stripes[stripe];
+        let array = column_locations::read(&located.scan, *file, layout, located.columns[column], rows)?;
+        let array = match &located.functions[column] {
+            Some(function) => Arc::new(function.texts(array)?) as ArrayRef,
+            None => array,
+        };
         Ok(decoded(&array, &self.dictionary)?)
     }
 
     fn encoded(&self, stripe: usize, column: usize) -> Option<Arc<EncodedColumn>> {
-        let LocatedColumns { scan, stripes, columns } = &*self.located;
-        let (file, layout) = &stripes[stripe];
-        let column = column_locations::encoded(scan, *file, layout, columns[column])?;
+        let located = &*self.located;
+        let (file, layout) = &located.stripes[stripe];
+        if located.functions[column].is_some() {
+            // The device takes over which rows are NULL, and knows no entry that is.
+            self.entry_codes(stripe, column).ok()??;
+        }
+        let column = column_locations::encoded(&located.scan, *file, layout, located.columns[column])?;
         encoded_columns::encoded(column).map(Arc::new)
     }
 
     fn dictionary_codes(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {
-        if let Some(codes) = self.codes().get(&(stripe, column)) {
-            return Ok(Arc::clone(codes));
-        }
-        let LocatedColumns { scan, stripes, columns } = &*self.located;
-        let (file, layout) = &stripes[stripe];
-        let entries = column_locations::dictionary(scan, *file, layout, columns[column])?;
-        let codes: Arc<[u32]> = self.dictionary.codes(&entries).map_err(dictionary_full)?.into();
-        self.codes().insert((stripe, column), Arc::clone(&codes));
-        Ok(codes)
+        let codes = self.entry_codes(stripe, column)?;
+        Ok(codes.ok_or_else(|| internal_datafusion_err!("an entry of a dictionary is NULL"))?)
     }
 }
 

@@ -21,8 +21,8 @@ async fn device_gpu_refuses_queries_that_cannot_run_there() {
             "count(DISTINCT t.i) is not computed on the GPU",
         ),
         (
-            "SELECT sum(x) FROM t WHERE word LIKE 'a%'",
-            "LIKE is not computed on the GPU",
+            "SELECT sum(TRY_CAST(x AS INT)) FROM t",
+            "TRY_CAST is not computed on the GPU",
         ),
         ("SELECT x FROM t WHERE i = 3", "its rows are wanted as they are"),
         ("SELECT count(*) FROM t a JOIN t b ON a.i = b.i", "the rows of a join"),

@@ -20,4 +20,5 @@ mod nvcomp;
 mod random;
 mod recorded_rates;
 mod soak;
+mod text_functions;
 mod values;

@@ -57,7 +57,11 @@ impl ExprLowering {
             return Err(Refusal::TooDeep { max_depth: MAX_DEPTH });
         }
         self.depth += 1;
-        let lowered = self.lower_node(expr);
+        let before = self.program.size();
+        let lowered = self.lower_node(expr).or_else(|refusal| {
+            self.program.cut(before);
+            self.program.text_function(expr).ok_or(refusal)
+        });
         self.depth -= 1;
         lowered
     }

@@ -38,6 +38,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use grampus_gpu_exec::program::{Program, Type};
 
 use super::refusal::Refusal;
+use super::text_function::TextFunction;
 use crate::scan::orc_scan_exec::OrcScanExec;
 use aggregates::Aggregates;
 use expr_lowering::ExprLowering;
@@ -53,6 +54,8 @@ pub(crate) struct Lowered {
     pub(crate) arguments: Vec<Argument>,
     /// By position in the program's columns: the table's column.
     pub(crate) columns: Vec<usize>,
+    /// By position in the program's columns: the function that its strings are values of.
+    pub(crate) functions: Vec<Option<Arc<TextFunction>>>,
     /// By position after the keys in the partial aggregation's schema: the position in the program's aggregates.
     pub(crate) state: Vec<usize>,
     /// The scan below, an [`OrcScanExec`].
@@ -97,6 +100,7 @@ pub(crate) fn lower(aggregation: &AggregateExec) -> Result<Lowered, Refusal> {
         program: built.program,
         arguments: built.values,
         columns: built.table_columns,
+        functions: built.functions,
         state,
         scan: Arc::clone(&fragment.scan),
     })

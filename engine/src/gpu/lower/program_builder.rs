@@ -8,11 +8,12 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::PhysicalExpr;
-use grampus_gpu_exec::program::{Aggregate, Column, Expr, Program, Type};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Program, Type};
 
-use super::typed_expr::TypedExpr;
+use super::typed_expr::{TypedExpr, binary};
 use super::types::{Argument, MAX_COLUMN_DIGITS, argument_of, type_of, unsupported};
 use crate::gpu::refusal::Refusal;
+use crate::gpu::text_function::{TRUE, TextFunction};
 
 /// Collects the columns and literals of a program.
 pub(super) struct ProgramBuilder {
@@ -20,6 +21,8 @@ pub(super) struct ProgramBuilder {
     columns: Vec<Column>,
     /// By position in `columns`: the table's column.
     table_columns: Vec<usize>,
+    /// By position in `columns`: what its strings are a function of.
+    functions: Vec<Option<Arc<TextFunction>>>,
     arguments: Vec<Type>,
     /// By position in `arguments`.
     values: Vec<Argument>,
@@ -34,6 +37,8 @@ pub(super) struct BuiltProgram {
     pub(super) program: Program,
     /// By position in the program's columns: the table's column.
     pub(super) table_columns: Vec<usize>,
+    /// By position in the program's columns: the function that its strings are values of.
+    pub(super) functions: Vec<Option<Arc<TextFunction>>>,
     /// By position in the program's arguments.
     pub(super) values: Vec<Argument>,
 }
@@ -44,6 +49,7 @@ impl ProgramBuilder {
             table,
             columns: Vec::new(),
             table_columns: Vec::new(),
+            functions: Vec::new(),
             arguments: Vec::new(),
             values: Vec::new(),
             literals: HashMap::new(),
@@ -61,6 +67,7 @@ impl ProgramBuilder {
                 aggregates,
             },
             table_columns: self.table_columns,
+            functions: self.functions,
             values: self.values,
         }
     }
@@ -77,18 +84,60 @@ impl ProgramBuilder {
         let Some(ty) = ty else {
             return Err(unsupported(format!("column {}", field.name()), field.data_type()));
         };
-        let known = self.table_columns.iter().position(|&known| known == at);
-        let position = known.unwrap_or_else(|| {
-            self.table_columns.push(at);
-            self.columns.push(Column {
-                name: field.name().clone(),
-                ty,
-                // ORC has no column that promises not to be NULL.
-                nullable: true,
-            });
-            self.columns.len() - 1
+        let name = field.name().clone();
+        Ok(TypedExpr::new(Expr::Column(self.position(at, None, name, ty)), ty))
+    }
+
+    /// The position of a column of the program.
+    fn position(&mut self, at: usize, function: Option<Arc<TextFunction>>, name: String, ty: Type) -> usize {
+        let known = self.table_columns.iter().zip(&self.functions);
+        let known = known.map(|(known, of)| *known == at && *of == function);
+        if let Some(position) = known.into_iter().position(|is_known| is_known) {
+            return position;
+        }
+        self.table_columns.push(at);
+        self.functions.push(function);
+        self.columns.push(Column {
+            name,
+            ty,
+            // ORC has no column that promises not to be NULL.
+            nullable: true,
         });
-        Ok(TypedExpr::new(Expr::Column(position), ty))
+        self.columns.len() - 1
+    }
+
+    /// The value of a function of one string; `None`: the expression is none.
+    pub(super) fn text_function(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Option<TypedExpr> {
+        let (at, function) = TextFunction::of(expr, &self.table)?;
+        let is_condition = function.is_condition();
+        // The same for all functions: kernels have the name in their source.
+        let name = format!("function of {}", self.table.field(at).name());
+        let value = Expr::Column(self.position(at, Some(Arc::new(function)), name, Type::Code));
+        if !is_condition {
+            return Some(TypedExpr::new(value, Type::Code));
+        }
+        self.arguments.push(Type::Code);
+        self.values.push(Argument::Text(TRUE.into()));
+        let is_true = Expr::Argument(self.values.len() - 1);
+        Some(TypedExpr::new(binary(BinaryOp::Eq, value, is_true), Type::Bool))
+    }
+
+    /// Numbers of columns and arguments.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.columns.len(), self.arguments.len())
+    }
+
+    /// Drops the columns and arguments of an expression that was not lowered.
+    pub(super) fn cut(&mut self, (columns, arguments): (usize, usize)) {
+        self.columns.truncate(columns);
+        self.table_columns.truncate(columns);
+        self.functions.truncate(columns);
+        self.arguments.truncate(arguments);
+        self.values.truncate(arguments);
+        self.literals.retain(|_, (_, typed)| match typed.expr {
+            Expr::Argument(at) => at < arguments,
+            _ => true,
+        });
     }
 
     /// The argument of the literal `expr`, downcast as `literal`.
