@@ -211,8 +211,8 @@ fn constant(value: &ScalarValue, function: Option<&TextFunction>) -> Result<Scal
         return Ok(value.clone());
     };
     let of_value = || {
-        let texts = function.texts(value.cast_to(&DataType::Utf8)?.to_array_of_size(1)?)?;
-        ScalarValue::try_from_array(&texts, 0)
+        let of_string = function.of_strings(value.cast_to(&DataType::Utf8)?.to_array_of_size(1)?)?;
+        ScalarValue::try_from_array(&of_string, 0)
     };
     of_value().map_err(Refusal::File)
 }

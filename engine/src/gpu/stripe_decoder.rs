@@ -84,7 +84,8 @@ impl StripeDecoder {
         self.codes().clear();
     }
 
-    /// The codes of a stripe dictionary's entries, or of a function of each. `None`: one of these is NULL.
+    /// The codes of a stripe dictionary's entries, or of a function of each; or the numbers that the function makes of
+    /// them. `None`: one of these is NULL.
     fn entry_codes(&self, stripe: usize, column: usize) -> Result<Option<Arc<[u32]>>, DataFusionError> {
         if let Some(codes) = self.codes().get(&(stripe, column)) {
             return Ok(Some(Arc::clone(codes)));
@@ -92,14 +93,22 @@ impl StripeDecoder {
         let located = &*self.located;
         let (file, layout) = &located.stripes[stripe];
         let entries = column_locations::dictionary(&located.scan, *file, layout, located.columns[column])?;
-        let entries = match &located.functions[column] {
-            Some(function) => function.texts(Arc::new(entries))?,
-            None => entries,
+        let entries: ArrayRef = match &located.functions[column] {
+            Some(function) => function.of_strings(Arc::new(entries))?,
+            None => Arc::new(entries),
         };
         if entries.null_count() > 0 {
             return Ok(None);
         }
-        let codes: Arc<[u32]> = self.dictionary.codes(&entries).map_err(dictionary_full)?.into();
+        let codes = match entries.data_type() {
+            DataType::Int32 => bits::<Int32Type>(&entries),
+            DataType::Date32 => bits::<Date32Type>(&entries),
+            _ => self
+                .dictionary
+                .codes(entries.as_string())
+                .map_err(dictionary_full)?
+                .into(),
+        };
         self.codes().insert((stripe, column), Arc::clone(&codes));
         Ok(Some(codes))
     }
@@ -124,7 +133,7 @@ impl Decode for StripeDecoder {
         let (file, layout) = &located.stripes[stripe];
         let array = column_locations::read(&located.scan, *file, layout, located.columns[column], rows)?;
         let array = match &located.functions[column] {
-            Some(function) => Arc::new(function.texts(array)?) as ArrayRef,
+            Some(function) => function.of_strings(array)?,
             None => array,
         };
         Ok(decoded(&array, &self.dictionary)?)
@@ -177,6 +186,12 @@ pub(super) fn decoded(array: &ArrayRef, dictionary: &StringDictionary) -> Result
         .filter(|nulls| nulls.null_count() > 0)
         .map(|nulls| nulls.iter().map(u8::from).collect());
     Ok(Decoded { values, valid })
+}
+
+/// The bits of numbers of four bytes.
+fn bits<T: ArrowPrimitiveType<Native = i32>>(numbers: &ArrayRef) -> Arc<[u32]> {
+    let numbers = numbers.as_primitive::<T>().values().iter();
+    numbers.map(|number| number.cast_unsigned()).collect()
 }
 
 fn dictionary_full(error: DictionaryFull) -> DataFusionError {

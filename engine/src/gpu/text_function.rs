@@ -17,18 +17,29 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::PhysicalExpr;
+use grampus_gpu_exec::program::Type;
 
 /// The text of a condition's value.
 pub(crate) const TRUE: &str = "true";
 const FALSE: &str = "false";
 
-/// An expression over one column of strings. NULL gives NULL. Its value is a string or a condition.
+/// What a function makes of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// [`TRUE`] or its opposite.
+    Condition,
+    Text,
+    /// A number or a date of four bytes.
+    Number(Type),
+}
+
+/// An expression over one column of strings. NULL gives NULL.
 #[derive(Debug)]
 pub(crate) struct TextFunction {
     /// Over column 0 of `schema`.
     expr: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
-    is_condition: bool,
+    outcome: Outcome,
 }
 
 impl PartialEq for TextFunction {
@@ -63,16 +74,14 @@ impl TextFunction {
             })
         });
         let expr = moved.data().ok()?;
-        let is_condition = match expr.data_type(&schema).ok()? {
-            DataType::Boolean => true,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => false,
+        let outcome = match expr.data_type(&schema).ok()? {
+            DataType::Boolean => Outcome::Condition,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Outcome::Text,
+            DataType::Int32 => Outcome::Number(Type::Int32),
+            DataType::Date32 => Outcome::Number(Type::Date32),
             _ => return None,
         };
-        let function = Self {
-            expr,
-            schema,
-            is_condition,
-        };
+        let function = Self { expr, schema, outcome };
         let keeps_null = || {
             let of_null = function.values(new_null_array(&DataType::Utf8, 1));
             of_null.is_ok_and(|value| value.logical_null_count() == 1)
@@ -80,23 +89,26 @@ impl TextFunction {
         (is_text && !is_volatile(&function.expr) && keeps_null()).then_some((column, function))
     }
 
-    /// Whether the values are those of a condition, as [`TRUE`] and its opposite.
-    pub(crate) fn is_condition(&self) -> bool {
-        self.is_condition
+    /// What it makes of a string.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.outcome
     }
 
-    /// The value for each string, as text.
+    /// The value for each string: a text, or a number.
     ///
     /// # Errors
     /// If the expression fails on a string.
-    pub(crate) fn texts(&self, strings: ArrayRef) -> Result<StringArray> {
+    pub(crate) fn of_strings(&self, strings: ArrayRef) -> Result<ArrayRef> {
         let values = self.values(strings)?;
-        if self.is_condition {
-            let values = values.as_boolean().iter();
-            let text = |value| if value { TRUE } else { FALSE };
-            return Ok(values.map(|value| value.map(text)).collect());
-        }
-        Ok(cast(&values, &DataType::Utf8)?.as_string().clone())
+        Ok(match self.outcome {
+            Outcome::Condition => {
+                let text = |value| if value { TRUE } else { FALSE };
+                let texts = values.as_boolean().iter().map(|value| value.map(text));
+                Arc::new(texts.collect::<StringArray>())
+            }
+            Outcome::Text => cast(&values, &DataType::Utf8)?,
+            Outcome::Number(_) => values,
+        })
     }
 
     fn values(&self, strings: ArrayRef) -> Result<ArrayRef> {
@@ -109,8 +121,9 @@ impl TextFunction {
 #[cfg(test)]
 mod tests {
     use arrow::array::Array;
-    use arrow::datatypes::Field;
-    use datafusion::functions::expr_fn::{coalesce, random, upper};
+    use arrow::datatypes::{Field, Int32Type};
+    use datafusion::functions::expr_fn::{character_length, coalesce, random, upper};
+    use datafusion::logical_expr::cast as cast_to;
     use datafusion::prelude::{SessionContext, col, lit};
 
     use super::*;
@@ -136,13 +149,24 @@ mod tests {
     fn functions_of_one_string_are_evaluated_on_strings() {
         let strings = Arc::new(StringArray::from(vec![Some("ab"), None, Some("b")])) as ArrayRef;
         let (column, like) = function(col("s").like(lit("a%"))).unwrap();
-        assert!(column == 1 && like.is_condition());
-        let texts = like.texts(Arc::clone(&strings)).unwrap();
-        assert_eq!(texts.iter().collect::<Vec<_>>(), [Some(TRUE), None, Some(FALSE)]);
-        let (column, upper_case) = function(upper(col("t"))).unwrap();
-        assert!(column == 2 && !upper_case.is_condition());
+        assert_eq!((column, like.outcome()), (1, Outcome::Condition));
+        let texts = like.of_strings(Arc::clone(&strings)).unwrap();
         assert_eq!(
-            upper_case.texts(strings).unwrap().iter().collect::<Vec<_>>(),
+            texts.as_string::<i32>().iter().collect::<Vec<_>>(),
+            [Some(TRUE), None, Some(FALSE)]
+        );
+        let (_, length) = function(character_length(col("s"))).unwrap();
+        assert_eq!(length.outcome(), Outcome::Number(Type::Int32));
+        let lengths = length.of_strings(Arc::clone(&strings)).unwrap();
+        assert_eq!(
+            lengths.as_primitive::<Int32Type>().iter().collect::<Vec<_>>(),
+            [Some(2), None, Some(1)]
+        );
+        let (column, upper_case) = function(upper(col("t"))).unwrap();
+        assert_eq!((column, upper_case.outcome()), (2, Outcome::Text));
+        let texts = upper_case.of_strings(strings).unwrap();
+        assert_eq!(
+            texts.as_string::<i32>().iter().collect::<Vec<_>>(),
             [Some("AB"), None, Some("B")]
         );
         assert_ne!(like, function(col("s").like(lit("b%"))).unwrap().1);
@@ -157,7 +181,7 @@ mod tests {
             col("n").gt(lit(1i64)),
             col("s").is_null(),
             coalesce(vec![col("s"), lit("none")]),
-            datafusion::functions::expr_fn::character_length(col("s")),
+            cast_to(col("s"), DataType::Float64),
             col("s").eq(lit("x")).and(random().gt(lit(0.5))),
         ] {
             assert!(function(expr.clone()).is_none(), "{expr}");

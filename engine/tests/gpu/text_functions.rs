@@ -16,7 +16,7 @@ const ROWS: usize = 30_000;
 const STRIPE_ROWS: usize = 10_000;
 
 /// Conditions and keys, and whether a device can say them of each string.
-const QUERIES: [(&str, bool); 16] = [
+const QUERIES: [(&str, bool); 19] = [
     ("SELECT count(*), sum(x) FROM t WHERE s LIKE 'word 1%'", true),
     ("SELECT count(*), sum(x) FROM t WHERE s NOT LIKE '%7' AND i > 5", true),
     (
@@ -56,6 +56,18 @@ const QUERIES: [(&str, bool); 16] = [
     ),
     (
         "SELECT s || '!' AS k, upper(s) AS u, count(*) FROM t WHERE s LIKE 'w%' GROUP BY 1, 2",
+        true,
+    ),
+    (
+        "SELECT length(s) AS n, count(*), sum(x) FROM t GROUP BY length(s)",
+        true,
+    ),
+    (
+        "SELECT sum(length(s)), min(length(s)), max(strpos(s, '1')) FROM t WHERE length(s) + i > 9",
+        true,
+    ),
+    (
+        "SELECT count(*) FROM t WHERE CAST('2020-01-1' || substr(s, 6, 1) AS DATE) > DATE '2020-01-13'",
         true,
     ),
     // NULL for some strings; a text for NULL.

@@ -108,7 +108,10 @@ impl EncodedColumn {
             Values::Booleans => ty == Type::Bool,
             Values::Bytes => ty == Type::Int8,
             Values::Integers(_) => matches!(ty, Type::Int16 | Type::Int32 | Type::Int64 | Type::Date32),
-            Values::Codes(_, numbers) => ty == Type::Code && *numbers <= MAX_DICTIONARY_CODES,
+            // The caller gives a number of four bytes for each entry: a code, or a value.
+            Values::Codes(_, numbers) => {
+                matches!(ty, Type::Code | Type::Int32 | Type::Date32) && *numbers <= MAX_DICTIONARY_CODES
+            }
             Values::Timestamps(_, clock) => {
                 let changes = clock.zone.as_ref().map_or(0, |zone| zone.len());
                 matches!(ty, Type::Timestamp(crate::program::TimeUnit::Nanosecond)) && changes <= MAX_ZONE_CHANGES

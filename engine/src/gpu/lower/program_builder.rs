@@ -13,7 +13,7 @@ use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Program, Type
 use super::typed_expr::{TypedExpr, binary};
 use super::types::{Argument, MAX_COLUMN_DIGITS, argument_of, type_of, unsupported};
 use crate::gpu::refusal::Refusal;
-use crate::gpu::text_function::{TRUE, TextFunction};
+use crate::gpu::text_function::{Outcome, TRUE, TextFunction};
 
 /// Collects the columns and literals of a program.
 pub(super) struct ProgramBuilder {
@@ -109,12 +109,16 @@ impl ProgramBuilder {
     /// The value of a function of one string; `None`: the expression is none.
     pub(super) fn text_function(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Option<TypedExpr> {
         let (at, function) = TextFunction::of(expr, &self.table)?;
-        let is_condition = function.is_condition();
+        let outcome = function.outcome();
+        let ty = match outcome {
+            Outcome::Condition | Outcome::Text => Type::Code,
+            Outcome::Number(ty) => ty,
+        };
         // The same for all functions: kernels have the name in their source.
         let name = format!("function of {}", self.table.field(at).name());
-        let value = Expr::Column(self.position(at, Some(Arc::new(function)), name, Type::Code));
-        if !is_condition {
-            return Some(TypedExpr::new(value, Type::Code));
+        let value = Expr::Column(self.position(at, Some(Arc::new(function)), name, ty));
+        if outcome != Outcome::Condition {
+            return Some(TypedExpr::new(value, ty));
         }
         self.arguments.push(Type::Code);
         self.values.push(Argument::Text(TRUE.into()));
