@@ -1,9 +1,8 @@
 //! `CREATE EXTERNAL TABLE t STORED AS ORC LOCATION 'folder/' AS SELECT …`: a table of a query's rows in new files.
 //!
 //! DataFusion's parser knows no query there. What comes before the query is the statement's head. The parser reads the
-//! query alone, which is marked with its head afterwards ([`mark`]), by a pipe operator that DataFusion does not plan.
-//! [`statement_to_plan`] plans an insertion into a [`NewTable`]. The catalog has the table when all its files are
-//! complete, and not before.
+//! query alone, which is marked with its head afterwards ([`mark`]). [`statement_to_plan`] plans an insertion into a
+//! [`NewTable`]. The catalog has the table when all its files are complete, and not before.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,20 +20,17 @@ use datafusion::logical_expr::{
     CreateExternalTable, DdlStatement, DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, WriteOp, cast,
 };
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    Function, FunctionArguments, Ident, ObjectName, PipeOperator, Query, Statement as SqlStatement,
-};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::new_table::NewTable;
 use super::statement_text::{Place, begins_query, is_keyword, offset};
-use super::summary;
+use super::{query_mark, summary};
 use crate::orc_table::OrcTable;
 use crate::redaction::without_passwords;
 use crate::table::listing::is_hidden_name;
 
-/// The function of the mark.
+/// The name of the mark.
 const MARK: &str = "create_table_as";
 
 /// The head of a statement of these tokens, and the place behind it, if the statement has a head.
@@ -78,42 +74,12 @@ pub(super) fn head(text: &str, tokens: &[&TokenWithSpan]) -> Option<(String, Pla
 
 /// Marks a query with the head of its statement.
 pub(super) fn mark(statement: &mut Statement, head: &str) {
-    let Some(query) = query_of(statement) else { return };
-    query.pipe_operators.push(PipeOperator::Call {
-        function: Function {
-            name: ObjectName::from(vec![Ident::new(MARK)]),
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::None,
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        },
-        alias: Some(Ident::new(head)),
-    });
-}
-
-fn query_of(statement: &mut Statement) -> Option<&mut Query> {
-    let Statement::Statement(statement) = statement else {
-        return None;
-    };
-    match statement.as_mut() {
-        SqlStatement::Query(query) => Some(query),
-        _ => None,
-    }
+    query_mark::mark(statement, MARK, Some(head));
 }
 
 /// The head of a marked query, which the mark is taken off.
 fn take_head(statement: &mut Statement) -> Option<String> {
-    let operators = &mut query_of(statement)?.pipe_operators;
-    let taken = operators.pop_if(
-        |operator| matches!(operator, PipeOperator::Call { function, .. } if function.name.to_string() == MARK),
-    );
-    match taken? {
-        PipeOperator::Call { alias, .. } => alias.map(|head| head.value),
-        _ => None,
-    }
+    query_mark::take(statement, MARK)?
 }
 
 /// Refuses a marked statement that `options` do not allow.

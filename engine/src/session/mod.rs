@@ -8,6 +8,7 @@
 //! summary            SUMMARIZE: figures of each column
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
+//! query_mark         what the parser does not read of a statement, as a mark of its query
 //! statement_parser   the statements of a text
 //! statement_text     the tokens of statements, and their places
 //! plan_cache         the optimized logical plan of each statement text
@@ -46,6 +47,7 @@ mod names;
 mod new_table;
 mod path_tables;
 pub mod plan_cache;
+mod query_mark;
 mod session_change;
 mod session_memory;
 mod spill_safe_repartition;

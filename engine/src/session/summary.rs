@@ -1,7 +1,7 @@
 //! `SUMMARIZE`: a row of figures for each column of a table or query, by one pass over the rows.
 //!
-//! A statement `SUMMARIZE q` is the query `q` with a mark ([`mark`]), a pipe operator that DataFusion does not plan.
-//! Names are matched in `q` as ever. [`statement_to_plan`] plans `q` and puts the figures on top:
+//! A statement `SUMMARIZE q` is the query `q` with a mark ([`mark`]). [`statement_to_plan`] plans `q` and puts the
+//! figures on top:
 //!
 //! 1. one aggregation without groups, of all columns;
 //! 2. its row as a list of structs, one for each column;
@@ -21,11 +21,10 @@ use datafusion::functions_aggregate::expr_fn::{approx_distinct, approx_percentil
 use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, PlanType, ToStringifiedPlan, cast, col, lit};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    Function, FunctionArguments, Ident, ObjectName, PipeOperator, Query, Statement as SqlStatement,
-};
 
-/// The function of the mark.
+use super::query_mark;
+
+/// The name of the mark.
 const MARK: &str = "summarize";
 /// The name of the list and its structs.
 const SUMMARY: &str = "summary";
@@ -36,40 +35,7 @@ const FIGURES: [&str; 8] = ["min", "max", "approx_unique", "avg", "std", "q25", 
 
 /// Marks a query, also one that is explained. Other statements stay as they are.
 pub(super) fn mark(statement: &mut Statement) {
-    let Some(query) = query_of(statement) else { return };
-    query.pipe_operators.push(PipeOperator::Call {
-        function: Function {
-            name: ObjectName::from(vec![Ident::new(MARK)]),
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::None,
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        },
-        alias: None,
-    });
-}
-
-fn query_of(statement: &mut Statement) -> Option<&mut Query> {
-    match statement {
-        Statement::Statement(statement) => match statement.as_mut() {
-            SqlStatement::Query(query) => Some(query),
-            _ => None,
-        },
-        Statement::Explain(explain) => query_of(&mut explain.statement),
-        _ => None,
-    }
-}
-
-/// Takes the mark off a query. Whether there was one.
-fn take_mark(statement: &mut Statement) -> bool {
-    let Some(query) = query_of(statement) else { return false };
-    query
-        .pipe_operators
-        .pop_if(|operator| matches!(operator, PipeOperator::Call { function, .. } if function.name.to_string() == MARK))
-        .is_some()
+    query_mark::mark(statement, MARK, None);
 }
 
 /// The plan of a statement, which may be marked.
@@ -77,7 +43,7 @@ fn take_mark(statement: &mut Statement) -> bool {
 /// # Errors
 /// As [`SessionState::statement_to_plan`].
 pub(super) async fn statement_to_plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
-    let is_marked = take_mark(&mut statement);
+    let is_marked = query_mark::take(&mut statement, MARK).is_some();
     let plan = state.statement_to_plan(statement).await?;
     match is_marked {
         true => summarize_explained(plan),

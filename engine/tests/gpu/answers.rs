@@ -4,15 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use datafusion::physical_plan::collect;
-use datafusion::prelude::SessionContext;
-
+use crate::common::{answer, open_table};
 use crate::compare::difference;
-use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler};
+use crate::support::{GPU_SETTINGS, Setting, has_compiler};
 
 /// Queries for which statistics exclude all rows of a sample of one month.
 const PRUNED: [&str; 1] = ["x3"];
@@ -27,24 +22,6 @@ fn queries() -> BTreeMap<String, String> {
             (name, std::fs::read_to_string(&path).unwrap())
         })
         .collect()
-}
-
-async fn open(setting: &Setting, location: &Path) -> SessionContext {
-    let context = setting.context();
-    let location = location.display().to_string();
-    grampus::session::register_orc(&context, "trips", &location)
-        .await
-        .unwrap();
-    context
-}
-
-/// The answer, and the numbers of aggregations that kernels computed, and that fell back.
-async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, usize)) {
-    let frame = context.sql(sql).await.unwrap();
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await.unwrap();
-    let batches = collect(Arc::clone(&plan), task).await.unwrap();
-    (concat_batches(&plan.schema(), &batches).unwrap(), gpu_runs(&plan))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,9 +39,9 @@ async fn query_answers_are_those_of_the_cpu() {
     };
     for codec in ["uncompressed", "zlib", "snappy", "lz4", "zstd"] {
         let file = folder.join(format!("yellow_90k_{codec}.orc"));
-        let expected = open(&cpu, &file).await;
+        let expected = open_table(&cpu, "trips", &file).await;
         for setting in &GPU_SETTINGS {
-            let context = open(setting, &file).await;
+            let context = open_table(setting, "trips", &file).await;
             for (name, sql) in &queries() {
                 let what = format!("{name} on {codec}, {setting:?}");
                 let (wanted, _) = answer(&expected, sql).await;
@@ -95,7 +72,10 @@ async fn cached_columns_serve_later_queries() {
         gpu: None,
         ..GPU_SETTINGS[0]
     };
-    let (expected, context) = (open(&cpu, &file).await, open(&GPU_SETTINGS[0], &file).await);
+    let (expected, context) = (
+        open_table(&cpu, "trips", &file).await,
+        open_table(&GPU_SETTINGS[0], "trips", &file).await,
+    );
     for backing in ["paged", "auto", "mapped", "paged", "resident", "auto"] {
         context
             .sql(&format!("SET grampus.gpu_backing = '{backing}'"))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
+use arrow::compute::concat_batches;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
@@ -13,7 +14,7 @@ use grampus::session;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterProperties;
 
-use crate::support::{Setting, write_orc};
+use crate::support::{Setting, gpu_runs, write_orc};
 
 /// 3,000 rows: `x` counts, `i` counts modulo 7, and `word` is one of three words or NULL.
 pub(crate) fn rows() -> RecordBatch {
@@ -176,4 +177,21 @@ pub(crate) async fn compare_damaged(codec: Codec, contexts: [SessionContext; 2])
         *(if outcomes[0].is_ok() { &mut answers } else { &mut errors }) += 1;
     }
     (errors, answers)
+}
+
+/// A session with a file or folder as a table.
+pub(crate) async fn open_table(setting: &Setting, name: &str, location: &Path) -> SessionContext {
+    let context = setting.context();
+    let location = location.display().to_string();
+    session::register_orc(&context, name, &location).await.unwrap();
+    context
+}
+
+/// The answer, and the numbers of aggregations that kernels computed, and that fell back.
+pub(crate) async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, usize)) {
+    let frame = context.sql(sql).await.unwrap();
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await.unwrap();
+    let batches = collect(Arc::clone(&plan), task).await.unwrap();
+    (concat_batches(&plan.schema(), &batches).unwrap(), gpu_runs(&plan))
 }

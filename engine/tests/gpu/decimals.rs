@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array, Int32Array, RecordBatch, StringArray};
-use datafusion::prelude::SessionContext;
 use grampus_orc_layout::write::WriterProperties;
 
-use crate::common::{outcome, ran, text};
+use crate::common::{open_table, outcome, ran, text};
 use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
 
 const ROWS: i128 = 20_000;
@@ -73,14 +72,6 @@ const COMPUTED: [&str; 10] = [
      GROUP BY p ORDER BY p NULLS FIRST",
 ];
 
-async fn open(setting: &Setting, path: &Path) -> SessionContext {
-    let context = setting.context();
-    grampus::session::register_orc(&context, "t", &path.display().to_string())
-        .await
-        .unwrap();
-    context
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn decimals_match_the_cpu() {
     if !has_compiler("decimals_match_the_cpu") {
@@ -93,9 +84,9 @@ async fn decimals_match_the_cpu() {
         gpu: None,
         ..GPU_SETTINGS[0]
     };
-    let expected = open(&cpu, &path).await;
+    let expected = open_table(&cpu, "t", &path).await;
     for setting in &GPU_SETTINGS {
-        let context = open(setting, &path).await;
+        let context = open_table(setting, "t", &path).await;
         for sql in COMPUTED {
             let (plan, found) = ran(&context, sql).await;
             assert_eq!(found, text(&expected, sql).await, "{sql}, {setting:?}");
@@ -121,7 +112,10 @@ async fn decimals_that_kernels_cannot_hold_are_left_to_the_cpu() {
         gpu: None,
         ..GPU_SETTINGS[0]
     };
-    let (expected, context) = (open(&cpu, &path).await, open(&GPU_SETTINGS[0], &path).await);
+    let (expected, context) = (
+        open_table(&cpu, "t", &path).await,
+        open_table(&GPU_SETTINGS[0], "t", &path).await,
+    );
     for sql in [
         "SELECT max(large * large) FROM t",
         "SELECT sum(large * price) FROM t",

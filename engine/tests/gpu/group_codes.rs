@@ -5,14 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
-use arrow::compute::concat_batches;
-use datafusion::physical_plan::collect;
-use datafusion::prelude::SessionContext;
 use grampus_orc_layout::write::WriterProperties;
 
-use crate::common::text;
+use crate::common::{answer, open_table, text};
 use crate::compare::difference;
-use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
+use crate::support::{GPU_SETTINGS, Setting, has_compiler, write_orc};
 
 /// A join of two aggregations, each of few groups. Both of its inputs keep their partitions.
 const JOIN: &str = "SELECT a.cab_type, a.n, b.s FROM \
@@ -80,22 +77,6 @@ fn write(path: &Path) {
     write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);
 }
 
-async fn open(setting: &Setting, path: &Path) -> SessionContext {
-    let context = setting.context();
-    grampus::session::register_orc(&context, "trips", &path.display().to_string())
-        .await
-        .unwrap();
-    context
-}
-
-async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, usize)) {
-    let frame = context.sql(sql).await.unwrap();
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await.unwrap();
-    let batches = collect(Arc::clone(&plan), task).await.unwrap();
-    (concat_batches(&plan.schema(), &batches).unwrap(), gpu_runs(&plan))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn grouped_queries_use_codes_and_match_the_cpu() {
     if !has_compiler("grouped_queries_use_codes_and_match_the_cpu") {
@@ -108,10 +89,10 @@ async fn grouped_queries_use_codes_and_match_the_cpu() {
         gpu: None,
         ..GPU_SETTINGS[0]
     };
-    let expected = open(&cpu, &path).await;
+    let expected = open_table(&cpu, "trips", &path).await;
     // Without a filter, columns that are asked for by page are resident too.
     for setting in [&GPU_SETTINGS[0], &GPU_SETTINGS[2]] {
-        let context = open(setting, &path).await;
+        let context = open_table(setting, "trips", &path).await;
         for (name, kernel) in QUERIES {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../queries/{name}.sql"));
             let sql = std::fs::read_to_string(file).unwrap();
@@ -148,7 +129,10 @@ async fn filters_decide_between_kernels_by_their_selectivity() {
         gpu: None,
         ..GPU_SETTINGS[0]
     };
-    let (expected, context) = (open(&cpu, &path).await, open(&GPU_SETTINGS[0], &path).await);
+    let (expected, context) = (
+        open_table(&cpu, "trips", &path).await,
+        open_table(&GPU_SETTINGS[0], "trips", &path).await,
+    );
     for (bound, kernel) in [
         (30, "kernel=[dense, 8 groups by code in a table for each lane]"),
         (85, "kernel=[dense, 8 groups by code in a table for each lane]"),

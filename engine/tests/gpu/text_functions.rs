@@ -4,13 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::compute::concat_batches;
-use datafusion::physical_plan::collect;
-use datafusion::prelude::SessionContext;
 use grampus_orc_layout::write::WriterProperties;
 
+use crate::common::{answer, open_table};
 use crate::compare::difference;
-use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
+use crate::support::{GPU_SETTINGS, Setting, has_compiler, write_orc};
 
 const ROWS: usize = 30_000;
 const STRIPE_ROWS: usize = 10_000;
@@ -107,22 +105,6 @@ fn write(path: &Path) {
     write_orc(path, rows.schema(), std::slice::from_ref(&rows), options);
 }
 
-async fn open(setting: &Setting, path: &Path) -> SessionContext {
-    let context = setting.context();
-    grampus::session::register_orc(&context, "t", &path.display().to_string())
-        .await
-        .unwrap();
-    context
-}
-
-async fn answer(context: &SessionContext, sql: &str) -> (RecordBatch, (usize, usize)) {
-    let frame = context.sql(sql).await.unwrap();
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await.unwrap();
-    let batches = collect(Arc::clone(&plan), task).await.unwrap();
-    (concat_batches(&plan.schema(), &batches).unwrap(), gpu_runs(&plan))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_of_strings_are_computed_on_the_device() {
     if !has_compiler("functions_of_strings_are_computed_on_the_device") {
@@ -135,9 +117,9 @@ async fn functions_of_strings_are_computed_on_the_device() {
         gpu: None,
         ..GPU_SETTINGS[0]
     };
-    let expected = open(&cpu, &path).await;
+    let expected = open_table(&cpu, "t", &path).await;
     for setting in [&GPU_SETTINGS[0], &GPU_SETTINGS[2]] {
-        let context = open(setting, &path).await;
+        let context = open_table(setting, "t", &path).await;
         for (sql, is_computed) in QUERIES {
             let columns = expected.sql(sql).await.unwrap().schema().fields().len();
             let order: Vec<String> = (1..=columns).map(|column| column.to_string()).collect();
