@@ -20,14 +20,34 @@ const FIRST_ASSIGNED_ID: u32 = 1 << 31;
 /// error would find these strings cached.
 const REPLACED_TEXT: (u64, u32) = (u64::MAX, u32::MAX);
 
+/// Assigned ids that are known, at most. Each condition on strings has one.
+const MAX_KNOWN: usize = 1 << 16;
+
 /// The assigned ids of a session.
 #[derive(Debug, Default)]
-pub(crate) struct ColumnIds {
-    assigned: Mutex<HashMap<Assigned, u32>>,
+pub(crate) struct ColumnIds(Mutex<Assigned>);
+
+#[derive(Debug, Default)]
+struct Assigned {
+    known: HashMap<Columns, u32>,
+    /// Ids that were assigned. None is assigned twice, so columns of forgotten ids are not found again.
+    count: u32,
 }
 
 /// File id and ORC column id in each file of the table, and the function of the column.
-type Assigned = (Vec<(u64, u32)>, Option<Arc<TextFunction>>);
+type Columns = (Vec<(u64, u32)>, Option<Arc<TextFunction>>);
+
+impl Assigned {
+    fn id(&mut self, columns: Columns) -> u32 {
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        let next = FIRST_ASSIGNED_ID + self.count;
+        let id = *self.known.entry(columns).or_insert(next);
+        self.count += u32::from(id == next);
+        id
+    }
+}
 
 impl ColumnIds {
     /// The id of the table's column, or of a function of it: the ORC column id if all files have the same one, else an
@@ -46,10 +66,26 @@ impl ColumnIds {
                 first
             }
             _ => {
-                let mut assigned = self.assigned.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = FIRST_ASSIGNED_ID + assigned.len() as u32;
-                *assigned.entry((ids, function.cloned())).or_insert(next)
+                let mut assigned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                assigned.id((ids, function.cloned()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_is_assigned_twice() {
+        let mut assigned = Assigned::default();
+        let of_file = |file: u64| (vec![(file, 1)], None);
+        let first = assigned.id(of_file(0));
+        assert_eq!((first, assigned.id(of_file(0))), (FIRST_ASSIGNED_ID, first));
+        let last = (1..=MAX_KNOWN as u64).map(|file| assigned.id(of_file(file))).last();
+        assert_eq!(last, Some(FIRST_ASSIGNED_ID + MAX_KNOWN as u32));
+        assert!(assigned.known.len() < MAX_KNOWN);
+        assert_eq!(assigned.id(of_file(0)), FIRST_ASSIGNED_ID + MAX_KNOWN as u32 + 1);
     }
 }
