@@ -186,18 +186,14 @@ fn found_file(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result<Found
         let name = path.display().to_string();
         (name, Place::Local(path), Identity::of_local(&metadata))
     } else {
-        let identity = Identity {
-            length: object.size,
-            modified_ns: i128::from(object.last_modified.timestamp_nanos_opt().unwrap_or_default()),
-            inode: None,
-            etag: object.e_tag.clone(),
-        };
+        // Two stores may look alike. The registry keeps its stores, and with them their addresses.
         let place = Place::Remote {
             store: Arc::clone(store),
-            url: shown.as_str().into(),
+            url: format!("{shown} {:p}", Arc::as_ptr(store)).into(),
             path: object.location.clone(),
         };
-        (format!("{shown}/{}", object.location), place, identity)
+        let name = format!("{shown}/{}", object.location);
+        (name, place, Identity::of_object(object))
     };
     Ok(FoundFile {
         name: name.into(),

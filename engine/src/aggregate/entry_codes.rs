@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AnyDictionaryArray, Array, ArrayRef};
 
-use super::value_codes::{NULL_CODE, TooManyValues};
+use super::value_codes::{NULL_CODE, TooManyValues, each};
 
 /// The entry's code is not known.
 const UNKNOWN: u32 = u32::MAX;
@@ -39,7 +39,7 @@ impl EntryCodes {
             return Ok(());
         }
         let codes = &mut self.codes;
-        let mut of_entry = |entry: usize| match codes[entry] {
+        let of_entry = |entry: usize| match codes[entry] {
             UNKNOWN if entries.is_null(entry) => Ok(NULL_CODE),
             UNKNOWN => {
                 codes[entry] = code(entries, entry)?;
@@ -47,20 +47,7 @@ impl EntryCodes {
             }
             known => Ok(known),
         };
-        let keys = array.normalized_keys().into_iter();
-        match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-            None => {
-                for entry in keys {
-                    out.push(of_entry(entry)?);
-                }
-            }
-            Some(nulls) => {
-                for (entry, is_valid) in keys.zip(nulls) {
-                    out.push(if is_valid { of_entry(entry)? } else { NULL_CODE });
-                }
-            }
-        }
-        Ok(())
+        each(array.normalized_keys().into_iter(), array.nulls(), out, of_entry)
     }
 
     /// Bytes of memory.

@@ -13,7 +13,7 @@ use arrow::datatypes::{
 
 use super::entry_codes::EntryCodes;
 use super::text_codes::TextCodes;
-use super::value_codes::{IntCodes, MAX_CODES, NULL_CODE, NextCode, TooManyValues, ValueCodes};
+use super::value_codes::{IntCodes, MAX_CODES, NULL_CODE, NextCode, TooManyValues, ValueCodes, each};
 
 /// The codes of a key.
 #[derive(Debug)]
@@ -194,28 +194,6 @@ fn ints<T: ArrowNativeType>(
     // A conversion to `usize` keeps the sign.
     let values = values.iter().map(|value| value.as_usize() as i64);
     each(values, nulls, out, |value| codes.code(value, next))
-}
-
-/// Appends the code of each value. The values may be more than rows: those behind the last row are left out.
-fn each<T>(
-    values: impl Iterator<Item = T>,
-    nulls: Option<&NullBuffer>,
-    out: &mut Vec<u32>,
-    mut code: impl FnMut(T) -> Result<u32, TooManyValues>,
-) -> Result<(), TooManyValues> {
-    match nulls.filter(|nulls| nulls.null_count() > 0) {
-        None => {
-            for value in values {
-                out.push(code(value)?);
-            }
-        }
-        Some(nulls) => {
-            for (value, is_valid) in values.zip(nulls) {
-                out.push(if is_valid { code(value)? } else { NULL_CODE });
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::hash::Hash;
 
+use arrow::buffer::NullBuffer;
 use hashbrown::HashMap;
 
 /// The code of NULL.
@@ -145,6 +146,28 @@ impl IntCodes {
     pub(super) fn size(&self) -> usize {
         self.window.capacity() * size_of::<u32>() + self.wide.as_ref().map_or(0, ValueCodes::size)
     }
+}
+
+/// Appends the code of each value. The values may be more than rows: those behind the last row are left out.
+pub(super) fn each<T>(
+    values: impl Iterator<Item = T>,
+    nulls: Option<&NullBuffer>,
+    out: &mut Vec<u32>,
+    mut code: impl FnMut(T) -> Result<u32, TooManyValues>,
+) -> Result<(), TooManyValues> {
+    match nulls.filter(|nulls| nulls.null_count() > 0) {
+        None => {
+            for value in values {
+                out.push(code(value)?);
+            }
+        }
+        Some(nulls) => {
+            for (value, is_valid) in values.zip(nulls) {
+                out.push(if is_valid { code(value)? } else { NULL_CODE });
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

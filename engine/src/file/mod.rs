@@ -32,7 +32,7 @@ use bytes::Bytes;
 use datafusion::physical_plan::metrics::Count;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{LayoutError, Result};
-use object_store::ObjectStore;
+use object_store::{ObjectMeta, ObjectStore};
 
 use crate::config::LocalIo;
 use local::{LocalFile, ReadSource};
@@ -104,6 +104,16 @@ impl Identity {
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
             inode: Some((metadata.dev(), metadata.ino())),
             etag: None,
+        }
+    }
+
+    /// The identity of an object.
+    pub(crate) fn of_object(object: &ObjectMeta) -> Self {
+        Self {
+            length: object.size,
+            modified_ns: i128::from(object.last_modified.timestamp_nanos_opt().unwrap_or_default()),
+            inode: None,
+            etag: object.e_tag.clone(),
         }
     }
 }

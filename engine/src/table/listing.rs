@@ -257,12 +257,7 @@ async fn find_remote(state: &dyn Session, location: &str) -> Result<Vec<FoundFil
                 .is_some_and(|name| is_hidden_name(name) && !single);
         let file = FoundFile {
             name: format!("{store_name}{}", object.location).into(),
-            identity: Identity {
-                length: object.size,
-                modified_ns: i128::from(object.last_modified.timestamp_nanos_opt().unwrap_or_default()),
-                inode: None,
-                etag: object.e_tag,
-            },
+            identity: Identity::of_object(&object),
             place: Place::Remote {
                 store: Arc::clone(&store),
                 url: Arc::clone(&store_key),
