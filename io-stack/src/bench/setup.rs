@@ -13,7 +13,7 @@ use super::BenchOptions;
 use super::kernels;
 use super::step_clocks::{self, Phase};
 use crate::abi::{ColumnDesc, IoStack, Stats};
-use crate::cuda::{Args, Device, DeviceBuffer, DeviceFacts, Event, KernelUse, Module, Stream, compile};
+use crate::cuda::{Args, Device, DeviceBuffer, DeviceFacts, Event, Grid, KernelUse, Module, Stream, compile};
 use crate::error::{BenchError, CudaError};
 use crate::stack::{Column, Run, Stack, StackOptions};
 
@@ -152,12 +152,12 @@ impl Setup {
             self.out.fill(0)?;
             let (begin, end) = (Event::new(&self.device, true)?, Event::new(&self.device, true)?);
             begin.record(&self.stream)?;
-            run.launch(
-                &self.stream,
+            let grid = Grid {
                 blocks,
-                BLOCK_THREADS,
-                &mut args().with(self.out.address()),
-            )?;
+                threads: BLOCK_THREADS,
+                shared_bytes: 0,
+            };
+            run.launch_waiting(&self.stream, grid, &mut args().with(self.out.address()))?;
             end.record(&self.stream)?;
             self.stream.synchronize()?;
             let ms = end.ms_since(&begin)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use grampus_driver::storage::{CachedFile, Storage, WritableFile};
 
 use crate::abi::{IoStack, Stats};
-use crate::cuda::{Args, Device, DeviceBuffer, Module, Stream, compile_for};
+use crate::cuda::{Args, Device, DeviceBuffer, Grid, Module, Stream, compile_for};
 use crate::device_headers;
 use crate::error::BenchError;
 use crate::stack::{Column, Run, Stack, StackOptions};
@@ -167,7 +167,12 @@ impl VectorAdd {
         let kernel = self.kernels.kernel(kernel)?;
         let began = Instant::now();
         let mut args = Args::new().with_bytes(&bytes);
-        kernel.launch(&self.stream, blocks, 32 * warps_of_block, &mut args)?;
+        let grid = Grid {
+            blocks,
+            threads: 32 * warps_of_block,
+            shared_bytes: 0,
+        };
+        kernel.launch_waiting(&self.stream, grid, &mut args)?;
         self.stream.synchronize()?;
         let took = began.elapsed();
         Ok((took, self.stack.finish()?))

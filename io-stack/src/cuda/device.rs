@@ -10,8 +10,8 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use super::call::check;
 use super::device_facts::DeviceFacts;
 use super::driver::{driver_version, probe};
+use super::gate::Gate;
 use super::host_machine::HostMachine;
-use super::releases::Releases;
 use crate::error::CudaError;
 
 /// Shared memory of a block of host threads (target_host.cuh, `GRAMPUS_SHARED_BY_BLOCK`): that of an H200's.
@@ -22,7 +22,7 @@ struct Context {
     ordinal: sys::CUdevice,
     context: sys::CUcontext,
     version: (u32, u32),
-    releases: Arc<Releases>,
+    gate: Arc<Gate>,
 }
 
 // SAFETY: a primary context may be used and made current from any thread (CUDA Driver API, "Primary Context
@@ -72,7 +72,7 @@ impl Device {
             ordinal: device,
             context,
             version,
-            releases: Releases::of_gpu(device),
+            gate: Gate::of_gpu(device),
         };
         let device = Self(Arc::new(Inner::Gpu(context)));
         device.bind()?;
@@ -98,12 +98,23 @@ impl Device {
         }
     }
 
-    /// What is to be given back.
-    pub(super) fn releases(&self) -> &Arc<Releases> {
+    /// Keeps apart kernels that wait for the host and calls of the driver that wait for kernels.
+    pub(super) fn gate(&self) -> &Arc<Gate> {
         match &*self.0 {
-            Inner::Gpu(gpu) => &gpu.releases,
-            Inner::Host(machine) => machine.releases(),
+            Inner::Gpu(gpu) => &gpu.gate,
+            Inner::Host(machine) => machine.gate(),
         }
+    }
+
+    /// Whether kernels that wait for the host ([`Kernel::launch_waiting`](super::Kernel::launch_waiting)) are in the
+    /// way of a call of the driver, which the next such launch would wait for.
+    pub fn is_gate_wanted(&self) -> bool {
+        self.gate().is_wanted()
+    }
+
+    /// Gives back what was dropped while kernels waited for the host, unless another one runs.
+    pub fn settle(&self) {
+        self.gate().settle();
     }
 
     /// Makes the context current on this thread.

@@ -2,8 +2,6 @@
 //!
 //! The GPU may write the memory at any time. Contents are therefore copied in and out, and never lent as references.
 
-use std::time::Duration;
-
 use cudarc::driver::sys;
 
 use super::call::check;
@@ -25,22 +23,21 @@ fn settle() -> Result<(), CudaError> {
     })
 }
 
-/// Longest wait for memory that was dropped while kernels wait for the host: several of their launches.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
-
 fn allocate(device: &Device, len: usize) -> Result<u64, CudaError> {
-    if let Some(machine) = device.as_host() {
-        return machine.allocate(len);
-    }
-    device.bind()?;
-    let mut at = 0;
-    // SAFETY: a context is current; `at` is writable; the driver does not allow length 0, and none is asked for.
-    check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, len.max(16)) })?;
-    Ok(at)
+    device.gate().call(|| {
+        if let Some(machine) = device.as_host() {
+            return machine.allocate(len);
+        }
+        device.bind()?;
+        let mut at = 0;
+        // SAFETY: a context is current; `at` is writable; the driver does not allow length 0, and none is asked for.
+        check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut at, len.max(16)) })?;
+        Ok(at)
+    })
 }
 
-/// Device memory, freed on drop ([`HostWait`](super::HostWait) says when). The driver aligns it to at least 256 bytes,
-/// and buffers of 2 MiB and more to 2 MiB.
+/// Device memory. The driver aligns it to at least 256 bytes, and buffers of 2 MiB and more to 2 MiB. It is freed on
+/// drop, or when no kernel runs any more that waits for the host.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     device: Device,
@@ -54,13 +51,10 @@ impl DeviceBuffer {
     /// # Errors
     /// Mostly: out of device memory.
     pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
-        let at = match allocate(device, len) {
-            Err(e) if e.is_out_of_memory() && device.releases().wait(RELEASE_PATIENCE) => allocate(device, len),
-            allocated => allocated,
-        };
+        let at = allocate(device, len).map_err(|e| e.about(|| format!("{len} bytes of device memory")))?;
         Ok(Self {
             device: device.clone(),
-            at: at.map_err(|e| e.about(|| format!("{len} bytes of device memory")))?,
+            at,
             len,
         })
     }
@@ -110,10 +104,12 @@ impl DeviceBuffer {
             unsafe { (self.at as *mut u8).write_bytes(byte, self.len) };
             return Ok(());
         }
-        self.device.bind()?;
-        // SAFETY: our own memory.
-        check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.at, byte, self.len) })?;
-        settle()
+        self.device.gate().call(|| {
+            self.device.bind()?;
+            // SAFETY: our own memory.
+            check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.at, byte, self.len) })?;
+            settle()
+        })
     }
 
     /// Copies values to byte `offset`.
@@ -172,7 +168,7 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         let (device, at, len) = (self.device.clone(), self.at, self.len);
-        self.device.releases().give_back(move || {
+        self.device.gate().give_back(move || {
             if let Some(machine) = device.as_host() {
                 machine.free(at, len);
             } else if device.bind().is_ok() {

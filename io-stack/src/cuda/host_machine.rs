@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::device_facts::DeviceFacts;
+use super::gate::Gate;
 use super::host_kernel::HostKernel;
 use super::host_work::HostWork;
-use super::releases::Releases;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
 /// Alignment of all allocations: a GPU's driver aligns large ones at least so.
@@ -22,8 +22,8 @@ pub(super) struct HostMachine {
     used_bytes: AtomicU64,
     /// Launches in flight, and the threads that wait for their end.
     running: Arc<Running>,
-    releases: Arc<Releases>,
-    /// The driver's lock: held while memory is freed, and by each start of a copy.
+    gate: Arc<Gate>,
+    /// The driver's lock: held by calls that wait for kernels, and by each start of a copy.
     driver: Mutex<()>,
 }
 
@@ -55,18 +55,25 @@ impl HostMachine {
             memory_bytes,
             used_bytes: AtomicU64::new(0),
             running: Arc::default(),
-            releases: Arc::default(),
+            gate: Arc::default(),
             driver: Mutex::default(),
         }
     }
 
-    pub(super) fn releases(&self) -> &Arc<Releases> {
-        &self.releases
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
-    /// A call of the driver begins. Like the driver, it waits while memory is freed.
+    /// A call of the driver begins. Like the driver, it waits while another one waits for kernels.
     pub(super) fn call(&self) -> MutexGuard<'_, ()> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins that waits until no kernel runs, as the driver may. Other calls wait meanwhile.
+    pub(super) fn call_alone(&self) -> MutexGuard<'_, ()> {
+        let call = self.call();
+        self.wait_idle();
+        call
     }
 
     pub(super) fn threads(&self) -> u32 {
@@ -90,6 +97,7 @@ impl HostMachine {
 
     /// Allocates device memory, not initialised.
     pub(super) fn allocate(&self, len: usize) -> Result<u64, CudaError> {
+        let _call = self.call_alone();
         let bytes = rounded(len) as u64;
         let room = |used: u64| used.checked_add(bytes).filter(|all| *all <= self.memory_bytes);
         if self
@@ -108,26 +116,30 @@ impl HostMachine {
         Ok(at as u64)
     }
 
-    /// Frees memory that [`allocate`](Self::allocate) gave for this length. Like the driver, it waits until no kernel
-    /// runs, and other calls wait meanwhile.
+    /// Frees memory that [`allocate`](Self::allocate) gave for this length.
     pub(super) fn free(&self, at: u64, len: usize) {
-        let _call = self.call();
-        self.wait_idle();
+        let _call = self.call_alone();
         // SAFETY: allocated with this layout; freed once, by `DeviceBuffer`'s drop.
         unsafe { dealloc(at as *mut u8, layout(len)) };
         self.used_bytes.fetch_sub(rounded(len) as u64, Ordering::Relaxed);
     }
 
-    /// Frees what [`pages`] gave for this length, as [`free`](Self::free) does.
+    /// Allocates whole zeroed pages in place of pinned memory. `len` is a multiple of a page and not 0.
+    pub(super) fn pages(&self, len: usize) -> Result<NonNull<u8>, CudaError> {
+        let _call = self.call_alone();
+        // SAFETY: the length is not 0.
+        NonNull::new(unsafe { alloc_zeroed(layout(len)) }).ok_or_else(|| out_of_memory("cuMemHostAlloc", len))
+    }
+
+    /// Frees what [`pages`](Self::pages) gave for this length.
     pub(super) fn free_pages(&self, at: NonNull<u8>, len: usize) {
-        let _call = self.call();
-        self.wait_idle();
+        let _call = self.call_alone();
         // SAFETY: allocated with this layout; freed once, by `PinnedBuffer`'s drop.
         unsafe { dealloc(at.as_ptr(), layout(len)) };
     }
 
     /// Returns when no launch is in flight. Every launch ends: its waits are bounded.
-    pub(super) fn wait_idle(&self) {
+    fn wait_idle(&self) {
         let mut launches = self.running.launches();
         while *launches > 0 {
             launches = self
@@ -192,10 +204,4 @@ fn out_of_memory(call: &'static str, len: usize) -> CudaError {
         text: "out of memory".to_owned(),
         detail: format!(" ({len} bytes)"),
     }
-}
-
-/// Allocates whole zeroed pages in place of pinned memory. `len` is a multiple of a page and not 0.
-pub(super) fn pages(len: usize) -> Result<NonNull<u8>, CudaError> {
-    // SAFETY: the length is not 0.
-    NonNull::new(unsafe { alloc_zeroed(layout(len)) }).ok_or_else(|| out_of_memory("cuMemHostAlloc", len))
 }

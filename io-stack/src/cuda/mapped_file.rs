@@ -107,11 +107,13 @@ fn register(device: &Device, map: &Mapping) -> Result<u64, CudaError> {
     }
     device.bind()?;
     let (at, len) = (map.address().cast_mut().cast(), map.len().next_multiple_of(4096));
-    // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before the unmapping.
-    check("cuMemHostRegister", unsafe {
-        sys::cuMemHostRegister_v2(at, len, READ_ONLY)
-    })
-    .map_err(|e| e.about(|| format!("{len} bytes")))?;
+    let register = || {
+        // SAFETY: a live mapping of whole pages, read-only for the GPU as for us; unregistered before the unmapping.
+        check("cuMemHostRegister", unsafe {
+            sys::cuMemHostRegister_v2(at, len, READ_ONLY)
+        })
+    };
+    (device.gate().call(register)).map_err(|e| e.about(|| format!("{len} bytes")))?;
     let mut address = 0;
     // SAFETY: registered with DEVICEMAP by the call before.
     let answer = check("cuMemHostGetDevicePointer", unsafe {
@@ -119,7 +121,7 @@ fn register(device: &Device, map: &Mapping) -> Result<u64, CudaError> {
     });
     if answer.is_err() {
         // SAFETY: registered by this function.
-        let _ = unsafe { sys::cuMemHostUnregister(at) };
+        device.gate().call(|| unsafe { sys::cuMemHostUnregister(at) });
     }
     answer.map(|()| address)
 }
@@ -130,9 +132,9 @@ impl Drop for MappedFile {
             return;
         }
         let (device, map, path) = (self.device.clone(), self.map.clone(), self.path.clone());
-        self.device.releases().give_back(move || {
+        self.device.gate().give_back(move || {
             if let Some(machine) = device.as_host() {
-                machine.wait_idle();
+                drop(machine.call_alone());
                 return;
             }
             if device.bind().is_err() {

@@ -6,7 +6,7 @@
 //! | `call` | a driver call's answer as a result |
 //! | `device_buffer`, `pinned_buffer`, `mapped_file`, `slot` | memory with one owner |
 //! | `stream` | streams and events |
-//! | `host_wait`, `releases` | when memory is given back to the driver |
+//! | `gate` | calls of the driver that wait for kernels, beside kernels that wait for the host |
 //! | `module`, `args`, `plain` | kernels and their arguments |
 //! | `compile`, `nvrtc`, `host_compiler`, `linker`, `compiled` | text to machine code |
 //! | `host_machine`, `host_kernel`, `host_work` | kernels on host threads |
@@ -28,10 +28,10 @@ mod device;
 mod device_buffer;
 mod device_facts;
 mod driver;
+mod gate;
 mod host_compiler;
 mod host_kernel;
 mod host_machine;
-mod host_wait;
 mod host_work;
 mod linker;
 mod mapped_file;
@@ -42,7 +42,6 @@ mod nvrtc;
 mod pinned_buffer;
 mod plain;
 mod queue_rings;
-mod releases;
 mod slot;
 mod stream;
 
@@ -56,7 +55,6 @@ pub use device_buffer::DeviceBuffer;
 pub use device_facts::DeviceFacts;
 pub use driver::{driver_version, library, probe};
 pub use host_compiler::{compile_host, host_compiler};
-pub use host_wait::HostWait;
 pub use linker::link;
 pub use mapped_file::MappedFile;
 pub use module::{Grid, Kernel, Module};

@@ -1,7 +1,9 @@
 //! `Module`, loaded machine code, and `Kernel`, whose launches check the arguments.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
 use libloading::Library;
@@ -9,9 +11,10 @@ use libloading::Library;
 use super::args::Args;
 use super::call::check;
 use super::device::Device;
+use super::gate::HasEnded;
 use super::host_compiler;
 use super::host_kernel::HostKernel;
-use super::stream::Stream;
+use super::stream::{Event, Stream};
 use crate::error::CudaError;
 
 #[derive(Debug)]
@@ -25,6 +28,8 @@ enum Code {
 pub struct Module {
     device: Device,
     code: Code,
+    /// By name: the kernels that were looked up.
+    entries: Mutex<BTreeMap<String, Entry>>,
 }
 
 // SAFETY: modules may be used from any thread.
@@ -38,21 +43,25 @@ impl Module {
     /// # Errors
     /// Mostly: code for another device.
     pub fn load(device: &Device, cubin: &[u8]) -> Result<Self, CudaError> {
-        if device.is_host() {
-            return Ok(Self {
-                device: device.clone(),
-                code: Code::Host(host_compiler::load(cubin)?),
-            });
-        }
-        device.bind()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: an ELF image carries its own length; the driver copies it.
-        check("cuModuleLoadData", unsafe {
-            sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast())
-        })?;
+        let code = match device.as_host() {
+            Some(machine) => device.gate().call(|| {
+                drop(machine.call_alone());
+                host_compiler::load(cubin).map(Code::Host)
+            })?,
+            None => device.gate().call(|| {
+                device.bind()?;
+                let mut raw = std::ptr::null_mut();
+                // SAFETY: an ELF image carries its own length; the driver copies it.
+                check("cuModuleLoadData", unsafe {
+                    sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast())
+                })
+                .map(|()| Code::Gpu(raw))
+            })?,
+        };
         Ok(Self {
             device: device.clone(),
-            code: Code::Gpu(raw),
+            code,
+            entries: Mutex::default(),
         })
     }
 
@@ -61,7 +70,26 @@ impl Module {
     /// # Errors
     /// The module has no kernel of that name.
     pub fn kernel(&self, name: &str) -> Result<Kernel<'_>, CudaError> {
-        let entry = match &self.code {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = match entries.get(name) {
+            Some(entry) => entry.clone(),
+            None => {
+                // The first look-up may load the kernel's code.
+                let entry = self.device.gate().call(|| self.entry(name))?;
+                entries.insert(name.to_owned(), entry.clone());
+                entry
+            }
+        };
+        drop(entries);
+        Ok(Kernel {
+            module: self,
+            name: name.to_owned(),
+            entry,
+        })
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, CudaError> {
+        let code = match &self.code {
             Code::Gpu(module) => {
                 self.device.bind()?;
                 let c_name = CString::new(name).unwrap_or_default();
@@ -71,19 +99,18 @@ impl Module {
                     sys::cuModuleGetFunction(&mut raw, *module, c_name.as_ptr())
                 })
                 .map_err(|e| e.about(|| name.to_owned()))?;
-                Entry::Gpu(raw)
+                EntryCode::Gpu(raw)
             }
             Code::Host(library) => {
-                Entry::Host(HostKernel::find(library, name).ok_or_else(|| CudaError::Arguments {
+                EntryCode::Host(HostKernel::find(library, name).ok_or_else(|| CudaError::Arguments {
                     kernel: name.to_owned(),
                     reason: "the library has no such kernel".to_owned(),
                 })?)
             }
         };
-        Ok(Kernel {
-            module: self,
-            name: name.to_owned(),
-            entry,
+        Ok(Entry {
+            code,
+            is_launched: Arc::default(),
         })
     }
 }
@@ -92,7 +119,7 @@ impl Drop for Module {
     fn drop(&mut self) {
         let Code::Gpu(raw) = self.code else { return };
         let (device, raw) = (self.device.clone(), raw as usize);
-        self.device.releases().give_back(move || {
+        self.device.gate().give_back(move || {
             if device.bind().is_ok() {
                 // SAFETY: loaded in `load`; kernels borrow the module.
                 let _ = unsafe { sys::cuModuleUnload(raw as sys::CUmodule) };
@@ -104,8 +131,15 @@ impl Drop for Module {
 /// The most that a kernel's parameters may take (CUDA C++ Programming Guide, "Kernel parameters": 32,764 bytes).
 const MAX_PARAMETER_BYTES: usize = 32768;
 
-#[derive(Debug)]
-enum Entry {
+/// A kernel's code, and whether it was launched: the first launch may load code and take memory for local variables.
+#[derive(Debug, Clone)]
+struct Entry {
+    code: EntryCode,
+    is_launched: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Clone)]
+enum EntryCode {
     Gpu(sys::CUfunction),
     Host(HostKernel),
 }
@@ -150,14 +184,48 @@ impl Kernel<'_> {
     /// # Errors
     /// As [`launch`](Self::launch).
     pub fn launch_grid(&self, stream: &Stream, grid: Grid, args: &mut Args) -> Result<(), CudaError> {
+        if self.was_launched() {
+            return self.start(stream, grid, args);
+        }
+        let gate = self.module.device.gate();
+        gate.call(|| self.start(stream, grid, args))?;
+        self.entry.is_launched.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`launch_grid`](Self::launch_grid), for a kernel that waits for threads of the host. Until it has ended, no
+    /// call of the driver is made that waits for kernels: such a call would keep those threads from copying.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_waiting(&self, stream: &Stream, grid: Grid, args: &mut Args) -> Result<(), CudaError> {
+        let device = &self.module.device;
+        let event = Event::new(device, false)?;
+        device.gate().launch(!self.was_launched(), || {
+            self.start(stream, grid, args)?;
+            event.record(stream)?;
+            // A failure has ended the launch, too.
+            Ok::<HasEnded, CudaError>(Box::new(move || event.reached().unwrap_or(true)))
+        })?;
+        self.entry.is_launched.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn was_launched(&self) -> bool {
+        self.entry.is_launched.load(Ordering::Acquire)
+    }
+
+    fn start(&self, stream: &Stream, grid: Grid, args: &mut Args) -> Result<(), CudaError> {
         let Grid {
             blocks,
             threads,
             shared_bytes,
         } = grid;
-        let raw = match &self.entry {
-            Entry::Gpu(raw) => *raw,
-            Entry::Host(kernel) => return self.launch_on_host(kernel, stream, blocks * (threads / 32).max(1), args),
+        let raw = match &self.entry.code {
+            EntryCode::Gpu(raw) => *raw,
+            EntryCode::Host(kernel) => {
+                return self.launch_on_host(kernel, stream, blocks * (threads / 32).max(1), args);
+            }
         };
         self.module.device.bind()?;
         self.check_arguments(raw, args)?;
@@ -201,6 +269,9 @@ impl Kernel<'_> {
             other => return Err(self.refuse(format!("takes one argument on host threads, not {}", other.len()))),
         }
         let arguments = args.values.iter().map(|(words, _)| words.clone()).collect();
+        if !self.was_launched() {
+            drop(machine.call_alone());
+        }
         // The lock is held throughout: launches of several threads follow one another, as in any stream.
         let mut last = stream.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = last.take() {
@@ -223,7 +294,9 @@ impl Kernel<'_> {
     /// # Errors
     /// A failed call.
     pub fn blocks_that_fit(&self, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
-        let Entry::Gpu(raw) = self.entry else { return Ok(1) };
+        let EntryCode::Gpu(raw) = self.entry.code else {
+            return Ok(1);
+        };
         self.module.device.bind()?;
         allow_shared(raw, shared_bytes)?;
         let mut blocks = 0;

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use libloading::Library;
@@ -37,6 +37,8 @@ pub struct Nvcomp {
     file: PathBuf,
     /// A device failed while the library was in use.
     is_suspect: AtomicBool,
+    /// The bits of codecs that were called.
+    was_called: AtomicU8,
 }
 
 /// A batch of chunks of one codec. The arrays lie in `memory`, at these offsets, and have an entry for each chunk.
@@ -168,23 +170,31 @@ impl Nvcomp {
         } else {
             stream.device.bind()?;
         }
-        // SAFETY: the arrays and the scratch memory are inside live memory, by the checks. As at a launch, the caller
-        // ensures that the addresses in the arrays are valid.
-        let answer = unsafe {
-            (self.functions.codec(batch.codec).decompress)(
-                inputs as *const _,
-                input_bytes as *const _,
-                spaces as *const _,
-                output_bytes as *mut _,
-                batch.chunks,
-                scratch as *mut _,
-                batch.scratch.1,
-                outputs as *const _,
-                DecompressOptions::KERNELS,
-                statuses as *mut _,
-                stream.raw.cast(),
-            )
+        let decompress = || {
+            // SAFETY: the arrays and the scratch memory are inside live memory, by the checks. As at a launch, the
+            // caller ensures that the addresses in the arrays are valid.
+            unsafe {
+                (self.functions.codec(batch.codec).decompress)(
+                    inputs as *const _,
+                    input_bytes as *const _,
+                    spaces as *const _,
+                    output_bytes as *mut _,
+                    batch.chunks,
+                    scratch as *mut _,
+                    batch.scratch.1,
+                    outputs as *const _,
+                    DecompressOptions::KERNELS,
+                    statuses as *mut _,
+                    stream.raw.cast(),
+                )
+            }
         };
+        // The first launches of its kernels may wait for others.
+        let answer = match self.was_called.load(Ordering::Acquire) & batch.codec.bit() {
+            0 => stream.device.gate().call(decompress),
+            _ => decompress(),
+        };
+        self.was_called.fetch_or(batch.codec.bit(), Ordering::Release);
         refuse("nvcompBatched…DecompressAsync", answer)
     }
 }
@@ -230,6 +240,7 @@ fn open(file: Option<&Path>) -> Result<Arc<Nvcomp>, CudaError> {
         version,
         file,
         is_suspect: AtomicBool::new(false),
+        was_called: AtomicU8::new(0),
     }))
 }
 

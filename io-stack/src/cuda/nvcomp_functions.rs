@@ -23,6 +23,11 @@ impl NvcompCodec {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Snappy, Self::Lz4, Self::Zstd, Self::Deflate];
 
+    /// A bit of its own.
+    pub(super) fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     /// The codec's part of function names.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -11,7 +11,6 @@ use grampus_driver::raw::HostMemory;
 
 use super::call::check;
 use super::device::Device;
-use super::host_machine;
 use crate::error::CudaError;
 
 /// Page-locked, cached host memory that the GPU reads and writes under the host's own address. Page-aligned, zeroed.
@@ -36,21 +35,23 @@ impl PinnedBuffer {
     /// # Errors
     /// Mostly: a limit on locked memory.
     pub fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
-        device.bind()?;
         let len = len.max(1).next_multiple_of(4096);
-        if device.is_host() {
+        if let Some(machine) = device.as_host() {
             return Ok(Self {
                 device: device.clone(),
-                at: host_machine::pages(len)?,
+                at: device.gate().call(|| machine.pages(len))?,
                 len,
             });
         }
         let mut at = std::ptr::null_mut();
-        // SAFETY: a context is current; `at` is writable.
-        check("cuMemHostAlloc", unsafe {
-            sys::cuMemHostAlloc(&mut at, len, PORTABLE_MAPPED)
-        })
-        .map_err(|e| e.about(|| format!("{len} bytes of pinned memory")))?;
+        let allocate = || {
+            device.bind()?;
+            // SAFETY: a context is current; `at` is writable.
+            check("cuMemHostAlloc", unsafe {
+                sys::cuMemHostAlloc(&mut at, len, PORTABLE_MAPPED)
+            })
+        };
+        (device.gate().call(allocate)).map_err(|e| e.about(|| format!("{len} bytes of pinned memory")))?;
         let at = NonNull::new(at.cast()).ok_or_else(|| CudaError::NoDriver("pinned memory at address 0".to_owned()))?;
         let buffer = Self {
             device: device.clone(),
@@ -172,7 +173,7 @@ impl PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         let (device, at, len) = (self.device.clone(), self.at.as_ptr() as usize, self.len);
-        self.device.releases().give_back(move || {
+        self.device.gate().give_back(move || {
             let Some(at) = NonNull::new(at as *mut u8) else { return };
             if let Some(machine) = device.as_host() {
                 machine.free_pages(at, len);

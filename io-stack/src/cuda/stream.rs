@@ -34,10 +34,12 @@ impl Stream {
     pub fn new(device: &Device) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
         if !device.is_host() {
-            device.bind()?;
-            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-            // SAFETY: a context is current.
-            check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
+            device.gate().call(|| {
+                device.bind()?;
+                let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+                // SAFETY: a context is current.
+                check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })
+            })?;
         }
         Ok(Self {
             device: device.clone(),
@@ -186,11 +188,15 @@ fn outside(len: usize, from: usize, to: usize) -> CudaError {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.device.is_host() {
-            self.wait_on_host();
-        } else if self.device.bind().is_ok() {
-            // SAFETY: made in `new`; the driver finishes the stream's work.
-            let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };
+            return self.wait_on_host();
         }
+        let (device, raw) = (self.device.clone(), self.raw as usize);
+        self.device.gate().give_back(move || {
+            if device.bind().is_ok() {
+                // SAFETY: made in `new`; the driver finishes the stream's work.
+                let _ = unsafe { sys::cuStreamDestroy_v2(raw as sys::CUstream) };
+            }
+        });
     }
 }
 

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use grampus_io_stack::abi::{ColumnDesc, IoStack, Stats};
-use grampus_io_stack::cuda::{Device, Event, HostWait, Stream};
+use grampus_io_stack::cuda::{Args, CudaError, Device, Event, Grid, Kernel, Stream};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 
 use crate::error::RunError;
@@ -37,8 +37,6 @@ pub(crate) struct IoBinding<'a> {
 struct Commands<'a> {
     /// `None`: handed on.
     turn: RefCell<Option<StackTurn<'a>>>,
-    /// Since before the first launch of the turn: the kernels wait for the controller.
-    host_wait: RefCell<Option<HostWait>>,
     /// The stack's generation that the columns are described for.
     generation: Cell<u64>,
     /// By column of the program, if it is read by command. Their extents live as long as kernels run.
@@ -69,7 +67,6 @@ impl<'a> IoBinding<'a> {
             status,
             commands: is_queued.then(|| Commands {
                 turn: RefCell::new(None),
-                host_wait: RefCell::new(None),
                 generation: Cell::new(u64::MAX),
                 columns: RefCell::default(),
                 in_flight: RefCell::default(),
@@ -109,7 +106,6 @@ impl<'a> IoBinding<'a> {
         }
         stack.begin()?;
         *commands.turn.borrow_mut() = Some(turn);
-        commands.host_wait.replace(Some(HostWait::begin(&self.state.device)));
         Ok(())
     }
 
@@ -147,25 +143,17 @@ impl<'a> IoBinding<'a> {
         turn.as_ref()?.backend.stack().map(ask)
     }
 
-    /// Before a launch: hands the stack on if another query waits for it, and waits for it again. Lets memory be given
-    /// back that was dropped meanwhile. `wait` waits for an event of the query.
+    /// Before a launch: hands the stack on if another query waits for it, and waits for it again. Lets calls of the
+    /// driver be made that wait for kernels. `wait` waits for an event of the query.
     ///
     /// # Errors
     /// The kernels before gave up; those of [`new`](Self::new).
     pub(crate) fn before_launch(&self, wait: impl Fn(&Event) -> Result<(), RunError>) -> Result<(), RunError> {
         let Some(commands) = &self.commands else { return Ok(()) };
-        let (is_wanted, is_in_the_way) = (
-            self.state.commands.is_wanted(),
-            commands
-                .host_wait
-                .borrow()
-                .as_ref()
-                .is_some_and(HostWait::is_in_the_way),
-        );
-        let most = if is_wanted || is_in_the_way {
-            0
-        } else {
-            MAX_IN_FLIGHT - 1
+        let is_wanted = self.state.commands.is_wanted();
+        let most = match is_wanted || self.state.device.is_gate_wanted() {
+            true => 0,
+            false => MAX_IN_FLIGHT - 1,
         };
         loop {
             let oldest = {
@@ -179,14 +167,25 @@ impl<'a> IoBinding<'a> {
         }
         if is_wanted {
             self.end_turn(commands)?;
-        } else if is_in_the_way {
-            commands.host_wait.take();
-            commands.host_wait.replace(Some(HostWait::begin(&self.state.device)));
         }
         if commands.turn.borrow().is_none() {
             self.take_turn(commands)?;
         }
         Ok(())
+    }
+
+    /// Launches the query's kernel. If it reads by command, it waits for the controller's threads.
+    pub(crate) fn launch(
+        &self,
+        kernel: &Kernel<'_>,
+        stream: &Stream,
+        grid: Grid,
+        args: &mut Args,
+    ) -> Result<(), CudaError> {
+        match self.is_queued() {
+            true => kernel.launch_waiting(stream, grid, args),
+            false => kernel.launch_grid(stream, grid, args),
+        }
     }
 
     /// Behind a launch.
@@ -201,7 +200,7 @@ impl<'a> IoBinding<'a> {
 
     /// Hands the stack on. The query's kernels have ended.
     fn end_turn(&self, commands: &Commands<'a>) -> Result<(), StackError> {
-        commands.host_wait.take();
+        self.state.device.settle();
         let Some(mut turn) = commands.turn.borrow_mut().take() else {
             return Ok(());
         };

@@ -186,7 +186,7 @@ impl Replay<'_, '_> {
                 threads: context.block.threads(),
                 shared_bytes: context.block.shared_bytes,
             };
-            context.entry.launch_grid(device.compute, grid, &mut args)?;
+            context.io.launch(context.entry, device.compute, grid, &mut args)?;
             if let (Some(merge), Some((groups, _)), true) = (&context.merge, codes, at + 1 == launches.len()) {
                 let blocks = groups.groups.div_ceil(BLOCK_WARPS).min(MAX_MERGE_BLOCKS);
                 merge.launch(device.compute, blocks, BLOCK_THREADS, &mut args)?;
