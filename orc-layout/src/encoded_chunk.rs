@@ -4,6 +4,10 @@
 //! most chunks of Zstandard. Of chunks that do not, the first and the last one are measured. Those between have the
 //! length of the first, as writers make them. The device checks each length.
 
+use std::ops::Range;
+
+use bytes::Bytes;
+
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::codec::{Codec, Compression, decompressed_length, stated_length, stated_length_bytes};
 use crate::source::ByteSource;
@@ -50,9 +54,10 @@ impl EncodedChunks {
         }
         let end = stream.offset.checked_add(stream.length)?;
         let (mut chunks, mut lengths) = (Vec::new(), Vec::new());
+        let mut headers = HeaderReader::new(source, end);
         let mut at = stream.offset;
         while at < end {
-            let (chunk, stated) = chunk_at(at, end, compression, source)?;
+            let (chunk, stated) = chunk_at(at, compression, &mut headers)?;
             at = chunk.offset + u64::from(chunk.length);
             lengths.push(stated);
             chunks.push(chunk);
@@ -92,7 +97,11 @@ pub(crate) fn first_chunk(stream: &Stream, compression: Compression, source: &dy
         return None;
     }
     let end = stream.offset.checked_add(stream.length)?;
-    let (chunk, stated) = chunk_at(stream.offset, end, compression, source)?;
+    let mut headers = HeaderReader {
+        step: 0,
+        ..HeaderReader::new(source, end)
+    };
+    let (chunk, stated) = chunk_at(stream.offset, compression, &mut headers)?;
     let chunk_end = chunk.offset + u64::from(chunk.length);
     let bytes = match stated {
         Some(bytes) => bytes,
@@ -103,16 +112,51 @@ pub(crate) fn first_chunk(stream: &Stream, compression: Compression, source: &dy
         .then_some((bytes, chunk_end < end))
 }
 
-/// The chunk whose header is at `at`, of a stream that ends at `end`, and the decompressed bytes that it states.
-fn chunk_at(
-    at: u64,
+/// Bytes that are read at once for headers. Headers of short chunks come in one read, and a longer read would cost more
+/// than a second one.
+const HEADER_STEP_BYTES: u64 = 4096;
+
+/// Reads of the few bytes at the beginnings of a stream's chunks.
+struct HeaderReader<'a> {
+    source: &'a dyn ByteSource,
+    /// End of the stream.
     end: u64,
-    compression: Compression,
-    source: &dyn ByteSource,
-) -> Option<(EncodedChunk, Option<u64>)> {
+    /// Bytes that are read at once, at least.
+    step: u64,
+    start: u64,
+    bytes: Bytes,
+}
+
+impl<'a> HeaderReader<'a> {
+    fn new(source: &'a dyn ByteSource, end: u64) -> Self {
+        Self {
+            source,
+            end,
+            step: HEADER_STEP_BYTES,
+            start: 0,
+            bytes: Bytes::new(),
+        }
+    }
+
+    /// The bytes of a range, as far as the stream has them. `None`: they cannot be read.
+    fn read(&mut self, range: Range<u64>) -> Option<&[u8]> {
+        let end = range.end.min(self.end);
+        if range.start < self.start || end > self.start + self.bytes.len() as u64 {
+            let step_end = range.start.saturating_add(self.step).min(self.end).max(end);
+            self.bytes = self.source.read(range.start..step_end).ok()?;
+            self.start = range.start;
+        }
+        let at = |offset: u64| (offset - self.start) as usize;
+        self.bytes.get(at(range.start)..at(end))
+    }
+}
+
+/// The chunk whose header is at `at`, and the decompressed bytes that it states.
+fn chunk_at(at: u64, compression: Compression, headers: &mut HeaderReader<'_>) -> Option<(EncodedChunk, Option<u64>)> {
     let stated_end = at + HEADER_BYTES as u64 + stated_length_bytes(compression.codec) as u64;
-    let bytes = source.read(at..stated_end.min(end)).ok()?;
-    let ChunkHeader { length, original } = ChunkHeader::first_of(&bytes)?;
+    let end = headers.end;
+    let bytes = headers.read(at..stated_end)?;
+    let ChunkHeader { length, original } = ChunkHeader::first_of(bytes)?;
     let offset = at + HEADER_BYTES as u64;
     if length == 0 || offset + u64::from(length) > end {
         return None;

@@ -34,6 +34,7 @@ use super::metrics::ScanMetrics;
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{stored_bytes, unmapped};
 use super::stripe_pruning::surviving_groups;
+use crate::config::LocalIo;
 use crate::error::layout;
 use crate::file::{IoCounters, Place, ScanSource};
 use crate::table::column_types;
@@ -139,8 +140,8 @@ pub(crate) fn is_local(scan: &Scan) -> bool {
     files.all(|file| matches!(file.file.place, Place::Local(_)))
 }
 
-/// Stripes that a thread locates, at least: a thread's start takes as long as a few of them.
-const MIN_STRIPES_PER_THREAD: usize = 8;
+/// Stripes that a thread locates, at least: a thread's start takes about as long.
+const MIN_STRIPES_PER_THREAD: usize = 2;
 
 /// Locates the table columns `columns` in the stripes of `work`, on several threads: footers, row indexes and chunk
 /// headers of a file that was not read before come from memory that no processor has touched.
@@ -400,7 +401,9 @@ pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column:
     let id = table_file.place_of(column).ok()?;
     let indexes = at_once(scan.cache.indexes(file, stripe, &[(id, false)], &IoCounters::default()));
     let index = indexes.ok()?.ok()?.into_iter().next().flatten();
-    let source = open(scan, number, IoCounters::default()).ok()?;
+    // Chunk headers lie in pages of their own: to map a page takes longer than to read a few bytes of it.
+    let handle = scan.cache.handle(file).ok()?;
+    let source = handle.source(LocalIo::Read, IoCounters::default()).ok()?;
     let column = EncodedColumn::of(&file.tail, stripe, id, index.as_deref(), source.as_ref());
     source.check().ok()?;
     column

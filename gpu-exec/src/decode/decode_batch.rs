@@ -63,19 +63,7 @@ pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> O
             let layout = layout(encoded, first..end);
             layout.bytes <= max_bytes && layout.space - layout.bytes <= MAX_EXPANSION * max_bytes
         };
-        if !fits(first + 1) {
-            return None;
-        }
-        // The size grows with the number of groups, so the last group that fits is found by bisection.
-        let (mut end, mut above) = (first + 1, after + 1);
-        while above - end > 1 {
-            let middle = end + (above - end) / 2;
-            if fits(middle) {
-                end = middle;
-            } else {
-                above = middle;
-            }
-        }
+        let end = last_that_fits(first..after, fits)?;
         let last = rows.end.min(end as u64 * encoded.group_rows);
         batches.push(DecodeBatch {
             rows: next..last,
@@ -84,6 +72,27 @@ pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> O
         next = last;
     }
     Some(batches)
+}
+
+/// The end of the longest run of groups that fits. Its size grows with the number of groups. `None`: not even the first
+/// one fits.
+fn last_that_fits(groups: Range<usize>, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    if fits(groups.end) {
+        return Some(groups.end); // mostly
+    }
+    if !fits(groups.start + 1) {
+        return None;
+    }
+    let (mut end, mut above) = (groups.start + 1, groups.end);
+    while above - end > 1 {
+        let middle = end + (above - end) / 2;
+        if fits(middle) {
+            end = middle;
+        } else {
+            above = middle;
+        }
+    }
+    Some(end)
 }
 
 /// A batch of some row groups, without their rows.

@@ -30,6 +30,12 @@ const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// reads by command takes them from the pool.
 const MAX_CACHE_BYTES: u64 = 24 << 30;
 
+/// Share of the device's free memory in which nvCOMP works for one query, and the bytes at least and at most. A chunk of
+/// 64 KiB in Zstandard takes 290 KB, and nvCOMP needs thousands of chunks at once to be fast.
+const NVCOMP_SHARE: u64 = 32;
+const MIN_NVCOMP_BYTES: u64 = 512 << 20;
+const MAX_NVCOMP_BYTES: u64 = 4 << 30;
+
 /// Shared memory of a block on a GPU that is not open: as much as an H200 has.
 const EXPECTED_SHARED_BYTES: u64 = 232_448;
 
@@ -120,6 +126,12 @@ impl DeviceState {
     pub(crate) fn staging_bytes(&self) -> u64 {
         let by_device = staging_bytes(self.facts.free_bytes);
         self.runtime_options.staging_bytes.unwrap_or(by_device)
+    }
+
+    /// Bytes in which nvCOMP works for one query, at most.
+    pub(crate) fn nvcomp_bytes(&self) -> u64 {
+        let by_device = (self.facts.free_bytes / NVCOMP_SHARE).clamp(MIN_NVCOMP_BYTES, MAX_NVCOMP_BYTES);
+        self.runtime_options.nvcomp_bytes.unwrap_or(by_device)
     }
 
     pub(crate) fn pool(&self) -> MutexGuard<'_, BufferPool> {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use grampus_io_stack::cuda::{CudaError, Device, Stream};
 
 use crate::decompress::library_memory::LibraryMemory;
+use crate::runtime::decoding::decode_lane::DecodeLane;
 use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
 use crate::runtime::io_stack::status_block::StatusBlock;
 use crate::runtime::memory::page_staging::PageStaging;
@@ -44,7 +45,7 @@ pub(crate) struct QueryResources {
     pub(crate) status: StatusBlock,
     pub(crate) scratch: QueryScratch,
     pub(crate) staging: StagingBuffer,
-    pub(crate) library_memory: LibraryMemory,
+    pub(crate) decode_lanes: Vec<DecodeLane>,
     /// The same for pages, which are decoded beside columns.
     pub(crate) page_staging: PageStaging,
     pub(crate) page_library_memory: LibraryMemory,
@@ -72,7 +73,7 @@ impl QueryResources {
             status: StatusBlock::new(device)?,
             scratch: QueryScratch::new(device)?,
             staging: StagingBuffer::default(),
-            library_memory: LibraryMemory::default(),
+            decode_lanes: DecodeLane::all(device)?,
             page_staging: PageStaging::default(),
             page_library_memory: LibraryMemory::default(),
         })
@@ -118,7 +119,10 @@ impl ResourcePool {
         if !resources.is_first {
             resources.scratch.trim(MAX_IDLE_BYTES);
             resources.staging = StagingBuffer::default();
-            resources.library_memory = LibraryMemory::default();
+            let lanes = &mut resources.decode_lanes;
+            lanes
+                .iter_mut()
+                .for_each(|lane| lane.library_memory = LibraryMemory::default());
             resources.page_staging = PageStaging::default();
             resources.page_library_memory = LibraryMemory::default();
         }

@@ -10,10 +10,6 @@ use crate::runtime::io_stack::command_backend::{OpenStorage, open_storage};
 /// does not.
 const LAUNCH_BYTES: u64 = 64 << 20;
 
-/// Bytes in which nvCOMP works for one query: 1,500 chunks of 64 KiB, of which each takes 200 KiB more for Zstandard.
-/// nvCOMP needs a thousand chunks at once to be fast.
-const NVCOMP_BYTES: u64 = 512 << 20;
-
 /// Settings of the runtime.
 #[derive(Clone)]
 pub struct RuntimeOptions {
@@ -25,11 +21,11 @@ pub struct RuntimeOptions {
     pub sector_log2: u32,
     /// Bytes that are copied between two launches.
     pub launch_bytes: u64,
-    /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. It always holds two
-    /// batches. Pages of encoded columns have a quarter of it beside. `None`: by the device's memory, 256 MiB to 1 GiB.
+    /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. Each of its
+    /// parts holds a batch. Pages of encoded columns have a quarter of it beside. `None`: by the device's memory, 256 MiB to 2 GiB.
     pub staging_bytes: Option<u64>,
-    /// Bytes in which nvCOMP works for one query, at most.
-    pub nvcomp_bytes: u64,
+    /// Bytes in which nvCOMP works for one query, at most. `None`: by the device's memory, 512 MiB to 4 GiB.
+    pub nvcomp_bytes: Option<u64>,
     /// Rows of a launch, at most; `None`: as many as the device reads in some milliseconds.
     pub launch_rows: Option<u64>,
     /// Shared memory of a block, in bytes, at most; `None`: as much as the device has.
@@ -46,7 +42,7 @@ impl Default for RuntimeOptions {
             sector_log2: 9,
             launch_bytes: LAUNCH_BYTES,
             staging_bytes: None,
-            nvcomp_bytes: NVCOMP_BYTES,
+            nvcomp_bytes: None,
             launch_rows: None,
             block_shared_bytes: None,
             open_storage: Arc::new(open_storage),

@@ -4,6 +4,7 @@ use grampus_io_stack::cuda::{Device, Stream};
 
 use crate::decompress::library_memory::LibraryMemory;
 use crate::kernel_cache::KernelCache;
+use crate::runtime::decoding::decode_lane::DecodeLane;
 use crate::runtime::memory::page_staging::PageStaging;
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::residency::Residency;
@@ -21,8 +22,10 @@ pub(crate) struct DeviceContext<'a> {
     pub(crate) placing: &'a Stream,
     pub(crate) faults: &'a FaultBuffer,
     pub(crate) kernels: &'a KernelCache,
-    /// Memory in which nvCOMP works, and its bytes at most.
-    pub(crate) library_memory: (&'a LibraryMemory, usize),
+    /// Streams in which columns are decoded.
+    pub(crate) decode_lanes: &'a [DecodeLane],
+    /// Bytes in which nvCOMP works for columns, at most. Pages have a lane's share of it beside.
+    pub(crate) library_bytes: usize,
     /// Memory in which the stored bytes of pages wait until they are decoded, and its bytes at most.
     pub(crate) page_staging: (&'a PageStaging, usize),
     /// Memory in which nvCOMP works for pages.

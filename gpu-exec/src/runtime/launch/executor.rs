@@ -292,7 +292,7 @@ impl Execution<'_> {
             faults,
             status,
             scratch,
-            library_memory,
+            decode_lanes,
             page_staging,
             page_library_memory,
             ..
@@ -314,7 +314,8 @@ impl Execution<'_> {
             placing,
             faults,
             kernels: &state.kernels,
-            library_memory: (library_memory, state.runtime_options.nvcomp_bytes as usize),
+            decode_lanes,
+            library_bytes: state.nvcomp_bytes() as usize,
             page_staging: (page_staging, (state.staging_bytes() / PAGE_STAGING_SHARE) as usize),
             page_library_memory,
             residency: &state.residency,

@@ -118,9 +118,9 @@ impl<'io> QueryRun<'io> {
         if launched.is_err() {
             self.io.abort();
         }
-        let quiet = [device.copy, device.placing, device.compute]
-            .into_iter()
-            .try_for_each(Stream::synchronize);
+        let lanes = device.decode_lanes.iter().map(|lane| &lane.stream);
+        let mut streams = [device.copy, device.placing, device.compute].into_iter().chain(lanes);
+        let quiet = streams.try_for_each(Stream::synchronize);
         let ended = self.io.finish();
         let results = launched?;
         quiet?;
@@ -200,7 +200,10 @@ impl<'io> QueryRun<'io> {
                     device: device.device,
                     stream: device.placing,
                     kernels: device.kernels,
-                    library_memory: (device.page_library_memory, device.library_memory.1),
+                    library_memory: (
+                        device.page_library_memory,
+                        device.library_bytes / device.decode_lanes.len(),
+                    ),
                     decompression: self.request.decompression,
                 },
                 copy: device.copy,

@@ -1,5 +1,5 @@
-//! `StagingBuffer`: device memory in which encoded bytes wait until they are decoded. It has two halves, filled in
-//! turns. A half may be filled again when its bytes have been decoded.
+//! `StagingBuffer`: device memory in which encoded bytes wait until they are decoded. It has several parts, filled in
+//! turns. A part may be filled again when its bytes have been decoded. Meanwhile others are filled and decoded.
 
 use std::sync::Arc;
 
@@ -7,18 +7,17 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::runtime::memory::copy_target::CopyTarget;
 
-/// Bytes of both halves, by default, at least and at most. A decompression kernel takes some hundred megabytes at once
-/// to fill an H200 (docs/experiments/0026-short-elements-together.md).
+/// Bytes of all parts, by default, at least and at most.
 const MIN_STAGING_BYTES: u64 = 256 << 20;
-const MAX_STAGING_BYTES: u64 = 1 << 30;
+const MAX_STAGING_BYTES: u64 = 2 << 30;
 /// Share of the device's free memory. Each query that runs has a buffer.
-const STAGING_SHARE: u64 = 128;
+const STAGING_SHARE: u64 = 64;
 /// Slots begin at multiples of this.
 const STAGING_GRAIN_BYTES: usize = 256;
-/// Halves: so many may be filled before anything is decoded.
-pub(crate) const HALVES: usize = 2;
+/// Parts: so many may be filled before anything is decoded.
+pub(crate) const STAGING_PARTS: usize = 8;
 
-/// Bytes of both halves, by default, of a device with so much free memory when it is opened.
+/// Bytes of all parts, by default, of a device with so much free memory when it is opened.
 pub(crate) fn staging_bytes(free_bytes: u64) -> u64 {
     (free_bytes / STAGING_SHARE).clamp(MIN_STAGING_BYTES, MAX_STAGING_BYTES)
 }
@@ -26,8 +25,8 @@ pub(crate) fn staging_bytes(free_bytes: u64) -> u64 {
 /// A place in the staging buffer.
 #[derive(Debug)]
 pub(crate) struct StagingSlot {
-    /// Halves are numbered in the order in which they are filled.
-    pub(crate) half: usize,
+    /// Fillings of parts are numbered in their order.
+    pub(crate) filling: usize,
     pub(crate) to: CopyTarget,
 }
 
@@ -38,8 +37,8 @@ pub(crate) struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    /// Gives each of the lengths, in their order, a slot; none to a length of 0. `max_bytes`: of both halves, though a
-    /// half always holds the largest length.
+    /// Gives each of the lengths, in their order, a slot; none to a length of 0. `max_bytes`: of all parts, though a
+    /// part always holds the largest length.
     pub(crate) fn assign(
         &mut self,
         device: &Device,
@@ -54,26 +53,26 @@ impl StagingBuffer {
         let Some(largest) = padded.iter().max().filter(|_| all > 0) else {
             return Ok(lengths.iter().map(|_| None).collect());
         };
-        let largest_half = (max_bytes as usize / HALVES).max(*largest);
-        // If everything has space at once, nothing waits.
-        let (half_bytes, need) = match all <= HALVES * largest_half {
-            true => (all, all),
-            false => (largest_half, HALVES * largest_half),
-        };
-        let buffer = self.buffer(device, need)?;
-        let (mut half, mut used) = (0, 0);
-        let mut slot = |len: usize| {
-            if used + len > half_bytes {
-                (half, used) = (half + 1, 0);
+        let part_bytes = (max_bytes as usize / STAGING_PARTS).min(all).max(*largest);
+        let (mut filling, mut used) = (0, 0);
+        let mut place = |len: usize| {
+            if used + len > part_bytes {
+                (filling, used) = (filling + 1, 0);
             }
-            let to = CopyTarget {
-                buffer: buffer.clone(),
-                offset: half % HALVES * half_bytes + used,
-            };
             used += len;
-            (len > 0).then_some(StagingSlot { half, to })
+            (len > 0).then_some((filling, used - len))
         };
-        Ok(padded.into_iter().map(&mut slot).collect())
+        let places: Vec<Option<(usize, usize)>> = padded.into_iter().map(&mut place).collect();
+        let parts = (filling + 1).min(STAGING_PARTS);
+        let buffer = self.buffer(device, parts * part_bytes)?;
+        let slot = |(filling, offset): (usize, usize)| StagingSlot {
+            filling,
+            to: CopyTarget {
+                buffer: buffer.clone(),
+                offset: filling % STAGING_PARTS * part_bytes + offset,
+            },
+        };
+        Ok(places.into_iter().map(|place| place.map(slot)).collect())
     }
 
     fn buffer(&mut self, device: &Device, len: usize) -> Result<Arc<DeviceBuffer>, CudaError> {
@@ -84,5 +83,33 @@ impl StagingBuffer {
         let buffer = Arc::new(DeviceBuffer::new(device, len.next_multiple_of(1 << 20))?);
         self.buffer = Some(buffer.clone());
         Ok(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Filling and offset of each slot, and the buffer's bytes.
+    fn assigned(lengths: &[usize], max_bytes: u64) -> (Vec<Option<(usize, usize)>>, usize) {
+        let mut staging = StagingBuffer::default();
+        let slots = staging.assign(&Device::host(1, 1 << 24), lengths, max_bytes).unwrap();
+        let place = |slot: StagingSlot| (slot.filling, slot.to.offset);
+        let places = slots.into_iter().map(|slot| slot.map(place)).collect();
+        (places, staging.buffer.map_or(0, |buffer| buffer.len()))
+    }
+
+    #[test]
+    fn parts_are_filled_in_turns_and_hold_the_largest_length() {
+        assert_eq!(assigned(&[0, 0], 1 << 20), (vec![None, None], 0));
+        assert_eq!(
+            assigned(&[300, 0, 10], 1 << 20),
+            (vec![Some((0, 0)), None, Some((0, 512))], 1 << 20)
+        );
+        let (places, bytes) = assigned(&[4000; 12], 8 * 4096);
+        let expected: Vec<_> = (0..12).map(|at| Some((at, at % STAGING_PARTS * 4096))).collect();
+        assert_eq!((places, bytes), (expected, 1 << 20));
+        let (places, _) = assigned(&[100, 9000, 200], 8);
+        assert_eq!(places, [Some((0, 0)), Some((1, 9216)), Some((2, 2 * 9216))]);
     }
 }

@@ -1,12 +1,12 @@
 //! `Uploader`: reader threads do a query's copy jobs.
 //!
 //! 1. A thread takes the next job, in order: so the first job not done is always being done by a thread.
-//! 2. The thread waits until the job's window, and for encoded bytes its half of the staging buffer, may be filled.
+//! 2. The thread waits until the job's window, and for encoded bytes its part of the staging buffer, may be filled.
 //! 3. The thread takes a slot of the pinned ring and fills it: with ranges of a file, with values that the CPU decodes,
 //!    or with encoded bytes and the tasks of the decode kernel.
 //! 4. The thread enqueues the slot's copy. The copy engine empties the slot.
 //! 5. The launching thread waits for jobs whose copies are enqueued (`wait_for`), and allows further windows and
-//!    halves.
+//!    fillings of parts.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::input::encoded_column::Values;
 use crate::runtime::file_io::file_source::{FileSource, opened};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::PinnedRing;
-use crate::runtime::memory::staging_buffer::HALVES;
+use crate::runtime::memory::staging_buffer::STAGING_PARTS;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 
 /// Work that was done.
@@ -44,8 +44,8 @@ struct UploadProgress {
     awaited: usize,
     /// Windows that may be filled.
     windows: usize,
-    /// Halves of the staging buffer that may be filled.
-    halves: usize,
+    /// Fillings of the staging buffer's parts that may begin.
+    fillings: usize,
     failed: Option<RunError>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Uploader<'a> {
     ) -> Self {
         let progress = UploadProgress {
             windows: 2,
-            halves: HALVES,
+            fillings: STAGING_PARTS,
             ..UploadProgress::default()
         };
         Self {
@@ -129,9 +129,9 @@ impl<'a> Uploader<'a> {
         self.changed.notify_all();
     }
 
-    /// Lets jobs of the halves below `halves` start.
-    pub(crate) fn allow_halves(&self, halves: usize) {
-        self.progress().halves = halves;
+    /// Lets jobs of the fillings below `fillings` start.
+    pub(crate) fn allow_fillings(&self, fillings: usize) {
+        self.progress().fillings = fillings;
         self.changed.notify_all();
     }
 
@@ -303,7 +303,7 @@ impl<'a> Uploader<'a> {
             }
             _ => Arc::default(),
         };
-        if !self.wait_for_turn(|progress| progress.halves > staged.half) {
+        if !self.wait_for_turn(|progress| progress.fillings > staged.filling) {
             return Ok(false);
         }
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
