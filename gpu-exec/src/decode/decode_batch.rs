@@ -6,7 +6,8 @@
 //! tasks (one per row group) │ dictionary codes or zone changes │ chunks │ PRESENT … │ DATA … │ SECONDARY …
 //! ```
 //!
-//! Behind these, which are copied, lies the space for the bytes of compressed streams once decompressed.
+//! Behind these, which are copied, lies the space for the bytes of compressed streams once decompressed. Chunks of raw
+//! values that are decompressed to their places ([`StraightRun`]) need neither tasks nor space.
 
 use std::ops::Range;
 
@@ -14,6 +15,7 @@ use grampus_io_stack::abi::Bytes;
 
 use super::encoded_run::{EncodedRun, RunAddresses, RunTarget, padded};
 use super::lookup_table::{table_bytes, write_table};
+use super::straight_run::StraightRun;
 use crate::abi::decode::DecodeTask;
 use crate::abi::decompress::StoredChunk;
 use crate::decompress::chunk_table::ChunkTable;
@@ -33,12 +35,20 @@ pub struct DecodeBatch {
     pub space: usize,
     /// For each stream, the offset in the batch of its first byte, and its range of the file.
     pub parts: Vec<(usize, Range<u64>)>,
-    /// Row groups that hold the rows.
-    run: EncodedRun,
+    /// What holds the rows.
+    run: Run,
     /// Offset in the batch of the table of chunks.
     chunks_at: usize,
     /// Offset in the batch of the run's stored bytes.
     stored_at: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Run {
+    /// Row groups, which are decoded.
+    Groups(EncodedRun),
+    /// Chunks, which need only be decompressed.
+    Straight(StraightRun),
 }
 
 /// Device addresses for a batch's tasks.
@@ -52,8 +62,18 @@ pub struct Addresses {
     pub valid: Option<u64>,
 }
 
-/// Divides rows of a column into batches of at most `max_bytes`. `None`: a row group is larger.
-pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> Option<Vec<DecodeBatch>> {
+/// Divides rows of a column into batches of at most `max_bytes`. `None`: a row group is larger. `width`: bytes of a
+/// value, if it has no validity.
+pub fn batches(
+    encoded: &EncodedColumn,
+    rows: Range<u64>,
+    max_bytes: usize,
+    width: Option<u32>,
+) -> Option<Vec<DecodeBatch>> {
+    let straight = width.and_then(|width| straight_batches(encoded, &rows, max_bytes, width));
+    if straight.is_some() {
+        return straight;
+    }
     let mut batches: Vec<DecodeBatch> = Vec::new();
     let mut next = rows.start;
     while next < rows.end {
@@ -74,8 +94,44 @@ pub fn batches(encoded: &EncodedColumn, rows: Range<u64>, max_bytes: usize) -> O
     Some(batches)
 }
 
-/// The end of the longest run of groups that fits. Its size grows with the number of groups. `None`: not even the first
-/// one fits.
+/// The same for rows that fill their chunks. `None`: they do not, or a chunk is larger.
+fn straight_batches(
+    encoded: &EncodedColumn,
+    rows: &Range<u64>,
+    max_bytes: usize,
+    width: u32,
+) -> Option<Vec<DecodeBatch>> {
+    let mut left = StraightRun::of(encoded, rows, width)?.chunks;
+    let mut batches = Vec::new();
+    while !left.is_empty() {
+        let batch = |end: usize| Some(straight_layout(StraightRun::over(encoded, left.start..end)?, width));
+        let end = last_that_fits(left.clone(), |end| {
+            batch(end).is_some_and(|batch| batch.bytes <= max_bytes)
+        })?;
+        batches.push(batch(end)?);
+        left.start = end;
+    }
+    Some(batches)
+}
+
+/// A batch of chunks that are decompressed to the places of their values.
+fn straight_layout(run: StraightRun, width: u32) -> DecodeBatch {
+    let stored_at = run.chunks.len() * size_of::<StoredChunk>();
+    let bytes = stored_at + padded((run.stored.end - run.stored.start) as usize);
+    let row = |byte: u64| byte / u64::from(width);
+    DecodeBatch {
+        rows: row(run.bytes.start)..row(run.bytes.end),
+        bytes,
+        space: bytes,
+        parts: vec![(stored_at, run.stored.clone())],
+        run: Run::Straight(run),
+        chunks_at: 0,
+        stored_at,
+    }
+}
+
+/// The end of the longest run of groups, or chunks, that fits. Its size grows with their number. `None`: not even the
+/// first one fits.
 fn last_that_fits(groups: Range<usize>, fits: impl Fn(usize) -> bool) -> Option<usize> {
     if fits(groups.end) {
         return Some(groups.end); // mostly
@@ -108,25 +164,31 @@ fn layout(encoded: &EncodedColumn, groups: Range<usize>) -> DecodeBatch {
         parts: parts.collect(),
         chunks_at,
         stored_at,
-        run,
+        run: Run::Groups(run),
     }
 }
 
 impl DecodeBatch {
     /// Bytes of the file in the batch.
     pub fn stored_bytes(&self) -> u64 {
-        self.run.stored_bytes()
+        self.parts.iter().map(|(_, bytes)| bytes.end - bytes.start).sum()
     }
 
     /// Number of tasks.
     pub fn tasks(&self) -> usize {
-        self.run.groups.len()
+        match &self.run {
+            Run::Groups(run) => run.groups.len(),
+            Run::Straight(_) => 0,
+        }
     }
 
     /// The table of chunks of a batch at `batch`; `None`: the column is not compressed.
     pub fn chunk_table(&self, encoded: &EncodedColumn, batch: u64) -> Option<ChunkTable> {
         let mut table = ChunkTable::new(encoded.codec()?, batch + self.chunks_at as u64);
-        self.run.count_chunks(encoded, &mut table);
+        match &self.run {
+            Run::Groups(run) => run.count_chunks(encoded, &mut table),
+            Run::Straight(run) => run.count_chunks(encoded, &mut table),
+        }
         Some(table)
     }
 
@@ -142,6 +204,13 @@ impl DecodeBatch {
         label: u32,
         out: &mut [u8],
     ) {
+        let run = match &self.run {
+            Run::Groups(run) => run,
+            Run::Straight(run) => {
+                let at = (at.batch + self.stored_at as u64, at.values);
+                return write_chunks(out, |original| run.stored_chunks(encoded, at, label, original));
+            }
+        };
         let table_at = padded(self.tasks() * size_of::<DecodeTask>());
         let target = RunTarget {
             rows: self.rows.clone(),
@@ -157,16 +226,21 @@ impl DecodeBatch {
             expanded: at.batch + self.bytes as u64,
         };
         let tasks = out.chunks_exact_mut(size_of::<DecodeTask>());
-        for (group, out) in self.run.groups.clone().zip(tasks) {
-            self.run.task(encoded, group, addresses, &target).write_to(out);
+        for (group, out) in run.groups.clone().zip(tasks) {
+            run.task(encoded, group, addresses, &target).write_to(out);
         }
-        // The compressed chunks, then the original ones.
-        let mut out = out[self.chunks_at..].chunks_exact_mut(size_of::<StoredChunk>());
-        for original in [false, true] {
-            let chunks = self.run.stored_chunks(encoded, addresses, label, original);
-            for (chunk, out) in chunks.zip(&mut out) {
-                chunk.write_to(out);
-            }
+        write_chunks(&mut out[self.chunks_at..], |original| {
+            run.stored_chunks(encoded, addresses, label, original)
+        });
+    }
+}
+
+/// Writes a table: the compressed chunks, then the original ones.
+fn write_chunks<I: Iterator<Item = StoredChunk>>(out: &mut [u8], chunks: impl Fn(bool) -> I) {
+    let mut out = out.chunks_exact_mut(size_of::<StoredChunk>());
+    for original in [false, true] {
+        for (chunk, out) in chunks(original).zip(&mut out) {
+            chunk.write_to(out);
         }
     }
 }

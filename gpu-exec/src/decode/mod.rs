@@ -3,6 +3,7 @@
 //! ```text
 //! mod           source of the decoding kernel
 //! encoded_run   streams of consecutive row groups: stored bytes, chunks and tasks
+//! straight_run  chunks of raw values, which need no decoding
 //! lookup_table  the table that a column's tasks look values up in
 //! decode_batch  encoded bytes of consecutive rows, and a task for each row group
 //! group_gather  encoded bytes of row groups of any columns
@@ -14,6 +15,7 @@ pub(crate) mod encoded_run;
 pub(crate) mod group_gather;
 pub(crate) mod lookup_table;
 pub mod standalone;
+pub(crate) mod straight_run;
 
 use grampus_io_stack::device_headers;
 

@@ -74,7 +74,8 @@ pub fn decode(
     if !what.encoded.fits(what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
         return Err(wrong("rows and streams that do not fit together"));
     }
-    let Some(batches) = batches(what.encoded, what.rows.clone(), what.batch_bytes) else {
+    let straight = (!what.nullable).then_some(width as u32);
+    let Some(batches) = batches(what.encoded, what.rows.clone(), what.batch_bytes, straight) else {
         return Ok(None);
     };
     let values = DeviceBuffer::filled(device, count * width + 2 * GUARD_BYTES, GUARD)?;
@@ -99,8 +100,10 @@ pub fn decode(
         if let Some(table) = batch.chunk_table(what.encoded, buffer.address()) {
             decompress(device, &stream, modules, &table, failed.address())?;
         }
-        let tasks = (buffer.address(), batch.tasks() as u32);
-        launch_tasks(&stream, modules, tasks, failed.address())?;
+        if batch.tasks() > 0 {
+            let tasks = (buffer.address(), batch.tasks() as u32);
+            launch_tasks(&stream, modules, tasks, failed.address())?;
+        }
         stream.synchronize()?;
     }
     let guarded = |buffer: &DeviceBuffer, len: usize, written: bool| -> Result<Vec<u8>, CudaError> {

@@ -30,8 +30,8 @@ const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// reads by command takes them from the pool.
 const MAX_CACHE_BYTES: u64 = 24 << 30;
 
-/// Share of the device's free memory in which nvCOMP works for one query, and the bytes at least and at most. A chunk of
-/// 64 KiB in Zstandard takes 290 KB, and nvCOMP needs thousands of chunks at once to be fast.
+/// Share of the device's free memory in which nvCOMP works for one query, and the bytes at least and at most. A chunk
+/// of 64 KiB in Zstandard takes 290 KB, and nvCOMP needs thousands of chunks at once to be fast.
 const NVCOMP_SHARE: u64 = 32;
 const MIN_NVCOMP_BYTES: u64 = 512 << 20;
 const MAX_NVCOMP_BYTES: u64 = 4 << 30;

@@ -21,8 +21,9 @@ pub struct RuntimeOptions {
     pub sector_log2: u32,
     /// Bytes that are copied between two launches.
     pub launch_bytes: u64,
-    /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. Each of its
-    /// parts holds a batch. Pages of encoded columns have a quarter of it beside. `None`: by the device's memory, 256 MiB to 2 GiB.
+    /// Bytes of the staging buffer, in which encoded bytes wait until they are decoded, at most. Each of its parts
+    /// holds a batch. Pages of encoded columns have a quarter of it beside. `None`: by the device's memory, 256 MiB to
+    /// 2 GiB.
     pub staging_bytes: Option<u64>,
     /// Bytes in which nvCOMP works for one query, at most. `None`: by the device's memory, 512 MiB to 4 GiB.
     pub nvcomp_bytes: Option<u64>,

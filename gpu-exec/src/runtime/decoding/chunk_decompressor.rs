@@ -101,7 +101,7 @@ impl<'a> ChunkDecompressor<'a> {
                 chunks: batch.chunks,
                 job: batch.array(),
             };
-            let blocks = self.context.blocks_of_warps(batch.chunks);
+            let blocks = self.context.blocks_of_warps(&kernel, batch.chunks)?;
             let mut args = Args::new().with_bytes(&bytes_of(&launch));
             kernel.launch(stream, blocks, BLOCK_THREADS, &mut args)?;
         }

@@ -1,14 +1,11 @@
 //! `DecodeContext`: stream, kernels and memory for decompression and decoding.
 
-use grampus_io_stack::cuda::{Device, Stream};
+use grampus_io_stack::cuda::{CudaError, Device, Kernel, Stream};
 
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::decompress::library_memory::LibraryMemory;
 use crate::kernel_cache::KernelCache;
 use crate::options::Decompression;
-
-/// Blocks on a multiprocessor: the registers of kernels whose warps take tasks are bounded for so many.
-const BLOCKS_EACH: u32 = 4;
 
 /// The part of a query's resources that decodes. All work is in the order of one stream.
 #[derive(Debug, Clone, Copy)]
@@ -22,9 +19,9 @@ pub(crate) struct DecodeContext<'a> {
 }
 
 impl DecodeContext<'_> {
-    /// Blocks of a launch of which each warp takes one of so many tasks after the other.
-    pub(crate) fn blocks_of_warps(&self, tasks: u32) -> u32 {
-        let most = self.device.multiprocessors().max(1) * BLOCKS_EACH;
-        tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most)
+    /// Blocks of a launch of which each warp takes one of so many tasks after the other: no more than run at once.
+    pub(crate) fn blocks_of_warps(&self, kernel: &Kernel<'_>, tasks: u32) -> Result<u32, CudaError> {
+        let most = self.device.multiprocessors().max(1) * kernel.blocks_that_fit(BLOCK_THREADS, 0)?;
+        Ok(tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most))
     }
 }

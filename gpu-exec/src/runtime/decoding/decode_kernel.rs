@@ -47,7 +47,7 @@ impl DecodeKernel {
         tasks: impl IntoIterator<Item = DecodeTasks>,
         failed: u64,
     ) -> Result<(), CudaError> {
-        let tasks: Vec<DecodeTasks> = tasks.into_iter().collect();
+        let tasks: Vec<DecodeTasks> = tasks.into_iter().filter(|tasks| tasks.count > 0).collect();
         let kernel = self.module.kernel(decode::ENTRY)?;
         for tasks in tasks.chunks(DECODE_JOBS) {
             let mut launch = DecodeLaunch {
@@ -63,7 +63,7 @@ impl DecodeKernel {
                 launch.tasks += tasks.count;
                 launch.jobs += 1;
             }
-            let blocks = context.blocks_of_warps(launch.tasks);
+            let blocks = context.blocks_of_warps(&kernel, launch.tasks)?;
             let mut args = Args::new().with_bytes(&bytes_of(&launch));
             kernel.launch(context.stream, blocks, BLOCK_THREADS, &mut args)?;
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::decode::decode_batch::{DecodeBatch, batches};
+use crate::decode::straight_run::straight_chunk_rows;
 use crate::input::Placement;
 use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
@@ -86,20 +87,39 @@ impl<'a> EncodedColumns<'a> {
     }
 
     /// Rows of a stripe's column in batches for the device to decode.
-    fn batches(&mut self, place: (usize, usize), rows: &Range<u64>) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
+    fn batches(
+        &mut self,
+        place: (usize, usize),
+        rows: &Range<u64>,
+        has_validity: bool,
+    ) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
+        let encoded = self.of(place)?;
+        let width = self.request.program.columns[place.1].ty.width();
+        let straight = (!has_validity).then_some(width);
+        let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize, straight)?;
+        Some((encoded, batches))
+    }
+
+    /// How a stripe's column is stored. `None`: the CPU decodes it.
+    fn of(&mut self, place: (usize, usize)) -> Option<Arc<EncodedColumn>> {
         if !self.may_decode(place) {
             return None;
         }
-        let encoded = match self.known.get(&place) {
+        match self.known.get(&place) {
             Some(known) => known.clone(),
             None => {
                 let found = stored_form(self.request, place);
                 self.known.insert(place, found.clone());
                 found
             }
-        }?;
-        let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize)?;
-        Some((encoded, batches))
+        }
+    }
+
+    /// Rows of each chunk of a stripe's column, if its values are decompressed to their places. `None`: they are
+    /// decoded.
+    pub(crate) fn straight_chunk_rows(&mut self, place: (usize, usize)) -> Option<u64> {
+        let width = self.request.program.columns[place.1].ty.width();
+        straight_chunk_rows(&*self.of(place)?, width)
     }
 
     /// The jobs that copy rows of a stripe's column for the device to decode. The first row's value goes to `to`;
@@ -112,7 +132,7 @@ impl<'a> EncodedColumns<'a> {
         to: &CopyTarget,
         valid: Option<&CopyTarget>,
     ) -> Option<Vec<CopyJob>> {
-        let (encoded, batches) = self.batches(place, rows)?;
+        let (encoded, batches) = self.batches(place, rows, valid.is_some())?;
         let file = self.request.input.stripes[stripe].file;
         let width = self.request.program.columns[column].ty.width();
         let first = batches.first().map_or(0, |batch| batch.rows.start);
