@@ -112,13 +112,13 @@ fn cpu_decompression() -> PerCodec<f64> {
     }
 }
 
-/// By an H200 (docs/experiments/0031-estimates-of-compressed-files.md).
+/// By an H100, with what precedes it (docs/experiments/0040-decode-lanes.md).
 fn device_decompression() -> PerCodec<f64> {
     PerCodec {
-        zlib: 30e9,
-        snappy: 50e9,
-        lz4: 50e9,
-        zstd: 27e9,
+        zlib: 45e9,
+        snappy: 90e9,
+        lz4: 85e9,
+        zstd: 55e9,
     }
 }
 

@@ -97,10 +97,7 @@ pub(crate) fn first_chunk(stream: &Stream, compression: Compression, source: &dy
         return None;
     }
     let end = stream.offset.checked_add(stream.length)?;
-    let mut headers = HeaderReader {
-        step: 0,
-        ..HeaderReader::new(source, end)
-    };
+    let mut headers = HeaderReader::new(source, end);
     let (chunk, stated) = chunk_at(stream.offset, compression, &mut headers)?;
     let chunk_end = chunk.offset + u64::from(chunk.length);
     let bytes = match stated {
@@ -112,16 +109,17 @@ pub(crate) fn first_chunk(stream: &Stream, compression: Compression, source: &dy
         .then_some((bytes, chunk_end < end))
 }
 
-/// Bytes that are read at once for headers. Headers of short chunks come in one read, and a longer read would cost more
-/// than a second one.
-const HEADER_STEP_BYTES: u64 = 4096;
+/// Bytes that are read at once for the headers of short chunks. Of long chunks only the headers are read.
+const HEADER_STEP_BYTES: u64 = 64 << 10;
+/// Stored bytes of a short chunk: to read them takes no longer than a second call of the system.
+const MAX_SHORT_CHUNK_BYTES: u64 = 4096;
 
 /// Reads of the few bytes at the beginnings of a stream's chunks.
 struct HeaderReader<'a> {
     source: &'a dyn ByteSource,
     /// End of the stream.
     end: u64,
-    /// Bytes that are read at once, at least.
+    /// Bytes that are read at once, at least. It follows from the last chunk's length.
     step: u64,
     start: u64,
     bytes: Bytes,
@@ -132,7 +130,7 @@ impl<'a> HeaderReader<'a> {
         Self {
             source,
             end,
-            step: HEADER_STEP_BYTES,
+            step: 0,
             start: 0,
             bytes: Bytes::new(),
         }
@@ -165,6 +163,10 @@ fn chunk_at(at: u64, compression: Compression, headers: &mut HeaderReader<'_>) -
     let stated = match original {
         true => Some(u64::from(length)),
         false => stated_length(compression.codec, stated),
+    };
+    headers.step = match u64::from(length) <= MAX_SHORT_CHUNK_BYTES {
+        true => HEADER_STEP_BYTES,
+        false => 0,
     };
     let chunk = EncodedChunk {
         offset,

@@ -31,7 +31,7 @@ use super::stripe_decoder::{LocatedColumns, StripeDecoder};
 use super::text_function::TextFunction;
 use crate::file::Place;
 use crate::scan::Scan;
-use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations, raw_chunk_bytes};
+use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
 use crate::scan::orc_scan_exec::OrcScanExec;
 use crate::table::column_bounds::extremes;
 use crate::table::files::TableFile;
@@ -83,7 +83,17 @@ impl InputBuilder<'_> {
             stripes.push(stripe);
             texts.extend(constants.into_iter().map(|(column, text)| (at, column, text)));
         }
-        let nullable = |at| stripes.iter().any(|stripe| can_be_null(&stripe.columns[at]));
+        let nullable = |at: usize| {
+            let has_function = lowered.functions[at].is_some();
+            let in_stripes = stripes.iter().zip(&located);
+            in_stripes
+                .into_iter()
+                .any(|(stripe, located)| match &located.columns[at] {
+                    ColumnLocation::Direct(_) => false,
+                    ColumnLocation::Constant(_) => matches!(stripe.columns[at], Placement::Constant(None)),
+                    ColumnLocation::Decoded { may_be_null, .. } => *may_be_null || has_function,
+                })
+        };
         let nullable = (0..lowered.columns.len()).map(nullable).collect();
         let is_code = |column: &usize| lowered.program.columns[*column].ty == Type::Code;
         let code_columns: Vec<usize> = (0..lowered.columns.len()).filter(is_code).collect();
@@ -154,14 +164,16 @@ impl InputBuilder<'_> {
                     }
                     Placement::Constant(value.map(|value| value.placeholder()))
                 }
-                ColumnLocation::Decoded { stored_bytes } => {
+                ColumnLocation::Decoded {
+                    stored_bytes,
+                    chunk_bytes,
+                    ..
+                } => {
                     let on_device = on_device(*column);
-                    let layout = &stripe.layout;
-                    let chunk_bytes = || raw_chunk_bytes(scan, stripe.file, layout, *column, self.locations);
                     Placement::Decoded {
                         stored_bytes: *stored_bytes,
                         on_device,
-                        chunk_bytes: if on_device { chunk_bytes() } else { None },
+                        chunk_bytes: chunk_bytes.filter(|_| on_device),
                     }
                 }
             });
@@ -231,12 +243,5 @@ fn file_version(file: &TableFile) -> Result<FileVersion, Refusal> {
             modified_ns: identity.modified_ns,
         }),
         _ => Err(Refusal::RemoteFiles),
-    }
-}
-
-fn can_be_null(placement: &Placement) -> bool {
-    match placement {
-        Placement::Direct(_) | Placement::Constant(Some(_)) => false,
-        Placement::Constant(None) | Placement::Decoded { .. } => true,
     }
 }

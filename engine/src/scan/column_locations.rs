@@ -66,6 +66,10 @@ pub(crate) enum ColumnLocation {
     Decoded {
         /// Bytes of all the column's rows in the file.
         stored_bytes: u64,
+        /// False: no value is NULL.
+        may_be_null: bool,
+        /// As [`raw_chunk_bytes`] finds.
+        chunk_bytes: Option<u64>,
     },
 }
 
@@ -339,6 +343,9 @@ fn find(
         Some(direct) => ColumnLocation::Direct(direct),
         None => ColumnLocation::Decoded {
             stored_bytes: stored_bytes(&file.tail.schema, stripe, id),
+            // A conversion may turn a value into NULL.
+            may_be_null: has_present(stripe, id) || table_file.is_converted(column),
+            chunk_bytes: raw_chunk_bytes(sources, number, stripe, id, known),
         },
     })
 }
@@ -409,27 +416,30 @@ pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column:
     column
 }
 
-/// Decompressed bytes of a chunk of a table column in one stripe of a local file, if the values lie raw in compression
-/// chunks and none is missing. The first chunk is asked, once for a file.
-pub(crate) fn raw_chunk_bytes(
-    scan: &Scan,
+/// Whether a stripe says of each row whether a column has a value. Otherwise all rows have one.
+fn has_present(stripe: &StripeLayout, id: ColumnId) -> bool {
+    let present = stripe.stream(id, Kind::Present);
+    present.is_some_and(|stream| stream.length > 0)
+}
+
+/// Decompressed bytes of a chunk of a file's column in one stripe, if the values lie raw in compression chunks and none
+/// is missing. The first chunk is asked, once for a file.
+fn raw_chunk_bytes(
+    sources: &mut Sources<'_>,
     number: usize,
     stripe: &StripeLayout,
-    column: usize,
+    id: ColumnId,
     known: &LocationCache,
 ) -> Option<u64> {
-    let file = &scan.files[number].file;
-    let id = scan.files[number].place_of(column).ok()?;
-    let present = stripe.stream(id, Kind::Present);
-    let has_nulls = present.is_some_and(|stream| stream.length > 0);
-    if file.tail.compression.is_none() || has_nulls {
+    let file = &sources.scan.files[number].file;
+    if file.tail.compression.is_none() || has_present(stripe, id) {
         return None;
     }
     let key = (file.id, id);
     if let Some(bytes) = known.chunk_bytes.get(&key) {
         return Some(bytes);
     }
-    let source = open(scan, number, IoCounters::default()).ok()?;
+    let source = sources.of(number).ok()?;
     let chunks = RawChunks::of(&file.tail, stripe, id, source.as_ref());
     source.check().ok()?;
     let RawChunks { bytes, is_alone } = chunks?;

@@ -21,9 +21,9 @@ const ROWS: usize = 60_000;
 
 /// The queries, and how EXPLAIN names their kernels.
 const QUERIES: [(&str, &str); 4] = [
-    ("t1", "kernel=[dense, 17 groups by code in a table for each lane]"),
+    ("t1", "kernel=[dense, 16 groups by code in a table for each lane]"),
     ("t2", "kernel=[dense, 8 groups by code in a table for each lane]"),
-    ("t3", "kernel=[dense, 64 groups by code in a table for each block]"),
+    ("t3", "kernel=[dense, 56 groups by code in a table for each block]"),
     (
         "t4",
         "groups by code in a table for each block, rare values in device memory]",

@@ -1,8 +1,8 @@
 //! The choice between CPU and GPU at recorded rates: estimates must order the processors as measured times do.
 //!
-//! The measurements are of 200 million rows on a server with 16 cores and one H200
-//! (docs/experiments/0028-nvcomp.md, queries/RESULTS.md). The tables here have a thousandth of the rows, and the
-//! machine profile a thousandth of the rates.
+//! The measurements are of 200 million rows on servers with 16 cores and one H200 or H100
+//! (docs/experiments/{0028-nvcomp,0040-decode-lanes}.md, queries/RESULTS.md). The tables here have a thousandth of the
+//! rows, and the machine profile a thousandth of the rates.
 
 use std::fs;
 use std::path::Path;
@@ -50,12 +50,12 @@ const fn recorded(codec: Option<Codec>, library: bool, sql: &'static str, cpu_ms
 const RECORDED: [Recorded; 12] = [
     recorded(None, false, Q0, 21.1, 39.3),
     recorded(None, false, Q5, 22.5, 59.7),
-    recorded(Some(Codec::Snappy), false, Q0, 154.0, 69.0),
-    recorded(Some(Codec::Snappy), false, Q5, 541.0, 200.0),
-    recorded(Some(Codec::Zstd), true, Q0, 208.0, 93.0),
-    recorded(Some(Codec::Zstd), true, Q5, 667.0, 382.0),
-    recorded(Some(Codec::Zlib), true, Q0, 173.0, 109.0),
-    recorded(Some(Codec::Zlib), true, Q5, 674.0, 283.0),
+    recorded(Some(Codec::Snappy), false, Q0, 195.0, 65.0),
+    recorded(Some(Codec::Snappy), false, Q5, 683.0, 114.0),
+    recorded(Some(Codec::Zstd), true, Q0, 317.0, 66.0),
+    recorded(Some(Codec::Zstd), true, Q5, 908.0, 181.0),
+    recorded(Some(Codec::Zlib), true, Q0, 258.0, 89.0),
+    recorded(Some(Codec::Zlib), true, Q5, 885.0, 184.0),
     recorded(Some(Codec::Zstd), false, Q0, 208.0, 279.0),
     recorded(Some(Codec::Zstd), false, Q5, 667.0, 2232.0),
     recorded(Some(Codec::Zlib), false, Q0, 173.0, 260.0),
