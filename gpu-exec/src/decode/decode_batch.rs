@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Behind these, which are copied, lies the space for the bytes of compressed streams once decompressed. Chunks of raw
-//! values that are decompressed to their places ([`StraightRun`]) need neither tasks nor space.
+//! values that are decompressed to their places (`StraightRun`) need neither tasks nor space.
 
 use std::ops::Range;
 
