@@ -64,7 +64,8 @@ const COMPUTED: [&str; 10] = [
     "SELECT sum(price * discount), min(-price), max(price - large) FROM t WHERE count > 498",
     "SELECT sum(price + large), sum(large - discount), count(price * quantity) FROM t",
     "SELECT discount, max(price * quantity), min(price * -quantity) FROM t GROUP BY discount ORDER BY discount",
-    "SELECT sum(CAST(price AS DOUBLE)), sum(CAST(quantity AS INT)), sum(CAST(count AS DECIMAL(10, 3))) FROM t",
+    "SELECT round(sum(CAST(price AS DOUBLE)), 2), sum(CAST(quantity AS INT)), sum(CAST(count AS DECIMAL(10, 3))) \
+     FROM t",
     "SELECT sum(CAST(price AS DECIMAL(12, 1))), max(CAST(large AS BIGINT)) FROM t",
     "SELECT sum(CAST(price AS DECIMAL(20, 5))) FROM t",
     "SELECT count(*) FROM t WHERE price * discount > 500000 AND large < 0.5",

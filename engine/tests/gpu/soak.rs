@@ -17,21 +17,23 @@
 //!
 //! Four connections run at once. Two share a session, and with it the device; the others have one each.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
-use datafusion::physical_plan::collect;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
+use grampus::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use grampus::{Device, GpuTarget, GrampusConfig, GrampusOptions};
 use grampus_orc_layout::write::WriterProperties;
 use rand::{Rng, SeedableRng};
 
 use crate::compare::difference;
-use crate::support::{gpu_runs, has_compiler, kernel_folder, write_orc};
+use crate::support::{has_compiler, kernel_folder, write_orc};
 
 /// Statements with a place for a literal. Orders are total, so that rows can be compared one by one.
 const STATEMENTS: [&str; 7] = [
@@ -106,19 +108,37 @@ async fn session(data: &str, device: Device) -> SessionContext {
     context
 }
 
-/// The answer, and whether kernels gave it.
-async fn answer(context: &SessionContext, sql: &str) -> datafusion::error::Result<(RecordBatch, bool)> {
+/// The processor that answered a query. `ByCpuAfterFallback` has the reason.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Answered {
+    ByKernels,
+    ByCpu,
+    ByCpuAfterFallback(String),
+}
+
+fn answered(plan: &Arc<dyn ExecutionPlan>) -> Answered {
+    if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
+        return match gpu.fell_back() {
+            None => Answered::ByKernels,
+            Some(reason) => Answered::ByCpuAfterFallback(reason.to_owned()),
+        };
+    }
+    let below = plan.children().into_iter().map(answered);
+    below.min().unwrap_or(Answered::ByCpu)
+}
+
+async fn answer(context: &SessionContext, sql: &str) -> datafusion::error::Result<(RecordBatch, Answered)> {
     let frame = context.sql(sql).await?;
     let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
     let batches = collect(Arc::clone(&plan), task).await?;
-    Ok((concat_batches(&plan.schema(), &batches)?, gpu_runs(&plan).0 > 0))
+    Ok((concat_batches(&plan.schema(), &batches)?, answered(&plan)))
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    by_kernels: AtomicU64,
-    by_cpu: AtomicU64,
+    /// By backing too.
+    answered: Mutex<BTreeMap<(Answered, &'static str), u64>>,
     cancelled: AtomicU64,
 }
 
@@ -147,16 +167,17 @@ async fn connection(
             None => Some(run.await),
         };
         match ended {
-            None => counts.cancelled.fetch_add(1, Ordering::Relaxed),
-            Some(Ok((found, by_kernels))) => {
+            None => {
+                counts.cancelled.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Ok((found, answered))) => {
                 let words = difference(wanted, &found);
                 assert!(
                     words.is_none(),
                     "seed {seed}, {backing}, {sql}: {}",
                     words.unwrap_or_default()
                 );
-                let count = if by_kernels { &counts.by_kernels } else { &counts.by_cpu };
-                count.fetch_add(1, Ordering::Relaxed)
+                *counts.answered.lock().unwrap().entry((answered, backing)).or_default() += 1;
             }
             Some(Err(error)) => panic!("seed {seed}, {backing}, {sql}: {error}"),
         };
@@ -212,9 +233,14 @@ fn sessions_at_once_with_random_cancellations() {
             task.await.unwrap();
         }
     });
-    println!("seed {seed}, {seconds} s: {counts:?}");
-    assert!(
-        counts.by_kernels.load(Ordering::Relaxed) > 0,
-        "no query ran by a kernel"
+    println!(
+        "seed {seed}, {seconds} s, {} cancelled",
+        counts.cancelled.load(Ordering::Relaxed)
     );
+    let answered = counts.answered.lock().unwrap();
+    for ((by, backing), count) in answered.iter() {
+        println!("{count} with {backing}: {by:?}");
+    }
+    let by_kernels = answered.keys().any(|(by, _)| *by == Answered::ByKernels);
+    assert!(by_kernels, "no query ran by a kernel");
 }
