@@ -28,6 +28,7 @@ use grampus_gpu_exec::RunError;
 use super::device_run::{is_dictionary_full, run};
 use super::explain::Explain;
 use super::gpu_work::GpuWork;
+use super::grouping_sets::GroupingSets;
 use super::metrics::{record, record_fallback};
 use super::partial_state::batch;
 use crate::scan::metrics::with_amplification;
@@ -63,9 +64,10 @@ impl GpuAggregateExec {
         }
     }
 
-    /// Groups that the kernel expects, as far as it is known.
+    /// Groups that the kernel expects, in all grouping sets, as far as it is known.
     pub(super) fn groups(&self) -> Option<u32> {
-        self.work.preview().coded_groups
+        let sets = self.work.lowered.grouping_sets.as_ref().map_or(1, GroupingSets::len);
+        self.work.preview().coded_groups?.checked_mul(u32::try_from(sets).ok()?)
     }
 
     /// The plan that answers after a fallback.
@@ -192,7 +194,8 @@ impl Execution {
         };
         let work = &self.work;
         record(&self.metrics, &output.cost, work);
-        let batch = batch(&output, &work.lowered.state, &self.cpu.schema(), &dictionary);
+        let state = (&work.lowered.state[..], work.lowered.grouping_sets.as_ref());
+        let batch = batch(&output, state, &self.cpu.schema(), &dictionary);
         batch.map_err(RunFailure::Error)
     }
 

@@ -29,6 +29,7 @@
 //! | `final_aggregation` | the final aggregation of few groups runs in one partition |
 //! | `explain` | `Explain`, the operator's text in EXPLAIN |
 //! | `metrics` | the operator's metrics |
+//! | `grouping_sets` | `GroupingSets`, the groups of each set from the groups of all keys |
 //! | `partial_state` | the program's output becomes the batch of the CPU's partial aggregation |
 //!
 //! **Invariant:** the crate `grampus-gpu-exec` computes programs. Nothing here mentions CUDA's libraries.
@@ -46,6 +47,7 @@ mod final_aggregation;
 pub mod gpu_aggregate_exec;
 mod gpu_input;
 mod gpu_work;
+mod grouping_sets;
 mod input_builder;
 mod input_cache;
 mod lower;

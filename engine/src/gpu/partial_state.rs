@@ -1,46 +1,103 @@
 //! The batch of partial state: a program's [`Output`] in the schema of DataFusion's partial aggregation.
 //!
-//! The batch has the keys first, then the state fields of the aggregates.
+//! The batch has the keys first, then the state fields of the aggregates. A program may have more keys than the
+//! aggregation: some functions take their state from a key of finer groups, which the final aggregation merges.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, LargeStringArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    StringArray, StringViewArray,
+    Array, ArrayRef, BooleanArray, Decimal128Array, LargeStringArray, ListArray, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, StringArray, StringViewArray,
 };
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimeUnit};
-use datafusion::common::{exec_err, internal_err};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::kernels::cmp::eq;
+use arrow::compute::{cast, filter, is_not_null, nullif};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, SchemaRef, TimeUnit};
+use datafusion::common::{ScalarValue, exec_err, internal_err};
 use datafusion::error::Result;
 use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
 
+use super::grouping_sets::GroupingSets;
 use super::string_dictionary::StringDictionary;
 
-/// The batch of `schema`. `state` has the position of an aggregate of `output` for each field after the keys.
+/// The result of a program that a state field takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StateSource {
+    /// An aggregate, by position.
+    Aggregate(usize),
+    /// A count, by position, with NULL for 0: the state of AVG in a group without values.
+    CountOrNull(usize),
+    /// A key, by position: the state of MIN and MAX in a group whose rows have one value.
+    Key(usize),
+    /// A key, by position, as a list of one value, or of none for NULL: the state of `count(DISTINCT …)`.
+    KeyAsList(usize),
+}
+
+/// The batch of `schema`. `state` has the source of each field after the keys.
 ///
 /// # Errors
 /// If the output does not fit the schema, which is a bug.
 pub(crate) fn batch(
     output: &Output,
-    state: &[usize],
+    (state, sets): (&[StateSource], Option<&GroupingSets>),
     schema: &SchemaRef,
     dictionary: &StringDictionary,
 ) -> Result<RecordBatch> {
-    let states = state.iter().map(|&at| output.aggregates.get(at));
-    let columns: Option<Vec<&ResultColumn>> = output.keys.iter().map(Some).chain(states).collect();
-    let Some(columns) = columns.filter(|columns| columns.len() == schema.fields().len()) else {
-        return internal_err!(
-            "the GPU gave {} keys and {} aggregates",
-            output.keys.len(),
-            output.aggregates.len()
-        );
+    let fields = schema.fields();
+    // The id of the grouping set stands behind the keys.
+    let ids = usize::from(sets.is_some());
+    let key_count = fields.len().checked_sub(state.len() + ids);
+    let Some((keys, key_count)) = key_count.and_then(|count| Some((output.keys.get(..count)?, count))) else {
+        return internal_err!("the GPU gave {} keys, too few for {schema}", output.keys.len());
     };
-    let mut arrays = Vec::with_capacity(columns.len());
-    for (column, field) in columns.into_iter().zip(schema.fields()) {
-        arrays.push(array(column, field.data_type(), dictionary)?);
+    let mut arrays = Vec::with_capacity(fields.len());
+    for (key, field) in keys.iter().zip(fields) {
+        arrays.push(array(key, field.data_type(), dictionary)?);
     }
+    let mut states = Vec::with_capacity(state.len());
+    for (source, field) in state.iter().zip(&fields[key_count + ids..]) {
+        states.push(state_array(output, *source, field.data_type(), dictionary)?);
+    }
+    if let Some(sets) = sets {
+        return sets.expand(arrays, states, schema);
+    }
+    arrays.append(&mut states);
     let options = RecordBatchOptions::new().with_row_count(Some(output.groups));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)?)
+}
+
+fn state_array(
+    output: &Output,
+    source: StateSource,
+    data_type: &DataType,
+    dictionary: &StringDictionary,
+) -> Result<ArrayRef> {
+    let (column, item) = match (source, data_type) {
+        (StateSource::Aggregate(at) | StateSource::CountOrNull(at), _) => (output.aggregates.get(at), None),
+        (StateSource::Key(at), _) => (output.keys.get(at), None),
+        (StateSource::KeyAsList(at), DataType::List(item)) => (output.keys.get(at), Some(item)),
+        (StateSource::KeyAsList(_), other) => return internal_err!("a list is no {other}"),
+    };
+    let Some(column) = column else {
+        return internal_err!("the GPU gave no {source:?}");
+    };
+    match item {
+        Some(item) => lists(&array(column, item.data_type(), dictionary)?, item),
+        None if matches!(source, StateSource::CountOrNull(_)) => {
+            let counts = array(column, data_type, dictionary)?;
+            let zero = ScalarValue::new_zero(data_type)?.to_scalar()?;
+            Ok(nullif(&counts, &eq(&counts, &zero)?)?)
+        }
+        None => array(column, data_type, dictionary),
+    }
+}
+
+/// A list with each value; an empty one for NULL.
+fn lists(values: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
+    let lengths = (0..values.len()).map(|row| usize::from(values.is_valid(row)));
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let valid = filter(values, &is_not_null(values)?)?;
+    Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, valid, None)?))
 }
 
 /// The values as an array of `data_type`.
@@ -134,7 +191,6 @@ fn strings(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Array;
     use arrow::datatypes::{Field, Schema};
     use arrow::util::pretty::pretty_format_batches;
     use grampus_gpu_exec::output::Cost;
@@ -189,7 +245,7 @@ mod tests {
             aggregates: Vec::new(),
             cost: Cost::default(),
         };
-        let batch = batch(&output, &[], &Arc::new(Schema::new(fields)), &dictionary).unwrap();
+        let batch = batch(&output, (&[], None), &Arc::new(Schema::new(fields)), &dictionary).unwrap();
         let shown = pretty_format_batches(std::slice::from_ref(&batch)).unwrap().to_string();
         for wanted in [
             "green",
@@ -221,10 +277,25 @@ mod tests {
             cost: Cost::default(),
         };
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int64, false));
-        let both = batch(&output, &[0, 0], &Arc::new(Schema::new(fields.to_vec())), &dictionary).unwrap();
+        let [first, second] = [0, 1].map(StateSource::Aggregate);
+        let both = batch(
+            &output,
+            (&[first, first], None),
+            &Arc::new(Schema::new(fields.to_vec())),
+            &dictionary,
+        )
+        .unwrap();
         assert_eq!(both.column(0), both.column(1));
-        assert!(batch(&output, &[1], &Arc::new(Schema::new(fields[..1].to_vec())), &dictionary).is_err());
-        let none = batch(&output, &[], &Arc::new(Schema::empty()), &dictionary).unwrap();
+        assert!(
+            batch(
+                &output,
+                (&[second], None),
+                &Arc::new(Schema::new(fields[..1].to_vec())),
+                &dictionary
+            )
+            .is_err()
+        );
+        let none = batch(&output, (&[], None), &Arc::new(Schema::empty()), &dictionary).unwrap();
         assert_eq!(none.num_rows(), 1);
     }
 }

@@ -16,9 +16,9 @@ pub(crate) enum Refusal {
     /// Kernels do not compute this expression or function, given as SQL.
     #[error("{0} is not computed on the GPU")]
     NotComputed(String),
-    /// The aggregation has more than one grouping set.
-    #[error("GROUPING SETS, ROLLUP and CUBE are not computed on the GPU")]
-    GroupingSets,
+    /// The aggregation has grouping sets without keys.
+    #[error("GROUPING SETS without a key are not computed on the GPU")]
+    NoKeys,
     /// This expression compares strings by order. Dictionary codes have no order.
     #[error("{0} orders strings, which the GPU only tests for equality")]
     OrdersStrings(String),

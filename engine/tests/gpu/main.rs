@@ -14,6 +14,7 @@ mod decimals;
 mod device_setting;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]
 mod edited_file;
+mod finer_groups;
 mod gpu_operator;
 mod group_codes;
 mod nvcomp;

@@ -13,19 +13,27 @@ use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
 
 use super::expr_lowering::ExprLowering;
 use super::plan_fragment::PlanFragment;
+use super::typed_expr::TypedExpr;
 use super::types::is_number;
+use crate::gpu::partial_state::StateSource;
 use crate::gpu::refusal::Refusal;
 
 /// The keys and aggregate functions of one aggregation.
 #[derive(Default)]
 pub(super) struct Aggregates {
-    /// The grouping keys.
+    /// The grouping keys, and behind them those that functions need for their states.
     pub(super) keys: Vec<Expr>,
     /// The program's aggregates, without duplicates.
     pub(super) aggregates: Vec<Aggregate>,
-    /// By position of the state field in DataFusion's order: position in `aggregates`.
-    pub(super) state: Vec<usize>,
+    /// By position of the state field in DataFusion's order: its source.
+    pub(super) state: Vec<StateSource>,
+    /// Keys behind the grouping keys that may have many values.
+    open_keys: usize,
 }
+
+/// Maximum number of keys behind the grouping keys that are neither strings nor booleans. The groups of several such
+/// keys could be as many as the rows.
+const MAX_OPEN_KEYS: usize = 1;
 
 impl Aggregates {
     /// The keys and aggregate functions of `aggregation`, whose input is `fragment`.
@@ -39,8 +47,8 @@ impl Aggregates {
             return Err(Refusal::MergesStates);
         }
         let group_by = aggregation.group_expr();
-        if group_by.has_grouping_set() || !(group_by.is_empty() || group_by.is_single()) {
-            return Err(Refusal::GroupingSets);
+        if group_by.has_grouping_set() && group_by.expr().is_empty() {
+            return Err(Refusal::NoKeys);
         }
         let mut aggregates = Self::default();
         for (key, _) in group_by.expr() {
@@ -66,7 +74,7 @@ impl Aggregates {
     ) -> Result<(), Refusal> {
         let name = expr.name();
         let refuse = || Refusal::NotComputed(name.to_owned());
-        if expr.is_distinct() || !expr.order_bys().is_empty() || !is_datafusions(expr) {
+        if !expr.order_bys().is_empty() || !is_datafusions(expr) {
             return Err(refuse());
         }
         let arguments = expr.expressions();
@@ -77,41 +85,74 @@ impl Aggregates {
         let fields = expr.state_fields().map_err(Refusal::Expression)?;
         let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
         match (expr.fun().name(), types.as_slice()) {
+            ("count", [DataType::List(_)]) if expr.is_distinct() && filter.is_none() => {
+                let typed = expressions.lower(&argument)?;
+                let key = self.key(typed).ok_or_else(refuse)?;
+                self.state.push(StateSource::KeyAsList(key));
+            }
+            _ if expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max") => return Err(refuse()),
             ("count", [DataType::Int64]) => {
                 let argument = count_argument(&argument, expressions)?;
-                self.push(Function::Count, argument, filter);
+                self.push(StateSource::Aggregate, Function::Count, argument, filter);
             }
             ("sum", [sum]) => {
                 let argument = summed(&argument, sum, &refuse, expressions)?;
-                self.push(Function::Sum, Some(argument), filter);
+                self.push(StateSource::Aggregate, Function::Sum, Some(argument), filter);
             }
             ("avg", [DataType::UInt64, sum]) => {
                 let argument = summed(&argument, sum, &refuse, expressions)?;
-                self.push(Function::Count, Some(argument.clone()), filter.clone());
-                self.push(Function::Sum, Some(argument), filter);
+                let values = Some(argument.clone());
+                self.push(StateSource::CountOrNull, Function::Count, values, filter.clone());
+                self.push(StateSource::Aggregate, Function::Sum, Some(argument), filter);
             }
-            ("min", [_]) => {
-                let argument = ordered(&argument, name, expressions)?;
-                self.push(Function::Min, Some(argument), filter);
-            }
-            ("max", [_]) => {
-                let argument = ordered(&argument, name, expressions)?;
-                self.push(Function::Max, Some(argument), filter);
+            ("min" | "max", [_]) => {
+                let typed = expressions.lower(&argument)?;
+                let function = match expr.fun().name() {
+                    "min" => Function::Min,
+                    _ => Function::Max,
+                };
+                match (typed.ty, &filter) {
+                    // Codes have no order, but a group with one string needs none.
+                    (Type::Code, None) => {
+                        let key = self.key(typed).ok_or_else(refuse)?;
+                        self.state.push(StateSource::Key(key));
+                    }
+                    (Type::Code, Some(_)) => return Err(Refusal::OrdersStrings(name.to_owned())),
+                    _ => self.push(StateSource::Aggregate, function, Some(typed.expr), filter),
+                }
             }
             _ => return Err(refuse()),
         }
         Ok(())
     }
 
+    /// The position of a key, which is added if it is new; `None` if the groups could be too many.
+    fn key(&mut self, key: TypedExpr) -> Option<usize> {
+        if let Some(known) = self.keys.iter().position(|known| *known == key.expr) {
+            return Some(known);
+        }
+        if !matches!(key.ty, Type::Code | Type::Bool) {
+            self.open_keys += 1;
+        }
+        self.keys.push(key.expr);
+        (self.open_keys <= MAX_OPEN_KEYS).then_some(self.keys.len() - 1)
+    }
+
     /// Adds a state field. Equal state fields share one aggregate.
-    fn push(&mut self, function: Function, argument: Option<Expr>, filter: Option<Expr>) {
+    fn push(
+        &mut self,
+        source: fn(usize) -> StateSource,
+        function: Function,
+        argument: Option<Expr>,
+        filter: Option<Expr>,
+    ) {
         let aggregate = Aggregate {
             function,
             argument,
             filter,
         };
         let known = self.aggregates.iter().position(|known| *known == aggregate);
-        self.state.push(known.unwrap_or(self.aggregates.len()));
+        self.state.push(source(known.unwrap_or(self.aggregates.len())));
         if known.is_none() {
             self.aggregates.push(aggregate);
         }
@@ -156,13 +197,4 @@ fn summed(
         _ => false,
     };
     if fits { Ok(typed.expr) } else { Err(refuse()) }
-}
-
-/// The argument of a minimum or maximum.
-fn ordered(argument: &Arc<dyn PhysicalExpr>, name: &str, expressions: &mut ExprLowering) -> Result<Expr, Refusal> {
-    let typed = expressions.lower(argument)?;
-    match typed.ty {
-        Type::Code => Err(Refusal::OrdersStrings(name.to_owned())),
-        _ => Ok(typed.expr),
-    }
 }

@@ -18,6 +18,9 @@
 //! 3. Lower the keys and the aggregate functions.
 //! 4. Note which of the program's results each state field of the aggregation takes.
 //!
+//! `count(DISTINCT …)`, and MIN and MAX of strings, become further keys of the program: their states follow from the
+//! keys of the finer groups.
+//!
 //! The first step that fails gives the [`Refusal`].
 
 mod aggregates;
@@ -37,6 +40,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use grampus_gpu_exec::program::{Program, Type};
 
+use super::grouping_sets::GroupingSets;
+use super::partial_state::StateSource;
 use super::refusal::Refusal;
 use super::text_function::TextFunction;
 use crate::scan::orc_scan_exec::OrcScanExec;
@@ -56,8 +61,10 @@ pub(crate) struct Lowered {
     pub(crate) columns: Vec<usize>,
     /// By position in the program's columns: the function that its strings are values of.
     pub(crate) functions: Vec<Option<Arc<TextFunction>>>,
-    /// By position after the keys in the partial aggregation's schema: the position in the program's aggregates.
-    pub(crate) state: Vec<usize>,
+    /// By position after the keys in the partial aggregation's schema: the program's result that the field takes.
+    pub(crate) state: Vec<StateSource>,
+    /// If the aggregation has grouping sets: the program groups by all keys.
+    pub(crate) grouping_sets: Option<GroupingSets>,
     /// The scan below, an [`OrcScanExec`].
     pub(crate) scan: Arc<dyn ExecutionPlan>,
 }
@@ -94,6 +101,7 @@ pub(crate) fn lower(aggregation: &AggregateExec) -> Result<Lowered, Refusal> {
         keys,
         aggregates,
         state,
+        ..
     } = Aggregates::of(aggregation, &fragment, &mut expressions)?;
     let built = expressions.finish(conjuncts, keys, aggregates);
     Ok(Lowered {
@@ -102,6 +110,7 @@ pub(crate) fn lower(aggregation: &AggregateExec) -> Result<Lowered, Refusal> {
         columns: built.table_columns,
         functions: built.functions,
         state,
+        grouping_sets: GroupingSets::of(aggregation).map_err(Refusal::Expression)?,
         scan: Arc::clone(&fragment.scan),
     })
 }
