@@ -17,8 +17,8 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions::expr_fn::{coalesce, date_part, date_trunc, floor};
-use datafusion::functions_aggregate::expr_fn::{avg, count, max, min, sum};
-use datafusion::logical_expr::{ExprFunctionExt, SortExpr, cast, when};
+use datafusion::functions_aggregate::expr_fn::{avg, count, count_distinct, max, min, sum};
+use datafusion::logical_expr::{ExprFunctionExt, SortExpr, cast, cube, rollup, when};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{Expr, SessionContext, col, lit};
 use proptest::prelude::*;
@@ -34,10 +34,19 @@ use tables::{TableSpec, tables};
 struct QuerySpec {
     filter: Option<FilterSpec>,
     keys: Vec<ValueSpec>,
+    sets: Sets,
     /// Function and argument.
     aggregates: Vec<(usize, ValueSpec)>,
     /// The FILTER (WHERE …) of the first aggregate.
     only: Option<FilterSpec>,
+}
+
+/// The grouping sets of the keys.
+#[derive(Debug, Clone, Copy)]
+enum Sets {
+    AllKeys,
+    Rollup,
+    Cube,
 }
 
 /// A column, and an operation on it.
@@ -94,12 +103,14 @@ fn queries() -> impl Strategy<Value = QuerySpec> {
     (
         prop::option::weighted(0.8, filters()),
         prop::collection::vec(values(), 0..3),
-        prop::collection::vec((0..5_usize, values()), 1..4),
+        prop_oneof![4 => Just(Sets::AllKeys), 1 => Just(Sets::Rollup), 1 => Just(Sets::Cube)],
+        prop::collection::vec((0..6_usize, values()), 1..4),
         prop::option::weighted(0.2, filters()),
     )
-        .prop_map(|(filter, keys, aggregates, only)| QuerySpec {
+        .prop_map(|(filter, keys, sets, aggregates, only)| QuerySpec {
             filter,
             keys,
+            sets,
             aggregates,
             only,
         })
@@ -271,21 +282,40 @@ async fn frame(
         }
         aggregates.push(expr.alias(format!("a{at}")));
     }
-    let order: Vec<SortExpr> = (0..keys.len())
-        .map(|at| col(format!("k{at}")).sort(true, true))
-        .collect();
+    // Groups of different sets may have equal keys.
+    let order = (0..keys.len()).map(|at| format!("k{at}"));
+    let order = order.chain(
+        (0..aggregates.len())
+            .filter(|_| !keys.is_empty())
+            .map(|at| format!("a{at}")),
+    );
+    let order: Vec<SortExpr> = order.map(|name| col(name).sort(true, true)).collect();
+    // DataFusion sorts by one of two equal keys, although a set may lack the other.
+    let has_equal_keys = matches!(&keys[..], [first, second] if first.clone().unalias() == second.clone().unalias());
+    let keys = match query.sets {
+        Sets::Rollup if !keys.is_empty() && !has_equal_keys => vec![rollup(keys)],
+        Sets::Cube if !keys.is_empty() && !has_equal_keys => vec![cube(keys)],
+        _ => keys,
+    };
     let frame = frame.aggregate(keys, aggregates)?;
     if order.is_empty() { Ok(frame) } else { frame.sort(order) }
 }
 
 /// An aggregate of a value. Only integers and decimals are summed and averaged: with infinities and huge values, sums
-/// of floats depend on the order of additions.
+/// of floats depend on the order of additions, and so do those of averages of long integers.
 fn aggregate(function: usize, value: Expr, data_type: &DataType) -> Expr {
     match function {
         0 => count(lit(ScalarValue::Int64(Some(1)))),
         1 => count(value),
         2 if data_type.is_integer() || matches!(data_type, DataType::Decimal128(..)) => sum(value),
-        3 if matches!(data_type, DataType::Decimal128(..)) => avg(value),
+        3 if matches!(
+            data_type,
+            DataType::Decimal128(..) | DataType::Int8 | DataType::Int16 | DataType::Int32
+        ) =>
+        {
+            avg(value)
+        }
+        5 => count_distinct(value),
         2 | 3 => min(value),
         _ => max(value),
     }

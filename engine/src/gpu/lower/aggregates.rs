@@ -3,10 +3,13 @@
 //! Each state field of DataFusion's partial aggregation is one of the program's results. AVG for example has two state
 //! fields: a count and a sum.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
@@ -14,7 +17,7 @@ use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
 use super::expr_lowering::ExprLowering;
 use super::plan_fragment::PlanFragment;
 use super::typed_expr::TypedExpr;
-use super::types::is_number;
+use super::types::{is_number, type_of};
 use crate::gpu::partial_state::StateSource;
 use crate::gpu::refusal::Refusal;
 
@@ -27,13 +30,9 @@ pub(super) struct Aggregates {
     pub(super) aggregates: Vec<Aggregate>,
     /// By position of the state field in DataFusion's order: its source.
     pub(super) state: Vec<StateSource>,
-    /// Keys behind the grouping keys that may have many values.
-    open_keys: usize,
+    /// The table's columns of a key behind the grouping keys that may have many values.
+    open_key: Option<BTreeSet<usize>>,
 }
-
-/// Maximum number of keys behind the grouping keys that are neither strings nor booleans. The groups of several such
-/// keys could be as many as the rows.
-const MAX_OPEN_KEYS: usize = 1;
 
 impl Aggregates {
     /// The keys and aggregate functions of `aggregation`, whose input is `fragment`.
@@ -85,11 +84,16 @@ impl Aggregates {
         let fields = expr.state_fields().map_err(Refusal::Expression)?;
         let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
         match (expr.fun().name(), types.as_slice()) {
-            ("count", [DataType::List(_)]) if expr.is_distinct() && filter.is_none() => {
+            ("count" | "sum" | "avg", [DataType::List(item)]) if expr.is_distinct() && filter.is_none() => {
                 let typed = expressions.lower(&argument)?;
-                let key = self.key(typed).ok_or_else(refuse)?;
+                let is_item = type_of(item.data_type()) == Some(typed.ty);
+                let key = is_item
+                    .then(|| self.key(typed, &argument))
+                    .flatten()
+                    .ok_or_else(refuse)?;
                 self.state.push(StateSource::KeyAsList(key));
             }
+            // Duplicates change neither the least value nor the greatest.
             _ if expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max") => return Err(refuse()),
             ("count", [DataType::Int64]) => {
                 let argument = count_argument(&argument, expressions)?;
@@ -105,6 +109,14 @@ impl Aggregates {
                 self.push(StateSource::CountOrNull, Function::Count, values, filter.clone());
                 self.push(StateSource::Aggregate, Function::Sum, Some(argument), filter);
             }
+            ("bool_and", [DataType::Boolean]) => {
+                let argument = expressions.boolean(&argument)?;
+                self.push(StateSource::Aggregate, Function::Min, Some(argument), filter);
+            }
+            ("bool_or", [DataType::Boolean]) => {
+                let argument = expressions.boolean(&argument)?;
+                self.push(StateSource::Aggregate, Function::Max, Some(argument), filter);
+            }
             ("min" | "max", [_]) => {
                 let typed = expressions.lower(&argument)?;
                 let function = match expr.fun().name() {
@@ -114,7 +126,7 @@ impl Aggregates {
                 match (typed.ty, &filter) {
                     // Codes have no order, but a group with one string needs none.
                     (Type::Code, None) => {
-                        let key = self.key(typed).ok_or_else(refuse)?;
+                        let key = self.key(typed, &argument).ok_or_else(refuse)?;
                         self.state.push(StateSource::Key(key));
                     }
                     (Type::Code, Some(_)) => return Err(Refusal::OrdersStrings(name.to_owned())),
@@ -126,16 +138,20 @@ impl Aggregates {
         Ok(())
     }
 
-    /// The position of a key, which is added if it is new; `None` if the groups could be too many.
-    fn key(&mut self, key: TypedExpr) -> Option<usize> {
+    /// The position of a key, which is added if it is new. `None`: with two keys that are neither strings nor booleans,
+    /// nor functions of the same columns, the groups could be as many as the rows.
+    fn key(&mut self, key: TypedExpr, argument: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         if let Some(known) = self.keys.iter().position(|known| *known == key.expr) {
             return Some(known);
         }
         if !matches!(key.ty, Type::Code | Type::Bool) {
-            self.open_keys += 1;
+            let columns = collect_columns(argument).iter().map(Column::index).collect();
+            if *self.open_key.get_or_insert_with(|| BTreeSet::clone(&columns)) != columns {
+                return None;
+            }
         }
         self.keys.push(key.expr);
-        (self.open_keys <= MAX_OPEN_KEYS).then_some(self.keys.len() - 1)
+        Some(self.keys.len() - 1)
     }
 
     /// Adds a state field. Equal state fields share one aggregate.
@@ -161,13 +177,15 @@ impl Aggregates {
 
 /// True if the function is DataFusion's own function of this name.
 fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
-    use datafusion::functions_aggregate::{average, count, min_max, sum};
+    use datafusion::functions_aggregate::{average, bool_and_or, count, min_max, sum};
     let own = match expr.fun().name() {
         "count" => count::count_udaf(),
         "sum" => sum::sum_udaf(),
         "avg" => average::avg_udaf(),
         "min" => min_max::min_udaf(),
         "max" => min_max::max_udaf(),
+        "bool_and" => bool_and_or::bool_and_udaf(),
+        "bool_or" => bool_and_or::bool_or_udaf(),
         _ => return false,
     };
     own.as_ref() == expr.fun()
