@@ -108,23 +108,23 @@ async fn session(data: &str, device: Device) -> SessionContext {
     context
 }
 
-/// The processor that answered a query. `ByCpuAfterFallback` has the reason.
+/// The processor that answered a query. `CpuAfterFallback` has the reason.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Answered {
-    ByKernels,
-    ByCpu,
-    ByCpuAfterFallback(String),
+    Kernels,
+    Cpu,
+    CpuAfterFallback(String),
 }
 
 fn answered(plan: &Arc<dyn ExecutionPlan>) -> Answered {
     if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
         return match gpu.fell_back() {
-            None => Answered::ByKernels,
-            Some(reason) => Answered::ByCpuAfterFallback(reason.to_owned()),
+            None => Answered::Kernels,
+            Some(reason) => Answered::CpuAfterFallback(reason.to_owned()),
         };
     }
     let below = plan.children().into_iter().map(answered);
-    below.min().unwrap_or(Answered::ByCpu)
+    below.min().unwrap_or(Answered::Cpu)
 }
 
 async fn answer(context: &SessionContext, sql: &str) -> datafusion::error::Result<(RecordBatch, Answered)> {
@@ -241,6 +241,6 @@ fn sessions_at_once_with_random_cancellations() {
     for ((by, backing), count) in answered.iter() {
         println!("{count} with {backing}: {by:?}");
     }
-    let by_kernels = answered.keys().any(|(by, _)| *by == Answered::ByKernels);
+    let by_kernels = answered.keys().any(|(by, _)| *by == Answered::Kernels);
     assert!(by_kernels, "no query ran by a kernel");
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
@@ -86,7 +86,7 @@ impl Aggregates {
         match (expr.fun().name(), types.as_slice()) {
             ("count" | "sum" | "avg", [DataType::List(item)]) if expr.is_distinct() && filter.is_none() => {
                 let typed = expressions.lower(&argument)?;
-                let is_item = type_of(item.data_type()) == Some(typed.ty);
+                let is_item = type_of(item.data_type()) == Some(typed.ty) && !has_two_zeros(&argument, expressions)?;
                 let key = is_item
                     .then(|| self.key(typed, &argument))
                     .flatten()
@@ -189,6 +189,13 @@ fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
         _ => return false,
     };
     own.as_ref() == expr.fun()
+}
+
+/// Whether values may be 0.0 and -0.0, which are one group, and two distinct values of DataFusion.
+fn has_two_zeros(argument: &Arc<dyn PhysicalExpr>, expressions: &mut ExprLowering) -> Result<bool, Refusal> {
+    // A float that was cast from another type is never -0.0.
+    let origin = argument.downcast_ref::<CastExpr>().map_or(argument, CastExpr::expr);
+    Ok(matches!(expressions.lower(origin)?.ty, Type::Float32 | Type::Float64))
 }
 
 /// The argument of a count; `None` for a literal that is not NULL, as in `count(*)`: such a count counts rows.
