@@ -83,18 +83,16 @@ impl Aggregates {
         let argument = fragment.over_table(argument)?;
         let fields = expr.state_fields().map_err(Refusal::Expression)?;
         let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
+        // Duplicates change neither the least value nor the greatest.
+        if expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max") {
+            let key = match (types.as_slice(), filter) {
+                ([DataType::List(item)], None) => self.distinct_key(&argument, item.data_type(), expressions)?,
+                _ => None,
+            };
+            self.state.push(StateSource::KeyAsList(key.ok_or_else(refuse)?));
+            return Ok(());
+        }
         match (expr.fun().name(), types.as_slice()) {
-            ("count" | "sum" | "avg", [DataType::List(item)]) if expr.is_distinct() && filter.is_none() => {
-                let typed = expressions.lower(&argument)?;
-                let is_item = type_of(item.data_type()) == Some(typed.ty) && !has_two_zeros(&argument, expressions)?;
-                let key = is_item
-                    .then(|| self.key(typed, &argument))
-                    .flatten()
-                    .ok_or_else(refuse)?;
-                self.state.push(StateSource::KeyAsList(key));
-            }
-            // Duplicates change neither the least value nor the greatest.
-            _ if expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max") => return Err(refuse()),
             ("count", [DataType::Int64]) => {
                 let argument = count_argument(&argument, expressions)?;
                 self.push(StateSource::Aggregate, Function::Count, argument, filter);
@@ -136,6 +134,20 @@ impl Aggregates {
             _ => return Err(refuse()),
         }
         Ok(())
+    }
+
+    /// The key whose values are the distinct ones of `argument`, as lists of `item`; `None` if there is none.
+    fn distinct_key(
+        &mut self,
+        argument: &Arc<dyn PhysicalExpr>,
+        item: &DataType,
+        expressions: &mut ExprLowering,
+    ) -> Result<Option<usize>, Refusal> {
+        let typed = expressions.lower(argument)?;
+        if type_of(item) != Some(typed.ty) || has_two_zeros(argument, expressions)? {
+            return Ok(None);
+        }
+        Ok(self.key(typed, argument))
     }
 
     /// The position of a key, which is added if it is new. `None`: with two keys that are neither strings nor booleans,
