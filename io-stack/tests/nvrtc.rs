@@ -43,9 +43,10 @@ fn compile_with(arch: &str, name: &str, text: &str, options: &[&str]) -> Option<
     Some(Ok(said))
 }
 
+/// `kernels_keep_to_64_registers` compiles each kernel for sm_90 to machine code.
 #[test]
 fn headers_and_kernels_compile_for_every_architecture() {
-    for arch in ["sm_80", "sm_90", "compute_100"] {
+    for arch in ["sm_80", "compute_90", "compute_100"] {
         match compile(arch, "bench", &kernels::unit()) {
             None => return,
             Some(Ok(_)) => {}
