@@ -15,6 +15,8 @@
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
 //! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
+//! - `GrampusCodec`, with the feature `proto`, makes bytes of a plan's operators, so that the plan can be executed by
+//!   another process.
 //! - [`LazyStores`] makes object stores by URL, for a program's own session too. [`NvmeStore`] is one over files of an
 //!   NVMe namespace.
 //!
@@ -37,6 +39,7 @@
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
 //! named_files     DataFusion's formats, whose errors name the file
 //! file_table      a table of files of any format, by the end of the location
+//! plan_codec      GrampusCodec: operators as bytes, for plans that travel
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! session         a DataFusion session with all of them; the plan cache
@@ -58,6 +61,8 @@ mod orc_format;
 mod orc_table;
 mod orc_table_factory;
 mod output;
+#[cfg(feature = "proto")]
+mod plan_codec;
 mod redaction;
 mod scan;
 mod scan_io;
@@ -69,6 +74,8 @@ mod table;
 pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use device_path::{DevicePath, device_path};
 pub use orc_table::OrcTable;
+#[cfg(feature = "proto")]
+pub use plan_codec::GrampusCodec;
 pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
+#[cfg(feature = "proto")]
+use crate::plan_codec::decoded_scan::DecodedScanExec;
 use crate::scan::metrics::ScanIo;
 use crate::scan::orc_scan_exec::OrcScanExec;
 
@@ -17,6 +19,10 @@ pub fn scan_io(plan: &Arc<dyn ExecutionPlan>) -> ScanIo {
 
 fn add_scans(plan: &dyn ExecutionPlan, io: &mut ScanIo) {
     if let Some(metrics) = plan.downcast_ref::<OrcScanExec>().and_then(ExecutionPlan::metrics) {
+        io.add(&metrics);
+    }
+    #[cfg(feature = "proto")]
+    if let Some(metrics) = plan.downcast_ref::<DecodedScanExec>().and_then(ExecutionPlan::metrics) {
         io.add(&metrics);
     }
     // If the GPU operator fell back, the CPU plan below it did the work.

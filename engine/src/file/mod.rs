@@ -326,7 +326,7 @@ fn io_error(file: &Arc<str>, range: &Range<u64>, reason: impl fmt::Display) -> L
 }
 
 /// The error of a file that has changed since it was opened.
-fn changed(file: &Arc<str>, before: &Identity, now: &Identity) -> LayoutError {
+pub(crate) fn changed(file: &Arc<str>, before: &Identity, now: &Identity) -> LayoutError {
     let difference = if now.inode != before.inode {
         "another file took its place".to_owned()
     } else if now.length != before.length {

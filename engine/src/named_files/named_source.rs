@@ -127,4 +127,13 @@ impl FileSource for NamedSource {
     ) -> Result<TreeNodeRecursion> {
         self.inner.apply_expressions(visit)
     }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        config: &FileScanConfig,
+        context: &datafusion::physical_plan::proto::ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<datafusion_proto::protobuf::PhysicalPlanNode>> {
+        self.inner.try_to_proto(config, context)
+    }
 }

@@ -223,6 +223,11 @@ impl ExecutionPlan for CallersContextExec {
         "CallersContextExec"
     }
 
+    /// A repartitioning that travels takes its input along.
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(self.0.as_ref())
+    }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.0.properties()
     }
