@@ -119,7 +119,7 @@ async fn rows(plan: &Arc<dyn ExecutionPlan>, context: &SessionContext) -> Result
     Ok(lines)
 }
 
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 17] = [
     "SELECT * FROM trips WHERE miles > 120 AND kind LIKE '%3'",
     "SELECT n, upper(kind) FROM trips WHERE at < '1970-01-05' OR riders IS NULL",
     "SELECT year, count(*), sum(miles) FROM trips WHERE year > 2020 GROUP BY year",
@@ -134,6 +134,10 @@ const QUERIES: [&str; 14] = [
     "SELECT n, sum(miles) OVER (PARTITION BY riders ORDER BY n) FROM trips WHERE n < 900 AND year = 2020",
     "SELECT n FROM trips WHERE miles > 124 UNION ALL SELECT riders FROM trips WHERE n < 20",
     "SELECT count(*) FROM trips WHERE miles > (SELECT avg(miles) + 40 FROM trips)",
+    // Statistics exclude all stripes, and partition values all files.
+    "SELECT count(*), sum(miles) FROM trips WHERE n < -5",
+    "SELECT count(*), max(kind) FROM trips WHERE year = 1999 AND miles > 3",
+    "SELECT count(*), min(year) FROM (SELECT DISTINCT year, riders FROM trips WHERE n > 1000000)",
 ];
 
 #[tokio::test]
