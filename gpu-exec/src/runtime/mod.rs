@@ -14,13 +14,11 @@
 //! paging           pages that kernels miss
 //! io_stack         NVMe commands by kernels
 //! launch           kernels, launched behind the copies; results
-//! context_sharers  devices of this process that share a GPU's context, and its end for all of them
 //! ```
 //!
 //! Order of use: turn_queue, file_io, memory, transfer, decoding, paging, io_stack, warmup, runtime_options,
-//! query_resources, device_state, planner, kept_plans, context_sharers, launch. Each uses only those before it.
+//! query_resources, device_state, planner, kept_plans, launch. Each uses only those before it.
 
-mod context_sharers;
 mod decoding;
 mod device_state;
 mod file_io;
@@ -36,15 +34,15 @@ mod transfer;
 mod turn_queue;
 mod warmup;
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use grampus_io_stack::cuda::DeviceFacts;
 use grampus_io_stack::stack::StackError;
 
-use self::context_sharers::{ContextSharers, Opened, StatePlace};
 use self::device_state::{DeviceState, limits_before_opening};
 pub use self::io_stack::command_backend::OpenStorage;
+use self::kept_plans::KeptPlans;
 use self::launch::executor;
 use self::memory::residency::Residency;
 use self::planner::{QueryPlan, Rates};
@@ -69,26 +67,36 @@ pub struct Gpu {
     options: GpuOptions,
     runtime_options: RuntimeOptions,
     queries: TurnQueue,
-    sharers: Arc<ContextSharers>,
-    place: Arc<StatePlace>,
+    /// Locked for look-ups and replacements alone.
+    state: Mutex<Opened>,
     /// Held while the device is opened.
     opening: Mutex<()>,
+    kept_plans: KeptPlans,
     /// What plans know while the device is closed.
     unopened: Arc<Residency>,
+}
+
+/// The device's state, if it is open.
+#[derive(Debug, Default)]
+struct Opened {
+    state: Option<Arc<DeviceState>>,
+    /// A state with a dead context. The device can be opened anew when the last query has left it.
+    closing: Weak<DeviceState>,
+    /// Outlives a state: plans do not hold states, whose end waits for kernels.
+    published: Option<(Arc<Residency>, DeviceFacts)>,
 }
 
 impl Gpu {
     /// A device that the first query opens.
     pub fn new(options: GpuOptions, runtime_options: RuntimeOptions) -> Self {
-        let sharers = ContextSharers::of(options.target);
         Self {
-            place: sharers.join(),
-            sharers,
             unopened: Arc::new(Residency::new(limits_before_opening(&options, &runtime_options))),
             options,
             runtime_options,
             queries: TurnQueue::new(MAX_QUERIES),
+            state: Mutex::default(),
             opening: Mutex::new(()),
+            kept_plans: KeptPlans::default(),
         }
     }
 
@@ -133,7 +141,7 @@ impl Gpu {
             gpu: self,
             state: &state,
         };
-        let result = executor::run(&state, &self.place.kept_plans, &request, &turn);
+        let result = executor::run(&state, &self.kept_plans, &request, &turn);
         drop(discard);
         if result.as_ref().is_err_and(is_sticky) {
             if let Some(library) = request.decompression.library {
@@ -141,7 +149,7 @@ impl Gpu {
                 log::warn!("the device failed while nvCOMP was in use: this process uses nvCOMP no more");
                 library.suspect();
             }
-            self.sharers.discard(&self.place, &state);
+            self.discard(&state);
         }
         result
     }
@@ -154,7 +162,7 @@ impl Gpu {
         let state = self.opened().state.clone();
         let kept = state
             .as_ref()
-            .and_then(|state| self.place.kept_plans.find(&request, &state.residency));
+            .and_then(|state| self.kept_plans.find(&request, &state.residency));
         let plan = match kept {
             Some(kept) => kept.query_plan(Vec::new()),
             None => self.preview(&request)?,
@@ -207,7 +215,7 @@ impl Gpu {
     }
 
     fn opened(&self) -> MutexGuard<'_, Opened> {
-        self.place.opened()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The open device's state. Opens the device if it is closed.
@@ -223,18 +231,39 @@ impl Gpu {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(OPEN_POLL),
             }
         };
-        if let Some(state) = &self.opened().state {
-            return Ok(state.clone());
-        }
-        while self.sharers.is_closing() {
+        loop {
+            let opened = self.opened();
+            if let Some(state) = &opened.state {
+                return Ok(state.clone());
+            }
+            if opened.closing.strong_count() == 0 {
+                break;
+            }
+            drop(opened);
             if stop() {
                 return Err(RunError::Cancelled);
             }
             std::thread::sleep(OPEN_POLL);
         }
         let state = Arc::new(DeviceState::open(&self.options, &self.runtime_options)?);
-        *self.opened() = Opened::new(&state);
+        *self.opened() = Opened {
+            published: Some((state.residency.clone(), state.facts.clone())),
+            state: Some(state.clone()),
+            closing: Weak::new(),
+        };
         Ok(state)
+    }
+
+    /// Gives up a state whose context is dead: the next query opens the device anew.
+    fn discard(&self, state: &Arc<DeviceState>) {
+        let mut opened = self.opened();
+        if opened.state.as_ref().is_some_and(|open| Arc::ptr_eq(open, state)) {
+            *opened = Opened {
+                closing: Arc::downgrade(state),
+                ..Opened::default()
+            };
+            self.kept_plans.clear(); // they have memory of the dead context
+        }
     }
 }
 
@@ -247,7 +276,7 @@ struct DiscardOnPanic<'a> {
 impl Drop for DiscardOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.gpu.place.discard(self.state);
+            self.gpu.discard(self.state);
         }
     }
 }
