@@ -17,6 +17,11 @@ use crate::error::CudaError;
 /// Shared memory of a block of host threads (target_host.cuh, `GRAMPUS_SHARED_BY_BLOCK`): that of an H200's.
 const HOST_BLOCK_SHARED_BYTES: u64 = 232_448;
 
+/// Bytes of stack of a thread of a kernel. The driver's default of 1,024 bytes is used for linked code, whose depth of
+/// calls it does not know; a reader that waits for a line and reaps meanwhile has 1,136 bytes of frames (memory dumps of
+/// an H200). The driver sets aside as much for each thread that the device can run: 0.5 GB on an H200.
+const STACK_BYTES: usize = 2048;
+
 #[derive(Debug)]
 struct Context {
     ordinal: sys::CUdevice,
@@ -76,6 +81,10 @@ impl Device {
         };
         let device = Self(Arc::new(Inner::Gpu(context)));
         device.bind()?;
+        // SAFETY: a context is current.
+        check("cuCtxSetLimit", unsafe {
+            sys::cuCtxSetLimit(sys::CUlimit_enum::CU_LIMIT_STACK_SIZE, STACK_BYTES)
+        })?;
         Ok(device)
     }
 
