@@ -18,8 +18,8 @@ use crate::error::CudaError;
 const HOST_BLOCK_SHARED_BYTES: u64 = 232_448;
 
 /// Bytes of stack of a thread of a kernel. The driver's default of 1,024 bytes is used for linked code, whose depth of
-/// calls it does not know. A reader that waits for a line and reaps meanwhile has 1,136 bytes of frames (core dumps of
-/// an H200). The driver sets aside as much for each thread that the device can run: 0.5 GB on an H200.
+/// calls it does not know. A reader that waits for a line and reaps meanwhile has 1,136 bytes of frames
+/// (docs/experiments/0041). The driver sets aside as much for each thread that the device can run: 0.5 GB on an H200.
 const STACK_BYTES: usize = 2048;
 
 #[derive(Debug)]
