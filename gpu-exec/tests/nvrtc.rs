@@ -12,6 +12,7 @@ use common::random::{self, Random};
 use common::{aggregate, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, TableScope, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
+use grampus_io_stack::cuda::STACK_BYTES;
 
 /// Compiles a kernel and returns the report. `None`: NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
@@ -26,6 +27,11 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
         };
         said += &compile_unit(&format!("{name}{part}"), unit)?;
     }
+    let calls = stack_bytes(&said, 1);
+    assert!(
+        calls + SLOW_PATH_STACK_BYTES <= STACK_BYTES,
+        "{calls} bytes of stack: {said}"
+    );
     Some(said)
 }
 
@@ -109,10 +115,23 @@ fn does_not_spill(name: &str, unit: &str, kernels: usize) {
     }
 }
 
+/// Bytes of stack, at most, of the slow path's calls. A kernel calls it by address and has the rest.
+const SLOW_PATH_STACK_BYTES: usize = 1536;
+
+/// Bytes of stack, summed over units, of "calls: N B of stack, M B before calls out".
+fn stack_bytes(report: &str, which: usize) -> usize {
+    let numbers = report.split("calls: ").skip(1).map(|rest| rest.split(", ").nth(which));
+    let bytes = |text: Option<&str>| text.and_then(|text| text.split(' ').next()?.parse::<usize>().ok());
+    numbers.map(|text| bytes(text).expect("a number of bytes")).sum()
+}
+
 #[test]
-fn slow_path_compiles() {
+fn slow_path_has_the_stack_that_kernels_leave_it() {
     compile_unit("slow_path", &slow_path(false));
-    compile_unit("slow_path_queued", &slow_path(true));
+    if let Some(report) = compile_unit("slow_path_queued", &slow_path(true)) {
+        let bytes = stack_bytes(&report, 0);
+        assert!((1024..=SLOW_PATH_STACK_BYTES).contains(&bytes), "{report}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
-"""Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel, and the code's digest.
+"""Compiles CUDA text with NVRTC and prints registers, spills and compile time of each kernel, the depth of calls in
+bytes of stack, and the code's digest.
 
 Usage: nvrtc.py ARCH FILE [OPTION ...]. Exit status 0: compiled; 1: the compiler's complaint is on stdout; 77: no NVRTC.
 NVRTC is found in Python's `nvidia` packages (pip install nvidia-cuda-nvrtc==13.0.88), or by the dynamic linker.
 """
 import ctypes
+import functools
 import glob
 import hashlib
 import os
@@ -37,6 +39,30 @@ def output(lib, program, what):
     return buffer.raw
 
 
+def depths(log, ptx):
+    """Bytes of the unit's deepest chain of frames, and of the deepest one that ends with a call out of the unit. Calls
+    by address (far_call) go to any function whose address is taken, or out of the unit."""
+    frames = dict(re.findall(r"properties for (\w+)\s.*?(\d+) bytes stack frame", log, re.S))
+    head = r"(?:\.\w+\s+)*\.(?:func|entry)\s*(?:\([^)]*\)\s*)?(\w+)[^;{]*(\{.*)"
+    parts = re.split(r"\n(?=(?:\.\w+\s+)*\.(?:func|entry)\b)", ptx)
+    bodies = dict(found.groups() for found in (re.match(head, part, re.S) for part in parts) if found)
+    taken = {name for body in bodies.values() for name in re.findall(r"mov\.[bu]64\s+%\w+,\s*(\w+);", body)}
+    target = r"\bcall(?:\.uni)?\s*(?:\([^)]*\)\s*,\s*)?([%\w]+)\s*,"
+    calls = {name: set(re.findall(target, body)) for name, body in bodies.items()}
+
+    @functools.cache
+    def depth(name, leaves):
+        """None: no chain from here leaves the unit."""
+        if name not in bodies and not name.startswith("%"):
+            return 0  # the other unit says what is below
+        by_address = name not in bodies
+        below = [depth(one, leaves) for one in (taken & set(bodies) if by_address else calls[name])]
+        below = [size for size in below if size is not None] + [0] * (by_address or not leaves)
+        return max(below) + (0 if by_address else int(frames[name])) if below else None
+
+    return [max([0, *filter(None, (depth(name, leaves) for name in bodies))]) for leaves in (False, True)]
+
+
 def main():
     arch, path = sys.argv[1:3]
     lib = load()
@@ -68,6 +94,9 @@ def main():
         if name in spills:
             stack, stores, loads = spills[name]
             print(f"kernel itself: {stack} B stack, {stores} B spill stores, {loads} B spill loads", end="; ")
+    if spills:
+        deepest, before = depths(log, output(lib, program, "PTX").split(b"\0")[0].decode())
+        print(f"calls: {deepest} B of stack, {before} B before calls out", end="; ")
     print(f"{took_ms:.0f} ms of CPU time")
     code = output(lib, program, "CUBIN" if arch.startswith("sm_") else "PTX")
     print(f"code {hashlib.sha256(code).hexdigest()}")

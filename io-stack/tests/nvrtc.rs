@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use grampus_io_stack::bench::{kernels, vector_add};
+use grampus_io_stack::cuda::STACK_BYTES;
 use grampus_io_stack::device_headers::{self, kernel_prelude, slow_path};
 
 /// Compiles; returns the report, or `None` without NVRTC.
@@ -101,6 +102,11 @@ fn storing_kernels_keep_to_64_registers() {
                 let counts: Vec<u32> = counts.collect();
                 assert!(arch.starts_with("compute") || counts.len() == 5, "{report}");
                 assert!(counts.iter().all(|count| *count <= 64), "{report}");
+                // The longest chain of calls of all kernels of this project that are not linked.
+                let stack = report.split_once("calls: ").and_then(|(_, rest)| rest.split_once(" B"));
+                let stack = stack.and_then(|(bytes, _)| bytes.parse::<usize>().ok());
+                let fits = |bytes: usize| (1024..=STACK_BYTES).contains(&bytes);
+                assert!(arch.starts_with("compute") || stack.is_some_and(fits), "{report}");
             }
             Some(Err(complaint)) => panic!("{arch}: {complaint}"),
         }

@@ -17,10 +17,11 @@ use crate::error::CudaError;
 /// Shared memory of a block of host threads (target_host.cuh, `GRAMPUS_SHARED_BY_BLOCK`): that of an H200's.
 const HOST_BLOCK_SHARED_BYTES: u64 = 232_448;
 
-/// Bytes of stack of a thread of a kernel. The driver's default of 1,024 bytes is used for linked code, whose depth of
-/// calls it does not know. A reader that waits for a line and reaps meanwhile has 1,136 bytes of frames
-/// (docs/experiments/0041). The driver sets aside as much for each thread that the device can run: 0.5 GB on an H200.
-const STACK_BYTES: usize = 2048;
+/// Bytes of stack of a thread, for the longest chain of calls. Compiler and driver do not know the chain, since
+/// the slow path is called by address (`far_call`). The driver's default is 1,024 bytes, and reads by command need more
+/// (docs/experiments/0041). Tests compute the longest chain. When a kernel needs it, the driver sets aside as much for
+/// each thread that the device can run: 1.1 GB on an H200.
+pub const STACK_BYTES: usize = 4096;
 
 #[derive(Debug)]
 struct Context {

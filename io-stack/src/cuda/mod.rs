@@ -50,7 +50,7 @@ pub use compile::compile_for;
 pub use compiled::{Compiled, KernelUse};
 pub use copy_engine::StagingOptions;
 pub use cuda_bus::CudaBus;
-pub use device::Device;
+pub use device::{Device, STACK_BYTES};
 pub use device_buffer::DeviceBuffer;
 pub use device_facts::DeviceFacts;
 pub use driver::{driver_version, library, probe};
