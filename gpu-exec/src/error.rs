@@ -71,6 +71,16 @@ pub enum RefusalReason {
     Thread(#[source] io::Error),
 }
 
+impl RunError {
+    /// The error of CUDA, its compiler or nvCOMP; `None`: another cause.
+    pub fn cuda(&self) -> Option<&CudaError> {
+        match self {
+            Self::Cuda(error) | Self::Stack(StackError::Cuda(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl From<RefusalReason> for RunError {
     fn from(reason: RefusalReason) -> Self {
         Self::Refused(reason)

@@ -51,7 +51,7 @@ pub enum CudaError {
         log: String,
     },
     /// A call of the driver failed.
-    #[error("{call}: {text}{detail}")]
+    #[error("{call}: {text}{detail}{}", advice(*code))]
     Call {
         /// The function of the driver.
         call: &'static str,
@@ -89,11 +89,7 @@ impl CudaError {
     /// Whether the failure killed the context and everything made in it: a fault of a kernel or of the device. These
     /// are the errors that "leave the process in an inconsistent state" (CUDA Driver API, "CUresult").
     pub fn is_sticky(&self) -> bool {
-        let Self::Call { code, .. } = self else { return false };
-        // 214, 220, 226: ECC and NVLink. 709: the context is gone. 700, 702, 710, 714 – 719: addresses, traps,
-        // assertions, time-outs of kernels. Other codes of the 700s are mistakes of the caller that leave the context
-        // whole.
-        matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
+        matches!(self, Self::Call { code, .. } if is_sticky(*code))
     }
 
     /// Adds to a failed call what the call was about.
@@ -102,6 +98,23 @@ impl CudaError {
             *detail = format!(" ({})", what());
         }
         self
+    }
+}
+
+/// Whether a code of CUDA is one of [`CudaError::is_sticky`].
+fn is_sticky(code: u32) -> bool {
+    // 214, 220, 226: ECC and NVLink. 709: the context is gone. 700, 702, 710, 714 – 719: addresses, traps, assertions,
+    // time-outs of kernels. Other codes of the 700s are mistakes of the caller that leave the context whole.
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
+}
+
+/// The way out of an error that the driver remembers: no call succeeds after it, and no new context is given
+/// (docs/experiments/0041).
+fn advice(code: u32) -> &'static str {
+    if is_sticky(code) {
+        "; restart this process to use the GPU again"
+    } else {
+        ""
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, A
             }
             Err(error) => error,
         };
-        if let RunError::Cuda(cuda) = &error
+        if let Some(cuda) = error.cuda()
             && !device.is_open()
         {
             let absence = Absence::of(cuda);

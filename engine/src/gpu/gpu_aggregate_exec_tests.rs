@@ -30,6 +30,8 @@ enum Behaviour {
     Fails,
     WaitsForCancel,
     CannotOpen,
+    /// A kernel fails, and with it the process's context.
+    Dies,
     /// Columns are resident after a run.
     Loads,
 }
@@ -56,14 +58,18 @@ impl Runner for FakeDevice {
     }
 
     fn is_open(&self) -> bool {
-        !matches!(self.behaviour, Behaviour::CannotOpen)
+        match self.behaviour {
+            Behaviour::CannotOpen => false,
+            Behaviour::Dies => self.begun.load(Ordering::Relaxed) == 0,
+            _ => true,
+        }
     }
 
     fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError> {
         let choice = ColumnChoice {
             backing: match self.behaviour {
                 Behaviour::Refuses | Behaviour::WaitsForCancel | Behaviour::Loads => Backing::Resident,
-                Behaviour::Fails | Behaviour::CannotOpen => Backing::Mapped,
+                Behaviour::Fails | Behaviour::CannotOpen | Behaviour::Dies => Backing::Mapped,
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
@@ -91,6 +97,12 @@ impl Runner for FakeDevice {
         let error = match self.behaviour {
             Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
             Behaviour::CannotOpen => RunError::Cuda(CudaError::NoDriver("it is gone".to_owned())),
+            Behaviour::Dies => RunError::Cuda(CudaError::Call {
+                call: "cuStreamSynchronize",
+                code: 700,
+                text: "an illegal memory access was encountered".to_owned(),
+                detail: String::new(),
+            }),
             Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
             Behaviour::Loads => {
                 self.ended.fetch_add(1, Ordering::Relaxed);
@@ -458,26 +470,30 @@ async fn planning_enters_no_string() {
     assert_eq!(gpu.dictionary().len(), 0);
 }
 
-/// A device that cannot be opened is the CPU's turn, and an error where the GPU is required. No plan opens it.
+/// A lost device is the CPU's turn, and an error where the GPU is required. No plan opens it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_cannot_be_opened_is_found_by_the_first_execution() {
-    let folder = tempfile::tempdir().unwrap();
-    let (context, fake) = session(folder.path(), Device::Prefer, Behaviour::CannotOpen).await;
-    for _ in 0..2 {
+async fn a_lost_device_is_found_by_the_first_execution() {
+    for (behaviour, reason) in [
+        (Behaviour::CannotOpen, "it is gone"),
+        (
+            Behaviour::Dies,
+            "illegal memory access was encountered; restart this process",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (context, fake) = session(folder.path(), Device::Prefer, behaviour).await;
+        for _ in 0..2 {
+            let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
+            assert!(plan.contains("GpuAggregateExec: device=a fake"), "{plan}");
+        }
+        assert_eq!(fake.begun.load(Ordering::Relaxed), 0);
+        assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
         let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-        assert!(plan.contains("GpuAggregateExec: device=a fake"), "{plan}");
+        assert!(plan.contains("not on the GPU: ") && plan.contains(reason), "{plan}");
+        assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
+        assert_eq!(fake.begun.load(Ordering::Relaxed), 1, "it is known to be absent");
+        let (context, _) = session(folder.path(), Device::Gpu, behaviour).await;
+        let error = shown(&context, SQL).await.unwrap_err();
+        assert!(error.contains(reason), "{error}");
     }
-    assert_eq!(fake.begun.load(Ordering::Relaxed), 0);
-    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    assert_eq!(fake.begun.load(Ordering::Relaxed), 1);
-    let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-    assert!(
-        plan.contains("not on the GPU: ") && plan.contains("it is gone"),
-        "{plan}"
-    );
-    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    assert_eq!(fake.begun.load(Ordering::Relaxed), 1, "it is known to be absent");
-    let (context, _) = session(folder.path(), Device::Gpu, Behaviour::CannotOpen).await;
-    let error = shown(&context, SQL).await.unwrap_err();
-    assert!(error.contains("it is gone"), "{error}");
 }

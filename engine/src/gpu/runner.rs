@@ -49,13 +49,13 @@ pub(crate) struct Absence {
 impl Absence {
     /// The absence that an error of CUDA means.
     pub(crate) fn of(error: &CudaError) -> Self {
-        let is_final = matches!(
+        let is_missing = matches!(
             error,
             CudaError::NoDriver(_) | CudaError::NoCompiler | CudaError::NoHostCompiler
         );
         Self {
             reason: error.to_string(),
-            is_final,
+            is_final: is_missing || error.is_sticky(),
         }
     }
 

@@ -37,8 +37,7 @@ mod warmup;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::DeviceFacts;
-use grampus_io_stack::stack::StackError;
+use grampus_io_stack::cuda::{CudaError, DeviceFacts};
 
 use self::device_state::{DeviceState, limits_before_opening};
 pub use self::io_stack::command_backend::OpenStorage;
@@ -132,7 +131,8 @@ impl Gpu {
     /// Runs a program.
     ///
     /// # Errors
-    /// Why the program was not run to its end. The next request works, or says why not.
+    /// Why the program was not run to its end. The next request works, or says why not: no kernel runs on a GPU after
+    /// one failed there (docs/experiments/0041).
     pub fn run(&self, request: Request<'_>) -> Result<Output, RunError> {
         let stop = || request.is_cancelled();
         let turn = self.queries.enter(stop).ok_or(RunError::Cancelled)?;
@@ -143,7 +143,8 @@ impl Gpu {
         };
         let result = executor::run(&state, &self.kept_plans, &request, &turn);
         drop(discard);
-        if result.as_ref().is_err_and(is_sticky) {
+        let failure = result.as_ref().err().and_then(RunError::cuda);
+        if failure.is_some_and(CudaError::is_sticky) {
             if let Some(library) = request.decompression.library {
                 // nvCOMP's answer to corrupt chunks is undefined, and may be this failure.
                 log::warn!("the device failed while nvCOMP was in use: this process uses nvCOMP no more");
@@ -278,14 +279,6 @@ impl Drop for DiscardOnPanic<'_> {
         if std::thread::panicking() {
             self.gpu.discard(self.state);
         }
-    }
-}
-
-/// Whether the context is dead after an error.
-fn is_sticky(error: &RunError) -> bool {
-    match error {
-        RunError::Cuda(e) | RunError::Stack(StackError::Cuda(e)) => e.is_sticky(),
-        _ => false,
     }
 }
 
