@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::logical_expr::EmitTo;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, PhysicalGroupBy, evaluate_group_by};
@@ -40,7 +42,7 @@ impl GroupingSets {
         let (nulls, groups) = (group_by.null_expr().to_vec(), group_by.groups().to_vec());
         let mut initial_states = Vec::new();
         for function in aggregation.aggr_expr() {
-            initial_states.extend(function.create_accumulator()?.state()?);
+            initial_states.extend(initial_state(function, &aggregation.input_schema())?);
         }
         Ok(Some(Self {
             group_by: PhysicalGroupBy::new(keys.collect(), nulls, groups, true),
@@ -79,6 +81,27 @@ impl GroupingSets {
         }
         Ok(concat_batches(schema, &batches)?)
     }
+}
+
+/// The state of a group without rows, as the operator that merges it expects it: the two kinds of accumulators have
+/// different ones for AVG.
+fn initial_state(function: &AggregateFunctionExpr, input: &Schema) -> Result<Vec<ScalarValue>> {
+    if !function.groups_accumulator_supported() {
+        return function.create_accumulator()?.state();
+    }
+    let mut arguments = Vec::new();
+    for expression in function.expressions() {
+        arguments.push(new_null_array(&expression.data_type(input)?, 1));
+    }
+    let mut accumulator = function.create_groups_accumulator()?;
+    // Without any row, accumulators take it that each group has a value.
+    let no_row = BooleanArray::from(vec![false]);
+    accumulator.update_batch(&arguments, &[0], Some(&no_row), 1)?;
+    let states = accumulator.state(EmitTo::All)?;
+    states
+        .iter()
+        .map(|state| ScalarValue::try_from_array(state, 0))
+        .collect()
 }
 
 fn batch_of(keys: Vec<ArrayRef>) -> Result<RecordBatch> {
