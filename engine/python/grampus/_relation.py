@@ -78,6 +78,14 @@ class Relation:
         """
         return self._start(repeats_interrupt=True).__arrow_c_stream__(requested_schema)
 
+    def __datafusion_table_provider__(self, session: object | None = None) -> object:
+        """The relation as a table of the package `datafusion`: `SessionContext.register_table(name, relation)`.
+
+        Each query of that session executes the relation here, with the columns, conditions and limit that it needs.
+        Raises Error if the installed package has another major version than `datafusion_version`.
+        """
+        return self._query.__datafusion_table_provider__(session)
+
     def reader(self) -> pyarrow.RecordBatchReader:
         """Execute the query; the batches one by one, as they are computed."""
         import pyarrow

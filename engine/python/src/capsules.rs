@@ -1,8 +1,10 @@
-//! Capsules of the Arrow PyCapsule interface: `arrow_schema` and `arrow_array_stream`.
+//! Capsules of the Arrow PyCapsule interface, `arrow_schema` and `arrow_array_stream`, and the one of a `datafusion`
+//! session that reads expressions.
 
 use std::ffi::CStr;
 
 use arrow::datatypes::Schema;
+use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -11,6 +13,7 @@ use crate::c_data::schema::CSchema;
 use crate::c_data::stream::{BatchSource, CStream, StreamReader};
 use crate::error::error;
 
+const CODEC: &CStr = c"datafusion_logical_extension_codec";
 const SCHEMA: &CStr = c"arrow_schema";
 const STREAM: &CStr = c"arrow_array_stream";
 
@@ -42,4 +45,16 @@ pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<StreamReader> {
     // SAFETY: a capsule of this name holds a struct of the C stream interface.
     let reader = unsafe { StreamReader::take(place.cast::<CStream>().as_ptr()) };
     reader.map_err(|failure| error(failure.to_string()))
+}
+
+/// The codec of a session of the package `datafusion`, whose major version is [`datafusion_ffi::version`].
+///
+/// # Errors
+/// If the object is no such session.
+pub(crate) fn codec_of(session: &Bound<'_, PyAny>) -> PyResult<FFI_LogicalExtensionCodec> {
+    let capsule = session.call_method0("__datafusion_logical_extension_codec__")?;
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let place = capsule.pointer_checked(Some(CODEC))?;
+    // SAFETY: a capsule of this name holds a codec of that version, and lives until it is copied.
+    Ok(unsafe { place.cast::<FFI_LogicalExtensionCodec>().as_ref() }.clone())
 }

@@ -15,6 +15,7 @@
 mod c_data;
 mod capsules;
 mod error;
+mod foreign_table;
 mod local_file;
 mod orc_files;
 mod parameters;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
@@ -17,6 +18,7 @@ use pyo3::types::PyCapsule;
 
 use crate::capsules::schema_capsule;
 use crate::error::query_error;
+use crate::foreign_table::{ForeignTable, table_capsule};
 use crate::run::Run;
 use crate::threads::Threads;
 
@@ -47,9 +49,17 @@ impl Query {
         }
     }
 
-    /// The query as a table of its own session.
-    pub(crate) fn view(&self) -> Arc<dyn TableProvider> {
-        self.frame().into_view()
+    /// The query as a table of its own session. A table as a whole is the table itself, whose plans can be kept.
+    pub(crate) fn table(&self) -> Arc<dyn TableProvider> {
+        let whole = match &self.plan {
+            LogicalPlan::TableScan(scan)
+                if scan.projection.is_none() && scan.filters.is_empty() && scan.fetch.is_none() =>
+            {
+                source_as_provider(&scan.source).ok()
+            }
+            _ => None,
+        };
+        whole.unwrap_or_else(|| self.frame().into_view())
     }
 
     /// Whether the query belongs to a session.
@@ -80,6 +90,21 @@ impl Query {
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         schema_capsule(py, &self.schema)
+    }
+
+    /// The query as a table of the package `datafusion`: its `register_table` calls this.
+    #[pyo3(signature = (session=None))]
+    fn __datafusion_table_provider__<'py>(
+        &self,
+        py: Python<'py>,
+        session: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let table = ForeignTable {
+            table: self.table(),
+            context: self.context.clone(),
+            threads: Arc::clone(&self.threads),
+        };
+        table_capsule(py, session.as_ref(), table)
     }
 
     /// Names and types of the columns.

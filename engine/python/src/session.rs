@@ -142,14 +142,14 @@ impl Session {
         Ok(rows)
     }
 
-    /// Registers a query of this session as a view.
+    /// Registers a query of this session as a table.
     fn register_query(&self, name: &str, query: &Query) -> PyResult<()> {
         if !query.is_of(&self.context) {
             return Err(error(
                 "the relation belongs to another connection: register its arrow() table here",
             ));
         }
-        self.replace(name, query.view())
+        self.replace(name, query.table())
     }
 
     /// Removes a table. False if there is none.

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::error::error;
@@ -49,8 +49,16 @@ impl Threads {
     /// # Errors
     /// In a process that was forked after the workers started.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> PyResult<Task<T>> {
+        Ok(Task(self.handle()?.spawn(work)))
+    }
+
+    /// The workers, for work that others start.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub(crate) fn handle(&self) -> PyResult<Handle> {
         match &self.workers {
-            Some(workers) if self.process == std::process::id() => Ok(Task(workers.spawn(work))),
+            Some(workers) if self.process == std::process::id() => Ok(workers.handle().clone()),
             _ => Err(error(
                 "the connection was opened before this process was forked: call grampus.connect() in each process",
             )),
