@@ -7,6 +7,7 @@ mod support;
 
 mod answers;
 mod changed_files;
+mod choices;
 mod chunk_pages;
 mod common;
 mod compare;
