@@ -1,7 +1,7 @@
 // Decoding of encoded streams to one value for each row, one warp for each task.
 //
 // 1. The present stream says which rows have a value.
-// 2. The data stream, and for timestamps the fraction stream, has the values in their order.
+// 2. The data stream, and for timestamps the secondary stream, has the values in their order.
 // 3. Each value goes to its row.
 //
 // A value that makes no sense, or does not fit, fails the task; the host then has the CPU's decoder say what is wrong.
@@ -77,7 +77,7 @@ GRAMPUS_DEVICE bool timestamp(const DecodeTask& task, u64 stored, u64 fraction, 
 }
 
 // A column's value from its stored form. False: the stored form stands for no value.
-GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool fraction, u64& v) {
+GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& v) {
     switch (task.kind) {
     case DECODE_INTEGERS: return fits(v, task.width);
     case DECODE_CODES:
@@ -85,17 +85,17 @@ GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool fraction, u64
         v = load_constant((const u32*)task.table + v);
         return true;
     // The same lane has stored the seconds in this place.
-    case DECODE_TIMESTAMPS: return !fraction || timestamp(task, ((const u64*)task.values)[row], v, v);
+    case DECODE_TIMESTAMPS: return !second || timestamp(task, ((const u64*)task.values)[row], v, v);
     default: return true;
     }
 }
 
 // Decodes one stream of values to its rows. False: the stream is invalid. Collective.
-GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool fraction) {
-    const DecodeStream& stream = fraction ? task.fraction : task.data;
+GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
+    const DecodeStream& stream = second ? task.secondary : task.data;
     bool some_missing = task.present.bytes != nullptr, of_bits = task.coding == CODING_BITS, bad = false;
     BitRuns present(task.present), bits(stream);
-    ValueRuns runs(stream, task.coding, task.width, task.kind != DECODE_CODES && !fraction);
+    ValueRuns runs(stream, task.coding, task.width, task.kind != DECODE_CODES && !second);
     u32 before = task.skip_rows, rows = task.rows, width = task.width;
     if (some_missing) {
         present.skip(task.present.skip);
@@ -113,10 +113,10 @@ GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool fraction) {
         u32 values = count_bits((u32)there);
         u64 v = of_bits ? bits.take(values) >> (values - 1 - rank) % 32 & 1 : shuffle(runs.next(values, true), rank);
         if (mine) {
-            if (!value_of(task, row + lane, fraction, v)) bad = true;
+            if (!value_of(task, row + lane, second, v)) bad = true;
             else store_value(task.values, width, row + lane, v);
         }
-        if (lane >= count || fraction) continue;
+        if (lane >= count || second) continue;
         if (!mine) store_value(task.values, width, row + lane, 0);
         if (task.valid != nullptr) task.valid[row + lane] = mine ? 1 : 0;
         else if (!mine) bad = true;

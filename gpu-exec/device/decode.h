@@ -17,7 +17,7 @@ constexpr u32 CODING_RAW = 5;         // values of `width` bytes, one after the 
 constexpr u32 DECODE_PLAIN = 1;       // the low bytes of the stored value
 constexpr u32 DECODE_INTEGERS = 2;    // signed values that must fit
 constexpr u32 DECODE_CODES = 3;       // indexes into a table of dictionary codes
-constexpr u32 DECODE_TIMESTAMPS = 4;  // seconds in `data`, nanoseconds in `fraction`
+constexpr u32 DECODE_TIMESTAMPS = 4;  // seconds in `data`, nanoseconds in `secondary`
 
 // Bytes of a stream from a place at which decoding can start. Kernels read aligned words of 8 bytes that hold at least
 // one of these bytes.
@@ -37,7 +37,7 @@ struct ZoneChange {
 struct DecodeTask {
     DecodeStream present;   // without bytes: every row has a value
     DecodeStream data;
-    DecodeStream fraction;  // DECODE_TIMESTAMPS
+    DecodeStream secondary; // DECODE_TIMESTAMPS
     u8* values;             // of the first decoded row
     u8* valid;              // one byte for each row, likewise; null: a missing value is an error
     const u8* table;        // u32 codes, or ZoneChange; 8-byte aligned

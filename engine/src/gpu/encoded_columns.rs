@@ -37,7 +37,7 @@ pub(super) fn encoded(column: OrcColumn) -> Option<EncodedColumn> {
         group_rows: column.group_rows,
         present: optional(column.present)?,
         data: stored(column.data)?,
-        fraction: optional(column.secondary)?,
+        secondary: optional(column.secondary)?,
     })
 }
 

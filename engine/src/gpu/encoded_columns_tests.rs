@@ -452,7 +452,7 @@ fn damaged(machines: &Machines, codec: Option<(Codec, usize)>) -> Tally {
             [
                 Some(&c.encoded.data),
                 c.encoded.present.as_ref(),
-                c.encoded.fraction.as_ref(),
+                c.encoded.secondary.as_ref(),
             ]
         })
         .flatten()

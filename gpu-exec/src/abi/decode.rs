@@ -20,7 +20,7 @@ grampus_io_stack::shared_structs! {
     DecodeStream { bytes: u64, length: u32, skip: u32 }
     ZoneChange { from: u64, offset: u64 }
     DecodeTask {
-        present: DecodeStream, data: DecodeStream, fraction: DecodeStream, values: u64, valid: u64, table: u64,
+        present: DecodeStream, data: DecodeStream, secondary: DecodeStream, values: u64, valid: u64, table: u64,
         epoch: u64, table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, width: u32, label: u32,
         unused: u32,
     }

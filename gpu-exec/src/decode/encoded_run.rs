@@ -197,7 +197,7 @@ impl EncodedRun {
         DecodeTask {
             present: next(encoded.present.is_some()),
             data: next(true),
-            fraction: next(encoded.fraction.is_some()),
+            secondary: next(encoded.secondary.is_some()),
             values: to.values + row * u64::from(to.width),
             valid: to.valid.map_or(0, |valid| valid + row),
             table: to.table,

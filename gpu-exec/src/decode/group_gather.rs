@@ -268,7 +268,7 @@ mod tests {
                     chunks: (0..4).map(chunk).collect(),
                 }),
             },
-            fraction: None,
+            secondary: None,
         };
         GatheredColumn {
             encoded: Arc::new(encoded),

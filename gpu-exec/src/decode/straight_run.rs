@@ -137,7 +137,7 @@ mod tests {
                     chunks,
                 }),
             },
-            fraction: None,
+            secondary: None,
         }
     }
 

@@ -25,7 +25,7 @@ pub struct EncodedColumn {
     /// The values of those rows.
     pub data: EncodedStream,
     /// Nanoseconds of the values: [`Values::Timestamps`].
-    pub fraction: Option<EncodedStream>,
+    pub secondary: Option<EncodedStream>,
 }
 
 /// Encodings of values.
@@ -121,7 +121,7 @@ impl EncodedColumn {
         let is_timestamp = matches!(self.values, Values::Timestamps(..));
         is_of_type
             && (1..=MAX_GROUP_ROWS).contains(&self.group_rows)
-            && self.fraction.is_some() == is_timestamp
+            && self.secondary.is_some() == is_timestamp
             && self.streams().all(|stream| stream.fits(groups, file_bytes))
             && self.codecs().all(|codec| Some(codec) == self.codec())
     }
@@ -158,7 +158,7 @@ impl EncodedColumn {
             },
             values: Values::Raw,
             present: None,
-            fraction: None,
+            secondary: None,
         })
     }
 
@@ -167,7 +167,7 @@ impl EncodedColumn {
         self.present
             .iter()
             .chain(std::iter::once(&self.data))
-            .chain(&self.fraction)
+            .chain(&self.secondary)
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
                 entries: Vec::new(),
                 chunks: None,
             },
-            fraction: None,
+            secondary: None,
         }
     }
 

@@ -32,10 +32,10 @@ bool one() {
     if (task.coding == CODING_RAW && task.width < 4) task.width = 4;
     task.rows = 1 + below(below(4) ? 70 : 2000);
     task.skip_rows = below(3) ? 0 : below(500);
-    Bytes present(below(400)), data(below(6000)), fraction(below(6000));
+    Bytes present(below(400)), data(below(6000)), secondary(below(6000));
     if (below(2)) task.present = present.stream;
     task.data = data.stream;
-    task.fraction = fraction.stream;
+    task.secondary = secondary.stream;
     task.epoch = next() >> below(64);
     task.table_length = below(50);
     // The table, too, is whole words.

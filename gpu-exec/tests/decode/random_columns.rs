@@ -16,8 +16,8 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
     for nulls in [false, true] {
         let present = nulls.then(|| streams::bits(random, rows));
         let count = present.as_ref().map_or(rows, |p| p.values.iter().sum::<i64>() as u64);
-        let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, fraction: Option<CodedStream>| {
-            let column = Column::new(values, ty, present.clone(), data, fraction, group_rows);
+        let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, secondary: Option<CodedStream>| {
+            let column = Column::new(values, ty, present.clone(), data, secondary, group_rows);
             columns.push((
                 format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}"),
                 column,

@@ -321,7 +321,7 @@ fn store(bytes: &mut Vec<u8>, column: usize, rows: Range<u64>, nulls: bool) -> E
         group_rows: GROUP_ROWS,
         present: nulls.then(|| put(present, present_entries)),
         data: put(data, data_entries),
-        fraction: None,
+        secondary: None,
     }
 }
 

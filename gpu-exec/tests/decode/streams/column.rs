@@ -20,7 +20,7 @@ pub(crate) struct Column {
     pub nullable: bool,
     present: Option<Vec<i64>>,
     data: Vec<i64>,
-    fraction: Vec<i64>,
+    secondary: Vec<i64>,
 }
 
 type Compressor = fn(&[u8]) -> Vec<u8>;
@@ -32,7 +32,7 @@ impl Column {
         ty: Type,
         present: Option<CodedStream>,
         data: CodedStream,
-        fraction: Option<CodedStream>,
+        secondary: Option<CodedStream>,
         group_rows: u64,
     ) -> Self {
         let rows = present.as_ref().map_or(data.values.len(), |p| p.values.len()) as u64;
@@ -64,7 +64,7 @@ impl Column {
             group_rows,
             present: present.as_ref().map(|p| store(p, true)),
             data: store(&data, false),
-            fraction: fraction.as_ref().map(|f| store(f, false)),
+            secondary: secondary.as_ref().map(|s| store(s, false)),
         };
         Self {
             encoded,
@@ -74,7 +74,7 @@ impl Column {
             nullable: present.is_some(),
             present: present.map(|p| p.values),
             data: data.values,
-            fraction: fraction.map_or_else(Vec::new, |f| f.values),
+            secondary: secondary.map_or_else(Vec::new, |s| s.values),
         }
     }
 
@@ -93,7 +93,7 @@ impl Column {
         let streams = [
             column.encoded.present.as_mut(),
             Some(&mut column.encoded.data),
-            column.encoded.fraction.as_mut(),
+            column.encoded.secondary.as_mut(),
         ];
         for stream in streams.into_iter().flatten() {
             let mut bytes = &self.file[stream.offset as usize..][..stream.bytes as usize];
@@ -125,7 +125,7 @@ impl Column {
         let streams = [
             self.encoded.present.as_ref(),
             Some(&self.encoded.data),
-            self.encoded.fraction.as_ref(),
+            self.encoded.secondary.as_ref(),
         ];
         streams.into_iter().flatten().all(|stream| stream.bytes > 0)
     }
@@ -143,7 +143,7 @@ impl Column {
         let streams = [
             Some(&self.encoded.data),
             self.encoded.present.as_ref(),
-            self.encoded.fraction.as_ref(),
+            self.encoded.secondary.as_ref(),
         ];
         let groups = streams
             .into_iter()
@@ -178,7 +178,7 @@ impl Column {
         let stored = self.data[at];
         match &self.encoded.values {
             Values::Codes(..) => i64::from(self.codes[stored as usize]),
-            Values::Timestamps(_, clock) => time(stored, self.fraction[at], clock),
+            Values::Timestamps(_, clock) => time(stored, self.secondary[at], clock),
             _ => stored,
         }
     }
