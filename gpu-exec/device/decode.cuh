@@ -1,7 +1,8 @@
 // Decoding of encoded streams to one value for each row, one warp for each task.
 //
 // 1. The present stream says which rows have a value.
-// 2. The data stream, and for timestamps the secondary stream, has the values in their order.
+// 2. The data stream has the values in their order. Timestamps and decimals have a secondary stream, which is read in a
+//    second pass.
 // 3. Each value goes to its row.
 //
 // A value that makes no sense, or does not fit, fails the task; the host then has the CPU's decoder say what is wrong.
@@ -76,6 +77,34 @@ GRAMPUS_DEVICE bool timestamp(const DecodeTask& task, u64 stored, u64 fraction, 
     return true;
 }
 
+// An unscaled decimal at another scale, rounded half up, away from zero. False: 64 bits do not hold it.
+GRAMPUS_SLOW bool rescale(u64 stored, i64 from, i64 to, u64& v) {
+    constexpr u64 MOST = 1ull << 63;
+    bool negative = (i64)stored < 0;
+    u64 magnitude = negative ? 0 - stored : stored, digits = from < to ? (u64)to - (u64)from : (u64)from - (u64)to;
+    if (from < to) {
+        if (digits >= MOST) return false;  // orc-layout's decoder takes no such scale
+        GRAMPUS_NO_UNROLL
+        for (; digits > 0 && magnitude > 0; digits--) {
+            // The bound is that of both signs: no product of ten is -2^63.
+            if (magnitude > MOST / 10) return false;
+            magnitude *= 10;
+        }
+    } else {
+        GRAMPUS_NO_UNROLL
+        for (; digits > 1 && magnitude > 0; digits--) magnitude /= 10;
+        // Half or more is dropped if the first dropped digit is 5 or more.
+        if (digits > 0) magnitude = (magnitude + 5) / 10;
+    }
+    v = negative ? 0 - magnitude : magnitude;
+    return true;
+}
+
+// Whether the value that the first pass has stored stays as it is. Nearly always a decimal has its column's scale.
+GRAMPUS_DEVICE bool stays(const DecodeTask& task, u64 stored) {
+    return task.kind == DECODE_DECIMALS && stored == task.scale;
+}
+
 // A column's value from its stored form. False: the stored form stands for no value.
 GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& v) {
     switch (task.kind) {
@@ -84,8 +113,9 @@ GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& 
         if (v >= task.table_length) return false;
         v = load_constant((const u32*)task.table + v);
         return true;
-    // The same lane has stored the seconds in this place.
+    // In the second pass, the same lane has stored the first stream's value in this place.
     case DECODE_TIMESTAMPS: return !second || timestamp(task, ((const u64*)task.values)[row], v, v);
+    case DECODE_DECIMALS: return !second || rescale(((const u64*)task.values)[row], (i64)v, task.scale, v);
     default: return true;
     }
 }
@@ -93,9 +123,11 @@ GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& 
 // Decodes one stream of values to its rows. False: the stream is invalid. Collective.
 GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
     const DecodeStream& stream = second ? task.secondary : task.data;
-    bool some_missing = task.present.bytes != nullptr, of_bits = task.coding == CODING_BITS, bad = false;
+    u32 coding = second ? task.secondary_coding : task.coding;
+    bool some_missing = task.present.bytes != nullptr, of_bits = coding == CODING_BITS, bad = false;
+    bool is_signed = task.kind != DECODE_CODES && !(second && task.kind == DECODE_TIMESTAMPS);
     BitRuns present(task.present), bits(stream);
-    ValueRuns runs(stream, task.coding, task.width, task.kind != DECODE_CODES && !second);
+    ValueRuns runs(stream, coding, task.width, is_signed);
     u32 before = task.skip_rows, rows = task.rows, width = task.width;
     if (some_missing) {
         present.skip(task.present.skip);
@@ -112,7 +144,7 @@ GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
         bool mine = lane < count && (there >> (count - 1 - lane) & 1) != 0;
         u32 values = count_bits((u32)there);
         u64 v = of_bits ? bits.take(values) >> (values - 1 - rank) % 32 & 1 : shuffle(runs.next(values, true), rank);
-        if (mine) {
+        if (mine && !(second && stays(task, v))) {
             if (!value_of(task, row + lane, second, v)) bad = true;
             else store_value(task.values, width, row + lane, v);
         }
@@ -126,7 +158,7 @@ GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
 
 // Decodes all streams of a task. Collective.
 GRAMPUS_DEVICE bool decode(const DecodeTask& task) {
-    u32 streams = task.kind == DECODE_TIMESTAMPS ? 2 : 1;
+    u32 streams = task.kind == DECODE_TIMESTAMPS || task.kind == DECODE_DECIMALS ? 2 : 1;
     bool well = true;
     GRAMPUS_NO_UNROLL
     for (u32 k = 0; k < streams && well; k++) well = decode_stream(task, k == 1);

@@ -6,18 +6,20 @@
 
 namespace grampus {
 
-// DecodeTask::coding, of the stream `data`
+// DecodeTask::coding and secondary_coding, of the streams of values
 constexpr u32 CODING_BITS = 1;        // bits in byte runs
 constexpr u32 CODING_BYTES = 2;       // byte runs
 constexpr u32 CODING_INTEGERS_1 = 3;  // integer runs, version 1
 constexpr u32 CODING_INTEGERS_2 = 4;  // integer runs, version 2
 constexpr u32 CODING_RAW = 5;         // values of `width` bytes, one after the other
+constexpr u32 CODING_VARINTS = 6;     // varints, one after the other
 
 // DecodeTask::kind
 constexpr u32 DECODE_PLAIN = 1;       // the low bytes of the stored value
 constexpr u32 DECODE_INTEGERS = 2;    // signed values that must fit
 constexpr u32 DECODE_CODES = 3;       // indexes into a table of dictionary codes
 constexpr u32 DECODE_TIMESTAMPS = 4;  // seconds in `data`, nanoseconds in `secondary`
+constexpr u32 DECODE_DECIMALS = 5;    // unscaled values in `data`, scales in `secondary`
 
 // Bytes of a stream from a place at which decoding can start. Kernels read aligned words of 8 bytes that hold at least
 // one of these bytes.
@@ -35,20 +37,22 @@ struct ZoneChange {
 
 // Rows of one column that one warp decodes: a row group, or a part of it.
 struct DecodeTask {
-    DecodeStream present;   // without bytes: every row has a value
+    DecodeStream present;    // without bytes: every row has a value
     DecodeStream data;
-    DecodeStream secondary; // DECODE_TIMESTAMPS
-    u8* values;             // of the first decoded row
-    u8* valid;              // one byte for each row, likewise; null: a missing value is an error
-    const u8* table;        // u32 codes, or ZoneChange; 8-byte aligned
-    u64 epoch;              // i64: seconds from 1970 to the zero of the stored seconds
-    u32 table_length;       // entries; no zone: 0
-    u32 skip_rows;          // rows before the first decoded row
+    DecodeStream secondary;  // DECODE_TIMESTAMPS, DECODE_DECIMALS
+    u8* values;              // of the first decoded row
+    u8* valid;               // one byte for each row, likewise; null: a missing value is an error
+    const u8* table;         // u32 codes, or ZoneChange; 8-byte aligned
+    u64 epoch;               // i64: seconds from 1970 to the zero of the stored seconds
+    u32 table_length;        // entries; no zone: 0
+    u32 skip_rows;           // rows before the first decoded row
     u32 rows;
     u32 kind;
-    u32 coding;
-    u32 width;              // bytes of a value
-    u32 label;              // for `failed`
+    u32 coding;              // of `data`
+    u32 secondary_coding;
+    u32 width;               // bytes of a value
+    u32 scale;               // of decoded decimals
+    u32 label;               // for `failed`
     u32 unused;
 };
 

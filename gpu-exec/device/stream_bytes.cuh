@@ -61,13 +61,14 @@ class StreamBytes {
         u32 bit = index * width;
         return reverse_bytes(word(from + bit / 8)) << bit % 8 >> (64 - width);
     }
-    // Base-128, least significant group first.
+    // Base-128, least significant group first. The tenth byte holds the highest of 64 bits.
     GRAMPUS_DEVICE u64 varint() {
         u64 v = 0;
         GRAMPUS_NO_UNROLL
         for (u32 i = 0; i < 10; i++) {
             u32 b = take();
             v |= (u64)(b & 0x7F) << 7 * i;
+            if (i == 9 && b > 1) break;
             if (b < 0x80) return v;
         }
         failed = true;

@@ -1,5 +1,6 @@
 // `ValueRuns`: runs of values, decoded by a warp: integers (ORC v1, "Run Length Encoding version 1" and "version 2"),
-// bytes ("Byte Run Length Encoding") and raw values. All lanes know the run; each lane makes its own values of it.
+// bytes ("Byte Run Length Encoding"), raw values and varints. All lanes know the run; each lane makes its own values of
+// it.
 //
 // **Invariant:** every run takes at least one byte, whatever the bytes are.
 //
@@ -156,12 +157,20 @@ class ValueRuns {
         if (length == 0) in.failed = true;
     }
 
+    // One run for all values, which take a byte or more each.
+    GRAMPUS_DEVICE void start_varints() {
+        kind = VARINTS;
+        length = in.length - in.at;
+        if (length == 0) in.failed = true;
+    }
+
     GRAMPUS_SLOW void start_run() {
         used = 0;
         length = 0;
         if (coding == CODING_INTEGERS_2) start_2();
         else if (coding == CODING_INTEGERS_1) start_1();
         else if (coding == CODING_BYTES) start_bytes();
+        else if (coding == CODING_VARINTS) start_varints();
         else start_raw();
     }
 
@@ -189,7 +198,8 @@ class ValueRuns {
             bool long_one = false;
             if (k < whole) {
                 u32 end = place_of_bit(ends, k), begin = k == 0 ? 0 : place_of_bit(ends, k - 1) + 1;
-                long_one = end - begin >= 10;
+                // The tenth byte holds the highest of 64 bits.
+                long_one = end - begin >= 10 || (end - begin == 9 && in.byte(in.at + end) > 1);
                 u64 v = 0;
                 GRAMPUS_NO_UNROLL
                 for (u32 b = 0; b <= end - begin && b < 10; b++) v |= (u64)(in.byte(in.at + begin + b) & 0x7F) << 7 * b;

@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use crate::abi::decode::{
-    CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, DECODE_CODES, DECODE_INTEGERS,
-    DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask,
+    CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, CODING_VARINTS, DECODE_CODES,
+    DECODE_DECIMALS, DECODE_INTEGERS, DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask,
 };
 use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
 use crate::decompress::chunk_table::{ChunkTable, codec_number};
@@ -193,7 +193,7 @@ impl EncodedRun {
             }
         });
         let mut next = |there: bool| if there { streams.next() } else { None }.unwrap_or_default();
-        let (kind, coding, epoch) = kind_of(&encoded.values);
+        let (kind, [coding, secondary_coding]) = kind_of(&encoded.values);
         DecodeTask {
             present: next(encoded.present.is_some()),
             data: next(true),
@@ -201,13 +201,15 @@ impl EncodedRun {
             values: to.values + row * u64::from(to.width),
             valid: to.valid.map_or(0, |valid| valid + row),
             table: to.table,
-            epoch: epoch as u64,
+            epoch: epoch_of(&encoded.values) as u64,
             table_length: to.table_length,
             skip_rows: (rows.start - group_start) as u32,
             rows: (rows.end - rows.start) as u32,
             kind,
             coding,
+            secondary_coding,
             width: to.width,
+            scale: scale_of(&encoded.values),
             label: to.label,
             unused: 0,
         }
@@ -221,18 +223,35 @@ fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
     start..entries.iter().map(|e| e.end).max().unwrap_or(0).max(start)
 }
 
-/// Kind, coding and epoch of a task.
-fn kind_of(values: &Values) -> (u32, u32, i64) {
+/// Kind of a task, and the codings of its streams of values: the data, and the secondary one or 0.
+fn kind_of(values: &Values) -> (u32, [u32; 2]) {
     let integers = |runs: &Runs| match runs {
         Runs::V1 => CODING_INTEGERS_1,
         Runs::V2 => CODING_INTEGERS_2,
     };
     match values {
-        Values::Raw => (DECODE_PLAIN, CODING_RAW, 0),
-        Values::Booleans => (DECODE_PLAIN, CODING_BITS, 0),
-        Values::Bytes => (DECODE_PLAIN, CODING_BYTES, 0),
-        Values::Integers(runs) => (DECODE_INTEGERS, integers(runs), 0),
-        Values::Codes(runs, _) => (DECODE_CODES, integers(runs), 0),
-        Values::Timestamps(runs, clock) => (DECODE_TIMESTAMPS, integers(runs), clock.epoch),
+        Values::Raw => (DECODE_PLAIN, [CODING_RAW, 0]),
+        Values::Booleans => (DECODE_PLAIN, [CODING_BITS, 0]),
+        Values::Bytes => (DECODE_PLAIN, [CODING_BYTES, 0]),
+        Values::Integers(runs) => (DECODE_INTEGERS, [integers(runs), 0]),
+        Values::Codes(runs, _) => (DECODE_CODES, [integers(runs), 0]),
+        Values::Timestamps(runs, _) => (DECODE_TIMESTAMPS, [integers(runs); 2]),
+        Values::Decimals(runs, _) => (DECODE_DECIMALS, [CODING_VARINTS, integers(runs)]),
+    }
+}
+
+/// Seconds from 1970 to the stored second 0.
+fn epoch_of(values: &Values) -> i64 {
+    match values {
+        Values::Timestamps(_, clock) => clock.epoch,
+        _ => 0,
+    }
+}
+
+/// Scale of decoded decimals.
+fn scale_of(values: &Values) -> u32 {
+    match values {
+        Values::Decimals(_, scale) => scale.unsigned_abs().into(),
+        _ => 0,
     }
 }

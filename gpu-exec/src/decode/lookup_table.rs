@@ -10,7 +10,7 @@ pub(crate) fn table_bytes(values: &Values) -> usize {
     match values {
         Values::Codes(_, codes) => *codes as usize * 4,
         Values::Timestamps(_, clock) => clock.zone.as_ref().map_or(0, |z| z.len() * size_of::<ZoneChange>()),
-        Values::Raw | Values::Booleans | Values::Bytes | Values::Integers(_) => 0,
+        Values::Raw | Values::Booleans | Values::Bytes | Values::Integers(_) | Values::Decimals(..) => 0,
     }
 }
 
@@ -35,6 +35,6 @@ pub(crate) fn write_table(values: &Values, codes: &[u32], out: &mut [u8]) -> u32
             }
             zone.len() as u32
         }
-        Values::Raw | Values::Booleans | Values::Bytes | Values::Integers(_) => 0,
+        Values::Raw | Values::Booleans | Values::Bytes | Values::Integers(_) | Values::Decimals(..) => 0,
     }
 }

@@ -24,7 +24,7 @@ pub struct EncodedColumn {
     pub present: Option<EncodedStream>,
     /// The values of those rows.
     pub data: EncodedStream,
-    /// Nanoseconds of the values: [`Values::Timestamps`].
+    /// Nanoseconds of [`Values::Timestamps`], scales of [`Values::Decimals`].
     pub secondary: Option<EncodedStream>,
 }
 
@@ -44,6 +44,8 @@ pub enum Values {
     Codes(Runs, u32),
     /// Seconds by a clock, and nanoseconds without their trailing zeros.
     Timestamps(Runs, Clock),
+    /// Unscaled decimals as signed varints, and the scale of each. The number is the scale of the decoded values.
+    Decimals(Runs, i8),
 }
 
 /// Integer runs.
@@ -116,12 +118,13 @@ impl EncodedColumn {
                 let changes = clock.zone.as_ref().map_or(0, |zone| zone.len());
                 matches!(ty, Type::Timestamp(crate::program::TimeUnit::Nanosecond)) && changes <= MAX_ZONE_CHANGES
             }
+            Values::Decimals(_, to) => matches!(ty, Type::Decimal { scale, .. } if scale == *to && scale >= 0),
         };
         let groups = rows.div_ceil(self.group_rows.max(1));
-        let is_timestamp = matches!(self.values, Values::Timestamps(..));
+        let has_secondary = matches!(self.values, Values::Timestamps(..) | Values::Decimals(..));
         is_of_type
             && (1..=MAX_GROUP_ROWS).contains(&self.group_rows)
-            && self.secondary.is_some() == is_timestamp
+            && self.secondary.is_some() == has_secondary
             && self.streams().all(|stream| stream.fits(groups, file_bytes))
             && self.codecs().all(|codec| Some(codec) == self.codec())
     }

@@ -24,11 +24,13 @@ struct Bytes {
 bool one() {
     DecodeTask task = {};
     static const u32 widths[] = {1, 2, 4, 8};
-    task.coding = 1 + below(5);
-    task.kind = 1 + below(4);
+    task.coding = 1 + below(6);
+    task.secondary_coding = 1 + below(6);
+    task.kind = 1 + below(5);
+    task.scale = below(40);
     task.width = widths[below(4)];
     if (task.kind == DECODE_CODES) task.width = 4;
-    if (task.kind == DECODE_TIMESTAMPS) task.width = 8;
+    if (task.kind == DECODE_TIMESTAMPS || task.kind == DECODE_DECIMALS) task.width = 8;
     if (task.coding == CODING_RAW && task.width < 4) task.width = 4;
     task.rows = 1 + below(below(4) ? 70 : 2000);
     task.skip_rows = below(3) ? 0 : below(500);

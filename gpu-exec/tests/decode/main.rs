@@ -5,6 +5,7 @@
 //! decode_target    devices that decode
 //! streams          streams and columns with their values
 //! random_columns   a column of each encoding
+//! decimal_columns  scales of decimals, and values that do not fit
 //! damaged_streams  malformed streams
 //! sanitized_input  the kernel under sanitizers
 //! ```
@@ -14,6 +15,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod damaged_streams;
+mod decimal_columns;
 mod decode_target;
 mod random_columns;
 mod sanitized_input;

@@ -38,6 +38,10 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
             let (seconds, nanos) = streams::times(random, runs, count);
             let clock = streams::clock(random);
             add("times", Values::Timestamps(runs, clock), TIME, seconds, Some(nanos));
+            let scale = random.below(19) as i8;
+            let (unscaled, scales) = streams::decimals(random, runs, count, scale);
+            let ty = Type::Decimal { precision: 18, scale };
+            add("decimals", Values::Decimals(runs, scale), ty, unscaled, Some(scales));
         }
         add("bytes", Values::Bytes, Type::Int8, streams::bytes(random, count), None);
         add(

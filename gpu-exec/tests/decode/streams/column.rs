@@ -8,6 +8,7 @@ use grampus_gpu_exec::input::encoded_column::{Clock, EncodedColumn, EncodedStrea
 use grampus_gpu_exec::program::Type;
 
 use super::CodedStream;
+use super::decimals::rescaled;
 use crate::common::random::Random;
 
 /// An encoded column of one stripe, and its file.
@@ -179,6 +180,9 @@ impl Column {
         match &self.encoded.values {
             Values::Codes(..) => i64::from(self.codes[stored as usize]),
             Values::Timestamps(_, clock) => time(stored, self.secondary[at], clock),
+            Values::Decimals(_, scale) => {
+                rescaled(stored, self.secondary[at], i64::from(*scale)).expect("a value that fits")
+            }
             _ => stored,
         }
     }

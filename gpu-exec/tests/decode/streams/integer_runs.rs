@@ -5,7 +5,7 @@ use grampus_gpu_exec::input::encoded_column::Runs;
 use super::CodedStream;
 use crate::common::random::Random;
 
-fn zigzag(value: i64) -> u64 {
+pub(super) fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
@@ -13,7 +13,7 @@ fn unzigzag(raw: u64) -> i64 {
     (raw >> 1) as i64 ^ -((raw & 1) as i64)
 }
 
-fn meaning(raw: u64, signed: bool) -> i64 {
+pub(super) fn meaning(raw: u64, signed: bool) -> i64 {
     if signed { unzigzag(raw) } else { raw as i64 }
 }
 
@@ -30,7 +30,7 @@ fn low(random: &mut Random, bits: u32) -> u64 {
 }
 
 /// A value of random magnitude.
-fn any(random: &mut Random, bits: u32) -> u64 {
+pub(super) fn any(random: &mut Random, bits: u32) -> u64 {
     let bits = 1 + random.below(u64::from(bits)) as u32;
     low(random, bits)
 }

@@ -4,10 +4,12 @@
 //! ```text
 //! mod           streams of bytes, bits, raw values and times
 //! integer_runs  runs of integers, versions 1 and 2
+//! decimals      varints, and their scales
 //! column        columns of such streams in row groups
 //! ```
 
 mod column;
+mod decimals;
 mod integer_runs;
 
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use grampus_gpu_exec::input::encoded_column::{Change, Clock, Entry, Runs};
 
 pub(crate) use self::column::{Column, difference};
+pub(crate) use self::decimals::{decimals, of_one, varints};
 use self::integer_runs::{Run, header, pack};
 pub(crate) use self::integer_runs::{integers, literals, runs_of_width};
 use crate::common::random::Random;
