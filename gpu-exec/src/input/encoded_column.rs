@@ -238,4 +238,23 @@ mod tests {
         column.values = Values::Raw;
         assert_eq!(column.regrouped(0, 2500, 8), None);
     }
+
+    #[test]
+    fn decimals_have_scales_and_take_any_precision() {
+        let stream = raw(400).regrouped(1000, 50, 8).unwrap().data;
+        let column = |to: i8, scales: Option<EncodedStream>| EncodedColumn {
+            values: Values::Decimals(Runs::V2, to),
+            data: stream.clone(),
+            secondary: scales,
+            ..raw(400)
+        };
+        let fits = |column: &EncodedColumn, precision, scale| {
+            column.fits(Type::Decimal { precision, scale }, 50, 405) && !column.fits(Type::Int64, 50, 405)
+        };
+        let decimals = column(2, Some(stream.clone()));
+        assert_eq!([fits(&decimals, 18, 2), fits(&decimals, 38, 2)], [true; 2]);
+        assert!(!fits(&decimals, 18, 3), "another scale");
+        assert!(!fits(&column(2, None), 18, 2), "no scales");
+        assert!(!fits(&column(-2, Some(stream.clone())), 18, -2), "a scale below zero");
+    }
 }
