@@ -78,7 +78,7 @@ GRAMPUS_DEVICE bool timestamp(const DecodeTask& task, u64 stored, u64 fraction, 
 }
 
 // An unscaled decimal at another scale, rounded half up, away from zero. False: 64 bits do not hold it.
-GRAMPUS_SLOW bool rescale(u64 stored, i64 from, i64 to, u64& v) {
+GRAMPUS_DEVICE bool rescale(u64 stored, i64 from, i64 to, u64& v) {
     constexpr u64 MOST = 1ull << 63;
     bool negative = (i64)stored < 0;
     u64 magnitude = negative ? 0 - stored : stored, digits = from < to ? (u64)to - (u64)from : (u64)from - (u64)to;
