@@ -26,7 +26,7 @@ pub struct EncodedColumn {
     pub present: Option<EncodedStream>,
     /// DATA.
     pub data: EncodedStream,
-    /// SECONDARY, of timestamps.
+    /// SECONDARY, of timestamps and decimals.
     pub secondary: Option<EncodedStream>,
 }
 
@@ -45,6 +45,8 @@ pub enum EncodedValues {
     Dictionary(RunLength, u32),
     /// TIMESTAMP, TIMESTAMP_INSTANT: signed runs of seconds, unsigned ones of scaled nanoseconds.
     Timestamps(RunLength, Clock),
+    /// DECIMAL of this scale: unbounded signed varints, and the scale of each in signed integer runs.
+    Decimals(RunLength, i8),
 }
 
 /// Version of integer runs.
@@ -91,7 +93,9 @@ pub fn may_be_encoded(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) 
         TypeKind::Float | TypeKind::Double | TypeKind::Date => true,
         TypeKind::Timestamp | TypeKind::TimestampInstant => true,
         TypeKind::String | TypeKind::Char { .. } | TypeKind::Varchar { .. } => dictionary,
-        TypeKind::Binary | TypeKind::Decimal { .. } => false,
+        // Version 1.9999 of the format stores integers at the column's scale, without a scale of each.
+        TypeKind::Decimal { .. } => stripe.stream(column, Kind::Secondary).is_some(),
+        TypeKind::Binary => false,
         TypeKind::Struct | TypeKind::List | TypeKind::Map | TypeKind::Union | TypeKind::Unknown { .. } => false,
     };
     decodable
@@ -170,6 +174,7 @@ impl EncodedColumn {
             TypeKind::Byte => EncodedValues::Bytes,
             TypeKind::Timestamp => EncodedValues::Timestamps(runs, Clock::of(stripe, false)?),
             TypeKind::TimestampInstant => EncodedValues::Timestamps(runs, Clock::of(stripe, true)?),
+            TypeKind::Decimal { scale, .. } => EncodedValues::Decimals(runs, scale),
             kind if kind.is_string() => EncodedValues::Dictionary(runs, encoding.dictionary_size),
             _ => EncodedValues::Integers(runs),
         };
@@ -189,13 +194,13 @@ impl EncodedColumn {
             encoded(stream, chunks, positions.as_ref()).map(Some)
         };
         let stride = tail.row_index_stride.filter(|_| positions.is_some());
-        let is_timestamp = matches!(values, EncodedValues::Timestamps(..));
+        let has_secondary = matches!(values, EncodedValues::Timestamps(..) | EncodedValues::Decimals(..));
         Some(Self {
             values,
             group_rows: stride.map_or(stripe.info.rows, u64::from),
             present: stream(Kind::Present)?,
             data: stream(Kind::Data)??,
-            secondary: if is_timestamp {
+            secondary: if has_secondary {
                 Some(stream(Kind::Secondary)??)
             } else {
                 None

@@ -65,6 +65,7 @@ fn values(values: EncodedValues) -> Option<Values> {
             };
             Values::Timestamps(runs(version), clock)
         }
+        EncodedValues::Decimals(version, scale) => Values::Decimals(runs(version), scale),
     })
 }
 

@@ -36,6 +36,9 @@ use crate::gpu::lower::types::type_of;
 use crate::gpu::string_dictionary::StringDictionary;
 use crate::gpu::stripe_decoder::decoded;
 
+#[path = "encoded_decimals_tests.rs"]
+mod decimals;
+
 /// Host threads as warps of one lane, and as warps of 32 lanes in lockstep.
 struct Machines {
     device: Device,
@@ -299,6 +302,8 @@ fn rows(random: &mut ChaCha8Rng, count: usize) -> RecordBatch {
         columns.push((name("double"), Arc::new(Float64Array::from_iter(doubles))));
         let words = numbers(16).into_iter().map(|v| v.map(|v| format!("word {}", v % 37)));
         columns.push((name("word"), Arc::new(StringArray::from_iter(words))));
+        columns.push((name("decimal"), decimals::array(numbers(59), 18, 5)));
+        columns.push((name("wide"), decimals::array(numbers(64), 38, 10)));
     }
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true))).unwrap()
 }
@@ -415,9 +420,10 @@ fn other_writers_files_decode_to_the_decoders_values() {
 }
 
 fn is_version_1(encoded: &EncodedColumn) -> bool {
+    use Values::{Codes, Decimals, Integers, Timestamps};
     matches!(
         encoded.values,
-        Values::Integers(Runs::V1) | Values::Codes(Runs::V1, _) | Values::Timestamps(Runs::V1, _)
+        Integers(Runs::V1) | Codes(Runs::V1, _) | Timestamps(Runs::V1, _) | Decimals(Runs::V1, _)
     )
 }
 

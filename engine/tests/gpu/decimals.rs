@@ -98,6 +98,9 @@ async fn decimals_match_the_cpu() {
             );
         }
     }
+    let context = open_table(&GPU_SETTINGS[0], "t", &path).await;
+    let plan = text(&context, "EXPLAIN SELECT sum(price), sum(large) FROM t").await;
+    assert_eq!(plan.matches("decoded by the GPU").count(), 2, "{plan}");
 }
 
 /// Results of more than eight bytes, and values with too many digits for a cast, are the CPU's: answers and errors.
