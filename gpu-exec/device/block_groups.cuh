@@ -34,6 +34,12 @@ GRAMPUS_DEVICE u32 code_of(double v, const KeyCodes& key, bool& inside) {
     return code_of(whole, key, inside);
 }
 GRAMPUS_DEVICE u32 code_of(float v, const KeyCodes& key, bool& inside) { return code_of((double)v, key, inside); }
+// Of decimals of 128 bits, those that fit in 64 bits have codes.
+template <class T>
+GRAMPUS_DEVICE u32 code_of_wide(T v, const KeyCodes& key, bool& inside) {
+    inside = inside && (T)(i64)v == v;
+    return code_of((i64)v, key, inside);
+}
 // Codes of times that are `first` and a multiple of UNIT.
 template <i64 UNIT>
 GRAMPUS_DEVICE u32 code_of_unit(i64 v, const KeyCodes& key, bool& inside) {
@@ -223,6 +229,9 @@ struct BlockGroups {
             } else if constexpr (OP == OP_OR) {
                 if ((u32)v != 0) or_in_block(slot<AT>(group), (u32)v);
                 if (v >> 32 != 0) or_in_block(slot<AT>(group) + 1, (u32)(v >> 32));
+            } else if constexpr (OP == OP_XOR) {
+                if ((u32)v != 0) xor_in_block(slot<AT>(group), (u32)v);
+                if (v >> 32 != 0) xor_in_block(slot<AT>(group) + 1, (u32)(v >> 32));
             }
             add_words<AT + 1>(group, word);
         }

@@ -23,6 +23,9 @@ GRAMPUS_DEVICE void combine_atomically(u64* into, const u64* from) {
             case OP_WIDE_HIGH: break;
             case OP_MAX: max_relaxed_gpu(&into[i], from[i]); break;
             case OP_OR: fetch_or_relaxed_gpu(&into[i], from[i]); break;
+            case OP_XOR: fetch_xor_relaxed_gpu(&into[i], from[i]); break;
+            case OP_MOMENTS:
+            case OP_MOMENTS_REST: break;  // combined under a lock
         }
     }
 }
@@ -31,11 +34,19 @@ GRAMPUS_DEVICE void combine_atomically(u64* into, const u64* from) {
 
 // QueryHead::group_locks: a slot's words are the KEYS words of its key, then those of the aggregates.
 constexpr u32 GROUP_FREE = 0;
-constexpr u32 GROUP_BUSY = 1;   // its key is being written
+constexpr u32 GROUP_BUSY = 1;   // a lane writes its key, or its words (combined_under_lock)
 // bit 1; the other bits are of the key's hash, and tell most other keys apart without reading them
 constexpr u32 GROUP_READY = 2;
 constexpr u32 MOST_PROBES = 4096;
 constexpr u32 MOST_ROUNDS = 1u << 20;  // a slot is busy for a few instructions: no query reaches this bound
+
+// Whether some words are combined while their slot is GROUP_BUSY: no atomics combine them.
+template <class Words>
+GRAMPUS_DEVICE constexpr bool combined_under_lock() {
+    for (u32 i = 0; i < Words::COUNT; i++)
+        if (Words::op(i) == OP_MOMENTS) return true;
+    return false;
+}
 
 template <u32 KEYS>
 GRAMPUS_DEVICE u64 hash_of(const u64 (&key)[KEYS]) {
@@ -63,6 +74,7 @@ template <class Words, u32 KEYS>
 GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key)[KEYS],
                              const u64 (&word)[Words::COUNT]) {
     constexpr u64 STRIDE = KEYS + Words::COUNT;
+    constexpr bool LOCKS = combined_under_lock<Words>();
     u64 mask = (1ull << head.group_slots_log2) - 1, hash = hash_of(key), at = hash & mask;
     u32 ready = (u32)(hash >> 32) | GROUP_READY, probes = 0;
     bool open = active, full = false;
@@ -76,15 +88,26 @@ GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key
             bool mine = false, stranger = false;
             if (lock == GROUP_FREE) {
                 for (u32 i = 0; i < KEYS; i++) slot[i] = key[i];
+                if constexpr (LOCKS) combine<Words>(slot + KEYS, word);
                 store_release_gpu(&head.group_locks[at], ready);
                 mine = true;
+            } else if (LOCKS && lock == ready) {
+                // Another lane may hold the lock: the next round tries again.
+                if (cas_acquire_gpu(&head.group_locks[at], ready, GROUP_BUSY) == ready) {
+                    mine = same_key(slot, key);
+                    stranger = !mine;
+                    if (mine) combine<Words>(slot + KEYS, word);
+                    store_release_gpu(&head.group_locks[at], ready);
+                }
             } else if (lock != GROUP_BUSY) {
                 // After the acquire, which pairs with the release of `ready`. A lock that the swap has seen is loaded
                 // again: the failed swap did not acquire.
                 mine = lock == ready && load_acquire_gpu(&head.group_locks[at]) == ready && same_key(slot, key);
                 stranger = !mine;
             }
-            if (mine) combine_atomically<Words>(slot + KEYS, word);
+            if constexpr (!LOCKS) {
+                if (mine) combine_atomically<Words>(slot + KEYS, word);
+            }
             if (stranger) {
                 at = (at + 1) & mask;
                 full = ++probes > MOST_PROBES || probes > mask;

@@ -233,14 +233,16 @@ GRAMPUS_DEVICE T modulo(T a, T b) {
     else return settle_nan(float_modulo(a, b), a, b);
 }
 
-// Sums, differences and products of decimals; refuse if the result does not fit eight bytes.
-GRAMPUS_DEVICE i64 add_checked(i64 a, i64 b, bool& refused) {
-    i64 sum = add(a, b);
+// Sums, differences and products of decimals; refuse if the result does not fit the type.
+template <class T>
+GRAMPUS_DEVICE T add_checked(T a, T b, bool& refused) {
+    T sum = add(a, b);
     refused |= ((a ^ sum) & (b ^ sum)) < 0;
     return sum;
 }
-GRAMPUS_DEVICE i64 subtract_checked(i64 a, i64 b, bool& refused) {
-    i64 difference = subtract(a, b);
+template <class T>
+GRAMPUS_DEVICE T subtract_checked(T a, T b, bool& refused) {
+    T difference = subtract(a, b);
     refused |= ((a ^ b) & (a ^ difference)) < 0;
     return difference;
 }
@@ -250,12 +252,14 @@ GRAMPUS_DEVICE i64 multiply_checked(i64 a, i64 b, bool& refused) {
     return product;
 }
 // The quotient rounded half away from zero; `b` is a power of ten.
-GRAMPUS_DEVICE i64 round_divide(i64 a, i64 b) {
-    i64 quotient = a / b, rest = a % b, half = b / 2;
+template <class T>
+GRAMPUS_DEVICE T round_divide(T a, T b) {
+    T quotient = a / b, rest = a % b, half = b / 2;
     return quotient + (rest >= half ? 1 : rest <= -half ? -1 : 0);
 }
 // The value; refuses if it is not between -bound and bound.
-GRAMPUS_DEVICE i64 within(i64 v, i64 bound, bool& refused) {
+template <class T>
+GRAMPUS_DEVICE T within(T v, T bound, bool& refused) {
     refused |= v <= -bound || v >= bound;
     return v;
 }
@@ -302,7 +306,7 @@ GRAMPUS_DEVICE To truncate(From from, bool& refused) {
 // A literal: integers are sign-extended, floats are doubles.
 template <class T>
 GRAMPUS_DEVICE T argument_of(u64 bits) {
-    if constexpr (!IsFloat<T>::value) return (T)bits;
+    if constexpr (!IsFloat<T>::value) return (T)(i64)bits;
     else if constexpr (sizeof(T) == 4) return to_float(bits_as<double>(bits));
     else return bits_as<double>(bits);
 }

@@ -24,6 +24,39 @@ pub enum ResultValues {
     Float(Vec<f64>),
     /// Unscaled decimals.
     Decimal(Vec<i128>),
+    /// Of [`Function::Moments`](crate::program::Function::Moments).
+    Moments(Vec<Moments>),
+}
+
+/// Count and distribution of a group's values. Without values all are zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Moments {
+    /// Number of values.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Sum of the squares of their distances from the mean.
+    pub squares: f64,
+}
+
+impl Moments {
+    /// The moments of the values of both (Chan, Golub and LeVeque, *Updating Formulae and a Pairwise Algorithm for
+    /// Computing Sample Variances*, 1979), as `merge` of device/aggregates.cuh.
+    pub fn merge(self, other: Self) -> Self {
+        match (self.count, other.count) {
+            (_, 0) => self,
+            (0, _) => other,
+            (ours, theirs) => {
+                let count = ours + theirs;
+                let (delta, share) = (other.mean - self.mean, theirs as f64 / count as f64);
+                Self {
+                    count,
+                    mean: self.mean + delta * share,
+                    squares: self.squares + other.squares + delta * delta * (ours as f64 * share),
+                }
+            }
+        }
+    }
 }
 
 /// Partial aggregates: a group may appear more than once, and is then to be merged.

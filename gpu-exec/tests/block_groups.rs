@@ -246,6 +246,9 @@ fn every_aggregate() -> Program {
                 filter: Some(is_positive),
                 ..aggregate(Function::Max, Some(col(3)))
             },
+            aggregate(Function::BitAnd, Some(col(1))),
+            aggregate(Function::BitOr, Some(col(1))),
+            aggregate(Function::BitXor, Some(col(1))),
         ],
     }
 }
@@ -257,6 +260,11 @@ fn sums_wrap_and_functions_match_in_every_table() {
         for scope in SCOPES {
             for filtered in [false, true] {
                 let mut program = every_aggregate();
+                // Blocks add to their tables by atomics, which combine no moments.
+                if scope != TableScope::Block {
+                    let moments = aggregate(Function::Moments, Some(col(3)));
+                    program.aggregates.push(moments);
+                }
                 if filtered {
                     program.conjuncts = vec![binary(BinaryOp::Lt, col(3), arg(0))];
                 }
@@ -368,6 +376,7 @@ fn bits_of(merged: &Merged) -> BTreeMap<i64, Vec<u64>> {
         ResultValues::Int(v) => v[at] as u64,
         ResultValues::Float(v) => v[at].to_bits(),
         ResultValues::Decimal(v) => v[at] as u64,
+        ResultValues::Moments(v) => v[at].mean.to_bits() ^ v[at].squares.to_bits().rotate_left(1),
     };
     (keys.iter().enumerate())
         .map(|(at, key)| (*key, merged.aggregates.iter().map(|column| word(column, at)).collect()))
@@ -386,7 +395,11 @@ fn sums_of_floats_are_repeatable() {
                 arguments: vec![],
                 conjuncts: vec![],
                 keys: vec![col(0)],
-                aggregates: vec![sum(col(3)), aggregate(Function::Count, Some(col(3)))],
+                aggregates: vec![
+                    sum(col(3)),
+                    aggregate(Function::Count, Some(col(3))),
+                    aggregate(Function::Moments, Some(col(3))),
+                ],
             };
             let table = numbers(&mut random, fewer(40_000, &target), |random| {
                 if random.one_in(10) {

@@ -335,6 +335,13 @@ fn grouped_table(random: &mut Random, rows: u64, cardinality: u64) -> Table {
     }
 }
 
+/// As [`grouped`], with moments: groups of the table of all warps are combined under locks.
+fn grouped_with_moments(filtered: bool) -> Program {
+    let mut program = grouped(filtered);
+    program.aggregates.push(aggregate(Function::Moments, Some(col(3))));
+    program
+}
+
 fn grouped(filtered: bool) -> Program {
     let is_odd = binary(BinaryOp::Lt, col(1), arg(0));
     Program {
@@ -353,6 +360,8 @@ fn grouped(filtered: bool) -> Program {
             sum(col(3)),
             aggregate(Function::Min, Some(col(2))),
             aggregate(Function::Max, Some(col(1))),
+            aggregate(Function::BitXor, Some(col(0))),
+            aggregate(Function::BitAnd, Some(col(0))),
             Aggregate {
                 filter: Some(is_odd),
                 ..aggregate(Function::Count, Some(col(2)))
@@ -365,13 +374,14 @@ fn grouped(filtered: bool) -> Program {
 fn group_tables_of_every_cardinality_match_the_interpreter() {
     for target in targets() {
         let mut random = Random(6);
-        for (filtered, grouping) in [
-            (false, Grouping::Private),
-            (true, Grouping::Private),
-            (false, Grouping::Global),
-            (true, Grouping::Global),
+        for (program, grouping) in [
+            (grouped(false), Grouping::Private),
+            (grouped(true), Grouping::Private),
+            (grouped(false), Grouping::Global),
+            (grouped(true), Grouping::Global),
+            (grouped_with_moments(true), Grouping::Private),
+            (grouped_with_moments(false), Grouping::Global),
         ] {
-            let program = grouped(filtered);
             let shape = common::shape(&program, Access::Plain, false, grouping);
             let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
             let module = target.module(&kernel);
@@ -387,8 +397,9 @@ fn group_tables_of_every_cardinality_match_the_interpreter() {
                     check(&expected, &merged, &about);
                     results.push(format!("{:?}", merged.aggregates));
                 }
-                // Groups of a warp's own table are summed in a fixed order.
-                if grouping == Grouping::Private && cardinality == 5 {
+                // Groups of a warp's own table are summed in a fixed order. With moments it has not space for all.
+                let has_space = !program.aggregates.iter().any(|a| a.function == Function::Moments);
+                if grouping == Grouping::Private && cardinality == 5 && has_space {
                     assert_eq!(results[1], results[2], "one launch or several");
                 }
                 // The table has fewer slots than there are groups, of which a warp's own table has at most 32.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::random::{self, Random};
-use common::{aggregate, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
+use common::{aggregate, binary, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, TableScope, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 use grampus_io_stack::cuda::STACK_BYTES;
@@ -268,6 +268,66 @@ fn every_operator_compiles() {
             ];
         }
         if compile("everything", &program, &shape(&program, Access::Plain, false, grouping)).is_none() {
+            return;
+        }
+    }
+}
+
+/// Every operator on decimals of 16 bytes, and the aggregates whose words no atomics combine.
+#[test]
+fn decimals_of_38_digits_and_moments_compile() {
+    let decimal = |precision, scale| Type::Decimal { precision, scale };
+    let product = || binary(BinaryOp::Multiply, col(0), col(1));
+    let mut exprs = vec![
+        binary(BinaryOp::Multiply, product(), product()),
+        binary(BinaryOp::Multiply, product(), col(0)),
+        binary(BinaryOp::Add, product(), product()),
+        Expr::Negate(Box::new(product())),
+        binary(BinaryOp::Lt, product(), product()),
+    ];
+    for to in [
+        Type::Float64,
+        Type::Int32,
+        decimal(38, 8),
+        decimal(38, 0),
+        decimal(9, 2),
+    ] {
+        let value = Box::new(product());
+        exprs.extend([
+            Expr::Cast {
+                value: value.clone(),
+                to,
+            },
+            Expr::TryCast { value, to },
+        ]);
+    }
+    let of = |e: Expr, program: &Program| match program.type_of(&e) {
+        Ok(Type::Decimal { .. }) => sum(e),
+        _ => aggregate(Function::Max, Some(e)),
+    };
+    let mut program = Program {
+        columns: vec![
+            column("a", decimal(18, 2), true),
+            column("b", decimal(18, 2), false),
+            column("x", Type::Float64, true),
+        ],
+        arguments: vec![],
+        conjuncts: vec![],
+        keys: vec![],
+        aggregates: vec![],
+    };
+    program.aggregates = exprs.into_iter().map(|e| of(e, &program)).collect();
+    program.aggregates.push(aggregate(Function::Moments, Some(col(2))));
+    for grouping in [
+        Grouping::Ungrouped,
+        Grouping::Private,
+        Grouping::Coded(TableScope::Warp),
+    ] {
+        if grouping != Grouping::Ungrouped {
+            program.keys = vec![col(1)];
+            program.aggregates.drain(..program.aggregates.len().saturating_sub(2));
+        }
+        if compile("decimals", &program, &shape(&program, Access::Plain, true, grouping)).is_none() {
             return;
         }
     }

@@ -36,7 +36,7 @@ fn bits(gpu: &Gpu, table: &Table, program: &Program, arguments: &[f64], backing:
     let of = |values: &ResultValues| match values {
         ResultValues::Int(values) => values.iter().map(|v| *v as u64).collect(),
         ResultValues::Float(values) => values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>(),
-        ResultValues::Decimal(_) => panic!("no decimals here"),
+        _ => panic!("neither decimals nor moments here"),
     };
     let bits = output.aggregates.iter().flat_map(|a| of(&a.values)).collect();
     (output, bits)

@@ -78,6 +78,7 @@ GRAMPUS_RMW(fetch_add_acquire_gpu, "acquire.gpu", "add.u32", "add.u64")
 GRAMPUS_RMW(fetch_add_release_gpu, "release.gpu", "add.u32", "add.u64")
 GRAMPUS_RMW(fetch_add_acq_rel_gpu, "acq_rel.gpu", "add.u32", "add.u64")
 GRAMPUS_RMW(fetch_or_relaxed_gpu, "relaxed.gpu", "or.b32", "or.b64")
+GRAMPUS_RMW(fetch_xor_relaxed_gpu, "relaxed.gpu", "xor.b32", "xor.b64")
 GRAMPUS_RMW(fetch_and_relaxed_gpu, "relaxed.gpu", "and.b32", "and.b64")
 GRAMPUS_RMW(exchange_acquire_gpu, "acquire.gpu", "exch.b32", "exch.b64")
 GRAMPUS_CAS(cas_relaxed_gpu, "relaxed.gpu")
@@ -337,6 +338,7 @@ GRAMPUS_DEVICE void count_in_block_if(bool on, BlockPlace p) {
 GRAMPUS_DEVICE u32 fetch_add_in_block(u32* p, u32 v) { return atomicAdd(p, v); }
 GRAMPUS_DEVICE void add_float_in_block(double* p, double v) { atomicAdd(p, v); }
 GRAMPUS_DEVICE void or_in_block(u32* p, u32 v) { atomicOr(p, v); }
+GRAMPUS_DEVICE void xor_in_block(u32* p, u32 v) { atomicXor(p, v); }
 GRAMPUS_DEVICE void max_in_block(u64* p, u64 v) { atomicMax(p, v); }
 
 }  // namespace grampus

@@ -47,6 +47,7 @@ template <class T> T fetch_add_acquire_gpu(T* p, T v) { return __atomic_fetch_ad
 template <class T> T fetch_add_release_gpu(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
 template <class T> T fetch_add_acq_rel_gpu(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 template <class T> T fetch_or_relaxed_gpu(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
+template <class T> T fetch_xor_relaxed_gpu(T* p, T v) { return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED); }
 template <class T> T fetch_and_relaxed_gpu(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }
 template <class T> T exchange_acquire_gpu(T* p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQUIRE); }
 template <class T> T cas_with(T* p, T expected, T desired, int success) {
@@ -232,6 +233,7 @@ inline u32 fetch_add_in_block(u32* p, u32 v) {
 }
 inline void add_float_in_block(double* p, double v) { *p += v; }
 inline void or_in_block(u32* p, u32 v) { *p |= v; }
+inline void xor_in_block(u32* p, u32 v) { *p ^= v; }
 inline void max_in_block(u64* p, u64 v) { *p = *p < v ? v : *p; }
 
 }  // namespace grampus

@@ -159,6 +159,7 @@ fn first_conjunct_columns(program: &Program) -> Vec<usize> {
             | Expr::Negate(value)
             | Expr::IsNull(value)
             | Expr::Cast { value, .. }
+            | Expr::TryCast { value, .. }
             | Expr::Math { value, .. }
             | Expr::Extract { value, .. }
             | Expr::Truncate { value, .. } => collect(value, found),

@@ -9,6 +9,7 @@ use grampus_gpu_exec::{Output, RunError};
 use super::gpu_work::GpuWork;
 use super::runner::Absence;
 use super::string_dictionary::{DictionaryFull, StringDictionary};
+use super::stripe_decoder::WideDecimal;
 
 /// Runs the program on the session's device, and opens the device if it is closed. Returns the dictionary of the run's
 /// codes too. If the session's dictionary becomes full, the run is repeated with a new one, unless the query alone has
@@ -42,7 +43,7 @@ pub(crate) fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, A
                 work.session.remember_absence(&work.settings, absence);
             }
         }
-        let is_full = matches!(&error, RunError::Decode(inner) if is_dictionary_full(inner.as_ref()));
+        let is_full = matches!(&error, RunError::Decode(inner) if caused_by::<DictionaryFull>(inner.as_ref()));
         if is_full {
             work.session.renew_dictionary(&dictionary);
         }
@@ -52,17 +53,42 @@ pub(crate) fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, A
     }
 }
 
-/// Whether an error says that a run's strings do not fit in the dictionary.
-pub(crate) fn is_dictionary_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+/// Whether an error of decoding says that kernels cannot hold the values: the CPU's plan computes with them.
+pub(crate) fn cannot_be_held(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    caused_by::<DictionaryFull>(error) || caused_by::<WideDecimal>(error)
+}
+
+/// Whether an error, or one of its causes, is of type `E`.
+fn caused_by<E: std::error::Error + 'static>(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if error.is::<DictionaryFull>() {
+        if error.is::<E>() {
             return true;
         }
         if let Some(DataFusionError::External(inner)) = error.downcast_ref::<DataFusionError>() {
-            return is_dictionary_full(inner.as_ref());
+            return caused_by::<E>(inner.as_ref());
         }
         cause = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Decimal128Array};
+
+    use super::*;
+    use crate::gpu::stripe_decoder::decoded;
+
+    #[test]
+    fn decimals_of_more_than_eight_bytes_cannot_be_held() {
+        let decode = |value: i128| {
+            let array: ArrayRef = Arc::new(Decimal128Array::from(vec![value]));
+            decoded(&array, &StringDictionary::default())
+        };
+        assert!(decode(i64::MAX.into()).is_ok());
+        let error = decode(i128::from(i64::MAX) + 1).err().expect("too large");
+        assert!(cannot_be_held(&error), "{error}");
+        assert!(!cannot_be_held(&RunError::Cancelled));
+    }
 }

@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 use grampus_gpu_exec::RunError;
 
-use super::device_run::{is_dictionary_full, run};
+use super::device_run::{cannot_be_held, run};
 use super::explain::Explain;
 use super::gpu_work::GpuWork;
 use super::grouping_sets::GroupingSets;
@@ -209,7 +209,7 @@ impl Execution {
                 return RunFailure::Error(DataFusionError::Execution(error.to_string()));
             }
             RunError::Decode(inner) => {
-                if is_dictionary_full(inner.as_ref()) {
+                if cannot_be_held(inner.as_ref()) {
                     return RunFailure::Fallback(error.to_string());
                 }
             }

@@ -98,10 +98,10 @@ impl InputBuilder<'_> {
         let is_code = |column: &usize| lowered.program.columns[*column].ty == Type::Code;
         let code_columns: Vec<usize> = (0..lowered.columns.len()).filter(is_code).collect();
         let value_ranges = (0..lowered.columns.len()).map(|at| match code_columns.contains(&at) {
-            true => code_range(self.dictionary),
+            true => Ok(code_range(self.dictionary)),
             false => value_ranges(&scan, &located, lowered.columns[at]),
         });
-        let value_ranges = value_ranges.collect();
+        let value_ranges = value_ranges.collect::<Result<_, Refusal>>()?;
         let columns = lowered.columns.iter().zip(&lowered.functions);
         let column_id =
             |(&column, function): (&usize, &Option<_>)| self.column_ids.of(&scan, column, function.as_ref());
@@ -195,26 +195,35 @@ impl InputBuilder<'_> {
 }
 
 /// The least and the greatest value of a table column in each stripe of which they are known.
-fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Vec<(Value, Value)> {
-    let data_type = scan.table.field(column).data_type();
-    let range = |stripe: &StripeLocations| {
+///
+/// # Errors
+/// If one of them is a decimal that takes more than eight bytes.
+fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Result<Vec<(Value, Value)>, Refusal> {
+    let field = scan.table.field(column);
+    let bounds = |stripe: &StripeLocations| {
         let file = &scan.files[stripe.file];
-        let (least, most) = match file.place_of(column) {
+        match file.place_of(column) {
             Ok(id) => {
                 let of_stripe = file.file.tail.stripe_statistics.get(stripe.layout.info.index);
                 let stored = of_stripe.and_then(|columns| columns.get(id as usize));
                 let stored = stored.or_else(|| file.file.tail.file_statistics.get(id as usize))?;
-                extremes(stored, data_type)?
+                extremes(stored, field.data_type())
             }
-            Err(value) => (value.clone(), value),
-        };
-        let value = |scalar: &ScalarValue| match argument_of(scalar) {
-            Ok(Some(Argument::Value(value))) => Some(value),
-            _ => None,
-        };
-        Some((value(&least)?, value(&most)?))
+            Err(value) => Some((value.clone(), value)),
+        }
     };
-    stripes.iter().filter_map(range).collect()
+    let value = |scalar: &ScalarValue| match argument_of(scalar) {
+        Ok(Some(Argument::Value(value))) => Ok(Some(value)),
+        Err(Refusal::WideDecimal { .. }) => Err(Refusal::WideDecimal {
+            value: format!("a value of column {}", field.name()),
+        }),
+        _ => Ok(None),
+    };
+    let mut ranges = Vec::new();
+    for (least, most) in stripes.iter().filter_map(bounds) {
+        ranges.extend(value(&least)?.zip(value(&most)?));
+    }
+    Ok(ranges)
 }
 
 /// A constant, or a function of it.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, LargeStringArray, ListArray, PrimitiveArray, RecordBatch,
-    RecordBatchOptions, StringArray, StringViewArray,
+    Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, LargeStringArray, ListArray, PrimitiveArray,
+    RecordBatch, RecordBatchOptions, StringArray, StringViewArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::kernels::cmp::eq;
@@ -15,7 +15,7 @@ use arrow::compute::{cast, filter, is_not_null, nullif};
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, SchemaRef, TimeUnit};
 use datafusion::common::{ScalarValue, exec_err, internal_err};
 use datafusion::error::Result;
-use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
+use grampus_gpu_exec::output::{Moments, Output, ResultColumn, ResultValues};
 
 use super::grouping_sets::GroupingSets;
 use super::string_dictionary::StringDictionary;
@@ -27,10 +27,20 @@ pub(crate) enum StateSource {
     Aggregate(usize),
     /// A count, by position, with NULL for 0: the state of AVG in a group without values.
     CountOrNull(usize),
+    /// A part of an aggregate's moments, by position: the states of variances and standard deviations.
+    Moments(usize, Moment),
     /// A key, by position: the state of MIN and MAX in a group whose rows have one value.
     Key(usize),
     /// A key, by position, as a list of one value, or of none for NULL: the state of `count(DISTINCT …)`.
     KeyAsList(usize),
+}
+
+/// A part of [`Moments`](grampus_gpu_exec::output::Moments).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Count,
+    Mean,
+    Squares,
 }
 
 /// The batch of `schema`. `state` has the source of each field after the keys.
@@ -73,6 +83,9 @@ fn state_array(
     dictionary: &StringDictionary,
 ) -> Result<ArrayRef> {
     let (column, item) = match (source, data_type) {
+        (StateSource::Moments(at, moment), _) => {
+            return moments(output.aggregates.get(at).map(|column| &column.values), moment);
+        }
         (StateSource::Aggregate(at) | StateSource::CountOrNull(at), _) => (output.aggregates.get(at), None),
         (StateSource::Key(at), _) => (output.keys.get(at), None),
         (StateSource::KeyAsList(at), DataType::List(item)) => (output.keys.get(at), Some(item)),
@@ -90,6 +103,19 @@ fn state_array(
         }
         None => array(column, data_type, dictionary),
     }
+}
+
+/// A part of each group's moments.
+fn moments(values: Option<&ResultValues>, moment: Moment) -> Result<ArrayRef> {
+    let Some(ResultValues::Moments(all)) = values else {
+        return internal_err!("the GPU gave no moments");
+    };
+    let floats = |of: fn(&Moments) -> f64| Float64Array::from_iter_values(all.iter().map(of));
+    Ok(match moment {
+        Moment::Count => Arc::new(UInt64Array::from_iter_values(all.iter().map(|of| of.count))),
+        Moment::Mean => Arc::new(floats(|of| of.mean)),
+        Moment::Squares => Arc::new(floats(|of| of.squares)),
+    })
 }
 
 /// A list with each value; an empty one for NULL.

@@ -31,9 +31,9 @@ pub(crate) enum Refusal {
     /// An expression refers to a column that the table does not have.
     #[error("column {0} is not the table's")]
     UnknownColumn(usize),
-    /// The values have more digits than an eight-byte integer holds.
-    #[error("{value} is a decimal of more than {max_digits} digits")]
-    WideDecimal { value: String, max_digits: u8 },
+    /// A literal, or a column's values, do not fit in eight bytes.
+    #[error("{value} is a decimal of more than eight bytes")]
+    WideDecimal { value: String },
     /// The values have a type that programs do not have.
     #[error("{value} is of type {data_type}, which the GPU does not compute with")]
     UnsupportedType { value: String, data_type: DataType },

@@ -213,13 +213,18 @@ fn raw<T: ArrowPrimitiveType>(array: &ArrayRef) -> Vec<u8> {
     bytes
 }
 
+/// A decimal of a column does not fit in the eight bytes that kernels hold it in: the CPU's plan computes with it.
+#[derive(Debug, thiserror::Error)]
+#[error("a decimal takes more than eight bytes")]
+pub(crate) struct WideDecimal;
+
 /// The unscaled values as eight-byte integers; zero for NULL.
 fn unscaled(array: &ArrayRef) -> Result<Vec<u8>, DataFusionError> {
     let decimals = array.as_primitive::<Decimal128Type>();
     let mut bytes = Vec::with_capacity(decimals.len() * 8);
     for value in decimals {
         let value = i64::try_from(value.unwrap_or_default());
-        let value = value.map_err(|_| datafusion::common::exec_datafusion_err!("a decimal has more than 18 digits"))?;
+        let value = value.map_err(|_| DataFusionError::External(Box::new(WideDecimal)))?;
         bytes.extend_from_slice(&value.to_le_bytes());
     }
     Ok(bytes)

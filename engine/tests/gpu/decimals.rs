@@ -11,13 +11,14 @@ use crate::support::{GPU_SETTINGS, Setting, gpu_runs, has_compiler, write_orc};
 
 const ROWS: i128 = 20_000;
 
-/// Prices, discounts and quantities as TPC-H has them, with NULLs; and numbers of 18 digits.
+/// Prices, discounts and quantities as TPC-H has them, with NULLs; numbers of 18 digits; and columns of 38 digits, with
+/// small numbers and with numbers of more than eight bytes.
 fn write(path: &Path) {
     let decimals = |precision, scale, value: &dyn Fn(i128) -> Option<i128>| -> ArrayRef {
         let values = Decimal128Array::from_iter((0..ROWS).map(value));
         Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
     };
-    let columns: [(&str, ArrayRef); 6] = [
+    let columns: [(&str, ArrayRef); 8] = [
         (
             "price",
             decimals(15, 2, &|row| {
@@ -33,6 +34,13 @@ fn write(path: &Path) {
             "large",
             decimals(18, 3, &|row| Some((row - ROWS / 2) * 99_999_999_999_999)),
         ),
+        (
+            "wide",
+            decimals(38, 10, &|row| {
+                (row % 19 != 2).then_some((row - ROWS / 3) * 1_234_567_890_123)
+            }),
+        ),
+        ("huge", decimals(38, 2, &|row| Some((row - ROWS / 2) << 60))),
         (
             "count",
             Arc::new(Int32Array::from_iter_values(
@@ -56,7 +64,7 @@ fn write(path: &Path) {
 }
 
 /// Statements that kernels answer.
-const COMPUTED: [&str; 10] = [
+const COMPUTED: [&str; 16] = [
     "SELECT flag, sum(quantity), sum(price), sum(price * (1 - discount)), \
      sum(price * (1 - discount) * (1 + discount)), avg(quantity), avg(price), avg(discount), count(*) \
      FROM t WHERE count <= 480 GROUP BY flag ORDER BY flag",
@@ -71,6 +79,16 @@ const COMPUTED: [&str; 10] = [
     "SELECT count(*) FROM t WHERE price * discount > 500000 AND large < 0.5",
     "SELECT CASE WHEN discount > 0.04 THEN price * 2 ELSE price END AS p, count(*) FROM t WHERE count = 7 \
      GROUP BY p ORDER BY p NULLS FIRST",
+    "SELECT sum(large * price), sum(price * price * price), count(large * large * 10) FROM t",
+    "SELECT flag, sum(wide), min(wide), max(wide - price), avg(wide) FROM t \
+     WHERE wide * wide > 0.5 AND wide > -350000 GROUP BY flag ORDER BY flag",
+    "SELECT wide, count(*), sum(-wide) FROM t WHERE count = 7 GROUP BY wide ORDER BY wide",
+    "SELECT count(TRY_CAST(price AS DECIMAL(6, 2))), sum(TRY_CAST(wide AS INT)), max(TRY_CAST(large AS SMALLINT)) \
+     FROM t",
+    "SELECT flag, bit_and(count), bit_or(count), bit_xor(count), bit_xor(count) FILTER (WHERE price > 50000) \
+     FROM t GROUP BY flag ORDER BY flag",
+    "SELECT flag, round(stddev(count), 6), round(var_pop(CAST(price AS DOUBLE)), 2), \
+     var(count) FILTER (WHERE count > 999) FROM t GROUP BY flag ORDER BY flag",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,7 +140,8 @@ async fn decimals_that_kernels_cannot_hold_are_left_to_the_cpu() {
     );
     for sql in [
         "SELECT max(large * large) FROM t",
-        "SELECT sum(large * price) FROM t",
+        "SELECT large * large, count(*) FROM t WHERE count > 497 GROUP BY 1 ORDER BY 1",
+        "SELECT sum(large * large * large * large) FROM t",
         "SELECT sum(CAST(price AS DECIMAL(4, 2))) FROM t",
         "SELECT sum(CAST(large AS INT)) FROM t",
     ] {
@@ -140,4 +159,9 @@ async fn decimals_that_kernels_cannot_hold_are_left_to_the_cpu() {
             assert_eq!(gpu_runs(&plan), (0, 1), "{sql}: computed by kernels, given back");
         }
     }
+    // Statistics tell it before a run.
+    let sql = "SELECT sum(huge), max(huge) FROM t WHERE count > 0";
+    let (plan, found) = ran(&context, sql).await;
+    assert_eq!(found, text(&expected, sql).await);
+    assert_eq!(gpu_runs(&plan), (0, 0));
 }

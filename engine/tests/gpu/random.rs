@@ -17,7 +17,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions::expr_fn::{coalesce, date_part, date_trunc, floor};
-use datafusion::functions_aggregate::expr_fn::{avg, count, count_distinct, max, min, sum};
+use datafusion::functions_aggregate::expr_fn::{avg, bit_and, bit_xor, count, count_distinct, max, min, sum};
 use datafusion::logical_expr::{ExprFunctionExt, SortExpr, cast, cube, rollup, when};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{Expr, SessionContext, col, lit};
@@ -104,7 +104,7 @@ fn queries() -> impl Strategy<Value = QuerySpec> {
         prop::option::weighted(0.8, filters()),
         prop::collection::vec(values(), 0..3),
         prop_oneof![4 => Just(Sets::AllKeys), 1 => Just(Sets::Rollup), 1 => Just(Sets::Cube)],
-        prop::collection::vec((0..6_usize, values()), 1..4),
+        prop::collection::vec((0..8_usize, values()), 1..4),
         prop::option::weighted(0.2, filters()),
     )
         .prop_map(|(filter, keys, sets, aggregates, only)| QuerySpec {
@@ -316,6 +316,8 @@ fn aggregate(function: usize, value: Expr, data_type: &DataType) -> Expr {
             avg(value)
         }
         5 => count_distinct(value),
+        6 if data_type.is_integer() => bit_xor(value),
+        7 if data_type.is_integer() => bit_and(value),
         2 | 3 => min(value),
         _ => max(value),
     }

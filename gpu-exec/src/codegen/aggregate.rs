@@ -58,7 +58,10 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
     if let Some(filter) = &aggregate.filter {
         adds.push(e.expr(filter)?.is_true());
     }
-    let argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
+    let mut argument = aggregate.argument.as_ref().map(|a| e.expr(a)).transpose()?;
+    if matches!(aggregate.function, Function::Min | Function::Max) {
+        argument = argument.map(|value| e.in_eight_bytes(value));
+    }
     adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
     e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
     let word = writer.plan.words.first_of[at];
@@ -74,7 +77,14 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
             e.line(&format!("word[{}] = wide{at}.high;", word + 1));
             return Ok(());
         }
-        (Function::Sum, _) => format!("(u64)(i64){value}"),
+        (Function::Sum | Function::BitOr | Function::BitXor, _) => format!("(u64)(i64){value}"),
+        (Function::BitAnd, _) => format!("~(u64)(i64){value}"),
+        (Function::Moments, _) => {
+            e.line(&format!("word[{word}] = adds{at} ? 1 : 0;"));
+            e.line(&format!("word[{}] = adds{at} ? bits_as<u64>({value}) : 0;", word + 1));
+            e.line(&format!("word[{}] = 0;", word + 2));
+            return Ok(());
+        }
     };
     e.line(&format!("word[{word}] = adds{at} ? {add} : 0;"));
     Ok(())
@@ -100,6 +110,7 @@ pub(super) fn keys(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(), RunEr
     for (at, key) in writer.program.keys.iter().enumerate() {
         e.line(&format!("// {}", comment(&writer.program.show(key).to_string())));
         let value = e.expr(key)?;
+        let value = e.in_eight_bytes(value);
         match value.ok {
             None => e.line(&format!("key[{at}] = key_word({});", value.value)),
             Some(ok) => {

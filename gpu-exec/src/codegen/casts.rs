@@ -1,6 +1,6 @@
 //! Statements for casts, and for parts of dates and times.
 
-use super::statements::{Operand, Statements, cpp};
+use super::statements::{Operand, Statements, WIDE, cpp};
 use crate::program::{DatePart, TimeUnit, Type};
 
 /// Units of a timestamp in a day.
@@ -15,13 +15,15 @@ pub(super) fn per_day(unit: TimeUnit) -> i64 {
 }
 
 pub(super) fn cast(statements: &mut Statements, from: Operand, to: Type) -> Operand {
-    let Operand { value, ok, ty } = from;
-    let plain = |value: String| (value, false);
-    if Type::casts_decimal(ty, to) {
-        return cast_decimal(statements, Operand { value, ok, ty }, to);
+    if Type::casts_decimal(from.ty, to) {
+        return cast_decimal(statements, from, to);
     }
+    if from.ty == to {
+        return from;
+    }
+    let Operand { value, ok, ty, .. } = from;
+    let plain = |value: String| (value, false);
     let (text, refuses) = match (ty, to) {
-        _ if ty == to => return Operand { value, ok, ty: to },
         (_, Type::Bool) => plain(format!("{value} != 0")),
         (Type::Date32, Type::Timestamp(unit)) => (format!("scale_up({value}, {}ll, REFUSED)", per_day(unit)), true),
         (Type::Timestamp(unit), Type::Date32) => (format!("day_of_time<{}ll>({value}, REFUSED)", per_day(unit)), true),
@@ -58,42 +60,68 @@ fn cast_decimal(statements: &mut Statements, from: Operand, to: Type) -> Operand
         _ => 0,
     };
     if to == Type::Float64 {
-        let text = format!("divide((double){}, 1e{})", from.value, scale_of(from.ty));
+        let double = if from.is_wide() { "to_double(" } else { "((double)" };
+        let text = format!("divide({double}{}), 1e{})", from.value, scale_of(from.ty));
         return statements.bind(to, &text, from.ok);
     }
     let Type::Decimal { precision, .. } = to else {
-        let whole = statements.bind(
-            Type::Int64,
-            &format!("{} / {}ll", from.value, power_of_ten(scale_of(from.ty))),
-            from.ok,
-        );
+        let power = format!("({}){}ll", from.cpp, power_of_ten(scale_of(from.ty)));
+        let text = format!("{} / {power}", from.value);
+        let whole = statements.bind_as(from.cpp, Type::Int64, &text, from.ok);
         let narrowed = format!("narrow<{}>({}, REFUSED)", cpp(to), whole.value);
         return statements.bind_refusing(to, &narrowed, whole.ok);
     };
     let by = scale_of(to) - scale_of(from.ty);
-    let scaled = rescale(statements, &from, by, to);
-    match u32::from(precision) {
-        digits @ 0..19 => {
-            let checked = format!("within({}, {}ll, REFUSED)", scaled.value, 10i64.pow(digits));
-            statements.bind_refusing(to, &checked, scaled.ok)
+    let held = if from.is_wide() { WIDE } else { cpp(to) };
+    let scaled = rescale(statements, &from, by, (to, held));
+    let bound = match u32::from(precision) {
+        digits @ 0..19 => format!("({held}){}ll", 10i64.pow(digits)),
+        digits => {
+            // There are no literals of 128 bits.
+            let (first, rest) = (10i64.pow(18), 10i128.pow(digits - 18));
+            match i64::try_from(rest) {
+                Ok(rest) => format!("({held}){first}ll * {rest}ll"),
+                Err(_) => format!("({held}){first}ll * {first}ll * {}ll", rest / i128::from(first)),
+            }
         }
-        _ => scaled,
+    };
+    let checked = statements.bind_refusing_as(
+        held,
+        to,
+        &format!("within({}, {bound}, REFUSED)", scaled.value),
+        scaled.ok,
+    );
+    match held == cpp(to) {
+        true => checked,
+        false => statements.bind(to, &checked.value_as(cpp(to)), checked.ok),
     }
 }
 
-/// A decimal with `by` more digits after the point. Digits that are lost are rounded, half away from zero.
-pub(super) fn rescale(statements: &mut Statements, value: &Operand, by: i32, to: Type) -> Operand {
-    let (text, refuses) = match by {
-        0 => (format!("(i64){}", value.value), false),
-        1.. => {
-            let text = format!("multiply_checked({}, {}ll, REFUSED)", value.value, power_of_ten(by));
-            (text, true)
+/// A decimal with `by` more digits after the point, in a C++ type. Digits that are lost are rounded, half away from
+/// zero.
+pub(super) fn rescale(
+    statements: &mut Statements,
+    value: &Operand,
+    by: i32,
+    (to, held): (Type, &'static str),
+) -> Operand {
+    let (text, ok) = (value.value_as(held), value.ok.clone());
+    let power = power_of_ten(by.abs());
+    match by {
+        0 => statements.bind_as(held, to, &text, ok),
+        // A power of ten and a value of 64 bits each.
+        1.. if held == WIDE && !value.is_wide() => {
+            let text = format!("multiply_wide({}, {power}ll)", value.value);
+            statements.bind_as(held, to, &text, ok)
         }
-        _ => (format!("round_divide({}, {}ll)", value.value, power_of_ten(-by)), false),
-    };
-    match refuses {
-        true => statements.bind_refusing(to, &text, value.ok.clone()),
-        false => statements.bind(to, &text, value.ok.clone()),
+        1.. => {
+            let text = format!("multiply_checked({text}, (i64){power}ll, REFUSED)");
+            statements.bind_refusing_as(held, to, &text, ok)
+        }
+        _ => {
+            let text = format!("round_divide({text}, ({held}){power}ll)");
+            statements.bind_as(held, to, &text, ok)
+        }
     }
 }
 

@@ -84,6 +84,9 @@ pub(super) fn words(writer: &Writer<'_>, out: &mut String) {
             Op::WideHigh => "OP_WIDE_HIGH",
             Op::Max => "OP_MAX",
             Op::Or => "OP_OR",
+            Op::Xor => "OP_XOR",
+            Op::Moments => "OP_MOMENTS",
+            Op::MomentsRest => "OP_MOMENTS_REST",
         };
         let of = writer.plan.words.first_of.iter().position(|&first| first == at);
         let of = of.map_or(String::new(), |a| {

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::Shape;
 use super::casts::{cast, extract, rescale, truncate};
-use super::statements::{Operand, Statements, cpp};
+use super::statements::{Operand, Statements, WIDE, cpp, cpp_held};
 use crate::error::RunError;
 use crate::program::{BinaryOp, Expr, Program, Type, operands};
 
@@ -82,16 +82,19 @@ impl<'a> Emitter<'a> {
                 value: format!("c{at}"),
                 ok: self.shape.columns[*at].nullable.then(|| format!("ok{at}")),
                 ty,
+                cpp: cpp_held(ty),
             },
             Expr::Argument(at) => Operand {
                 value: format!("a{at}"),
                 ok: None,
                 ty,
+                cpp: cpp_held(ty),
             },
             Expr::Null(_) => Operand {
                 value: format!("({})0", cpp(ty)),
                 ok: Some("false".to_owned()),
                 ty,
+                cpp: cpp(ty),
             },
             Expr::Not(value) => {
                 let value = self.expr(value)?;
@@ -99,7 +102,8 @@ impl<'a> Emitter<'a> {
             }
             Expr::Negate(value) if matches!(ty, Type::Decimal { .. }) => {
                 let value = self.expr(value)?;
-                let text = format!("subtract_checked((i64)0, {}, REFUSED)", value.value);
+                let (zero, value_as) = (cpp(ty), value.value_as(cpp(ty)));
+                let text = format!("subtract_checked(({zero})0, {value_as}, REFUSED)");
                 self.statements.bind_refusing(ty, &text, value.ok)
             }
             Expr::Negate(value) => {
@@ -122,6 +126,13 @@ impl<'a> Emitter<'a> {
                 let value = self.expr(value)?;
                 cast(&mut self.statements, value, *to)
             }
+            Expr::TryCast { value, to } => {
+                let value = self.expr(value)?;
+                self.statements.null_if_bad = true;
+                let result = cast(&mut self.statements, value, *to);
+                self.statements.null_if_bad = false;
+                result
+            }
             Expr::Math { function, value } => {
                 let value = self.expr(value)?;
                 self.statements
@@ -143,6 +154,7 @@ impl<'a> Emitter<'a> {
             return self.decimals(ty, op, left, right);
         }
         let ok = all_ok([left, right]);
+        let [left, right] = &in_one_type(left, right);
         let (a, b) = (&left.value, &right.value);
         let call = |name: &str| format!("{name}({a}, {b})");
         let plain = match op {
@@ -191,24 +203,29 @@ impl<'a> Emitter<'a> {
             Type::Decimal { scale, .. } => i32::from(scale),
             _ => 0,
         };
-        let function = match op {
-            BinaryOp::Add => "add_checked",
-            BinaryOp::Subtract => "subtract_checked",
-            _ => "multiply_checked",
-        };
         // An operand refuses the query only in rows that have both.
         let ok = all_ok([left, right]);
-        let mut scaled = |value: &Operand| match scale_of(ty) - scale_of(value.ty) {
-            by if by != 0 && op != BinaryOp::Multiply => {
-                let value = Operand {
-                    ok: ok.clone(),
-                    ..value.clone()
-                };
-                rescale(&mut self.statements, &value, by, ty).value
+        let operand = |value: &Operand| Operand {
+            ok: ok.clone(),
+            ..value.clone()
+        };
+        if op == BinaryOp::Multiply {
+            let (a, b) = (&left.value, &right.value);
+            if cpp(ty) == WIDE && !left.is_wide() && !right.is_wide() {
+                return self.statements.bind(ty, &format!("multiply_wide({a}, {b})"), ok);
             }
-            _ => value.value.clone(),
+            let call = format!("multiply_checked({a}, {b}, REFUSED)");
+            return self.statements.bind_refusing(ty, &call, ok);
+        }
+        let mut scaled = |value: &Operand| match scale_of(ty) - scale_of(value.ty) {
+            0 => value.value_as(cpp(ty)),
+            by => rescale(&mut self.statements, &operand(value), by, (ty, cpp(ty))).value,
         };
         let (left, right) = (scaled(left), scaled(right));
+        let function = match op {
+            BinaryOp::Add => "add_checked",
+            _ => "subtract_checked",
+        };
         let call = format!("{function}({left}, {right}, REFUSED)");
         self.statements.bind_refusing(ty, &call, ok)
     }
@@ -222,17 +239,19 @@ impl<'a> Emitter<'a> {
             self.line(&format!("bool found{n} = false;"));
             self.line("GRAMPUS_NO_UNROLL");
             self.line(&format!(
-                "for (u32 a = {}; a < {}; a++) found{n} |= identical({}, argument<{}>(head, a));",
+                "for (u32 a = {}; a < {}; a++) found{n} |= identical({}, ({})argument<{}>(head, a));",
                 arguments.start,
                 arguments.end,
                 value.value,
-                cpp(value.ty)
+                value.cpp,
+                cpp_held(value.ty)
             ));
             let answer = format!("{}found{n}", if negated { "!" } else { "" });
             return Ok(self.statements.bind(Type::Bool, &answer, value.ok));
         }
         let list = list.iter().map(|e| self.expr(e)).collect::<Result<Vec<_>, _>>()?;
         let is_here = |item: &Operand| {
+            let [value, item] = in_one_type(&value, item);
             let same = format!("identical({}, {})", value.value, item.value);
             item.ok.iter().fold(same, |same, ok| format!("({ok} && {same})"))
         };
@@ -260,6 +279,7 @@ impl<'a> Emitter<'a> {
             value: format!("v{n}"),
             ok,
             ty,
+            cpp: cpp(ty),
         }
     }
 
@@ -268,6 +288,18 @@ impl<'a> Emitter<'a> {
         if let Some(ok) = &to.ok {
             let there = from.ok.as_deref().unwrap_or("true").to_owned();
             self.line(&format!("{ok} = {there};"));
+        }
+    }
+
+    /// The value in eight bytes: as the key of a group, as a least or greatest value. A decimal that takes more refuses
+    /// the query.
+    pub(super) fn in_eight_bytes(&mut self, value: Operand) -> Operand {
+        match value.is_wide() {
+            true => {
+                let narrow = format!("narrow<i64>({}, REFUSED)", value.value);
+                self.statements.bind_refusing_as("i64", value.ty, &narrow, value.ok)
+            }
+            false => value,
         }
     }
 
@@ -359,6 +391,19 @@ pub(super) fn arguments_of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> BTr
         }
     }
     found
+}
+
+/// Both operands in one C++ type. Only those of decimals may differ.
+fn in_one_type(left: &Operand, right: &Operand) -> [Operand; 2] {
+    let is_wide = left.is_wide() || right.is_wide();
+    [left, right].map(|operand| match is_wide {
+        true => Operand {
+            value: operand.value_as(WIDE),
+            cpp: WIDE,
+            ..operand.clone()
+        },
+        false => operand.clone(),
+    })
 }
 
 /// A condition for `IS DISTINCT FROM`.

@@ -250,7 +250,11 @@ pub(super) fn number_group(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(
             }
             _ => {
                 let value = e.expr(key)?;
-                let code = format!("code_of({}, {codes}, CODED)", value.value);
+                // Ranges have 64 bits. A decimal that takes more has no code.
+                let code = match value.is_wide() {
+                    true => format!("code_of_wide({}, {codes}, CODED)", value.value),
+                    false => format!("code_of({}, {codes}, CODED)", value.value),
+                };
                 (value, code)
             }
         };

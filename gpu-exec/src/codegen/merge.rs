@@ -11,7 +11,7 @@ use super::group_codes::GroupLayout;
 use super::plan::Plan;
 use super::words::Op;
 use crate::error::RunError;
-use crate::output::{ResultColumn, ResultValues};
+use crate::output::{Moments, ResultColumn, ResultValues};
 use crate::program::{Function, Program, Type};
 
 /// Bit of `group_locks` that marks a slot with a group (device/groups.cuh).
@@ -209,6 +209,13 @@ impl<'a> Groups<'a> {
         let first = self.plan.words.first_of[at];
         let each = || self.words.chunks_exact(self.plan.words.ops.len());
         let marked = self.plan.words.seen.filter(|_| self.plan.words.has_seen_bit[at]);
+        if aggregate.function == Function::Moments {
+            return Ok(ResultColumn {
+                ty,
+                values: ResultValues::Moments(each().map(|words| moments(&words[first..])).collect()),
+                valid: None,
+            });
+        }
         let there = |words: &[u64]| match (aggregate.function, marked) {
             (Function::Count, _) => true,
             _ if self.plan.words.count_of[at].is_some_and(|count| words[count] == 0) => false,
@@ -223,7 +230,10 @@ impl<'a> Groups<'a> {
                 Bits::Wide(u128::from(words[first]) as i128 | i128::from(words[first + 1] as i64) << 64)
             }
             Function::Sum if ty == Type::Float64 => Bits::Float(f64::from_bits(words[first])),
-            Function::Sum | Function::Count => Bits::Int(words[first] as i64),
+            Function::BitAnd => Bits::Int(!words[first] as i64),
+            Function::Sum | Function::Count | Function::BitOr | Function::BitXor | Function::Moments => {
+                Bits::Int(words[first] as i64)
+            }
             Function::Max => of_order(ty, (words[first] ^ 1 << 63) as i64),
             Function::Min => of_order(ty, (!words[first] ^ 1 << 63) as i64),
         };
@@ -247,10 +257,26 @@ fn combine(ops: &[Op], into: &mut [u64], from: &[u64]) {
                 into[at] = sum as u64;
                 into[at + 1] = (sum >> 64) as u64;
             }
-            Op::WideHigh => {}
+            Op::Moments => {
+                let merged = moments(&into[at..]).merge(moments(&from[at..]));
+                into[at] = merged.count;
+                into[at + 1] = merged.mean.to_bits();
+                into[at + 2] = merged.squares.to_bits();
+            }
+            Op::WideHigh | Op::MomentsRest => {}
+            Op::Xor => into[at] ^= from[at],
             Op::Max => into[at] = into[at].max(from[at]),
             Op::Or => into[at] |= from[at],
         }
+    }
+}
+
+/// The moments that begin with the first word.
+fn moments(words: &[u64]) -> Moments {
+    Moments {
+        count: words[0],
+        mean: f64::from_bits(words[1]),
+        squares: f64::from_bits(words[2]),
     }
 }
 

@@ -133,6 +133,7 @@ impl QueryKernel {
         text.push_str(&nan_sign());
         text.push_str(&device_headers::flattened(HEADERS));
         let further = [
+            (self.has_wide_decimals(), DECIMALS),
             (self.has_dates(), DATES),
             (self.has_group_table(), GROUPS),
             (self.plan.scope.is_some(), BLOCK_GROUPS),
@@ -151,6 +152,12 @@ impl QueryKernel {
     fn has_dates(&self) -> bool {
         let mut types = program::nodes(self.program.expressions()).map(|expr| self.program.type_of(expr));
         types.any(|ty| matches!(ty, Ok(Type::Date32 | Type::Timestamp(_))))
+    }
+
+    /// Whether an expression is a decimal that may take more than eight bytes.
+    fn has_wide_decimals(&self) -> bool {
+        let mut types = program::nodes(self.program.expressions()).map(|expr| self.program.type_of(expr));
+        types.any(|ty| matches!(ty, Ok(ty) if statements::cpp(ty) == statements::WIDE))
     }
 
     /// Whether some column is queued (read by NVMe commands).
@@ -277,6 +284,8 @@ const HEADERS: [(&str, &str); 4] = [
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
     ("aggregates.cuh", include_str!("../../device/aggregates.cuh")),
 ];
+/// Header behind `HEADERS`, for kernels with expressions of decimals of more than eight bytes.
+const DECIMALS: (&str, &str) = ("decimals.cuh", include_str!("../../device/decimals.cuh"));
 /// Header behind `HEADERS`, for kernels with expressions of dates and times.
 const DATES: (&str, &str) = ("dates.cuh", include_str!("../../device/dates.cuh"));
 /// Header behind `HEADERS`, for kernels that group.

@@ -35,7 +35,12 @@ impl<'a> KernelOutline<'a> {
 
     /// Whether an aggregate sums floats: the order of additions then counts.
     pub fn sums_floats(&self) -> bool {
-        self.plan.words.ops.contains(&Op::AddFloat)
+        self.plan.words.ops.contains(&Op::AddFloat) || self.has_moments()
+    }
+
+    /// Whether an aggregate has words that no atomics combine.
+    pub fn has_moments(&self) -> bool {
+        self.plan.words.ops.contains(&Op::Moments)
     }
 
     /// The groups by code for ranges of the keys, with the tables of a scope.

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use super::expr::Emitter;
 use super::plan::Stage;
-use super::statements::{cpp, stored};
+use super::statements::{cpp_held, stored};
 use super::writer::{ENTRY_FUNCTION, Writer, mask_of};
 use super::{Access, aggregate};
 use crate::error::RunError;
@@ -158,7 +158,10 @@ fn take(writer: &Writer<'_>, e: &mut Emitter<'_>, n: usize, stage: &Stage) {
     for &c in &stage.carried {
         let ty = writer.program.columns[c].ty;
         let is_true = if ty == Type::Bool { " != 0" } else { "" };
-        e.line(&format!("const {} c{c} = shared.held_{n}.c{c}[at]{is_true};", cpp(ty)));
+        e.line(&format!(
+            "const {} c{c} = shared.held_{n}.c{c}[at]{is_true};",
+            cpp_held(ty)
+        ));
         if writer.shape.columns[c].nullable {
             e.line(&format!("const bool ok{c} = shared.held_{n}.ok{c}[at] != 0;"));
         }
@@ -227,7 +230,7 @@ fn name_value(writer: &Writer<'_>, e: &mut Emitter<'_>, c: usize, bits: &str) {
     let is_true = if ty == Type::Bool { " != 0" } else { "" };
     e.line(&format!(
         "const {} c{c} = value_of<{}>({bits}){is_true};",
-        cpp(ty),
+        cpp_held(ty),
         stored(ty)
     ));
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::expr::Emitter;
-use super::statements::{Statements, cpp, stored};
+use super::statements::{Statements, cpp_held, stored};
 use super::writer::{Writer, mask_of};
 use crate::program::Type;
 
@@ -67,7 +67,7 @@ pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named
         let is_true = if ty == Type::Bool { " != 0" } else { "" };
         e.line(&format!(
             "const {} c{c} = {}{is_true};",
-            cpp(ty),
+            cpp_held(ty),
             value(format!("tile_{c}"))
         ));
         if writer.shape.columns[c].nullable {

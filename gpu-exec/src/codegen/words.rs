@@ -13,6 +13,9 @@ pub(super) enum Op {
     WideHigh,
     Max,
     Or,
+    Xor,
+    Moments,
+    MomentsRest,
 }
 
 /// The words of a group.
@@ -55,6 +58,10 @@ impl Words {
                 (Function::Sum, Some(Type::Float32 | Type::Float64)) => words.ops.push(Op::AddFloat),
                 (Function::Sum, _) => words.ops.push(Op::Add),
                 (Function::Min | Function::Max, _) => words.ops.push(Op::Max),
+                // An AND of bits is kept as the OR of their complements, so that zero is the start value.
+                (Function::BitAnd | Function::BitOr, _) => words.ops.push(Op::Or),
+                (Function::BitXor, _) => words.ops.push(Op::Xor),
+                (Function::Moments, _) => words.ops.extend([Op::Moments, Op::MomentsRest, Op::MomentsRest]),
             }
         }
         let is_coded = matches!(grouping, Grouping::Coded(_));
@@ -104,6 +111,6 @@ impl Words {
 /// Whether an aggregate is NULL in a group with rows, because it may see none of their values.
 fn may_see_nothing(program: &Program, aggregate: &Aggregate, nullable: &dyn Fn(usize) -> bool) -> bool {
     let argument = aggregate.argument.as_ref();
-    aggregate.function != Function::Count
+    !matches!(aggregate.function, Function::Count | Function::Moments)
         && (aggregate.filter.is_some() || argument.is_some_and(|e| program.can_be_null(e, nullable)))
 }

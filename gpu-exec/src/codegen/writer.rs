@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::expr::{Emitter, arguments_of};
 use super::plan::Plan;
-use super::statements::{cpp, stored};
+use super::statements::{cpp_held, stored};
 use super::{Access, Shape};
 use crate::abi::query::Tail;
 use crate::error::RunError;
@@ -60,7 +60,7 @@ impl Writer<'_> {
         exprs: impl IntoIterator<Item = &'e Expr>,
     ) {
         for a in arguments_of(exprs) {
-            let ty = cpp(self.program.arguments[a]);
+            let ty = cpp_held(self.program.arguments[a]);
             let near = self.plan.near_arguments.iter().position(|&near| near == a);
             let value = match near.filter(|_| at_hand) {
                 Some(at) => format!("argument_of<{ty}>(shared.near.argument[{at}])"),

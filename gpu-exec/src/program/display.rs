@@ -82,6 +82,10 @@ impl fmt::Display for Function {
             Self::Sum => "sum",
             Self::Min => "min",
             Self::Max => "max",
+            Self::BitAnd => "bit_and",
+            Self::BitOr => "bit_or",
+            Self::BitXor => "bit_xor",
+            Self::Moments => "moments",
         })
     }
 }
@@ -173,6 +177,7 @@ impl fmt::Display for Shown<'_> {
             }
             Expr::Coalesce(values) => write!(f, "coalesce({})", program.list(values)),
             Expr::Cast { value, to } => write!(f, "CAST({} AS {to})", program.show(value)),
+            Expr::TryCast { value, to } => write!(f, "TRY_CAST({} AS {to})", program.show(value)),
             Expr::Math { function, value } => write!(f, "{function}({})", program.show(value)),
             Expr::Extract { part, value } => write!(f, "extract({part} FROM {})", program.show(value)),
             Expr::Truncate { part, value } => write!(f, "date_trunc({part}, {})", program.show(value)),

@@ -36,10 +36,12 @@ pub enum Type {
     Date32,
     /// Time since 1970-01-01T00:00:00 without a zone, eight bytes, in the unit.
     Timestamp(TimeUnit),
-    /// An unscaled value of eight bytes. A column's values have at most 18 digits. An operation whose result takes more
-    /// than eight bytes ends the query with [`RunError::Refused`](crate::error::RunError::Refused).
+    /// An unscaled value. In memory it has eight bytes, whatever its digits: a column with a value that takes more
+    /// cannot be decoded. Operations compute with 16 bytes if their type has more than 18 digits, and with eight
+    /// otherwise. A result that takes more, and a key or an extreme of more than eight bytes, end the query with
+    /// [`RunError::Refused`](crate::error::RunError::Refused).
     Decimal {
-        /// Digits, at most 18 of a column, and at most 38 of an expression.
+        /// Digits, at most 38.
         precision: u8,
         /// Digits after the point, 0 to `precision`.
         scale: i8,
@@ -258,6 +260,13 @@ pub enum Expr {
         /// Type of the result.
         to: Type,
     },
+    /// A conversion between numbers, booleans and decimals. A value that does not fit the type gives NULL.
+    TryCast {
+        /// The value to convert.
+        value: Box<Expr>,
+        /// Type of the result.
+        to: Type,
+    },
     /// A function of a float.
     Math {
         /// The function.
@@ -293,6 +302,15 @@ pub enum Function {
     Min,
     /// The greatest value, in the argument's type. NULL if there are no values.
     Max,
+    /// AND of the bits of integers. NULL if there are no values.
+    BitAnd,
+    /// OR of the bits of integers. NULL if there are no values.
+    BitOr,
+    /// Exclusive OR of the bits of integers. NULL if there are no values.
+    BitXor,
+    /// Count, mean, and sum of squared distances from the mean, of numbers as [`Type::Float64`]: the state of variances
+    /// and standard deviations. Never NULL.
+    Moments,
 }
 
 /// An aggregate.

@@ -11,8 +11,6 @@ pub const MAX_COLUMNS: usize = 64;
 const MAX_DEPTH: usize = 200;
 /// Operators, columns and literals of a program. A kernel grows with their number, and so does its compile time.
 const MAX_NODES: usize = 2000;
-/// Digits of any decimal in eight bytes.
-const MAX_COLUMN_DIGITS: u8 = 18;
 
 fn refuse<T>(reason: impl Into<String>) -> Result<T, RunError> {
     Err(RunError::Invalid(reason.into()))
@@ -61,10 +59,10 @@ impl Program {
             ));
         }
         for (name, ty) in self.columns.iter().map(|c| (c.name.as_str(), c.ty)) {
-            check_digits(name, ty, MAX_COLUMN_DIGITS)?;
+            check_digits(name, ty)?;
         }
         for &ty in &self.arguments {
-            check_digits("a literal", ty, MAX_DECIMAL_DIGITS)?;
+            check_digits("a literal", ty)?;
         }
         let nodes = self.expressions().map(|e| size(e, MAX_DEPTH)).sum::<Option<usize>>();
         if nodes.is_none_or(|nodes| nodes > MAX_NODES) {
@@ -105,7 +103,7 @@ impl Program {
                 Some(ty) => Ok(*ty),
                 None => refuse(format!("literal {at} of {}", self.arguments.len())),
             },
-            Expr::Null(ty) => check_digits("NULL", *ty, MAX_DECIMAL_DIGITS).map(|()| *ty),
+            Expr::Null(ty) => check_digits("NULL", *ty).map(|()| *ty),
             Expr::Not(value) => self.expect(value, Type::Bool, "NOT"),
             Expr::Negate(value) => match self.type_of(value)? {
                 ty if ty.is_integer() || ty.is_float() || matches!(ty, Type::Decimal { .. }) => Ok(ty),
@@ -134,11 +132,20 @@ impl Program {
             },
             Expr::Cast { value, to } => {
                 let from = self.type_of(value)?;
-                check_digits("a cast", *to, MAX_DECIMAL_DIGITS)?;
+                check_digits("a cast", *to)?;
                 if castable(from, *to) {
                     Ok(*to)
                 } else {
                     refuse(format!("kernels do not cast {from} to {to}"))
+                }
+            }
+            Expr::TryCast { value, to } => {
+                let from = self.type_of(value)?;
+                check_digits("a cast", *to)?;
+                if tries_cast(from, *to) {
+                    Ok(*to)
+                } else {
+                    refuse(format!("kernels do not try to cast {from} to {to}"))
                 }
             }
             Expr::Math { function, value } => match self.type_of(value)? {
@@ -195,6 +202,8 @@ impl Program {
                 scale,
             }),
             (Function::Min | Function::Max, Some(ty)) if ty != Type::Code => Ok(ty),
+            (Function::BitAnd | Function::BitOr | Function::BitXor, Some(ty)) if ty.is_integer() => Ok(ty),
+            (Function::Moments, Some(Type::Float64)) => Ok(Type::Float64),
             (function, Some(ty)) => refuse(format!("{function} of a {ty}")),
         }
     }
@@ -205,7 +214,7 @@ impl Program {
         match expr {
             Expr::Column(at) => nullable(*at),
             Expr::Argument(_) | Expr::IsNull(_) => false,
-            Expr::Null(_) => true,
+            Expr::Null(_) | Expr::TryCast { .. } => true,
             Expr::Not(value) | Expr::Negate(value) => of(value),
             Expr::Cast { value, .. } | Expr::Extract { value, .. } | Expr::Truncate { value, .. } => of(value),
             Expr::Math { value, .. } => of(value),
@@ -240,10 +249,10 @@ impl Program {
     }
 }
 
-fn check_digits(what: &str, ty: Type, most: u8) -> Result<(), RunError> {
+fn check_digits(what: &str, ty: Type) -> Result<(), RunError> {
     match ty {
-        Type::Decimal { precision, .. } if precision == 0 || precision > most => refuse(format!(
-            "{what} is a {ty}: kernels take decimals of 1 to {most} digits there"
+        Type::Decimal { precision, .. } if precision == 0 || precision > MAX_DECIMAL_DIGITS => refuse(format!(
+            "{what} is a {ty}: kernels take decimals of 1 to {MAX_DECIMAL_DIGITS} digits"
         )),
         Type::Decimal { precision, scale } if !(0..=precision as i8).contains(&scale) => refuse(format!(
             "{what} is a {ty}: kernels take scales from 0 to the number of digits"
@@ -273,12 +282,19 @@ fn castable(from: Type, to: Type) -> bool {
     }
 }
 
+/// Whether kernels compute the cast as arrow does, with NULL for a value that does not fit.
+fn tries_cast(from: Type, to: Type) -> bool {
+    let number = |ty: Type| ty.is_integer() || ty.is_float() || ty == Type::Bool;
+    Type::casts_decimal(from, to) || (number(from) && number(to))
+}
+
 /// Direct operands of an expression.
 pub(crate) fn operands(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Column(_) | Expr::Argument(_) | Expr::Null(_) => Vec::new(),
         Expr::Not(value) | Expr::Negate(value) | Expr::IsNull(value) => vec![value],
-        Expr::Cast { value, .. } | Expr::Extract { value, .. } | Expr::Truncate { value, .. } => vec![value],
+        Expr::Cast { value, .. } | Expr::TryCast { value, .. } => vec![value],
+        Expr::Extract { value, .. } | Expr::Truncate { value, .. } => vec![value],
         Expr::Math { value, .. } => vec![value],
         Expr::Binary { left, right, .. } => vec![left, right],
         Expr::InList { value, list, .. } => [value.as_ref()].into_iter().chain(list).collect(),

@@ -1,8 +1,8 @@
-//! Decimals for the interpreter: computed with 128 bits, refused where kernels refuse.
+//! Decimals for the interpreter, refused where kernels refuse.
 
 use grampus_gpu_exec::program::{BinaryOp, Type};
 
-use super::interpreter::Scalar::{self, Float, Int};
+use super::interpreter::Scalar::{self, Float, Int, Wide};
 use super::interpreter::{Answer, Refused, fits};
 
 fn scale(ty: Type) -> i32 {
@@ -12,40 +12,63 @@ fn scale(ty: Type) -> i32 {
     }
 }
 
-/// A decimal that kernels can hold.
-pub(super) fn in_eight_bytes(v: i128) -> Answer<Scalar> {
-    i64::try_from(v).map(Int).map_err(|_| Refused)
+/// Whether a key, or an extreme, can hold the value.
+pub(super) fn in_eight_bytes(v: Scalar) -> Answer<()> {
+    match v {
+        Wide(_) => Err(Refused),
+        _ => Ok(()),
+    }
+}
+
+/// The result of an operation of a type: eight bytes up to 18 digits, 16 bytes beyond.
+pub(super) fn held(ty: Type, v: i128) -> Answer<Scalar> {
+    match (i64::try_from(v), ty) {
+        (Ok(v), _) => Ok(Int(v)),
+        (Err(_), Type::Decimal { precision: 0..=18, .. }) => Err(Refused),
+        (Err(_), _) => Ok(Wide(v)),
+    }
+}
+
+/// A product whose magnitude has 127 bits.
+fn product(a: i128, b: i128) -> Answer<i128> {
+    let product = a.checked_mul(b).ok_or(Refused)?;
+    if product == i128::MIN {
+        Err(Refused)
+    } else {
+        Ok(product)
+    }
 }
 
 /// A sum, difference or product. `types`: of both operands and of the result.
-pub(super) fn operation(op: BinaryOp, types: [Type; 3], a: i64, b: i64) -> Answer<Scalar> {
-    let ([a_scale, b_scale, to], a, b) = (types.map(scale), i128::from(a), i128::from(b));
-    let scaled = |v: i128, from: i32| in_eight_bytes(v * 10i128.pow((to - from) as u32)).map(|v| i128::from(v.int()));
-    in_eight_bytes(match op {
-        BinaryOp::Multiply => a * b,
-        BinaryOp::Add => scaled(a, a_scale)? + scaled(b, b_scale)?,
-        _ => scaled(a, a_scale)? - scaled(b, b_scale)?,
-    })
+pub(super) fn operation(op: BinaryOp, types: [Type; 3], a: i128, b: i128) -> Answer<Scalar> {
+    let [a_scale, b_scale, to] = types.map(scale);
+    let scaled = |v: i128, from: i32| held(types[2], product(v, 10i128.pow((to - from) as u32))?).map(Scalar::wide);
+    let result = match op {
+        BinaryOp::Multiply => product(a, b)?,
+        BinaryOp::Add => scaled(a, a_scale)?.checked_add(scaled(b, b_scale)?).ok_or(Refused)?,
+        _ => scaled(a, a_scale)?.checked_sub(scaled(b, b_scale)?).ok_or(Refused)?,
+    };
+    held(types[2], result)
 }
 
 /// Casts between decimals, integers and DOUBLE.
-pub(super) fn cast(v: i64, from: Type, to: Type) -> Answer<Scalar> {
+pub(super) fn cast(v: i128, from: Type, to: Type) -> Answer<Scalar> {
     let by = scale(to) - scale(from);
     let power = 10i128.pow(by.unsigned_abs());
     match to {
         Type::Float64 => Ok(Float(v as f64 / power as f64)),
         Type::Decimal { precision, .. } => {
-            let (v, half) = (i128::from(v), power / 2);
+            let (whole, rest) = (v / power, v % power);
             let scaled = match by {
-                0.. => v * power,
-                _ if v < 0 => (v - half) / power,
-                _ => (v + half) / power,
+                0.. => product(v, power)?,
+                _ if rest.abs() < power / 2 => whole,
+                _ => whole + rest.signum(),
             };
-            match scaled.abs() < 10i128.pow(precision.into()) {
-                true => in_eight_bytes(scaled),
+            match scaled.unsigned_abs() < 10u128.pow(precision.into()) {
+                true => held(to, scaled),
                 false => Err(Refused),
             }
         }
-        _ => fits(to, i128::from(v) / power),
+        _ => fits(to, v / power),
     }
 }

@@ -1,21 +1,24 @@
 //! The interpreter: a program evaluated one row at a time, without thought of speed. Kernels are compared with it.
-//! Dates are chrono's.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use grampus_gpu_exec::output::Moments;
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Expr, Function, MathFunction, Program, Type};
+
 use super::decimals;
-use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveDateTime, Timelike};
-use grampus_gpu_exec::program::{Aggregate, BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
+use super::times::{date_of, extract, moment, per_second, truncate};
 
 /// A value that is not NULL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scalar {
     Int(i64),
+    /// A decimal that takes more than eight bytes.
+    Wide(i128),
     Float(f64),
     Bool(bool),
 }
-use Scalar::{Bool, Float, Int};
+use Scalar::{Bool, Float, Int, Wide};
 
 pub(crate) type Cell = Option<Scalar>;
 
@@ -30,7 +33,14 @@ impl Scalar {
         match self {
             Int(v) => v,
             Bool(v) => i64::from(v),
-            Float(_) => unreachable!("an integer was expected"),
+            Float(_) | Wide(_) => unreachable!("an integer of eight bytes was expected"),
+        }
+    }
+
+    pub(super) fn wide(self) -> i128 {
+        match self {
+            Wide(v) => v,
+            other => i128::from(other.int()),
         }
     }
 
@@ -45,7 +55,7 @@ impl Scalar {
     pub(crate) fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Float(a), Float(b)) => a.total_cmp(&b),
-            (a, b) => a.int().cmp(&b.int()),
+            (a, b) => a.wide().cmp(&b.wide()),
         }
     }
 
@@ -59,7 +69,7 @@ impl Scalar {
 }
 
 /// An integer wrapped to its type.
-fn wrap(ty: Type, v: i128) -> Scalar {
+pub(super) fn wrap(ty: Type, v: i128) -> Scalar {
     Int(match ty {
         Type::Int8 => i64::from(v as i8),
         Type::Int16 => i64::from(v as i16),
@@ -112,7 +122,7 @@ impl Row<'_> {
             }),
             Expr::Negate(value) => match (self.eval(value)?, ty) {
                 (None, _) => None,
-                (Some(v), Type::Decimal { .. }) => Some(decimals::in_eight_bytes(-i128::from(v.int()))?),
+                (Some(v), Type::Decimal { .. }) => Some(decimals::held(ty, v.wide().checked_neg().ok_or(Refused)?)?),
                 (Some(Float(v)), _) => Some(Float(-v)),
                 (Some(v), _) => Some(wrap(ty, -i128::from(v.int()))),
             },
@@ -123,7 +133,7 @@ impl Row<'_> {
                 match (ty, a, b) {
                     (Type::Decimal { .. }, Some(a), Some(b)) => {
                         let types = [type_of(left), type_of(right), ty];
-                        Some(decimals::operation(*op, types, a.int(), b.int())?)
+                        Some(decimals::operation(*op, types, a.wide(), b.wide())?)
                     }
                     _ => binary(*op, type_of(left), a, b)?,
                 }
@@ -156,6 +166,10 @@ impl Row<'_> {
             Expr::Cast { value, to } => {
                 let from = self.program.type_of(value).expect("valid");
                 self.eval(value)?.map(|v| cast(v, from, *to)).transpose()?
+            }
+            Expr::TryCast { value, to } => {
+                let from = self.program.type_of(value).expect("valid");
+                self.eval(value)?.and_then(|v| cast(v, from, *to).ok())
             }
             Expr::Math { function, value } => self.eval(value)?.map(|v| math(*function, ty, v)),
             Expr::Extract { part, value } => {
@@ -251,20 +265,11 @@ fn integer(op: BinaryOp, ty: Type, a: i64, b: i64) -> Answer<Scalar> {
     ))
 }
 
-fn per_second(unit: TimeUnit) -> i128 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
 fn cast(v: Scalar, from: Type, to: Type) -> Answer<Scalar> {
     let number = |ty: Type| matches!(ty, Type::Float32 | Type::Float64);
     match (from, to) {
         _ if from == to => Ok(v),
-        (Type::Decimal { .. }, _) | (_, Type::Decimal { .. }) => decimals::cast(v.int(), from, to),
+        (Type::Decimal { .. }, _) | (_, Type::Decimal { .. }) => decimals::cast(v.wide(), from, to),
         (_, Type::Bool) => Ok(Bool(match v {
             Float(v) => v != 0.0,
             v => v.int() != 0,
@@ -288,76 +293,6 @@ fn cast(v: Scalar, from: Type, to: Type) -> Answer<Scalar> {
         (_, Type::Float64) => Ok(Float(v.int() as f64)),
         _ => fits(to, i128::from(v.int())),
     }
-}
-
-fn date_of(date: NaiveDate) -> i32 {
-    let days = date.signed_duration_since(NaiveDate::default()).num_days();
-    i32::try_from(days).expect("a date of the calendar")
-}
-
-/// A date or time of chrono's calendar.
-fn moment(ty: Type, v: i64) -> Answer<NaiveDateTime> {
-    let (seconds, nanos) = match ty {
-        Type::Timestamp(unit) => {
-            let scale = per_second(unit);
-            let (second, rest) = (i128::from(v).div_euclid(scale), i128::from(v).rem_euclid(scale));
-            (second, rest * (1_000_000_000 / scale))
-        }
-        _ => (i128::from(v) * 86_400, 0),
-    };
-    let seconds = i64::try_from(seconds).map_err(|_| Refused)?;
-    DateTime::from_timestamp(seconds, nanos as u32)
-        .map(|t| t.naive_utc())
-        .ok_or(Refused)
-}
-
-fn extract(part: DatePart, ty: Type, v: i64) -> Answer<Scalar> {
-    let of_time = matches!(part, DatePart::Hour | DatePart::Minute | DatePart::Second);
-    if ty == Type::Date32 && of_time {
-        return Ok(Int(0));
-    }
-    let t = moment(ty, v)?;
-    Ok(Int(i64::from(match part {
-        DatePart::Year => t.year(),
-        DatePart::Quarter => t.quarter() as i32,
-        DatePart::Month => t.month() as i32,
-        DatePart::Week => t.iso_week().week() as i32,
-        DatePart::Day => t.day() as i32,
-        DatePart::DayOfWeek => t.weekday().num_days_from_sunday() as i32,
-        DatePart::DayOfYear => t.ordinal() as i32,
-        DatePart::Hour => t.hour() as i32,
-        DatePart::Minute => t.minute() as i32,
-        DatePart::Second => t.second() as i32,
-    })))
-}
-
-fn truncate(part: DatePart, ty: Type, v: i64) -> Answer<Scalar> {
-    let Type::Timestamp(unit) = ty else {
-        unreachable!("a timestamp")
-    };
-    let scale = per_second(unit);
-    let length = match part {
-        DatePart::Second => scale,
-        DatePart::Minute => 60 * scale,
-        DatePart::Hour => 3_600 * scale,
-        DatePart::Day => 86_400 * scale,
-        _ => {
-            let ns = |v: i128| fits(ty, v * (1_000_000_000 / scale));
-            ns(i128::from(v))?;
-            let day = moment(ty, v)?.date();
-            let first = match part {
-                DatePart::Week => day - Duration::days(i64::from(day.weekday().num_days_from_monday())),
-                DatePart::Month => day.with_day(1).expect("a day"),
-                DatePart::Quarter => NaiveDate::from_ymd_opt(day.year(), day.month0() / 3 * 3 + 1, 1).expect("a day"),
-                _ => NaiveDate::from_ymd_opt(day.year(), 1, 1).expect("a day"),
-            };
-            let time = i128::from(date_of(first)) * 86_400 * scale;
-            ns(time)?;
-            return Ok(Int(time as i64));
-        }
-    };
-    let v = i128::from(v);
-    Ok(wrap(ty, v - v.rem_euclid(length)))
 }
 
 /// A value of a key. Equal keys are one group.
@@ -385,6 +320,10 @@ pub(crate) enum Total {
     Sum(Option<(f64, f64)>),
     /// The least or greatest.
     Extreme(Cell),
+    /// OR, AND or exclusive OR of bits.
+    Bits(Option<i64>),
+    /// Moments by Welford's method, and the sum of the squares: differences are small beside it.
+    Moments(Moments, f64),
 }
 
 #[derive(Debug)]
@@ -398,6 +337,8 @@ fn start(program: &Program, a: &Aggregate) -> Total {
         (Function::Count, _) => Total::Exact(Some(0)),
         (Function::Sum, Type::Float64) => Total::Sum(None),
         (Function::Sum, _) => Total::Exact(None),
+        (Function::BitAnd | Function::BitOr | Function::BitXor, _) => Total::Bits(None),
+        (Function::Moments, _) => Total::Moments(Moments::default(), 0.0),
         _ => Total::Extreme(None),
     }
 }
@@ -414,18 +355,31 @@ fn add(row: &Row<'_>, a: &Aggregate, total: &mut Total) -> Answer<()> {
     let Some(v) = cell else { return Ok(()) };
     match total {
         Total::Exact(sum) => {
-            let by = if a.function == Function::Count {
-                1
-            } else {
-                i128::from(v.int())
-            };
+            let by = if a.function == Function::Count { 1 } else { v.wide() };
             *sum = Some(sum.unwrap_or(0) + by);
         }
         Total::Sum(sum) => {
             let (value, size) = sum.unwrap_or_default();
             *sum = Some((value + v.float(), size + v.float().abs()));
         }
+        Total::Bits(bits) => {
+            let v = v.int();
+            *bits = Some(bits.map_or(v, |bits| match a.function {
+                Function::BitAnd => bits & v,
+                Function::BitOr => bits | v,
+                _ => bits ^ v,
+            }));
+        }
+        Total::Moments(moments, squares) => {
+            let v = v.float();
+            moments.count += 1;
+            let from_old_mean = v - moments.mean;
+            moments.mean += from_old_mean / moments.count as f64;
+            moments.squares += from_old_mean * (v - moments.mean);
+            *squares += v * v;
+        }
         Total::Extreme(extreme) => {
+            decimals::in_eight_bytes(v)?;
             let wanted = if a.function == Function::Min {
                 Ordering::Less
             } else {
@@ -466,7 +420,9 @@ pub(crate) fn run(program: &Program, rows: impl Iterator<Item = Vec<Cell>>, argu
             expected.passed += 1;
             let keys = program.keys.iter().map(|e| {
                 let ty = program.type_of(e).expect("valid");
-                row.eval(e).map(|cell| key(ty, cell))
+                let cell = row.eval(e)?;
+                cell.map_or(Ok(()), decimals::in_eight_bytes)?;
+                Ok(key(ty, cell))
             });
             let keys = keys.collect::<Answer<Vec<_>>>()?;
             let totals = expected.groups.entry(keys).or_insert_with(fresh);

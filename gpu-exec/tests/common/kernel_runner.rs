@@ -297,6 +297,7 @@ fn pass(
         Scalar::Bool(v) => u64::from(v),
         Scalar::Int(v) => v as u64,
         Scalar::Float(v) => v.to_bits(),
+        Scalar::Wide(v) => unreachable!("{v} as an argument"),
     };
     let arguments: Vec<u64> = arguments.iter().map(bits).chain([0]).collect();
     let arguments = DeviceBuffer::from_values(device, &arguments).expect("memory");

@@ -6,6 +6,7 @@
 //! partial_pages  partially resident columns of such a table
 //! random         random programs, values and placements
 //! key_ranges     random ranges of keys, for groups by code
+//! times          dates and times for the interpreter
 //! result_check   comparison of a kernel's results with the interpreter's
 //! ```
 #![allow(dead_code)] // each test uses its share
@@ -17,6 +18,7 @@ pub(crate) mod key_ranges;
 pub(crate) mod partial_pages;
 pub(crate) mod random;
 pub(crate) mod result_check;
+mod times;
 
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};

@@ -118,6 +118,7 @@ pub(crate) fn bytes(ty: Type, cell: Cell) -> Vec<u8> {
         (_, Some(Scalar::Float(v))) => v.to_bits(),
         (_, Some(Scalar::Int(v))) => v as u64,
         (_, Some(Scalar::Bool(v))) => u64::from(v),
+        (_, Some(Scalar::Wide(v))) => unreachable!("{v} in memory"),
     };
     all.to_le_bytes()[..ty.width() as usize].to_vec()
 }
@@ -274,10 +275,23 @@ impl Writer<'_> {
     }
 
     fn aggregate(&mut self) -> Aggregate {
-        let function = *self
-            .random
-            .pick(&[Function::Count, Function::Sum, Function::Min, Function::Max]);
+        let function = *self.random.pick(&[
+            Function::Count,
+            Function::Sum,
+            Function::Sum,
+            Function::Min,
+            Function::Max,
+            Function::Max,
+        ]);
+        let function = match self.random.below(5) {
+            0 => *self
+                .random
+                .pick(&[Function::BitAnd, Function::BitOr, Function::BitXor, Function::Moments]),
+            _ => function,
+        };
         let ty = match function {
+            Function::BitAnd | Function::BitOr | Function::BitXor => *self.random.pick(&TYPES[1..5]),
+            Function::Moments => Type::Float64,
             Function::Sum => *self
                 .random
                 .pick(&[Type::Int32, Type::Int64, Type::Float64, Type::Float32, DECIMAL]),

@@ -14,6 +14,7 @@ fn key_of(column: &ResultColumn, at: usize) -> Key {
     Key::Word(match &column.values {
         ResultValues::Int(v) => i128::from(v[at]),
         ResultValues::Decimal(v) => v[at],
+        ResultValues::Moments(_) => unreachable!("no key has moments"),
         ResultValues::Float(v) if v[at] == 0.0 => 0,
         ResultValues::Float(v) if column.ty == Type::Float32 => i128::from((v[at] as f32).to_bits()),
         ResultValues::Float(v) => i128::from(v[at].to_bits()),
@@ -23,8 +24,17 @@ fn key_of(column: &ResultColumn, at: usize) -> Key {
 fn same(total: Total, column: &ResultColumn, at: usize) -> bool {
     let there = column.valid.as_ref().is_none_or(|valid| valid[at]);
     match (total, &column.values) {
-        (Total::Exact(None) | Total::Sum(None) | Total::Extreme(None), _) => !there,
+        (Total::Exact(None) | Total::Sum(None) | Total::Extreme(None) | Total::Bits(None), _) => !there,
         _ if !there => false,
+        (Total::Bits(Some(v)), ResultValues::Int(values)) => v == values[at],
+        (Total::Moments(wanted, squares), ResultValues::Moments(values)) => {
+            let (got, close) = (values[at], |a: f64, b: f64, of: f64| {
+                a.to_bits() == b.to_bits() || (!a.is_finite() && !b.is_finite()) || (a - b).abs() <= of * 1e-12
+            });
+            got.count == wanted.count
+                && close(got.mean, wanted.mean, squares.sqrt())
+                && close(got.squares, wanted.squares, squares)
+        }
         (Total::Exact(Some(v)), ResultValues::Int(values)) => v as i64 == values[at],
         (Total::Exact(Some(v)), ResultValues::Decimal(values)) => v == values[at],
         (Total::Sum(Some((v, size))), ResultValues::Float(values)) => {

@@ -1,10 +1,12 @@
-//! Arithmetic and casts of decimals, up to results of more than eight bytes, which are refused.
+//! Arithmetic, comparisons and casts of decimals, up to results that take more bytes than their type has.
 
-use grampus_gpu_exec::program::{BinaryOp, Expr, Type};
+use grampus_gpu_exec::program::{BinaryOp, Column, Expr, Function, Type};
 
-use crate::common::{binary, col, column};
+use crate::common::interpreter::Scalar;
+use crate::common::random::DECIMAL;
+use crate::common::{aggregate, binary, col, column};
 use crate::row_results::{by_row, compare, on_each_device};
-use crate::sample_values::{ints, pairs};
+use crate::sample_values::{ints, pairs, values_of};
 
 const OPERATIONS: [BinaryOp; 3] = [BinaryOp::Add, BinaryOp::Subtract, BinaryOp::Multiply];
 
@@ -44,8 +46,158 @@ fn arithmetic_of_any_scales() {
                 vec![decimal(20, 0)],
                 vec![discounted, Expr::Negate(Box::new(col(1)))],
             );
-            let one = crate::common::interpreter::Scalar::Int(1);
+            let one = Scalar::Int(1);
             compare(target, &program, &[one], pairs(&ints(&values())));
+        }
+    });
+}
+
+/// a · b: 16 bytes, of which any may be set.
+fn product() -> Expr {
+    binary(BinaryOp::Multiply, col(1), col(2))
+}
+
+fn columns_of_18_digits() -> Vec<Column> {
+    vec![column("a", decimal(18, 2), true), column("b", decimal(18, 3), true)]
+}
+
+/// Sums of such products, products of three and four factors, which take up to 32 bytes.
+#[test]
+fn arithmetic_of_38_digits() {
+    let times = |a: Expr, b: Expr| binary(BinaryOp::Multiply, a, b);
+    let minus = |a: Expr, b: Expr| binary(BinaryOp::Subtract, a, b);
+    on_each_device(|target| {
+        let rarely_refused = vec![
+            binary(BinaryOp::Add, product(), product()),
+            minus(minus(col(2), product()), product()),
+            Expr::Negate(Box::new(product())),
+            Expr::Coalesce(vec![product(), Expr::Null(decimal(37, 5))]),
+            Expr::Case {
+                branches: vec![(binary(BinaryOp::Gt, col(2), Expr::Null(decimal(18, 3))), product())],
+                otherwise: Some(Box::new(Expr::Negate(Box::new(product())))),
+            },
+        ];
+        for exprs in [
+            vec![times(product(), col(1))],
+            vec![times(col(2), product())],
+            vec![times(product(), minus(product(), col(1)))],
+            rarely_refused,
+        ] {
+            let program = by_row(columns_of_18_digits(), vec![], exprs);
+            compare(target, &program, &[], pairs(&ints(&values())));
+        }
+    });
+}
+
+/// Values of 16 bytes beside each other, and beside those of eight.
+#[test]
+fn comparisons_of_38_digits() {
+    let product = || binary(BinaryOp::Multiply, col(1), col(1));
+    let other = || binary(BinaryOp::Multiply, col(2), col(2));
+    let ops = [
+        BinaryOp::Eq,
+        BinaryOp::NotEq,
+        BinaryOp::Lt,
+        BinaryOp::GtEq,
+        BinaryOp::IsDistinctFrom,
+    ];
+    on_each_device(|target| {
+        let columns = vec![column("a", decimal(18, 2), true), column("b", decimal(18, 2), true)];
+        let mut exprs: Vec<Expr> = ops.iter().map(|&op| binary(op, product(), other())).collect();
+        exprs.extend(ops.iter().map(|&op| binary(op, product(), Expr::Argument(0))));
+        exprs.push(Expr::InList {
+            value: Box::new(product()),
+            list: vec![other(), Expr::Argument(0)],
+            negated: true,
+        });
+        exprs.push(Expr::InList {
+            value: Box::new(product()),
+            list: (1..=12).map(Expr::Argument).collect(),
+            negated: false,
+        });
+        let program = by_row(columns, vec![decimal(19, 4); 13], exprs);
+        let arguments: Vec<Scalar> = (0..13).map(|at| Scalar::Int(2_500 - 625 * at)).collect();
+        compare(target, &program, &arguments, pairs(&ints(&values())));
+    });
+}
+
+/// Keys and extremes have eight bytes.
+#[test]
+fn keys_and_extremes_of_more_than_eight_bytes_are_refused() {
+    on_each_device(|target| {
+        let mut program = by_row(columns_of_18_digits(), vec![], vec![]);
+        let extreme = |function| aggregate(function, Some(product()));
+        program.aggregates = [Function::Min, Function::Max].map(extreme).to_vec();
+        compare(target, &program, &[], pairs(&ints(&values())));
+        let mut program = by_row(columns_of_18_digits(), vec![], vec![col(1)]);
+        program.keys.push(product());
+        compare(target, &program, &[], pairs(&ints(&values())));
+    });
+}
+
+/// Casts of values of 16 bytes, and TRY_CAST, which gives NULL instead of an error.
+#[test]
+fn casts_of_38_digits() {
+    let tried = |value: &Expr, to| Expr::TryCast {
+        value: Box::new(value.clone()),
+        to,
+    };
+    let targets = [
+        Type::Float64,
+        Type::Int64,
+        Type::Int8,
+        decimal(38, 5),
+        decimal(38, 7),
+        decimal(37, 0),
+        decimal(20, 4),
+        decimal(18, 2),
+        decimal(5, 3),
+    ];
+    on_each_device(|target| {
+        let rows = || pairs(&ints(&values()));
+        for to in [
+            Type::Float64,
+            Type::Int64,
+            decimal(38, 7),
+            decimal(37, 0),
+            decimal(18, 2),
+        ] {
+            let value = Box::new(product());
+            let program = by_row(columns_of_18_digits(), vec![], vec![Expr::Cast { value, to }]);
+            compare(target, &program, &[], rows());
+        }
+        let all = targets.map(|to| tried(&product(), to)).to_vec();
+        compare(target, &by_row(columns_of_18_digits(), vec![], all), &[], rows());
+    });
+}
+
+#[test]
+fn casts_that_give_null() {
+    let targets = [
+        Type::Int8,
+        Type::Int64,
+        Type::Float32,
+        Type::Bool,
+        decimal(9, 2),
+        decimal(38, 18),
+    ];
+    on_each_device(|target| {
+        for from in [Type::Float64, Type::Int64, Type::Bool, DECIMAL] {
+            let value = || Box::new(col(1));
+            let mut program = by_row(vec![column("a", from, true)], vec![], vec![]);
+            for to in targets {
+                let tried = aggregate(Function::Count, Some(Expr::TryCast { value: value(), to }));
+                let returned = match to {
+                    Type::Decimal { .. } => aggregate(Function::Sum, tried.argument.clone()),
+                    _ => aggregate(Function::Max, tried.argument.clone()),
+                };
+                program.aggregates.extend([tried, returned]);
+                if program.check().is_err() {
+                    program.aggregates.truncate(program.aggregates.len() - 2);
+                }
+            }
+            let rows = values_of(from).into_iter().map(|v| vec![v]).collect();
+            compare(target, &program, &[], rows);
         }
     });
 }

@@ -127,6 +127,7 @@ fn compile_unit(text: &str, name: &str, compute: (u32, u32), more: &[&CStr]) -> 
     let options = [
         arch.as_c_str(),
         c"--std=c++17",
+        c"--device-int128",
         c"--fmad=false",
         c"--ptxas-options=-v",
         BOUND,

@@ -17,8 +17,8 @@ use grampus_gpu_exec::program::{Aggregate, Expr, Function, Type};
 use super::expr_lowering::ExprLowering;
 use super::plan_fragment::PlanFragment;
 use super::typed_expr::TypedExpr;
-use super::types::{is_number, type_of};
-use crate::gpu::partial_state::StateSource;
+use super::types::{is_integer, is_number, type_of};
+use crate::gpu::partial_state::{Moment, StateSource};
 use crate::gpu::refusal::Refusal;
 
 /// The keys and aggregate functions of one aggregation.
@@ -83,8 +83,8 @@ impl Aggregates {
         let argument = fragment.over_table(argument)?;
         let fields = expr.state_fields().map_err(Refusal::Expression)?;
         let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
-        // Duplicates change neither the least value nor the greatest.
-        if expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max") {
+        // Duplicates change neither the least value nor the greatest, nor AND and OR.
+        if expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max" | "bit_and" | "bit_or") {
             let key = match (types.as_slice(), filter) {
                 ([DataType::List(item)], None) => self.distinct_key(&argument, item.data_type(), expressions)?,
                 _ => None,
@@ -106,6 +106,28 @@ impl Aggregates {
                 let values = Some(argument.clone());
                 self.push(StateSource::CountOrNull, Function::Count, values, filter.clone());
                 self.push(StateSource::Aggregate, Function::Sum, Some(argument), filter);
+            }
+            ("var" | "var_pop" | "stddev" | "stddev_pop", [DataType::UInt64, DataType::Float64, DataType::Float64]) => {
+                let typed = expressions.lower(&argument)?;
+                if typed.ty != Type::Float64 {
+                    return Err(refuse());
+                }
+                for part in [Moment::Count, Moment::Mean, Moment::Squares] {
+                    let source = |at| StateSource::Moments(at, part);
+                    self.push(source, Function::Moments, Some(typed.expr.clone()), filter.clone());
+                }
+            }
+            ("bit_and" | "bit_or" | "bit_xor", [_]) => {
+                let typed = expressions.lower(&argument)?;
+                if !is_integer(typed.ty) {
+                    return Err(refuse());
+                }
+                let function = match expr.fun().name() {
+                    "bit_and" => Function::BitAnd,
+                    "bit_or" => Function::BitOr,
+                    _ => Function::BitXor,
+                };
+                self.push(StateSource::Aggregate, function, Some(typed.expr), filter);
             }
             ("bool_and", [DataType::Boolean]) => {
                 let argument = expressions.boolean(&argument)?;
@@ -169,7 +191,7 @@ impl Aggregates {
     /// Adds a state field. Equal state fields share one aggregate.
     fn push(
         &mut self,
-        source: fn(usize) -> StateSource,
+        source: impl Fn(usize) -> StateSource,
         function: Function,
         argument: Option<Expr>,
         filter: Option<Expr>,
@@ -189,7 +211,9 @@ impl Aggregates {
 
 /// True if the function is DataFusion's own function of this name.
 fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
-    use datafusion::functions_aggregate::{average, bool_and_or, count, min_max, sum};
+    use datafusion::functions_aggregate::{
+        average, bit_and_or_xor, bool_and_or, count, min_max, stddev, sum, variance,
+    };
     let own = match expr.fun().name() {
         "count" => count::count_udaf(),
         "sum" => sum::sum_udaf(),
@@ -198,6 +222,13 @@ fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
         "max" => min_max::max_udaf(),
         "bool_and" => bool_and_or::bool_and_udaf(),
         "bool_or" => bool_and_or::bool_or_udaf(),
+        "bit_and" => bit_and_or_xor::bit_and_udaf(),
+        "bit_or" => bit_and_or_xor::bit_or_udaf(),
+        "bit_xor" => bit_and_or_xor::bit_xor_udaf(),
+        "var" => variance::var_samp_udaf(),
+        "var_pop" => variance::var_pop_udaf(),
+        "stddev" => stddev::stddev_udaf(),
+        "stddev_pop" => stddev::stddev_pop_udaf(),
         _ => return false,
     };
     own.as_ref() == expr.fun()

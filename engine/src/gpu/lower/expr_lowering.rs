@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{
@@ -16,7 +16,7 @@ use grampus_gpu_exec::program::{Aggregate, BinaryOp, Expr, Type};
 use super::function;
 use super::program_builder::{BuiltProgram, ProgramBuilder};
 use super::typed_expr::{TypedExpr, binary};
-use super::types::{can_cast, is_number, type_of};
+use super::types::{can_cast, can_try_cast, is_number, type_of};
 use crate::gpu::refusal::Refusal;
 
 /// Maximum nesting of an expression: kernels of deeper expressions compile slowly.
@@ -105,13 +105,14 @@ impl ExprLowering {
         if let Some(cast) = expr.downcast_ref::<CastExpr>() {
             return self.cast(expr, cast);
         }
+        if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
+            return self.try_cast(expr, cast.expr(), cast.cast_type());
+        }
         if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
             return function::lower(expr, call, &mut |argument| self.lower(argument));
         }
         Err(if expr.downcast_ref::<LikeExpr>().is_some() {
             Refusal::NotComputed("LIKE".to_owned())
-        } else if expr.downcast_ref::<TryCastExpr>().is_some() {
-            Refusal::NotComputed("TRY_CAST".to_owned())
         } else {
             Refusal::not_computed(expr)
         })
@@ -191,14 +192,33 @@ impl ExprLowering {
     }
 
     fn cast(&mut self, expr: &Arc<dyn PhysicalExpr>, cast: &CastExpr) -> Result<TypedExpr, Refusal> {
+        if cast.cast_options().safe {
+            return self.try_cast(expr, cast.expr(), cast.cast_type());
+        }
         let value = self.lower(cast.expr())?;
-        // A safe cast is a TRY_CAST: it gives NULL for a value that another cast fails on.
-        let to = type_of(cast.cast_type()).filter(|_| !cast.cast_options().safe);
-        match to {
+        match type_of(cast.cast_type()) {
             Some(to) if to == value.ty => Ok(value),
             Some(to) if can_cast(value.ty, to) => {
                 let value = Box::new(value.expr);
                 Ok(TypedExpr::new(Expr::Cast { value, to }, to))
+            }
+            _ => Err(Refusal::not_computed(expr)),
+        }
+    }
+
+    /// A cast that gives NULL for a value that does not fit, where another cast fails.
+    fn try_cast(
+        &mut self,
+        expr: &Arc<dyn PhysicalExpr>,
+        value: &Arc<dyn PhysicalExpr>,
+        to: &DataType,
+    ) -> Result<TypedExpr, Refusal> {
+        let value = self.lower(value)?;
+        match type_of(to) {
+            Some(to) if to == value.ty => Ok(value),
+            Some(to) if can_try_cast(value.ty, to) => {
+                let value = Box::new(value.expr);
+                Ok(TypedExpr::new(Expr::TryCast { value, to }, to))
             }
             _ => Err(Refusal::not_computed(expr)),
         }

@@ -6,14 +6,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::PhysicalExpr;
-use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Program, Type};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Program, Type, Value};
 
 use super::typed_expr::{TypedExpr, binary};
-use super::types::{Argument, MAX_COLUMN_DIGITS, argument_of, type_of, unsupported};
+use super::types::{Argument, argument_of, type_of, unsupported};
 use crate::gpu::refusal::Refusal;
 use crate::gpu::text_function::{Outcome, TRUE, TextFunction};
+
+/// Unit of the upper part of a decimal that takes more than eight bytes.
+const UPPER_UNIT: i128 = 1 << 62;
 
 /// Collects the columns and literals of a program.
 pub(super) struct ProgramBuilder {
@@ -77,11 +81,7 @@ impl ProgramBuilder {
         let Some(field) = self.table.fields().get(at) else {
             return Err(Refusal::UnknownColumn(at));
         };
-        let ty = match type_of(field.data_type()) {
-            Some(Type::Decimal { precision, .. }) if precision > MAX_COLUMN_DIGITS => None,
-            ty => ty,
-        };
-        let Some(ty) = ty else {
+        let Some(ty) = type_of(field.data_type()) else {
             return Err(unsupported(format!("column {}", field.name()), field.data_type()));
         };
         let name = field.name().clone();
@@ -155,15 +155,38 @@ impl ProgramBuilder {
         let Some(ty) = type_of(&data_type) else {
             return Err(unsupported(value.to_string(), &data_type));
         };
-        let typed = match argument_of(value)? {
-            None => TypedExpr::new(Expr::Null(ty), ty),
-            Some(value) => {
-                self.arguments.push(ty);
-                self.values.push(value);
-                TypedExpr::new(Expr::Argument(self.values.len() - 1), ty)
+        let typed = match (value, ty) {
+            (ScalarValue::Decimal128(Some(wide), ..), Type::Decimal { scale, .. }) if i64::try_from(*wide).is_err() => {
+                self.wide_decimal(*wide, scale, ty)
+                    .ok_or_else(|| unsupported(value.to_string(), &data_type))?
             }
+            _ => match argument_of(value)? {
+                None => TypedExpr::new(Expr::Null(ty), ty),
+                Some(value) => TypedExpr::new(self.argument(value, ty), ty),
+            },
         };
         self.literals.insert(address, (Arc::clone(expr), typed.clone()));
         Ok(typed)
+    }
+
+    fn argument(&mut self, value: Argument, ty: Type) -> Expr {
+        self.arguments.push(ty);
+        self.values.push(value);
+        Expr::Argument(self.values.len() - 1)
+    }
+
+    /// A decimal that takes more than the eight bytes of an argument: the sum of two. DataFusion gives literals the scale
+    /// of what they are compared with, so that small numbers may have many digits.
+    fn wide_decimal(&mut self, value: i128, scale: i8, ty: Type) -> Option<TypedExpr> {
+        let upper = i64::try_from(value / UPPER_UNIT).ok()?;
+        let of_scale = |scale| Type::Decimal { precision: 19, scale };
+        let mut part = |value: i128, scale| {
+            let value = i64::try_from(value).ok()?;
+            Some(self.argument(Argument::Value(Value::Int(value)), of_scale(scale)))
+        };
+        let upper = binary(BinaryOp::Multiply, part(upper.into(), scale)?, part(UPPER_UNIT, 0)?);
+        let sum = binary(BinaryOp::Add, upper, part(value % UPPER_UNIT, scale)?);
+        let value = Box::new(sum);
+        Some(TypedExpr::new(Expr::Cast { value, to: ty }, ty))
     }
 }

@@ -165,6 +165,7 @@ fn show(lowered: &Lowered, expr: &Expr) -> String {
         }
         Expr::Coalesce(items) => format!("coalesce({})", list(items)),
         Expr::Cast { value, to } => format!("cast({} as {to:?})", shown(value)),
+        Expr::TryCast { value, to } => format!("try_cast({} as {to:?})", shown(value)),
         Expr::Math { function, value } => format!("{function:?}({})", shown(value)),
         Expr::Extract { part, value } => format!("extract({part:?} from {})", shown(value)),
         Expr::Truncate { part, value } => format!("truncate({} to {part:?})", shown(value)),
@@ -243,6 +244,9 @@ async fn expressions_of_every_kind() {
         "SELECT count(DISTINCT i) FROM trips",
         "SELECT sum(price * (1 - price)), max(CAST(price AS DOUBLE)) FROM trips WHERE -price < 2",
         "SELECT count(*) FROM trips WHERE cab_type < 'b' AND i > 3 AND NOT cab_type LIKE 'g%n'",
+        "SELECT i, sum(wide), max(wide - price), stddev(i), var_pop(l) FILTER (WHERE b) FROM trips GROUP BY i",
+        "SELECT count(*) FROM trips WHERE wide * wide * wide * wide * wide > 0.5 AND wide < 1e16",
+        "SELECT bit_and(i), bit_or(DISTINCT i), bit_xor(l), sum(TRY_CAST(fare_amount AS INT)) FROM trips",
         "SELECT upper(cab_type), sum(TRY_CAST(cab_type AS INT)) FROM trips GROUP BY 1 HAVING upper(cab_type) <> 'G'",
     ] {
         let shown = match lowered(&context, sql).await {
@@ -261,15 +265,17 @@ async fn refusals_name_their_reason() {
     let mut out = String::new();
     for sql in [
         "SELECT count(DISTINCT i), count(DISTINCT l) FROM trips",
-        "SELECT stddev(fare_amount) FROM trips",
+        "SELECT corr(fare_amount, extra) FROM trips",
+        "SELECT var_pop(DISTINCT fare_amount), bit_xor(DISTINCT i) FROM trips",
         "SELECT array_agg(i ORDER BY l) FROM trips",
         "SELECT min(cab_type) FILTER (WHERE i > 1) FROM trips",
         "SELECT count(*) FROM trips WHERE cab_type < store_and_fwd_flag",
         "SELECT count(*) FROM trips WHERE cab_type LIKE store_and_fwd_flag",
         "SELECT concat(cab_type, '!'), count(*) FROM trips GROUP BY 1",
-        "SELECT sum(TRY_CAST(fare_amount AS INT)) FROM trips",
+        "SELECT max(TRY_CAST(day AS TIMESTAMP)) FROM trips",
         "SELECT sum(CAST(cab_type AS DOUBLE)) FROM trips",
-        "SELECT sum(wide) FROM trips",
+        "SELECT sum(CAST(wide AS DECIMAL(50, 2))) FROM trips",
+        "SELECT count(*) FROM trips WHERE wide > CAST('999999999999999999999999999999999999' AS DECIMAL(38, 2))",
         "SELECT sum(price / 2) FROM trips",
         "SELECT count(bytes) FROM trips WHERE i > 0",
         "SELECT count(*) FROM trips WHERE random() < 0.5",

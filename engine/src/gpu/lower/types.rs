@@ -9,9 +9,6 @@ use grampus_gpu_exec::program::{TimeUnit, Type, Value};
 use crate::gpu::refusal::Refusal;
 use crate::gpu::string_dictionary::{DictionaryFull, StringDictionary};
 
-/// Maximum precision of a column's decimals, which take eight bytes on the device.
-pub(super) const MAX_COLUMN_DIGITS: u8 = 18;
-
 /// The program's type for values of `data_type`; `None` if there is none.
 pub(crate) fn type_of(data_type: &DataType) -> Option<Type> {
     Some(match data_type {
@@ -50,10 +47,7 @@ fn unit_of(unit: ArrowUnit) -> TimeUnit {
 /// The refusal of `value`, whose type programs do not have.
 pub(super) fn unsupported(value: String, data_type: &DataType) -> Refusal {
     match data_type {
-        DataType::Decimal128(..) | DataType::Decimal256(..) => Refusal::WideDecimal {
-            value,
-            max_digits: MAX_COLUMN_DIGITS,
-        },
+        DataType::Decimal128(..) | DataType::Decimal256(..) => Refusal::WideDecimal { value },
         _ => Refusal::UnsupportedType {
             value,
             data_type: data_type.clone(),
@@ -122,12 +116,18 @@ pub(super) fn is_number(ty: Type) -> bool {
     is_integer(ty) || is_float(ty)
 }
 
-fn is_integer(ty: Type) -> bool {
+pub(super) fn is_integer(ty: Type) -> bool {
     matches!(ty, Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64)
 }
 
 pub(super) fn is_float(ty: Type) -> bool {
     matches!(ty, Type::Float32 | Type::Float64)
+}
+
+/// True if kernels convert values of one type to the other, with NULL for those that do not fit.
+pub(super) fn can_try_cast(from: Type, to: Type) -> bool {
+    let number = |ty: Type| is_number(ty) || ty == Type::Bool;
+    Type::casts_decimal(from, to) || (number(from) && number(to))
 }
 
 /// True if kernels convert values of one type to the other.

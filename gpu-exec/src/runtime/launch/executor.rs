@@ -113,7 +113,7 @@ impl Execution<'_> {
                 None => planner::plan(state, request)?,
             };
             if needs_more_groups {
-                plan.kernel = plan.kernel.with_more_groups();
+                plan.kernel = plan.kernel.with_more_groups(request.program);
             }
             slots_log2 = kept.as_ref().map_or(slots_log2, |kept| kept.slots_log2.max(slots_log2));
             let outcome = self.attempt(&mut plan, slots_log2, kept.as_deref());

@@ -86,14 +86,16 @@ impl KernelChoice {
         }
     }
 
-    /// The choice of the next attempt, when the group table was too small.
-    pub(crate) fn with_more_groups(self) -> Self {
+    /// The choice of the next attempt, when the group table was too small. Warps keep their own tables if an aggregate
+    /// has moments: those of a frequent group would wait for its lock in the table of all warps.
+    pub(crate) fn with_more_groups(self, program: &Program) -> Self {
+        let locks = (program.aggregates.iter()).any(|a| a.function == Function::Moments);
         match self.grouping {
-            Grouping::Private => Self {
+            Grouping::Private if !locks => Self {
                 grouping: Grouping::Global,
                 ..self
             },
-            Grouping::Ungrouped | Grouping::Global | Grouping::Coded(_) => self,
+            Grouping::Private | Grouping::Ungrouped | Grouping::Global | Grouping::Coded(_) => self,
         }
     }
 
@@ -127,6 +129,8 @@ impl KernelChoice {
             (TableScope::Warp, BLOCK_WARPS)
         } else if kernel.sums_floats() && bytes(TableScope::Warp, BLOCK_WARPS / 2)? <= shared_bytes {
             (TableScope::Warp, BLOCK_WARPS / 2)
+        } else if kernel.has_moments() {
+            return Ok(self);
         } else {
             // Blocks of a multiprocessor share its memory: the larger the table, the more warps have it in common.
             let table = bytes(TableScope::Block, BLOCK_WARPS)?;
