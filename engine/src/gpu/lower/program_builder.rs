@@ -175,17 +175,17 @@ impl ProgramBuilder {
         Expr::Argument(self.values.len() - 1)
     }
 
-    /// A decimal that takes more than the eight bytes of an argument: the sum of two. DataFusion gives literals the scale
-    /// of what they are compared with, so that small numbers may have many digits.
+    /// A decimal that takes more than the eight bytes of an argument: the sum of two. DataFusion gives literals the
+    /// scale of what they are compared with, so that small numbers may have many digits.
     fn wide_decimal(&mut self, value: i128, scale: i8, ty: Type) -> Option<TypedExpr> {
-        let upper = i64::try_from(value / UPPER_UNIT).ok()?;
-        let of_scale = |scale| Type::Decimal { precision: 19, scale };
         let mut part = |value: i128, scale| {
             let value = i64::try_from(value).ok()?;
-            Some(self.argument(Argument::Value(Value::Int(value)), of_scale(scale)))
+            let ty = Type::Decimal { precision: 38, scale };
+            Some(self.argument(Argument::Value(Value::Int(value)), ty))
         };
-        let upper = binary(BinaryOp::Multiply, part(upper.into(), scale)?, part(UPPER_UNIT, 0)?);
-        let sum = binary(BinaryOp::Add, upper, part(value % UPPER_UNIT, scale)?);
+        let (upper, lower) = (part(value / UPPER_UNIT, scale)?, part(value % UPPER_UNIT, scale)?);
+        let upper = binary(BinaryOp::Multiply, upper, part(UPPER_UNIT, 0)?);
+        let sum = binary(BinaryOp::Add, upper, lower);
         let value = Box::new(sum);
         Some(TypedExpr::new(Expr::Cast { value, to: ty }, ty))
     }
