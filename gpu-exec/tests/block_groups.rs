@@ -388,7 +388,7 @@ fn bits_of(merged: &Merged) -> BTreeMap<i64, Vec<u64>> {
 #[test]
 fn sums_of_floats_are_repeatable() {
     for target in targets() {
-        for (scope, groups) in [(TableScope::Lane, 12), (TableScope::Warp, 1024)] {
+        for (scope, groups) in [(TableScope::Lane, 12), (TableScope::Warp, 512)] {
             let mut random = Random(15);
             let program = Program {
                 columns: number_columns(),
