@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, LargeStringArray, ListArray, PrimitiveArray,
-    RecordBatch, RecordBatchOptions, StringArray, StringViewArray, UInt64Array,
+    Array, ArrayRef, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, LargeStringArray, ListArray,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::{cast, filter, is_not_null, nullif};
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, SchemaRef, TimeUnit, i256};
 use datafusion::common::{ScalarValue, exec_err, internal_err};
 use datafusion::error::Result;
 use grampus_gpu_exec::output::{Moments, Output, ResultColumn, ResultValues};
@@ -145,6 +145,11 @@ fn array(column: &ResultColumn, data_type: &DataType, dictionary: &StringDiction
         }
         (ResultValues::Decimal(values), DataType::Decimal128(precision, scale)) => {
             decimals(values.iter().copied(), column.valid.as_deref(), *precision, *scale)
+        }
+        (ResultValues::Decimal(values), DataType::Decimal256(precision, scale)) => {
+            let values = values.iter().map(|&value| i256::from_i128(value));
+            let array = Decimal256Array::from_iter(masked(values, column.valid.as_deref()));
+            Ok(Arc::new(array.with_precision_and_scale(*precision, *scale)?))
         }
         (ResultValues::Int(values), _) => {
             let values = masked(values.iter().copied(), column.valid.as_deref());

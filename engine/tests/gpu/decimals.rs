@@ -80,7 +80,7 @@ const COMPUTED: [&str; 16] = [
     "SELECT CASE WHEN discount > 0.04 THEN price * 2 ELSE price END AS p, count(*) FROM t WHERE count = 7 \
      GROUP BY p ORDER BY p NULLS FIRST",
     "SELECT sum(large * price), sum(price * price * price), count(large * large * 10) FROM t",
-    "SELECT flag, sum(wide), min(wide), max(wide - price), count(wide) FROM t \
+    "SELECT flag, sum(wide), min(wide), max(wide - price), avg(wide) FROM t \
      WHERE wide * wide > 0.5 AND wide > -350000 GROUP BY flag ORDER BY flag",
     "SELECT wide, count(*), sum(-wide) FROM t WHERE count = 7 GROUP BY wide ORDER BY wide",
     "SELECT count(TRY_CAST(price AS DECIMAL(6, 2))), sum(TRY_CAST(wide AS INT)), max(TRY_CAST(large AS SMALLINT)) \

@@ -260,6 +260,10 @@ fn summed(
     let typed = expressions.lower(argument)?;
     let fits = match (typed.ty, sum) {
         (Type::Decimal { scale, .. }, DataType::Decimal128(_, sum_scale)) => scale == *sum_scale,
+        // The state of AVG. Kernels sum 16 bytes, which any number of a column's eight-byte values fit in.
+        (Type::Decimal { scale, .. }, DataType::Decimal256(_, sum_scale)) => {
+            scale == *sum_scale && matches!(typed.expr, Expr::Column(_))
+        }
         (Type::Float32 | Type::Float64, DataType::Float64) => true,
         (ty, DataType::Int64) => is_number(ty) && !matches!(ty, Type::Float32 | Type::Float64),
         _ => false,

@@ -1,10 +1,11 @@
 //! `KernelChoice`: how a query's kernel treats rows and groups, by what is known before it runs.
 //!
 //! 1. If a third of the rows pass, the kernel is dense: it has no rings. If all columns come to lie in device memory
-//!    whole, one row in fifty is enough.
+//!    whole, it is enough that a kernel with rings would fetch one value in fifty.
 //! 2. If a dense kernel's keys have few values, groups have codes, and their tables lie in shared memory.
 //! 3. The tables belong to lanes, warps or blocks: the narrowest owner for which they fit.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::codegen::{
@@ -12,13 +13,14 @@ use crate::codegen::{
 };
 use crate::error::RunError;
 use crate::options::{Backing, BackingChoice, Request};
-use crate::program::{Expr, Function, MathFunction, Program, Type};
+use crate::program::{Expr, Function, MathFunction, Program, Type, nodes};
 use crate::runtime::planner::key_ranges::{KeyRanges, Stripes};
 
 /// Share of rows that pass from which a dense kernel reads less than it would fetch by row.
 const MIN_DENSE_SHARE: f64 = 1.0 / 3.0;
-/// The same if all columns are in device memory whole. A dense kernel reads them at the memory's speed, and a fetched
-/// value costs as much as dozens of values in a row (docs/experiments/0034).
+/// Share of values that are fetched from which a dense kernel is faster, if all columns are in device memory whole. It
+/// reads them at the memory's speed, and a fetched value costs as much as dozens of values in a row
+/// (docs/experiments/0034).
 const MIN_RESIDENT_DENSE_SHARE: f64 = 0.02;
 /// Warps of a block of small tables.
 const BLOCK_WARPS: u32 = BLOCK_THREADS / GPU_LANES;
@@ -51,10 +53,11 @@ impl KernelChoice {
 
     /// The choice if all columns will be in device memory whole. `None`: [`new`](Self::new) gives the same.
     pub(crate) fn over_resident_columns(request: &Request<'_>, shared_bytes: u64) -> Result<Option<Self>, RunError> {
-        if !(MIN_RESIDENT_DENSE_SHARE..MIN_DENSE_SHARE).contains(&request.selectivity) {
+        let fetched = fetched_share(request.program, request.selectivity);
+        if fetched < MIN_RESIDENT_DENSE_SHARE || request.selectivity >= MIN_DENSE_SHARE {
             return Ok(None);
         }
-        let choice = Self::from_share(request, shared_bytes, MIN_RESIDENT_DENSE_SHARE)?;
+        let choice = Self::from_share(request, shared_bytes, 0.0)?;
         Ok(Some(choice).filter(|choice| choice.dense))
     }
 
@@ -145,6 +148,37 @@ impl KernelChoice {
             is_window,
             ..self
         })
+    }
+}
+
+/// Share of values that a kernel with rings fetches by row, of all values of the columns behind the first conjunct's.
+/// It supposes that each conjunct with a further column passes the same share of the rows that reach it.
+fn fetched_share(program: &Program, selectivity: f64) -> f64 {
+    let mut seen = BTreeSet::new();
+    let mut new_columns = |exprs: &mut dyn Iterator<Item = &Expr>| {
+        let columns = nodes(exprs).filter_map(|expr| match expr {
+            Expr::Column(at) => Some(*at),
+            _ => None,
+        });
+        let columns: BTreeSet<usize> = columns.collect();
+        let new = columns.difference(&seen).count();
+        seen.extend(columns);
+        new
+    };
+    let mut steps: Vec<usize> = (program.conjuncts.iter())
+        .map(|conjunct| new_columns(&mut std::iter::once(conjunct)))
+        .filter(|new| *new > 0)
+        .collect();
+    let conjuncts = steps.len().max(1) as i32;
+    steps.push(new_columns(&mut program.expressions()));
+    let passed_by_each = selectivity.powf(1.0 / f64::from(conjuncts));
+    let fetched = steps.iter().zip(0..).skip(1);
+    let fetched: f64 = fetched
+        .map(|(new, passed)| *new as f64 * passed_by_each.powi(passed))
+        .sum();
+    match steps.iter().skip(1).sum::<usize>() {
+        0 => selectivity,
+        all => fetched / all as f64,
     }
 }
 
@@ -275,5 +309,56 @@ impl fmt::Display for KernelChoice {
             f.write_str(", rare values in device memory")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Aggregate, BinaryOp, Column};
+
+    /// A program with conjuncts over the given columns, and a sum of the last column.
+    fn program(conjuncts: &[usize], columns: usize) -> Program {
+        let column = |at| Box::new(Expr::Column(at));
+        let positive = |at: &usize| Expr::Binary {
+            op: BinaryOp::Gt,
+            left: column(*at),
+            right: column(*at),
+        };
+        Program {
+            columns: (0..columns)
+                .map(|at| Column {
+                    name: format!("c{at}"),
+                    ty: Type::Float64,
+                    nullable: false,
+                })
+                .collect(),
+            arguments: vec![],
+            conjuncts: conjuncts.iter().map(positive).collect(),
+            keys: vec![],
+            aggregates: vec![Aggregate {
+                function: Function::Sum,
+                argument: Some(Expr::Column(columns - 1)),
+                filter: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn conjuncts_fetch_values_of_rows_that_later_ones_reject() {
+        let close = |share: f64, wanted: f64| assert!((share - wanted).abs() < 1e-12, "{share}, not {wanted}");
+        close(fetched_share(&program(&[0], 2), 0.01), 0.01);
+        // A second conjunct over the same column fetches nothing.
+        close(fetched_share(&program(&[0, 0], 2), 0.01), 0.01);
+        // A tenth of the second column's values, and a hundredth of the third's.
+        close(fetched_share(&program(&[0, 1], 3), 0.01), 0.055);
+        // TPC-H's Q6: 27, 7 and 1.9 % of three columns.
+        let share = fetched_share(&program(&[0, 0, 1, 1, 2], 4), 0.019);
+        close(
+            share,
+            (0.019f64.powf(1.0 / 3.0) + 0.019f64.powf(2.0 / 3.0) + 0.019) / 3.0,
+        );
+        // No column but the first conjunct's.
+        close(fetched_share(&program(&[0], 1), 0.3), 0.3);
     }
 }
