@@ -70,7 +70,8 @@ def main():
         source = file.read()
     program = ctypes.c_void_p()
     lib.nvrtcCreateProgram(ctypes.byref(program), source, os.path.basename(path).encode(), 0, None, None)
-    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--fmad=false", b"--ptxas-options=-v"]
+    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17", b"--device-int128", b"--fmad=false"]
+    options.append(b"--ptxas-options=-v")
     version = [ctypes.c_int(), ctypes.c_int()]
     lib.nvrtcVersion(*map(ctypes.byref, version))
     options += [b"--minimal"] if version[0].value >= 13 else []  # as the product does
