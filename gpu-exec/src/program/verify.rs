@@ -130,24 +130,8 @@ impl Program {
                 Some((first, rest)) => self.all_fit(self.type_of(first)?, rest.iter(), "COALESCE"),
                 None => refuse("COALESCE of nothing"),
             },
-            Expr::Cast { value, to } => {
-                let from = self.type_of(value)?;
-                check_digits("a cast", *to)?;
-                if castable(from, *to) {
-                    Ok(*to)
-                } else {
-                    refuse(format!("kernels do not cast {from} to {to}"))
-                }
-            }
-            Expr::TryCast { value, to } => {
-                let from = self.type_of(value)?;
-                check_digits("a cast", *to)?;
-                if tries_cast(from, *to) {
-                    Ok(*to)
-                } else {
-                    refuse(format!("kernels do not try to cast {from} to {to}"))
-                }
-            }
+            Expr::Cast { value, to } => self.type_of_cast(value, *to, ("cast", castable)),
+            Expr::TryCast { value, to } => self.type_of_cast(value, *to, ("try to cast", tries_cast)),
             Expr::Math { function, value } => match self.type_of(value)? {
                 ty if ty.is_float() => Ok(ty),
                 ty => refuse(format!("{function} of a {ty}")),
@@ -160,6 +144,16 @@ impl Program {
                 ty @ Type::Timestamp(_) if *part != DatePart::DayOfWeek && *part != DatePart::DayOfYear => Ok(ty),
                 ty => refuse(format!("kernels do not truncate a {ty} to {part}")),
             },
+        }
+    }
+
+    /// `rule`: what a cast is called, and whether kernels compute it.
+    fn type_of_cast(&self, value: &Expr, to: Type, rule: (&str, fn(Type, Type) -> bool)) -> Result<Type, RunError> {
+        let ((verb, computes), from) = (rule, self.type_of(value)?);
+        check_digits("a cast", to)?;
+        match computes(from, to) {
+            true => Ok(to),
+            false => refuse(format!("kernels do not {verb} {from} to {to}")),
         }
     }
 
