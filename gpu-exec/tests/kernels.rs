@@ -448,31 +448,45 @@ fn lanes_agree_on_whether_the_query_is_refused() {
     }
 }
 
+/// Programs without keys and with one aggregate, whose groups have a single word.
 #[test]
-fn counting_rows_reads_nothing() {
+fn a_lone_aggregate_has_its_word() {
     for target in targets() {
-        let program = Program {
-            columns: vec![],
-            arguments: vec![],
-            conjuncts: vec![],
-            keys: vec![],
-            aggregates: vec![count()],
-        };
-        let shape = common::shape(&program, Access::Plain, true, Grouping::Ungrouped);
-        let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-        let module = target.module(&kernel);
-        let table = Table {
-            types: vec![],
-            cells: vec![],
-            runs: vec![(3, 10_000), (20_000, 7)],
-        };
-        let mut random = Random(7);
-        let expected = interpreter::run(&program, table.rows(), &[]).expect("no refusal");
-        let placed = DeviceTable::new(&mut random, &target, &table, &shape);
-        for division in divisions(&mut random, &[]) {
-            let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");
-            check(&expected, &merged, &format!("{division:?}"));
-            assert_eq!((merged.rows, merged.values_read.len()), (10_007, 0));
+        for (function, argument) in [
+            (Function::Count, None),
+            (Function::BitAnd, Some(col(0))),
+            (Function::BitOr, Some(col(0))),
+            (Function::BitXor, Some(col(0))),
+        ] {
+            let program = Program {
+                columns: argument.iter().map(|_| column("x", Type::Int8, false)).collect(),
+                arguments: vec![],
+                conjuncts: vec![],
+                keys: vec![],
+                aggregates: vec![aggregate(function, argument)],
+            };
+            let shape = common::shape(&program, Access::Plain, true, Grouping::Ungrouped);
+            let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+            let module = target.module(&kernel);
+            let cell = |row: i64| Some(Scalar::Int(if row % 3 == 0 { 12 } else { 6 }));
+            let table = Table {
+                types: program.columns.iter().map(|column| column.ty).collect(),
+                cells: program
+                    .columns
+                    .iter()
+                    .map(|_| (0..20_007).map(cell).collect())
+                    .collect(),
+                runs: vec![(3, 10_000), (20_000, 7)],
+            };
+            let mut random = Random(7);
+            let expected = interpreter::run(&program, table.rows(), &[]).expect("no refusal");
+            let placed = DeviceTable::new(&mut random, &target, &table, &shape);
+            for division in divisions(&mut random, &[]) {
+                let merged = run(&placed, &kernel, &module, &[], &division).expect("no refusal");
+                check(&expected, &merged, &format!("{function:?}, {division:?}"));
+                // Counting rows reads nothing.
+                assert_eq!((merged.rows, merged.values_read.len()), (10_007, program.columns.len()));
+            }
         }
     }
 }

@@ -98,7 +98,7 @@ fn seen(writer: &Writer<'_>, e: &mut Emitter<'_>) {
         .collect();
     match writer.plan.words.seen {
         Some(word) => e.line(&format!("word[{word}] = {};", bits.join(" | "))),
-        None if writer.plan.words.ops == [Op::Or] => e.line("word[0] = 0;"),
+        None if writer.program.aggregates.is_empty() => e.line("word[0] = 0;"),
         None => {}
     }
 }
