@@ -11,8 +11,8 @@ use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage,
 use grampus_io_stack::abi::IoStack;
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{
-    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, StagingOptions, Stream, compile_for,
-    host_compiler, slots,
+    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, PinnedBuffer, StagingOptions, Stream,
+    compile_for, host_compiler, slots,
 };
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackError, StackOptions};
@@ -345,7 +345,8 @@ fn slots_carry_bytes_to_the_device() {
         to: &to,
         to_offset,
     };
-    let mut ring = slots(&device, 2, 4096).expect("pinned");
+    let buffer = PinnedBuffer::new(&device, 2 * 4096).expect("pinned");
+    let mut ring = slots(buffer, 4096).expect("slots");
     let mut slot = ring.pop().expect("two");
     slot.bytes_mut()[5..9].copy_from_slice(&[1, 2, 3, 4]);
     let pushed = slot

@@ -5,6 +5,7 @@
 
 mod bus_error_guard;
 mod host_memory;
+mod host_pages;
 mod mapping;
 mod queue_rings;
 mod shared_memory;
@@ -14,6 +15,7 @@ mod uring;
 mod vfio;
 
 pub use host_memory::HostMemory;
+pub use host_pages::HostPages;
 pub use mapping::Mapping;
 pub use queue_rings::{Doorbells, QueueRings, RingAddresses};
 pub use shared_memory::SharedMemory;

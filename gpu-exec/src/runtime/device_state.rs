@@ -20,7 +20,7 @@ use crate::runtime::memory::constant_columns::ConstantColumns;
 use crate::runtime::memory::mapped_files::MappedFiles;
 use crate::runtime::memory::residency::{Limits, Residency};
 use crate::runtime::memory::staging_buffer::staging_bytes;
-use crate::runtime::query_resources::ResourcePool;
+use crate::runtime::query_resources::{ResourcePool, make_pages};
 use crate::runtime::runtime_options::RuntimeOptions;
 use crate::runtime::warmup;
 
@@ -78,6 +78,7 @@ impl DeviceState {
     pub(crate) fn open(options: &GpuOptions, runtime_options: &RuntimeOptions) -> Result<Self, RunError> {
         let threads = options.threads.max(1);
         warmup::make_room_for_files();
+        let pages = matches!(options.target, Target::Cuda(_)).then(|| make_pages(threads));
         let device = match options.target {
             Target::Cuda(ordinal) => Device::open(ordinal)?,
             Target::Host { threads } => {
@@ -107,7 +108,7 @@ impl DeviceState {
             }),
         }));
         Ok(Self {
-            resources: ResourcePool::new(&device, threads)?,
+            resources: ResourcePool::new(&device, threads, pages)?,
             pool: Mutex::new(BufferPool::new(&device, &residency, usable)),
             mapped_files: MappedFiles::new(&device, &residency, pin_bytes(options)),
             constants: Mutex::default(),

@@ -1,8 +1,10 @@
 //! `QueryResources`: streams, pinned memory and scratch memory of one running query. `ResourcePool`: those of queries
 //! that have ended, for the next ones.
 
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use grampus_driver::raw::HostPages;
 use grampus_io_stack::cuda::{CudaError, Device, Stream};
 
 use crate::decompress::library_memory::LibraryMemory;
@@ -51,25 +53,53 @@ pub(crate) struct QueryResources {
     pub(crate) page_library_memory: LibraryMemory,
 }
 
-impl QueryResources {
-    /// Streams and descriptions; most memory is pinned when it is needed. `is_first`: for the query that runs alone.
-    fn new(device: &Device, threads: usize, is_first: bool) -> Result<Self, CudaError> {
-        let small = device.is_host();
-        // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
-        let slot_bytes = MAX_COPY_BYTES as usize + MAX_COPY_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES;
-        let (slots, page_slots, faults) = match (small, is_first) {
+/// How much pinned memory a query has.
+struct PinnedSizes {
+    slot_bytes: usize,
+    slots: usize,
+    page_slots: usize,
+    faults: usize,
+}
+
+impl PinnedSizes {
+    /// `is_first`: for the query that runs alone. `is_host`: on host threads.
+    fn new(threads: usize, is_first: bool, is_host: bool) -> Self {
+        let (slots, page_slots, faults) = match (is_host, is_first) {
             (true, _) => (4, 2, MAX_FAULTS_ON_HOST_THREADS),
             (false, true) => ((2 * threads).clamp(16, 64), (2 * threads).clamp(8, 32), MAX_FAULTS),
             (false, false) => (SLOTS_BESIDE, PAGE_SLOTS_BESIDE, MAX_FAULTS_BESIDE),
         };
+        Self {
+            // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
+            slot_bytes: MAX_COPY_BYTES as usize + MAX_COPY_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES,
+            slots,
+            page_slots,
+            faults,
+        }
+    }
+}
+
+/// Begins to make the pages that the first query's resources pin on a GPU.
+pub(crate) fn make_pages(threads: usize) -> Receiver<HostPages> {
+    let sizes = PinnedSizes::new(threads, true, false);
+    let pieces = PinnedRing::pieces(sizes.slot_bytes, sizes.slots)
+        .chain(PinnedRing::pieces(SLOT_BYTES, sizes.page_slots))
+        .chain([FaultBuffer::bytes_of(sizes.faults)]);
+    warmup::make_pages(pieces.collect())
+}
+
+impl QueryResources {
+    /// Streams and descriptions; most memory is pinned when it is needed. `is_first`: for the query that runs alone.
+    fn new(device: &Device, threads: usize, is_first: bool) -> Result<Self, CudaError> {
+        let sizes = PinnedSizes::new(threads, is_first, device.is_host());
         Ok(Self {
             is_first,
             compute: Stream::new(device)?,
             copy: Stream::new(device)?,
             placing: Stream::new(device)?,
-            ring: Arc::new(PinnedRing::new(device, slot_bytes, slots)),
-            page_slots: Arc::new(PinnedRing::new(device, SLOT_BYTES, page_slots)),
-            faults: Arc::new(FaultBuffer::new(device, faults)),
+            ring: Arc::new(PinnedRing::new(device, sizes.slot_bytes, sizes.slots)),
+            page_slots: Arc::new(PinnedRing::new(device, SLOT_BYTES, sizes.page_slots)),
+            faults: Arc::new(FaultBuffer::new(device, sizes.faults)),
             status: StatusBlock::new(device)?,
             scratch: QueryScratch::new(device)?,
             staging: StagingBuffer::default(),
@@ -90,10 +120,12 @@ pub(crate) struct ResourcePool {
 }
 
 impl ResourcePool {
-    /// With the resources of the first query, whose memory is pinned on a thread of its own.
-    pub(crate) fn new(device: &Device, threads: usize) -> Result<Self, CudaError> {
+    /// With the resources of the first query, whose memory is pinned on a thread of its own, if there are pages for it.
+    pub(crate) fn new(device: &Device, threads: usize, pages: Option<Receiver<HostPages>>) -> Result<Self, CudaError> {
         let first = QueryResources::new(device, threads, true)?;
-        warmup::pin(device, [&first.ring, &first.page_slots], &first.faults);
+        if let Some(pages) = pages {
+            warmup::pin([&first.ring, &first.page_slots], &first.faults, pages);
+        }
         Ok(Self {
             device: device.clone(),
             threads,
@@ -141,7 +173,7 @@ mod tests {
 
     #[test]
     fn resources_are_one_query_s_and_a_few_are_kept() {
-        let pool = ResourcePool::new(&Device::host(1, 1 << 24), 2).unwrap();
+        let pool = ResourcePool::new(&Device::host(1, 1 << 24), 2, None).unwrap();
         let all: Vec<QueryResources> = (0..MAX_IDLE + 2).map(|_| pool.take().unwrap()).collect();
         let status: std::collections::BTreeSet<u64> = all.iter().map(|one| one.status.io().status).collect();
         assert_eq!(status.len(), all.len());

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 
-use grampus_io_stack::cuda::Device;
+use grampus_driver::raw::HostPages;
 
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::paging::fault_buffer::FaultBuffer;
@@ -11,15 +12,31 @@ use crate::runtime::paging::fault_buffer::FaultBuffer;
 /// Descriptors for which the table has space; the system's usual bound is 1,024.
 const DESCRIPTORS: i32 = 512;
 
-/// Pins memory on a thread of its own: otherwise pinning would be part of the first query.
-pub(crate) fn pin(device: &Device, rings: [&Arc<PinnedRing>; 2], faults: &Arc<FaultBuffer>) {
-    if device.is_host() {
-        return;
-    }
+/// Makes pages of these lengths on a thread of its own, while the device is being opened: making them takes ten times
+/// as long as pinning them.
+pub(crate) fn make_pages(lengths: Vec<usize>) -> Receiver<HostPages> {
+    let (sender, made) = mpsc::channel();
+    beside("grampus-pages", move || {
+        for len in lengths {
+            let sent = match HostPages::new(len) {
+                Ok(pages) => sender.send(pages),
+                Err(e) => return log::warn!("{len} bytes to pin: {e}"),
+            };
+            if sent.is_err() {
+                return; // the device did not open
+            }
+        }
+    });
+    made
+}
+
+/// Pins memory on a thread of its own: otherwise pinning would be part of the first query. `pages` are those that were
+/// made for it.
+pub(crate) fn pin(rings: [&Arc<PinnedRing>; 2], faults: &Arc<FaultBuffer>, pages: Receiver<HostPages>) {
     let (rings, faults) = (rings.map(Arc::clone), faults.clone());
     let pin = move || {
-        rings.iter().for_each(|ring| ring.fill());
-        faults.pin();
+        rings.iter().for_each(|ring| ring.fill(|| pages.recv().ok()));
+        faults.pin(pages.recv().ok());
     };
     beside("grampus-pinning", pin);
 }

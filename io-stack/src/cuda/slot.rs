@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use grampus_driver::raw::HostMemory;
 
-use super::device::Device;
 use super::device_buffer::DeviceBuffer;
 use super::pinned_buffer::PinnedBuffer;
 use super::stream::{Event, Stream};
@@ -24,13 +23,12 @@ pub struct Slot {
     pending: bool,
 }
 
-/// Pins memory for `count` slots of `bytes` each, rounded up to whole pages.
+/// As many slots of `bytes` each, whole pages, as pinned memory has space for.
 ///
 /// # Errors
-/// Mostly: no more memory may be locked.
-pub fn slots(device: &Device, count: usize, bytes: usize) -> Result<Vec<Slot>, CudaError> {
-    let bytes = bytes.max(1).next_multiple_of(4096);
-    let buffer = Arc::new(PinnedBuffer::new(device, count.max(1) * bytes)?);
+/// The driver's.
+pub fn slots(buffer: PinnedBuffer, bytes: usize) -> Result<Vec<Slot>, CudaError> {
+    let (count, buffer) = (buffer.len() / bytes, Arc::new(buffer));
     let slot = |i: usize| {
         let offset = i * bytes;
         let memory = buffer.host_memory(offset, bytes).ok_or_else(|| CudaError::Arguments {
@@ -41,7 +39,7 @@ pub fn slots(device: &Device, count: usize, bytes: usize) -> Result<Vec<Slot>, C
             buffer: buffer.clone(),
             offset,
             memory,
-            event: Event::new(device, false)?,
+            event: Event::new(buffer.device(), false)?,
             pending: false,
         })
     };

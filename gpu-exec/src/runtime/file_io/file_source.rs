@@ -152,7 +152,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use grampus_io_stack::cuda::{Device, slots};
+    use grampus_io_stack::cuda::{Device, PinnedBuffer, slots};
 
     #[test]
     fn reads_past_the_page_cache_bring_the_same_bytes() {
@@ -172,7 +172,8 @@ mod tests {
             grampus_test_support::missing(grampus_test_support::Resource::DirectIo, file.path().display());
             return;
         };
-        let mut slot = slots(&Device::host(1, 1 << 20), 1, 128 << 10).unwrap().remove(0);
+        let buffer = PinnedBuffer::new(&Device::host(1, 1 << 20), 128 << 10).unwrap();
+        let mut slot = slots(buffer, 128 << 10).unwrap().remove(0);
         let (cached, direct) = (source(None), source(Some(direct)));
         // Places all over the file, one behind the other, to the last byte.
         for (first, second) in [

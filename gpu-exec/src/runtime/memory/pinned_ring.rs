@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{self, CudaError, Device, PendingSlot, Slot};
+use grampus_driver::raw::HostPages;
+use grampus_io_stack::cuda::{self, CudaError, Device, PendingSlot, PinnedBuffer, Slot};
 
 /// Bytes of values in a slot, at most.
 pub(crate) const MAX_COPY_BYTES: u64 = 4 << 20;
-/// Slots pinned at a time: pinning costs about 0.2 ms per MiB.
+/// Slots pinned at a time. The threads of a first query each pin some while others copy.
 const PINNED_SLOTS: usize = 4;
 /// Interval of looks for an empty slot, if all are full or being filled. The driver's own wait would keep a processor
 /// busy for every thread that waits. There are as many threads as processors, so threads with work would be held up.
@@ -37,7 +38,7 @@ impl PinnedRing {
     pub(crate) fn new(device: &Device, slot_bytes: usize, most: usize) -> Self {
         Self {
             device: device.clone(),
-            slot_bytes,
+            slot_bytes: slot_bytes.next_multiple_of(4096),
             state: Mutex::new(State {
                 free: Vec::new(),
                 pushed: VecDeque::new(),
@@ -84,7 +85,7 @@ impl PinnedRing {
             if state.made == state.most {
                 return Ok(None);
             }
-            state = self.grow(state)?;
+            state = self.grow(state, None)?;
         }
     }
 
@@ -93,27 +94,53 @@ impl PinnedRing {
         drop(self.changed.wait_timeout(self.state(), SLOT_POLL));
     }
 
-    /// Pins all slots. If this fails, the next query that needs a slot finds out again.
-    pub(crate) fn fill(&self) {
+    /// Lengths of the memory that [`fill`](Self::fill) pins, in bytes.
+    pub(crate) fn pieces(slot_bytes: usize, most: usize) -> impl Iterator<Item = usize> {
+        let slots = (0..most)
+            .step_by(PINNED_SLOTS)
+            .map(move |at| PINNED_SLOTS.min(most - at));
+        slots.map(move |slots| slots * slot_bytes.next_multiple_of(4096))
+    }
+
+    /// Pins all slots, in pages that were made for them. If this fails, the next query that needs a slot finds out
+    /// again.
+    pub(crate) fn fill(&self, mut pages: impl FnMut() -> Option<HostPages>) {
         let mut state = self.state();
         while state.made < state.most {
-            state = match self.grow(state) {
+            drop(state);
+            let pages = pages();
+            state = match self.grow(self.state(), pages) {
                 Ok(state) => state,
                 Err(e) => return log::warn!("pinned memory for copies: {e}"),
             };
         }
     }
 
-    /// Pins more slots, without holding up threads that have some. If no more memory may be locked, the ring stays
-    /// smaller.
-    fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, CudaError> {
-        let more = PINNED_SLOTS.min(state.most - state.made);
+    /// Pins more slots, in pages that are there or in new ones, without holding up threads that have some. If no more
+    /// memory may be locked, the ring stays smaller.
+    fn grow<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        pages: Option<HostPages>,
+    ) -> Result<MutexGuard<'a, State>, CudaError> {
+        let pages = pages.filter(|pages| pages.len() >= self.slot_bytes);
+        let there = pages
+            .as_ref()
+            .map_or(PINNED_SLOTS, |pages| pages.len() / self.slot_bytes);
+        let more = there.min(state.most - state.made);
+        if more == 0 {
+            return Ok(state); // a query has pinned the rest meanwhile
+        }
         state.made += more;
         drop(state);
-        let made = cuda::slots(&self.device, more, self.slot_bytes);
+        let buffer = match pages {
+            Some(pages) => PinnedBuffer::pin(&self.device, pages),
+            None => PinnedBuffer::new(&self.device, more * self.slot_bytes),
+        };
+        let made = buffer.and_then(|buffer| cuda::slots(buffer, self.slot_bytes));
         let mut state = self.state();
         match made {
-            Ok(slots) => state.free.extend(slots),
+            Ok(slots) => state.free.extend(slots.into_iter().take(more)),
             Err(e) => {
                 state.made -= more;
                 state.most = state.made;

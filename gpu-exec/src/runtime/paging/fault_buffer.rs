@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
+use grampus_driver::raw::HostPages;
 use grampus_io_stack::cuda::{CudaError, Device, PinnedBuffer};
 
 use crate::error::RunError;
@@ -47,21 +48,34 @@ impl FaultBuffer {
         }
     }
 
-    /// Pins the list before it is needed, if no query has it yet. If this fails, the first query that needs it finds
-    /// out again.
-    pub(crate) fn pin(&self) {
+    /// Pins the list before it is needed, in these pages if they are as long. A list that a query has stays. If this
+    /// fails, the first query that needs the list finds out again.
+    pub(crate) fn pin(&self, pages: Option<HostPages>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_some() {
             return; // a query's kernels may be writing to it
         }
-        match self.pinned() {
+        let pages = pages.filter(|pages| pages.len() == Self::bytes_of(self.capacity));
+        let pinned = match pages {
+            Some(pages) => PinnedBuffer::pin(&self.device, pages).map(Arc::new),
+            None => self.pinned(),
+        };
+        match pinned {
             Ok(list) => *kept = Some((list, false)),
             Err(e) => log::warn!("pinned memory for missed pages: {e}"),
         }
     }
 
     fn pinned(&self) -> Result<Arc<PinnedBuffer>, CudaError> {
-        Ok(Arc::new(PinnedBuffer::new(&self.device, 4 * self.capacity)?))
+        Ok(Arc::new(PinnedBuffer::new(
+            &self.device,
+            Self::bytes_of(self.capacity),
+        )?))
+    }
+
+    /// Length of a list of so many entries.
+    pub(crate) fn bytes_of(capacity: usize) -> usize {
+        (4 * capacity).next_multiple_of(4096)
     }
 }
 
@@ -146,7 +160,7 @@ mod tests {
         let faults = FaultBuffer::new(&Device::host(1, 1 << 20), 1024);
         let list = faults.take().unwrap();
         list.write(0, &[1, 0, 0, 0]).unwrap();
-        faults.pin();
+        faults.pin(None);
         assert_eq!(list.peek_u32(0), 1, "what the query's kernels missed");
         assert_eq!(faults.take().unwrap().peek_u32(0), 0, "what it left");
     }
