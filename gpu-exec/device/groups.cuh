@@ -32,12 +32,12 @@ GRAMPUS_DEVICE void combine_atomically(u64* into, const u64* from) {
 
 // ---- the table of all warps ---------------------------------------------------------------------------------
 
-// QueryHead::group_locks: a slot's words are the KEYS words of its key, then those of the aggregates.
-constexpr u32 GROUP_FREE = 0;
-constexpr u32 GROUP_BUSY = 1;   // a lane writes its key, or its words (combined_under_lock)
-// bit 1; the other bits are of the key's hash, and tell most other keys apart without reading them
-constexpr u32 GROUP_READY = 2;
-constexpr u32 MOST_PROBES = 4096;
+// QueryHead::group_slots: GROUP_FREE, GROUP_BUSY, or the group's number, from GROUP_FIRST on, below half of its key's
+// hash. The hash tells most other keys apart without reading them. QueryHead::group_words: the groups in the order in
+// which they were found, each the KEYS words of its key, then those of its aggregates.
+constexpr u64 GROUP_FREE = 0;
+constexpr u64 GROUP_BUSY = 1;  // a lane writes the group, or combines words (combined_under_lock)
+constexpr u64 GROUP_FIRST = 2;
 constexpr u32 MOST_ROUNDS = 1u << 20;  // a slot is busy for a few instructions: no query reaches this bound
 
 // Whether some words are combined while their slot is GROUP_BUSY: no atomics combine them.
@@ -68,7 +68,14 @@ GRAMPUS_DEVICE bool same_key(const u64* a, const u64 (&b)[KEYS]) {
     return same;
 }
 
-// Adds the active lanes' words to their keys' slots. The lanes go round together: no lane waits for another in a loop
+// Writes a group that has no values yet.
+template <class Words, u32 KEYS>
+GRAMPUS_DEVICE void begin_group(u64* group, const u64 (&key)[KEYS]) {
+    for (u32 i = 0; i < KEYS; i++) group[i] = key[i];
+    for (u32 i = 0; i < Words::COUNT; i++) group[KEYS + i] = 0;
+}
+
+// Adds the active lanes' words to their keys' groups. The lanes go round together: no lane waits for another in a loop
 // of its own. Collective. False: refused.
 template <class Words, u32 KEYS>
 GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key)[KEYS],
@@ -76,45 +83,61 @@ GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key
     constexpr u64 STRIDE = KEYS + Words::COUNT;
     constexpr bool LOCKS = combined_under_lock<Words>();
     u64 mask = (1ull << head.group_slots_log2) - 1, hash = hash_of(key), at = hash & mask;
-    u32 ready = (u32)(hash >> 32) | GROUP_READY, probes = 0;
+    u64 tag = hash >> 32 << 32;
+    u32 probes = 0;
     bool open = active, full = false;
     GRAMPUS_NO_UNROLL
     for (u32 round = 0; any(open); round++) {
+        u64* slot = &head.group_slots[at];
+        bool mine = false, stranger = false, begins = false;
         if (open) {
             GRAMPUS_STEP(find_group);
-            u64* slot = head.group_words + at * STRIDE;
-            u32 lock = load_acquire_gpu(&head.group_locks[at]);
-            if (lock == GROUP_FREE) lock = cas_acquire_gpu(&head.group_locks[at], GROUP_FREE, GROUP_BUSY);
-            bool mine = false, stranger = false;
-            if (lock == GROUP_FREE) {
-                for (u32 i = 0; i < KEYS; i++) slot[i] = key[i];
-                if constexpr (LOCKS) combine<Words>(slot + KEYS, word);
-                store_release_gpu(&head.group_locks[at], ready);
-                mine = true;
-            } else if (LOCKS && lock == ready) {
-                // Another lane may hold the lock: the next round tries again.
-                if (cas_acquire_gpu(&head.group_locks[at], ready, GROUP_BUSY) == ready) {
-                    mine = same_key(slot, key);
-                    stranger = !mine;
-                    if (mine) combine<Words>(slot + KEYS, word);
-                    store_release_gpu(&head.group_locks[at], ready);
-                }
-            } else if (lock != GROUP_BUSY) {
-                // After the acquire, which pairs with the release of `ready`. A lock that the swap has seen is loaded
-                // again: the failed swap did not acquire.
-                mine = lock == ready && load_acquire_gpu(&head.group_locks[at]) == ready && same_key(slot, key);
+            u64 seen = load_acquire_gpu(slot);
+            if (seen == GROUP_FREE) {
+                begins = cas_acquire_gpu(slot, GROUP_FREE, GROUP_BUSY) == GROUP_FREE;
+            } else if (seen != GROUP_BUSY) {
+                u64* group = head.group_words + (u32)(seen - GROUP_FIRST) * STRIDE;
+                mine = (seen ^ tag) >> 32 == 0 && same_key(group, key);
                 stranger = !mine;
+                if constexpr (LOCKS) {
+                    // Another lane may hold the lock: the next round tries again.
+                    mine = mine && cas_acquire_gpu(slot, seen, GROUP_BUSY) == seen;
+                    if (mine) {
+                        combine<Words>(group + KEYS, word);
+                        store_release_gpu(slot, seen);
+                    }
+                } else if (mine) {
+                    combine_atomically<Words>(group + KEYS, word);
+                }
             }
-            if constexpr (!LOCKS) {
-                if (mine) combine_atomically<Words>(slot + KEYS, word);
-            }
-            if (stranger) {
-                at = (at + 1) & mask;
-                full = ++probes > MOST_PROBES || probes > mask;
-            }
-            full = full || round > MOST_ROUNDS;
-            open = !mine && !full;
         }
+        // The warp's new groups are numbered together.
+        u32 beginners = ballot(begins), first = 0;
+        if (beginners != 0) {
+            u32 leader = lowest_bit(beginners);
+            if (lane_id() == leader) first = fetch_add_relaxed_gpu(head.group_count, count_bits(beginners));
+            first = shuffle(first, leader);
+        }
+        if (begins) {
+            u64 number = first + count_bits(beginners & lanes_below());
+            full = number >= head.group_capacity;
+            if (!full) {
+                u64* group = head.group_words + number * STRIDE;
+                begin_group<Words>(group, key);
+                if constexpr (LOCKS) combine<Words>(group + KEYS, word);
+                store_release_gpu(slot, tag | (number + GROUP_FIRST));
+                if constexpr (!LOCKS) combine_atomically<Words>(group + KEYS, word);
+                mine = true;
+            } else {
+                store_release_gpu(slot, GROUP_FREE);
+            }
+        }
+        if (stranger) {
+            at = (at + 1) & mask;
+            full = ++probes > mask;
+        }
+        full = full || round > MOST_ROUNDS;
+        open = open && !mine && !full;
     }
     if (any(full)) {
         refuse(head, REFUSED_GROUPS);

@@ -33,12 +33,15 @@ struct alignas(16) QueryHead {
     u8* partials;          // what a warp leaves at the end of the last launch
     u64* counters;         // of each warp, summed up from launch to launch
     u32* refused;          // REFUSED_*, 0 at first: the device cannot answer the query
-    u32* group_locks;      // [group_slots], GROUP_*
-    u64* group_words;      // [group_slots * words of a group]
-    u32 group_slots_log2;
+    u64* group_slots;      // [1 << group_slots_log2], GROUP_*
+    u64* group_words;      // [group_capacity * words of a group]
+    u32* group_count;      // groups in the table
+    u32 group_capacity;
+    u32 group_slots_log2;  // more slots than groups
     u32 run_count;
     u32 flags;
     u32 patience;           // tiles for which rows that passed may wait for others; all ones: unbounded
+    u32 pad0;
 };
 
 // The codes of a key: of the value first + c the code is c, if c is below `codes`. NULL has the code `codes`.

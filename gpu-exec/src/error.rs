@@ -50,11 +50,11 @@ pub enum RefusalReason {
     /// A cast out of its type's range, or a division by zero.
     #[error("a value out of a type's range, or a division by zero")]
     ValueOutOfRange,
-    /// The group table is full, and may not grow.
-    #[error("more groups than a table of {slots} slots holds")]
+    /// The group table is full.
+    #[error("more than {groups} groups, for which the group table has space")]
     TooManyGroups {
-        /// Slots of the largest table.
-        slots: u64,
+        /// Groups that the table has space for.
+        groups: u32,
     },
     /// Columns that stream need more device memory than columns may have.
     #[error(

@@ -28,7 +28,7 @@ fn division(warps: u32, ends: &[f64], ranges: &[KeyRange]) -> Division {
         warps,
         ends: ends.to_vec(),
         flush: false,
-        group_slots_log2: 13,
+        group_capacity: 4096,
         ranges: ranges.to_vec(),
         block_warps: BLOCK_WARPS,
     }
@@ -448,7 +448,7 @@ fn rows_without_codes_can_be_too_many_for_the_group_table() {
         let module = target.module(&kernel);
         let placed = DeviceTable::new(&mut random, &target, &table, &shape);
         let small = Division {
-            group_slots_log2: 4,
+            group_capacity: 8,
             ..division(4, &[], &[KeyRange { first: 0, codes: 50 }])
         };
         let result = run(&placed, &kernel, &module, &[Scalar::Float(0.0)], &small);

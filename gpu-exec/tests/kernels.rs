@@ -103,7 +103,7 @@ fn divisions(random: &mut Random, ranges: &[KeyRange]) -> Vec<Division> {
         warps,
         ends: ends.to_vec(),
         flush,
-        group_slots_log2: 13,
+        group_capacity: 4096,
         ranges: ranges.to_vec(),
         block_warps: BLOCK_WARPS,
     };
@@ -402,16 +402,21 @@ fn group_tables_of_every_cardinality_match_the_interpreter() {
                 if grouping == Grouping::Private && cardinality == 5 && has_space {
                     assert_eq!(results[1], results[2], "one launch or several");
                 }
-                // The table has fewer slots than there are groups, of which a warp's own table has at most 32.
-                let small = Division {
-                    group_slots_log2: 3,
-                    ..divisions(&mut random, &[]).swap_remove(1)
+                let mut run_with = |groups: usize| {
+                    let division = Division {
+                        group_capacity: groups as u32,
+                        ..divisions(&mut random, &[]).swap_remove(1)
+                    };
+                    run(&placed, &kernel, &module, &arguments, &division)
                 };
-                let refused = run(&placed, &kernel, &module, &arguments, &small);
-                match cardinality {
-                    3000 => assert_eq!(refused.err(), Some(Refusal::Groups), "8 slots cannot hold 3000"),
-                    _ if refused.is_ok() => check(&expected, &refused.expect("is ok"), "a small table"),
-                    _ => {}
+                let groups = expected.groups.len();
+                check(
+                    &expected,
+                    &run_with(groups).expect("no refusal"),
+                    "space for every group",
+                );
+                if grouping == Grouping::Global {
+                    assert_eq!(run_with(groups - 1).err(), Some(Refusal::Groups), "{groups} groups");
                 }
             }
         }

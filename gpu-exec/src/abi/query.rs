@@ -14,8 +14,10 @@
 //! - `partials`: [`Sizes::partial_bytes`] for each warp, written by the last launch, needs no initialisation.
 //! - `counters`: [`Sizes::counters`] words for each warp, zero before the first launch.
 //! - `refused`: zero before the first launch. If it is not zero after a launch, see [`Refusal`].
-//! - `group_locks`, `group_words`: 4 bytes and [`Sizes::group_words`] words for each of `1 << group_slots_log2` slots,
-//!   zero before the first launch. Null without keys.
+//! - `group_slots`, `group_count`: `1 << group_slots_log2` words and a count, zero before the first launch. Null without
+//!   keys.
+//! - `group_words`: [`Sizes::group_words`] words for each of `group_capacity` groups, needs no initialisation. The
+//!   groups are those below the count, each once. There are more slots than groups, so that a search ends.
 //!
 //! A kernel with group tables by code has a [`GroupCodes`] and the [`KeyCodes`] of its keys behind the columns.
 //! `partials` and `merged` need no initialisation. After the last launch, the module's second kernel combines the
@@ -32,8 +34,8 @@ grampus_io_stack::shared_structs! {
     #[repr(align(16))]
     QueryHead {
         io: IoStack, runs: u64, first_tile: u64, end_tile: u64, arguments: u64, state: u64, partials: u64,
-        counters: u64, refused: u64, group_locks: u64, group_words: u64, group_slots_log2: u32, run_count: u32,
-        flags: u32, patience: u32,
+        counters: u64, refused: u64, group_slots: u64, group_words: u64, group_count: u64, group_capacity: u32,
+        group_slots_log2: u32, run_count: u32, flags: u32, patience: u32, pad0: u32,
     }
     KeyCodes { first: u64, codes: u32, step: u32 }
     #[repr(align(16))]
@@ -64,7 +66,7 @@ pub struct Sizes {
     pub partial_bytes: usize,
     /// 8-byte counters for each warp.
     pub counters: usize,
-    /// 8-byte words for each slot of the group table. 0: the kernel has no group table.
+    /// 8-byte words for each group of the group table. 0: the kernel has no group table.
     pub group_words: usize,
 }
 
@@ -73,7 +75,7 @@ pub struct Sizes {
 pub enum Refusal {
     /// A value out of a cast's range, or a division by zero. The CPU plan gives the exact error.
     Value,
-    /// The group table is full, and the results are lost. A larger table may suffice.
+    /// The group table is full, and the results are lost.
     Groups,
 }
 

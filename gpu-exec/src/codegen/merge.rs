@@ -1,7 +1,7 @@
 //! `Merged`: a query's partial aggregates, one row for each group.
 //!
 //! The host merges the partials of warps in the order of warps, or the groups by code in the order of codes. The group
-//! table follows in the order of slots.
+//! table follows in the order in which its groups were found.
 //!
 //! **Invariant:** equal words give equal results, to the bit.
 
@@ -14,9 +14,6 @@ use crate::error::RunError;
 use crate::output::{Moments, ResultColumn, ResultValues};
 use crate::program::{Function, Program, Type};
 
-/// Bit of `group_locks` that marks a slot with a group (device/groups.cuh).
-const GROUP_READY: u32 = 2;
-
 /// Results of a query's launches in device memory.
 #[derive(Debug, Clone, Copy)]
 pub struct WarpPartials<'a> {
@@ -24,9 +21,7 @@ pub struct WarpPartials<'a> {
     pub partials: &'a [u64],
     /// `QueryHead::counters`.
     pub counters: &'a [u64],
-    /// `QueryHead::group_locks`; empty without keys.
-    pub group_locks: &'a [u32],
-    /// `QueryHead::group_words`; empty without keys.
+    /// `QueryHead::group_words` of the groups that were found; empty without keys.
     pub group_words: &'a [u64],
     /// The groups by code with `GroupCodes::merged`, for kernels with such tables.
     pub coded: Option<(&'a GroupLayout, &'a [u64])>,
@@ -74,7 +69,7 @@ pub(super) fn merge(program: &Program, plan: &Plan, from: &WarpPartials<'_>) -> 
         if let Some((layout, merged)) = from.coded {
             groups.of_codes(layout, merged)?;
         }
-        groups.of_table(from.group_locks, from.group_words)?;
+        groups.of_table(from.group_words)?;
     }
     let column = |of: &dyn Fn(usize) -> Result<ResultColumn, RunError>, count: usize| (0..count).map(of).collect();
     let keys: Result<Vec<_>, _> = column(&|at| groups.key_column(program, at), program.keys.len());
@@ -177,15 +172,15 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    fn of_table(&mut self, locks: &[u32], slots: &[u64]) -> Result<(), RunError> {
+    fn of_table(&mut self, groups: &[u64]) -> Result<(), RunError> {
         let (keys, count) = (self.plan.key_words, self.plan.words.ops.len());
-        if slots.len() < locks.len() * (keys + count) {
+        if !groups.len().is_multiple_of(keys + count) {
             return wrong("groups");
         }
-        for (lock, slot) in locks.iter().zip(slots.chunks_exact(keys + count)) {
+        for group in groups.chunks_exact(keys + count) {
             // A key is in the table only once, so it is compared with those of the warps alone.
-            if lock & GROUP_READY != 0 && !self.add_to_known(&slot[..keys], &slot[keys..]) {
-                self.push(&slot[..keys], &slot[keys..]);
+            if !self.add_to_known(&group[..keys], &group[keys..]) {
+                self.push(&group[..keys], &group[keys..]);
             }
         }
         Ok(())

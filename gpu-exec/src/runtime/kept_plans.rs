@@ -41,8 +41,6 @@ pub(crate) struct KeptPlan {
     pub(crate) dense: Vec<bool>,
     /// By file of the input: some of its rows are read.
     pub(crate) used: Vec<bool>,
-    /// log2 of the group table's slots that were enough.
-    pub(crate) slots_log2: u32,
     /// Where the columns are.
     extents: Arc<Vec<ExtentMap>>,
     entries: UsedEntries,
@@ -122,7 +120,7 @@ impl KeptPlans {
         &self,
         request: &Request<'_>,
         residency: &Arc<Residency>,
-        (plan, transfer, slots_log2): (&QueryPlan, &TransferPlan, u32),
+        (plan, transfer): (&QueryPlan, &TransferPlan),
         (pool, query): (&BufferPool, QueryId),
     ) {
         let is_resident = plan.choices.iter().all(|choice| choice.backing == Backing::Resident)
@@ -143,7 +141,6 @@ impl KeptPlans {
             choices: plan.choices.clone(),
             dense: plan.dense.clone(),
             used: plan.sources.iter().map(Option::is_some).collect(),
-            slots_log2,
             extents: Arc::clone(&transfer.columns),
             window_ends: transfer.windows.ends.clone(),
             resident_bytes: transfer.resident_bytes,
@@ -278,10 +275,10 @@ mod tests {
         // While a window is lent, bytes stream.
         let memory = pool.lend(query, 8).unwrap();
         transfer.windows = WindowPlan { ends: vec![10], memory };
-        plans.keep(request, residency, (&plan, &transfer, 14), (pool, query));
+        plans.keep(request, residency, (&plan, &transfer), (pool, query));
         assert!(plans.lock().is_empty());
         transfer.windows.memory = None;
-        plans.keep(request, residency, (&plan, &transfer, 14), (pool, query));
+        plans.keep(request, residency, (&plan, &transfer), (pool, query));
         pool.finish(query, true);
         plans
     }

@@ -226,7 +226,8 @@ pub(crate) struct Division {
     pub ends: Vec<f64>,
     /// No row stays in a ring between launches.
     pub flush: bool,
-    pub group_slots_log2: u32,
+    /// Groups that the table of all warps has space for.
+    pub group_capacity: u32,
     /// By key, for kernels with tables by code.
     pub ranges: Vec<KeyRange>,
     /// Warps of a block on a GPU.
@@ -310,12 +311,14 @@ fn pass(
         buffer(warps * sizes.partial_bytes, 0xEE),
     );
     let (counters, refused) = (buffer(warps * sizes.counters * 8, 0), buffer(4, 0));
-    let slots = if sizes.group_words > 0 {
-        1usize << division.group_slots_log2
+    let capacity = if sizes.group_words > 0 {
+        division.group_capacity
     } else {
         0
     };
-    let (locks, words) = (buffer(slots * 4, 0), buffer(slots * sizes.group_words * 8, 0));
+    let slots_log2 = (2 * capacity).max(1).next_power_of_two().ilog2();
+    let words = capacity as usize * sizes.group_words;
+    let (slots, group_words, groups) = (buffer(8 << slots_log2, 0), buffer(words * 8, 0xEE), buffer(4, 0));
     let partial_count = layout.map_or(0, |layout| layout.partials(blocks, block_warps));
     let coded_words = layout.map_or(0, GroupLayout::partial_words);
     let coded_partials = buffer(partial_count as usize * coded_words * 8, 0xEE);
@@ -346,13 +349,16 @@ fn pass(
             partials: partials.address(),
             counters: counters.address(),
             refused: refused.address(),
-            group_locks: locks.address(),
-            group_words: words.address(),
-            group_slots_log2: division.group_slots_log2,
+            group_slots: slots.address(),
+            group_words: group_words.address(),
+            group_count: groups.address(),
+            group_capacity: capacity,
+            group_slots_log2: slots_log2,
             flags: flag(at == 0, LAUNCH_FIRST)
                 | flag(division.flush, LAUNCH_FLUSH)
                 | flag(at + 1 == ends.len(), LAUNCH_LAST),
             patience: 2,
+            pad0: 0,
         };
         first_tile = end_tile;
         let paging = placed.paging.as_ref().map(PartialPages::desc);
@@ -374,11 +380,11 @@ fn pass(
     }
     placed.stack.finish().expect("no status");
     let merged = merged.read(0, coded_words).expect("readable");
+    let found = groups.read::<u32>(0, 1).expect("readable")[0] as usize;
     let left = WarpPartials {
         partials: &partials.read(0, warps * sizes.partial_bytes / 8).expect("readable"),
         counters: &counters.read(0, warps * sizes.counters).expect("readable"),
-        group_locks: &locks.read(0, slots).expect("readable"),
-        group_words: &words.read(0, slots * sizes.group_words).expect("readable"),
+        group_words: &group_words.read(0, found * sizes.group_words).expect("readable"),
         coded: layout.map(|layout| (layout, &merged[..])),
     };
     Ok(kernel.merge(&left).expect("what the kernel leaves"))

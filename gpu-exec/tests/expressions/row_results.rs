@@ -59,7 +59,7 @@ fn answer(
         warps: 3,
         ends: vec![0.4],
         flush: false,
-        group_slots_log2: 12,
+        group_capacity: 2048,
         ranges: vec![],
         block_warps: BLOCK_WARPS,
     };

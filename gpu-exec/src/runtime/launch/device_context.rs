@@ -37,4 +37,6 @@ pub(crate) struct DeviceContext<'a> {
     pub(crate) launch_bytes: u64,
     /// Rows of a launch, at most; `None`: by how columns are read.
     pub(crate) launch_rows: Option<u64>,
+    /// Bytes of device memory that nothing had taken when the device was opened.
+    pub(crate) free_bytes: u64,
 }

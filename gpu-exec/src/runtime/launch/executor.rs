@@ -6,8 +6,7 @@
 //! 3. A `TransferPlan` is made. Beside that, the kernel is loaded that will most likely be launched.
 //! 4. The kernel is generated for the columns as they lie, and the I/O stack is bound if a column is read by command.
 //! 5. The attempt is run (`QueryRun`), and the pool learns which columns are complete.
-//! 6. If the group table was too small, the next attempt has a larger one. If the device could not decode a column, the
-//!    CPU decodes it.
+//! 6. If the device could not decode a column, the next attempt has the CPU decode it.
 //! 7. When an attempt has results, the open files are checked once more against the versions that were planned for.
 
 use std::sync::Arc;
@@ -41,9 +40,8 @@ use crate::runtime::turn_queue::Turn;
 
 /// The tiles of all kernels divide so many rows: windows may end there.
 const TILE_GRAIN_ROWS: u64 = 512;
-/// log2 of the group table's slots, at first and at most.
-const FIRST_SLOTS_LOG2: u32 = 14;
-const MAX_SLOTS_LOG2: u32 = 24;
+/// Groups of a query from which its next run groups in the table of all warps alone.
+const MANY_GROUPS: usize = 1 << 13;
 
 /// A request while it is run, with what is its own.
 struct Execution<'a> {
@@ -96,8 +94,6 @@ impl Execution<'_> {
     /// Attempts, until one comes to an end.
     fn attempts(&mut self) -> Result<Output, RunError> {
         let (state, request) = (self.state, self.request);
-        let mut slots_log2 = FIRST_SLOTS_LOG2;
-        let mut needs_more_groups = false;
         let mut kept = self.kept_plans.find(request, &state.residency);
         loop {
             if request.is_cancelled() {
@@ -112,11 +108,7 @@ impl Execution<'_> {
                 Some(plan) => plan,
                 None => planner::plan(state, request)?,
             };
-            if needs_more_groups {
-                plan.kernel = plan.kernel.with_more_groups(request.program);
-            }
-            slots_log2 = kept.as_ref().map_or(slots_log2, |kept| kept.slots_log2.max(slots_log2));
-            let outcome = self.attempt(&mut plan, slots_log2, kept.as_deref());
+            let outcome = self.attempt(&mut plan, kept.as_deref());
             let is_short = matches!(outcome, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
             if is_short && !std::mem::replace(&mut self.windows_first, true) {
                 // Columns that are cached for this query may leave too little for the others' windows.
@@ -138,10 +130,6 @@ impl Execution<'_> {
                     return Ok(*output);
                 }
                 RunOutcome::Lost => kept = None,
-                RunOutcome::MoreGroups if slots_log2 < MAX_SLOTS_LOG2 => {
-                    slots_log2 = (slots_log2 + 5).min(MAX_SLOTS_LOG2);
-                    needs_more_groups = true;
-                }
                 // The CPU's decoder returns the values, or a precise error.
                 RunOutcome::Undecoded { stripe, column } => {
                     let at = &request.input.stripes[stripe];
@@ -158,21 +146,12 @@ impl Execution<'_> {
                     state.residency.leave_to_cpu(plan.ids[at.file], column);
                     self.decodes_on_cpu = true;
                 }
-                RunOutcome::MoreGroups => {
-                    let slots = 1 << MAX_SLOTS_LOG2;
-                    return Err(RefusalReason::TooManyGroups { slots }.into());
-                }
             }
         }
     }
 
     /// `kept`: the plan is this one.
-    fn attempt(
-        &mut self,
-        plan: &mut QueryPlan,
-        slots_log2: u32,
-        kept: Option<&KeptPlan>,
-    ) -> Result<RunOutcome, RunError> {
+    fn attempt(&mut self, plan: &mut QueryPlan, kept: Option<&KeptPlan>) -> Result<RunOutcome, RunError> {
         let state = self.state;
         if plan.choices.iter().any(|choice| choice.backing == Backing::Queued) {
             state.commands.set_memory_aside(&state.pool)?;
@@ -181,14 +160,10 @@ impl Execution<'_> {
         }
         let query = state.pool().begin();
         let result = match kept {
-            Some(kept) => self.attempt_again(query, plan, slots_log2, kept),
-            None => self.attempt_as(query, plan, slots_log2),
+            Some(kept) => self.attempt_again(query, plan, kept),
+            None => self.attempt_as(query, plan),
         };
-        // An attempt with too few groups has loaded all columns nevertheless.
-        let well = matches!(
-            result,
-            Ok(RunOutcome::Done(_) | RunOutcome::MoreGroups | RunOutcome::Lost)
-        );
+        let well = matches!(result, Ok(RunOutcome::Done(_) | RunOutcome::Lost));
         state.pool().finish(query, well);
         result
     }
@@ -209,21 +184,15 @@ impl Execution<'_> {
     }
 
     /// An attempt over columns that are where they were.
-    fn attempt_again(
-        &mut self,
-        query: QueryId,
-        plan: &QueryPlan,
-        slots_log2: u32,
-        kept: &KeptPlan,
-    ) -> Result<RunOutcome, RunError> {
+    fn attempt_again(&mut self, query: QueryId, plan: &QueryPlan, kept: &KeptPlan) -> Result<RunOutcome, RunError> {
         let transfer = kept.transfer_plan(&mut self.state.pool(), query);
         match transfer {
-            Some(transfer) => self.run_attempt(plan, &transfer, slots_log2, Cost::default()),
+            Some(transfer) => self.run_attempt(plan, &transfer, Cost::default()),
             None => Ok(RunOutcome::Lost),
         }
     }
 
-    fn attempt_as(&mut self, query: QueryId, plan: &mut QueryPlan, slots_log2: u32) -> Result<RunOutcome, RunError> {
+    fn attempt_as(&mut self, query: QueryId, plan: &mut QueryPlan) -> Result<RunOutcome, RunError> {
         let (state, request) = (self.state, self.request);
         let began = Instant::now();
         let mappings = map_files(state, request, plan)?;
@@ -259,10 +228,13 @@ impl Execution<'_> {
             compile: loading,
             ..Cost::default()
         };
-        let result = self.run_attempt(plan, &transfer, slots_log2, cost);
+        let result = self.run_attempt(plan, &transfer, cost);
         let mut pool = state.pool();
-        if matches!(result, Ok(RunOutcome::Done(_))) {
-            let ran = (&*plan, &transfer, slots_log2);
+        if let Ok(RunOutcome::Done(output)) = &result {
+            if output.groups >= MANY_GROUPS {
+                plan.kernel = plan.kernel.clone().with_more_groups(request.program);
+            }
+            let ran = (&*plan, &transfer);
             self.kept_plans.keep(request, &state.residency, ran, (&pool, query));
         }
         for column in &transfer.page_table.columns {
@@ -273,13 +245,7 @@ impl Execution<'_> {
         result
     }
 
-    fn run_attempt(
-        &mut self,
-        plan: &QueryPlan,
-        transfer: &TransferPlan,
-        slots_log2: u32,
-        cost: Cost,
-    ) -> Result<RunOutcome, RunError> {
+    fn run_attempt(&mut self, plan: &QueryPlan, transfer: &TransferPlan, cost: Cost) -> Result<RunOutcome, RunError> {
         let (state, request) = (self.state, self.request);
         let shape = transferred_shape(request, plan, transfer);
         let kernel = state.generated.get(request.program, &shape)?;
@@ -303,7 +269,6 @@ impl Execution<'_> {
             transfer,
             kernel: &kernel,
             io: IoBinding::new(request, plan, state, status)?,
-            slots_log2: kernel.has_group_table().then_some(slots_log2),
         };
         let context = DeviceContext {
             device: &state.device,
@@ -322,6 +287,7 @@ impl Execution<'_> {
             threads: self.threads,
             launch_bytes: state.runtime_options.launch_bytes,
             launch_rows: state.runtime_options.launch_rows,
+            free_bytes: state.facts.free_bytes,
         };
         query.run(&context, scratch, cost)
     }

@@ -2,7 +2,7 @@
 //! left there.
 
 use grampus_io_stack::abi::{Bytes, ColumnDesc, Extent, IoStack};
-use grampus_io_stack::cuda::{CudaError, PinnedBuffer, Stream};
+use grampus_io_stack::cuda::{CudaError, DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::{GroupCodes, KeyCodes, QueryHead, RowRun, Sizes, argument_bits};
@@ -21,10 +21,43 @@ pub(crate) struct KernelResults {
     pub(crate) missed: u32,
     pub(crate) partials: Vec<u64>,
     pub(crate) counters: Vec<u64>,
-    pub(crate) group_locks: Vec<u32>,
+    /// Groups that the group table has space for.
+    pub(crate) group_capacity: u32,
+    /// Groups in the group table.
+    pub(crate) groups: usize,
     pub(crate) group_words: Vec<u64>,
     /// Words of the groups by code; empty without tables by code.
     pub(crate) merged: Vec<u64>,
+}
+
+/// Groups that are read back before it is known how many there are.
+const FEW_GROUPS: u32 = 4096;
+/// Groups of a group table, at most.
+const MAX_GROUPS: u64 = 1 << 24;
+/// Share of the device's free memory that a group table takes, at most.
+const GROUP_MEMORY_SHARE: u64 = 32;
+
+/// The size of a group table: space for every group that a query can have, as far as there is memory for them. The
+/// groups lie one behind the other in the order in which they were found, so that only those that exist are read back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct GroupTableSize {
+    /// Groups.
+    pub(crate) capacity: u32,
+    /// log2 of the slots that lead to groups, of 8 bytes each. They are at least twice as many as the groups.
+    pub(crate) slots_log2: u32,
+}
+
+impl GroupTableSize {
+    /// For so many rows, if a group has `group_words` words, on a device with `free_bytes` of memory.
+    pub(crate) fn new(rows: u64, group_words: usize, free_bytes: u64) -> Self {
+        let group_bytes = 8 * group_words as u64 + 4 * 8;
+        let by_memory = free_bytes / GROUP_MEMORY_SHARE / group_bytes;
+        let capacity = rows.min(MAX_GROUPS).min(by_memory).max(1);
+        Self {
+            capacity: capacity as u32,
+            slots_log2: (2 * capacity).next_power_of_two().ilog2(),
+        }
+    }
 }
 
 /// The dimensions of launches, on which the sizes of arguments depend.
@@ -35,8 +68,8 @@ pub(crate) struct LaunchSize {
     pub(crate) block_warps: u32,
     /// Lanes of a warp.
     pub(crate) lanes: u32,
-    /// log2 of the group table's slots, if there is one.
-    pub(crate) slots_log2: Option<u32>,
+    /// The size of the group table, if there is one.
+    pub(crate) table: Option<GroupTableSize>,
     /// The groups by code, if the kernel has tables of them.
     pub(crate) layout: Option<GroupLayout>,
 }
@@ -51,8 +84,10 @@ impl LaunchSize {
         self.sizes.state_bytes + self.layout.as_ref().map_or(0, |layout| layout.warp_bytes(self.lanes))
     }
 
-    fn slots(&self) -> usize {
-        self.slots_log2.map_or(0, |log2| 1 << log2)
+    /// Words of all groups that the group table has space for.
+    fn table_words(&self) -> usize {
+        self.table
+            .map_or(0, |table| table.capacity as usize * self.sizes.group_words)
     }
 
     fn partials_bytes(&self) -> usize {
@@ -67,7 +102,9 @@ pub(crate) struct KernelArguments {
     /// The word whether kernels refused; behind it the word in which job decoding failed.
     refused: usize,
     missed: usize,
-    locks: usize,
+    /// The number of groups in the group table.
+    groups: usize,
+    slots: usize,
     words: usize,
     state: usize,
     partials: usize,
@@ -129,11 +166,12 @@ impl KernelArguments {
         runs: &[RowRun],
         size: LaunchSize,
     ) -> Self {
-        let (sizes, warps, slots) = (size.sizes, size.warps(), size.slots());
+        let (sizes, warps) = (size.sizes, size.warps());
         let codes = CodedArguments::new(layout, &size);
         let counters = layout.zeroed(warps * sizes.counters * 8);
         let refused = layout.zeroed(8);
         let missed = layout.zeroed(4);
+        let groups = layout.zeroed(4);
         // Behind the counters, so that both are read back at once.
         let partials = layout.zeroed(size.partials_bytes());
         let literals = request.arguments.iter();
@@ -144,8 +182,9 @@ impl KernelArguments {
             refused,
             missed,
             partials,
-            locks: layout.zeroed(slots * 4),
-            words: layout.zeroed(slots * sizes.group_words * 8),
+            groups,
+            slots: layout.sparse(size.table.map_or(0, |table| 8 << table.slots_log2)),
+            words: layout.uninitialized(size.table_words() * 8),
             state: layout.uninitialized(warps * size.state_bytes()),
             columns: Vec::new(),
             valid: Vec::new(),
@@ -226,7 +265,11 @@ impl KernelArguments {
     ) -> QueryHead {
         let uploaded = buffers.uploaded.address();
         let zeroed = buffers.zeroed.address();
-        let table = |at: usize| self.size.slots_log2.map_or(0, |_| zeroed + at as u64);
+        let table = self.size.table.unwrap_or_default();
+        let of_table = |buffer: &DeviceBuffer, at: usize| match table.capacity {
+            0 => 0,
+            _ => buffer.address() + at as u64,
+        };
         QueryHead {
             io,
             runs: uploaded + self.runs as u64,
@@ -237,12 +280,15 @@ impl KernelArguments {
             partials: zeroed + self.partials as u64,
             counters: zeroed + self.counters as u64,
             refused: zeroed + self.refused as u64,
-            group_locks: table(self.locks),
-            group_words: table(self.words),
-            group_slots_log2: self.size.slots_log2.unwrap_or(0),
+            group_slots: of_table(buffers.sparse, self.slots),
+            group_words: of_table(buffers.uninitialized, self.words),
+            group_count: of_table(buffers.zeroed, self.groups),
+            group_capacity: table.capacity,
+            group_slots_log2: table.slots_log2,
             run_count: self.run_count,
             flags,
             patience,
+            pad0: 0,
         }
     }
 
@@ -252,40 +298,48 @@ impl KernelArguments {
         buffers: &ScratchBuffers<'_>,
         stream: &Stream,
     ) -> Result<KernelResults, CudaError> {
-        let (sizes, slots) = (self.size.sizes, self.size.slots());
-        let zeroed = |offset, count| Words {
-            buffer: buffers.zeroed,
-            offset,
-            count,
-        };
-        // Counters, refused, missed and partials lie one after the other.
+        let sizes = self.size.sizes;
+        // Counters, refused, missed, groups and partials lie one after the other.
         let before_partials = (self.partials - self.counters) / 8;
+        let counters = Words {
+            buffer: buffers.zeroed,
+            offset: self.counters,
+            count: before_partials + self.size.partials_bytes() / 8,
+        };
         let merged = Words {
             buffer: buffers.uninitialized,
             offset: self.codes.as_ref().map_or(0, |codes| codes.merged),
             count: self.codes.as_ref().map_or(0, |codes| codes.merged_words),
         };
-        let counters = zeroed(self.counters, before_partials + self.size.partials_bytes() / 8);
-        let locks = zeroed(self.locks, slots / 2);
-        let table = zeroed(self.words, slots * sizes.group_words);
+        let table = |groups: usize| Words {
+            buffer: buffers.uninitialized,
+            offset: self.words,
+            count: groups * sizes.group_words,
+        };
         let status_of = |words: &[u64]| {
             let word = |at: usize| words[(at - self.counters) / 8];
-            (word(self.refused), word(self.missed) as u32)
+            (word(self.refused), word(self.missed) as u32, word(self.groups) as u32)
         };
-        let [mut words, group_locks, group_words, merged] = match buffers.are_read_at_once(self.result_bytes()) {
-            true => buffers.read(stream, [counters, locks, table, merged])?,
-            // A large table is not read in vain.
+        // Few groups come with everything else.
+        let few = self.size.table.map_or(0, |table| table.capacity.min(FEW_GROUPS)) as usize;
+        let bytes = (counters.count + merged.count + table(few).count) * 8;
+        let (mut words, mut group_words, mut merged_words) = match buffers.are_read_at_once(bytes) {
+            true => buffers.read(stream, [counters, table(few), merged])?.into(),
             false => {
                 let [words] = buffers.read(stream, [counters])?;
-                let (status, missed) = status_of(&words);
-                let [locks, table, merged] = match status as u32 == 0 && missed == 0 {
-                    true => buffers.read(stream, [locks, table, merged])?,
-                    false => [const { Vec::new() }; 3],
-                };
-                [words, locks, table, merged]
+                (words, Vec::new(), Vec::new())
             }
         };
-        let (status, missed) = status_of(&words);
+        let (status, missed, groups) = status_of(&words);
+        let is_done = status as u32 == 0 && missed == 0;
+        let groups = if is_done { groups as usize } else { 0 };
+        if is_done && merged_words.len() < merged.count {
+            [merged_words] = buffers.read(stream, [merged])?;
+        }
+        if group_words.len() < table(groups).count {
+            [group_words] = buffers.read(stream, [table(groups)])?;
+        }
+        group_words.truncate(table(groups).count);
         let partials = words.split_off(before_partials);
         words.truncate(self.size.warps() * sizes.counters);
         Ok(KernelResults {
@@ -294,23 +348,11 @@ impl KernelArguments {
             missed,
             partials,
             counters: words,
-            group_locks: group_locks
-                .into_iter()
-                .flat_map(|pair| [pair as u32, (pair >> 32) as u32])
-                .collect(),
+            group_capacity: self.size.table.unwrap_or_default().capacity,
+            groups,
             group_words,
-            merged,
+            merged: merged_words,
         })
-    }
-
-    /// Bytes of results.
-    fn result_bytes(&self) -> usize {
-        let (slots, merged) = (
-            self.size.slots(),
-            self.codes.as_ref().map_or(0, |codes| codes.merged_words),
-        );
-        let counters = self.partials - self.counters + self.size.partials_bytes();
-        counters + slots * 4 + (slots * self.size.sizes.group_words + merged) * 8
     }
 }
 
@@ -338,4 +380,22 @@ fn all_bytes<T: Bytes>(values: &[T]) -> Vec<u8> {
         value.write_to(to);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_tables_have_space_for_each_row_as_far_as_memory_allows() {
+        let size = |rows, free| {
+            let size = GroupTableSize::new(rows, 5, free);
+            (size.capacity, size.slots_log2)
+        };
+        assert_eq!(size(0, 1 << 40), (1, 1));
+        assert_eq!(size(3, 1 << 40), (3, 3));
+        assert_eq!(size(1 << 33, 1 << 40), (1 << 24, 25));
+        // A group of 5 words and up to 4 slots take 72 bytes.
+        assert_eq!(size(1 << 33, 72 * 32 * 1000), (1000, 11));
+    }
 }

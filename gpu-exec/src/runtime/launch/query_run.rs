@@ -28,7 +28,7 @@ use crate::runtime::launch::cancellation::Cancellation;
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::io_threads::{IoThreads, copy_and_load_pages, spawn};
-use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, LaunchSize};
+use crate::runtime::launch::kernel_arguments::{GroupTableSize, KernelArguments, KernelResults, LaunchSize};
 use crate::runtime::launch::launch_schedule::{divided, schedule};
 use crate::runtime::launch::occupancy::{BLOCK_WARPS, BlockSize, blocks, patience};
 use crate::runtime::launch::replay::{LaunchContext, Replay};
@@ -52,8 +52,6 @@ const MAX_COUNTED_ROWS: u64 = u32::MAX as u64;
 /// How an attempt ended.
 pub(crate) enum RunOutcome {
     Done(Box<Output>),
-    /// The group table was too small.
-    MoreGroups,
     /// Nothing ran: a column of a kept plan is not resident any more.
     Lost,
     /// The device could not decode a column of a stripe. The results are discarded.
@@ -70,8 +68,6 @@ pub(crate) struct QueryRun<'a> {
     pub(crate) transfer: &'a TransferPlan,
     pub(crate) kernel: &'a QueryKernel,
     pub(crate) io: IoBinding<'a>,
-    /// log2 of the group table's slots, if there is one.
-    pub(crate) slots_log2: Option<u32>,
 }
 
 impl<'io> QueryRun<'io> {
@@ -244,12 +240,14 @@ impl<'io> QueryRun<'io> {
         let layout = self.group_layout()?;
         let block = self.block_size(device, layout.as_ref(), lanes);
         let blocks = blocks(self.plan, device.device, &entry, tiles, (block, lanes), &self.io)?;
+        let rows = runs.iter().map(|run| run.rows).sum();
         let size = LaunchSize {
             sizes,
             blocks,
             block_warps: block.warps,
             lanes,
-            slots_log2: self.slots_log2,
+            table: (self.kernel.has_group_table())
+                .then(|| GroupTableSize::new(rows, sizes.group_words, device.free_bytes)),
             layout,
         };
         let mut layout = ScratchLayout::default();
@@ -318,7 +316,10 @@ impl<'io> QueryRun<'io> {
             });
         }
         match Refusal::of(results.refused) {
-            Some(Refusal::Groups) => return Ok(RunOutcome::MoreGroups),
+            Some(Refusal::Groups) => {
+                let groups = results.group_capacity;
+                return Err(RefusalReason::TooManyGroups { groups }.into());
+            }
             Some(Refusal::Value) => return Err(RefusalReason::ValueOutOfRange.into()),
             None => {}
         }
@@ -326,7 +327,6 @@ impl<'io> QueryRun<'io> {
         let merged = self.kernel.merge(&WarpPartials {
             partials: &results.partials,
             counters: &results.counters,
-            group_locks: &results.group_locks,
             group_words: &results.group_words,
             coded: layout.as_ref().map(|layout| (layout, &results.merged[..])),
         })?;

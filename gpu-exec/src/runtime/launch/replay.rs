@@ -111,12 +111,17 @@ impl Replay<'_, '_> {
             let results = arguments.read_results(buffers, device.compute)?;
             let is_valid = results.refused == 0 && results.undecoded.is_none();
             let Some(fault_handler) = self.threads.fault_handler.filter(|_| is_valid) else {
+                if is_valid && results.groups == 0 {
+                    buffers.mark_sparse_clean();
+                }
                 break results;
             };
             if results.missed == 0 && !looks {
                 // Only misses leave entries and bits, and those of earlier passes were cleared.
                 device.faults.mark_clean();
-                buffers.mark_sparse_clean();
+                if results.groups == 0 {
+                    buffers.mark_sparse_clean();
+                }
                 break results;
             }
             if !handles_faults {

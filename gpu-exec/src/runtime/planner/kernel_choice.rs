@@ -89,7 +89,7 @@ impl KernelChoice {
         }
     }
 
-    /// The choice of the next attempt, when the group table was too small. Warps keep their own tables if an aggregate
+    /// The choice for many groups: a warp's own table has few of them. Warps keep their own tables if an aggregate
     /// has moments: those of a frequent group would wait for its lock in the table of all warps.
     pub(crate) fn with_more_groups(self, program: &Program) -> Self {
         let locks = (program.aggregates.iter()).any(|a| a.function == Function::Moments);
