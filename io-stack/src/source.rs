@@ -26,6 +26,10 @@ impl Source {
         self.storage.as_ref().is_some_and(|s| s.writer().is_some())
     }
 
+    fn suits_short_reads(&self) -> bool {
+        self.storage.as_ref().is_some_and(|s| s.suits_short_reads())
+    }
+
     /// The keys of its lines.
     pub(crate) fn keys(&self) -> Range<u64> {
         self.first_line..self.first_line + self.lines
@@ -53,15 +57,29 @@ pub(crate) fn namespaces_of(sources: &[Source]) -> Vec<Namespace> {
     sources.iter().enumerate().filter_map(namespace).collect()
 }
 
-/// The sources in the form that kernels read; `max_lines` is the longest transfer of one command.
-pub(crate) fn describe_sources(sources: &[Source], queues: u32, max_lines: u32) -> Vec<SourceDesc> {
+/// Longest transfers of one command, in lines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MaxLines {
+    /// Of any storage.
+    pub(crate) long: u32,
+    /// Of a storage that short reads suit. They fit in bounce slots, from which kernels copy them. The copy engine,
+    /// which fetches longer reads, is not worth starting below some megabytes (docs/experiments/0046).
+    pub(crate) short: u32,
+}
+
+/// The sources in the form that kernels read.
+pub(crate) fn describe_sources(sources: &[Source], queues: u32, max_lines: MaxLines) -> Vec<SourceDesc> {
     let describe = |(i, s): (usize, &Source)| SourceDesc {
         blocks: s.size_bytes() / BLOCK_BYTES,
         nsid: i as u32 + 1,
         lba_log2: BLOCK_BYTES.ilog2(),
         first_queue: 0,
         queue_count: queues,
-        max_lines,
+        max_lines: if s.suits_short_reads() {
+            max_lines.short
+        } else {
+            max_lines.long
+        },
         flags: if s.is_writable() { SOURCE_WRITABLE } else { 0 },
     };
     sources.iter().enumerate().map(describe).collect()

@@ -21,7 +21,7 @@ use crate::cuda::{CudaBus, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
 pub use crate::error::StackError;
 use crate::error::{CudaError, DeviceError, Reason};
 use crate::queues::{QueueOptions, Queues};
-use crate::source::{Source, describe_sources, namespaces_of, sources_of};
+use crate::source::{MaxLines, Source, describe_sources, namespaces_of, sources_of};
 
 /// Options of a stack.
 #[derive(Debug, Clone)]
@@ -54,9 +54,14 @@ impl Default for StackOptions {
 }
 
 impl StackOptions {
-    /// Longest transfer of one command, in lines: at least one, and at most a group of the cache.
-    fn max_lines_in_a_group(&self) -> u32 {
-        self.max_lines.clamp(1, 1 << self.cache.group_log2)
+    /// Longest transfers of one command: at least a line, and at most a group of the cache.
+    fn max_lines_in_a_group(&self) -> MaxLines {
+        let long = self.max_lines.clamp(1, 1 << self.cache.group_log2);
+        let bounced = self.queues.bounce_bytes / LINE_BYTES as u32;
+        MaxLines {
+            long,
+            short: if bounced == 0 { long } else { bounced.min(long) },
+        }
     }
 }
 

@@ -51,6 +51,10 @@ impl Storage for MappedFile {
         namespace_bytes(self.length)
     }
 
+    fn suits_short_reads(&self) -> bool {
+        true
+    }
+
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {
         let (mapping, length, name) = (self.mapping.clone(), self.length, self.describe());
         Ok(Box::new(ImmediateChannel::new(depth, move |offset, out: &mut [u8]| {

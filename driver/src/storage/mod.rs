@@ -64,6 +64,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The file cannot be opened, or a ring cannot be made.
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError>;
 
+    /// Whether several short reads take the storage no longer than one long read of the same bytes.
+    fn suits_short_reads(&self) -> bool {
+        false
+    }
+
     /// The way to write; `None`: the storage is read-only.
     fn writer(&self) -> Option<Arc<dyn BlockWriter>> {
         None

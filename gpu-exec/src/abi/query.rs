@@ -14,8 +14,8 @@
 //! - `partials`: [`Sizes::partial_bytes`] for each warp, written by the last launch, needs no initialisation.
 //! - `counters`: [`Sizes::counters`] words for each warp, zero before the first launch.
 //! - `refused`: zero before the first launch. If it is not zero after a launch, see [`Refusal`].
-//! - `group_slots`, `group_count`: `1 << group_slots_log2` words and a count, zero before the first launch. Null without
-//!   keys.
+//! - `group_slots`, `group_count`: `1 << group_slots_log2` words and a count, zero before the first launch. Null
+//!   without keys.
 //! - `group_words`: [`Sizes::group_words`] words for each of `group_capacity` groups, needs no initialisation. The
 //!   groups are those below the count, each once. There are more slots than groups, so that a search ends.
 //!
