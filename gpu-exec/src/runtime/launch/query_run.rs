@@ -42,9 +42,9 @@ use crate::runtime::transfer::transfer_plan::TransferPlan;
 use crate::runtime::transfer::uploader::Uploader;
 
 /// Rows of a launch, at most. Kernels of other queries wait for the launch that runs: 2 GiB of doubles take less than a
-/// millisecond from device memory, and 128 MiB by command take 13 ms.
+/// millisecond from device memory, and 512 MiB by command take 15 ms.
 const MAX_LAUNCH_ROWS: u64 = 1 << 28;
-const MAX_QUEUED_ROWS: u64 = 1 << 24;
+const MAX_QUEUED_ROWS: u64 = 1 << 26;
 
 /// Rows of a launch, at most: tables by code count rows with 32 bits.
 const MAX_COUNTED_ROWS: u64 = u32::MAX as u64;
