@@ -58,10 +58,14 @@ impl HostPages {
         let start = self.start.as_ptr() as usize;
         let part = |n: usize| make(start + n * each, self.len.saturating_sub(n * each).min(each));
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|n| scope.spawn(move || part(n))).collect();
-            let first = part(0);
+            let spawn = |n| std::thread::Builder::new().spawn_scoped(scope, move || part(n));
+            let others: Vec<_> = (1..threads).map(|n| (n, spawn(n))).collect();
             let failed = |_| Err(io::ErrorKind::Other.into());
-            (others.into_iter().map(|other| other.join().unwrap_or_else(failed))).fold(first, Result::and)
+            let made = others.into_iter().map(|(n, other)| match other {
+                Ok(other) => other.join().unwrap_or_else(failed),
+                Err(_) => part(n), // no more threads
+            });
+            made.fold(part(0), Result::and)
         })
     }
 

@@ -11,6 +11,7 @@ use crate::decompress::library_memory::LibraryMemory;
 use crate::runtime::decoding::decode_lane::DecodeLane;
 use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
 use crate::runtime::io_stack::status_block::StatusBlock;
+use crate::runtime::memory::group_table_size::GroupTableSize;
 use crate::runtime::memory::page_staging::PageStaging;
 use crate::runtime::memory::pinned_ring::{MAX_COPY_BYTES, PinnedRing};
 use crate::runtime::memory::query_scratch::QueryScratch;
@@ -27,8 +28,8 @@ const MAX_FAULTS_ON_HOST_THREADS: usize = 4 << 10;
 /// Slots of the rings of queries beside the first one.
 const SLOTS_BESIDE: usize = 16;
 const PAGE_SLOTS_BESIDE: usize = 8;
-/// Bytes of a scratch buffer beside the first query's that is kept.
-const MAX_IDLE_BYTES: usize = 64 << 20;
+/// Bytes of a scratch buffer beside the first query's that is kept, at least. A group table's are kept too.
+const MIN_IDLE_BYTES: usize = 64 << 20;
 /// Resources that are kept while no query uses them.
 const MAX_IDLE: usize = 4;
 
@@ -115,6 +116,8 @@ impl QueryResources {
 pub(crate) struct ResourcePool {
     device: Device,
     threads: usize,
+    /// Bytes of a scratch buffer beside the first query's that is kept.
+    max_idle_bytes: usize,
     /// The first query's come last.
     idle: Mutex<Vec<QueryResources>>,
 }
@@ -129,6 +132,7 @@ impl ResourcePool {
         Ok(Self {
             device: device.clone(),
             threads,
+            max_idle_bytes: MIN_IDLE_BYTES.max(GroupTableSize::max_bytes(device.facts()?.free_bytes) as usize),
             idle: Mutex::new(vec![first]),
         })
     }
@@ -149,7 +153,7 @@ impl ResourcePool {
     /// Takes resources back of a query that has ended: nothing of it is in flight.
     pub(crate) fn give_back(&self, mut resources: QueryResources) {
         if !resources.is_first {
-            resources.scratch.trim(MAX_IDLE_BYTES);
+            resources.scratch.trim(self.max_idle_bytes);
             resources.staging = StagingBuffer::default();
             let lanes = &mut resources.decode_lanes;
             lanes

@@ -10,6 +10,7 @@
 //! arena_set         the arenas that are taken from the driver
 //! page_table        a query's columns of which only some pages are resident
 //! constant_columns  device memory full of one value
+//! group_table_size  for how many groups the table of all warps has space
 //! query_scratch     device memory for what a query needs beside its columns
 //! staging_buffer    device memory in which encoded bytes wait until they are decoded
 //! page_staging      device memory in which the stored bytes of pages wait until they are decoded
@@ -25,6 +26,7 @@ pub(crate) mod cached_column;
 pub(crate) mod column_key;
 pub(crate) mod constant_columns;
 pub(crate) mod copy_target;
+pub(crate) mod group_table_size;
 pub(crate) mod mapped_files;
 pub(crate) mod page_staging;
 pub(crate) mod page_table;
