@@ -38,7 +38,8 @@ GRAMPUS_DEVICE void combine_atomically(u64* into, const u64* from) {
 constexpr u64 GROUP_FREE = 0;
 constexpr u64 GROUP_BUSY = 1;  // a lane writes the group, or combines words (combined_under_lock)
 constexpr u64 GROUP_FIRST = 2;
-constexpr u32 MOST_ROUNDS = 1u << 20;  // a slot is busy for a few instructions: no query reaches this bound
+// A slot is busy for a few instructions, except that a host thread may lose its processor there: others give up theirs.
+constexpr u32 ROUNDS_TO_PAUSE = 1024;
 
 // Whether some words are combined while their slot is GROUP_BUSY: no atomics combine them.
 template <class Words>
@@ -136,7 +137,7 @@ GRAMPUS_SLOW bool add_to_all(const QueryHead& head, bool active, const u64 (&key
             at = (at + 1) & mask;
             full = ++probes > mask;
         }
-        full = full || round > MOST_ROUNDS;
+        if (round % ROUNDS_TO_PAUSE == ROUNDS_TO_PAUSE - 1) pause_ns(1000);
         open = open && !mine && !full;
     }
     if (any(full)) {

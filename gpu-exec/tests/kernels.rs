@@ -18,10 +18,9 @@ use common::result_check::check;
 use common::{aggregate, arg, binary, col, column, count, sum};
 use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{
-    Access, ColumnShape, GPU_LANES, Grouping, KernelOutline, KeyRange, QueryKernel, Shape, TableScope,
+    Access, ColumnShape, Grouping, KernelOutline, KeyRange, QueryKernel, Shape, TableScope,
 };
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
-use grampus_io_stack::cuda::{Args, DeviceBuffer, Stream};
 
 fn random_shape(random: &mut Random, program: &Program) -> Shape {
     let column = |random: &mut Random, nullable: bool| ColumnShape {
@@ -420,36 +419,6 @@ fn group_tables_of_every_cardinality_match_the_interpreter() {
                 }
             }
         }
-    }
-}
-
-/// Another warp refuses the query just before lane 7 reads the word. If each lane left by its own reading, the others
-/// would wait for it for ever.
-#[test]
-fn lanes_agree_on_whether_the_query_is_refused() {
-    const KERNEL: &str = "namespace grampus {
-        struct Refusal { u32* refused; u32* seen; };
-        GRAMPUS_KERNEL(see_refusal, Refusal, parameter) {
-            QueryHead head = {};
-            head.refused = parameter.refused;
-            if (lane_id() == 7) refuse(head, REFUSED_GROUPS);
-            parameter.seen[lane_id()] = is_refused(head) ? 1 : 0;
-        }
-    }";
-    for target in targets().iter().filter(|target| target.is_lockstep()) {
-        let program = grouped(false);
-        let shape = common::shape(&program, Access::Plain, false, Grouping::Global);
-        let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
-        let module = target.lockstep_module(&(kernel.translation_unit() + KERNEL), "see_refusal");
-        let words = DeviceBuffer::filled(&target.device, 4 + 4 * GPU_LANES as usize, 0).expect("memory");
-        let parameter = [words.address(), words.address() + 4].map(u64::to_ne_bytes).concat();
-        let stream = Stream::new(&target.device).expect("a stream");
-        let entry = module.kernel("see_refusal").expect("it is there");
-        let mut args = Args::new().with_bytes(&parameter);
-        entry.launch(&stream, 1, GPU_LANES, &mut args).expect("launches");
-        stream.synchronize().expect("ends");
-        let seen: Vec<u32> = words.read(4, GPU_LANES as usize).expect("reads");
-        assert_eq!(seen, [1; GPU_LANES as usize]);
     }
 }
 
