@@ -15,6 +15,18 @@ pub struct ResultColumn {
     pub valid: Option<Vec<bool>>,
 }
 
+impl ResultColumn {
+    fn memory_bytes(&self) -> usize {
+        let values = match &self.values {
+            ResultValues::Int(values) => size_of_val(&values[..]),
+            ResultValues::Float(values) => size_of_val(&values[..]),
+            ResultValues::Decimal(values) => size_of_val(&values[..]),
+            ResultValues::Moments(values) => size_of_val(&values[..]),
+        };
+        values + self.valid.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Values of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResultValues {
@@ -59,7 +71,7 @@ impl Moments {
     }
 }
 
-/// Partial aggregates: a group may appear more than once, and is then to be merged.
+/// Partial aggregates, each group once. Keys are one if their bits are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
     /// Groups; 1 without keys.
@@ -70,6 +82,14 @@ pub struct Output {
     pub aggregates: Vec<ResultColumn>,
     /// Time and bytes of the run.
     pub cost: Cost,
+}
+
+impl Output {
+    /// Bytes of memory that keys and aggregates take.
+    pub fn memory_bytes(&self) -> usize {
+        let columns = self.keys.iter().chain(&self.aggregates);
+        columns.map(ResultColumn::memory_bytes).sum()
+    }
 }
 
 /// Time and bytes of a run.

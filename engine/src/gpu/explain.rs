@@ -17,6 +17,8 @@ pub(super) struct Explain<'a> {
     pub(super) work: &'a GpuWork,
     /// The CPU's plan for the same aggregation.
     pub(super) cpu: &'a dyn ExecutionPlan,
+    /// No final aggregation follows.
+    pub(super) is_whole: bool,
     /// The reason why the CPU answered, after a fallback.
     pub(super) fallback: Option<&'a str>,
 }
@@ -33,13 +35,15 @@ impl Explain<'_> {
         let moved: u64 = preview.columns.iter().map(|choice| choice.estimated_bytes).sum();
         let (keys, aggregates) = keys_and_aggregates(self.cpu);
         let device = work.planned_device.name();
+        // As AggregateExec names its modes.
+        let mode = if self.is_whole { "Single" } else { "Partial" };
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 let input = &work.gpu_input.input;
                 let (files, stripes) = (input.files.len(), input.stripes.len());
                 write!(
                     f,
-                    "GpuAggregateExec: device={device}, gby=[{keys}], aggr=[{aggregates}]"
+                    "GpuAggregateExec: mode={mode}, device={device}, gby=[{keys}], aggr=[{aggregates}]"
                 )?;
                 write!(f, ", files={files}, stripes={stripes}, columns=[{columns}]")?;
                 if let Some(words) = work.decompression.words() {
@@ -60,6 +64,7 @@ impl Explain<'_> {
                 Ok(())
             }
             DisplayFormatType::TreeRender => {
+                writeln!(f, "mode={mode}")?;
                 writeln!(f, "device={device}")?;
                 writeln!(f, "gby={keys}")?;
                 writeln!(f, "aggr={aggregates}")?;

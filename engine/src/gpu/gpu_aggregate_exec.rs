@@ -1,20 +1,25 @@
-//! [`GpuAggregateExec`]: a partial aggregation on the GPU as a DataFusion operator.
+//! [`GpuAggregateExec`]: an aggregation on the GPU as a DataFusion operator.
 //!
 //! 1. A blocking thread runs the program on the device. Dropping the stream cancels the run.
-//! 2. The output becomes the batch of partial state that the CPU's plan would give.
-//! 3. If the device cannot finish, the operator falls back: the CPU's plan gives the batch, or its own error.
+//! 2. The output becomes the batches that the CPU's plan would give, some thousand groups by a task: partial state, or
+//!    the aggregates' values where no final aggregation follows ([`finishing`](GpuAggregateExec::finishing)).
+//! 3. If the device cannot finish, the operator falls back: the CPU's plan gives the batches, or its own error.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -22,23 +27,30 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
     ReplaceChildrenOptions,
 };
-use futures::{StreamExt, TryStreamExt};
-use grampus_gpu_exec::RunError;
+use futures::{StreamExt, TryStreamExt, stream};
+use grampus_gpu_exec::{Output, RunError};
 
 use super::device_run::{cannot_be_held, run};
 use super::explain::Explain;
+use super::finished_groups::FinishedGroups;
 use super::gpu_work::GpuWork;
 use super::grouping_sets::GroupingSets;
 use super::metrics::{record, record_fallback};
-use super::partial_state::batch;
+use super::partial_state;
+use super::string_dictionary::StringDictionary;
 use crate::scan::metrics::with_amplification;
 
-/// A partial aggregation on the GPU.
+/// Groups that one task makes batches of.
+const TASK_GROUPS: usize = 1 << 16;
+
+/// A partial or a whole aggregation on the GPU.
 #[derive(Debug)]
 pub struct GpuAggregateExec {
     work: Arc<GpuWork>,
     /// The same aggregation for the CPU, in one partition.
     cpu: Arc<dyn ExecutionPlan>,
+    /// The final part of a whole aggregation.
+    last: Option<Arc<FinishedGroups>>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
     /// The reason why the CPU answered, set by the first fallback.
@@ -46,8 +58,23 @@ pub struct GpuAggregateExec {
 }
 
 impl GpuAggregateExec {
-    /// The operator for `work`. `cpu` is the CPU's plan for the same aggregation, in one partition.
+    /// The operator for `work`. `cpu` is the CPU's plan for the same partial aggregation, in one partition.
     pub(crate) fn new(work: GpuWork, cpu: Arc<dyn ExecutionPlan>) -> Self {
+        Self::with(Arc::new(work), cpu, None)
+    }
+
+    /// The operator that does the work of `last`, the final aggregation above, too. `cpu` is the CPU's plan for both,
+    /// in one partition. `None`: a final aggregation is needed, because its functions merge states row by row, or
+    /// because groups may occur more than once in the output.
+    pub(super) fn finishing(&self, last: &AggregateExec, cpu: Arc<dyn ExecutionPlan>) -> Option<Self> {
+        if !self.work.lowered.has_groups_once() {
+            return None;
+        }
+        let last = FinishedGroups::of(last, self.cpu.schema())?;
+        Some(Self::with(Arc::clone(&self.work), cpu, Some(Arc::new(last))))
+    }
+
+    fn with(work: Arc<GpuWork>, cpu: Arc<dyn ExecutionPlan>, last: Option<Arc<FinishedGroups>>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(cpu.schema()),
             Partitioning::UnknownPartitioning(1),
@@ -56,8 +83,9 @@ impl GpuAggregateExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         Self {
-            work: Arc::new(work),
+            work,
             cpu,
+            last,
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
             fallback: Arc::default(),
@@ -86,6 +114,7 @@ impl DisplayAs for GpuAggregateExec {
         let explain = Explain {
             work: &self.work,
             cpu: self.cpu.as_ref(),
+            is_whole: self.last.is_some(),
             fallback: self.fell_back(),
         };
         explain.write(format, f)
@@ -134,6 +163,7 @@ impl ExecutionPlan for GpuAggregateExec {
         let run = Execution {
             work: Arc::clone(&self.work),
             cpu: Arc::clone(&self.cpu),
+            last: self.last.clone(),
             metrics: self.metrics.clone(),
             fallback: Arc::clone(&self.fallback),
             context,
@@ -151,6 +181,7 @@ impl ExecutionPlan for GpuAggregateExec {
 struct Execution {
     work: Arc<GpuWork>,
     cpu: Arc<dyn ExecutionPlan>,
+    last: Option<Arc<FinishedGroups>>,
     metrics: ExecutionPlanMetricsSet,
     fallback: Arc<OnceLock<String>>,
     context: Arc<TaskContext>,
@@ -168,7 +199,7 @@ impl Drop for CancelOnDrop {
 impl Execution {
     async fn stream(self) -> Result<SendableRecordBatchStream> {
         match self.on_device().await {
-            Ok(batch) => self.batches(batch),
+            Ok((output, dictionary)) => self.batches(output, dictionary),
             Err(RunFailure::Fallback(reason)) => {
                 log::info!("the CPU answers: {reason}");
                 record_fallback(&self.metrics);
@@ -180,23 +211,21 @@ impl Execution {
         }
     }
 
-    /// The batch of partial state from the GPU.
-    async fn on_device(&self) -> Result<RecordBatch, RunFailure> {
+    /// The groups from the GPU, with the dictionary of their strings.
+    async fn on_device(&self) -> Result<(Output, Arc<StringDictionary>), RunFailure> {
         let cancel = Arc::new(AtomicBool::new(false));
         let stop = CancelOnDrop(Arc::clone(&cancel));
         let work = Arc::clone(&self.work);
         let ran = tokio::task::spawn_blocking(move || run(&work, &cancel)).await;
         drop(stop);
-        let (output, dictionary) = match ran {
-            Ok(Ok(ran)) => ran,
-            Ok(Err(error)) => return Err(self.failure_of(error)),
-            Err(join) => return Err(RunFailure::Error(DataFusionError::External(Box::new(join)))),
-        };
-        let work = &self.work;
-        record(&self.metrics, &output.cost, work);
-        let state = (&work.lowered.state[..], work.lowered.grouping_sets.as_ref());
-        let batch = batch(&output, state, &self.cpu.schema(), &dictionary);
-        batch.map_err(RunFailure::Error)
+        match ran {
+            Ok(Ok(ran)) => {
+                record(&self.metrics, &ran.0.cost, &self.work);
+                Ok(ran)
+            }
+            Ok(Err(error)) => Err(self.failure_of(error)),
+            Err(join) => Err(RunFailure::Error(DataFusionError::External(Box::new(join)))),
+        }
     }
 
     /// The consequence of an error of the device.
@@ -225,22 +254,83 @@ impl Execution {
         }
     }
 
-    /// The result in batches of the session's batch size.
-    fn batches(&self, batch: RecordBatch) -> Result<SendableRecordBatchStream> {
+    /// The groups in batches of the session's batch size.
+    fn batches(&self, output: Output, dictionary: Arc<StringDictionary>) -> Result<SendableRecordBatchStream> {
         let consumer = MemoryConsumer::new("GpuAggregate");
         let reservation = consumer.register(self.context.memory_pool());
-        reservation.try_grow(batch.get_array_memory_size())?;
-        let (schema, rows) = (batch.schema(), batch.num_rows());
-        let step = self.context.session_config().batch_size().max(1);
-        let slices = (0..rows).step_by(step).map(move |start| {
-            // The reservation moves with the batch and is released after the last slice.
+        reservation.try_grow(output.memory_bytes())?;
+        let config = self.context.session_config();
+        let (step, tasks) = (config.batch_size().max(1), config.target_partitions().max(1));
+        let groups = output.groups;
+        let made = Arc::new(GroupBatches {
+            output,
+            dictionary,
+            work: Arc::clone(&self.work),
+            last: self.last.clone(),
+            state_schema: match &self.last {
+                Some(last) => Arc::clone(&last.state_schema),
+                None => self.cpu.schema(),
+            },
+        });
+        // Grouping sets need all groups at once.
+        let each = match self.work.lowered.grouping_sets {
+            Some(_) => groups.max(1),
+            None => TASK_GROUPS,
+        };
+        let ranges = (0..groups.max(1))
+            .step_by(each)
+            .map(move |start| start.min(groups)..groups.min(start + each));
+        let whole = match groups <= each {
+            true => {
+                let batches = ranges.map(|range| made.batch(range)).collect::<Vec<_>>();
+                stream::iter(batches).boxed()
+            }
+            false => {
+                let task = move |range| {
+                    let made = Arc::clone(&made);
+                    SpawnedTask::spawn(async move { made.batch(range) })
+                };
+                let batches = stream::iter(ranges.map(task)).buffered(tasks);
+                let joined = |batch| match batch {
+                    Ok(batch) => batch,
+                    Err(join) => Err(DataFusionError::External(Box::new(join))),
+                };
+                batches.map(joined).boxed()
+            }
+        };
+        let slices = whole.map_ok(move |batch| {
+            // The reservation is released with the stream.
             let _held = &reservation;
-            Ok(batch.slice(start, step.min(rows - start)))
+            let rows = batch.num_rows();
+            let slices = (0..rows).step_by(step);
+            stream::iter(slices.map(move |start| Ok(batch.slice(start, step.min(rows - start)))))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            schema,
-            futures::stream::iter(slices).boxed(),
+            self.cpu.schema(),
+            slices.try_flatten(),
         )))
+    }
+}
+
+/// The groups of a run, of which batches are made.
+struct GroupBatches {
+    output: Output,
+    dictionary: Arc<StringDictionary>,
+    work: Arc<GpuWork>,
+    last: Option<Arc<FinishedGroups>>,
+    state_schema: SchemaRef,
+}
+
+impl GroupBatches {
+    /// The batch of a range of groups.
+    fn batch(&self, groups: Range<usize>) -> Result<RecordBatch> {
+        let lowered = &self.work.lowered;
+        let state = (&lowered.state[..], lowered.grouping_sets.as_ref());
+        let states = partial_state::batch((&self.output, groups), state, &self.state_schema, &self.dictionary)?;
+        match &self.last {
+            Some(last) => last.finish(&states),
+            None => Ok(states),
+        }
     }
 }
 

@@ -2,178 +2,23 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use arrow::array::{Float64Array, RecordBatch, StringArray};
+use arrow::array::{RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
-use grampus_gpu_exec::input::Input;
-use grampus_gpu_exec::{
-    Backing, ColumnChoice, CudaError, MachineProfile, Output, RefusalReason, Request, RunError, RunPreview,
-};
+use datafusion::prelude::SessionContext;
+use grampus_gpu_exec::MachineProfile;
 use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use crate::Grampus;
-use crate::config::{Device, GpuTarget, GrampusConfig, GrampusOptions};
+use crate::config::{Device, GpuTarget, GrampusOptions};
 use crate::gpu::calibration::Calibration;
-use crate::gpu::runner::Runner;
+use crate::gpu::fake_device::{Behaviour, FakeDevice, grampus_of, runtime, session};
 use crate::gpu::session::GpuSession;
 use crate::gpu::string_dictionary::DictionaryLimits;
-
-/// The behaviour of the fake device in a run.
-#[derive(Debug, Clone, Copy)]
-enum Behaviour {
-    Refuses,
-    Fails,
-    WaitsForCancel,
-    CannotOpen,
-    /// A kernel fails, and with it the process's context.
-    Dies,
-    /// Columns are resident after a run.
-    Loads,
-}
-
-#[derive(Debug)]
-struct FakeDevice {
-    behaviour: Behaviour,
-    /// Runs that have begun, and that have ended.
-    begun: AtomicUsize,
-    ended: AtomicUsize,
-    /// Of all runs.
-    inputs: Mutex<Vec<Arc<Input>>>,
-}
-
-impl FakeDevice {
-    fn is_loaded(&self) -> bool {
-        matches!(self.behaviour, Behaviour::Loads) && self.ended.load(Ordering::Relaxed) > 0
-    }
-}
-
-impl Runner for FakeDevice {
-    fn name(&self) -> String {
-        "a fake".to_owned()
-    }
-
-    fn is_open(&self) -> bool {
-        match self.behaviour {
-            Behaviour::CannotOpen => false,
-            Behaviour::Dies => self.begun.load(Ordering::Relaxed) == 0,
-            _ => true,
-        }
-    }
-
-    fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError> {
-        let choice = ColumnChoice {
-            backing: match self.behaviour {
-                Behaviour::Refuses | Behaviour::WaitsForCancel | Behaviour::Loads => Backing::Resident,
-                Behaviour::Fails | Behaviour::CannotOpen | Behaviour::Dies => Backing::Mapped,
-            },
-            granularity_bytes: 32,
-            estimated_bytes: 1000,
-            // As over a link of 5 KB/s.
-            estimated_time: match self.is_loaded() {
-                true => Duration::ZERO,
-                false => Duration::from_millis(200),
-            },
-            scan_time: Duration::ZERO,
-            resident_bytes: 0,
-            reason: String::new(),
-        };
-        Ok(RunPreview {
-            columns: vec![choice; request.program.columns.len()],
-            kernel_shape: "by row".to_owned(),
-            coded_groups: None,
-            is_compiled: true,
-        })
-    }
-
-    fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
-        let begun = Instant::now();
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        self.inputs.lock().unwrap().push(Arc::clone(request.input));
-        let error = match self.behaviour {
-            Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
-            Behaviour::CannotOpen => RunError::Cuda(CudaError::NoDriver("it is gone".to_owned())),
-            Behaviour::Dies => RunError::Cuda(CudaError::Call {
-                call: "cuStreamSynchronize",
-                code: 700,
-                text: "an illegal memory access was encountered".to_owned(),
-                detail: String::new(),
-            }),
-            Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
-            Behaviour::Loads => {
-                self.ended.fetch_add(1, Ordering::Relaxed);
-                return Ok(Output {
-                    groups: 1,
-                    keys: Vec::new(),
-                    aggregates: Vec::new(),
-                    cost: grampus_gpu_exec::output::Cost::default(),
-                });
-            }
-            Behaviour::WaitsForCancel => loop {
-                if request.cancel.load(Ordering::Relaxed) {
-                    break RunError::Cancelled;
-                }
-                if begun.elapsed() > Duration::from_secs(30) {
-                    break RunError::Invalid("not cancelled".to_owned());
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            },
-        };
-        self.ended.fetch_add(1, Ordering::Relaxed);
-        Err(error)
-    }
-
-    fn kernel_source(&self, _: &Request<'_>) -> Result<String, RunError> {
-        Ok("no kernel".to_owned())
-    }
-}
-
-/// A session with the fake device and a table `t` of a thousand rows.
-async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>) {
-    let (context, fake, _) = runtime(folder, device, behaviour).await;
-    (context, fake)
-}
-
-/// As [`session`], with its runtime.
-async fn runtime(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>, Grampus) {
-    let fake = Arc::new(FakeDevice {
-        behaviour,
-        begun: AtomicUsize::new(0),
-        ended: AtomicUsize::new(0),
-        inputs: Mutex::default(),
-    });
-    let gpu = Arc::new(GpuSession::default());
-    let options = GrampusOptions {
-        device,
-        cache_folder: folder.display().to_string(),
-        ..GrampusOptions::default()
-    };
-    gpu.preset(&options, Arc::clone(&fake) as Arc<dyn Runner>);
-    let builder = SessionStateBuilder::new()
-        .with_config(SessionConfig::new().with_target_partitions(3))
-        .with_default_features();
-    let grampus = grampus_of(options, gpu);
-    let context = SessionContext::new_with_state(grampus.register(builder).build());
-    let path = folder.join("t.orc");
-    let column: Arc<Float64Array> = Arc::new(Float64Array::from_iter_values((0..1000).map(f64::from)));
-    let rows = RecordBatch::try_from_iter([("x", column as _)]).unwrap();
-    let mut writer = ArrowWriter::try_new(
-        File::create(&path).unwrap(),
-        rows.schema(),
-        Some(WriterProperties::default()),
-    )
-    .unwrap();
-    writer.write(&rows).unwrap();
-    writer.close().unwrap();
-    crate::session::register_orc(&context, "t", &path.display().to_string())
-        .await
-        .unwrap();
-    (context, fake, grampus)
-}
 
 const SQL: &str = "SELECT count(*) AS n, sum(x) AS s FROM t WHERE x >= 10";
 
@@ -198,6 +43,26 @@ async fn operator_falls_back_if_the_device_refuses() {
         assert!(analyzed.contains("answered_by_cpu=1"), "{analyzed}");
         assert_eq!(fake.ended.load(Ordering::Relaxed), 2);
     }
+}
+
+/// The CPU's plan behind the operator has the final aggregation that is left out above.
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_aggregation_falls_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, fake) = session(folder.path(), Device::Prefer, Behaviour::Refuses).await;
+    let sql = "SELECT CAST(x AS BIGINT) % 3 AS k, count(*), avg(x) FROM t GROUP BY 1 ORDER BY 1";
+    let plan = shown(&context, &format!("EXPLAIN {sql}")).await.unwrap();
+    assert!(plan.contains("GpuAggregateExec: mode=Single, device=a fake"), "{plan}");
+    assert!(!plan.contains(" AggregateExec"), "{plan}");
+    let answer = shown(&context, sql).await.unwrap();
+    for group in [
+        "| 0 | 334      | 499.5    |",
+        "| 1 | 333      | 499.0    |",
+        "| 2 | 333      | 500.0    |",
+    ] {
+        assert!(answer.contains(group), "{answer}");
+    }
+    assert_eq!(fake.ended.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,7 +127,7 @@ async fn explain_verbose_shows_the_kernel() {
     let (context, _) = session(folder.path(), Device::Gpu, Behaviour::Fails).await;
     let plain = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
     assert!(
-        plain.contains("GpuAggregateExec: device=a fake, gby=[], aggr=[count(Int64(1)), sum(t.x)]"),
+        plain.contains("GpuAggregateExec: mode=Partial, device=a fake, gby=[], aggr=[count(Int64(1)), sum(t.x)]"),
         "{plain}"
     );
     assert!(
@@ -375,15 +240,6 @@ async fn planning_waits_for_no_running_query() {
     assert!(running.await.unwrap_err().is_cancelled());
 }
 
-/// A runtime whose GPU state is `gpu`.
-fn grampus_of(options: GrampusOptions, gpu: Arc<GpuSession>) -> Grampus {
-    let config = GrampusConfig {
-        options,
-        ..GrampusConfig::default()
-    };
-    Grampus::builder().config(config).gpu(gpu).build().unwrap()
-}
-
 /// A session over a table `w` of a thousand different words, with dictionaries of `strings` strings.
 async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession>) {
     let gpu = Arc::new(GpuSession::with_dictionary(DictionaryLimits {
@@ -484,7 +340,7 @@ async fn a_lost_device_is_found_by_the_first_execution() {
         let (context, fake) = session(folder.path(), Device::Prefer, behaviour).await;
         for _ in 0..2 {
             let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-            assert!(plan.contains("GpuAggregateExec: device=a fake"), "{plan}");
+            assert!(plan.contains("GpuAggregateExec: mode=Partial, device=a fake"), "{plan}");
         }
         assert_eq!(fake.begun.load(Ordering::Relaxed), 0);
         assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));

@@ -26,7 +26,8 @@
 //! | `device_run` | one run of a `GpuWork` |
 //! | `background_loader` | `BackgroundLoader`, loads columns after queries on the CPU |
 //! | `gpu_aggregate_exec` | `GpuAggregateExec`, the operator |
-//! | `final_aggregation` | the final aggregation of few groups runs in one partition |
+//! | `final_aggregation` | final aggregations are left out, or run in one partition |
+//! | `finished_groups` | `FinishedGroups`, the values of aggregates without a final aggregation |
 //! | `explain` | `Explain`, the operator's text in EXPLAIN |
 //! | `metrics` | the operator's metrics |
 //! | `grouping_sets` | `GroupingSets`, the groups of each set from the groups of all keys |
@@ -42,8 +43,12 @@ mod device_choice;
 mod device_run;
 mod encoded_columns;
 mod explain;
+#[cfg(test)]
+#[path = "tests/fake_device.rs"]
+mod fake_device;
 mod filter_key;
 mod final_aggregation;
+mod finished_groups;
 pub mod gpu_aggregate_exec;
 mod gpu_input;
 mod gpu_work;

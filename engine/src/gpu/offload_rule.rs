@@ -15,7 +15,7 @@
 //! **Invariant:** the rule waits for no running query, and changes nothing that a later decision depends on. Neither
 //! planning nor EXPLAIN is counted.
 //!
-//! At the end, final aggregations of few groups lose their repartitioning (`final_aggregation`).
+//! At the end, final aggregations are left out where the GPU gives each group once (`final_aggregation`).
 //!
 //! If a step refuses, the plan stays as it is, and the scan shows the reason in EXPLAIN. With `grampus.device = 'gpu'`
 //! a refusal is an error.
@@ -40,7 +40,7 @@ use super::device_choice::{
     COMPILE_TIME, Workload, gpu_time, has_dependents, hot_time, is_resident, least_gpu_time, shown,
 };
 use super::filter_key::FilterKey;
-use super::final_aggregation::in_one_partition;
+use super::final_aggregation::simplify_final_aggregations;
 use super::gpu_aggregate_exec::GpuAggregateExec;
 use super::gpu_input::GpuInput;
 use super::gpu_work::GpuWork;
@@ -84,7 +84,7 @@ impl PhysicalOptimizerRule for OffloadRule {
             options: &options,
             is_absence_shown: false,
         };
-        in_one_partition(rewrite.rewrite(plan, None)?)
+        simplify_final_aggregations(rewrite.rewrite(plan, None)?)
     }
 
     fn name(&self) -> &'static str {

@@ -3,16 +3,18 @@
 //! The batch has the keys first, then the state fields of the aggregates. A program may have more keys than the
 //! aggregation: some functions take their state from a key of finer groups, which the final aggregation merges.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, LargeStringArray, ListArray,
-    PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray, UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Decimal128Array, Decimal256Array, Float64Array,
+    LargeStringArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StringViewArray,
+    UInt64Array,
 };
-use arrow::buffer::OffsetBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::{cast, filter, is_not_null, nullif};
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, SchemaRef, TimeUnit, i256};
+use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int64Type, SchemaRef, TimeUnit, i256};
 use datafusion::common::{ScalarValue, exec_err, internal_err};
 use datafusion::error::Result;
 use grampus_gpu_exec::output::{Moments, Output, ResultColumn, ResultValues};
@@ -43,12 +45,12 @@ pub(crate) enum Moment {
     Squares,
 }
 
-/// The batch of `schema`. `state` has the source of each field after the keys.
+/// The batch of `schema` for a range of the output's groups. `state` has the source of each field after the keys.
 ///
 /// # Errors
 /// If the output does not fit the schema, which is a bug.
 pub(crate) fn batch(
-    output: &Output,
+    (output, groups): (&Output, Range<usize>),
     (state, sets): (&[StateSource], Option<&GroupingSets>),
     schema: &SchemaRef,
     dictionary: &StringDictionary,
@@ -62,30 +64,70 @@ pub(crate) fn batch(
     };
     let mut arrays = Vec::with_capacity(fields.len());
     for (key, field) in keys.iter().zip(fields) {
-        arrays.push(array(key, field.data_type(), dictionary)?);
+        let key = Part::of(key, &groups)?;
+        arrays.push(array(&key, field.data_type(), dictionary)?);
     }
     let mut states = Vec::with_capacity(state.len());
     for (source, field) in state.iter().zip(&fields[key_count + ids..]) {
-        states.push(state_array(output, *source, field.data_type(), dictionary)?);
+        states.push(state_array((output, &groups), *source, field.data_type(), dictionary)?);
     }
     if let Some(sets) = sets {
         return sets.expand(arrays, states, schema);
     }
     arrays.append(&mut states);
-    let options = RecordBatchOptions::new().with_row_count(Some(output.groups));
+    let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)?)
 }
 
+/// Groups of a result.
+struct Part<'a> {
+    column: &'a ResultColumn,
+    groups: Range<usize>,
+    /// By group: whether the value is there.
+    valid: Option<&'a [bool]>,
+}
+
+impl<'a> Part<'a> {
+    fn of(column: &'a ResultColumn, groups: &Range<usize>) -> Result<Self> {
+        let values = match &column.values {
+            ResultValues::Int(values) => values.len(),
+            ResultValues::Float(values) => values.len(),
+            ResultValues::Decimal(values) => values.len(),
+            ResultValues::Moments(values) => values.len(),
+        };
+        let valid = match &column.valid {
+            Some(valid) => valid.get(groups.clone()).map(Some),
+            None => Some(None),
+        };
+        match valid {
+            Some(valid) if groups.end <= values => Ok(Self {
+                column,
+                groups: groups.clone(),
+                valid,
+            }),
+            _ => internal_err!("the GPU gave {values} values for {} groups", groups.end),
+        }
+    }
+
+    /// The groups' values among those of all groups.
+    fn of_all<T>(&self, values: &'a [T]) -> &'a [T] {
+        &values[self.groups.clone()]
+    }
+
+    fn numbers<T: ArrowPrimitiveType>(&self, values: &'a [T::Native]) -> PrimitiveArray<T> {
+        let nulls = self.valid.map(NullBuffer::from);
+        PrimitiveArray::new(self.of_all(values).to_vec().into(), nulls)
+    }
+}
+
 fn state_array(
-    output: &Output,
+    (output, groups): (&Output, &Range<usize>),
     source: StateSource,
     data_type: &DataType,
     dictionary: &StringDictionary,
 ) -> Result<ArrayRef> {
     let (column, item) = match (source, data_type) {
-        (StateSource::Moments(at, moment), _) => {
-            return moments(output.aggregates.get(at).map(|column| &column.values), moment);
-        }
+        (StateSource::Moments(at, _), _) => (output.aggregates.get(at), None),
         (StateSource::Aggregate(at) | StateSource::CountOrNull(at), _) => (output.aggregates.get(at), None),
         (StateSource::Key(at), _) => (output.keys.get(at), None),
         (StateSource::KeyAsList(at), DataType::List(item)) => (output.keys.get(at), Some(item)),
@@ -94,22 +136,25 @@ fn state_array(
     let Some(column) = column else {
         return internal_err!("the GPU gave no {source:?}");
     };
-    match item {
-        Some(item) => lists(&array(column, item.data_type(), dictionary)?, item),
-        None if matches!(source, StateSource::CountOrNull(_)) => {
-            let counts = array(column, data_type, dictionary)?;
+    let part = Part::of(column, groups)?;
+    match (item, source) {
+        (Some(item), _) => lists(&array(&part, item.data_type(), dictionary)?, item),
+        (None, StateSource::Moments(_, moment)) => moments(&part, moment),
+        (None, StateSource::CountOrNull(_)) => {
+            let counts = array(&part, data_type, dictionary)?;
             let zero = ScalarValue::new_zero(data_type)?.to_scalar()?;
             Ok(nullif(&counts, &eq(&counts, &zero)?)?)
         }
-        None => array(column, data_type, dictionary),
+        (None, _) => array(&part, data_type, dictionary),
     }
 }
 
 /// A part of each group's moments.
-fn moments(values: Option<&ResultValues>, moment: Moment) -> Result<ArrayRef> {
-    let Some(ResultValues::Moments(all)) = values else {
+fn moments(part: &Part<'_>, moment: Moment) -> Result<ArrayRef> {
+    let ResultValues::Moments(all) = &part.column.values else {
         return internal_err!("the GPU gave no moments");
     };
+    let all = part.of_all(all);
     let floats = |of: fn(&Moments) -> f64| Float64Array::from_iter_values(all.iter().map(of));
     Ok(match moment {
         Moment::Count => Arc::new(UInt64Array::from_iter_values(all.iter().map(|of| of.count))),
@@ -127,40 +172,34 @@ fn lists(values: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
 }
 
 /// The values as an array of `data_type`.
-fn array(column: &ResultColumn, data_type: &DataType, dictionary: &StringDictionary) -> Result<ArrayRef> {
-    match (&column.values, data_type) {
+fn array(part: &Part<'_>, data_type: &DataType, dictionary: &StringDictionary) -> Result<ArrayRef> {
+    match (&part.column.values, data_type) {
         (ResultValues::Int(codes), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => {
-            strings(codes, column.valid.as_deref(), data_type, dictionary)
+            strings(part.of_all(codes), part.valid, data_type, dictionary)
         }
         (ResultValues::Int(values), DataType::Boolean) => {
-            let values = values.iter().map(|value| *value != 0);
-            Ok(Arc::new(BooleanArray::from_iter(masked(
-                values,
-                column.valid.as_deref(),
-            ))))
+            let values = part.of_all(values).iter().map(|value| *value != 0);
+            Ok(Arc::new(BooleanArray::from_iter(masked(values, part.valid))))
         }
         (ResultValues::Int(values), DataType::Decimal128(precision, scale)) => {
-            let values = values.iter().map(|&value| i128::from(value));
-            decimals(values, column.valid.as_deref(), *precision, *scale)
+            let values = part.of_all(values).iter().map(|&value| i128::from(value));
+            decimals(values, part.valid, *precision, *scale)
         }
         (ResultValues::Decimal(values), DataType::Decimal128(precision, scale)) => {
-            decimals(values.iter().copied(), column.valid.as_deref(), *precision, *scale)
-        }
-        (ResultValues::Decimal(values), DataType::Decimal256(precision, scale)) => {
-            let values = values.iter().map(|&value| i256::from_i128(value));
-            let array = Decimal256Array::from_iter(masked(values, column.valid.as_deref()));
+            let array = part.numbers::<Decimal128Type>(values);
             Ok(Arc::new(array.with_precision_and_scale(*precision, *scale)?))
         }
-        (ResultValues::Int(values), _) => {
-            let values = masked(values.iter().copied(), column.valid.as_deref());
-            integers(PrimitiveArray::<Int64Type>::from_iter(values), data_type)
+        (ResultValues::Decimal(values), DataType::Decimal256(precision, scale)) => {
+            let values = part.of_all(values).iter().map(|&value| i256::from_i128(value));
+            let array = Decimal256Array::from_iter(masked(values, part.valid));
+            Ok(Arc::new(array.with_precision_and_scale(*precision, *scale)?))
         }
+        (ResultValues::Int(values), _) => integers(part.numbers(values), data_type),
         (ResultValues::Float(values), DataType::Float64 | DataType::Float32) => {
-            let values = masked(values.iter().copied(), column.valid.as_deref());
-            let array: ArrayRef = Arc::new(PrimitiveArray::<Float64Type>::from_iter(values));
+            let array: ArrayRef = Arc::new(part.numbers::<Float64Type>(values));
             Ok(cast(&array, data_type)?)
         }
-        (_, other) => internal_err!("the GPU gave values of type {:?} for {other}", column.ty),
+        (_, other) => internal_err!("the GPU gave values of type {:?} for {other}", part.column.ty),
     }
 }
 
@@ -276,7 +315,13 @@ mod tests {
             aggregates: Vec::new(),
             cost: Cost::default(),
         };
-        let batch = batch(&output, (&[], None), &Arc::new(Schema::new(fields)), &dictionary).unwrap();
+        let batch = batch(
+            (&output, 0..2),
+            (&[], None),
+            &Arc::new(Schema::new(fields)),
+            &dictionary,
+        )
+        .unwrap();
         let shown = pretty_format_batches(std::slice::from_ref(&batch)).unwrap().to_string();
         for wanted in [
             "green",
@@ -310,7 +355,7 @@ mod tests {
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int64, false));
         let [first, second] = [0, 1].map(StateSource::Aggregate);
         let both = batch(
-            &output,
+            (&output, 0..1),
             (&[first, first], None),
             &Arc::new(Schema::new(fields.to_vec())),
             &dictionary,
@@ -319,14 +364,14 @@ mod tests {
         assert_eq!(both.column(0), both.column(1));
         assert!(
             batch(
-                &output,
+                (&output, 0..1),
                 (&[second], None),
                 &Arc::new(Schema::new(fields[..1].to_vec())),
                 &dictionary
             )
             .is_err()
         );
-        let none = batch(&output, (&[], None), &Arc::new(Schema::empty()), &dictionary).unwrap();
+        let none = batch((&output, 0..1), (&[], None), &Arc::new(Schema::empty()), &dictionary).unwrap();
         assert_eq!(none.num_rows(), 1);
     }
 }

@@ -22,7 +22,7 @@ async fn explain_shows_the_plan_and_analyze_the_run() {
     let sql = "SELECT sum(x) FROM t WHERE x >= 1500 AND word = 'a'";
     let plan = text(&context, &format!("EXPLAIN {sql}")).await;
     for words in [
-        "GpuAggregateExec: device=",
+        "GpuAggregateExec: mode=Partial, device=",
         "aggr=[sum(t.x)]",
         "files=1, stripes=2",
         "columns=[x (resident, ",

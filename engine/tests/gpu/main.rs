@@ -24,3 +24,4 @@ mod recorded_rates;
 mod soak;
 mod text_functions;
 mod values;
+mod whole_aggregations;

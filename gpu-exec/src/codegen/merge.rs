@@ -5,7 +5,10 @@
 //!
 //! **Invariant:** equal words give equal results, to the bit.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
 
 use super::group_codes::GroupLayout;
 use super::plan::Plan;
@@ -91,13 +94,15 @@ fn wrong<T>(what: &str) -> Result<T, RunError> {
     Err(RunError::Invalid(format!("the {what} are not what the kernel leaves")))
 }
 
+/// Groups that a thread makes values of at a time.
+const GROUPS_OF_PART: usize = 1 << 17;
+
 /// Groups in the order of their first appearance.
 struct Groups<'a> {
     plan: &'a Plan,
-    /// Words of the groups' keys, `key_words` for each.
-    keys: Vec<u64>,
-    /// Words of the groups' aggregates, one for each operation.
-    words: Vec<u64>,
+    /// By group: the words of its key, then a word for each operation of its aggregates, as in
+    /// `QueryHead::group_words`. Borrowed: the group table has all groups.
+    rows: Cow<'a, [u64]>,
     /// Groups of the warps' own tables, by key.
     found: HashMap<Vec<u64>, usize>,
 }
@@ -106,34 +111,38 @@ impl<'a> Groups<'a> {
     fn new(plan: &'a Plan) -> Self {
         Self {
             plan,
-            keys: Vec::new(),
-            words: Vec::new(),
+            rows: Cow::Borrowed(&[]),
             found: HashMap::new(),
         }
     }
 
+    /// Words of a group.
+    fn stride(&self) -> usize {
+        self.plan.key_words + self.plan.words.ops.len()
+    }
+
     fn count(&self) -> usize {
-        self.words.len() / self.plan.words.ops.len()
+        self.rows.len() / self.stride()
     }
 
     fn ungrouped(&mut self, partials: &[u64]) {
-        self.words = vec![0; self.plan.words.ops.len()];
+        let mut sum = vec![0; self.plan.words.ops.len()];
         for words in partials.chunks_exact(self.plan.words.ops.len()) {
-            combine(&self.plan.words.ops, &mut self.words, words);
+            combine(&self.plan.words.ops, &mut sum, words);
         }
+        self.rows = Cow::Owned(sum);
     }
 
     /// Adds words to the group of the key. False: there is no such group yet.
     fn add_to_known(&mut self, key: &[u64], words: &[u64]) -> bool {
         let Some(&at) = self.found.get(key) else { return false };
-        let at = at * self.plan.words.ops.len();
-        combine(&self.plan.words.ops, &mut self.words[at..at + words.len()], words);
+        let at = at * self.stride() + key.len();
+        combine(
+            &self.plan.words.ops,
+            &mut self.rows.to_mut()[at..at + words.len()],
+            words,
+        );
         true
-    }
-
-    fn push(&mut self, key: &[u64], words: &[u64]) {
-        self.keys.extend_from_slice(key);
-        self.words.extend_from_slice(words);
     }
 
     /// Adds a warp's `OwnGroups` (device/groups.cuh): the number of groups, their keys, their words.
@@ -148,7 +157,9 @@ impl<'a> Groups<'a> {
             let (key, words) = (&key[at * keys..][..keys], &words[at * count..][..count]);
             if !self.add_to_known(key, words) {
                 self.found.insert(key.to_vec(), self.count());
-                self.push(key, words);
+                let rows = self.rows.to_mut();
+                rows.extend_from_slice(key);
+                rows.extend_from_slice(words);
             }
         }
         Ok(())
@@ -157,44 +168,81 @@ impl<'a> Groups<'a> {
     /// Adds the groups by code that have rows. Their keys are in no other table: a kernel gives a key its code wherever
     /// it meets it.
     fn of_codes(&mut self, layout: &GroupLayout, merged: &[u64]) -> Result<(), RunError> {
-        let (count, Some(rows)) = (self.plan.words.ops.len(), self.plan.words.rows) else {
+        let (count, Some(rows_word)) = (self.plan.words.ops.len(), self.plan.words.rows) else {
             return wrong("groups by code");
         };
         if merged.len() < layout.partial_words() {
             return wrong("groups by code");
         }
         for (group, words) in (0..layout.groups).zip(merged.chunks_exact(count)) {
-            if words[rows] > 0 {
-                layout.push_key(self.plan.null_keys, group, &mut self.keys);
-                self.words.extend_from_slice(words);
+            if words[rows_word] > 0 {
+                let rows = self.rows.to_mut();
+                layout.push_key(self.plan.null_keys, group, rows);
+                rows.extend_from_slice(words);
             }
         }
         Ok(())
     }
 
-    fn of_table(&mut self, groups: &[u64]) -> Result<(), RunError> {
-        let (keys, count) = (self.plan.key_words, self.plan.words.ops.len());
-        if !groups.len().is_multiple_of(keys + count) {
+    /// Adds the group table's groups, of which each has a key of its own.
+    fn of_table(&mut self, groups: &'a [u64]) -> Result<(), RunError> {
+        let (keys, stride) = (self.plan.key_words, self.stride());
+        if !groups.len().is_multiple_of(stride) {
             return wrong("groups");
         }
-        for group in groups.chunks_exact(keys + count) {
-            // A key is in the table only once, so it is compared with those of the warps alone.
+        if self.rows.is_empty() {
+            self.rows = Cow::Borrowed(groups);
+            return Ok(());
+        }
+        for group in groups.chunks_exact(stride) {
             if !self.add_to_known(&group[..keys], &group[keys..]) {
-                self.push(&group[..keys], &group[keys..]);
+                self.rows.to_mut().extend_from_slice(group);
             }
         }
         Ok(())
+    }
+
+    /// A value of each group, from the words of its key and its aggregates. Millions of groups are divided among
+    /// threads.
+    fn of_each<T: Copy + Default + Send>(&self, value: impl Fn(&[u64], &[u64]) -> T + Sync) -> Vec<T> {
+        let (stride, keys) = (self.stride(), self.plan.key_words);
+        let mut values = vec![T::default(); self.count()];
+        let parts = values
+            .chunks_mut(GROUPS_OF_PART)
+            .zip(self.rows.chunks(GROUPS_OF_PART * stride));
+        let threads = parts
+            .len()
+            .min(std::thread::available_parallelism().map_or(1, NonZero::get));
+        let parts = Mutex::new(parts);
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            while let Some((values, rows)) = next() {
+                for (into, row) in values.iter_mut().zip(rows.chunks_exact(stride)) {
+                    let (key, words) = row.split_at(keys);
+                    *into = value(key, words);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without this thread, the others do its part.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        values
     }
 
     fn key_column(&self, program: &Program, at: usize) -> Result<ResultColumn, RunError> {
         let ty = program.type_of(&program.keys[at])?;
-        let each = || self.keys.chunks_exact(self.plan.key_words);
-        let there = |key: &[u64]| !self.plan.null_keys || key[key.len() - 1] >> at & 1 == 0;
-        let all = each().all(there);
+        let there = |key: &[u64]| key[key.len() - 1] >> at & 1 == 0;
         Ok(ResultColumn {
             ty,
-            values: values(ty, each().map(|key| bits(ty, key[at]))),
-            valid: (!all).then(|| each().map(there).collect()),
+            values: self.values(ty, |key, _| bits(ty, key[at])),
+            valid: match self.plan.null_keys {
+                true => some_missing(self.of_each(|key, _| there(key))),
+                false => None,
+            },
         })
     }
 
@@ -202,24 +250,25 @@ impl<'a> Groups<'a> {
         let aggregate = &program.aggregates[at];
         let ty = program.type_of_aggregate(aggregate)?;
         let first = self.plan.words.first_of[at];
-        let each = || self.words.chunks_exact(self.plan.words.ops.len());
         let marked = self.plan.words.seen.filter(|_| self.plan.words.has_seen_bit[at]);
         if aggregate.function == Function::Moments {
             return Ok(ResultColumn {
                 ty,
-                values: ResultValues::Moments(each().map(|words| moments(&words[first..])).collect()),
+                values: ResultValues::Moments(self.of_each(|_, words| moments(&words[first..]))),
                 valid: None,
             });
         }
-        let there = |words: &[u64]| match (aggregate.function, marked) {
-            (Function::Count, _) => true,
-            _ if self.plan.words.count_of[at].is_some_and(|count| words[count] == 0) => false,
+        let count = self.plan.words.count_of[at];
+        // A group exists because of a row. Without keys there is a group even if no row passed.
+        let has_row = self.plan.grouped() || passed > 0;
+        let always_there = aggregate.function == Function::Count || (has_row && count.is_none() && marked.is_none());
+        let there = |words: &[u64]| match (count, marked) {
+            _ if always_there => true,
+            (Some(count), _) if words[count] == 0 => false,
             (_, Some(word)) => words[word] >> at & 1 == 1,
-            // A group exists because of a row. Without keys there is a group even if no row passed.
-            (_, None) => self.plan.grouped() || passed > 0,
+            (_, None) => has_row,
         };
-        let all = each().all(there);
-        let value = |words: &[u64]| match aggregate.function {
+        let value = |_: &[u64], words: &[u64]| match aggregate.function {
             _ if !there(words) => Bits::Int(0),
             Function::Sum if self.plan.words.ops[first] == Op::AddWide => {
                 Bits::Wide(u128::from(words[first]) as i128 | i128::from(words[first + 1] as i64) << 64)
@@ -234,10 +283,33 @@ impl<'a> Groups<'a> {
         };
         Ok(ResultColumn {
             ty,
-            values: values(ty, each().map(value)),
-            valid: (!all).then(|| each().map(there).collect()),
+            values: self.values(ty, value),
+            valid: match always_there {
+                true => None,
+                false => some_missing(self.of_each(|_, words| there(words))),
+            },
         })
     }
+
+    /// Values of a type. Missing values are zero.
+    fn values(&self, ty: Type, value: impl Fn(&[u64], &[u64]) -> Bits + Sync) -> ResultValues {
+        let int = |value: Bits| match value {
+            Bits::Int(v) => i128::from(v),
+            Bits::Wide(v) => v,
+            Bits::Float(_) => 0,
+        };
+        let float = |value: Bits| if let Bits::Float(v) = value { v } else { 0.0 };
+        match ty {
+            Type::Float32 | Type::Float64 => ResultValues::Float(self.of_each(|key, words| float(value(key, words)))),
+            Type::Decimal { .. } => ResultValues::Decimal(self.of_each(|key, words| int(value(key, words)))),
+            _ => ResultValues::Int(self.of_each(|key, words| int(value(key, words)) as i64)),
+        }
+    }
+}
+
+/// Whether each value is there; `None`: all are.
+fn some_missing(valid: Vec<bool>) -> Option<Vec<bool>> {
+    (!valid.iter().all(|&valid| valid)).then_some(valid)
 }
 
 /// Combines words as `combine` of device/groups.cuh does.
@@ -305,22 +377,5 @@ fn of_order(ty: Type, order: i64) -> Bits {
         }
         Type::Decimal { .. } => Bits::Wide(i128::from(order)),
         _ => Bits::Int(order),
-    }
-}
-
-/// Values of a type. Missing values are zero.
-fn values(ty: Type, all: impl Iterator<Item = Bits>) -> ResultValues {
-    let int = |value: Bits| match value {
-        Bits::Int(v) => i128::from(v),
-        Bits::Wide(v) => v,
-        Bits::Float(_) => 0,
-    };
-    match ty {
-        Type::Float32 | Type::Float64 => ResultValues::Float(
-            all.map(|value| if let Bits::Float(v) = value { v } else { 0.0 })
-                .collect(),
-        ),
-        Type::Decimal { .. } => ResultValues::Decimal(all.map(int).collect()),
-        _ => ResultValues::Int(all.map(|value| int(value) as i64).collect()),
     }
 }

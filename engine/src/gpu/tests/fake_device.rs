@@ -1,0 +1,185 @@
+//! A device that refuses, fails, or waits to be cancelled, for tests of the operator and the optimizer rule.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arrow::array::{Float64Array, RecordBatch};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use grampus_gpu_exec::input::Input;
+use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, Output, RefusalReason, Request, RunError, RunPreview};
+use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
+
+use crate::Grampus;
+use crate::config::{Device, GrampusConfig, GrampusOptions};
+use crate::gpu::runner::Runner;
+use crate::gpu::session::GpuSession;
+
+/// The behaviour of the fake device in a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Behaviour {
+    Refuses,
+    Fails,
+    WaitsForCancel,
+    CannotOpen,
+    /// A kernel fails, and with it the process's context.
+    Dies,
+    /// Columns are resident after a run.
+    Loads,
+}
+
+#[derive(Debug)]
+pub(crate) struct FakeDevice {
+    behaviour: Behaviour,
+    /// Runs that have begun.
+    pub(crate) begun: AtomicUsize,
+    /// Runs that have ended.
+    pub(crate) ended: AtomicUsize,
+    /// Of all runs.
+    pub(crate) inputs: Mutex<Vec<Arc<Input>>>,
+}
+
+impl FakeDevice {
+    fn is_loaded(&self) -> bool {
+        matches!(self.behaviour, Behaviour::Loads) && self.ended.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Runner for FakeDevice {
+    fn name(&self) -> String {
+        "a fake".to_owned()
+    }
+
+    fn is_open(&self) -> bool {
+        match self.behaviour {
+            Behaviour::CannotOpen => false,
+            Behaviour::Dies => self.begun.load(Ordering::Relaxed) == 0,
+            _ => true,
+        }
+    }
+
+    fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError> {
+        let choice = ColumnChoice {
+            backing: match self.behaviour {
+                Behaviour::Refuses | Behaviour::WaitsForCancel | Behaviour::Loads => Backing::Resident,
+                Behaviour::Fails | Behaviour::CannotOpen | Behaviour::Dies => Backing::Mapped,
+            },
+            granularity_bytes: 32,
+            estimated_bytes: 1000,
+            // As over a link of 5 KB/s.
+            estimated_time: match self.is_loaded() {
+                true => Duration::ZERO,
+                false => Duration::from_millis(200),
+            },
+            scan_time: Duration::ZERO,
+            resident_bytes: 0,
+            reason: String::new(),
+        };
+        Ok(RunPreview {
+            columns: vec![choice; request.program.columns.len()],
+            kernel_shape: "by row".to_owned(),
+            coded_groups: None,
+            is_compiled: true,
+        })
+    }
+
+    fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
+        let begun = Instant::now();
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.inputs.lock().unwrap().push(Arc::clone(request.input));
+        let error = match self.behaviour {
+            Behaviour::Refuses => RunError::Refused(RefusalReason::ValueOutOfRange),
+            Behaviour::CannotOpen => RunError::Cuda(CudaError::NoDriver("it is gone".to_owned())),
+            Behaviour::Dies => RunError::Cuda(CudaError::Call {
+                call: "cuStreamSynchronize",
+                code: 700,
+                text: "an illegal memory access was encountered".to_owned(),
+                detail: String::new(),
+            }),
+            Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
+            Behaviour::Loads => {
+                self.ended.fetch_add(1, Ordering::Relaxed);
+                return Ok(Output {
+                    groups: 1,
+                    keys: Vec::new(),
+                    aggregates: Vec::new(),
+                    cost: grampus_gpu_exec::output::Cost::default(),
+                });
+            }
+            Behaviour::WaitsForCancel => loop {
+                if request.cancel.load(Ordering::Relaxed) {
+                    break RunError::Cancelled;
+                }
+                if begun.elapsed() > Duration::from_secs(30) {
+                    break RunError::Invalid("not cancelled".to_owned());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            },
+        };
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        Err(error)
+    }
+
+    fn kernel_source(&self, _: &Request<'_>) -> Result<String, RunError> {
+        Ok("no kernel".to_owned())
+    }
+}
+
+/// A session with the fake device and a table `t` of a thousand rows.
+pub(crate) async fn session(folder: &Path, device: Device, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>) {
+    let (context, fake, _) = runtime(folder, device, behaviour).await;
+    (context, fake)
+}
+
+/// As [`session`], with its runtime.
+pub(crate) async fn runtime(
+    folder: &Path,
+    device: Device,
+    behaviour: Behaviour,
+) -> (SessionContext, Arc<FakeDevice>, Grampus) {
+    let fake = Arc::new(FakeDevice {
+        behaviour,
+        begun: AtomicUsize::new(0),
+        ended: AtomicUsize::new(0),
+        inputs: Mutex::default(),
+    });
+    let gpu = Arc::new(GpuSession::default());
+    let options = GrampusOptions {
+        device,
+        cache_folder: folder.display().to_string(),
+        ..GrampusOptions::default()
+    };
+    gpu.preset(&options, Arc::clone(&fake) as Arc<dyn Runner>);
+    let builder = SessionStateBuilder::new()
+        .with_config(SessionConfig::new().with_target_partitions(3))
+        .with_default_features();
+    let grampus = grampus_of(options, gpu);
+    let context = SessionContext::new_with_state(grampus.register(builder).build());
+    let path = folder.join("t.orc");
+    let column: Arc<Float64Array> = Arc::new(Float64Array::from_iter_values((0..1000).map(f64::from)));
+    let rows = RecordBatch::try_from_iter([("x", column as _)]).unwrap();
+    let mut writer = ArrowWriter::try_new(
+        File::create(&path).unwrap(),
+        rows.schema(),
+        Some(WriterProperties::default()),
+    )
+    .unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+    crate::session::register_orc(&context, "t", &path.display().to_string())
+        .await
+        .unwrap();
+    (context, fake, grampus)
+}
+
+/// A runtime whose GPU state is `gpu`.
+pub(crate) fn grampus_of(options: GrampusOptions, gpu: Arc<GpuSession>) -> Grampus {
+    let config = GrampusConfig {
+        options,
+        ..GrampusConfig::default()
+    };
+    Grampus::builder().config(config).gpu(gpu).build().unwrap()
+}
