@@ -24,6 +24,7 @@ use crate::runtime::memory::column_key::{ColumnKey, FastMap};
 use crate::runtime::memory::pool_entry::{EntryId, PoolEntry, PoolUse};
 pub(crate) use crate::runtime::memory::pool_entry::{QueryId, UsedEntries};
 use crate::runtime::memory::residency::Residency;
+use crate::runtime::memory::streamed_parts::StreamedParts;
 
 /// Cached columns, and the memory for them.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct BufferPool {
     entries: FastMap<EntryId, PoolEntry>,
     listed: FastMap<ColumnKey, EntryId>,
     queries: HashMap<QueryId, PoolUse>,
+    pub(crate) parts: StreamedParts,
     last_entry: u64,
     last_query: u64,
 }
@@ -45,6 +47,7 @@ impl BufferPool {
             entries: FastMap::default(),
             listed: FastMap::default(),
             queries: HashMap::new(),
+            parts: StreamedParts::default(),
             last_entry: 0,
             last_query: 0,
         }
@@ -330,6 +333,7 @@ impl BufferPool {
 
     /// Drops all columns of a file.
     pub(crate) fn forget(&mut self, file: FileId) {
+        self.parts.forget(file);
         let of_file = self.entries.iter().filter(|(_, e)| e.key.file == file);
         let gone: Vec<EntryId> = of_file.map(|(id, _)| *id).collect();
         for id in gone {
@@ -453,6 +457,7 @@ impl BufferPool {
 
     /// Evicts all columns that no running query uses.
     pub(crate) fn evict_unused(&mut self) {
+        self.parts.forget_all();
         while self.evict_one() {}
     }
 

@@ -9,6 +9,7 @@
 //! arena             a large range of device memory, and the parts of it that are free
 //! arena_set         the arenas that are taken from the driver
 //! page_table        a query's columns of which only some pages are resident
+//! streamed_parts    the columns of stripes of which queries have loaded only some rows
 //! constant_columns  device memory full of one value
 //! group_table_size  for how many groups the table of all warps has space
 //! query_scratch     device memory for what a query needs beside its columns
@@ -35,3 +36,4 @@ mod pool_entry;
 pub(crate) mod query_scratch;
 pub(crate) mod residency;
 pub(crate) mod staging_buffer;
+pub(crate) mod streamed_parts;

@@ -153,6 +153,7 @@ impl<'a> ColumnLocator<'a> {
             }
         }
         self.keep_few_parts(&mut missing.loaded);
+        self.keep_parts_needed_again(pool, &mut missing.loaded);
         missing
     }
 
@@ -165,6 +166,19 @@ impl<'a> ColumnLocator<'a> {
         };
         if bytes(false) <= self.cached_bytes + bytes(true) {
             loaded.iter_mut().for_each(|missing| missing.whole = true);
+        }
+    }
+
+    /// Loads stripes whole of which an earlier query has loaded some rows, while there is memory that holds nothing.
+    /// The first query loads only what it needs; the third one moves nothing.
+    fn keep_parts_needed_again(&self, pool: &mut BufferPool, loaded: &mut [MissingColumn]) {
+        let whole: u64 = loaded.iter().filter(|m| m.whole).map(MissingColumn::bytes).sum();
+        let mut unused = pool.unused().saturating_sub(whole);
+        for missing in loaded.iter_mut().filter(|m| !m.whole) {
+            if pool.parts.note(self.key(missing)) && missing.bytes() <= unused {
+                unused -= missing.bytes();
+                missing.whole = true;
+            }
         }
     }
 
