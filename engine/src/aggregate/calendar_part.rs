@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Int32Array, PrimitiveArray, RecordBatch};
 use arrow::datatypes::{
@@ -22,6 +22,11 @@ const SECONDS_PER_DAY: i64 = 86_400;
 /// Days from 1970-01-01 to the first and the last date that is computed here. DataFusion computes others, and knows
 /// which have no calendar date.
 const DAYS: std::ops::Range<i64> = -10_000_000..10_000_000;
+
+/// Days whose parts are in tables, from 1900-01-01 to 2099-12-31: a look-up takes half of a calendar's time.
+const TABLE_DAYS: std::ops::Range<i64> = -25_567..47_482;
+/// Rows of a batch for which a table of 73,049 days is made.
+const MIN_TABLE_ROWS: usize = 4096;
 
 /// A part of a date or a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +52,17 @@ impl Part {
             "hour" => Self::Hour,
             _ => return None,
         })
+    }
+
+    /// The part of each of [`TABLE_DAYS`], less a base. `None`: it depends on the second.
+    fn table(self) -> Option<(i32, &'static [u8])> {
+        static TABLES: [OnceLock<Vec<u8>>; Part::Hour as usize] = [const { OnceLock::new() }; Part::Hour as usize];
+        let base = if self == Self::Year { 1900 } else { 0 };
+        let table = TABLES.get(self as usize)?;
+        Some((
+            base,
+            table.get_or_init(|| TABLE_DAYS.map(|day| (self.at(day, 0) - base) as u8).collect()),
+        ))
     }
 
     /// The part at a second of a day since 1970-01-01.
@@ -178,13 +194,25 @@ impl CalendarPart {
                 part.at(day, second)
             })
         };
-        let parts = match self.part {
-            Part::Year => each(Part::Year),
-            Part::Quarter => each(Part::Quarter),
-            Part::Month => each(Part::Month),
-            Part::Day => each(Part::Day),
-            Part::DayOfWeek => each(Part::DayOfWeek),
-            Part::Hour => each(Part::Hour),
+        let table = self.part.table().filter(|_| values.len() >= MIN_TABLE_ROWS);
+        let parts = match (table, self.part) {
+            (Some((base, table)), part) => values.unary(|value| {
+                let (day, second) = split(value);
+                let place = usize::try_from(day - TABLE_DAYS.start).ok();
+                match place.and_then(|place| table.get(place)) {
+                    Some(above) => base + i32::from(*above),
+                    None => {
+                        is_computed.set(is_computed.get() & DAYS.contains(&day));
+                        part.at(day, second)
+                    }
+                }
+            }),
+            (None, Part::Year) => each(Part::Year),
+            (None, Part::Quarter) => each(Part::Quarter),
+            (None, Part::Month) => each(Part::Month),
+            (None, Part::Day) => each(Part::Day),
+            (None, Part::DayOfWeek) => each(Part::DayOfWeek),
+            (None, Part::Hour) => each(Part::Hour),
         };
         is_computed.get().then_some(parts)
     }
@@ -275,7 +303,9 @@ mod tests {
             Arc::new(TimestampMicrosecondArray::from(scaled(1_000_000, 1))),
             Arc::new(TimestampNanosecondArray::from(scaled(1_000_000_000, 999_999_999))),
         ];
-        for array in &arrays {
+        // Some rows are too few for a table of days.
+        let few = arrays.iter().map(|array| array.slice(8000, 1000));
+        for array in &few.chain(arrays.clone()).collect::<Vec<_>>() {
             for (name, part) in PARTS {
                 let expected = date_part(array, part).unwrap();
                 let got = parts(name, array).unwrap();

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AnyDictionaryArray, Array, ArrayRef};
+use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray};
+use arrow::datatypes::UInt32Type;
 
-use super::value_codes::{NULL_CODE, TooManyValues, each};
-
-/// The entry's code is not known.
-const UNKNOWN: u32 = u32::MAX;
+use super::value_codes::{NULL_CODE, TooManyValues, known_codes, other_codes};
 
 /// Codes of the entries of one dictionary. Batches of a stripe share theirs.
 #[derive(Debug, Default)]
 pub(super) struct EntryCodes {
     entries: Option<ArrayRef>,
-    /// By entry.
+    /// By entry: 0 if the code is not known, or if the entry is NULL.
     codes: Vec<u32>,
 }
 
@@ -26,28 +24,44 @@ impl EntryCodes {
         &mut self,
         array: &dyn AnyDictionaryArray,
         out: &mut Vec<u32>,
-        mut code: impl FnMut(&ArrayRef, usize) -> Result<u32, TooManyValues>,
+        code: impl FnMut(&ArrayRef, usize) -> Result<u32, TooManyValues>,
     ) -> Result<(), TooManyValues> {
         let entries = array.values();
         if !self.entries.as_ref().is_some_and(|known| Arc::ptr_eq(known, entries)) {
             self.codes.clear();
-            self.codes.resize(entries.len(), UNKNOWN);
+            self.codes.resize(entries.len(), NULL_CODE);
             self.entries = Some(Arc::clone(entries));
         }
         if entries.is_empty() {
             out.resize(array.len(), NULL_CODE);
             return Ok(());
         }
+        match array.keys().as_primitive_opt::<UInt32Type>() {
+            Some(places) => self.of_places((places.values(), |place| place as usize), array, out, code),
+            None => self.of_places((&array.normalized_keys(), |place| place), array, out, code),
+        }
+    }
+
+    fn of_places<T: Copy>(
+        &mut self,
+        (places, entry_of): (&[T], impl Fn(T) -> usize),
+        array: &dyn AnyDictionaryArray,
+        out: &mut Vec<u32>,
+        mut code: impl FnMut(&ArrayRef, usize) -> Result<u32, TooManyValues>,
+    ) -> Result<(), TooManyValues> {
         let codes = &mut self.codes;
-        let of_entry = |entry: usize| match codes[entry] {
-            UNKNOWN if entries.is_null(entry) => Ok(NULL_CODE),
-            UNKNOWN => {
-                codes[entry] = code(entries, entry)?;
-                Ok(codes[entry])
+        known_codes(places, out, |place| codes.get(entry_of(place)).copied());
+        other_codes(places, array.nulls(), out, |place| {
+            let entry = entry_of(place);
+            if array.values().is_null(entry) {
+                return Ok(NULL_CODE);
             }
-            known => Ok(known),
-        };
-        each(array.normalized_keys().into_iter(), array.nulls(), out, of_entry)
+            // Another row of this batch may have been the first.
+            if codes[entry] == NULL_CODE {
+                codes[entry] = code(array.values(), entry)?;
+            }
+            Ok(codes[entry])
+        })
     }
 
     /// Bytes of memory.

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    ArrowNativeType, BinaryType, BinaryViewType, DataType, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type,
+    BinaryType, BinaryViewType, DataType, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type,
 };
 
 use super::entry_codes::EntryCodes;
@@ -110,12 +109,12 @@ impl KeyCodes {
                 each(bits, nulls, out, |value| codes.code(value, next))
             }
             Values::Ints(codes) => {
-                let data = array.to_data();
+                let (data, rows) = (array.to_data(), array.len());
                 match data_type.primitive_width() {
-                    Some(1) => ints::<i8>(codes, next, data.buffer(0), nulls, out),
-                    Some(2) => ints::<i16>(codes, next, data.buffer(0), nulls, out),
-                    Some(4) => ints::<i32>(codes, next, data.buffer(0), nulls, out),
-                    _ => ints::<i64>(codes, next, data.buffer(0), nulls, out),
+                    Some(1) => codes.codes_of(&data.buffer::<i8>(0)[..rows], nulls, next, out),
+                    Some(2) => codes.codes_of(&data.buffer::<i16>(0)[..rows], nulls, next, out),
+                    Some(4) => codes.codes_of(&data.buffer::<i32>(0)[..rows], nulls, next, out),
+                    _ => codes.codes_of(&data.buffer::<i64>(0)[..rows], nulls, next, out),
                 }
             }
             Values::Floats(codes) => {
@@ -181,19 +180,6 @@ impl DictionaryCodes {
         let entries = dictionary.normalized_keys().into_iter();
         each(entries, dictionary.keys().nulls(), out, |entry| Ok(codes[entry]))
     }
-}
-
-/// Appends the codes of whole numbers.
-fn ints<T: ArrowNativeType>(
-    codes: &mut IntCodes,
-    next: &mut NextCode,
-    values: &[T],
-    nulls: Option<&NullBuffer>,
-    out: &mut Vec<u32>,
-) -> Result<(), TooManyValues> {
-    // A conversion to `usize` keeps the sign.
-    let values = values.iter().map(|value| value.as_usize() as i64);
-    each(values, nulls, out, |value| codes.code(value, next))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::hash::Hash;
 
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::ArrowNativeType;
 use hashbrown::HashMap;
 
 /// The code of NULL.
@@ -75,15 +76,16 @@ impl<K: Hash + Eq> ValueCodes<K> {
     }
 }
 
-/// Codes of whole numbers: by a table over the window of values that have come up, as long as the window is narrow.
+/// Codes of whole numbers: by a table over a window of values around the first one, and by a hash table for values too
+/// far from it.
 #[derive(Debug, Default)]
 pub(super) struct IntCodes {
     /// The value of the window's first entry.
     first: i64,
     /// 0: the value has not come up.
     window: Vec<u32>,
-    /// Codes of values, once the window would be too wide. The window is empty then.
-    wide: Option<ValueCodes<i64>>,
+    /// Codes of values outside the window.
+    far: ValueCodes<i64>,
 }
 
 impl IntCodes {
@@ -96,12 +98,27 @@ impl IntCodes {
         }
     }
 
+    /// Appends the code of each value. NULL has the code 0.
+    pub(super) fn codes_of<T: ArrowNativeType>(
+        &mut self,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+        next: &mut NextCode,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TooManyValues> {
+        // A conversion to `usize` keeps the sign.
+        let int = |value: T| value.as_usize() as i64;
+        let (first, window) = (self.first, &self.window[..]);
+        known_codes(values, out, |value| {
+            let at = usize::try_from(int(value).wrapping_sub(first) as u64).ok()?;
+            window.get(at).copied()
+        });
+        other_codes(values, nulls, out, |value| self.code(int(value), next))
+    }
+
     fn other_code(&mut self, value: i64, next: &mut NextCode) -> Result<u32, TooManyValues> {
-        if self.wide.is_none() && self.place(value).is_none() {
-            self.widen(value);
-        }
-        if let Some(wide) = &mut self.wide {
-            return wide.code(value, next);
+        if self.place(value).is_none() && !self.widen(value) {
+            return self.far.code(value, next);
         }
         let code = next.take()?;
         if let Some(at) = self.place(value) {
@@ -117,34 +134,35 @@ impl IntCodes {
         (at < self.window.len()).then_some(at)
     }
 
-    /// Makes the window contain a value outside it, or gives the window up. The window grows by its length at least.
-    fn widen(&mut self, value: i64) {
+    /// Makes the window contain a value outside it, which doubles it if there is space. False: it would be too wide.
+    fn widen(&mut self, value: i64) -> bool {
         if self.window.is_empty() {
             (self.first, self.window) = (value, vec![0]);
-            return;
+            return true;
         }
-        let (old_first, rows) = (i128::from(self.first), self.window.len() as i128);
-        let (first, end) = match i128::from(value) {
-            value if value < old_first => (value.min(old_first - rows), old_first + rows),
-            value => (old_first, (value + 1).max(old_first + 2 * rows)),
+        let (value, old_first, rows) = (i128::from(value), i128::from(self.first), self.window.len() as i128);
+        let old_end = old_first + rows;
+        let (first, end) = match value < old_first {
+            true => (value.min(old_first - rows).max(old_end - MAX_WINDOW), old_end),
+            false => (old_first, (value + 1).max(old_end + rows).min(old_first + MAX_WINDOW)),
         };
         let (first, end) = (first.max(i64::MIN.into()), end.min(i128::from(i64::MAX) + 1));
-        if end - first > MAX_WINDOW {
-            let known = std::mem::take(&mut self.window).into_iter().enumerate();
-            let values = known.filter(|(_, code)| *code != 0);
-            let values = values.map(|(at, code)| (self.first.wrapping_add(at as i64), code));
-            self.wide = Some(ValueCodes(values.collect()));
-            return;
+        if !(first..end).contains(&value) {
+            return false;
         }
         let before = (old_first - first) as usize;
         let mut window = vec![0; (end - first) as usize];
         window[before..before + self.window.len()].copy_from_slice(&self.window);
         (self.first, self.window) = (first as i64, window);
+        for (far, code) in self.far.0.extract_if(|far, _| (first..end).contains(&i128::from(*far))) {
+            self.window[(i128::from(far) - first) as usize] = code;
+        }
+        true
     }
 
     /// Bytes of memory.
     pub(super) fn size(&self) -> usize {
-        self.window.capacity() * size_of::<u32>() + self.wide.as_ref().map_or(0, ValueCodes::size)
+        self.window.capacity() * size_of::<u32>() + self.far.size()
     }
 }
 
@@ -164,6 +182,43 @@ pub(super) fn each<T>(
         Some(nulls) => {
             for (value, is_valid) in values.zip(nulls) {
                 out.push(if is_valid { code(value)? } else { NULL_CODE });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends the codes of values that have come up, and 0 for others: a loop without calls and errors.
+pub(super) fn known_codes<T: Copy>(values: &[T], out: &mut Vec<u32>, known: impl Fn(T) -> Option<u32>) {
+    out.extend(values.iter().map(|value| known(*value).unwrap_or(NULL_CODE)));
+}
+
+/// Completes what [`known_codes`] has made: values without a code get `code`'s, and NULL the code 0.
+pub(super) fn other_codes<T: Copy>(
+    values: &[T],
+    nulls: Option<&NullBuffer>,
+    codes: &mut [u32],
+    mut code: impl FnMut(T) -> Result<u32, TooManyValues>,
+) -> Result<(), TooManyValues> {
+    match nulls.filter(|nulls| nulls.null_count() > 0) {
+        None if !codes.contains(&NULL_CODE) => {}
+        None => {
+            for (found, value) in codes.iter_mut().zip(values).filter(|(found, _)| **found == NULL_CODE) {
+                *found = code(*value)?;
+            }
+        }
+        Some(nulls) => {
+            for null in (!nulls.inner()).set_indices() {
+                codes[null] = NULL_CODE;
+            }
+            let zeros = codes.iter().filter(|code| **code == NULL_CODE).count();
+            if zeros == nulls.null_count() {
+                return Ok(());
+            }
+            for ((found, value), is_valid) in codes.iter_mut().zip(values).zip(nulls) {
+                if is_valid && *found == NULL_CODE {
+                    *found = code(*value)?;
+                }
             }
         }
     }
@@ -195,14 +250,20 @@ mod tests {
         ];
         let of: Vec<u32> = values.iter().map(|v| codes.code(*v, &mut next).unwrap()).collect();
         assert_eq!(of, [1, 2, 1, 3, 2, 4, 1, 5, 4, 6, 7, 3, 5, 1]);
-        assert!(codes.wide.is_some() && codes.window.is_empty());
+        assert_eq!(codes.far.0.len(), 3);
         // A window at the ends of the numbers.
         let (mut codes, mut next) = (IntCodes::default(), NextCode::default());
         for value in [i64::MAX, i64::MAX - 1, i64::MAX, i64::MAX - 9] {
             codes.code(value, &mut next).unwrap();
         }
         assert_eq!((next.end(), codes.window.len()), (4, 10));
-        assert!(codes.wide.is_none());
+        assert!(codes.far.0.is_empty());
+        // Values far from a window that grows to them later.
+        let (mut codes, mut next) = (IntCodes::default(), NextCode::default());
+        let values = [0, 65_536, 40_000, -20_000, 65_535, -1, 65_536, -20_000, 40_000, 65_535];
+        let of: Vec<u32> = values.iter().map(|v| codes.code(*v, &mut next).unwrap()).collect();
+        assert_eq!(of, [1, 2, 3, 4, 5, 6, 2, 4, 3, 5]);
+        assert_eq!(codes.window.len() as i128, MAX_WINDOW);
     }
 
     #[test]

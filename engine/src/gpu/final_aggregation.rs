@@ -38,10 +38,15 @@ fn rewrite(plan: Arc<dyn ExecutionPlan>, is_free: bool) -> Result<Arc<dyn Execut
         return Ok(simpler);
     }
     // The first three give the same partitions whatever they take. The others give as many as they take.
+    let is_partial = |aggregation: &AggregateExec| *aggregation.mode() == AggregateMode::Partial;
+    let passes_on = plan.is::<SortExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>()
+        || plan.downcast_ref::<AggregateExec>().is_some_and(is_partial);
     let takes_any = plan.is::<SortPreservingMergeExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<RepartitionExec>()
-        || (is_free && (plan.is::<SortExec>() || plan.is::<ProjectionExec>() || plan.is::<FilterExec>()));
+        || (is_free && passes_on);
     let children = plan.children().into_iter().cloned();
     let children = children.map(|child| rewrite(child, takes_any));
     let children = children.collect::<Result<_>>()?;

@@ -2,6 +2,7 @@
 //! and nanoseconds without trailing zeros. Output: 64-bit nanoseconds or microseconds since 1970; local timestamps are
 //! wall-clock time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, PrimitiveArray};
@@ -99,6 +100,19 @@ impl TimestampDecoder {
         }
     }
 
+    /// Units in a second, if all values are seconds of UTC in the proleptic calendar whose arithmetic cannot overflow:
+    /// most columns' are, and the loop over them needs no conditions.
+    fn whole_seconds(&self, stored: &[i64], nanos: &[i64]) -> Option<i64> {
+        // With the epoch, 9e9 s at most: 9.2e9 s are 2^63 ns.
+        const SAFE: Range<i64> = -7_500_000_000..7_500_000_000;
+        let is_plain = self.zone.is_none() && !self.is_hybrid && (0..1_500_000_000).contains(&self.epoch);
+        let is_whole = |(stored, nanos): (&i64, &i64)| *nanos == 0 && SAFE.contains(stored);
+        (is_plain && stored.iter().zip(nanos).all(is_whole)).then_some(match self.unit {
+            TimestampUnit::Nanosecond => NANOS,
+            TimestampUnit::Microsecond => MICROS,
+        })
+    }
+
     fn out_of_range(&self, stored: i64) -> LayoutError {
         let instant = stored
             .checked_add(self.epoch)
@@ -166,9 +180,20 @@ impl Decoder for TimestampDecoder {
         self.nanos.select(steps, &mut self.scratch)?;
         let mut values = std::mem::take(&mut self.values);
         let nanos = std::mem::take(&mut self.scratch);
-        for (value, &nanos) in values[first..].iter_mut().zip(&nanos) {
-            let stored = *value;
-            *value = self.value(stored, nanos).ok_or_else(|| self.out_of_range(stored))?;
+        let added = &mut values[first..];
+        match self.whole_seconds(added, &nanos) {
+            Some(per_second) => {
+                let epoch = self.epoch;
+                added
+                    .iter_mut()
+                    .for_each(|value| *value = (*value + epoch) * per_second);
+            }
+            None => {
+                for (value, &nanos) in added.iter_mut().zip(&nanos) {
+                    let stored = *value;
+                    *value = self.value(stored, nanos).ok_or_else(|| self.out_of_range(stored))?;
+                }
+            }
         }
         self.values = values;
         self.scratch = nanos;
