@@ -2,7 +2,7 @@
 //!
 //! 1. A blocking thread runs the program on the device. Dropping the stream cancels the run.
 //! 2. The output becomes the batches that the CPU's plan would give, some thousand groups by a task: partial state, or
-//!    the aggregates' values where no final aggregation follows ([`finishing`](GpuAggregateExec::finishing)).
+//!    the aggregates' values where no final aggregation follows.
 //! 3. If the device cannot finish, the operator falls back: the CPU's plan gives the batches, or its own error.
 
 use std::fmt;
