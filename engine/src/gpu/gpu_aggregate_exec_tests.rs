@@ -1,6 +1,5 @@
 //! Tests of the operator over a fake device that refuses, fails, or waits to be cancelled.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,12 +10,11 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use grampus_gpu_exec::MachineProfile;
-use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use crate::Grampus;
 use crate::config::{Device, GpuTarget, GrampusOptions};
 use crate::gpu::calibration::Calibration;
-use crate::gpu::fake_device::{Behaviour, FakeDevice, grampus_of, runtime, session};
+use crate::gpu::fake_device::{Behaviour, FakeDevice, add_table, grampus_of, runtime, session};
 use crate::gpu::session::GpuSession;
 use crate::gpu::string_dictionary::DictionaryLimits;
 
@@ -255,7 +253,6 @@ async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession
     let builder = SessionStateBuilder::new().with_default_features();
     let grampus = grampus_of(options, Arc::clone(&gpu));
     let context = SessionContext::new_with_state(grampus.register(builder).build());
-    let path = folder.join("w.orc");
     let many = StringArray::from_iter_values((0..1000).map(|row| format!("word {row}")));
     let few = StringArray::from_iter_values((0..1000).map(|row| ["a", "b"][row % 2]));
     let rows = RecordBatch::try_from_iter([
@@ -263,17 +260,7 @@ async fn words(folder: &Path, strings: usize) -> (SessionContext, Arc<GpuSession
         ("few", Arc::new(few) as _),
     ])
     .unwrap();
-    let mut writer = ArrowWriter::try_new(
-        File::create(&path).unwrap(),
-        rows.schema(),
-        Some(WriterProperties::default()),
-    )
-    .unwrap();
-    writer.write(&rows).unwrap();
-    writer.close().unwrap();
-    crate::session::register_orc(&context, "w", &path.display().to_string())
-        .await
-        .unwrap();
+    add_table(&context, folder, "w", &rows).await;
     (context, gpu)
 }
 

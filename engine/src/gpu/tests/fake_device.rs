@@ -158,21 +158,22 @@ pub(crate) async fn runtime(
         .with_default_features();
     let grampus = grampus_of(options, gpu);
     let context = SessionContext::new_with_state(grampus.register(builder).build());
-    let path = folder.join("t.orc");
     let column: Arc<Float64Array> = Arc::new(Float64Array::from_iter_values((0..1000).map(f64::from)));
     let rows = RecordBatch::try_from_iter([("x", column as _)]).unwrap();
-    let mut writer = ArrowWriter::try_new(
-        File::create(&path).unwrap(),
-        rows.schema(),
-        Some(WriterProperties::default()),
-    )
-    .unwrap();
-    writer.write(&rows).unwrap();
+    add_table(&context, folder, "t", &rows).await;
+    (context, fake, grampus)
+}
+
+/// Writes rows to a file of `folder` and registers it.
+pub(crate) async fn add_table(context: &SessionContext, folder: &Path, name: &str, rows: &RecordBatch) {
+    let path = folder.join(format!("{name}.orc"));
+    let options = Some(WriterProperties::default());
+    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), rows.schema(), options).unwrap();
+    writer.write(rows).unwrap();
     writer.close().unwrap();
-    crate::session::register_orc(&context, "t", &path.display().to_string())
+    crate::session::register_orc(context, name, &path.display().to_string())
         .await
         .unwrap();
-    (context, fake, grampus)
 }
 
 /// A runtime whose GPU state is `gpu`.
