@@ -303,6 +303,14 @@ GRAMPUS_DEVICE To truncate(From from, bool& refused) {
     return good ? (To)from : (To)0;
 }
 
+// The unscaled decimal of value * power, rounded half away from zero; refuses beyond `bound`, 10^18 at most.
+GRAMPUS_DEVICE i64 decimal_of(double value, double power, i64 bound, bool& refused) {
+    double scaled = value * power;
+    i64 whole = truncate<i64>(scaled, refused);
+    double rest = scaled - (double)whole;  // exact: numbers of 2^53 and more have no fraction
+    return within(whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0), bound, refused);
+}
+
 // A literal: integers are sign-extended, floats are doubles.
 template <class T>
 GRAMPUS_DEVICE T argument_of(u64 bits) {

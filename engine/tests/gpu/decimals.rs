@@ -64,7 +64,7 @@ fn write(path: &Path) {
 }
 
 /// Statements that kernels answer.
-const COMPUTED: [&str; 16] = [
+const COMPUTED: [&str; 17] = [
     "SELECT flag, sum(quantity), sum(price), sum(price * (1 - discount)), \
      sum(price * (1 - discount) * (1 + discount)), avg(quantity), avg(price), avg(discount), count(*) \
      FROM t WHERE count <= 480 GROUP BY flag ORDER BY flag",
@@ -85,6 +85,9 @@ const COMPUTED: [&str; 16] = [
     "SELECT wide, count(*), sum(-wide) FROM t WHERE count = 7 GROUP BY wide ORDER BY wide",
     "SELECT count(TRY_CAST(price AS DECIMAL(6, 2))), sum(TRY_CAST(wide AS INT)), max(TRY_CAST(large AS SMALLINT)) \
      FROM t",
+    "SELECT sum(CAST(CAST(price AS DOUBLE) / 3 AS DECIMAL(15, 2))), \
+     max(CAST(CAST(CAST(price AS DOUBLE) AS REAL) AS DECIMAL(9, 1))), \
+     count(TRY_CAST(CAST(price AS DOUBLE) AS DECIMAL(5, 2))) FROM t",
     "SELECT flag, bit_and(count), bit_or(count), bit_xor(count), bit_xor(count) FILTER (WHERE price > 50000) \
      FROM t GROUP BY flag ORDER BY flag",
     "SELECT flag, round(stddev(count), 6), round(var_pop(CAST(price AS DOUBLE)), 2), \

@@ -53,7 +53,7 @@ pub(super) fn cast(statements: &mut Statements, from: Operand, to: Type) -> Oper
     }
 }
 
-/// Casts between decimals, integers and DOUBLE. A value with more digits than the type has refuses the query.
+/// Casts between decimals, integers and floats. A value with more digits than the type has refuses the query.
 fn cast_decimal(statements: &mut Statements, from: Operand, to: Type) -> Operand {
     let scale_of = |ty: Type| match ty {
         Type::Decimal { scale, .. } => i32::from(scale),
@@ -71,6 +71,15 @@ fn cast_decimal(statements: &mut Statements, from: Operand, to: Type) -> Operand
         let narrowed = format!("narrow<{}>({}, REFUSED)", cpp(to), whole.value);
         return statements.bind_refusing(to, &narrowed, whole.ok);
     };
+    if matches!(from.ty, Type::Float32 | Type::Float64) {
+        let double = match from.ty {
+            Type::Float32 => format!("to_double({})", from.value),
+            _ => from.value,
+        };
+        let (scale, bound) = (scale_of(to), power_of_ten(i32::from(precision)));
+        let text = format!("decimal_of({double}, 1e{scale}, {bound}ll, REFUSED)");
+        return statements.bind_refusing(to, &text, from.ok);
+    }
     let by = scale_of(to) - scale_of(from.ty);
     let held = if from.is_wide() { WIDE } else { cpp(to) };
     let scaled = rescale(statements, &from, by, (to, held));

@@ -97,8 +97,8 @@ impl Type {
             .then_some(Self::Decimal { precision, scale })
     }
 
-    /// Whether kernels cast between a decimal and another type as arrow does. To floats of four bytes, and from floats,
-    /// the CPU casts.
+    /// Whether kernels cast between a decimal and another type as arrow does. To floats of four bytes, and from floats
+    /// to more than 18 digits, the CPU casts.
     pub fn casts_decimal(from: Self, to: Self) -> bool {
         let rescales = |by: i8| by.abs() <= MAX_RESCALED_DIGITS;
         match (from, to) {
@@ -106,6 +106,9 @@ impl Type {
             (Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64, Self::Decimal { scale, .. })
             | (Self::Decimal { scale, .. }, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64 | Self::Float64) => {
                 rescales(scale)
+            }
+            (Self::Float32 | Self::Float64, Self::Decimal { precision, scale }) => {
+                precision <= MAX_RESCALED_DIGITS as u8 && (0..=MAX_RESCALED_DIGITS).contains(&scale)
             }
             _ => false,
         }

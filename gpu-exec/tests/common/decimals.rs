@@ -51,6 +51,18 @@ pub(super) fn operation(op: BinaryOp, types: [Type; 3], a: i128, b: i128) -> Ans
     held(types[2], result)
 }
 
+/// Casts of floats to decimals of at most 18 digits, as arrow computes them.
+pub(super) fn of_float(v: f64, to: Type) -> Answer<Scalar> {
+    let Type::Decimal { precision, scale } = to else {
+        return Err(Refused);
+    };
+    let scaled = (10f64.powi(scale.into()) * v).round();
+    match scaled.abs() < 10f64.powi(precision.into()) {
+        true => held(to, scaled as i128),
+        false => Err(Refused),
+    }
+}
+
 /// Casts between decimals, integers and DOUBLE.
 pub(super) fn cast(v: i128, from: Type, to: Type) -> Answer<Scalar> {
     let by = scale(to) - scale(from);

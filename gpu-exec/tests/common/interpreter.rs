@@ -269,6 +269,7 @@ fn cast(v: Scalar, from: Type, to: Type) -> Answer<Scalar> {
     let number = |ty: Type| matches!(ty, Type::Float32 | Type::Float64);
     match (from, to) {
         _ if from == to => Ok(v),
+        (from, Type::Decimal { .. }) if number(from) => decimals::of_float(v.float(), to),
         (Type::Decimal { .. }, _) | (_, Type::Decimal { .. }) => decimals::cast(v.wide(), from, to),
         (_, Type::Bool) => Ok(Bool(match v {
             Float(v) => v != 0.0,

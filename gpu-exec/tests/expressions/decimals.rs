@@ -2,7 +2,7 @@
 
 use grampus_gpu_exec::program::{BinaryOp, Column, Expr, Function, Type};
 
-use crate::common::interpreter::Scalar;
+use crate::common::interpreter::{Cell, Scalar};
 use crate::common::random::DECIMAL;
 use crate::common::{aggregate, binary, col, column};
 use crate::row_results::{by_row, compare, on_each_device};
@@ -213,6 +213,38 @@ fn negation_of_the_least_value_is_refused() {
     });
 }
 
+/// Floats around halves, and around the bounds of decimals.
+fn halves(ty: Type) -> Vec<Cell> {
+    let values = [
+        0.5,
+        0.49999999999999994,
+        1.5,
+        2.5,
+        0.005,
+        1.005,
+        0.0005,
+        8.5,
+        9.994999,
+        9.995,
+        99.9995,
+        999.4999999999999,
+        999.5,
+        9_999_999.994999,
+        9_999_999.995,
+        4_503_599_627_370_495.5,
+        9e15,
+        9.99999e17,
+        1e18,
+        9.3e18,
+    ];
+    let float = |v: f64| if ty == Type::Float32 { f64::from(v as f32) } else { v };
+    values
+        .iter()
+        .flat_map(|v| [*v, -*v])
+        .map(|v| Some(Scalar::Float(float(v))))
+        .collect()
+}
+
 #[test]
 fn casts() {
     let integers = [Type::Int8, Type::Int16, Type::Int32, Type::Int64];
@@ -240,6 +272,13 @@ fn casts() {
                 let program = by_row(vec![column("a", from, true)], vec![], vec![cast(to)]);
                 let rows = ints(&values()).into_iter().map(|v| vec![v]).collect();
                 compare(target, &program, &[], rows);
+            }
+        }
+        for from in [Type::Float32, Type::Float64] {
+            for to in decimals.into_iter().filter(|to| Type::casts_decimal(from, *to)) {
+                let program = by_row(vec![column("a", from, true)], vec![], vec![cast(to)]);
+                let of_values = values_of(from).into_iter().chain(halves(from));
+                compare(target, &program, &[], of_values.map(|v| vec![v]).collect());
             }
         }
         for from in [Type::Int8, Type::Int64] {
