@@ -13,7 +13,7 @@ use super::char_text::without_padding;
 use super::cursor::StreamSource;
 use super::int::IntReader;
 use super::presence::Presence;
-use super::steps::{Step, Steps, read_count};
+use super::steps::{Step, Steps, read_count, reserve};
 use super::string::{Lengths, replaced, spread_offsets, too_long};
 use super::{Decoder, EntryPoint, MAX_READ_BYTES};
 use crate::error::{LayoutError, Result};
@@ -211,7 +211,9 @@ impl Decoder for DictionaryDecoder {
 
     fn select(&mut self, rows: &[Step]) -> Result<()> {
         let (indexes, size) = (&mut self.indexes, u64::from(self.encoding.dictionary_size));
-        self.data.select_blocks(self.presence.select(rows)?, |data, block| {
+        let steps = self.presence.select(rows)?;
+        reserve(indexes, steps);
+        self.data.select_blocks(steps, |data, block| {
             if block.iter().fold(0, |most, &index| (index as u64).max(most)) >= size {
                 return Err(data
                     .cursor()

@@ -14,7 +14,7 @@ use super::byte_rle::ByteRle;
 use super::cursor::{StreamCursor, StreamSource};
 use super::int::IntReader;
 use super::presence::{Presence, with_nulls};
-use super::steps::{Step, is_sparse, read_count};
+use super::steps::{Step, is_sparse, read_count, reserve};
 use super::{Decoder, EntryPoint};
 use crate::error::Result;
 use crate::proto::column_encoding::Kind as Encoding;
@@ -147,6 +147,7 @@ impl<T: ArrowPrimitiveType<Native: Narrow>> Values for Ints<T> {
 
     fn select(&mut self, steps: &[Step]) -> Result<()> {
         let values = &mut self.values;
+        reserve(values, steps);
         self.data.select_blocks(steps, |data, block| {
             if T::Native::narrow(block, values) {
                 Ok(())
@@ -333,6 +334,7 @@ impl<T: ArrowPrimitiveType<Native: LittleEndian>> Values for Floats<T> {
         if self.data.is_raw() && (short_runs || is_sparse(steps)) {
             return Self::gather(&mut self.data, &mut self.scratch, steps, &mut self.values);
         }
+        reserve(&mut self.values, steps);
         for step in steps {
             self.data.skip(step.skip.saturating_mul(Self::WIDTH as u64))?;
             Self::read(&mut self.data, &mut self.scratch, step.read, &mut self.values)?;

@@ -53,6 +53,11 @@ pub(super) fn read_count(steps: &[Step]) -> u64 {
     steps.iter().fold(0, |sum, step| sum.saturating_add(step.read))
 }
 
+/// Makes room for the values that the steps read, as far as a corrupt count may: 2^16 of them.
+pub(super) fn reserve<T>(values: &mut Vec<T>, steps: &[Step]) {
+    values.reserve(read_count(steps).min(1 << 16) as usize);
+}
+
 /// Whether so little of a range is selected that its gaps are not worth fetching.
 pub(super) fn is_sparse(spans: &[Step]) -> bool {
     let (skipped, wanted) = spans.iter().fold((0u64, 0u64), |(skip, read), span| {
