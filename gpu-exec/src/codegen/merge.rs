@@ -210,9 +210,11 @@ impl<'a> Groups<'a> {
         let parts = values
             .chunks_mut(GROUPS_OF_PART)
             .zip(self.rows.chunks(GROUPS_OF_PART * stride));
-        let threads = parts
-            .len()
-            .min(std::thread::available_parallelism().map_or(1, NonZero::get));
+        // Asking the system for its cores takes longer than few groups do.
+        let threads = match parts.len() {
+            ..=1 => 1,
+            parts => parts.min(std::thread::available_parallelism().map_or(1, NonZero::get)),
+        };
         let parts = Mutex::new(parts);
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
