@@ -191,7 +191,8 @@ GRAMPUS_DEVICE T ceil_of(T a) {
     return settle_nan(float_ceil(a), a, a);
 }
 template <class T>
-GRAMPUS_DEVICE T sqrt_of(T a) {
+GRAMPUS_DEVICE T sqrt_of(T a, bool& refused) {
+    refused = refused || a < 0;
     return settle_nan(float_sqrt(a), a, a);
 }
 template <class T>

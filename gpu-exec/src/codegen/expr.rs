@@ -11,7 +11,7 @@ use super::Shape;
 use super::casts::{cast, extract, rescale, truncate};
 use super::statements::{Operand, Statements, WIDE, cpp, cpp_held};
 use crate::error::RunError;
-use crate::program::{BinaryOp, Expr, Program, Type, operands};
+use crate::program::{BinaryOp, Expr, MathFunction, Program, Type, operands};
 
 /// A condition for `a < b`, written so that the bits of an argument are interpreted once (device/values.cuh).
 fn below(a: &str, b: &str) -> String {
@@ -134,9 +134,16 @@ impl<'a> Emitter<'a> {
                 result
             }
             Expr::Math { function, value } => {
-                let value = self.expr(value)?;
-                self.statements
-                    .bind(ty, &format!("{function}_of({})", value.value), value.ok)
+                let (operand, ok) = self.expr(value).map(|value| (value.value, value.ok))?;
+                match function {
+                    MathFunction::Sqrt => {
+                        let call = format!("{function}_of({operand}, REFUSED)");
+                        self.statements.bind_refusing(ty, &call, ok)
+                    }
+                    MathFunction::Floor | MathFunction::Ceil | MathFunction::Abs => {
+                        self.statements.bind(ty, &format!("{function}_of({operand})"), ok)
+                    }
+                }
             }
             Expr::Extract { part, value } => {
                 let value = self.expr(value)?;

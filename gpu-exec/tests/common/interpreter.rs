@@ -171,7 +171,7 @@ impl Row<'_> {
                 let from = self.program.type_of(value).expect("valid");
                 self.eval(value)?.and_then(|v| cast(v, from, *to).ok())
             }
-            Expr::Math { function, value } => self.eval(value)?.map(|v| math(*function, ty, v)),
+            Expr::Math { function, value } => self.eval(value)?.map(|v| math(*function, ty, v)).transpose()?,
             Expr::Extract { part, value } => {
                 let from = self.program.type_of(value).expect("valid");
                 self.eval(value)?.map(|v| extract(*part, from, v.int())).transpose()?
@@ -183,18 +183,19 @@ impl Row<'_> {
 
 /// Computes a function of a float. Single floats are held as doubles, and results are rounded once, to single
 /// precision.
-fn math(function: MathFunction, ty: Type, value: Scalar) -> Scalar {
+fn math(function: MathFunction, ty: Type, value: Scalar) -> Answer<Scalar> {
     let Float(value) = value else {
         unreachable!("a float was expected");
     };
     let single = value as f32;
-    Float(match (function, ty) {
+    Ok(Float(match (function, ty) {
+        (MathFunction::Sqrt, _) if value < 0.0 => return Err(Refused),
         (MathFunction::Floor, _) => value.floor(),
         (MathFunction::Ceil, _) => value.ceil(),
         (MathFunction::Abs, _) => value.abs(),
         (MathFunction::Sqrt, Type::Float32) => f64::from(single.sqrt()),
         (MathFunction::Sqrt, _) => value.sqrt(),
-    })
+    }))
 }
 
 fn binary(op: BinaryOp, ty: Type, left: Cell, right: Cell) -> Answer<Cell> {

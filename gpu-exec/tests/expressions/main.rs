@@ -142,15 +142,9 @@ fn arithmetic() {
                     function,
                     value: Box::new(col(1)),
                 };
-                exprs.extend(
-                    [
-                        MathFunction::Floor,
-                        MathFunction::Ceil,
-                        MathFunction::Abs,
-                        MathFunction::Sqrt,
-                    ]
-                    .map(of),
-                );
+                exprs.extend([MathFunction::Floor, MathFunction::Ceil, MathFunction::Abs].map(of));
+                let sqrt = vec![of(MathFunction::Sqrt)]; // has no result for some rows
+                compare(target, &by_row(columns(), vec![], sqrt), &[], rows());
             }
             compare(target, &by_row(columns(), vec![], exprs), &[], rows());
         }
