@@ -21,10 +21,21 @@ GRAMPUS_DEVICE void store_value(u8* values, u32 width, u32 row, u64 v) {
     }
 }
 
-GRAMPUS_DEVICE bool fits(u64 v, u32 width) {
+GRAMPUS_DEVICE u64 extended(u64 v, u32 width, bool is_signed) {
     u32 above = 64 - 8 * width;
-    return (u64)((i64)(v << above) >> above) == v;
+    return is_signed ? (u64)((i64)(v << above) >> above) : v << above >> above;
 }
+
+GRAMPUS_DEVICE u64 stored_value(const DecodeTask& task, u32 row) {
+    switch (task.width) {
+    case 1: return extended(task.values[row], 1, task.is_signed);
+    case 2: return extended(((const u16*)task.values)[row], 2, task.is_signed);
+    case 4: return extended(((const u32*)task.values)[row], 4, task.is_signed);
+    default: return ((const u64*)task.values)[row];
+    }
+}
+
+GRAMPUS_DEVICE bool fits(u64 v, const DecodeTask& task) { return extended(v, task.width, task.is_signed) == v; }
 
 // Nanoseconds from their stored form, without trailing zeros: the low three bits hold the number of zeros less one.
 // False: more than a second.
@@ -108,14 +119,15 @@ GRAMPUS_DEVICE bool stays(const DecodeTask& task, u64 stored) {
 // A column's value from its stored form. False: the stored form stands for no value.
 GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& v) {
     switch (task.kind) {
-    case DECODE_INTEGERS: return fits(v, task.width);
+    case DECODE_INTEGERS: return fits(v, task);
     case DECODE_CODES:
         if (v >= task.table_length) return false;
         v = load_constant((const u32*)task.table + v);
-        return true;
+        return fits(task.is_signed ? extended(v, 4, true) : v, task);
     // In the second pass, the same lane has stored the first stream's value in this place.
     case DECODE_TIMESTAMPS: return !second || timestamp(task, ((const u64*)task.values)[row], v, v);
-    case DECODE_DECIMALS: return !second || rescale(((const u64*)task.values)[row], (i64)v, task.scale, v);
+    // The unscaled value waits in the place of the decimal: it must fit too.
+    case DECODE_DECIMALS: return (!second || rescale(stored_value(task, row), (i64)v, task.scale, v)) && fits(v, task);
     default: return true;
     }
 }

@@ -50,10 +50,10 @@ struct DecodeTask {
     u32 kind;
     u32 coding;              // of `data`
     u32 secondary_coding;
-    u32 width;               // bytes of a value
+    u32 width;               // bytes of a value; all of its values must fit
     u32 scale;               // of decoded decimals
     u32 label;               // for `failed`
-    u32 unused;
+    u32 is_signed;           // a value's highest bit is its sign
 };
 
 // Tasks whose streams were transferred together.

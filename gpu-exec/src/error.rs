@@ -66,6 +66,13 @@ pub enum RefusalReason {
         /// Bytes for columns.
         available: u64,
     },
+    /// A column has a value that its layout in memory does not hold: statistics are wrong, or a dictionary has grown.
+    /// The runtime runs the query again with a wider layout.
+    #[error("column {column} of the query has a value beyond the bounds that are known")]
+    NarrowLayout {
+        /// By position in the program's columns.
+        column: usize,
+    },
     /// The system started no reader thread.
     #[error("no thread for reading: {0}")]
     Thread(#[source] io::Error),

@@ -9,7 +9,7 @@ use grampus_io_stack::cuda::Nvcomp;
 
 use crate::input::chunk_list::Codec;
 use crate::input::{Input, Placement};
-use crate::program::{Program, Value};
+use crate::program::{Program, Stored, Value};
 
 /// Hardware that runs kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +161,12 @@ impl Request<'_> {
     /// Whether the caller has cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Whether a column's values take fewer bytes in memory than its type's.
+    pub(crate) fn is_narrow(&self, column: usize) -> bool {
+        let of = &self.program.columns[column];
+        of.stored != Stored::of(of.ty)
     }
 
     /// Whether kernels must look whether a column's values are NULL.

@@ -140,6 +140,7 @@ fn rows_of_all_types(random: &mut Random, rows: u64) -> Table {
     };
     Table {
         types: TYPES.to_vec(),
+        layouts: Vec::new(),
         cells: (0..TYPES.len())
             .map(|at| (0..rows).map(|_| cell(random, at)).collect())
             .collect(),
@@ -209,6 +210,7 @@ fn numbers(random: &mut Random, rows: u64, key: impl Fn(&mut Random) -> i64) -> 
     }
     Table {
         types: vec![Type::Int64, Type::Int64, DECIMAL, Type::Float64],
+        layouts: Vec::new(),
         cells,
         runs: vec![(0, rows)],
     }

@@ -20,7 +20,7 @@ use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{
     Access, ColumnShape, Grouping, KernelOutline, KeyRange, QueryKernel, Shape, TableScope,
 };
-use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Type};
+use grampus_gpu_exec::program::{Aggregate, BinaryOp, Function, Program, Stored, Type};
 
 fn random_shape(random: &mut Random, program: &Program) -> Shape {
     let column = |random: &mut Random, nullable: bool| ColumnShape {
@@ -63,19 +63,19 @@ fn random_shape(random: &mut Random, program: &Program) -> Shape {
 
 fn random_table(random: &mut Random, program: &Program, tame: bool) -> Table {
     let rows = *random.pick(&[0, 1, 37, 700, 2500]) + random.below(40);
-    let column = |random: &mut Random, ty: Type, nullable: bool| {
+    let column = |random: &mut Random, layout: Stored, ty: Type, nullable: bool| {
         let missing = if random.one_in(4) { 1 } else { 6 };
         (0..rows)
             .map(|_| {
                 let there = !nullable || !random.one_in(missing);
-                there.then(|| random::value(random, ty, tame))
+                there.then(|| random::within(layout, random::value(random, ty, tame)))
             })
             .collect()
     };
     let cells = program
         .columns
         .iter()
-        .map(|c| column(random, c.ty, c.nullable))
+        .map(|c| column(random, c.stored, c.ty, c.nullable))
         .collect();
     let (mut runs, mut row) = (Vec::new(), 0);
     while row < rows {
@@ -87,6 +87,7 @@ fn random_table(random: &mut Random, program: &Program, tame: bool) -> Table {
     }
     Table {
         types: program.columns.iter().map(|c| c.ty).collect(),
+        layouts: program.columns.iter().map(|c| c.stored).collect(),
         cells,
         runs,
     }
@@ -229,6 +230,7 @@ fn cascade_table(random: &mut Random, rows: u64, share: u64) -> Table {
             Type::Int32,
             Type::Bool,
         ],
+        layouts: Vec::new(),
         cells,
         runs: runs.into_iter().filter(|run| run.1 > 0).collect(),
     }
@@ -329,6 +331,7 @@ fn grouped_table(random: &mut Random, rows: u64, cardinality: u64) -> Table {
     }
     Table {
         types: vec![Type::Int64, Type::Float32, random::DECIMAL, Type::Float64],
+        layouts: Vec::new(),
         cells,
         runs: vec![(0, rows)],
     }
@@ -445,6 +448,7 @@ fn a_lone_aggregate_has_its_word() {
             let cell = |row: i64| Some(Scalar::Int(if row % 3 == 0 { 12 } else { 6 }));
             let table = Table {
                 types: program.columns.iter().map(|column| column.ty).collect(),
+                layouts: Vec::new(),
                 cells: program
                     .columns
                     .iter()

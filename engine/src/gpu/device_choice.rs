@@ -246,16 +246,13 @@ pub(super) mod tests {
             column_ids: vec![1, 2],
             dictionary: 0,
             value_ranges: Vec::new(),
+            value_bounds: Vec::new(),
             decoder: Arc::new(NoDecoder),
         }
     }
 
     fn program() -> Program {
-        let column = |name: &str| Column {
-            name: name.to_owned(),
-            ty: Type::Float64,
-            nullable: false,
-        };
+        let column = |name: &str| Column::new(name, Type::Float64, false);
         Program {
             columns: vec![column("a"), column("b")],
             arguments: vec![Type::Float64],

@@ -16,7 +16,7 @@ use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::input::encoded_column::{EncodedColumn, Runs, Values};
 use grampus_gpu_exec::kernel_cache::KernelCache;
-use grampus_gpu_exec::program::Type;
+use grampus_gpu_exec::program::{Stored, Type};
 use grampus_gpu_exec::{decode as decoding, decompress as decompressing};
 use grampus_io_stack::cuda::{self, Device, Module, Nvcomp};
 use grampus_orc_layout::access::Access;
@@ -150,6 +150,7 @@ impl Column {
         let what = Rows {
             encoded: &self.encoded,
             ty: self.ty,
+            stored: Stored::of(self.ty),
             rows,
             codes: &numbers,
             nullable: true,

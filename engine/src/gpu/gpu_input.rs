@@ -26,8 +26,8 @@ pub(crate) struct GpuInput {
     pub(crate) skipped_row_groups: usize,
     /// Constants that are strings: stripe, column, and text. In `input` a placeholder stands for the code.
     pub(super) texts: Vec<(usize, usize, Arc<str>)>,
-    /// Columns of codes of strings.
-    pub(super) code_columns: Vec<usize>,
+    /// Columns of codes of strings, and the entries that a stripe's dictionary has at most, if all stripes have one.
+    pub(super) code_columns: Vec<(usize, Option<usize>)>,
     pub(super) located: Arc<LocatedColumns>,
     /// The last run's.
     pub(super) bound: Mutex<Option<BoundInput>>,
@@ -59,8 +59,11 @@ impl GpuInput {
             input.stripes[*stripe].columns[*column] = Placement::Constant(Some(code));
         }
         input.dictionary = dictionary.number();
-        for &column in &self.code_columns {
+        for &(column, entries) in &self.code_columns {
             input.value_ranges[column] = code_range(dictionary);
+            // A dictionary that turns out longer makes the device load the column again.
+            let codes = entries.map(|entries| entries.max(dictionary.len()).max(1));
+            input.value_bounds[column] = codes.map(|codes| (0, codes as i64 - 1));
         }
         let decoder = Arc::new(StripeDecoder::new(&self.located, dictionary));
         input.decoder = decoder.clone();

@@ -4,7 +4,8 @@
 //! 2. Describe each stripe: its selected rows, and a placement per column (raw segments, a constant, or encoded).
 //! 3. Mark the program's columns as never NULL if no stripe can hold a NULL.
 //! 4. Note the least and the greatest value of each column by stripe, as far as statistics tell.
-//! 5. Give the device a [`StripeDecoder`] for the encoded columns.
+//! 5. Note the least and the greatest value of each column in all files: values take no more bytes on the device.
+//! 6. Give the device a [`StripeDecoder`] for the encoded columns.
 //!
 //! The session keeps inputs ([`InputCache`]): all steps take milliseconds if a table has thousands of stripes.
 //!
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::input::{Compression, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::program::{Type, Value};
+use grampus_orc_layout::proto::column_encoding::Kind;
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -103,6 +105,17 @@ impl InputBuilder<'_> {
         });
         let value_ranges = value_ranges.collect::<Result<_, Refusal>>()?;
         let columns = lowered.columns.iter().zip(&lowered.functions);
+        let value_bounds = columns.map(|(column, function)| match function {
+            Some(_) => None,
+            None => value_bounds(&scan, *column),
+        });
+        let value_bounds = value_bounds.collect();
+        let entries = |column: usize| dictionary_entries(&scan, &located, lowered.columns[column]);
+        let code_columns = code_columns
+            .into_iter()
+            .map(|column| (column, entries(column)))
+            .collect();
+        let columns = lowered.columns.iter().zip(&lowered.functions);
         let column_id =
             |(&column, function): (&usize, &Option<_>)| self.column_ids.of(&scan, column, function.as_ref());
         let column_ids = columns.map(column_id).collect();
@@ -115,6 +128,7 @@ impl InputBuilder<'_> {
             column_ids,
             dictionary: self.dictionary.number(),
             value_ranges,
+            value_bounds,
             decoder: Arc::new(decoder),
         };
         let layouts = located.into_iter().map(|stripe| stripe.layout).collect();
@@ -224,6 +238,47 @@ fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Resu
         ranges.extend(value(&least)?.zip(value(&most)?));
     }
     Ok(ranges)
+}
+
+/// The least and the greatest value of a table column in all files, as an integer. `None`: they are not known of one.
+fn value_bounds(scan: &Scan, column: usize) -> Option<(i64, i64)> {
+    let data_type = scan.table.field(column).data_type();
+    let of_file = |file: &TableFile| match file.place_of(column) {
+        Ok(id) => {
+            let stored = file.file.tail.file_statistics.get(id as usize)?;
+            let (least, most) = extremes(stored, data_type)?;
+            integer(&least).zip(integer(&most))
+        }
+        // Columns that a file lacks have one value, which the device finds in its input.
+        Err(_) => Some((0, 0)),
+    };
+    let mut files = scan.files.iter().map(of_file);
+    let first = files.next()??;
+    files.try_fold(first, |(a, b), bounds| bounds.map(|(c, d)| (a.min(c), b.max(d))))
+}
+
+/// A value as an integer, unscaled; `None`: of another type.
+fn integer(value: &ScalarValue) -> Option<i64> {
+    match argument_of(value) {
+        Ok(Some(Argument::Value(Value::Int(value)))) => Some(value),
+        _ => None,
+    }
+}
+
+/// The most entries that a dictionary of a column has in a stripe; `None`: some strings are stored without one.
+fn dictionary_entries(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Option<usize> {
+    let of_stripe = |stripe: &StripeLocations| match scan.files[stripe.file].place_of(column) {
+        Ok(id) => {
+            let encoding = stripe.layout.encodings.get(id as usize)?;
+            let has_dictionary = matches!(encoding.kind, Kind::Dictionary | Kind::DictionaryV2);
+            has_dictionary.then_some(encoding.dictionary_size as usize)
+        }
+        Err(_) => Some(1),
+    };
+    stripes
+        .iter()
+        .map(of_stripe)
+        .try_fold(0, |most, entries| entries.map(|entries| most.max(entries)))
 }
 
 /// A constant, or a function of it.

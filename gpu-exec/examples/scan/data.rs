@@ -165,6 +165,7 @@ impl Table {
                 column_ids: (1..=COLUMNS as u32).collect(),
                 dictionary: 0,
                 value_ranges: Vec::new(),
+                value_bounds: Vec::new(),
                 decoder: Arc::new(NoDecoder),
             },
         })

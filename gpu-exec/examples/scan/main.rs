@@ -122,11 +122,7 @@ impl Query {
         let sums = if self.columns == 1 { 0..1 } else { 1..self.columns };
         Program {
             columns: (0..self.columns)
-                .map(|c| Column {
-                    name: format!("c{c}"),
-                    ty: Type::Float64,
-                    nullable: false,
-                })
+                .map(|c| Column::new(format!("c{c}"), Type::Float64, false))
                 .collect(),
             arguments: vec![Type::Float64],
             conjuncts: vec![Expr::Binary {

@@ -24,7 +24,7 @@ grampus_io_stack::shared_structs! {
     DecodeTask {
         present: DecodeStream, data: DecodeStream, secondary: DecodeStream, values: u64, valid: u64, table: u64,
         epoch: u64, table_length: u32, skip_rows: u32, rows: u32, kind: u32, coding: u32, secondary_coding: u32,
-        width: u32, scale: u32, label: u32, unused: u32,
+        width: u32, scale: u32, label: u32, is_signed: u32,
     }
     DecodeJob { tasks: u64, first: u32, count: u32 }
     DecodeLaunch { failed: u64, jobs: u32, tasks: u32, job: [DecodeJob; DECODE_JOBS] }

@@ -133,7 +133,7 @@ pub(super) fn memory(writer: &Writer<'_>, out: &mut String) {
         );
         let _ = writeln!(out, "struct Held{n} {{\n    u64 row[ROOM_{n}];");
         for &c in &stage.carried {
-            let _ = writeln!(out, "    {} c{c}[ROOM_{n}];", stored(writer.program.columns[c].ty));
+            let _ = writeln!(out, "    {} c{c}[ROOM_{n}];", stored(&writer.program.columns[c]));
         }
         for &c in stage.carried.iter().filter(|&&c| writer.shape.columns[c].nullable) {
             let _ = writeln!(out, "    u8 ok{c}[ROOM_{n}];");

@@ -118,7 +118,7 @@ impl Plan {
         check_shape(program, shape)?;
         let nullable = |at: usize| shape.columns[at].nullable;
         let widths = program.columns.iter().zip(&shape.columns);
-        let widths: Vec<_> = widths.map(|(c, s)| (c.ty.width() as usize, s.nullable)).collect();
+        let widths: Vec<_> = widths.map(|(c, s)| (c.stored.bytes() as usize, s.nullable)).collect();
         let cascade = Cascade::new(program, shape, &widths);
         if let Some(&c) = cascade
             .tile_columns

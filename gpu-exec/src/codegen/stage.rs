@@ -74,7 +74,7 @@ pub(super) fn send_function(writer: &Writer<'_>, at: usize) -> String {
             out,
             "    if (!prefetch_slowly<Queued<>>(parameter.head.io, parameter.columns[{c}], active, row, {})) return \
              false;",
-            writer.program.columns[c].ty.width()
+            writer.program.columns[c].stored.bytes()
         );
     }
     if !out.is_empty() {
@@ -226,11 +226,11 @@ fn fetch(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
 
 /// Names a value: `const double c1 = …;`
 fn name_value(writer: &Writer<'_>, e: &mut Emitter<'_>, c: usize, bits: &str) {
-    let ty = writer.program.columns[c].ty;
-    let is_true = if ty == Type::Bool { " != 0" } else { "" };
+    let column = &writer.program.columns[c];
+    let is_true = if column.ty == Type::Bool { " != 0" } else { "" };
     e.line(&format!(
         "const {} c{c} = value_of<{}>({bits}){is_true};",
-        cpp_held(ty),
-        stored(ty)
+        cpp_held(column.ty),
+        stored(column)
     ));
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::program::Type;
+use crate::program::{Column, Stored, Type};
 
 /// Digits of any decimal in eight bytes.
 const EIGHT_BYTE_DIGITS: u8 = 18;
@@ -34,11 +34,22 @@ pub(super) fn cpp_held(ty: Type) -> &'static str {
     }
 }
 
-/// C++ type of a type's values in memory.
-pub(super) fn stored(ty: Type) -> &'static str {
-    match ty {
-        Type::Bool => "u8",
-        other => cpp_held(other),
+/// C++ type of a column's values in memory.
+pub(super) fn stored(column: &Column) -> &'static str {
+    if column.stored == Stored::of(column.ty) {
+        return match column.ty {
+            Type::Bool => "u8",
+            other => cpp_held(other),
+        };
+    }
+    match (column.stored.bytes(), column.stored.is_signed()) {
+        (1, false) => "u8",
+        (1, true) => "i8",
+        (2, false) => "u16",
+        (2, true) => "i16",
+        (4, false) => "u32",
+        (4, true) => "i32",
+        _ => "i64",
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn load_tiles(writer: &Writer<'_>, out: &mut String, indent: usize) {
     let sequential = writer.plan.chunk_tiles > 1;
     let mut lines = Statements::new(indent);
     for &c in &writer.plan.tile_columns {
-        let ty = stored(writer.program.columns[c].ty);
+        let ty = stored(&writer.program.columns[c]);
         lines.line(&format!("{ty} tile_{c}[K];"));
         lines.line(&format!(
             "if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
@@ -92,7 +92,7 @@ struct TileArray {
 fn tile_arrays(writer: &Writer<'_>) -> Vec<TileArray> {
     let columns = writer.plan.tile_columns.iter().map(|&c| TileArray {
         name: format!("tile_{c}"),
-        ty: stored(writer.program.columns[c].ty),
+        ty: stored(&writer.program.columns[c]),
         aligned: writer.shape.columns[c].aligned,
     });
     let valid = writer

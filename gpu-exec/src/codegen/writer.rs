@@ -111,9 +111,9 @@ impl Writer<'_> {
 
     /// `ColumnArray<…>` of a column.
     pub(super) fn array(&self, column: usize) -> String {
-        let (ty, shape) = (self.program.columns[column].ty, &self.shape.columns[column]);
+        let (of, shape) = (&self.program.columns[column], &self.shape.columns[column]);
         let backing = if shape.access.by_loads() { "Mapped" } else { "Queued<>" };
-        format!("ColumnArray<{}, {backing}, {}>", stored(ty), shape.aligned)
+        format!("ColumnArray<{}, {backing}, {}>", stored(of), shape.aligned)
     }
 }
 

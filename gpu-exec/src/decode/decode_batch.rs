@@ -20,6 +20,7 @@ use crate::abi::decode::DecodeTask;
 use crate::abi::decompress::StoredChunk;
 use crate::decompress::chunk_table::ChunkTable;
 use crate::input::encoded_column::EncodedColumn;
+use crate::program::Stored;
 
 /// Decompressed bytes of a batch, in multiples of the bytes that are copied at most.
 pub(crate) const MAX_EXPANSION: usize = 8;
@@ -198,7 +199,7 @@ impl DecodeBatch {
     pub fn describe(
         &self,
         encoded: &EncodedColumn,
-        width: u32,
+        stored: Stored,
         codes: &[u32],
         at: Addresses,
         label: u32,
@@ -216,7 +217,7 @@ impl DecodeBatch {
             rows: self.rows.clone(),
             values: at.values,
             valid: at.valid,
-            width,
+            stored,
             table: at.batch + table_at as u64,
             table_length: write_table(&encoded.values, codes, &mut out[table_at..]),
             label,

@@ -13,6 +13,7 @@ use crate::abi::decode::{
 use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
 use crate::decompress::chunk_table::{ChunkTable, codec_number};
 use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
+use crate::program::Stored;
 
 /// Alignment of the parts: kernels read whole words.
 const PART_GRAIN_BYTES: usize = 8;
@@ -63,7 +64,7 @@ pub(crate) struct RunTarget {
     pub(crate) values: u64,
     /// Address of the first row's validity.
     pub(crate) valid: Option<u64>,
-    pub(crate) width: u32,
+    pub(crate) stored: Stored,
     /// Address of the table.
     pub(crate) table: u64,
     /// Entries of the table.
@@ -198,7 +199,7 @@ impl EncodedRun {
             present: next(encoded.present.is_some()),
             data: next(true),
             secondary: next(encoded.secondary.is_some()),
-            values: to.values + row * u64::from(to.width),
+            values: to.values + row * u64::from(to.stored.bytes()),
             valid: to.valid.map_or(0, |valid| valid + row),
             table: to.table,
             epoch: epoch_of(&encoded.values) as u64,
@@ -208,10 +209,10 @@ impl EncodedRun {
             kind,
             coding,
             secondary_coding,
-            width: to.width,
+            width: to.stored.bytes(),
             scale: scale_of(&encoded.values),
             label: to.label,
-            unused: 0,
+            is_signed: to.stored.is_signed().into(),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::abi::decode::DecodeTask;
 use crate::abi::decompress::StoredChunk;
 use crate::decompress::chunk_table::ChunkTable;
 use crate::input::encoded_column::EncodedColumn;
+use crate::program::Stored;
 
 /// A stripe's column of which row groups are gathered.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ pub(crate) struct GatheredColumn {
     pub(crate) values: u64,
     /// Address of the stripe's first validity.
     pub(crate) valid: Option<u64>,
-    pub(crate) width: u32,
+    pub(crate) stored: Stored,
     /// What the kernel reports if it cannot decode the column.
     pub(crate) label: u32,
 }
@@ -197,7 +198,7 @@ impl GroupGather {
                         rows: 0..column.rows,
                         values: column.values,
                         valid: column.valid,
-                        width: column.width,
+                        stored: column.stored,
                         table: at + here as u64,
                         table_length: write_table(&column.encoded.values, &column.codes, table),
                         label: column.label,
@@ -241,6 +242,7 @@ mod tests {
     use super::*;
     use crate::input::chunk_list::{Chunk, ChunkList, Codec};
     use crate::input::encoded_column::{EncodedStream, Entry, Values};
+    use crate::program::Type;
 
     /// Ten row groups of 100 bytes in chunks of 250 bytes, each stored in 60 bytes behind a header of 3.
     fn column(codec: Codec) -> GatheredColumn {
@@ -276,7 +278,7 @@ mod tests {
             rows: 250,
             values: 1 << 20,
             valid: None,
-            width: 4,
+            stored: Stored::of(Type::Float32),
             label: 7,
         }
     }

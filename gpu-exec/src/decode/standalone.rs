@@ -17,7 +17,7 @@ use crate::decompress::library_memory::LibraryMemory;
 use crate::input::Decoded;
 use crate::input::encoded_column::EncodedColumn;
 use crate::options::{Decompression, Decompressor};
-use crate::program::Type;
+use crate::program::{Stored, Type};
 
 /// Bytes before and after the output.
 const GUARD_BYTES: usize = 256;
@@ -35,6 +35,8 @@ pub struct Rows<'a> {
     pub encoded: &'a EncodedColumn,
     /// Type of the values.
     pub ty: Type,
+    /// Layout of the decoded values.
+    pub stored: Stored,
     /// Rows of the stripe.
     pub rows: Range<u64>,
     /// Codes of a dictionary's entries.
@@ -70,7 +72,7 @@ pub fn decode(
         kernel: ENTRY.to_owned(),
         reason: reason.to_owned(),
     };
-    let (count, width) = ((what.rows.end - what.rows.start) as usize, what.ty.width() as usize);
+    let (count, width) = ((what.rows.end - what.rows.start) as usize, what.stored.bytes() as usize);
     if !what.encoded.fits(what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
         return Err(wrong("rows and streams that do not fit together"));
     }
@@ -91,7 +93,7 @@ pub fn decode(
             valid: what.nullable.then(|| valid.address() + (GUARD_BYTES + row) as u64),
         };
         let mut bytes = vec![GUARD; batch.bytes];
-        batch.describe(what.encoded, width as u32, what.codes, at, 0, &mut bytes);
+        batch.describe(what.encoded, what.stored, what.codes, at, 0, &mut bytes);
         for (to, from) in &batch.parts {
             let from = &file[from.start as usize..from.end as usize];
             bytes[*to..to + from.len()].copy_from_slice(from);
@@ -145,7 +147,7 @@ pub fn decode_groups(
     let filled = |bytes: usize| DeviceBuffer::filled(device, bytes.max(1), GUARD);
     let (mut targets, mut gathered) = (Vec::new(), Vec::new());
     for (label, (what, _)) in columns.iter().enumerate() {
-        let (rows, width) = (what.rows.end, what.ty.width());
+        let (rows, width) = (what.rows.end, what.stored.bytes());
         let values = filled(rows as usize * width as usize)?;
         let valid = filled(rows as usize)?;
         gathered.push(GatheredColumn {
@@ -154,7 +156,7 @@ pub fn decode_groups(
             rows,
             values: values.address(),
             valid: what.nullable.then_some(valid.address()),
-            width,
+            stored: what.stored,
             label: label as u32,
         });
         targets.push((values, valid));
@@ -189,7 +191,7 @@ pub fn decode_groups(
     let decoded = columns.iter().zip(&targets).map(|((what, _), (values, valid))| {
         let rows = what.rows.end as usize;
         Ok(Decoded {
-            values: values.read(0, rows * what.ty.width() as usize)?,
+            values: values.read(0, rows * what.stored.bytes() as usize)?,
             valid: what.nullable.then(|| valid.read(0, rows)).transpose()?,
         })
     });

@@ -133,6 +133,10 @@ pub struct Input {
     /// By column, or empty: the least and the greatest value of stripes, as far as they are known. They need not be
     /// exact: they decide where groups are kept, and not which groups there are.
     pub value_ranges: Vec<Vec<(Value, Value)>>,
+    /// By column, or empty: the least and the greatest value in the files, as an integer, unscaled, or a code. `None`:
+    /// unknown. Decoded values take no more bytes in memory than these bounds need. Bounds need not be right: a value
+    /// beyond them makes the column be loaded again.
+    pub value_bounds: Vec<Option<(i64, i64)>>,
     /// Decoder for [`Placement::Decoded`].
     pub decoder: Arc<dyn Decode>,
 }

@@ -7,11 +7,14 @@
 //! mod      programs, expressions and types
 //! verify   types of expressions, and limits of programs
 //! display  programs as text
+//! stored   layouts of columns in memory
 //! ```
 
 mod display;
+mod stored;
 mod verify;
 
+pub use stored::Stored;
 pub use verify::MAX_COLUMNS;
 pub(crate) use verify::{nodes, operands};
 
@@ -145,6 +148,21 @@ pub struct Column {
     pub ty: Type,
     /// Whether a value may be missing.
     pub nullable: bool,
+    /// Layout of its values in memory. A runtime takes the narrowest one ([`Input::value_bounds`]
+    /// (crate::input::Input::value_bounds)).
+    pub stored: Stored,
+}
+
+impl Column {
+    /// A column in its type's layout.
+    pub fn new(name: impl Into<String>, ty: Type, nullable: bool) -> Self {
+        Self {
+            name: name.into(),
+            ty,
+            nullable,
+            stored: Stored::of(ty),
+        }
+    }
 }
 
 /// Operators of two operands.
@@ -208,6 +226,8 @@ pub enum MathFunction {
     Floor,
     Ceil,
     Abs,
+    /// A negative value ends the query with [`RunError::Refused`](crate::error::RunError::Refused): DataFusion refuses it
+    /// too.
     Sqrt,
 }
 

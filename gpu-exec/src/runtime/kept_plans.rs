@@ -175,7 +175,7 @@ mod tests {
     use crate::codegen::Grouping;
     use crate::input::{Decode, Decoded};
     use crate::options::Decompression;
-    use crate::program::Type;
+    use crate::program::{Stored, Type};
     use crate::runtime::memory::column_key::ColumnKey;
     use crate::runtime::memory::residency::Limits;
     use crate::runtime::transfer::window_plan::WindowPlan;
@@ -201,6 +201,7 @@ mod tests {
             column_ids: Vec::new(),
             dictionary: 0,
             value_ranges: Vec::new(),
+            value_bounds: Vec::new(),
             decoder: Arc::new(NoDecoder),
         })
     }
@@ -234,6 +235,7 @@ mod tests {
             stripe,
             column: 1,
             ty: Type::Float64,
+            stored: Stored::of(Type::Float64),
             dictionary: 0,
         }
     }

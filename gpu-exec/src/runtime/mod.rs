@@ -44,6 +44,7 @@ pub use self::io_stack::command_backend::OpenStorage;
 use self::kept_plans::KeptPlans;
 use self::launch::executor;
 use self::memory::residency::Residency;
+use self::planner::column_layouts::ColumnLayouts;
 use self::planner::{QueryPlan, Rates};
 pub use self::runtime_options::RuntimeOptions;
 use self::turn_queue::TurnQueue;
@@ -141,7 +142,18 @@ impl Gpu {
             gpu: self,
             state: &state,
         };
-        let result = executor::run(&state, &self.kept_plans, &request, &turn);
+        let mut layouts = ColumnLayouts::default();
+        let result = loop {
+            let program = layouts.program(&request, &state.residency);
+            let request = Request {
+                program: &program,
+                ..request
+            };
+            let result = executor::run(&state, &self.kept_plans, &request, &turn);
+            if !layouts.widen(&result, &program) {
+                break result;
+            }
+        };
         drop(discard);
         let failure = result.as_ref().err().and_then(RunError::cuda);
         if failure.is_some_and(CudaError::is_sticky) {
@@ -160,13 +172,19 @@ impl Gpu {
     /// # Errors
     /// The errors of [`run`](Self::run) that are found before files are opened.
     pub fn plan(&self, request: Request<'_>) -> Result<RunPreview, RunError> {
+        let residency = self.published();
+        let program = ColumnLayouts::default().program(&request, &residency);
+        let request = Request {
+            program: &program,
+            ..request
+        };
         let state = self.opened().state.clone();
         let kept = state
             .as_ref()
             .and_then(|state| self.kept_plans.find(&request, &state.residency));
         let plan = match kept {
             Some(kept) => kept.query_plan(Vec::new()),
-            None => self.preview(&request)?,
+            None => self.preview(&request, &residency)?,
         };
         let is_compiled = |state: Arc<DeviceState>| -> Result<bool, RunError> {
             let kernel = executor::planned_kernel(&state.generated, &request, &plan)?;
@@ -185,18 +203,29 @@ impl Gpu {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn kernel_source(&self, request: Request<'_>) -> Result<String, RunError> {
-        let kernel = executor::planned_kernel(&GeneratedKernels::default(), &request, &self.preview(&request)?)?;
+        let residency = self.published();
+        let program = ColumnLayouts::default().program(&request, &residency);
+        let request = Request {
+            program: &program,
+            ..request
+        };
+        let plan = self.preview(&request, &residency)?;
+        let kernel = executor::planned_kernel(&GeneratedKernels::default(), &request, &plan)?;
         Ok(kernel.source().to_owned())
     }
 
-    fn preview(&self, request: &Request<'_>) -> Result<QueryPlan, RunError> {
+    /// What plans know of the device.
+    fn published(&self) -> Arc<Residency> {
         let published = self.opened().published.as_ref().map(|(residency, _)| residency.clone());
-        let residency = published.unwrap_or_else(|| self.unopened.clone());
+        published.unwrap_or_else(|| self.unopened.clone())
+    }
+
+    fn preview(&self, request: &Request<'_>, residency: &Residency) -> Result<QueryPlan, RunError> {
         let rates = Rates {
             profile: &self.runtime_options.machine_profile,
             sector_log2: self.runtime_options.sector_log2,
         };
-        planner::preview(&residency, request, rates)
+        planner::preview(residency, request, rates)
     }
 
     /// Bytes of resident columns.

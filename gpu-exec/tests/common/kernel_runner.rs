@@ -13,7 +13,7 @@ use grampus_gpu_exec::codegen::{
     Shape, WarpPartials,
 };
 use grampus_gpu_exec::kernel_cache::KernelCache;
-use grampus_gpu_exec::program::Type;
+use grampus_gpu_exec::program::{Stored, Type};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Grid, Module, StagingOptions, Stream};
 use grampus_io_stack::queues::QueueOptions;
@@ -84,6 +84,8 @@ impl Target {
 /// A table's columns and selected rows.
 pub(crate) struct Table {
     pub types: Vec<Type>,
+    /// By column, or empty: the types' layouts.
+    pub layouts: Vec<Stored>,
     /// By column, then by row.
     pub cells: Vec<Vec<Cell>>,
     /// First row and number of rows of each run.
@@ -171,9 +173,11 @@ impl DeviceTable {
         let device = &target.device;
         let mut image = Image(Vec::new());
         let mut places = Vec::new();
-        for ((ty, cells), shape) in table.types.iter().zip(&table.cells).zip(&shape.columns) {
-            let width = ty.width() as usize;
-            let values: Vec<Vec<u8>> = cells.iter().map(|&cell| bytes(*ty, cell)).collect();
+        let columns = table.types.iter().zip(&table.cells).zip(&shape.columns);
+        for (at, ((ty, cells), shape)) in columns.enumerate() {
+            let layout = table.layouts.get(at).copied().unwrap_or(Stored::of(*ty));
+            let width = layout.bytes() as usize;
+            let values: Vec<Vec<u8>> = cells.iter().map(|&cell| bytes(layout, *ty, cell)).collect();
             let runs = image.place(random, width, if shape.aligned { width } else { 1 }, &values);
             let valid = shape.nullable.then(|| {
                 let there: Vec<Vec<u8>> = cells.iter().map(|cell| vec![u8::from(cell.is_some())]).collect();

@@ -24,11 +24,7 @@ use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};
 
 pub(crate) fn column(name: &str, ty: Type, nullable: bool) -> Column {
-    Column {
-        name: name.to_owned(),
-        ty,
-        nullable,
-    }
+    Column::new(name, ty, nullable)
 }
 
 pub(crate) fn col(at: usize) -> Expr {

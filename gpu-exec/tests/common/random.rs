@@ -1,7 +1,7 @@
 //! Random programs, values and placements, by seed: the seed alone replays a test.
 
 use grampus_gpu_exec::program::{
-    Aggregate, BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type,
+    Aggregate, BinaryOp, Column, DatePart, Expr, Function, MathFunction, Program, Stored, TimeUnit, Type,
 };
 
 use super::interpreter::{Cell, Scalar};
@@ -110,8 +110,27 @@ pub(crate) fn value(random: &mut Random, ty: Type, tame: bool) -> Scalar {
     }
 }
 
+/// A layout of a type's values: its own, or a narrower one.
+fn layout(random: &mut Random, ty: Type) -> Stored {
+    let bits = *random.pick(&[8, 16, 32, 62]);
+    match random.one_in(2) {
+        true => Stored::narrowest(ty, 0, (1 << bits) - 1),
+        false => Stored::narrowest(ty, -1 << (bits - 1), 1),
+    }
+}
+
+/// A value that a layout holds.
+pub(crate) fn within(layout: Stored, value: Scalar) -> Scalar {
+    let above = 64 - 8 * layout.bytes();
+    match value {
+        Scalar::Int(v) if !layout.holds(v) && layout.is_signed() => Scalar::Int(v << above >> above),
+        Scalar::Int(v) if !layout.holds(v) => Scalar::Int(((v as u64) << above >> above) as i64),
+        other => other,
+    }
+}
+
 /// A value's bytes in memory. A missing value is zeros.
-pub(crate) fn bytes(ty: Type, cell: Cell) -> Vec<u8> {
+pub(crate) fn bytes(layout: Stored, ty: Type, cell: Cell) -> Vec<u8> {
     let all = match (ty, cell) {
         (_, None) => 0u64,
         (Type::Float32, Some(Scalar::Float(v))) => u64::from((v as f32).to_bits()),
@@ -120,7 +139,7 @@ pub(crate) fn bytes(ty: Type, cell: Cell) -> Vec<u8> {
         (_, Some(Scalar::Bool(v))) => u64::from(v),
         (_, Some(Scalar::Wide(v))) => unreachable!("{v} in memory"),
     };
-    all.to_le_bytes()[..ty.width() as usize].to_vec()
+    all.to_le_bytes()[..layout.bytes() as usize].to_vec()
 }
 
 /// Writes programs.
@@ -312,10 +331,10 @@ impl Writer<'_> {
 /// A valid program with up to six columns.
 pub(crate) fn program(random: &mut Random, tame: bool) -> Program {
     let columns: Vec<Column> = (0..1 + random.below(6))
-        .map(|at| Column {
-            name: format!("c{at}"),
-            ty: *random.pick(&TYPES),
-            nullable: random.one_in(2),
+        .map(|at| {
+            let column = Column::new(format!("c{at}"), *random.pick(&TYPES), random.one_in(2));
+            let stored = layout(random, column.ty);
+            Column { stored, ..column }
         })
         .collect();
     let mut writer = Writer {

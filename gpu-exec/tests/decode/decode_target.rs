@@ -72,6 +72,7 @@ impl DecodeTarget {
         let what = Rows {
             encoded: &column.encoded,
             ty: column.ty,
+            stored: column.stored,
             rows,
             codes: &column.codes,
             nullable: column.nullable,
@@ -98,7 +99,7 @@ impl DecodeTarget {
         let (copied, decoded) = decoded.unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes));
         let decoded = decoded.unwrap_or_else(|| panic!("{} lanes: a stream is invalid", self.lanes));
         for (at, (column, found)) in columns.iter().zip(decoded).enumerate() {
-            let width = column.ty.width() as usize;
+            let width = column.stored.bytes() as usize;
             for group in 0..column.encoded.data.entries.len() {
                 let first = group as u64 * column.encoded.group_rows;
                 let rows = first..column.rows().min(first + column.encoded.group_rows);
@@ -133,7 +134,7 @@ impl DecodeTarget {
             found.as_ref() == Some(&wanted),
             "{what}, rows {rows:?}, {} lanes: {}",
             self.lanes,
-            streams::difference(found.as_ref(), &wanted, column.ty.width() as usize)
+            streams::difference(found.as_ref(), &wanted, column.stored.bytes() as usize)
         );
     }
 }
@@ -142,6 +143,7 @@ fn all_rows(column: &Column) -> (Rows<'_>, &[u8]) {
     let rows = Rows {
         encoded: &column.encoded,
         ty: column.ty,
+        stored: column.stored,
         rows: 0..column.rows(),
         codes: &column.codes,
         nullable: column.nullable,

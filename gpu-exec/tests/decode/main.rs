@@ -212,6 +212,61 @@ fn version_2_runs_decode_at_every_width() {
     }
 }
 
+/// A layout that does not hold a value fails the column.
+#[test]
+fn values_beyond_the_layout_fail() {
+    for target in decode_targets() {
+        for (values, least, greatest) in [
+            (vec![0i64, 255, 7], 0, 255),
+            (vec![-128, 127, 0], -128, 127),
+            (vec![65_535, 0], 0, 65_535),
+            (vec![-32_768, 32_767], -32_768, 32_767),
+            (vec![0, 1 << 31, u32::MAX.into()], 0, u32::MAX.into()),
+            (vec![i32::MIN.into(), 5], i32::MIN.into(), i32::MAX.into()),
+        ] {
+            let rows = values.len() as u64;
+            let data = streams::literals(&values, true);
+            let column = Column::new(Values::Integers(Runs::V1), Type::Int64, None, data, None, rows);
+            target.check(
+                &column.within((least, greatest)),
+                0..rows,
+                BATCH_BYTES,
+                "values that fit",
+            );
+            for beyond in [least - 1, greatest + 1] {
+                let data = streams::literals(&[values.clone(), vec![beyond]].concat(), true);
+                let column = Column::new(Values::Integers(Runs::V1), Type::Int64, None, data, None, rows + 1);
+                let column = column.within((least, greatest));
+                let found = target.decode(&column, 0..rows + 1, BATCH_BYTES);
+                assert_eq!(found, None, "{beyond} in {:?}, {} lanes", column.stored, target.lanes);
+            }
+        }
+        // Codes, and numbers that a function makes of a dictionary's entries, some of them negative.
+        for (ty, numbers, fits) in [
+            (Type::Code, vec![0, 255], true),
+            (Type::Code, vec![0, 256], false),
+            (Type::Int32, vec![200, 3], true),
+            (Type::Int32, vec![200, (-1i32).cast_unsigned()], false),
+        ] {
+            let data = streams::literals(&[0, 1, 1], false);
+            let mut column = Column::new(Values::Codes(Runs::V1, 2), ty, None, data, None, 3);
+            column.use_codes(numbers);
+            let column = column.within((0, 255));
+            let found = target.decode(&column, 0..3, BATCH_BYTES);
+            assert_eq!(
+                found.is_some(),
+                fits,
+                "{ty}, {:?}, {} lanes",
+                column.codes,
+                target.lanes
+            );
+            if fits {
+                target.check(&column, 0..3, BATCH_BYTES, "codes that fit");
+            }
+        }
+    }
+}
+
 /// Times before 1970, at both ends of the range of nanoseconds, and in a zone with a changing clock.
 #[test]
 fn timestamps_decode_by_the_rules_of_writers() {

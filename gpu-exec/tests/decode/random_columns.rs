@@ -18,10 +18,12 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
         let count = present.as_ref().map_or(rows, |p| p.values.iter().sum::<i64>() as u64);
         let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, secondary: Option<CodedStream>| {
             let column = Column::new(values, ty, present.clone(), data, secondary, group_rows);
-            columns.push((
-                format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}"),
-                column,
-            ));
+            let name = format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}");
+            let narrow = column.within(column.bounds());
+            if narrow.stored != column.stored {
+                columns.push((format!("{name}, in {} bytes", narrow.stored.bytes()), narrow));
+            }
+            columns.push((name, column));
         };
         for (runs, name) in [(Runs::V1, "version 1"), (Runs::V2, "version 2")] {
             for (ty, bits) in [
@@ -29,6 +31,10 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
                 (Type::Int32, 32),
                 (Type::Date32, 32),
                 (Type::Int64, 64),
+                (Type::Int64, 7),
+                (Type::Int32, 12),
+                (Type::Date32, 15),
+                (Type::Int64, 30),
             ] {
                 let data = streams::integers(random, runs, count, bits, true);
                 add(name, Values::Integers(runs), ty, data, None);

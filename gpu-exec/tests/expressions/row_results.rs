@@ -45,6 +45,7 @@ fn answer(
     cells.extend((1..program.columns.len()).map(|c| rows.iter().map(|row| row[c - 1]).collect()));
     let table = Table {
         types: program.columns.iter().map(|c| c.ty).collect(),
+        layouts: Vec::new(),
         cells,
         runs: if rows.is_empty() {
             vec![]

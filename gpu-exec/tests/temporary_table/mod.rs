@@ -176,6 +176,7 @@ impl Table {
                 column_ids: (10..10 + shape.kinds.len() as u32).collect(),
                 dictionary: 0,
                 value_ranges: Vec::new(),
+                value_bounds: Vec::new(),
                 decoder: decoder.clone(),
             },
             rows: row,
@@ -339,11 +340,7 @@ pub(crate) fn program(columns: usize, nullable: &[usize], sums: &[usize]) -> Pro
     };
     Program {
         columns: (0..columns)
-            .map(|c| Column {
-                name: format!("c{c}"),
-                ty: Type::Float64,
-                nullable: nullable.contains(&c),
-            })
+            .map(|c| Column::new(format!("c{c}"), Type::Float64, nullable.contains(&c)))
             .collect(),
         arguments: vec![Type::Float64],
         conjuncts: vec![Expr::Binary {

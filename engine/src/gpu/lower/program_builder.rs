@@ -97,12 +97,8 @@ impl ProgramBuilder {
         }
         self.table_columns.push(at);
         self.functions.push(function);
-        self.columns.push(Column {
-            name,
-            ty,
-            // ORC has no column that promises not to be NULL.
-            nullable: true,
-        });
+        // ORC has no column that promises not to be NULL.
+        self.columns.push(Column::new(name, ty, true));
         self.columns.len() - 1
     }
 

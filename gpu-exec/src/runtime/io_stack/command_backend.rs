@@ -186,7 +186,7 @@ impl CommandBackend {
 
 /// Describes a raw column to the stack.
 pub(crate) fn column(stack: &Stack, request: &Request<'_>, column: usize, sources: &[u32]) -> Result<Column, RunError> {
-    let width = request.program.columns[column].ty.width();
+    let width = request.program.columns[column].stored.bytes();
     let mut runs = Vec::new();
     for (stripe, base) in request.input.stripes.iter().zip(request.input.first_rows()) {
         let Placement::Direct(segments) = &stripe.columns[column] else {

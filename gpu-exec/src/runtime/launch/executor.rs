@@ -131,6 +131,9 @@ impl Execution<'_> {
                 }
                 RunOutcome::Lost => kept = None,
                 // The CPU's decoder returns the values, or a precise error.
+                RunOutcome::Undecoded { column, .. } if request.is_narrow(column) => {
+                    return Err(RefusalReason::NarrowLayout { column }.into());
+                }
                 RunOutcome::Undecoded { stripe, column } => {
                     let at = &request.input.stripes[stripe];
                     let (file, name) = (

@@ -173,7 +173,7 @@ impl KernelArguments {
             value_bytes: width,
         };
         for (map, column) in transfer.columns.iter().zip(&request.program.columns) {
-            let values = describe(&map.extents, column.ty.width(), layout);
+            let values = describe(&map.extents, column.stored.bytes(), layout);
             arguments.columns.push(values);
             let valid = map.nullable.then(|| describe(&map.valid, 1, layout));
             arguments.valid.push(valid);

@@ -23,7 +23,7 @@ pub(crate) fn planned_shape(request: &Request<'_>, plan: &QueryPlan) -> Shape {
 /// The shape as columns lie.
 pub(crate) fn transferred_shape(request: &Request<'_>, plan: &QueryPlan, transfer: &TransferPlan) -> Shape {
     let column = |at: usize| {
-        let width = u64::from(request.program.columns[at].ty.width());
+        let width = u64::from(request.program.columns[at].stored.bytes());
         let extents = &transfer.columns[at].extents;
         let aligned = extents.iter().all(|e| e.mapped.is_multiple_of(width));
         // A paged column that has become whole is loaded without a look at its bits.
@@ -39,7 +39,7 @@ pub(crate) fn transferred_shape(request: &Request<'_>, plan: &QueryPlan, transfe
 
 /// Whether all the column's values in files begin at multiples of their size.
 fn lies_aligned(request: &Request<'_>, column: usize) -> bool {
-    let width = u64::from(request.program.columns[column].ty.width());
+    let width = u64::from(request.program.columns[column].stored.bytes());
     let direct = |stripe: &Stripe| match &stripe.columns[column] {
         Placement::Direct(segments) => segments.iter().all(|s| s.offset.is_multiple_of(width)),
         _ => true,

@@ -45,7 +45,7 @@ fn tiles_before(runs: &[RowRun], row: u64, tile_rows: u64, tiles: u64) -> u64 {
 fn bytes_of(job: &CopyJob) -> u64 {
     match &job.source {
         CopySource::FileRanges { parts, .. } => parts.iter().map(|p| p.end - p.start).sum(),
-        CopySource::CpuDecode { rows, width, .. } => (rows.end - rows.start) * *width as u64,
+        CopySource::CpuDecode { rows, stored, .. } => (rows.end - rows.start) * u64::from(stored.bytes()),
         CopySource::Encoded(stored) => stored.batch.stored_bytes(),
     }
 }

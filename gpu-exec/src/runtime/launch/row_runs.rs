@@ -51,7 +51,7 @@ fn divided_at_lines(
     let Some(column) = columns.position(|(choice, dense)| *dense && choice.backing == Backing::Mapped) else {
         return runs;
     };
-    let width = u64::from(request.program.columns[column].ty.width());
+    let width = u64::from(request.program.columns[column].stored.bytes());
     let extents = &transfer.columns[column].extents;
     let mut out = Vec::with_capacity(2 * runs.len());
     for (mut row, mut rows) in runs {

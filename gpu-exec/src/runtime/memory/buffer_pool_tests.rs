@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::input::FileVersion;
-use crate::program::Type;
+use crate::program::{Stored, Type};
 use crate::runtime::memory::arena::RANGE_GRAIN_BYTES;
 use crate::runtime::memory::residency::{Limits, Presence};
 
@@ -20,6 +20,7 @@ fn key(stripe: usize) -> ColumnKey {
         stripe,
         column: 1,
         ty: Type::Float64,
+        stored: Stored::of(Type::Float64),
         dictionary: 0,
     }
 }

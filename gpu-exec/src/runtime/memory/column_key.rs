@@ -2,7 +2,7 @@
 
 use crate::input::file_registry::FileId;
 use crate::options::Request;
-use crate::program::Type;
+use crate::program::{Stored, Type};
 
 /// A map whose keys are numbers of this crate. A table has thousands of columns of stripes, for each of which the
 /// standard library's hasher takes several times longer.
@@ -15,6 +15,7 @@ pub(crate) struct ColumnKey {
     pub(crate) stripe: usize,
     pub(crate) column: u32,
     pub(crate) ty: Type,
+    pub(crate) stored: Stored,
     /// The dictionary that codes refer to; 0 for other types.
     pub(crate) dictionary: u64,
 }
@@ -22,13 +23,19 @@ pub(crate) struct ColumnKey {
 impl ColumnKey {
     /// The key of a column of the program in a stripe of the input. `file_ids`: by file of the input.
     pub(crate) fn of(request: &Request<'_>, file_ids: &[FileId], stripe: usize, column: usize) -> Self {
-        let (stripe, ty) = (&request.input.stripes[stripe], request.program.columns[column].ty);
+        let (stripe, of) = (&request.input.stripes[stripe], &request.program.columns[column]);
         Self {
             file: file_ids[stripe.file],
             stripe: stripe.index,
             column: request.input.column_ids[column],
-            ty,
-            dictionary: if ty == Type::Code { request.input.dictionary } else { 0 },
+            ty: of.ty,
+            stored: of.stored,
+            dictionary: dictionary_of(request, of.ty),
         }
     }
+}
+
+/// The dictionary that values of a type refer to; 0: none.
+pub(crate) fn dictionary_of(request: &Request<'_>, ty: Type) -> u64 {
+    if ty == Type::Code { request.input.dictionary } else { 0 }
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::input::FileVersion;
 use crate::input::file_registry::{FileId, FileRegistry};
+use crate::program::Stored;
 use crate::runtime::memory::column_key::{ColumnKey, FastMap};
 
 /// How much of a stripe's column is in device memory.
@@ -41,6 +42,8 @@ pub(crate) struct Known {
     columns: FastMap<ColumnKey, Presence>,
     /// Columns that have ceased to be wholly resident.
     losses: u64,
+    /// By file, column and dictionary: the layout that holds everything that was loaded.
+    layouts: FastMap<(FileId, u32, u64), Stored>,
     /// By file: whether it is registered, or cannot be.
     mappings: HashMap<FileId, bool>,
     /// Columns that the device failed to decode although their layout allows it.
@@ -55,6 +58,11 @@ impl Known {
     /// Whether a column is wholly resident.
     pub(crate) fn has(&self, key: &ColumnKey) -> bool {
         self.column(key) == Some(Presence::Whole)
+    }
+
+    /// The layout in which columns of a file were loaded: by file, column and dictionary.
+    pub(crate) fn layout(&self, of: (FileId, u32, u64)) -> Option<Stored> {
+        self.layouts.get(&of).copied()
     }
 
     pub(crate) fn is_registered(&self, file: FileId) -> bool {
@@ -83,6 +91,7 @@ impl Residency {
             files: FileRegistry::default(),
             columns: FastMap::default(),
             losses: 0,
+            layouts: FastMap::default(),
             mappings: HashMap::new(),
             cpu_decoded: HashSet::new(),
         }))
@@ -114,9 +123,11 @@ impl Residency {
         self.known().files.forget(path)
     }
 
-    /// Forgets what the device could not decode of a file.
+    /// Forgets what the device could not decode of a file, and the layouts of its columns.
     pub(crate) fn forget_decoding(&self, file: FileId) {
-        self.known().cpu_decoded.retain(|(of, _)| *of != file);
+        let mut known = self.known();
+        known.cpu_decoded.retain(|(of, _)| *of != file);
+        known.layouts.retain(|(of, ..), _| *of != file);
     }
 
     pub(crate) fn set_capacity(&self, bytes: u64) {
@@ -126,6 +137,12 @@ impl Residency {
     /// `None`: nothing of the column is resident.
     pub(crate) fn set_column(&self, key: ColumnKey, presence: Option<Presence>) {
         let mut known = self.known();
+        if presence.is_some() {
+            let layout = known.layouts.entry((key.file, key.column, key.dictionary));
+            layout
+                .and_modify(|layout| *layout = layout.join(key.stored, key.ty))
+                .or_insert(key.stored);
+        }
         let before = match presence {
             Some(presence) => known.columns.insert(key, presence),
             None => known.columns.remove(&key),

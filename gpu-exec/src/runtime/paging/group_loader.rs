@@ -5,7 +5,7 @@
 //! - *Decoded by the CPU*: columns that the device does not decode, and those that it could not.
 
 use crate::decode::group_gather::{GatheredColumn, GroupGather};
-use crate::error::RunError;
+use crate::error::{RefusalReason, RunError};
 use crate::options::Request;
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::page_table::{PageTable, PagedColumn};
@@ -140,7 +140,7 @@ impl GroupLoader<'_> {
                 continue;
             };
             let rows = rows_of(column, at..at + 1);
-            let width = u64::from(self.request.program.columns[column.column].ty.width());
+            let width = u64::from(self.request.program.columns[column.column].stored.bytes());
             let mut first = rows.start;
             while first < rows.end {
                 let end = rows.end.min(first + MAX_COPY_ROWS);
@@ -164,6 +164,10 @@ impl GroupLoader<'_> {
         let mut failed_pages = Vec::new();
         for FailedPages { label, pages } in self.decoder.finish(|| self.uploader.stopped())? {
             if let Some(column) = self.paging.columns.get(label as usize) {
+                if self.request.is_narrow(column.column) {
+                    let column = column.column;
+                    return Err(RefusalReason::NarrowLayout { column }.into());
+                }
                 self.stored.leave_to_cpu(column);
             }
             failed_pages.extend(pages);

@@ -101,7 +101,7 @@ impl PageReader<'_> {
         let Placement::Direct(segments) = &stripe.columns[column.column] else {
             return Err(RunError::Invalid("a page of a column that does not lie raw".to_owned()));
         };
-        let width = u64::from(self.request.program.columns[column.column].ty.width());
+        let width = u64::from(self.request.program.columns[column.column].stored.bytes());
         let (source, file) = self.open(stripe.file, file)?;
         // Nearly always one range of the file.
         let segment = segments.partition_point(|s| s.first_row + s.rows <= rows.start);

@@ -65,7 +65,7 @@ impl<'a> StoredColumns<'a> {
             rows: column.rows,
             values: column.cached.values.address(),
             valid: column.cached.valid.as_ref().map(|valid| valid.address()),
-            width: self.request.program.columns[column.column].ty.width(),
+            stored: self.request.program.columns[column.column].stored,
             label: column.position,
         }))
     }
@@ -78,7 +78,7 @@ impl<'a> StoredColumns<'a> {
         if is_one_page || encoded.group_rows == page_rows {
             return Some(encoded);
         }
-        let width = u64::from(self.request.program.columns[column.column].ty.width());
+        let width = u64::from(self.request.program.columns[column.column].stored.bytes());
         encoded.regrouped(page_rows, column.rows, width).map(Arc::new)
     }
 

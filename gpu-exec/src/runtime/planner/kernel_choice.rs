@@ -327,11 +327,7 @@ mod tests {
         };
         Program {
             columns: (0..columns)
-                .map(|at| Column {
-                    name: format!("c{at}"),
-                    ty: Type::Float64,
-                    nullable: false,
-                })
+                .map(|at| Column::new(format!("c{at}"), Type::Float64, false))
                 .collect(),
             arguments: vec![],
             conjuncts: conjuncts.iter().map(positive).collect(),

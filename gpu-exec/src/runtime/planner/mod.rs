@@ -1,14 +1,16 @@
 //! `QueryPlan`: the decisions that are made before anything is moved.
 //!
 //! 1. The request is validated: kernels perform no bounds checks (`validate`).
-//! 2. Each file is compared with the version that was planned for. Everything cached of another version is dropped.
-//! 3. Files of which something may have to be read are opened, and probed for the page cache.
-//! 4. The kernel's shape is chosen, and the place of its groups (`kernel_choice`, `key_ranges`).
-//! 5. The columns that are read whole are found: those of the kernel's tiles.
-//! 6. What is known of each column is gathered (`ColumnStats`), and a backing is chosen by the cost model (`backing`,
+//! 2. Each column gets a layout in memory (`column_layouts`, before everything else).
+//! 3. Each file is compared with the version that was planned for. Everything cached of another version is dropped.
+//! 4. Files of which something may have to be read are opened, and probed for the page cache.
+//! 5. The kernel's shape is chosen, and the place of its groups (`kernel_choice`, `key_ranges`).
+//! 6. The columns that are read whole are found: those of the kernel's tiles.
+//! 7. What is known of each column is gathered (`ColumnStats`), and a backing is chosen by the cost model (`backing`,
 //!    `cost_model`).
 
 mod backing;
+pub(crate) mod column_layouts;
 mod cost_model;
 mod kernel_choice;
 mod key_ranges;
@@ -291,8 +293,7 @@ fn stats(
     cold: &[bool],
 ) -> ColumnStats {
     let known = residency.known();
-    let ty = request.program.columns[column].ty;
-    let width = u64::from(ty.width());
+    let width = u64::from(request.program.columns[column].stored.bytes());
     let validity = u64::from(request.has_nulls(column));
     let mut stats = ColumnStats {
         dense,

@@ -10,7 +10,7 @@ use crate::error::RunError;
 use crate::input::Placement;
 use crate::input::file_registry::FileId;
 use crate::options::{Backing, Request};
-use crate::program::Type;
+use crate::program::{Stored, Type};
 use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::cached_column::CachedColumn;
 use crate::runtime::memory::column_key::ColumnKey;
@@ -99,6 +99,10 @@ impl<'a> ColumnLocator<'a> {
         self.request.program.columns[column].ty
     }
 
+    pub(crate) fn stored(&self, column: usize) -> Stored {
+        self.request.program.columns[column].stored
+    }
+
     /// The key of a column in the pool.
     pub(crate) fn key(&self, missing: &MissingColumn) -> ColumnKey {
         self.key_of(missing.stripe, missing.column)
@@ -143,7 +147,7 @@ impl<'a> ColumnLocator<'a> {
                 to.push(MissingColumn {
                     stripe: at,
                     column,
-                    values: stripe.rows * u64::from(self.ty(column).width()),
+                    values: stripe.rows * u64::from(self.stored(column).bytes()),
                     valid: match stripe.columns[column] {
                         Placement::Decoded { .. } if self.nullable[column] => Some(stripe.rows),
                         _ => None,

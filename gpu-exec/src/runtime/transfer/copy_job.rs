@@ -8,6 +8,7 @@ use crate::error::RunError;
 use crate::input::encoded_column::EncodedColumn;
 use crate::input::{Placement, file_ranges};
 use crate::options::Request;
+use crate::program::{Stored, Type};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::memory::staging_buffer::StagingSlot;
@@ -36,7 +37,8 @@ pub(crate) enum CopySource {
         stripe: usize,
         column: usize,
         rows: Range<u64>,
-        width: usize,
+        ty: Type,
+        stored: Stored,
         /// A byte for each row, where the column has them.
         valid: Option<CopyTarget>,
     },
@@ -50,7 +52,7 @@ pub(crate) struct EncodedCopy {
     pub(crate) file: usize,
     pub(crate) stripe: usize,
     pub(crate) column: usize,
-    pub(crate) width: u32,
+    pub(crate) stored: Stored,
     pub(crate) encoded: Arc<EncodedColumn>,
     pub(crate) batch: DecodeBatch,
     /// A byte for each row, where the column has them.
@@ -69,18 +71,19 @@ pub(crate) fn copy_job(
     valid: Option<CopyTarget>,
 ) -> Result<CopyJob, RunError> {
     let s = &request.input.stripes[stripe];
-    let width = u64::from(request.program.columns[column].ty.width());
+    let of = &request.program.columns[column];
     let first_row = base + rows.start;
     let source = match &s.columns[column] {
         Placement::Direct(segments) => CopySource::FileRanges {
             file: s.file,
-            parts: file_ranges(s, segments, &rows, width)?,
+            parts: file_ranges(s, segments, &rows, of.stored.bytes().into())?,
         },
         _ => CopySource::CpuDecode {
             stripe,
             column,
             rows,
-            width: width as usize,
+            ty: of.ty,
+            stored: of.stored,
             valid,
         },
     };

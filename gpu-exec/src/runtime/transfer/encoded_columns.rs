@@ -94,7 +94,7 @@ impl<'a> EncodedColumns<'a> {
         has_validity: bool,
     ) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
         let encoded = self.of(place)?;
-        let width = self.request.program.columns[place.1].ty.width();
+        let width = self.request.program.columns[place.1].stored.bytes();
         let straight = (!has_validity).then_some(width);
         let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize, straight)?;
         Some((encoded, batches))
@@ -118,7 +118,7 @@ impl<'a> EncodedColumns<'a> {
     /// Rows of each chunk of a stripe's column, if its values are decompressed to their places. `None`: they are
     /// decoded.
     pub(crate) fn straight_chunk_rows(&mut self, place: (usize, usize)) -> Option<u64> {
-        let width = self.request.program.columns[place.1].ty.width();
+        let width = self.request.program.columns[place.1].stored.bytes();
         straight_chunk_rows(&*self.of(place)?, width)
     }
 
@@ -134,19 +134,19 @@ impl<'a> EncodedColumns<'a> {
     ) -> Option<Vec<CopyJob>> {
         let (encoded, batches) = self.batches(place, rows, valid.is_some())?;
         let file = self.request.input.stripes[stripe].file;
-        let width = self.request.program.columns[column].ty.width();
+        let stored = self.request.program.columns[column].stored;
         let first = batches.first().map_or(0, |batch| batch.rows.start);
         let job = |batch: DecodeBatch| {
             let row = (batch.rows.start - first) as usize;
             CopyJob {
                 first_row: base + batch.rows.start,
                 window: 0,
-                to: to.behind(row * width as usize),
+                to: to.behind(row * stored.bytes() as usize),
                 source: CopySource::Encoded(Box::new(EncodedCopy {
                     file,
                     stripe,
                     column,
-                    width,
+                    stored,
                     encoded: encoded.clone(),
                     batch,
                     valid: valid.map(|valid| valid.behind(row)),

@@ -34,7 +34,7 @@ impl ExtentMap {
         constants: &Mutex<ConstantColumns>,
     ) -> Result<Self, RunError> {
         let (ty, nullable) = (columns.ty(column), columns.nullable[column]);
-        let width = u64::from(ty.width());
+        let width = u64::from(columns.stored(column).bytes());
         let mut out = Self {
             nullable,
             ..Self::default()
@@ -128,7 +128,7 @@ impl Runs {
         };
         let validity: &[u64] = if columns.nullable[column] { &[0, 1] } else { &[] };
         Ok(Self {
-            values: runs(ty.width(), &values, most_rows)?,
+            values: runs(columns.stored(column).bytes(), &values, most_rows)?,
             validity: runs(1, validity, u64::MAX)?,
         })
     }

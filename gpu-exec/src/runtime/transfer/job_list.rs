@@ -48,7 +48,7 @@ impl<'a> JobList<'a> {
         beside_faults: bool,
     ) -> Result<(), RunError> {
         let stripe = &self.request.input.stripes[missing.stripe];
-        let width = u64::from(self.request.program.columns[missing.column].ty.width());
+        let width = u64::from(self.request.program.columns[missing.column].stored.bytes());
         // A row group in two chunks would be read and decoded twice.
         let whole = |rows: u64, of: u64| (rows / of.max(1)).max(1) * of.max(1);
         let straight = match cached.valid.is_none() {

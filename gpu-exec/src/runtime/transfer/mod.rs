@@ -6,6 +6,7 @@
 //! window_plan       columns that stream through two windows because they do not fit
 //! page_reservation  space for columns of which pages are loaded when kernels miss them
 //! extent_map        a column's extents, as kernels see them
+//! decoded_values    values that the CPU has decoded, in the layout that kernels read
 //! encoded_columns   columns that are copied in their stored form and decoded on the device
 //! job_list          the jobs of a query while they are collected
 //! copy_job          one slot's bytes: where they come from and go to
@@ -14,6 +15,7 @@
 
 pub(crate) mod column_locator;
 pub(crate) mod copy_job;
+pub(crate) mod decoded_values;
 pub(crate) mod encoded_columns;
 pub(crate) mod extent_map;
 pub(crate) mod job_list;

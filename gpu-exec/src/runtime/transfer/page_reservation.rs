@@ -19,7 +19,7 @@ pub(crate) fn reserve_pages(
 ) -> Result<Option<PageTable>, RunError> {
     let stripes = &columns.request.input.stripes;
     let layout_of = |m: &MissingColumn, on_device: bool| {
-        let width = u64::from(columns.ty(m.column).width());
+        let width = u64::from(columns.stored(m.column).bytes());
         PageLayout::of(&stripes[m.stripe], m.column, width, on_device)
     };
     let layout = |m: &MissingColumn| layout_of(m, encoded.may_decode((m.stripe, m.column)));

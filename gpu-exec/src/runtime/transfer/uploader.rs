@@ -17,14 +17,16 @@ use std::time::{Duration, Instant};
 use grampus_io_stack::cuda::{Part, Slot, Stream};
 
 use crate::decode::decode_batch::Addresses;
-use crate::error::RunError;
+use crate::error::{RefusalReason, RunError};
 use crate::input::Decode;
 use crate::input::encoded_column::Values;
+use crate::program::{Stored, Type};
 use crate::runtime::file_io::file_source::{FileSource, opened};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::staging_buffer::STAGING_PARTS;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
+use crate::runtime::transfer::decoded_values::store;
 
 /// Work that was done.
 #[derive(Debug, Default)]
@@ -47,6 +49,15 @@ struct UploadProgress {
     /// Fillings of the staging buffer's parts that may begin.
     fillings: usize,
     failed: Option<RunError>,
+}
+
+/// The outcome of an upload of decoded values.
+enum Uploaded {
+    All,
+    /// The query ended before.
+    Stopped,
+    /// The column's layout does not hold a value.
+    TooNarrow,
 }
 
 /// The outcome of a step.
@@ -240,7 +251,8 @@ impl<'a> Uploader<'a> {
                 stripe,
                 column,
                 rows,
-                width,
+                ty,
+                stored,
                 valid,
             } => {
                 let began = Instant::now();
@@ -251,7 +263,12 @@ impl<'a> Uploader<'a> {
                 let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.done.decode_ns.fetch_add(spent, Ordering::Relaxed);
                 let count = (rows.end - rows.start) as usize;
-                self.upload_decoded(job, decoded, count, *width, valid.as_ref())
+                let layout = (*ty, *stored);
+                match self.upload_decoded(job, decoded, count, layout, valid.as_ref())? {
+                    Uploaded::All => Ok(true),
+                    Uploaded::Stopped => Ok(false),
+                    Uploaded::TooNarrow => Err(RefusalReason::NarrowLayout { column: *column }.into()),
+                }
             }
             CopySource::Encoded(copy) => self.upload_encoded(number, job, copy),
         }
@@ -317,7 +334,7 @@ impl<'a> Uploader<'a> {
         };
         batch.describe(
             &copy.encoded,
-            copy.width,
+            copy.stored,
             &dictionary_codes,
             at,
             index as u32,
@@ -338,14 +355,15 @@ impl<'a> Uploader<'a> {
         job: &CopyJob,
         decoded: crate::input::Decoded,
         rows: usize,
-        width: usize,
+        (ty, stored): (Type, Stored),
         valid: Option<&CopyTarget>,
-    ) -> Result<bool, RunError> {
+    ) -> Result<Uploaded, RunError> {
         let wrong = |what: &str, is: usize, should: usize| {
             RunError::Decode(format!("the decoder gave {is} bytes of {what} for {rows} rows, not {should}").into())
         };
-        if decoded.values.len() != rows * width {
-            return Err(wrong("values", decoded.values.len(), rows * width));
+        let bytes = rows * ty.width() as usize;
+        if decoded.values.len() != bytes {
+            return Err(wrong("values", decoded.values.len(), bytes));
         }
         if let Some(bytes) = &decoded.valid
             && bytes.len() != rows
@@ -356,19 +374,24 @@ impl<'a> Uploader<'a> {
             return Err(RunError::Decode("a NULL in a column that is said to have none".into()));
         }
         let Some(mut slot) = self.ring.take(|| self.stopped())? else {
-            return Ok(false);
+            return Ok(Uploaded::Stopped);
         };
-        let values = decoded.values.len();
-        slot.bytes_mut()[..values].copy_from_slice(&decoded.values);
+        let values = rows * stored.bytes() as usize;
+        if !store(&decoded.values, ty, stored, &mut slot.bytes_mut()[..values]) {
+            self.ring.unused(slot);
+            return Ok(Uploaded::TooNarrow);
+        }
         let Some(target) = valid else {
-            return self.upload(slot, values, &[(0, values, &job.to)]);
+            self.upload(slot, values, &[(0, values, &job.to)])?;
+            return Ok(Uploaded::All);
         };
         let there = &mut slot.bytes_mut()[values..values + rows];
         match &decoded.valid {
             Some(valid) => there.copy_from_slice(valid),
             None => there.fill(1),
         }
-        self.upload(slot, values + rows, &[(0, values, &job.to), (values, rows, target)])
+        self.upload(slot, values + rows, &[(0, values, &job.to), (values, rows, target)])?;
+        Ok(Uploaded::All)
     }
 
     fn upload(&self, slot: Slot, bytes: usize, parts: &[(usize, usize, &CopyTarget)]) -> Result<bool, RunError> {

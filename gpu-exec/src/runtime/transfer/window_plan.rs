@@ -136,7 +136,7 @@ fn too_little_memory(needed: u64, available: u64) -> RunError {
 fn row_bytes(columns: &ColumnLocator<'_>, missing: &[MissingColumn]) -> u64 {
     let bytes = missing
         .iter()
-        .map(|m| u64::from(columns.ty(m.column).width()) + u64::from(m.valid.is_some()));
+        .map(|m| u64::from(columns.stored(m.column).bytes()) + u64::from(m.valid.is_some()));
     bytes.sum::<u64>().max(1)
 }
 
@@ -176,7 +176,7 @@ impl Chunk<'_> {
             offset
         };
         for m in missing {
-            let values = take(rows * columns.ty(m.column).width() as usize);
+            let values = take(rows * columns.stored(m.column).bytes() as usize);
             let valid = m.valid.map(|_| take(rows));
             let target = |offset: usize| CopyTarget::within(self.memory, offset);
             jobs.add(m, self.rows.clone(), target(values), valid.map(target), self.window)?;

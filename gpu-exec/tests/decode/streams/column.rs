@@ -5,7 +5,7 @@ use std::ops::Range;
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::input::chunk_list::{Chunk, ChunkList, Codec};
 use grampus_gpu_exec::input::encoded_column::{Clock, EncodedColumn, EncodedStream, Values};
-use grampus_gpu_exec::program::Type;
+use grampus_gpu_exec::program::{Stored, Type};
 
 use super::CodedStream;
 use super::decimals::rescaled;
@@ -16,6 +16,7 @@ use crate::common::random::Random;
 pub(crate) struct Column {
     pub encoded: EncodedColumn,
     pub ty: Type,
+    pub stored: Stored,
     pub file: Vec<u8>,
     pub codes: Vec<u32>,
     pub nullable: bool,
@@ -70,6 +71,7 @@ impl Column {
         Self {
             encoded,
             ty,
+            stored: Stored::of(ty),
             file,
             codes,
             nullable: present.is_some(),
@@ -157,7 +159,7 @@ impl Column {
     /// Values of the rows.
     pub(crate) fn expected(&self, rows: &Range<u64>) -> Decoded {
         let there = |row: u64| self.present.as_ref().is_none_or(|p| p[row as usize] == 1);
-        let width = self.ty.width() as usize;
+        let width = self.stored.bytes() as usize;
         let mut next = (0..rows.start).filter(|&row| there(row)).count();
         let (mut values, mut valid) = (Vec::new(), Vec::new());
         for row in rows.clone() {
@@ -173,6 +175,24 @@ impl Column {
             values,
             valid: self.nullable.then_some(valid),
         }
+    }
+
+    /// The same column in a layout for values from `least` to `greatest`.
+    pub(crate) fn within(&self, (least, greatest): (i64, i64)) -> Self {
+        Self {
+            stored: Stored::narrowest(self.ty, least, greatest),
+            ..self.clone()
+        }
+    }
+
+    /// The least and the greatest value of all rows, as they are and as they are stored; NULL counts as 0.
+    pub(crate) fn bounds(&self) -> (i64, i64) {
+        let values = || {
+            (0..self.data.len())
+                .flat_map(|at| [self.value(at), self.data[at]])
+                .chain([0])
+        };
+        (values().min().unwrap_or(0), values().max().unwrap_or(0))
     }
 
     fn value(&self, at: usize) -> i64 {
