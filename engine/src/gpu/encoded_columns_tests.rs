@@ -1,7 +1,7 @@
 //! Tests of decoding on the device: the decode kernel gives the values of orc-layout's decoder.
 //!
-//! The files come from Grampus's own writer, and from Apache ORC and orc-rust (`shared/data/orc` beside the workspace;
-//! without them the test is ignored). Other tests damage bytes of a file.
+//! The files come from Grampus's writer, Apache ORC and orc-rust (`shared/data/orc` beside the workspace, else ignored).
+//! Other tests damage bytes of a file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

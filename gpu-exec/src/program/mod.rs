@@ -226,8 +226,8 @@ pub enum MathFunction {
     Floor,
     Ceil,
     Abs,
-    /// A negative value ends the query with [`RunError::Refused`](crate::error::RunError::Refused): DataFusion refuses it
-    /// too.
+    /// A negative value ends the query with [`RunError::Refused`](crate::error::RunError::Refused), as DataFusion's
+    /// function does.
     Sqrt,
 }
 
