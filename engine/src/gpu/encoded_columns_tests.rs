@@ -1,7 +1,6 @@
 //! Tests of decoding on the device: the decode kernel gives the values of orc-layout's decoder.
 //!
-//! The files come from Grampus's writer, Apache ORC and orc-rust (`shared/data/orc` beside the workspace, else ignored).
-//! Other tests damage bytes of a file.
+//! Files, some of them damaged, come from Grampus's writer, Apache ORC and orc-rust (`shared/data/orc`, else ignored).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
