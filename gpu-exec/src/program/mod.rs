@@ -148,8 +148,8 @@ pub struct Column {
     pub ty: Type,
     /// Whether a value may be missing.
     pub nullable: bool,
-    /// Layout of its values in memory. A runtime takes the narrowest one ([`Input::value_bounds`]
-    /// (crate::input::Input::value_bounds)).
+    /// Layout of its values in memory. A run takes the narrowest one for the bounds in
+    /// [`Input::value_bounds`](crate::input::Input::value_bounds).
     pub stored: Stored,
 }
 
