@@ -105,17 +105,13 @@ impl InputBuilder<'_> {
         });
         let value_ranges = value_ranges.collect::<Result<_, Refusal>>()?;
         let columns = lowered.columns.iter().zip(&lowered.functions);
-        let value_bounds = columns.map(|(column, function)| match function {
+        let value_bounds = columns.clone().map(|(column, function)| match function {
             Some(_) => None,
             None => value_bounds(&scan, *column),
         });
         let value_bounds = value_bounds.collect();
-        let entries = |column: usize| dictionary_entries(&scan, &located, lowered.columns[column]);
-        let code_columns = code_columns
-            .into_iter()
-            .map(|column| (column, entries(column)))
-            .collect();
-        let columns = lowered.columns.iter().zip(&lowered.functions);
+        let entries = |at: usize| dictionary_entries(&scan, &located, at, lowered.columns[at]);
+        let code_columns = code_columns.into_iter().map(|at| (at, entries(at))).collect();
         let column_id =
             |(&column, function): (&usize, &Option<_>)| self.column_ids.of(&scan, column, function.as_ref());
         let column_ids = columns.map(column_id).collect();
@@ -240,12 +236,16 @@ fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Resu
     Ok(ranges)
 }
 
-/// The least and the greatest value of a table column in all files, as an integer. `None`: they are not known of one.
+/// The least and the greatest value of a table column in all files, as an integer, and zero. `None`: they are not known
+/// of one.
 fn value_bounds(scan: &Scan, column: usize) -> Option<(i64, i64)> {
     let data_type = scan.table.field(column).data_type();
     let of_file = |file: &TableFile| match file.place_of(column) {
         Ok(id) => {
             let stored = file.file.tail.file_statistics.get(id as usize)?;
+            if stored.values == Some(0) {
+                return Some((0, 0)); // NULL takes the place of a zero
+            }
             let (least, most) = extremes(stored, data_type)?;
             integer(&least).zip(integer(&most))
         }
@@ -253,8 +253,7 @@ fn value_bounds(scan: &Scan, column: usize) -> Option<(i64, i64)> {
         Err(_) => Some((0, 0)),
     };
     let mut files = scan.files.iter().map(of_file);
-    let first = files.next()??;
-    files.try_fold(first, |(a, b), bounds| bounds.map(|(c, d)| (a.min(c), b.max(d))))
+    files.try_fold((0, 0), |(a, b), bounds| bounds.map(|(c, d)| (a.min(c), b.max(d))))
 }
 
 /// A value as an integer, unscaled; `None`: of another type.
@@ -265,15 +264,17 @@ fn integer(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// The most entries that a dictionary of a column has in a stripe; `None`: some strings are stored without one.
-fn dictionary_entries(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Option<usize> {
-    let of_stripe = |stripe: &StripeLocations| match scan.files[stripe.file].place_of(column) {
-        Ok(id) => {
-            let encoding = stripe.layout.encodings.get(id as usize)?;
-            let has_dictionary = matches!(encoding.kind, Kind::Dictionary | Kind::DictionaryV2);
-            has_dictionary.then_some(encoding.dictionary_size as usize)
+/// The most entries that a dictionary of a column has in a stripe; `None`: some strings are stored without one. `at`:
+/// the column's position in the program.
+fn dictionary_entries(scan: &Scan, stripes: &[StripeLocations], at: usize, column: usize) -> Option<usize> {
+    let of_stripe = |stripe: &StripeLocations| {
+        if matches!(stripe.columns[at], ColumnLocation::Constant(_)) {
+            return Some(1);
         }
-        Err(_) => Some(1),
+        let id = scan.files[stripe.file].place_of(column).ok()?;
+        let encoding = stripe.layout.encodings.get(id as usize)?;
+        let has_dictionary = matches!(encoding.kind, Kind::Dictionary | Kind::DictionaryV2);
+        has_dictionary.then_some(encoding.dictionary_size as usize)
     };
     stripes
         .iter()

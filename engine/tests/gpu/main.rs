@@ -18,6 +18,7 @@ mod edited_file;
 mod finer_groups;
 mod gpu_operator;
 mod group_codes;
+mod narrow_columns;
 mod nvcomp;
 mod random;
 mod recorded_rates;
