@@ -132,6 +132,17 @@ GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& 
     }
 }
 
+// Stores which of `count` rows from `row` on have a value: bit i of `there` stands for row + i. Warps of one lane come
+// here for each row. Collective.
+GRAMPUS_DEVICE void store_validity(u8* valid, u32 row, u32 count, u32 there) {
+    if constexpr (WARP >= 8) {
+        if (lane_id() * 8 < count) valid[row / 8 + lane_id()] = (u8)(there >> lane_id() * 8);
+    } else {
+        u32 before = row % 8 == 0 ? 0 : valid[row / 8];
+        valid[row / 8] = (u8)(before | there << row % 8);
+    }
+}
+
 // Decodes one stream of values to its rows. False: the stream is invalid. Collective.
 GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
     const DecodeStream& stream = second ? task.secondary : task.data;
@@ -160,10 +171,10 @@ GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
             if (!value_of(task, row + lane, second, v)) bad = true;
             else store_value(task.values, width, row + lane, v);
         }
-        if (lane >= count || second) continue;
-        if (!mine) store_value(task.values, width, row + lane, 0);
-        if (task.valid != nullptr) task.valid[row + lane] = mine ? 1 : 0;
-        else if (!mine) bad = true;
+        if (second) continue;
+        if (lane < count && !mine) store_value(task.values, width, row + lane, 0);
+        if (task.valid != nullptr) store_validity(task.valid, row, count, ballot(mine));
+        else if (lane < count && !mine) bad = true;
     }
     return !(any(bad) || present.failed() || bits.failed() || runs.failed());
 }

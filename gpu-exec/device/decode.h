@@ -41,7 +41,7 @@ struct DecodeTask {
     DecodeStream data;
     DecodeStream secondary;  // DECODE_TIMESTAMPS, DECODE_DECIMALS
     u8* values;              // of the first decoded row
-    u8* valid;               // one byte for each row, likewise; null: a missing value is an error
+    u8* valid;               // one bit for each row, likewise; null: a missing value is an error
     const u8* table;         // u32 codes, or ZoneChange; 8-byte aligned
     u64 epoch;               // i64: seconds from 1970 to the zero of the stored seconds
     u32 table_length;        // entries; no zone: 0

@@ -1,6 +1,7 @@
 // `Tiles`: a warp's walk through its tiles of a launch, and what a warp keeps from one launch to the next.
 #pragma once
 #include "mapped_array.cuh"
+#include "validity.cuh"
 #include "values.cuh"
 
 namespace grampus {
@@ -80,8 +81,8 @@ struct Stretch {
     }
 };
 // The stretch around a row, in the columns of `which` and the validity of those of `nullable`. origin[i]: the address
-// of row 0 in the i-th of these arrays, if its extent reached back to it; the columns come first. Each lane searches
-// one array. No rows: an array lacks the row. Collective.
+// of row 0, or the place of its bit, in the i-th of these arrays, if its extent reached back to it; the columns come
+// first. Each lane searches one array. No rows: an array lacks the row. Collective.
 GRAMPUS_ENTRY Stretch find_stretch(const ColumnDesc* columns, u64 which, const ColumnDesc* valid, u64 nullable, u64 row,
                                    u64* origin);
 
@@ -90,15 +91,15 @@ GRAMPUS_ENTRY Stretch find_stretch(const ColumnDesc* columns, u64 which, const C
 // The extent of a warp's last value of a column, in the form by which values are located.
 struct Nearby {
     u64 row_begin, row_end;
-    u64 origin;  // address of row 0 if the extent reached back to it
-    u64 size;    // bytes of a value
+    u64 origin;  // address of row 0, or the place of its bit, if the extent reached back to it
+    u64 size;    // bytes of a value; 0: a bit
 };
 // Fills `near` for the columns of `which`, lowest first. In shared memory.
 GRAMPUS_ENTRY void fill_near(const ColumnDesc* columns, u64 which, Nearby* near);
-// bits[i]: the value of the i-th column of `which` at the active lanes' rows, zero for other lanes. `bits` has space
-// for a multiple of four. All columns' places are found before the first load of a value, four at a time, so that the
-// loads are in flight together. `near` has the columns of `at_hand`. Out of line, for all types. Collective. False: a
-// status is up.
+// bits[i]: the value of the i-th column of `which` at the active lanes' rows, zero for other lanes; of validity, the
+// lowest bit counts. `bits` has space for a multiple of four. All columns' places are found before the first load of a
+// value, four at a time, so that the loads are in flight together. `near` has the columns of `at_hand`. Out of line,
+// for all types. Collective. False: a status is up.
 GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u64 which, Nearby* near, u64 at_hand,
                                  bool active, u64 row, u64* bits);
 // Like fetch_columns, for one column on the NVMe command path.

@@ -41,7 +41,9 @@ GRAMPUS_ENTRY double quotient(double a, double b) { return settle_nan(a / b, a, 
 GRAMPUS_ENTRY double remainder(double a, double b) { return settle_nan(float_modulo(a, b), a, b); }
 
 GRAMPUS_DEVICE Nearby nearby(const Extent& e, u32 size) {
-    return Nearby{e.first_row, e.first_row + e.rows, (u64)e.mapped + e.first_byte - e.first_row * size, size};
+    u64 first = (u64)e.mapped + e.first_byte;
+    u64 origin = size == 0 ? bit_of_row_0(first, e.first_row) : first - e.first_row * size;
+    return Nearby{e.first_row, e.first_row + e.rows, origin, size};
 }
 
 // Removes the lowest column from `which` and returns it.
@@ -71,6 +73,7 @@ GRAMPUS_ENTRY Stretch find_stretch(const ColumnDesc* columns, u64 which, const C
             const ColumnDesc& array =
                 mine < values ? columns[nth_column(which, mine)] : valid[nth_column(nullable, mine - values)];
             in = extent_at(array, row, array.value_bytes, false);
+            if (mine >= values) in.origin = bit_of_row_0(in.origin, in.row_begin);
         }
         GRAMPUS_NO_UNROLL
         for (u32 i = 0; i < WARP && base + i < count; i++) {
@@ -122,7 +125,7 @@ GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u
         u64 place[TOGETHER], low[TOGETHER], high[TOGETHER];
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
-            place[i] = 0;
+            place[i] = 0;  // of the value's first bit
             high[i] = 0;
             if (which == 0) continue;
             u32 c = take_column(which);
@@ -131,23 +134,40 @@ GRAMPUS_ENTRY bool fetch_columns(const IoStack& io, const ColumnDesc* columns, u
             Nearby* known = (at_hand & bit) != 0 ? near + columns_in(at_hand & (bit - 1)) : 0;
             if (!locate(io, columns[c], known, active, row, in)) return false;
             if (active) {
-                place[i] = in.origin + row * in.size;
-                high[i] = (place[i] & 7) + in.size > 8 ? 1 : 0;
+                place[i] = in.size == 0 ? in.origin + row : 8 * (in.origin + row * in.size);
+                high[i] = (place[i] & 63) + 8 * in.size > 64 ? 1 : 0;
             }
         }
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
-            const u64* word = (const u64*)(place[i] & ~7ull);
+            const u64* word = (const u64*)(place[i] >> 6 << 3);
             low[i] = load_near_if(place[i] != 0, word);
             high[i] = load_near_if(high[i] != 0, word + 1);
         }
         GRAMPUS_UNROLL
         for (u32 i = 0; i < TOGETHER; i++) {
-            u32 shift = (u32)(place[i] & 7) * 8;
+            u32 shift = (u32)place[i] & 63;
             bits[i] = shift == 0 ? low[i] : low[i] >> shift | high[i] << (64 - shift);
         }
     }
     return true;
+}
+
+GRAMPUS_ENTRY RowBits validity_slowly(const IoStack& io, const ColumnDesc& valid, u64 row, u32 rows, u32 k) {
+    RowBits found = {true, 0};
+    GRAMPUS_NO_UNROLL
+    for (u32 i = 0; i < k && found.ok; i++) {
+        u32 n = i * WARP + lane_id();
+        if (n >= rows) break;
+        const Extent& e = *extent_of(valid, row + n);
+        found.ok = has_row(e, row + n);
+        if (!found.ok) break;
+        u64 place = bit_of_row_0((u64)e.mapped + e.first_byte, e.first_row) + row + n;
+        found.bits |= (load_constant((const u8*)(place >> 3)) >> (place & 7) & 1) << i;
+    }
+    sync_warp();
+    if (!all(found.ok)) found.ok = out_of_range(io, !found.ok, row);
+    return found;
 }
 
 GRAMPUS_DEVICE u64* state_of_warp(const QueryHead& head, u32 shared_words, u32 lane_words) {

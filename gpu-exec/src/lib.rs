@@ -35,6 +35,7 @@ mod options;
 pub mod output;
 pub mod program;
 mod runtime;
+mod validity;
 
 pub use error::{RefusalReason, RunError};
 pub use input::Input;

@@ -9,8 +9,8 @@ use grampus_gpu_exec::RuntimeOptions;
 use grampus_gpu_exec::input::chunk_list::Codec;
 use temporary_table::compression::{compress_table, damage};
 use temporary_table::sparse_query::{
-    BOUNDS, PAGED, STRIPES, WHOLE, ask, codecs, count_and_sums as answer, cpu_calls, expected, nvcomp, sparse_table,
-    stored_bytes, touched_pages,
+    BOUNDS, PAGED, STRIPES, WHOLE, ask, codecs, count_and_sums as answer, cpu_calls, expected, nvcomp, resident_bytes,
+    sparse_table, stored_bytes, touched_pages,
 };
 use temporary_table::{GROUP_ROWS, Kind, Table, gpu};
 
@@ -56,11 +56,7 @@ fn device_decodes_the_row_groups_that_kernels_miss() {
     );
     let all = ask(&gpu, &table, [0.0, 0.0], PAGED, None).unwrap();
     assert_eq!(answer(&all), expected(&table, [0.0, 0.0]));
-    assert_eq!(
-        gpu.resident_bytes(),
-        table.rows * (8 + 8 + 9 + 9),
-        "all columns are whole"
-    );
+    assert_eq!(gpu.resident_bytes(), resident_bytes(&table), "all columns are whole");
     assert_eq!(cpu_calls(&table), 0);
 }
 
@@ -115,10 +111,7 @@ fn little_staging_memory_takes_many_launches() {
     let Some(gpu) = gpu(None, options) else { return };
     let all = ask(&gpu, &table, [0.0, 0.0], PAGED, None).unwrap();
     assert_eq!(answer(&all), expected(&table, [0.0, 0.0]));
-    assert_eq!(
-        (cpu_calls(&table), gpu.resident_bytes()),
-        (0, table.rows * (8 + 8 + 9 + 9))
-    );
+    assert_eq!((cpu_calls(&table), gpu.resident_bytes()), (0, resident_bytes(&table)));
 }
 
 #[test]
@@ -158,7 +151,7 @@ fn failed_chunk_is_the_cpus_to_decode_and_nothing_else_is_dropped() {
             cpu_calls(&table)
         );
         assert!(
-            gpu.resident_bytes() > others + 33 * table.rows,
+            gpu.resident_bytes() > others + resident_bytes(&table) - table.rows,
             "{codec:?}: the pages are kept"
         );
         let again = ask(&gpu, &table, BOUNDS, PAGED, library).unwrap();
@@ -212,7 +205,7 @@ fn queries_at_once_and_evictions_give_the_same_answers() {
         })
         .collect();
     // Two tables fit, with what their queries need beside them.
-    let room = 2 * tables[0].rows * (8 + 8 + 9 + 9) + (1 << 20);
+    let room = 2 * resident_bytes(&tables[0]) + (1 << 20);
     let Some(gpu) = gpu(Some(room), RuntimeOptions::default()) else {
         return;
     };

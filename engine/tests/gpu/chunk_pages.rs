@@ -121,6 +121,7 @@ async fn chunks_of_every_codec_are_paged() {
             let [paged, whole, cpu] = sessions(&path).await;
             let plan = text(&paged, &format!("EXPLAIN {SPARSE}")).await;
             for rows in [chunk_bytes / 8, chunk_bytes / 4] {
+                let rows = rows - rows % 8; // whole bytes of validity
                 let words = format!("by chunks of {rows} rows, decoded by the GPU");
                 assert!(plan.contains(&words), "{what}: {words} in\n{plan}");
             }

@@ -42,7 +42,7 @@ fn rows(there: bool) -> RecordBatch {
 }
 
 /// Compares answers, and the bytes of each row that are resident once the column was loaded.
-async fn check(folder: &Path, mark_bytes: usize) {
+async fn check(folder: &Path, mark_bits: usize) {
     let cpu = Setting {
         gpu: None,
         ..GPU_SETTINGS[0]
@@ -58,7 +58,7 @@ async fn check(folder: &Path, mark_bytes: usize) {
         let metrics = metrics_of(&plan);
         let resident = metrics.iter().find(|(name, _)| name == "resident_bytes");
         let resident = resident.map(|(_, bytes)| *bytes);
-        assert_eq!(resident, Some(ROWS as usize * (bytes + mark_bytes)), "{column}");
+        assert_eq!(resident, Some(ROWS as usize * (8 * bytes + mark_bits) / 8), "{column}");
     }
 }
 

@@ -164,7 +164,7 @@ fn hold_tile(writer: &Writer<'_>, out: &mut String, waits: bool) {
         0,
         "row + i * WARP + lane_id()",
         &|c| format!("pick(tile_{c}, i)"),
-        &|c| format!("pick(valid_tile_{c}, i)"),
+        &|c| format!("valid_tile_{c} >> i & 1"),
     );
     out.push_str(&e.statements.out);
     out.push_str("        }\n");

@@ -231,6 +231,7 @@ pub fn slow_path(queued: bool) -> String {
         HEADERS[0],
         HEADERS[1],
         HEADERS[2],
+        HEADERS[3],
         SLOW_HEADERS[0],
     ]));
     if queued {
@@ -278,9 +279,10 @@ const SLOW_HEADERS: [(&str, &str); 2] = [
 ];
 const PAGES_SLOW: (&str, &str) = ("pages_slow.cuh", include_str!("../../device/pages_slow.cuh"));
 /// Headers of all kernels, in dependency order.
-const HEADERS: [(&str, &str); 4] = [
+const HEADERS: [(&str, &str); 5] = [
     ("query.h", include_str!("../../device/query.h")),
     ("values.cuh", include_str!("../../device/values.cuh")),
+    ("validity.cuh", include_str!("../../device/validity.cuh")),
     ("tiles.cuh", include_str!("../../device/tiles.cuh")),
     ("aggregates.cuh", include_str!("../../device/aggregates.cuh")),
 ];

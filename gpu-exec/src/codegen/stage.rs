@@ -218,7 +218,7 @@ fn fetch(writer: &Writer<'_>, e: &mut Emitter<'_>, columns: &[usize]) {
             if step == 0 {
                 name_value(writer, e, c, &format!("{got}[{at}]"));
             } else {
-                e.line(&format!("const bool ok{c} = (u8){got}[{at}] != 0;"));
+                e.line(&format!("const bool ok{c} = ({got}[{at}] & 1) != 0;"));
             }
         }
     }

@@ -19,10 +19,7 @@ pub(super) fn declare_tiles(writer: &Writer<'_>, out: &mut String) {
             writer.array(c)
         );
         if writer.shape.columns[c].nullable {
-            let _ = writeln!(
-                out,
-                "    ColumnArray<u8, Mapped, true> valid_tiles_{c}(head.io, parameter.valid[{c}]);"
-            );
+            let _ = writeln!(out, "    ValidityArray valid_tiles_{c}(head.io, parameter.valid[{c}]);");
         }
     }
 }
@@ -38,7 +35,7 @@ pub(super) fn load_tiles(writer: &Writer<'_>, out: &mut String, indent: usize) {
             "if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
         ));
         if writer.shape.columns[c].nullable {
-            lines.line(&format!("u8 valid_tile_{c}[K];"));
+            lines.line(&format!("u32 valid_tile_{c};"));
             lines.line(&format!(
                 "if (!valid_tiles_{c}.tile_anywhere<K>(row, rows, valid_tile_{c})) return false;"
             ));
@@ -71,37 +68,38 @@ pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named
             value(format!("tile_{c}"))
         ));
         if writer.shape.columns[c].nullable {
-            e.line(&format!(
-                "const bool ok{c} = {} != 0;",
-                value(format!("valid_tile_{c}"))
-            ));
+            e.line(&format!("const bool ok{c} = (valid_tile_{c} >> i & 1) != 0;"));
         }
     }
 }
 
-/// A column of a tile, or the bytes that mark its values.
+/// A column of a tile, or its validity.
 struct TileArray {
-    /// `tile_c` for values, `valid_tile_c` for the bytes that mark them.
+    /// `tile_c` for values, `valid_tile_c` for validity.
     name: String,
-    /// C++ type of a value in memory.
-    ty: &'static str,
-    aligned: bool,
+    /// Declaration of the variable that holds the tile.
+    declaration: String,
+    /// C++ type of the array.
+    array: String,
 }
 
-/// The arrays of a tile: columns first, then the bytes that mark their values (`find_stretch` of device/tiles.cuh).
+/// The arrays of a tile: columns first, then their validity (`find_stretch` of device/tiles.cuh).
 fn tile_arrays(writer: &Writer<'_>) -> Vec<TileArray> {
-    let columns = writer.plan.tile_columns.iter().map(|&c| TileArray {
-        name: format!("tile_{c}"),
-        ty: stored(&writer.program.columns[c]),
-        aligned: writer.shape.columns[c].aligned,
+    let columns = writer.plan.tile_columns.iter().map(|&c| {
+        let (ty, aligned) = (stored(&writer.program.columns[c]), writer.shape.columns[c].aligned);
+        TileArray {
+            name: format!("tile_{c}"),
+            declaration: format!("{ty} tile_{c}[K]"),
+            array: format!("ColumnArray<{ty}, Mapped, {aligned}>"),
+        }
     });
     let valid = writer
         .nullable(&writer.plan.tile_columns)
         .into_iter()
         .map(|c| TileArray {
             name: format!("valid_tile_{c}"),
-            ty: "u8",
-            aligned: true,
+            declaration: format!("u32 valid_tile_{c}"),
+            array: "ValidityArray".to_owned(),
         });
     columns.chain(valid).collect()
 }
@@ -129,11 +127,14 @@ pub(super) fn stretch(writer: &Writer<'_>, out: &mut String) {
 pub(super) fn load_tile(writer: &Writer<'_>, out: &mut String) {
     let arrays = tile_arrays(writer);
     let mut lines = Statements::new(5);
-    for TileArray { name, ty, aligned } in &arrays {
-        lines.line(&format!("{ty} {name}[K];"));
-        lines.line(&format!(
-            "ColumnArray<{ty}, Mapped, {aligned}>::load_whole<K>(of_{name}, row, {name});"
-        ));
+    for of in &arrays {
+        let TileArray {
+            name,
+            declaration,
+            array,
+        } = of;
+        lines.line(&format!("{declaration};"));
+        lines.line(&format!("{array}::load_whole<K>(of_{name}, row, {name});"));
     }
     out.push_str(&lines.out);
 }

@@ -59,7 +59,7 @@ pub struct Addresses {
     pub batch: u64,
     /// Address of the first row's value.
     pub values: u64,
-    /// Address of the first row's validity.
+    /// Address of the byte of validity whose bit 0 is the first row's.
     pub valid: Option<u64>,
 }
 

@@ -14,6 +14,7 @@ use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
 use crate::decompress::chunk_table::{ChunkTable, codec_number};
 use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
 use crate::program::Stored;
+use crate::validity;
 
 /// Alignment of the parts: kernels read whole words.
 const PART_GRAIN_BYTES: usize = 8;
@@ -62,7 +63,7 @@ pub(crate) struct RunTarget {
     pub(crate) rows: Range<u64>,
     /// Address of the first row's value.
     pub(crate) values: u64,
-    /// Address of the first row's validity.
+    /// Address of the byte of validity whose bit 0 is the first row's.
     pub(crate) valid: Option<u64>,
     pub(crate) stored: Stored,
     /// Address of the table.
@@ -200,7 +201,7 @@ impl EncodedRun {
             data: next(true),
             secondary: next(encoded.secondary.is_some()),
             values: to.values + row * u64::from(to.stored.bytes()),
-            valid: to.valid.map_or(0, |valid| valid + row),
+            valid: to.valid.map_or(0, |valid| valid + validity::byte_of(row)),
             table: to.table,
             epoch: epoch_of(&encoded.values) as u64,
             table_length: to.table_length,

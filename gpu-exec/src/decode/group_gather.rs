@@ -31,7 +31,7 @@ pub(crate) struct GatheredColumn {
     pub(crate) rows: u64,
     /// Address of the stripe's first value.
     pub(crate) values: u64,
-    /// Address of the stripe's first validity.
+    /// Address of the stripe's validity, a bit for each row.
     pub(crate) valid: Option<u64>,
     pub(crate) stored: Stored,
     /// What the kernel reports if it cannot decode the column.

@@ -18,6 +18,7 @@ use crate::input::Decoded;
 use crate::input::encoded_column::EncodedColumn;
 use crate::options::{Decompression, Decompressor};
 use crate::program::{Stored, Type};
+use crate::validity;
 
 /// Bytes before and after the output.
 const GUARD_BYTES: usize = 256;
@@ -68,20 +69,20 @@ pub fn decode(
     what: &Rows<'_>,
     file: &[u8],
 ) -> Result<Option<Decoded>, CudaError> {
-    let wrong = |reason: &str| CudaError::Arguments {
-        kernel: ENTRY.to_owned(),
-        reason: reason.to_owned(),
-    };
     let (count, width) = ((what.rows.end - what.rows.start) as usize, what.stored.bytes() as usize);
     if !what.encoded.fits(what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
         return Err(wrong("rows and streams that do not fit together"));
+    }
+    if what.nullable && !validity::groups_have_bytes(&what.rows, what.encoded.group_rows) {
+        return decode_by_group(device, modules, what, file);
     }
     let straight = (!what.nullable).then_some(width as u32);
     let Some(batches) = batches(what.encoded, what.rows.clone(), what.batch_bytes, straight) else {
         return Ok(None);
     };
     let values = DeviceBuffer::filled(device, count * width + 2 * GUARD_BYTES, GUARD)?;
-    let valid = DeviceBuffer::filled(device, count + 2 * GUARD_BYTES, GUARD)?;
+    let valid_bytes = validity::bytes_of(count as u64) as usize;
+    let valid = DeviceBuffer::filled(device, valid_bytes + 2 * GUARD_BYTES, GUARD)?;
     let failed = DeviceBuffer::filled(device, 16, 0)?;
     let stream = Stream::new(device)?;
     for batch in &batches {
@@ -90,7 +91,9 @@ pub fn decode(
         let at = Addresses {
             batch: buffer.address(),
             values: values.address() + (GUARD_BYTES + row * width) as u64,
-            valid: what.nullable.then(|| valid.address() + (GUARD_BYTES + row) as u64),
+            valid: what
+                .nullable
+                .then(|| valid.address() + GUARD_BYTES as u64 + validity::byte_of(row as u64)),
         };
         let mut bytes = vec![GUARD; batch.bytes];
         batch.describe(what.encoded, what.stored, what.codes, at, 0, &mut bytes);
@@ -120,20 +123,46 @@ pub fn decode(
     };
     let (values, valid) = (
         guarded(&values, count * width, true)?,
-        guarded(&valid, count, what.nullable)?,
+        guarded(&valid, valid_bytes, what.nullable)?,
     );
     if failed.read::<u32>(0, 1)?[0] != 0 {
         return Ok(None);
     }
     Ok(Some(Decoded {
         values,
-        valid: what.nullable.then_some(valid),
+        valid: what.nullable.then(|| validity::unpack(&valid, count)),
     }))
 }
 
+/// The same, for row groups that would share bytes of validity: one after the other.
+fn decode_by_group(
+    device: &Device,
+    modules: Modules<'_>,
+    what: &Rows<'_>,
+    file: &[u8],
+) -> Result<Option<Decoded>, CudaError> {
+    let (group_rows, mut first) = (what.encoded.group_rows, what.rows.start);
+    let (mut values, mut valid) = (Vec::new(), Vec::new());
+    while first < what.rows.end {
+        let end = what.rows.end.min(first - first % group_rows + group_rows);
+        let group = Rows {
+            rows: first..end,
+            ..what.clone()
+        };
+        let Some(decoded) = decode(device, modules, &group, file)? else {
+            return Ok(None);
+        };
+        values.extend(decoded.values);
+        valid.extend(decoded.valid.unwrap_or_default());
+        first = end;
+    }
+    let valid = Some(valid);
+    Ok(Some(Decoded { values, valid }))
+}
+
 /// Decodes row groups of several columns that are copied together, each column with its file. Groups are a column, by
-/// position, and a number, ascending. Returns how many of the groups were copied, and all rows of the columns: those of
-/// other groups are [`GUARD`]s. `None`: a stream cannot be decoded.
+/// position, and a number, ascending. Returns how many of the groups were copied, and all rows of the columns: values
+/// of other groups are [`GUARD`]s, and their validity has its bits. `None`: a stream cannot be decoded.
 ///
 /// # Errors
 /// As [`decode`].
@@ -145,11 +174,15 @@ pub fn decode_groups(
     max_bytes: usize,
 ) -> Result<(usize, Option<Vec<Decoded>>), CudaError> {
     let filled = |bytes: usize| DeviceBuffer::filled(device, bytes.max(1), GUARD);
+    let share = |what: &Rows<'_>| !validity::groups_have_bytes(&(0..what.rows.end), what.encoded.group_rows);
+    if columns.iter().any(|(what, _)| what.nullable && share(what)) {
+        return Err(wrong("row groups that share bytes of validity"));
+    }
     let (mut targets, mut gathered) = (Vec::new(), Vec::new());
     for (label, (what, _)) in columns.iter().enumerate() {
         let (rows, width) = (what.rows.end, what.stored.bytes());
         let values = filled(rows as usize * width as usize)?;
-        let valid = filled(rows as usize)?;
+        let valid = filled(validity::bytes_of(rows) as usize)?;
         gathered.push(GatheredColumn {
             encoded: Arc::new(what.encoded.clone()),
             codes: what.codes.into(),
@@ -192,7 +225,13 @@ pub fn decode_groups(
         let rows = what.rows.end as usize;
         Ok(Decoded {
             values: values.read(0, rows * what.stored.bytes() as usize)?,
-            valid: what.nullable.then(|| valid.read(0, rows)).transpose()?,
+            valid: match what.nullable {
+                true => {
+                    let bits = valid.read::<u8>(0, validity::bytes_of(what.rows.end) as usize)?;
+                    Some(validity::unpack(&bits, rows))
+                }
+                false => None,
+            },
         })
     });
     Ok((gather.tasks(), Some(decoded.collect::<Result<_, CudaError>>()?)))
@@ -270,6 +309,13 @@ fn decompress(
     let blocks = launch.chunks.div_ceil(THREADS / 32);
     let mut args = Args::new().with_bytes(&bytes_of(&launch));
     kernel.launch(stream, blocks, THREADS, &mut args)
+}
+
+fn wrong(reason: &str) -> CudaError {
+    CudaError::Arguments {
+        kernel: ENTRY.to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 /// Maximum number of rows that the entries of a column's streams cover.

@@ -18,7 +18,9 @@ use crate::runtime::memory::query_scratch::QueryScratch;
 use crate::runtime::memory::staging_buffer::StagingBuffer;
 use crate::runtime::paging::fault_buffer::FaultBuffer;
 use crate::runtime::paging::fault_handler::SLOT_BYTES;
+use crate::runtime::transfer::copy_job::MAX_COPY_ROWS;
 use crate::runtime::warmup;
+use crate::validity;
 
 /// Pages that kernels may miss in one pass, at most: 32 MiB of pinned memory, and an eighth for queries beside the
 /// first one. On host threads there are fewer, so that tests exceed the bound.
@@ -71,8 +73,8 @@ impl PinnedSizes {
             (false, false) => (SLOTS_BESIDE, PAGE_SLOTS_BESIDE, MAX_FAULTS_BESIDE),
         };
         Self {
-            // A slot holds values, a byte of validity for each, and what alignment and whole grains add.
-            slot_bytes: MAX_COPY_BYTES as usize + MAX_COPY_BYTES as usize / 8 + 2 * DIRECT_GRAIN_BYTES,
+            // A slot holds values, a bit of validity for each, and what alignment and whole grains add.
+            slot_bytes: (MAX_COPY_BYTES + validity::bytes_of(MAX_COPY_ROWS)) as usize + 2 * DIRECT_GRAIN_BYTES,
             slots,
             page_slots,
             faults,

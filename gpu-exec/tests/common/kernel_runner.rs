@@ -22,6 +22,7 @@ use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 use super::interpreter::{Cell, Scalar};
 use super::partial_pages::PartialPages;
 use super::random::{Random, bytes};
+use super::validity_image::ValidityImage;
 
 /// A device that runs kernels.
 #[derive(Debug)]
@@ -105,7 +106,7 @@ pub(crate) struct DeviceTable {
     lanes: u32,
     stack: Stack,
     columns: Vec<Column>,
-    valid: Vec<Option<Column>>,
+    valid: Vec<Option<ValidityImage>>,
     runs: Vec<(u64, u64)>,
     /// All bytes of the columns, their places in `bytes`, and the memory that kernels load from.
     bytes: Vec<u8>,
@@ -179,10 +180,7 @@ impl DeviceTable {
             let width = layout.bytes() as usize;
             let values: Vec<Vec<u8>> = cells.iter().map(|&cell| bytes(layout, *ty, cell)).collect();
             let runs = image.place(random, width, if shape.aligned { width } else { 1 }, &values);
-            let valid = shape.nullable.then(|| {
-                let there: Vec<Vec<u8>> = cells.iter().map(|cell| vec![u8::from(cell.is_some())]).collect();
-                image.place(random, 1, 1, &there)
-            });
+            let valid = shape.nullable.then(|| ValidityImage::new(random, device, cells));
             places.push((width as u32, runs, valid));
         }
         let bytes = image.0;
@@ -203,10 +201,10 @@ impl DeviceTable {
             stack.column(width, &runs).expect("inside the storage")
         };
         let columns = places.iter().map(|(width, runs, _)| column(*width, runs)).collect();
-        let valid = places
-            .iter()
-            .map(|(_, _, valid)| valid.as_ref().map(|runs| column(1, runs)))
-            .collect();
+        let (places, valid) = places
+            .into_iter()
+            .map(|(width, runs, valid)| ((width, runs), valid))
+            .unzip();
         Self {
             device: device.clone(),
             lanes: target.lanes,
@@ -214,7 +212,7 @@ impl DeviceTable {
             valid,
             stack,
             runs: table.runs.clone(),
-            places: places.into_iter().map(|(width, runs, _)| (width, runs)).collect(),
+            places,
             bytes,
             image: memory,
             paging,
@@ -367,7 +365,9 @@ fn pass(
         first_tile = end_tile;
         let paging = placed.paging.as_ref().map(PartialPages::desc);
         let columns: Vec<_> = placed.columns.iter().map(Column::desc).collect();
-        let valid: Vec<_> = placed.valid.iter().map(|c| c.as_ref().map(Column::desc)).collect();
+        let valid: Vec<_> = (placed.valid.iter())
+            .map(|valid| valid.as_ref().map(ValidityImage::desc))
+            .collect();
         let mut args = Args::new().with_bytes(&query::parameter(&head, &columns, &valid, paging.as_ref(), codes));
         let kernel = module.kernel(ENTRY).expect("the kernel's name");
         kernel.launch_grid(&stream, grid, &mut args).expect("starts");

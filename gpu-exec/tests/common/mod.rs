@@ -19,6 +19,7 @@ pub(crate) mod partial_pages;
 pub(crate) mod random;
 pub(crate) mod result_check;
 mod times;
+pub(crate) mod validity_image;
 
 use grampus_gpu_exec::codegen::{Access, ColumnShape, Grouping, Shape};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type};

@@ -108,7 +108,9 @@ impl DecodeTarget {
                     true => column.expected(&rows),
                     false => Decoded {
                         values: vec![GUARD; (end - first) * width],
-                        valid: column.nullable.then(|| vec![GUARD; end - first]),
+                        valid: column
+                            .nullable
+                            .then(|| (first..end).map(|row| GUARD >> (row % 8) & 1).collect()),
                     },
                 };
                 let found = Decoded {

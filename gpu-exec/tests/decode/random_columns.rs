@@ -14,6 +14,8 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
     let group_rows = [7, 64, 100, 1000][random.below(4) as usize];
     let rows = 1 + random.below(3000);
     for nulls in [false, true] {
+        // Row groups that are decoded side by side share no byte of validity.
+        let group_rows = if nulls { 8 * group_rows } else { group_rows };
         let present = nulls.then(|| streams::bits(random, rows));
         let count = present.as_ref().map_or(rows, |p| p.values.iter().sum::<i64>() as u64);
         let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, secondary: Option<CodedStream>| {

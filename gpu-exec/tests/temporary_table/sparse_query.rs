@@ -20,6 +20,13 @@ pub(crate) const STRIPES: &[&[u64]] = &[&[60_000, 40_001], &[777, 30_000]];
 /// Few enough rows pass that few row groups have one.
 pub(crate) const BOUNDS: [f64; 2] = [100.0, 118.0];
 
+/// Bytes of all columns in device memory: values of eight bytes, and a bit for each row of the columns with NULLs.
+pub(crate) fn resident_bytes(table: &Table) -> u64 {
+    let stripes = table.input.stripes.iter();
+    let validity: u64 = stripes.map(|stripe| stripe.rows.div_ceil(8)).sum();
+    4 * 8 * table.rows + 2 * validity
+}
+
 /// `count(*), sum(c2), sum(c3) WHERE c0 >= $0 AND c1 >= $1`.
 fn sparse() -> Program {
     let mut program = program(4, &[2, 3], &[2, 3]);

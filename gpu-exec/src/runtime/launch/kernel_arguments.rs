@@ -175,7 +175,7 @@ impl KernelArguments {
         for (map, column) in transfer.columns.iter().zip(&request.program.columns) {
             let values = describe(&map.extents, column.stored.bytes(), layout);
             arguments.columns.push(values);
-            let valid = map.nullable.then(|| describe(&map.valid, 1, layout));
+            let valid = map.nullable.then(|| describe(&map.valid, 0, layout));
             arguments.valid.push(valid);
         }
         arguments

@@ -2,7 +2,7 @@
 
 use crate::runtime::memory::arena::DeviceRange;
 
-/// A stripe's column in device memory: its values, and a byte of validity for each if some may be NULL.
+/// A stripe's column in device memory: its values, and a bit of validity for each if some may be NULL.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedColumn {
     pub(crate) values: DeviceRange,

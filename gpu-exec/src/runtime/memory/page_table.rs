@@ -12,6 +12,7 @@ use crate::input::{Placement, Stripe};
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
 use crate::runtime::memory::column_key::ColumnKey;
+use crate::validity;
 
 /// The pages of each column of a stripe are numbered from a multiple of this on, so that no two columns share a word of
 /// bits.
@@ -99,10 +100,11 @@ pub(crate) struct PageLayout {
 /// Rows of a page that is a chunk, at least: a task and the read of smaller ones would cost more than their bytes.
 const MIN_CHUNK_ROWS: u64 = 64;
 
-/// Rows of a page of a column whose values lie raw in chunks that decompress to `chunk_bytes`: those of a chunk. If
-/// chunks end within values, or have other lengths, a page lies in several.
+/// Rows of a page of a column whose values lie raw in chunks that decompress to `chunk_bytes`: those of a chunk, with
+/// whole bytes of validity. If chunks end within values, or have other lengths, a page lies in several.
 pub(crate) fn chunk_rows(chunk_bytes: u64, width: u64) -> u64 {
-    (chunk_bytes / width.max(1)).clamp(MIN_CHUNK_ROWS, MAX_GROUP_ROWS)
+    let rows = (chunk_bytes / width.max(1)).clamp(MIN_CHUNK_ROWS, MAX_GROUP_ROWS);
+    rows - rows % validity::ROWS_OF_BYTE
 }
 
 impl PageLayout {

@@ -14,6 +14,7 @@ use crate::runtime::paging::page_reader::{OpenFile, PageReader, rows_of};
 use crate::runtime::paging::stored_columns::StoredColumns;
 use crate::runtime::transfer::copy_job::{MAX_COPY_ROWS, copy_job};
 use crate::runtime::transfer::uploader::Uploader;
+use crate::validity;
 
 /// The row groups of one query.
 pub(crate) struct GroupLoader<'a> {
@@ -146,7 +147,7 @@ impl GroupLoader<'_> {
                 let end = rows.end.min(first + MAX_COPY_ROWS);
                 let values = CopyTarget::within(&column.cached.values, (first * width) as usize);
                 let valid = column.cached.valid.as_ref();
-                let valid = valid.map(|v| CopyTarget::within(v, first as usize));
+                let valid = valid.map(|v| CopyTarget::within(v, validity::byte_of(first) as usize));
                 let (place, base) = ((column.stripe, column.column), self.first_rows[column.stripe]);
                 let job = copy_job(self.request, base, place, first..end, values, valid)?;
                 if !self.uploader.do_job(0, &job)? {

@@ -36,6 +36,7 @@ use crate::runtime::planner::cost_model::{ColumnStats, CompressedBytes, CostInpu
 pub(crate) use crate::runtime::planner::kernel_choice::KernelChoice;
 pub(crate) use crate::runtime::planner::validate::check_arguments;
 use crate::runtime::planner::validate::validate;
+use crate::validity;
 
 /// Files that are probed for the page cache while a query is only planned, at most.
 const MAX_PROBED_FILES: usize = 64;
@@ -294,7 +295,7 @@ fn stats(
 ) -> ColumnStats {
     let known = residency.known();
     let width = u64::from(request.program.columns[column].stored.bytes());
-    let validity = u64::from(request.has_nulls(column));
+    let has_nulls = request.has_nulls(column);
     let mut stats = ColumnStats {
         dense,
         width,
@@ -337,7 +338,8 @@ fn stats(
                 chunk_bytes,
             } => {
                 stats.decoded_rows += rows;
-                let bytes = stripe.rows * (width + validity);
+                let validity = if has_nulls { validity::bytes_of(stripe.rows) } else { 0 };
+                let bytes = stripe.rows * width + validity;
                 is_on_device = *on_device && !known.is_decoded_by_cpu(key.file, key.column);
                 match chunk_bytes.filter(|_| is_on_device) {
                     Some(bytes) => {

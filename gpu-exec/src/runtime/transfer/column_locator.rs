@@ -14,6 +14,7 @@ use crate::program::{Stored, Type};
 use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::cached_column::CachedColumn;
 use crate::runtime::memory::column_key::ColumnKey;
+use crate::validity;
 
 /// Where a stripe's column is.
 #[derive(Debug, Clone)]
@@ -149,7 +150,7 @@ impl<'a> ColumnLocator<'a> {
                     column,
                     values: stripe.rows * u64::from(self.stored(column).bytes()),
                     valid: match stripe.columns[column] {
-                        Placement::Decoded { .. } if self.nullable[column] => Some(stripe.rows),
+                        Placement::Decoded { .. } if self.nullable[column] => Some(validity::bytes_of(stripe.rows)),
                         _ => None,
                     },
                     whole: selected * 2 >= stripe.rows,

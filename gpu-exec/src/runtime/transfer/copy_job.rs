@@ -39,7 +39,7 @@ pub(crate) enum CopySource {
         rows: Range<u64>,
         ty: Type,
         stored: Stored,
-        /// A byte for each row, where the column has them.
+        /// A bit for each row, where the column has them.
         valid: Option<CopyTarget>,
     },
     /// Values in their stored form, which the device decodes.
@@ -55,7 +55,7 @@ pub(crate) struct EncodedCopy {
     pub(crate) stored: Stored,
     pub(crate) encoded: Arc<EncodedColumn>,
     pub(crate) batch: DecodeBatch,
-    /// A byte for each row, where the column has them.
+    /// A bit for each row, where the column has them.
     pub(crate) valid: Option<CopyTarget>,
     /// Where the encoded bytes go; assigned when all jobs are known.
     pub(crate) staged: Option<StagingSlot>,

@@ -18,6 +18,7 @@ use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::memory::residency::Residency;
 use crate::runtime::transfer::column_locator::MissingColumn;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
+use crate::validity;
 
 /// Columns that the device failed to decode although their layout allows it.
 #[derive(Debug)]
@@ -94,6 +95,9 @@ impl<'a> EncodedColumns<'a> {
         has_validity: bool,
     ) -> Option<(Arc<EncodedColumn>, Vec<DecodeBatch>)> {
         let encoded = self.of(place)?;
+        if has_validity && !validity::groups_have_bytes(rows, encoded.group_rows) {
+            return None;
+        }
         let width = self.request.program.columns[place.1].stored.bytes();
         let straight = (!has_validity).then_some(width);
         let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize, straight)?;
@@ -149,7 +153,7 @@ impl<'a> EncodedColumns<'a> {
                     stored,
                     encoded: encoded.clone(),
                     batch,
-                    valid: valid.map(|valid| valid.behind(row)),
+                    valid: valid.map(|valid| valid.behind(validity::byte_of(row as u64) as usize)),
                     staged: None,
                 })),
             }

@@ -18,7 +18,7 @@ use crate::runtime::transfer::window_plan::WindowPlan;
 #[derive(Debug, Default)]
 pub(crate) struct ExtentMap {
     pub(crate) extents: Vec<Extent>,
-    /// A byte for each row, where the column may have NULLs in this input.
+    /// A bit for each row, where the column may have NULLs in this input.
     pub(crate) valid: Vec<Extent>,
     pub(crate) nullable: bool,
     /// The constants' buffers that the extents point into. `ConstantColumns` may drop its own before the query ends.
@@ -34,7 +34,7 @@ impl ExtentMap {
         constants: &Mutex<ConstantColumns>,
     ) -> Result<Self, RunError> {
         let (ty, nullable) = (columns.ty(column), columns.nullable[column]);
-        let width = u64::from(columns.stored(column).bytes());
+        let bits = 8 * u64::from(columns.stored(column).bytes());
         let mut out = Self {
             nullable,
             ..Self::default()
@@ -45,32 +45,32 @@ impl ExtentMap {
         for (at, stripe) in columns.request.input.stripes.iter().enumerate() {
             let same_validity = |out: &mut Self, valid: u64| {
                 if nullable {
-                    repeat(&mut out.valid, runs.validity.get(&valid), base, stripe.rows, 1);
+                    repeat(&mut out.valid, runs.validity.get(&valid), base, stripe.rows, (8, 1));
                 }
             };
             match &columns.locations[at][column] {
                 ColumnLocation::Nowhere => {}
                 ColumnLocation::Pool(cached) => {
-                    add(&mut out.extents, base, stripe.rows, cached.values.address(), width);
+                    add(&mut out.extents, base, stripe.rows, cached.values.address(), bits);
                     match &cached.valid {
                         Some(valid) if nullable => add(&mut out.valid, base, stripe.rows, valid.address(), 1),
-                        _ => same_validity(&mut out, 1),
+                        _ => same_validity(&mut out, ALL_VALID),
                     }
                 }
                 ColumnLocation::Mapped(address) => {
                     if let Placement::Direct(segments) = &stripe.columns[column] {
                         for segment in segments {
                             let (first, address) = (base + segment.first_row, address + segment.offset);
-                            add(&mut out.extents, first, segment.rows, address, width);
+                            add(&mut out.extents, first, segment.rows, address, bits);
                         }
-                        same_validity(&mut out, 1);
+                        same_validity(&mut out, ALL_VALID);
                     }
                 }
                 ColumnLocation::Constant => {
                     if let Placement::Constant(value) = stripe.columns[column] {
                         let run = runs.values.get(&bits_of(value, ty));
-                        repeat(&mut out.extents, run, base, stripe.rows, width);
-                        same_validity(&mut out, u64::from(value.is_some()));
+                        repeat(&mut out.extents, run, base, stripe.rows, (1, bits));
+                        same_validity(&mut out, if value.is_some() { ALL_VALID } else { ALL_NULL });
                     }
                 }
                 ColumnLocation::Streamed(chunks) => {
@@ -78,13 +78,13 @@ impl ExtentMap {
                         for chunk in chunks {
                             let (first, rows) = (base + chunk.rows.start, chunk.rows.end - chunk.rows.start);
                             let address = |offset: usize| memory.address() + offset as u64;
-                            add(&mut out.extents, first, rows, address(chunk.values), width);
+                            add(&mut out.extents, first, rows, address(chunk.values), bits);
                             if let Some(valid) = chunk.valid {
                                 add(&mut out.valid, first, rows, address(valid), 1);
                             }
                         }
                         if chunks.iter().any(|chunk| chunk.valid.is_none()) {
-                            same_validity(&mut out, 1);
+                            same_validity(&mut out, ALL_VALID);
                         }
                     }
                 }
@@ -95,10 +95,14 @@ impl ExtentMap {
     }
 }
 
+/// Validity of eight rows.
+const ALL_VALID: u64 = 0xFF;
+const ALL_NULL: u64 = 0;
+
 /// The constants of a column, by the bits of the value.
 struct Runs {
     values: HashMap<u64, ConstantRun>,
-    /// Bytes of validity, where the column may have NULLs.
+    /// By the validity of eight rows, where the column may have NULLs.
     validity: HashMap<u64, ConstantRun>,
 }
 
@@ -126,7 +130,11 @@ impl Runs {
             [] => Ok(HashMap::new()),
             _ => constants.runs(device, width, values, rows),
         };
-        let validity: &[u64] = if columns.nullable[column] { &[0, 1] } else { &[] };
+        let validity: &[u64] = if columns.nullable[column] {
+            &[ALL_NULL, ALL_VALID]
+        } else {
+            &[]
+        };
         Ok(Self {
             values: runs(columns.stored(column).bytes(), &values, most_rows)?,
             validity: runs(1, validity, u64::MAX)?,
@@ -155,12 +163,12 @@ fn bits_of(value: Option<Value>, ty: Type) -> u64 {
     }
 }
 
-/// Appends rows at an address. Rows that follow the last extent's, in the table and in memory, become part of that
-/// extent.
-fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width: u64) {
+/// Appends rows of `bits` bits each at an address. Rows that follow the last extent's, in the table and in memory,
+/// become part of that extent.
+fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, bits: u64) {
     if let Some(last) = extents.last_mut()
         && last.first_row + last.rows == first_row
-        && last.mapped + last.rows * width == address
+        && 8 * last.mapped + last.rows * bits == 8 * address
     {
         last.rows += rows;
         return;
@@ -173,13 +181,13 @@ fn add(extents: &mut Vec<Extent>, first_row: u64, rows: u64, address: u64, width
     });
 }
 
-/// Appends rows that all have the value of a run.
-fn repeat(extents: &mut Vec<Extent>, run: Option<&ConstantRun>, first_row: u64, rows: u64, width: u64) {
+/// Appends rows that all have the value of a run. A value of it stands for `each` rows of `bits` bits.
+fn repeat(extents: &mut Vec<Extent>, run: Option<&ConstantRun>, first_row: u64, rows: u64, (each, bits): (u64, u64)) {
     let Some(run) = run else { return };
     let mut done = 0;
     while done < rows {
-        let count = run.rows.min(rows - done);
-        add(extents, first_row + done, count, run.address(), width);
+        let count = (each * run.rows).min(rows - done);
+        add(extents, first_row + done, count, run.address(), bits);
         done += count;
     }
 }

@@ -10,6 +10,7 @@ use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::transfer::column_locator::MissingColumn;
 use crate::runtime::transfer::copy_job::{CopyJob, MAX_COPY_ROWS, copy_job};
 use crate::runtime::transfer::encoded_columns::EncodedColumns;
+use crate::validity;
 
 /// Bytes of a copy while other threads read pages: a chunk of this size stays in the CPU's caches from the page cache
 /// to the link and takes three quarters of the CPU time. The link takes 4 % longer.
@@ -49,6 +50,11 @@ impl<'a> JobList<'a> {
     ) -> Result<(), RunError> {
         let stripe = &self.request.input.stripes[missing.stripe];
         let width = u64::from(self.request.program.columns[missing.column].stored.bytes());
+        // Jobs of validity begin with a byte of it.
+        let group_rows = match cached.valid.is_some() && !stripe.group_rows.is_multiple_of(validity::ROWS_OF_BYTE) {
+            true => stripe.group_rows.saturating_mul(validity::ROWS_OF_BYTE),
+            false => stripe.group_rows,
+        };
         // A row group in two chunks would be read and decoded twice.
         let whole = |rows: u64, of: u64| (rows / of.max(1)).max(1) * of.max(1);
         let straight = match cached.valid.is_none() {
@@ -58,14 +64,15 @@ impl<'a> JobList<'a> {
         let chunk_rows = match straight {
             Some(of_chunk) => whole(STRAIGHT_COPIES * MAX_COPY_ROWS, of_chunk),
             None if beside_faults => COPY_BYTES_BESIDE_FAULTS / width,
-            None if stripe.group_rows > MAX_COPY_ROWS => MAX_COPY_ROWS,
-            None => whole(MAX_COPY_ROWS, stripe.group_rows),
+            None if group_rows > MAX_COPY_ROWS => MAX_COPY_ROWS,
+            None => whole(MAX_COPY_ROWS, group_rows),
         };
         let mut first = 0;
         while first < stripe.rows {
             let end = stripe.rows.min(first + chunk_rows);
             let values = CopyTarget::within(&cached.values, (first * width) as usize);
-            let valid = cached.valid.as_ref().map(|v| CopyTarget::within(v, first as usize));
+            let valid = cached.valid.as_ref();
+            let valid = valid.map(|v| CopyTarget::within(v, validity::byte_of(first) as usize));
             self.add(missing, first..end, values, valid, 0)?;
             first = end;
         }

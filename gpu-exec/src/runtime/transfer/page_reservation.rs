@@ -8,9 +8,11 @@ use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
 use crate::runtime::memory::page_table::{PageLayout, PageTable, PagedColumn};
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn};
 use crate::runtime::transfer::encoded_columns::EncodedColumns;
+use crate::validity;
 
 /// Finds what earlier queries left of paged columns, and reserves space for the others. `None`: the columns must be
-/// loaded whole, because not all of them have space, or because there are too many pages to be numbered.
+/// loaded whole, because not all of them have space, because there are too many pages to be numbered, or because two
+/// pages share a byte of validity.
 pub(crate) fn reserve_pages(
     columns: &mut ColumnLocator<'_>,
     encoded: &EncodedColumns<'_>,
@@ -20,7 +22,10 @@ pub(crate) fn reserve_pages(
     let stripes = &columns.request.input.stripes;
     let layout_of = |m: &MissingColumn, on_device: bool| {
         let width = u64::from(columns.stored(m.column).bytes());
-        PageLayout::of(&stripes[m.stripe], m.column, width, on_device)
+        let layout = PageLayout::of(&stripes[m.stripe], m.column, width, on_device)?;
+        // Pages come one by one, each with its bytes of validity.
+        let has_whole_bytes = layout.count == 1 || u64::from(layout.rows).is_multiple_of(validity::ROWS_OF_BYTE);
+        (m.valid.is_none() || has_whole_bytes).then_some(layout)
     };
     let layout = |m: &MissingColumn| layout_of(m, encoded.may_decode((m.stripe, m.column)));
     let Some(mut layouts) = paged.iter().map(layout).collect::<Option<Vec<PageLayout>>>() else {

@@ -27,6 +27,7 @@ use crate::runtime::memory::pinned_ring::PinnedRing;
 use crate::runtime::memory::staging_buffer::STAGING_PARTS;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 use crate::runtime::transfer::decoded_values::store;
+use crate::validity;
 
 /// Work that was done.
 #[derive(Debug, Default)]
@@ -385,12 +386,13 @@ impl<'a> Uploader<'a> {
             self.upload(slot, values, &[(0, values, &job.to)])?;
             return Ok(Uploaded::All);
         };
-        let there = &mut slot.bytes_mut()[values..values + rows];
+        let bits = validity::bytes_of(rows as u64) as usize;
+        let there = &mut slot.bytes_mut()[values..values + bits];
         match &decoded.valid {
-            Some(valid) => there.copy_from_slice(valid),
-            None => there.fill(1),
+            Some(valid) => validity::pack(valid, there),
+            None => there.fill(0xFF),
         }
-        self.upload(slot, values + rows, &[(0, values, &job.to), (values, rows, target)])?;
+        self.upload(slot, values + bits, &[(0, values, &job.to), (values, bits, target)])?;
         Ok(Uploaded::All)
     }
 

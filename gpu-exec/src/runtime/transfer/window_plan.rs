@@ -12,6 +12,7 @@ use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator, MissingColumn, StreamedChunk};
 use crate::runtime::transfer::copy_job::{CopyJob, MAX_COPY_ROWS};
 use crate::runtime::transfer::job_list::JobList;
+use crate::validity;
 
 /// Bytes of both windows, if there is space.
 const WINDOWS_BYTES: u64 = 256 << 20;
@@ -80,6 +81,8 @@ impl WindowPlan {
             self.ends = vec![total];
             return Ok(());
         };
+        // The validity of a window's rows fills whole bytes, too.
+        let tile_rows = tile_rows.max(validity::ROWS_OF_BYTE);
         let window_bytes = memory.len / 2 / WINDOW_GRAIN_BYTES * WINDOW_GRAIN_BYTES;
         let mut by_stripe: Vec<Vec<MissingColumn>> = vec![Vec::new(); columns.locations.len()];
         streamed.iter().for_each(|m| by_stripe[m.stripe].push(*m));
@@ -92,7 +95,8 @@ impl WindowPlan {
                     let mut rows = fit.min(range.end - first);
                     if rows == 0 {
                         if used == 0 {
-                            let tile_bytes = tile_rows * row_bytes(columns, missing) + margin_bytes(missing);
+                            let tile_bytes = (tile_rows * row_bits(columns, missing)).div_ceil(8);
+                            let tile_bytes = tile_bytes + margin_bytes(missing);
                             return Err(too_little_memory(2 * tile_bytes, capacity));
                         }
                         self.ends.push(jobs.first_rows[stripe] + first);
@@ -132,12 +136,12 @@ fn too_little_memory(needed: u64, available: u64) -> RunError {
     RefusalReason::DeviceMemory { needed, available }.into()
 }
 
-/// Bytes of one row of all the columns.
-fn row_bytes(columns: &ColumnLocator<'_>, missing: &[MissingColumn]) -> u64 {
-    let bytes = missing
+/// Bits of one row of all the columns.
+fn row_bits(columns: &ColumnLocator<'_>, missing: &[MissingColumn]) -> u64 {
+    let bits = missing
         .iter()
-        .map(|m| u64::from(columns.stored(m.column).bytes()) + u64::from(m.valid.is_some()));
-    bytes.sum::<u64>().max(1)
+        .map(|m| 8 * u64::from(columns.stored(m.column).bytes()) + u64::from(m.valid.is_some()));
+    bits.sum::<u64>().max(1)
 }
 
 /// Bytes that rounding adds: values and validity of each column take whole grains.
@@ -147,7 +151,7 @@ fn margin_bytes(missing: &[MissingColumn]) -> u64 {
 
 /// Rows of which all the columns fit in so many bytes: whole tiles.
 fn rows_that_fit(columns: &ColumnLocator<'_>, missing: &[MissingColumn], bytes: usize, tile_rows: u64) -> u64 {
-    let rows = (bytes as u64).saturating_sub(margin_bytes(missing)) / row_bytes(columns, missing);
+    let rows = 8 * (bytes as u64).saturating_sub(margin_bytes(missing)) / row_bits(columns, missing);
     (rows / tile_rows * tile_rows).min(MAX_COPY_ROWS / tile_rows * tile_rows)
 }
 
@@ -177,7 +181,7 @@ impl Chunk<'_> {
         };
         for m in missing {
             let values = take(rows * columns.stored(m.column).bytes() as usize);
-            let valid = m.valid.map(|_| take(rows));
+            let valid = m.valid.map(|_| take(validity::bytes_of(rows as u64) as usize));
             let target = |offset: usize| CopyTarget::within(self.memory, offset);
             jobs.add(m, self.rows.clone(), target(values), valid.map(target), self.window)?;
             let chunk = StreamedChunk {
