@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use grampus_io_stack::bench::BenchError;
-use grampus_io_stack::bench::vector_add::{VectorAdd, VectorFiles};
+use grampus_io_stack::bench::vector_add::{VectorAdd, VectorFiles, sum};
 use grampus_io_stack::cache::CacheOptions;
 use grampus_io_stack::cuda::Device;
 use grampus_io_stack::stack::StackOptions;
@@ -43,7 +43,7 @@ fn run(host: bool, file_mib: u64, cache_mib: u64, folder: &std::path::Path) -> R
         };
         let (stored, stats) = add.launch(kernel, warps)?;
         let (flushed, last) = add.launch("flush_stores", warps.min(64))?;
-        let bad = files.wrong_rows()?;
+        let bad = files.wrong_rows(sum)?;
         println!(
             "{kernel}: {rows} rows through {} lines of cache: {:.0} ms, flush {:.0} ms, {} writes, {} evictions, \
              {bad} wrong sums",

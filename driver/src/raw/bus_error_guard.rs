@@ -1,11 +1,11 @@
 //! `BusErrorGuard`: a file mapping that survives the loss of its pages.
 //!
-//! The system sends SIGBUS to a thread that loads from a mapped page without bytes: another process has truncated the
-//! file, or the disk has failed. The handler of this file then
+//! The system sends SIGBUS to a thread that loads from a mapped page without bytes, or stores to it: another process
+//! has truncated the file, or the disk has failed or is full. The handler of this file then
 //!
 //! 1. looks for the address among the guarded mappings;
 //! 2. marks the mapping as failed;
-//! 3. maps zeros over the page and all pages behind it, so that the load continues;
+//! 3. maps zeros over the page and all pages behind it, so that the load or store continues;
 //! 4. passes every other SIGBUS on to the handler that was installed before, or to the default action.
 //!
 //! The first guarded mapping installs the handler. It runs on the thread's alternate stack, if there is one.
@@ -32,6 +32,7 @@ struct Slot {
     start: AtomicUsize,
     /// 0: no mapping.
     end: AtomicUsize,
+    is_writable: AtomicBool,
     has_failed: AtomicBool,
 }
 
@@ -40,6 +41,7 @@ static SLOTS: [Slot; MAX_MAPPINGS] = [const {
         version: AtomicU32::new(0),
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
+        is_writable: AtomicBool::new(false),
         has_failed: AtomicBool::new(false),
     }
 }; MAX_MAPPINGS];
@@ -65,11 +67,12 @@ static PREVIOUS: OnceLock<sigaction> = OnceLock::new();
 static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
 
 impl Slot {
-    fn set(&self, start: usize, end: usize) {
+    fn set(&self, start: usize, end: usize, is_writable: bool) {
         self.version.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
         self.start.store(start, Ordering::Relaxed);
         self.end.store(end, Ordering::Relaxed);
+        self.is_writable.store(is_writable, Ordering::Relaxed);
         self.has_failed.store(false, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -94,12 +97,12 @@ pub(super) struct BusErrorGuard {
 }
 
 impl BusErrorGuard {
-    /// Guards `len` bytes from `start` on, which is the start of a page.
+    /// Guards `len` bytes from `start` on, which is the start of a page. `is_writable`: the mapping takes stores.
     ///
     /// # Errors
     /// `Unsupported` if another handler has replaced the guard's, `QuotaExceeded` if there are too many mappings, or
     /// the system's error of installing the handler.
-    pub(super) fn new(start: usize, len: usize) -> io::Result<Self> {
+    pub(super) fn new(start: usize, len: usize, is_writable: bool) -> io::Result<Self> {
         install()?;
         let end = start + len.next_multiple_of(PAGE_BYTES.load(Ordering::Relaxed));
         let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,11 +114,11 @@ impl BusErrorGuard {
             }
             None => return Err(io::ErrorKind::QuotaExceeded.into()),
         };
-        SLOTS[slot].set(start, end);
+        SLOTS[slot].set(start, end, is_writable);
         Ok(Self { slot })
     }
 
-    /// Whether bytes of the mapping were lost: loads have returned zeros.
+    /// Whether bytes of the mapping were lost: loads have returned zeros, and stores went nowhere.
     pub(super) fn has_failed(&self) -> bool {
         SLOTS[self.slot].has_failed.load(Ordering::Acquire)
     }
@@ -123,7 +126,7 @@ impl BusErrorGuard {
 
 impl Drop for BusErrorGuard {
     fn drop(&mut self) {
-        SLOTS[self.slot].set(0, 0);
+        SLOTS[self.slot].set(0, 0, false);
         let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
         unused.given_back.push(self.slot);
     }
@@ -225,9 +228,13 @@ fn replace_lost_pages(address: usize) -> bool {
     slot.has_failed.store(true, Ordering::SeqCst);
     let page = address & !(PAGE_BYTES.load(Ordering::Relaxed) - 1);
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+    let protection = match slot.is_writable.load(Ordering::Relaxed) {
+        true => ProtFlags::READ | ProtFlags::WRITE,
+        false => ProtFlags::READ,
+    };
     // SAFETY: the pages belong to a mapping that the faulting thread uses, so the mapping exists until the return. The
     // new pages have the same protection.
-    unsafe { mmap_anonymous(page as *mut c_void, end - page, ProtFlags::READ, flags) }.is_ok()
+    unsafe { mmap_anonymous(page as *mut c_void, end - page, protection, flags) }.is_ok()
 }
 
 #[cfg(test)]

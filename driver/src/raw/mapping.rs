@@ -1,4 +1,5 @@
-//! `Mapping`: a file mapped read-only: bytes of the page cache, loaded without a system call.
+//! `Mapping`: a file mapped read-only: bytes of the page cache, loaded without a system call. `WritableMapping`: the
+//! same with stores.
 
 use std::fs::File;
 use std::io;
@@ -36,15 +37,20 @@ impl Mapping {
     /// The operating system's error, `Unsupported` if another handler of SIGBUS has replaced the guard's, or
     /// `QuotaExceeded` if there are thousands of mappings. Positioned reads work in each of these cases.
     pub fn new(file: &File, len: usize) -> io::Result<Self> {
+        Self::with_protection(file, len, ProtFlags::READ)
+    }
+
+    fn with_protection(file: &File, len: usize, protection: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?;
+        let start = unsafe { mmap(null_mut(), len, protection, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut mapping = Self {
             start,
             len,
             guard: None,
         };
-        mapping.guard = Some(BusErrorGuard::new(start.as_ptr() as usize, len)?);
+        let is_writable = protection.contains(ProtFlags::WRITE);
+        mapping.guard = Some(BusErrorGuard::new(start.as_ptr() as usize, len, is_writable)?);
         Ok(mapping)
     }
 
@@ -89,6 +95,44 @@ impl Mapping {
         // bytes meanwhile. As with a read, it is then open which bytes are copied; this code does not look at them.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), out.as_mut_ptr(), out.len()) };
         !self.has_failed()
+    }
+}
+
+/// The mapping of a whole file that takes stores. All readers of the file see them at once. A store takes no lock of
+/// the file, unlike a positioned write.
+///
+/// A page without bytes may have no space on the disk. Stores to it are lost, and [`store`](Self::store) says so.
+#[derive(Debug)]
+pub struct WritableMapping {
+    mapping: Mapping,
+}
+
+impl WritableMapping {
+    /// Maps `len` bytes of a file that is open for writing; `len` is not 0.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`].
+    pub fn new(file: &File, len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        Mapping::with_protection(file, len, protection).map(|mapping| Self { mapping })
+    }
+
+    /// Copies bytes to `offset`; all of them lie inside the file. False: they may be lost, now and from now on.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the file.
+    #[must_use]
+    pub fn store(&self, offset: usize, bytes: &[u8]) -> bool {
+        let end = offset.checked_add(bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= self.mapping.len),
+            "outside the mapped file"
+        );
+        let to = self.mapping.start.as_ptr();
+        // SAFETY: inside the mapping, by the assertion; `bytes` are ours and no part of it. Others may load or store
+        // the same bytes meanwhile. As with a write, it is then open which of them are there afterwards.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(offset), bytes.len()) };
+        !self.mapping.has_failed()
     }
 }
 

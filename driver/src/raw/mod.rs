@@ -16,7 +16,7 @@ mod vfio;
 
 pub use host_memory::HostMemory;
 pub use host_pages::HostPages;
-pub use mapping::Mapping;
+pub use mapping::{Mapping, WritableMapping};
 pub use queue_rings::{Doorbells, QueueRings, RingAddresses};
 pub use shared_memory::SharedMemory;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! `WritableFile`: a file read and written through the page cache, on the controller's own thread.
+//! `WritableFile`: a file read and written through the page cache, on the controller's own thread. Writes go to a
+//! mapping: positioned writes of several threads would wait for the file's lock, one behind the other.
 
 use std::fs::File;
 use std::io;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use super::{BlockWriter, CachedFile, Channel, Storage};
 use crate::error::StorageError;
+use crate::raw::WritableMapping;
 use crate::spec::StatusCode;
 
 /// A file as a namespace that takes writes. A flush makes them durable.
@@ -21,6 +23,8 @@ pub struct WritableFile {
 struct FileWriter {
     path: PathBuf,
     file: File,
+    /// `None`: empty, or it cannot be mapped.
+    mapping: Option<WritableMapping>,
 }
 
 impl WritableFile {
@@ -31,13 +35,20 @@ impl WritableFile {
     /// The operating system's.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
-        let length = file.metadata()?.len();
-        file.set_len(super::namespace_bytes(length))?;
+        let length = super::namespace_bytes(file.metadata()?.len());
+        file.set_len(length)?;
+        let mapping = match usize::try_from(length) {
+            Ok(0) | Err(_) => None,
+            Ok(length) => WritableMapping::new(&file, length)
+                .inspect_err(|e| log::info!("{}: not mapped for writes: {e}", path.display()))
+                .ok(),
+        };
         Ok(Self {
             reader: CachedFile::open(path)?,
             writer: Arc::new(FileWriter {
                 path: path.to_owned(),
                 file,
+                mapping,
             }),
         })
     }
@@ -75,11 +86,39 @@ impl FileWriter {
 
 impl BlockWriter for FileWriter {
     fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        let stores = |mapping: &WritableMapping| mapping.store(offset_bytes as usize, bytes);
+        if self.mapping.as_ref().is_some_and(stores) {
+            return Ok(());
+        }
+        // Says what is wrong, unless it works.
         let written = self.file.write_all_at(bytes, offset_bytes);
         written.map_err(|e| self.failed("a write", offset_bytes, bytes.len() as u64, &e))
     }
 
+    // The system knows the pages that stores to a mapping have made dirty.
     fn flush(&self) -> Result<(), StorageError> {
         self.file.sync_data().map_err(|e| self.failed("a flush", 0, 0, &e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another process truncates the file: the mapping has no page for the store, and a positioned write makes one.
+    #[test]
+    fn writes_go_on_when_the_mapping_has_lost_its_pages() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(3 * 4096).unwrap();
+        let storage = WritableFile::open(file.path()).unwrap();
+        let writer = storage.writer().unwrap();
+        writer.write(4096, &[1; 4096]).unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap()[4095..=4096], [0, 1], "seen at once");
+        file.as_file().set_len(4096).unwrap();
+        writer.write(8192, &[2; 512]).unwrap();
+        writer.write(0, &[3; 512]).unwrap();
+        writer.flush().unwrap();
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert_eq!((bytes.len(), bytes[0], bytes[8192]), (8192 + 512, 3, 2));
     }
 }

@@ -25,6 +25,19 @@ GRAMPUS_KERNEL(add_tiles, VectorAdd, p) {
     }
 }
 
+// Stores without reads: each row's number.
+GRAMPUS_KERNEL(store_tiles, VectorAdd, p) {
+    constexpr u32 ROWS = LINE_BYTES / 8, K = ROWS / WARP;
+    ColumnArray<u64, Writable<>, true> c(p.io, p.c);
+    for (u64 row = (u64)launch_warp() * ROWS; row < p.rows; row += (u64)launch_warps() * ROWS) {
+        u32 rows = p.rows - row < ROWS ? (u32)(p.rows - row) : ROWS;
+        u64 number[K];
+        GRAMPUS_UNROLL
+        for (u32 i = 0; i < K; i++) number[i] = row + i * WARP + lane_id();
+        if (!c.store_tile<K>(row, rows, number)) return;
+    }
+}
+
 // Each lane stores single rows, which lie far apart. `rows` is odd, so that the products name each row once.
 GRAMPUS_KERNEL(add_scattered, VectorAdd, p) {
     ColumnArray<u64, Writable<>, true> a(p.io, p.a), b(p.io, p.b), c(p.io, p.c);
