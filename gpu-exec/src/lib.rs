@@ -43,7 +43,7 @@ pub use machine_profile::{MachineProfile, PerCodec};
 pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOptions, Request, RunPreview, Target};
 pub use output::Output;
 pub use program::Program;
-pub use runtime::{Gpu, OpenStorage, RuntimeOptions};
+pub use runtime::{FileCommands, Gpu, OpenStorage, RuntimeOptions};
 
 // For the command line and for planners: what the machine has, and what its paths reach.
 pub use grampus_io_stack::cuda::{CudaError, Nvcomp, compiler_version, host_compiler, library};

@@ -116,7 +116,7 @@ fn cancelled_query_ends_and_the_next_one_works() {
         open_storage: Arc::new(move |file, _| {
             let file = CachedFile::open(&file.path)?;
             let reads = reads.lock().unwrap().clone();
-            Ok(Arc::new(SilentStorage { file, reads }))
+            Ok(SilentStorage { file, reads }.into())
         }),
         ..RuntimeOptions::default()
     };
@@ -199,9 +199,9 @@ fn faulty(rule: FaultRule) -> RuntimeOptions {
         open_storage: Arc::new(move |file, _| {
             let storage = CachedFile::open(&file.path)?;
             if !file.path.ends_with("0.bytes") {
-                return Ok(Arc::new(storage));
+                return Ok(storage.into());
             }
-            Ok(Arc::new(FaultyStorage::new(Box::new(storage), vec![rule.clone()])))
+            Ok(FaultyStorage::new(Box::new(storage), vec![rule.clone()]).into())
         }),
         ..RuntimeOptions::default()
     }

@@ -215,10 +215,7 @@ fn delayed(reads: &Arc<AtomicUsize>) -> RuntimeOptions {
                 at_most: u64::MAX,
                 action: FaultAction::Delay(Duration::from_millis(2)),
             };
-            Ok(Arc::new(FaultyStorage::new(
-                Box::new(CachedFile::open(&file.path)?),
-                vec![rule],
-            )))
+            Ok(FaultyStorage::new(Box::new(CachedFile::open(&file.path)?), vec![rule]).into())
         }),
         launch_rows: Some(4096),
         ..RuntimeOptions::default()

@@ -38,7 +38,7 @@ pub(crate) fn extents_of(sources: &[Source], value_bytes: u32, runs: &[Run]) -> 
     let mut first_row = 0;
     for run in runs {
         let known = sources.get(run.source as usize);
-        let Some((source, storage)) = known.and_then(|s| Some((s, s.storage.as_ref()?))) else {
+        let Some((source, there)) = known.and_then(|s| Some((s, s.bytes.as_ref()?))) else {
             return Err(StackError::Outside {
                 storage: format!("storage {}", run.source),
                 offset: run.byte,
@@ -49,7 +49,7 @@ pub(crate) fn extents_of(sources: &[Source], value_bytes: u32, runs: &[Run]) -> 
         let (bytes, size) = (run.rows.saturating_mul(u64::from(value_bytes)), source.size_bytes());
         if run.byte.checked_add(bytes).is_none_or(|end| end > size) {
             return Err(StackError::Outside {
-                storage: storage.describe(),
+                storage: there.describe(),
                 offset: run.byte,
                 bytes,
                 size,
@@ -60,7 +60,7 @@ pub(crate) fn extents_of(sources: &[Source], value_bytes: u32, runs: &[Run]) -> 
             first_row,
             rows: run.rows,
             first_line: source.first_line + line,
-            storage_byte: line * LINE_BYTES,
+            storage_byte: source.position() + line * LINE_BYTES,
             mapped: if run.mapped == 0 {
                 0
             } else {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use grampus_driver::error::ControllerError;
+use grampus_driver::error::{ControllerError, DriverError};
 
 use crate::abi::Status;
 
@@ -249,6 +249,12 @@ pub enum StackError {
     /// The controller did not start or stop.
     #[error(transparent)]
     Controller(#[from] ControllerError),
+    /// An NVMe controller made, deleted or had no queue.
+    #[error("queues of the NVMe controller: {0}")]
+    Nvme(#[from] DriverError),
+    /// Kernels drive the queues of one controller at a time.
+    #[error("{0} is on another controller than the stack's queues")]
+    OtherController(String),
     /// A kernel ended early.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -23,6 +23,8 @@ pub mod abi;
 pub mod bench;
 pub mod cache;
 mod column;
+mod command_server;
+mod controller_queues;
 #[allow(unsafe_code)]
 pub mod cuda;
 pub mod device_headers;

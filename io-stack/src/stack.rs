@@ -1,4 +1,5 @@
-//! `Stack`: storages, their controller, queues, cache and status.
+//! `Stack`: storages, their controller, queues, cache and status. The controller is the software's, or an NVMe
+//! controller whose queues the kernels drive.
 //!
 //! 1. A stack is built once and serves query after query.
 //! 2. Before a query, `begin` clears status and counters; after its kernels, `finish` returns the counters or the
@@ -6,22 +7,25 @@
 //! 3. After a failed query, the stack returns to its start state.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use grampus_driver::controller::{Controller, ControllerOptions};
-use grampus_driver::storage::{BLOCK_BYTES, Storage};
+use grampus_driver::files::NamespaceRange;
+use grampus_driver::storage::Storage;
 
-use crate::abi::{ColumnDesc, IoStack, LINE_BYTES, Stats, Status};
+use crate::abi::{ColumnDesc, IoStack, LINE_BYTES, SourceDesc, Stats, Status};
 use crate::cache::{Cache, CacheOptions, CacheUse};
 use crate::column::extents_of;
 pub use crate::column::{Column, Run};
+use crate::command_server::CommandServer;
+use crate::controller_queues::ControllerQueues;
 use crate::cuda::{CudaBus, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
 pub use crate::error::StackError;
 use crate::error::{CudaError, DeviceError, Reason};
 use crate::queues::{QueueOptions, Queues};
-use crate::source::{MaxLines, Source, describe_sources, namespaces_of, sources_of};
+use crate::source::{MaxLines, Source, SourceBytes, describe_sources, sources_of};
 
 /// Options of a stack.
 #[derive(Debug, Clone)]
@@ -68,14 +72,11 @@ impl StackOptions {
 /// Lines that a warp may hold pinned at once: one per lane (`device/slow_path.cuh`).
 pub const PINS_PER_WARP: u64 = 32;
 
-/// Longest time in which the controller's threads open storages.
-const OPENING: Duration = Duration::from_secs(10);
-
-/// The I/O stack. The controller is the first field: it is dropped, and thereby stopped, before the memory that it
+/// The I/O stack. The server is the first field: it is dropped, and thereby stopped, before the memory that it
 /// works on. Stores that no `flush` has made durable are lost with the stack.
 #[derive(Debug)]
 pub struct Stack {
-    controller: Option<Controller>,
+    server: Option<CommandServer>,
     device: Device,
     sources: Vec<Source>,
     /// Key of the first unassigned line.
@@ -115,7 +116,7 @@ impl Stack {
         options: StackOptions,
         more_device_memory: &[&DeviceBuffer],
     ) -> Result<Self, StackError> {
-        Self::with_use(device, storages, options, more_device_memory, CacheUse::Read)
+        Self::over_storages(device, storages, options, more_device_memory, CacheUse::Read)
     }
 
     /// Like [`new`](Self::new), for kernels that may store to the storages that take writes. Stores are durable after a
@@ -132,10 +133,39 @@ impl Stack {
         if options.queues.bounce_bytes == 0 {
             return Err(StackError::NoBounce);
         }
-        Self::with_use(device, storages, options, more_device_memory, CacheUse::Write)
+        Self::over_storages(device, storages, options, more_device_memory, CacheUse::Write)
     }
 
-    fn with_use(
+    /// A stack whose kernels drive queues of an NVMe controller. All `ranges` are on this controller; there is at least
+    /// one. `writable`: as for [`writable`](Self::writable).
+    ///
+    /// Queues are fewer and shorter than `options` say where the controller grants no more, or has less memory for
+    /// them. The software controller's options do not matter.
+    ///
+    /// # Errors
+    /// As `new`; [`StackError::Nvme`], [`StackError::OtherController`].
+    pub fn on_controller(
+        device: &Device,
+        ranges: Vec<NamespaceRange>,
+        options: StackOptions,
+        writable: bool,
+    ) -> Result<Self, StackError> {
+        let Some(controller) = ranges.first().map(|range| range.controller().clone()) else {
+            return Err(StackError::OtherController("no range".to_owned()));
+        };
+        let queues = {
+            let controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
+            Queues::on_controller(device, options.queues, &controller)?
+        };
+        let usage = if writable { CacheUse::Write } else { CacheUse::Read };
+        let cache = Cache::new(device, options.cache, usage)?;
+        let server = CommandServer::Nvme(ControllerQueues::new(&controller, &queues)?);
+        let mut stack = Self::with_server(device, server, (queues, cache), options)?;
+        stack.add_ranges(ranges)?;
+        Ok(stack)
+    }
+
+    fn over_storages(
         device: &Device,
         storages: Vec<Arc<dyn Storage>>,
         options: StackOptions,
@@ -151,26 +181,35 @@ impl Stack {
                 .map(|b| b.address()..b.address() + b.len() as u64),
         );
         let bus = CudaBus::new(device, queues.bounce().cloned(), ranges, options.staging);
-        let mut next_line = 1u64 << 12; // a group's border
-        let sources = sources_of(storages, &mut next_line);
-        let namespaces = namespaces_of(&sources);
-        let descs = describe_sources(&sources, queues.count(), options.max_lines_in_a_group());
         let controller = Controller::start(
             queues.controller_side()?,
-            namespaces,
+            Vec::new(),
             Arc::new(bus),
             &options.controller,
         )?;
         controller.resume();
+        let server = CommandServer::Software(controller);
+        let mut stack = Self::with_server(device, server, (queues, cache), options)?;
+        stack.add(storages)?;
+        Ok(stack)
+    }
+
+    /// A stack without sources.
+    fn with_server(
+        device: &Device,
+        server: CommandServer,
+        (queues, cache): (Queues, Cache),
+        options: StackOptions,
+    ) -> Result<Self, StackError> {
         Ok(Self {
-            controller: Some(controller),
-            device_sources: DeviceBuffer::from_values(device, &descs)?,
+            server: Some(server),
+            device_sources: DeviceBuffer::filled(device, size_of::<SourceDesc>(), 0)?,
             status: DeviceBuffer::filled(device, size_of::<Status>(), 0)?,
             stats: DeviceBuffer::filled(device, size_of::<Stats>(), 0)?,
             abort: Arc::new(PinnedBuffer::new(device, 4096)?),
             device: device.clone(),
-            sources,
-            next_line,
+            sources: Vec::new(),
+            next_line: 1 << 12, // a group's border
             queues: Arc::new(queues),
             cache: Arc::new(cache),
             options,
@@ -184,8 +223,39 @@ impl Stack {
     /// # Errors
     /// A storage that cannot be opened: then none is added.
     pub fn add(&mut self, storages: Vec<Arc<dyn Storage>>) -> Result<u32, StackError> {
+        if let (Some(CommandServer::Nvme(_)), Some(storage)) = (&self.server, storages.first()) {
+            return Err(StackError::OtherController(storage.describe()));
+        }
+        self.add_sources(storages.into_iter().map(SourceBytes::Storage).collect())
+    }
+
+    /// The same, for a stack [`on_controller`](Self::on_controller).
+    ///
+    /// # Errors
+    /// [`StackError::OtherController`]; out of device memory.
+    pub fn add_ranges(&mut self, ranges: Vec<NamespaceRange>) -> Result<u32, StackError> {
+        if let Some(range) = ranges.iter().find(|range| !self.is_on(range)) {
+            return Err(StackError::OtherController(range.describe()));
+        }
+        self.add_sources(ranges.into_iter().map(SourceBytes::Namespace).collect())
+    }
+
+    /// Whether the software controller answers the stack's queues.
+    pub fn takes_storages(&self) -> bool {
+        matches!(self.server, Some(CommandServer::Software(_)))
+    }
+
+    /// Whether the stack's queues are those of a range's controller.
+    pub fn is_on(&self, range: &NamespaceRange) -> bool {
+        match &self.server {
+            Some(CommandServer::Nvme(queues)) => queues.is_of(range.controller()),
+            _ => false,
+        }
+    }
+
+    fn add_sources(&mut self, sources: Vec<SourceBytes>) -> Result<u32, StackError> {
         let first = self.sources.len();
-        self.sources.extend(sources_of(storages, &mut self.next_line));
+        self.sources.extend(sources_of(sources, &mut self.next_line));
         let told = self.tell_sources();
         if told.is_err() {
             self.retire(first as u32..self.sources.len() as u32);
@@ -199,7 +269,7 @@ impl Stack {
         let mut keys = Vec::new();
         for source in sources {
             if let Some(source) = self.sources.get_mut(source as usize) {
-                source.storage = None;
+                source.bytes = None;
                 keys.push(source.keys());
             }
         }
@@ -217,8 +287,8 @@ impl Stack {
     }
 
     fn tell_sources(&mut self) -> Result<(), StackError> {
-        if let Some(controller) = &self.controller {
-            controller.set_namespaces(namespaces_of(&self.sources), OPENING)?;
+        if let Some(server) = &self.server {
+            server.set_sources(&self.sources)?;
         }
         let descs = describe_sources(&self.sources, self.queues.count(), self.options.max_lines_in_a_group());
         self.device_sources = DeviceBuffer::from_values(&self.device, &descs)?;
@@ -293,8 +363,8 @@ impl Stack {
         if self.broken.load(Ordering::Acquire) {
             return Err(StackError::OutOfService);
         }
-        if let Some(controller) = &self.controller {
-            controller.wake();
+        if let Some(server) = &self.server {
+            server.wake();
         }
         self.abort.store_u32(0);
         self.status.fill(0)?;
@@ -318,6 +388,9 @@ impl Stack {
     pub fn finish(&self) -> Result<Stats, StackError> {
         let status: Status = one(&self.status)?;
         let stats: Stats = one(&self.stats)?;
+        if let Some(server) = &self.server {
+            server.query_ended();
+        }
         match Reason::of(&status) {
             None if stats.completions < stats.commands => self.reset().map(|()| stats),
             None => Ok(stats),
@@ -340,14 +413,12 @@ impl Stack {
 
     /// [`reset`](Self::reset), which drops the lines with these keys.
     fn reset_without(&self, dropped: &[Range<u64>]) -> Result<(), StackError> {
-        if let Some(controller) = &self.controller {
-            if let Err(e) = controller.rest(Duration::from_secs(1)) {
-                self.broken.store(true, Ordering::Release);
-                return Err(e.into());
-            }
+        if let Some(server) = &self.server {
+            let out_of_service = |_: &StackError| self.broken.store(true, Ordering::Release);
+            server.rest(Duration::from_secs(1)).inspect_err(out_of_service)?;
             self.queues.reset()?;
             self.cache.repair_without(dropped)?;
-            controller.resume();
+            server.resume().inspect_err(out_of_service)?;
         }
         Ok(())
     }
@@ -368,18 +439,30 @@ impl Stack {
             .sources
             .iter()
             .find(|s| status.line.wrapping_sub(s.first_line) < s.lines.max(1));
-        let by_nsid = (status.nsid as usize).checked_sub(1).and_then(|i| self.sources.get(i));
+        // The software controller has a namespace for each source, an NVMe controller one for several.
+        let of_block = |source: &&Source| {
+            let range = source.position()..source.position() + source.size_bytes();
+            source.nsid() == Some(status.nsid) && range.contains(&(status.lba << source.lba_log2()))
+        };
+        let software = matches!(self.server, Some(CommandServer::Software(_)));
+        let by_nsid = match software {
+            true => (status.nsid as usize).checked_sub(1).and_then(|i| self.sources.get(i)),
+            false => self.sources.iter().find(of_block),
+        };
         let (source, offset) = match (by_nsid, by_line) {
-            (Some(source), _) => (Some(source), Some(status.lba * BLOCK_BYTES)),
+            (Some(source), _) => (
+                Some(source),
+                Some((status.lba << source.lba_log2()).saturating_sub(source.position())),
+            ),
             (None, Some(source)) => (Some(source), Some((status.line - source.first_line) * LINE_BYTES)),
             (None, None) => (None, None),
         };
-        let words = self.controller.as_ref().and_then(Controller::take_error);
+        let words = self.server.as_ref().and_then(CommandServer::take_error);
         let known = |word: u32| (word != u32::MAX).then_some(word);
         let uses_queue = matches!(reason, Reason::NoCompletion | Reason::NoSubmission | Reason::Nvme(_));
         DeviceError {
             reason,
-            storage: source.and_then(|s| Some(s.storage.as_ref()?.describe())),
+            storage: source.and_then(|s| Some(s.bytes.as_ref()?.describe())),
             offset,
             queue: known(status.queue)
                 .filter(|_| uses_queue)
@@ -395,15 +478,15 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        let Some(controller) = self.controller.take() else {
+        let Some(server) = self.server.take() else {
             return;
         };
-        if controller.rest(Duration::from_secs(2)).is_err() {
+        if server.rest(Duration::from_secs(2)).is_err() {
             // Commands in flight will write into these buffers: their memory is left to the end of the process.
             log::error!("a storage stalls: the I/O stack's memory is not given back");
             std::mem::forget((self.queues.clone(), self.cache.clone()));
         }
-        drop(controller);
+        drop(server);
     }
 }
 

@@ -87,16 +87,7 @@ impl FileReader {
     /// # Errors
     /// [`FileError::Range`] for bytes outside the file; a failed command, with its LBA.
     pub fn read(&self, entry: &FileEntry, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, FileError> {
-        for range in ranges {
-            if range.start > range.end || range.end > entry.length_bytes {
-                return Err(FileError::Range {
-                    name: entry.name.clone(),
-                    length_bytes: entry.length_bytes,
-                    start: range.start,
-                    end: range.end,
-                });
-            }
-        }
+        ranges.iter().try_for_each(|range| check_inside(entry, range))?;
         let mut read: Vec<Vec<u8>> = ranges
             .iter()
             .map(|range| vec![0; (range.end - range.start) as usize])
@@ -106,11 +97,25 @@ impl FileReader {
             out,
         });
         let mut pieces: Vec<ReadPiece<'_>> = pieces.collect();
-        let mut channel = self.take(entry)?;
-        let done = channel.read(&mut pieces);
-        self.give_back(channel, done.as_ref().err());
-        done.map_err(|source| self.drive.failed(format!("reading {}", entry.name), source))?;
+        self.read_pieces(entry, &mut pieces)?;
         Ok(read)
+    }
+
+    /// Reads bytes of a file from `offset` on. Waits for the commands.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_at(&self, entry: &FileEntry, offset: u64, out: &mut [u8]) -> Result<(), FileError> {
+        check_inside(entry, &(offset..offset.saturating_add(out.len() as u64)))?;
+        let position = entry.position + offset;
+        self.read_pieces(entry, &mut [ReadPiece { position, out }])
+    }
+
+    fn read_pieces(&self, entry: &FileEntry, pieces: &mut [ReadPiece<'_>]) -> Result<(), FileError> {
+        let mut channel = self.take(entry)?;
+        let done = channel.read(pieces);
+        self.give_back(channel, done.as_ref().err());
+        done.map_err(|source| self.drive.failed(format!("reading {}", entry.name), source))
     }
 
     /// Locks the queues. Each change is one field or one push.
@@ -153,5 +158,17 @@ impl FileReader {
         drop(queues);
         // With no queue left, every waiting read has to end.
         self.returned.notify_all();
+    }
+}
+
+fn check_inside(entry: &FileEntry, range: &Range<u64>) -> Result<(), FileError> {
+    match range.start <= range.end && range.end <= entry.length_bytes {
+        true => Ok(()),
+        false => Err(FileError::Range {
+            name: entry.name.clone(),
+            length_bytes: entry.length_bytes,
+            start: range.start,
+            end: range.end,
+        }),
     }
 }

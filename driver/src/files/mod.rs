@@ -16,11 +16,13 @@
 //! | `free_space` | runs of bytes that no file has |
 //! | `block_channel` | a queue with staging memory: many commands in flight |
 //! | `drive` | a namespace of an open controller |
+//! | `namespace_range` | bytes of a namespace, for queues that another agent drives |
 //! | `foreign_data` | what a namespace without a directory holds |
 //! | `directory_copies` | the two copies: reading, repair, and the change from one directory to the next |
 //! | `verification` | stored bytes against stored checksums |
 //! | `namespace_files` | the operations |
 //! | `file_reader` | concurrent reads |
+//! | `namespace_file` | one file, with the drive that it is on |
 //!
 //! **Invariant:** no byte that a namespace returns makes this module panic, or return bytes of another file.
 
@@ -34,7 +36,9 @@ mod file_reader;
 mod foreign_data;
 mod free_space;
 mod layout;
+mod namespace_file;
 mod namespace_files;
+mod namespace_range;
 mod verification;
 
 pub use block_channel::CommandCounts;
@@ -42,5 +46,7 @@ pub use directory::{FileEntry, MAX_NAME_BYTES};
 pub use drive::Drive;
 pub use file_error::FileError;
 pub use file_reader::FileReader;
+pub use namespace_file::NamespaceFile;
 pub use namespace_files::{NamespaceFiles, Progress};
+pub use namespace_range::NamespaceRange;
 pub use verification::{Difference, Verified};

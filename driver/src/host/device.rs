@@ -157,6 +157,16 @@ impl Device {
         self.identity.max_transfer_bytes.unwrap_or(MAX_TRANSFER_BYTES)
     }
 
+    /// Number of I/O queue pairs that can still be made.
+    pub fn free_queues(&self) -> u16 {
+        self.granted.saturating_sub(self.queues.len() as u16)
+    }
+
+    /// The registers, for an agent that rings doorbells itself.
+    pub fn registers(&self) -> &Arc<dyn Registers> {
+        &self.registers
+    }
+
     /// Memory for queues and data.
     pub fn pool(&self) -> &Arc<DmaPool> {
         &self.pool

@@ -34,7 +34,7 @@ pub use cached_file::CachedFile;
 #[cfg(target_os = "linux")]
 pub use direct_file::DirectFile;
 pub use faulty_storage::{FaultAction, FaultRule, FaultyStorage};
-use immediate_channel::ImmediateChannel;
+pub(crate) use immediate_channel::ImmediateChannel;
 pub use mapped_file::MappedFile;
 pub use memory_storage::MemoryStorage;
 pub use null_storage::NullStorage;

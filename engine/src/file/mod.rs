@@ -11,12 +11,14 @@
 //! request_shape       RequestShape: how ranges become requests, of a network or of a drive
 //! segment             Segment: consecutive bytes, fetched
 //! remote              objects of object stores: reads of planned ranges
+//! namespace_source    files of NVMe namespaces: reads that wait for their commands
 //! ```
 
 pub mod file_cache;
 mod local;
 mod map_source;
 mod memory_map;
+mod namespace_source;
 mod remote;
 mod request_shape;
 mod segment;
@@ -30,13 +32,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::physical_plan::metrics::Count;
+use grampus_driver::files::NamespaceFile;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{LayoutError, Result};
 use object_store::{ObjectMeta, ObjectStore};
 
 use crate::config::LocalIo;
+use crate::store::nvme_store;
 use local::{LocalFile, ReadSource};
 use map_source::MapSource;
+use namespace_source::NamespaceSource;
 use remote::{FetchedSource, RemoteFile};
 use request_shape::RequestShape;
 
@@ -71,6 +76,18 @@ impl Place {
         match self {
             Self::Local(_) => self.key(),
             Self::Remote { store, .. } => format!("{}@{:p}", self.key(), Arc::as_ptr(store)),
+        }
+    }
+}
+
+impl Place {
+    /// The file on an NVMe namespace, if this is one and the version is still there.
+    pub(crate) fn namespace_file(&self, identity: &Identity) -> Option<NamespaceFile> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote { store, path, .. } => {
+                nvme_store::namespace_file(store.as_ref(), path, identity.etag.as_deref())
+            }
         }
     }
 }
@@ -152,8 +169,10 @@ impl FileHandle {
         Ok(match place {
             Place::Local(path) => Self::Local(Arc::new(LocalFile::open(name, path, identity)?)),
             Place::Remote { store, url, path } => {
+                let namespace = place.namespace_file(identity);
                 let (store, shape) = (Arc::clone(store), RequestShape::of(url));
                 let file = RemoteFile::new(Arc::clone(name), store, path.clone(), identity.clone(), shape);
+                let file = file.on_namespace(namespace);
                 Self::Remote(Arc::new(file))
             }
         })
@@ -198,6 +217,23 @@ impl FileHandle {
     }
 }
 
+impl FileHandle {
+    /// As [`source`](Self::source), without fetches if the file is local or on an NVMe namespace: for a thread that
+    /// plans.
+    ///
+    /// # Errors
+    /// As `source`.
+    pub fn source_at_once(&self, mode: LocalIo, io: IoCounters) -> Result<Arc<ScanSource>> {
+        match self {
+            Self::Remote(file) if file.is_on_namespace() => {
+                let source = NamespaceSource::new(Arc::clone(file), io);
+                Ok(Arc::new(ScanSource::Namespace(source)))
+            }
+            _ => self.source(mode, io),
+        }
+    }
+}
+
 /// Random access to one file, for one scan partition.
 #[derive(Debug)]
 pub enum ScanSource {
@@ -207,6 +243,8 @@ pub enum ScanSource {
     Read(ReadSource),
     /// Reads of ranges that were fetched before.
     Fetched(FetchedSource),
+    /// Reads of an NVMe namespace, which wait for their commands.
+    Namespace(NamespaceSource),
 }
 
 impl ScanSource {
@@ -216,7 +254,7 @@ impl ScanSource {
     /// `Io` if the bytes cannot be fetched.
     pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
         match self {
-            Self::Map(_) | Self::Read(_) => Ok(()),
+            Self::Map(_) | Self::Read(_) | Self::Namespace(_) => Ok(()),
             Self::Fetched(source) => source.fetch(ranges).await,
         }
     }
@@ -230,7 +268,7 @@ impl ScanSource {
         match self {
             Self::Map(source) => source.check(),
             Self::Read(source) => source.check(),
-            Self::Fetched(_) => Ok(()),
+            Self::Fetched(_) | Self::Namespace(_) => Ok(()),
         }
     }
 
@@ -242,7 +280,7 @@ impl ScanSource {
     /// Whether the bytes of `ranges` can be read without a fetch.
     pub fn holds(&self, ranges: &[Range<u64>]) -> bool {
         match self {
-            Self::Map(_) | Self::Read(_) => true,
+            Self::Map(_) | Self::Read(_) | Self::Namespace(_) => true,
             Self::Fetched(source) => source.holds(ranges),
         }
     }
@@ -274,7 +312,7 @@ impl ScanSource {
     /// Fetched bytes in memory.
     pub fn buffered_bytes(&self) -> usize {
         match self {
-            Self::Map(_) | Self::Read(_) => 0,
+            Self::Map(_) | Self::Read(_) | Self::Namespace(_) => 0,
             Self::Fetched(source) => source.buffered_bytes(),
         }
     }
@@ -286,6 +324,7 @@ impl ByteSource for ScanSource {
             Self::Map(source) => source.read(range),
             Self::Read(source) => source.read(range),
             Self::Fetched(source) => source.read(range),
+            Self::Namespace(source) => source.read(range),
         }
     }
 
@@ -294,6 +333,7 @@ impl ByteSource for ScanSource {
             Self::Map(source) => source.read_volatile(range),
             Self::Read(source) => source.read(range),
             Self::Fetched(source) => source.read(range),
+            Self::Namespace(source) => source.read(range),
         }
     }
 
@@ -302,6 +342,7 @@ impl ByteSource for ScanSource {
             Self::Map(source) => source.gather(offsets, width, out),
             Self::Read(source) => source.gather(offsets, width, out),
             Self::Fetched(source) => source.gather(offsets, width, out),
+            Self::Namespace(source) => source.gather(offsets, width, out),
         }
     }
 
@@ -310,6 +351,7 @@ impl ByteSource for ScanSource {
             Self::Map(source) => source.merge_gap_bytes(),
             Self::Read(source) => source.merge_gap_bytes(),
             Self::Fetched(source) => source.merge_gap_bytes(),
+            Self::Namespace(source) => source.merge_gap_bytes(),
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::file::Place;
 use crate::scan::Scan;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
 use crate::scan::orc_scan_exec::OrcScanExec;
+use crate::store::nvme_location;
 use crate::table::column_bounds::extremes;
 use crate::table::files::TableFile;
 
@@ -73,7 +74,7 @@ impl InputBuilder<'_> {
 
     fn build(&self, lowered: &Lowered, scan_exec: &OrcScanExec) -> Result<GpuInput, Refusal> {
         let (scan, work) = (scan_exec.shared(), scan_exec.work());
-        if !column_locations::is_local(&scan) {
+        if !scan.is_read_at_once() {
             return Err(Refusal::RemoteFiles);
         }
         let (located, groups) =
@@ -306,7 +307,12 @@ fn file_version(file: &TableFile) -> Result<FileVersion, Refusal> {
             inode,
             bytes: identity.length,
             modified_ns: identity.modified_ns,
+            namespace: None,
         }),
-        _ => Err(Refusal::RemoteFiles),
+        (place, _) => {
+            let on_namespace = place.namespace_file(identity).ok_or(Refusal::RemoteFiles)?;
+            let url = nvme_location::shown(&place.key());
+            Ok(FileVersion::of_namespace(&url, on_namespace))
+        }
     }
 }

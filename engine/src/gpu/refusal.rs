@@ -49,8 +49,8 @@ pub(crate) enum Refusal {
     /// The plan has no ORC scan.
     #[error("there is no ORC scan below")]
     NoOrcScan,
-    /// The table has remote files.
-    #[error("the files are not local")]
+    /// The table has files in object stores.
+    #[error("the files are neither local nor on an NVMe namespace")]
     RemoteFiles,
     /// The settings ask for nvCOMP, which cannot be loaded.
     #[error("{0}")]

@@ -36,7 +36,7 @@ use super::stripe_column::{stored_bytes, unmapped};
 use super::stripe_pruning::surviving_groups;
 use crate::config::LocalIo;
 use crate::error::layout;
-use crate::file::{IoCounters, Place, ScanSource};
+use crate::file::{IoCounters, ScanSource};
 use crate::table::column_types;
 
 /// Maximum entries of a map in the cache. When a map is full, all of its entries are dropped.
@@ -136,12 +136,6 @@ pub(crate) struct GroupCounts {
     pub(crate) total: usize,
     /// Row groups among them that their statistics exclude.
     pub(crate) skipped: usize,
-}
-
-/// Whether all files of the scan are local.
-pub(crate) fn is_local(scan: &Scan) -> bool {
-    let mut files = scan.files.iter();
-    files.all(|file| matches!(file.file.place, Place::Local(_)))
 }
 
 /// Stripes that a thread locates, at least: a thread's start takes about as long.
@@ -301,7 +295,7 @@ impl Sources<'_> {
 /// Opens a file's bytes.
 fn open(scan: &Scan, file: usize, io: IoCounters) -> Result<Arc<ScanSource>> {
     let handle = scan.cache.handle(&scan.files[file].file).map_err(layout)?;
-    handle.source(scan.options.local_io, io).map_err(layout)
+    handle.source_at_once(scan.options.local_io, io).map_err(layout)
 }
 
 fn find(
@@ -410,7 +404,7 @@ pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column:
     let index = indexes.ok()?.ok()?.into_iter().next().flatten();
     // Chunk headers lie in pages of their own: to map a page takes longer than to read a few bytes of it.
     let handle = scan.cache.handle(file).ok()?;
-    let source = handle.source(LocalIo::Read, IoCounters::default()).ok()?;
+    let source = handle.source_at_once(LocalIo::Read, IoCounters::default()).ok()?;
     let column = EncodedColumn::of(&file.tail, stripe, id, index.as_deref(), source.as_ref());
     source.check().ok()?;
     column

@@ -12,7 +12,7 @@ use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
-use super::column_locations::{at_once, is_local, read};
+use super::column_locations::{at_once, read};
 use super::scan_ranges::PlannedStripe;
 use super::stripe_column::{is_nested, stored_bytes};
 use crate::error::layout;
@@ -47,7 +47,7 @@ pub(super) struct FilterSample {
 /// If the files cannot be read, or the filter fails on a row. The scan may succeed all the same: it evaluates a
 /// conjunct only on rows that the conjuncts before let through.
 pub(super) fn sample(scan: &Scan, stripes: &[PlannedStripe]) -> Result<Option<FilterSample>> {
-    if scan.conjuncts.is_empty() || !is_local(scan) {
+    if scan.conjuncts.is_empty() || !scan.is_local() {
         return Ok(None);
     }
     let mut places = Vec::new();

@@ -56,6 +56,7 @@ use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::read_options::{ReadOptions, TimestampUnit};
 
 use crate::config::{GrampusOptions, InvalidUtf8};
+use crate::file::Place;
 use crate::file::file_cache::FileCache;
 use crate::table::files::TableFile;
 use conjunct::Conjunct;
@@ -92,6 +93,20 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
+    /// Whether all files are local.
+    pub(crate) fn is_local(&self) -> bool {
+        let mut files = self.files.iter();
+        files.all(|file| matches!(file.file.place, Place::Local(_)))
+    }
+
+    /// Whether all files can be read without fetches: local ones, and those of NVMe namespaces.
+    pub(crate) fn is_read_at_once(&self) -> bool {
+        self.files.iter().all(|file| match &file.file.place {
+            Place::Local(_) => true,
+            place @ Place::Remote { .. } => place.namespace_file(&file.file.identity).is_some(),
+        })
+    }
+
     /// The way in which the values of a table column are read.
     pub(crate) fn read_options(&self, column: usize) -> ReadOptions {
         let invalid_utf8 = match self.options.invalid_utf8 {

@@ -12,7 +12,7 @@
 
 pub(crate) mod lazy_stores;
 mod named_store;
-mod nvme_location;
+pub(crate) mod nvme_location;
 pub(crate) mod nvme_store;
 mod request_error;
 pub(crate) mod store_kind;

@@ -12,7 +12,7 @@ use url::Url;
 use crate::store_error::StoreError;
 
 /// The scheme, with what follows.
-const BEGIN: &str = "nvme://";
+pub(super) const BEGIN: &str = "nvme://";
 /// How a location is written.
 const EXPECTED: &str = "write nvme://0000:01:00.0/NAME, or nvme://0000:01:00.0n2/NAME for namespace 2; \
                         grampus nvme list prints the addresses";

@@ -5,15 +5,15 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::temporal_conversions::timestamp_s_to_datetime;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use grampus_driver::binding::PciAddress;
-use grampus_driver::files::{CommandCounts, Drive, FileEntry, FileError, FileReader, NamespaceFiles};
+use grampus_driver::files::{CommandCounts, Drive, FileEntry, FileError, FileReader, NamespaceFile, NamespaceFiles};
 use grampus_driver::vfio_controller::OpenError;
 use object_store::path::Path;
 use object_store::{
@@ -96,6 +96,38 @@ impl NvmeStore {
     }
 }
 
+/// Where a request has the file itself put, for readers that need no store.
+#[derive(Debug, Clone, Default)]
+struct FileSlot(Arc<Mutex<Option<NamespaceFile>>>);
+
+impl FileSlot {
+    fn fill(&self, file: Option<NamespaceFile>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+}
+
+/// The file behind an object, if its store is a namespace and the file is the load that `etag` names.
+pub(crate) fn namespace_file(store: &dyn ObjectStore, path: &Path, etag: Option<&str>) -> Option<NamespaceFile> {
+    let slot = FileSlot::default();
+    let mut options = GetOptions {
+        head: true,
+        ..GetOptions::default()
+    };
+    options.extensions.insert(slot.clone());
+    // Other stores would wait for an answer: nothing is sent before the first poll returns.
+    if !store.to_string().starts_with(nvme_location::BEGIN) {
+        return None;
+    }
+    store.get_opts(path, options).now_or_never()?.ok()?;
+    let file = slot.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    (etag == Some(tag(file.entry()).as_str())).then_some(file)
+}
+
+/// The entity tag: a file that is loaded again under this name has another number.
+fn tag(entry: &FileEntry) -> String {
+    format!("\"{}\"", entry.id)
+}
+
 /// What the store says about a file; `None` for a name that is no path of a store.
 fn meta(entry: &FileEntry) -> Option<ObjectMeta> {
     let seconds = i64::try_from(entry.loaded_seconds).ok();
@@ -103,8 +135,7 @@ fn meta(entry: &FileEntry) -> Option<ObjectMeta> {
         location: Path::parse(&entry.name).ok()?,
         last_modified: seconds.and_then(timestamp_s_to_datetime).unwrap_or_default().and_utc(),
         size: entry.length_bytes,
-        // A file that is loaded again under this name has another number.
-        e_tag: Some(format!("\"{}\"", entry.id)),
+        e_tag: Some(tag(entry)),
         version: None,
     })
 }
@@ -151,6 +182,9 @@ impl ObjectStore for NvmeStore {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let entry = self.entry(path)?;
+        if let Some(slot) = options.extensions.get::<FileSlot>() {
+            slot.fill(NamespaceFile::open(&self.reader, path.as_ref()));
+        }
         let meta = meta(entry).ok_or_else(|| Error::NotFound {
             path: path.to_string(),
             source: "its name is no path".into(),

@@ -28,7 +28,7 @@ macro_rules! query {
 }
 
 /// The queries of the paper: q0 sums the distance, and q1 to q5 add one dependent column each.
-const QUERIES: [(&str, &str); 12] = [
+pub(crate) const QUERIES: [(&str, &str); 12] = [
     query!("q0_20"),
     query!("q0_30"),
     query!("q1_20"),
@@ -43,7 +43,7 @@ const QUERIES: [(&str, &str); 12] = [
     query!("q5_30"),
 ];
 
-fn image(folder: &Path) -> PathBuf {
+pub(crate) fn image(folder: &Path) -> PathBuf {
     let path = folder.join("image");
     File::create(&path).unwrap().set_len(IMAGE_BYTES).unwrap();
     path
@@ -63,11 +63,16 @@ fn load(files: &mut NamespaceFiles, folder: &str, paths: &[PathBuf]) {
 
 /// A session with the store of the namespace.
 fn session(files: NamespaceFiles, partitions: usize) -> (SessionContext, Arc<CommandCounts>) {
-    let context = grampus::session::context(GrampusConfig {
+    let config = GrampusConfig {
         target_partitions: Some(partitions),
         ..GrampusConfig::default()
-    });
-    let context = context.unwrap();
+    };
+    session_with(files, config)
+}
+
+/// The same with another configuration.
+pub(crate) fn session_with(files: NamespaceFiles, config: GrampusConfig) -> (SessionContext, Arc<CommandCounts>) {
+    let context = grampus::session::context(config).unwrap();
     let store = NvmeStore::new(files, ADDRESS.parse().unwrap());
     let counts = Arc::clone(store.counts());
     let url = store.store_url().unwrap();
@@ -75,11 +80,11 @@ fn session(files: NamespaceFiles, partitions: usize) -> (SessionContext, Arc<Com
     (context, counts)
 }
 
-async fn answer(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
+pub(crate) async fn answer(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
     context.sql(sql).await.unwrap().collect().await.unwrap()
 }
 
-async fn text(context: &SessionContext, sql: &str) -> String {
+pub(crate) async fn text(context: &SessionContext, sql: &str) -> String {
     let batches = answer(context, sql).await;
     let rows = batches.iter().flat_map(|batch| {
         (0..batch.num_rows()).map(|row| {
@@ -93,7 +98,7 @@ async fn text(context: &SessionContext, sql: &str) -> String {
     rows.collect::<Vec<_>>().join("\n")
 }
 
-async fn error(context: &SessionContext, sql: &str) -> String {
+pub(crate) async fn error(context: &SessionContext, sql: &str) -> String {
     let error = match context.sql(sql).await {
         Ok(frame) => frame.collect().await.unwrap_err(),
         Err(error) => error,
@@ -110,7 +115,7 @@ fn equal(a: &ArrayRef, b: &ArrayRef, row: usize) -> bool {
 }
 
 /// Compares two answers of one row each.
-fn compare(found: &[RecordBatch], wanted: &[RecordBatch], what: &str) {
+pub(crate) fn compare(found: &[RecordBatch], wanted: &[RecordBatch], what: &str) {
     let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     assert_eq!((rows(found), rows(wanted)), (1, 1), "{what}");
     let row = |batches: &[RecordBatch]| batches.iter().find(|batch| batch.num_rows() == 1).unwrap().clone();
@@ -121,7 +126,7 @@ fn compare(found: &[RecordBatch], wanted: &[RecordBatch], what: &str) {
     }
 }
 
-fn read_commands(drive: &Drive) -> u128 {
+pub(crate) fn read_commands(drive: &Drive) -> u128 {
     drive.device().lock().unwrap().smart_log().unwrap().read_commands
 }
 
@@ -141,17 +146,13 @@ fn taxi_options(folder: &Path) -> [(&'static str, GenerateOptions); 2] {
     [("plain", options("plain")), ("packed", packed)]
 }
 
-pub(crate) async fn taxi_queries_answer_as_over_the_local_files(start: Start<'_>) {
-    let folder = tempfile::tempdir().unwrap();
-    let image = image(folder.path());
-    let setup = Setup {
-        image: &image,
-        bad_lba: None,
-    };
-    let Some(drive) = start(&setup) else { return };
-    let mut files = NamespaceFiles::initialize(drive.clone(), false).unwrap();
+/// A table's name, a query's name and text, and the answer.
+type Wanted = (&'static str, &'static str, &'static str, Vec<RecordBatch>);
+
+/// Loads both tables of trips, removes the local files, and returns the answers over these.
+pub(crate) async fn taxi_tables(folder: &Path, mut files: NamespaceFiles) -> Vec<Wanted> {
     let mut wanted = Vec::new();
-    for (table, options) in taxi_options(folder.path()) {
+    for (table, options) in taxi_options(folder) {
         let made = generate(&options, &|_| ControlFlow::Continue(())).unwrap();
         load(&mut files, table, &made.files);
         let local = grampus::session::context(GrampusConfig::default()).unwrap();
@@ -166,7 +167,20 @@ pub(crate) async fn taxi_queries_answer_as_over_the_local_files(start: Start<'_>
         }
         fs::remove_dir_all(&options.out_dir).unwrap();
     }
-    drop(files);
+    wanted
+}
+
+pub(crate) async fn taxi_queries_answer_as_over_the_local_files(start: Start<'_>) {
+    let folder = tempfile::tempdir().unwrap();
+    let image = image(folder.path());
+    let setup = Setup {
+        image: &image,
+        bad_lba: None,
+        queues: 4,
+    };
+    let Some(drive) = start(&setup) else { return };
+    let files = NamespaceFiles::initialize(drive.clone(), false).unwrap();
+    let wanted = taxi_tables(folder.path(), files).await;
     for partitions in [1, 4] {
         let files = NamespaceFiles::open(drive.clone()).unwrap();
         let (context, counts) = session(files, partitions);
@@ -203,6 +217,7 @@ fn small_files(folder: &Path, start: Start<'_>, bad_lba: Option<u64>) -> Option<
     let good = Setup {
         image: &image,
         bad_lba: None,
+        queues: 4,
     };
     let mut files = NamespaceFiles::initialize(start(&good)?, false).unwrap();
     let options = GenerateOptions {
@@ -217,7 +232,11 @@ fn small_files(folder: &Path, start: Start<'_>, bad_lba: Option<u64>) -> Option<
     fs::write(&zones, "id,zone\n1,Newark\n2,Jamaica Bay\n").unwrap();
     load(&mut files, "lists", &[zones]);
     drop(files);
-    let setup = Setup { image: &image, bad_lba };
+    let setup = Setup {
+        image: &image,
+        bad_lba,
+        queues: 4,
+    };
     Some(NamespaceFiles::open(start(&setup)?).unwrap())
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) image: &'a Path,
     /// Reads that touch this block fail.
     pub(crate) bad_lba: Option<u64>,
+    /// I/O queues that the controller grants.
+    pub(crate) queues: u16,
 }
 
 /// QEMU's controller, or `None` after a report that there is no QEMU.
@@ -44,7 +46,7 @@ pub(crate) fn qemu(setup: &Setup<'_>) -> Option<Drive> {
             rule.unwrap_or_default()
         ),
         "-device".to_owned(),
-        "nvme,addr=1,serial=S1,drive=d".to_owned(),
+        format!("nvme,addr=1,serial=S1,drive=d,max_ioqpairs={}", setup.queues),
     ];
     let qemu = Arc::new(Qemu::start(QEMU_MIB, &arguments)?);
     let pool = DmaPool::new(memory(&qemu));
@@ -66,7 +68,7 @@ pub(crate) fn software(setup: &Setup<'_>) -> Drive {
     let memory = Arc::new(MappedMemory::linear(memory, 0x12_3400_0000));
     let options = VirtualOptions {
         serial: "S1".to_owned(),
-        queues: 4,
+        queues: setup.queues,
         mdts: 7,
     };
     let namespaces = vec![Namespace::new(1, Arc::new(storage))];

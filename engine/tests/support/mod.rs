@@ -133,12 +133,23 @@ pub(crate) fn gpu_runs(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
 
 /// Whether kernels can be compiled for host threads. If not, prints that `test` is skipped.
 pub(crate) fn has_compiler(test: &str) -> bool {
+    if gpu_target() == GpuTarget::Cuda {
+        return true; // NVRTC, or the test fails
+    }
     match grampus_gpu_exec::host_compiler() {
         Ok(_) => true,
         Err(e) => {
             grampus_test_support::missing(grampus_test_support::Resource::Compiler, format_args!("{test}: {e}"));
             false
         }
+    }
+}
+
+/// The first GPU if `GRAMPUS_TEST_CUDA` is set, else host threads.
+pub(crate) fn gpu_target() -> GpuTarget {
+    match std::env::var_os("GRAMPUS_TEST_CUDA") {
+        Some(_) => GpuTarget::Cuda,
+        None => GpuTarget::Host,
     }
 }
 
@@ -153,7 +164,7 @@ impl Setting {
         options.device = Device::Cpu;
         if let Some(backing) = self.gpu {
             options.device = Device::Prefer;
-            options.gpu_target = GpuTarget::Host;
+            options.gpu_target = gpu_target();
             options.gpu_backing = backing;
             options.cache_folder = kernel_folder();
             options.gpu_cache_bytes = 256 << 20;

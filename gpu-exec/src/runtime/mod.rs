@@ -40,7 +40,7 @@ use std::time::Duration;
 use grampus_io_stack::cuda::{CudaError, DeviceFacts};
 
 use self::device_state::{DeviceState, limits_before_opening};
-pub use self::io_stack::command_backend::OpenStorage;
+pub use self::io_stack::command_backend::{FileCommands, OpenStorage};
 use self::kept_plans::KeptPlans;
 use self::launch::executor;
 use self::memory::residency::Residency;

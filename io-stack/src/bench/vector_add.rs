@@ -122,7 +122,14 @@ impl VectorAdd {
         options: StackOptions,
         rows: u64,
     ) -> Result<Self, BenchError> {
-        let stack = Stack::writable(device, storages, options, &[])?;
+        Self::over(Stack::writable(device, storages, options, &[])?, device, kernels, rows)
+    }
+
+    /// The same over a stack that takes stores, of three storages.
+    ///
+    /// # Errors
+    /// Out of memory; a storage that is too short.
+    pub fn over(stack: Stack, device: &Device, kernels: Arc<Module>, rows: u64) -> Result<Self, BenchError> {
         let column = |source| {
             let run = Run {
                 source,

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys;
+use grampus_driver::host::DmaBuffer;
 use grampus_driver::raw::{HostMemory, HostPages};
 
 use super::call::check;
@@ -19,8 +20,28 @@ pub struct PinnedBuffer {
     device: Device,
     at: NonNull<u8>,
     len: usize,
-    /// The memory. `None`: allocated by the host machine.
-    pages: Option<HostPages>,
+    owner: Owner,
+}
+
+/// What keeps the memory mapped.
+#[derive(Debug)]
+enum Owner {
+    /// The host machine allocated it.
+    Machine,
+    Pages(HostPages),
+    /// A controller reaches it, too.
+    Dma(DmaBuffer),
+}
+
+impl Owner {
+    /// The address, and the bytes.
+    fn range(&self) -> Option<(NonNull<u8>, usize)> {
+        match self {
+            Self::Machine => None,
+            Self::Pages(pages) => Some((pages.start(), pages.len())),
+            Self::Dma(buffer) => Some((NonNull::new(buffer.host_address())?, buffer.len())),
+        }
+    }
 }
 
 // SAFETY: plain memory; the methods copy, or use atomics.
@@ -43,7 +64,7 @@ impl PinnedBuffer {
                 device: device.clone(),
                 at: device.gate().call(|| machine.pages(len))?,
                 len,
-                pages: None,
+                owner: Owner::Machine,
             });
         }
         let pages = HostPages::new(len).map_err(|error| CudaError::Call {
@@ -61,11 +82,26 @@ impl PinnedBuffer {
     /// # Errors
     /// Mostly: a limit on locked memory.
     pub fn pin(device: &Device, pages: HostPages) -> Result<Self, CudaError> {
+        Self::register(device, Owner::Pages(pages))
+    }
+
+    /// Pins contiguous memory that a controller reaches.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub(crate) fn over(device: &Device, memory: DmaBuffer) -> Result<Self, CudaError> {
+        Self::register(device, Owner::Dma(memory))
+    }
+
+    fn register(device: &Device, owner: Owner) -> Result<Self, CudaError> {
+        let Some((at, len)) = owner.range() else {
+            return Err(CudaError::NoDriver("no memory to pin".to_owned()));
+        };
         let buffer = Self {
             device: device.clone(),
-            at: pages.start(),
-            len: pages.len(),
-            pages: Some(pages),
+            at,
+            len,
+            owner,
         };
         if device.is_host() {
             return Ok(buffer);
@@ -208,17 +244,18 @@ impl PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         let (device, at, len) = (self.device.clone(), self.at.as_ptr() as usize, self.len);
-        let pages = self.pages.take();
+        let owner = std::mem::replace(&mut self.owner, Owner::Machine);
         self.device.gate().give_back(move || {
             let Some(at) = NonNull::new(at as *mut u8) else { return };
             if let Some(machine) = device.as_host() {
-                match pages {
-                    Some(_) => drop(machine.call_alone()),
-                    None => machine.free_pages(at, len),
+                match owner {
+                    Owner::Machine => machine.free_pages(at, len),
+                    _ => drop(machine.call_alone()),
                 }
             } else if device.bind().is_ok() {
-                // SAFETY: registered in `pin`, if it succeeded, and still mapped.
+                // SAFETY: registered in `register`, if it succeeded, and still mapped: `owner` is there.
                 let _ = unsafe { sys::cuMemHostUnregister(at.as_ptr().cast()) };
+                drop(owner);
             }
         });
     }

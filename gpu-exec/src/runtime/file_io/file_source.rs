@@ -1,10 +1,12 @@
-//! `FileSource`: a file that columns are read from, through the page cache, or past it in whole grains.
+//! `FileSource`: a file that columns are read from, through the page cache, past it in whole grains, or from an NVMe
+//! namespace by the driver.
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use grampus_driver::files::NamespaceFile;
 use grampus_io_stack::cuda::Slot;
 
 use crate::error::RunError;
@@ -13,12 +15,28 @@ use crate::input::FileVersion;
 /// Reads past the page cache begin and end at multiples of this.
 pub(crate) const DIRECT_GRAIN_BYTES: usize = 4096;
 
+/// A file that is open for reading.
+#[derive(Debug)]
+pub(crate) enum OpenedFile {
+    Local(File),
+    Namespace(NamespaceFile),
+}
+
+impl OpenedFile {
+    fn read_exact_at(&self, to: &mut [u8], offset: u64) -> std::io::Result<()> {
+        match self {
+            Self::Local(file) => file.read_exact_at(to, offset),
+            Self::Namespace(file) => file.read_at(offset, to).map_err(std::io::Error::other),
+        }
+    }
+}
+
 /// An open file, and how it is read.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     pub(crate) version: FileVersion,
     /// `None`: everything of the file was resident when the query began.
-    pub(crate) file: Option<File>,
+    pub(crate) file: Option<OpenedFile>,
     /// Opened for reads past the page cache, if the file is not in it.
     pub(crate) direct: Option<File>,
 }
@@ -35,7 +53,15 @@ impl FileSource {
 
     /// Checks that the file is still the version that was planned for. A file that was not opened was not read either.
     pub(crate) fn check(&self) -> Result<(), RunError> {
-        self.file.as_ref().map_or(Ok(()), |file| self.version.check_open(file))
+        match &self.file {
+            Some(OpenedFile::Local(file)) => self.version.check_open(file),
+            Some(OpenedFile::Namespace(_)) | None => Ok(()),
+        }
+    }
+
+    /// Whether its bytes are not in memory: a few of them are better read by many commands at once.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.direct.is_some() || self.version.namespace.is_some()
     }
 
     /// The error of a mapping whose pages the system could not load, although the file is the same.
@@ -64,23 +90,29 @@ impl FileSource {
     }
 
     /// As `read_cached`, from a file of [`opened_again`](Self::opened_again).
-    pub(crate) fn read_from(&self, file: &File, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
+    pub(crate) fn read_from(&self, file: &OpenedFile, to: &mut [u8], bytes: &Range<u64>) -> Result<(), RunError> {
         file.read_exact_at(to, bytes.start).map_err(|e| self.failed(&e, bytes))
     }
 
     /// The same file, opened for one thread. Every read counts the users of an open file, and threads that count
     /// together wait for one another.
-    pub(crate) fn opened_again(&self) -> Result<File, RunError> {
+    pub(crate) fn opened_again(&self) -> Result<OpenedFile, RunError> {
+        if let Some(file) = &self.version.namespace {
+            return Ok(OpenedFile::Namespace(file.clone()));
+        }
         let again = open_quietly(&self.version.path).and_then(|file| Ok((file.metadata()?, file)));
         if let Ok((metadata, file)) = again
             && FileVersion::of_metadata(&self.version.path, &metadata) == self.version
         {
-            return Ok(file);
+            return Ok(OpenedFile::Local(file));
         }
         // The file was replaced meanwhile. The open one is still the one that was planned for, and the end of the query
         // notices.
-        let file = self.file.as_ref().ok_or_else(|| self.not_open())?;
-        file.try_clone().map_err(|e| self.failed(&e, &(0..0)))
+        let Some(OpenedFile::Local(file)) = &self.file else {
+            return Err(self.not_open());
+        };
+        let again = file.try_clone().map_err(|e| self.failed(&e, &(0..0)))?;
+        Ok(OpenedFile::Local(again))
     }
 
     fn not_open(&self) -> RunError {
@@ -165,7 +197,7 @@ mod tests {
         let version = FileVersion::of(file.path()).unwrap();
         let source = |direct| FileSource {
             version: version.clone(),
-            file: Some(File::open(file.path()).unwrap()),
+            file: Some(OpenedFile::Local(File::open(file.path()).unwrap())),
             direct,
         };
         let Some(direct) = crate::runtime::file_io::page_cache_probe::open_direct(file.path()) else {

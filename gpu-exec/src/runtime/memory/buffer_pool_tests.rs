@@ -13,6 +13,7 @@ fn key(stripe: usize) -> ColumnKey {
         inode: 0,
         bytes: 0,
         modified_ns: 0,
+        namespace: None,
     };
     let (file, _) = crate::input::file_registry::FileRegistry::default().number(&version);
     ColumnKey {

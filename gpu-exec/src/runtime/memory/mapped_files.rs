@@ -80,6 +80,9 @@ impl MappedFiles {
         stop: impl Fn() -> bool,
     ) -> Result<Option<Arc<MappedFile>>, RunError> {
         let bytes = version.bytes;
+        if version.namespace.is_some() {
+            return Ok(None);
+        }
         if let Some(known) = self.look_up(file) {
             return Ok(known);
         }

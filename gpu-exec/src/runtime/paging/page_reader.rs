@@ -1,13 +1,12 @@
 //! `PageReader`: bytes of pages read from files, by a thread that has a file open for itself.
 
-use std::fs::File;
 use std::ops::Range;
 
 use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
 use crate::input::{Placement, file_ranges};
 use crate::options::Request;
-use crate::runtime::file_io::file_source::{FileSource, opened};
+use crate::runtime::file_io::file_source::{FileSource, OpenedFile, opened};
 use crate::runtime::memory::page_table::PagedColumn;
 
 /// Pages at most so far apart are read at once, with the bytes between them: a read costs as much as copying these.
@@ -16,7 +15,7 @@ const NEAR_BYTES: u64 = 2 << 10;
 const SPAN_BYTES: u64 = 64 << 10;
 /// The file that a thread reads from, with its position in the input. Batches are in order of files, and there may be
 /// more files than a process may have open for each of its threads.
-pub(crate) type OpenFile = Option<(usize, File)>;
+pub(crate) type OpenFile = Option<(usize, OpenedFile)>;
 
 /// Where pages are read from.
 pub(crate) struct PageReader<'a> {
@@ -65,7 +64,7 @@ impl PageReader<'_> {
     }
 
     /// The source of a file of the input, and the file as the thread has it open.
-    fn open<'f>(&self, of: usize, file: &'f mut OpenFile) -> Result<(&FileSource, &'f File), RunError> {
+    fn open<'f>(&self, of: usize, file: &'f mut OpenFile) -> Result<(&FileSource, &'f OpenedFile), RunError> {
         let source = opened(self.sources, of)?;
         if file.as_ref().is_none_or(|(at, _)| *at != of) {
             *file = None; // closed first

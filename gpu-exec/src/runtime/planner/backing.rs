@@ -219,6 +219,7 @@ mod tests {
             decoded_moved_bytes: 0,
             compressed_bytes: CompressedBytes::default(),
             unregistered_bytes: Some(9_600_000_000),
+            has_one_controller: true,
             cold: false,
         }
     }

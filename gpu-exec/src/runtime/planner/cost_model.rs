@@ -73,14 +73,16 @@ pub(crate) struct ColumnStats {
     pub(crate) compressed_bytes: CompressedBytes,
     /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
     pub(crate) unregistered_bytes: Option<u64>,
+    /// All raw values are in files that the software controller reads, or on drives of one NVMe controller.
+    pub(crate) has_one_controller: bool,
     /// Some of the files' pages are not in the page cache.
     pub(crate) cold: bool,
 }
 
 impl ColumnStats {
-    /// Whether all of the column lies raw: then it can be read by command.
+    /// Whether the column can be read by command: all of it lies raw, where one controller reads it.
     pub(crate) fn is_raw(&self) -> bool {
-        self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0
+        self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0 && self.has_one_controller
     }
 
     /// Pages that are to be loaded, if a share of `selectivity` passes. Resident ones are taken to be read again: most

@@ -26,7 +26,7 @@ use crate::input::{FileVersion, Placement};
 use crate::machine_profile::MachineProfile;
 use crate::options::{Backing, ColumnChoice, Request};
 use crate::runtime::device_state::DeviceState;
-use crate::runtime::file_io::file_source::FileSource;
+use crate::runtime::file_io::file_source::{FileSource, OpenedFile};
 use crate::runtime::file_io::page_cache_probe::direct_if_cold;
 use crate::runtime::memory::column_key::ColumnKey;
 use crate::runtime::memory::page_table::chunk_rows;
@@ -67,7 +67,7 @@ impl QueryPlan {
     }
 
     pub(crate) fn is_cold(&self, file: usize) -> bool {
-        self.sources[file].as_ref().is_some_and(|s| s.direct.is_some())
+        self.sources[file].as_ref().is_some_and(FileSource::is_cold)
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPl
         });
     }
     let cold: Vec<bool> = (sources.iter())
-        .map(|source| source.as_ref().is_some_and(|s| s.direct.is_some()))
+        .map(|source| source.as_ref().is_some_and(FileSource::is_cold))
         .collect();
     let rates = Rates {
         profile: &state.runtime_options.machine_profile,
@@ -144,7 +144,8 @@ pub(crate) fn preview(residency: &Residency, request: &Request<'_>, rates: Rates
     for &at in missing.iter().step_by(missing.len().div_ceil(MAX_PROBED_FILES).max(1)) {
         let version = &request.input.files[at];
         // A file that cannot be opened is the running query's error.
-        cold[at] = File::open(&version.path).is_ok_and(|file| direct_if_cold(&file, version).is_some());
+        let is_cold = || File::open(&version.path).is_ok_and(|file| direct_if_cold(&file, version).is_some());
+        cold[at] = version.namespace.is_some() || is_cold();
     }
     let choices = choose(residency, request, &ids, &cold, rates)?;
     Ok(QueryPlan {
@@ -241,6 +242,13 @@ fn files_with_missing(residency: &Residency, request: &Request<'_>, ids: &[FileI
 
 /// Opens a file and checks that it is the version that was planned for. Otherwise everything cached of it is dropped.
 fn open(state: &DeviceState, version: &FileVersion) -> Result<FileSource, RunError> {
+    if let Some(file) = &version.namespace {
+        return Ok(FileSource {
+            version: version.clone(),
+            file: Some(OpenedFile::Namespace(file.clone())),
+            direct: None,
+        });
+    }
     let too_many = rustix::io::Errno::MFILE.raw_os_error();
     let failed = |e: std::io::Error| RunError::File {
         path: version.path.display().to_string(),
@@ -257,7 +265,7 @@ fn open(state: &DeviceState, version: &FileVersion) -> Result<FileSource, RunErr
         Ok(file) => Ok(FileSource {
             version: version.clone(),
             direct: direct_if_cold(&file, version),
-            file: Some(file),
+            file: Some(OpenedFile::Local(file)),
         }),
         Err(e) => {
             state.forget_file(&version.path);
@@ -315,6 +323,7 @@ fn stats(
         decoded_moved_bytes: 0,
         compressed_bytes: CompressedBytes::default(),
         unregistered_bytes: Some(0),
+        has_one_controller: true,
         cold: false,
     };
     let mut raw_files = BTreeSet::new();
@@ -385,10 +394,15 @@ fn stats(
             }
         }
     }
+    let mut controllers = raw_files.iter().map(|&file| request.input.files[file].controller());
+    stats.has_one_controller = controllers
+        .next()
+        .is_none_or(|first| controllers.all(|other| other == first));
     for file in raw_files {
         stats.cold |= cold[file];
         let bytes = request.input.files[file].bytes;
-        let has_room = |all: u64| all <= known.limits.pin_bytes;
+        let can_be_mapped = request.input.files[file].namespace.is_none();
+        let has_room = |all: u64| can_be_mapped && all <= known.limits.pin_bytes;
         stats.unregistered_bytes = match stats.unregistered_bytes {
             Some(all) if known.is_registered(ids[file]) => Some(all),
             Some(all) if !known.cannot_be_registered(ids[file]) && has_room(all + bytes) => Some(all + bytes),

@@ -1,0 +1,191 @@
+//! `ControllerQueues`: queue pairs of an NVMe controller that kernels drive themselves.
+//!
+//! 1. Rings, doorbell words and bounce slots lie in memory that the controller and the device both reach
+//!    ([`Queues::on_controller`]).
+//! 2. The controller makes the queues at these addresses.
+//! 3. Kernels ring by words in that memory. A thread forwards each change to the controller's registers. Registers that
+//!    a GPU can write to itself need a driver that maps them for it (docs/gpu-direct.md).
+//!
+//! A register may miss a value: a tail or head moves by less than a ring before the controller has seen the last one.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use grampus_driver::error::DriverError;
+use grampus_driver::host::{Device, QueuePlace, QueueTicket};
+use grampus_driver::registers::Registers;
+
+use crate::cuda::PinnedBuffer;
+use crate::queues::Queues;
+
+/// Looks at unchanged doorbells after which the thread gives its processor up.
+const LOOKS: u32 = 1000;
+/// Longest sleep between two queries. A query wakes the thread.
+const REST: Duration = Duration::from_millis(100);
+
+/// The queues. Dropping them deletes them.
+#[derive(Debug)]
+pub(crate) struct ControllerQueues {
+    controller: Arc<Mutex<Device>>,
+    places: Vec<QueuePlace>,
+    /// For each queue, the numbers of its tail's and its head's words in `memory`.
+    words: Vec<[usize; 2]>,
+    memory: Arc<PinnedBuffer>,
+    made: Mutex<Made>,
+    /// A query runs.
+    is_running: Arc<AtomicBool>,
+}
+
+/// Queues that the controller has, and the thread that forwards their doorbells.
+#[derive(Debug, Default)]
+struct Made {
+    tickets: Vec<QueueTicket>,
+    forwarder: Option<Forwarder>,
+}
+
+#[derive(Debug)]
+struct Forwarder {
+    has_ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// A doorbell: the number of its word, and the offset of its register.
+type Doorbell = (usize, usize);
+
+impl ControllerQueues {
+    /// Makes the queues, which are in their start state.
+    ///
+    /// # Errors
+    /// The controller's.
+    pub(crate) fn new(controller: &Arc<Mutex<Device>>, queues: &Queues) -> Result<Self, DriverError> {
+        let this = Self {
+            controller: controller.clone(),
+            places: queues.places(),
+            words: queues.doorbell_words(),
+            memory: queues.memory().clone(),
+            made: Mutex::default(),
+            is_running: Arc::default(),
+        };
+        this.resume()?;
+        Ok(this)
+    }
+
+    /// Whether they are a controller's.
+    pub(crate) fn is_of(&self, controller: &Arc<Mutex<Device>>) -> bool {
+        Arc::ptr_eq(&self.controller, controller)
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Deletes the queues: the controller ends their commands first.
+    ///
+    /// # Errors
+    /// The controller's: it may still write to their memory.
+    pub(crate) fn rest(&self) -> Result<(), DriverError> {
+        let mut made = self.made();
+        if let Some(forwarder) = made.forwarder.take() {
+            forwarder.has_ended.store(true, Ordering::Release);
+            forwarder.thread.thread().unpark();
+            let _ = forwarder.thread.join(); // it only forwards
+        }
+        let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(ticket) = made.tickets.last() {
+            controller.delete_queue_at(ticket.qid)?;
+            made.tickets.pop();
+        }
+        Ok(())
+    }
+
+    /// Makes the queues anew, whose memory is in its start state.
+    ///
+    /// # Errors
+    /// The controller's. It has none of the queues then, unless it failed twice.
+    pub(crate) fn resume(&self) -> Result<(), DriverError> {
+        let made = self.make();
+        if made.is_err() {
+            let _ = self.rest();
+        }
+        made
+    }
+
+    fn make(&self) -> Result<(), DriverError> {
+        let mut made = self.made();
+        let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in &self.places {
+            made.tickets.push(controller.create_queue_at(*place)?);
+        }
+        let doorbells = made
+            .tickets
+            .iter()
+            .zip(&self.words)
+            .flat_map(|(ticket, [tail, head])| [(*tail, ticket.sq_doorbell), (*head, ticket.cq_doorbell)]);
+        let doorbells: Vec<Doorbell> = doorbells.collect();
+        let registers = controller.registers().clone();
+        let (memory, has_ended, is_running) = (self.memory.clone(), Arc::default(), self.is_running.clone());
+        let ended: Arc<AtomicBool> = Arc::clone(&has_ended);
+        let forwarding = move || forward(&memory, &doorbells, &*registers, (&ended, &is_running));
+        let thread = std::thread::Builder::new()
+            .name("grampus-doorbells".to_owned())
+            .spawn(forwarding);
+        let thread =
+            thread.map_err(|error| DriverError::Unsupported(format!("no thread for its doorbells: {error}")))?;
+        made.forwarder = Some(Forwarder { has_ended, thread });
+        Ok(())
+    }
+
+    /// A query begins.
+    pub(crate) fn wake(&self) {
+        self.is_running.store(true, Ordering::Release);
+        if let Some(forwarder) = &self.made().forwarder {
+            forwarder.thread.thread().unpark();
+        }
+    }
+
+    /// A query has ended.
+    pub(crate) fn query_ended(&self) {
+        self.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for ControllerQueues {
+    fn drop(&mut self) {
+        if let Err(error) = self.rest() {
+            // The controller may write into the rings: their memory is left to the end of the process.
+            log::error!("the queues of a controller are not given back: {error}");
+            std::mem::forget(self.memory.clone());
+        }
+    }
+}
+
+/// Forwards doorbells until it `has_ended`.
+fn forward(
+    memory: &PinnedBuffer,
+    doorbells: &[Doorbell],
+    registers: &dyn Registers,
+    (has_ended, is_running): (&AtomicBool, &AtomicBool),
+) {
+    let mut last = vec![0; doorbells.len()];
+    let mut unchanged = 0;
+    while !has_ended.load(Ordering::Acquire) {
+        let mut changes = false;
+        for ((word, register), last) in doorbells.iter().zip(&mut last) {
+            let value = memory.peek_u32(*word);
+            if value != *last {
+                // What the kernel wrote before its doorbell is visible before the register is written.
+                fence(Ordering::Acquire);
+                registers.write32(*register, value);
+                (*last, changes) = (value, true);
+            }
+        }
+        unchanged = if changes { 0 } else { unchanged + 1 };
+        match (unchanged < LOOKS, is_running.load(Ordering::Acquire)) {
+            (true, _) => std::hint::spin_loop(),
+            (false, true) => std::thread::yield_now(),
+            (false, false) => std::thread::park_timeout(REST),
+        }
+    }
+}
