@@ -8,7 +8,7 @@ use grampus::session::register_orc;
 use grampus_gpu_exec::MachineProfile;
 
 use crate::common::{rows, set, text, write};
-use crate::support::{GPU_SETTINGS, has_compiler};
+use crate::support::{GPU_SETTINGS, has_stand_ins};
 
 const SQL: &str = "SELECT count(*), sum(x) FROM t WHERE x >= 2990";
 
@@ -63,7 +63,7 @@ async fn choice(context: &SessionContext) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_names_the_rule_and_both_estimates() {
-    if !has_compiler("explain_names_the_rule_and_both_estimates") {
+    if !has_stand_ins("explain_names_the_rule_and_both_estimates") {
         return;
     }
     let mut choices = Vec::new();

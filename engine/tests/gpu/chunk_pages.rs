@@ -11,7 +11,7 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{metrics_of, outcome, ran, set, text};
-use crate::support::{GPU_SETTINGS, SETTINGS, gpu_runs, has_compiler, write_orc};
+use crate::support::{GPU_SETTINGS, SETTINGS, gpu_runs, has_compiler, has_stand_ins, write_orc};
 
 const ROWS: i64 = 60_000;
 /// Three rows in different places, which statistics do not find.
@@ -109,7 +109,7 @@ const MOVED: [&str; 2] = ["pushed_bytes", "page_bytes"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_of_every_codec_are_paged() {
-    if !has_compiler("chunks_of_every_codec_are_paged") {
+    if !has_stand_ins("chunks_of_every_codec_are_paged") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

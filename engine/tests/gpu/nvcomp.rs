@@ -10,7 +10,7 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{compare_damaged, failure, metrics_of, ran, set, stored_rows, text};
-use crate::support::{GPU_SETTINGS, SETTINGS, gpu_runs, has_compiler, write_orc};
+use crate::support::{GPU_SETTINGS, SETTINGS, gpu_runs, has_stand_ins, write_orc};
 
 /// A file without a library.
 const ABSENT: &str = "/nowhere/libnvcomp.so.5";
@@ -29,7 +29,7 @@ fn stand_in() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_are_decoded_by_the_gpu_if_nvcomp_is_there() {
-    if !has_compiler("columns_are_decoded_by_the_gpu_if_nvcomp_is_there") {
+    if !has_stand_ins("columns_are_decoded_by_the_gpu_if_nvcomp_is_there") {
         return;
     }
     let (folder, rows) = (tempfile::tempdir().unwrap(), stored_rows());
@@ -106,7 +106,7 @@ async fn columns_are_decoded_by_the_gpu_if_nvcomp_is_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn query_fails_if_the_nvcomp_that_it_asks_for_is_absent() {
-    if !has_compiler("query_fails_if_the_nvcomp_that_it_asks_for_is_absent") {
+    if !has_stand_ins("query_fails_if_the_nvcomp_that_it_asks_for_is_absent") {
         return;
     }
     let (folder, rows) = (tempfile::tempdir().unwrap(), stored_rows().slice(0, 3000));
@@ -140,7 +140,7 @@ async fn query_fails_if_the_nvcomp_that_it_asks_for_is_absent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cpu_answers_if_nvcomp_fails_at_a_chunk() {
-    if !has_compiler("cpu_answers_if_nvcomp_fails_at_a_chunk") {
+    if !has_stand_ins("cpu_answers_if_nvcomp_fails_at_a_chunk") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ async fn cpu_answers_if_nvcomp_fails_at_a_chunk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_chunks_for_nvcomp_give_the_cpus_error_or_answer() {
-    if !has_compiler("damaged_chunks_for_nvcomp_give_the_cpus_error_or_answer") {
+    if !has_stand_ins("damaged_chunks_for_nvcomp_give_the_cpus_error_or_answer") {
         return;
     }
     let (mut errors, mut answers) = (0, 0);

@@ -17,7 +17,7 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{set, text};
-use crate::support::{GPU_SETTINGS, has_compiler, write_orc};
+use crate::support::{GPU_SETTINGS, has_stand_ins, write_orc};
 
 const SCALE: f64 = 1e-3;
 const ROWS: u64 = 200_000;
@@ -180,7 +180,7 @@ fn profiles() -> [(&'static str, MachineProfile); 3] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_rates_choose_the_faster_processor() {
-    if !has_compiler("recorded_rates_choose_the_faster_processor") {
+    if !has_stand_ins("recorded_rates_choose_the_faster_processor") {
         return;
     }
     let (folder, rows) = (tempfile::tempdir().unwrap(), rows());

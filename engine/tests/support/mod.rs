@@ -145,6 +145,15 @@ pub(crate) fn has_compiler(test: &str) -> bool {
     }
 }
 
+/// As [`has_compiler`], for a test with stand-ins on host threads: of nvCOMP, or of another machine's rates.
+pub(crate) fn has_stand_ins(test: &str) -> bool {
+    if gpu_target() == GpuTarget::Cuda {
+        println!("ignored: {test} has stand-ins on host threads");
+        return false;
+    }
+    has_compiler(test)
+}
+
 /// The first GPU if `GRAMPUS_TEST_CUDA` is set, else host threads.
 pub(crate) fn gpu_target() -> GpuTarget {
     match std::env::var_os("GRAMPUS_TEST_CUDA") {
