@@ -229,6 +229,8 @@ pub struct GrampusOptions {
     pub gpu_load: GpuLoad,
     /// Maximum device memory for data cached between queries, in bytes; 0: three quarters of the free memory.
     pub gpu_cache_bytes: u64,
+    /// Bytes of a sector: what kernels read by command for a single value. 512, 1024, 2048 or 4096.
+    pub gpu_sector_bytes: u32,
     /// The processor that runs kernels.
     pub gpu_target: GpuTarget,
     /// The folder of compiled kernels and the calibration; empty: the user's cache folder.
@@ -252,6 +254,7 @@ impl Default for GrampusOptions {
             nvcomp_library: String::new(),
             gpu_load: GpuLoad::default(),
             gpu_cache_bytes: 0,
+            gpu_sector_bytes: 512,
             gpu_target: GpuTarget::default(),
             cache_folder: String::new(),
         }
@@ -312,6 +315,10 @@ impl ExtensionOptions for GrampusOptions {
             "gpu_cache_bytes" => match value.parse() {
                 Ok(bytes) => self.gpu_cache_bytes = bytes,
                 Err(_) => return config_err!("grampus.gpu_cache_bytes is a number of bytes, or 0, not '{value}'"),
+            },
+            "gpu_sector_bytes" => match value.parse() {
+                Ok(bytes @ (512 | 1024 | 2048 | 4096)) => self.gpu_sector_bytes = bytes,
+                _ => return config_err!("grampus.gpu_sector_bytes is 512, 1024, 2048 or 4096, not '{value}'"),
             },
             "gpu_target" => self.gpu_target = value.parse()?,
             "cache_folder" => value.clone_into(&mut self.cache_folder),
@@ -403,6 +410,11 @@ impl ExtensionOptions for GrampusOptions {
                 "Most device memory for what is kept between queries; 0: three quarters of what is free",
             ),
             entry(
+                "gpu_sector_bytes",
+                self.gpu_sector_bytes.to_string(),
+                "What kernels read by command for a single value: 512, 1024, 2048 or 4096 bytes",
+            ),
+            entry(
                 "gpu_target",
                 self.gpu_target.to_string(),
                 "What runs kernels: 'cuda', or 'host' (CPU threads, for tests)",
@@ -427,6 +439,8 @@ pub(crate) struct GpuSettings {
     pub(crate) target: GpuTarget,
     /// Device memory for cached columns; `None`: three quarters of the free memory.
     pub(crate) cache_bytes: Option<u64>,
+    /// log2 of the bytes of a sector.
+    pub(crate) sector_log2: u32,
     /// The folder of compiled kernels; `None`: there is no folder to keep them in.
     pub(crate) kernels: Option<PathBuf>,
 }
@@ -436,6 +450,8 @@ impl GpuSettings {
         Self {
             target: options.gpu_target,
             cache_bytes: (options.gpu_cache_bytes > 0).then_some(options.gpu_cache_bytes),
+            // A session may have set the field itself.
+            sector_log2: options.gpu_sector_bytes.next_power_of_two().clamp(512, 4096).ilog2(),
             kernels: cache_folder(options).map(|folder| folder.join("kernels")),
         }
     }

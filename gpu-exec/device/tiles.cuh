@@ -31,6 +31,9 @@ class Tiles {
     GRAMPUS_DEVICE explicit Tiles(const QueryHead& launch) : head(launch), at{0, 0, ~0u, 0} {}
     Tiles(const Tiles&) = delete;
 
+    // The row behind the run's last, of the tile that was taken last.
+    GRAMPUS_DEVICE u64 stop() const { return at.stop; }
+
     // The next tile: `rows` rows from `row` on. False: the launch has no more.
     GRAMPUS_DEVICE bool take(u64& row, u32& rows) {
         if (at.row >= at.stop) {

@@ -47,16 +47,17 @@ class ColumnArray {
     ColumnArray(const ColumnArray&) = delete;
 
     // value[i] = column[row + i * WARP + lane] for rows below row + rows, and zero for the others. 0 < rows <= K *
-    // WARP, all in one extent. `row` and `rows` are the same in all lanes. SEQUENTIAL: further tiles follow this one;
-    // 32 lines are looked up, and requested, at once.
+    // WARP, all in one extent. `row` and `rows` are the same in all lanes. SEQUENTIAL: further tiles follow this one,
+    // up to the row `stop`; 32 lines are looked up, and those before `stop` requested, at once.
     template <u32 K, bool SEQUENTIAL = true>
-    GRAMPUS_DEVICE bool tile(u64 row, u32 rows, T (&value)[K]) {
+    GRAMPUS_DEVICE bool tile(u64 row, u32 rows, T (&value)[K], u64 stop = NO_STOP) {
         static_assert(K * WARP * SIZE <= LINE_BYTES, "a tile lies in at most two lines");
         u64 word[K], tail;
         u32 pinned = 0;
         // repeats once at most: after hold() the lines are pinned
         while (!read_tile<K, SEQUENTIAL>(row, rows, word, tail)) {
-            Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, SEQUENTIAL ? window_lines : 0);
+            u32 most = SEQUENTIAL ? lines_ahead(row, stop) : 0;
+            Held held = far_call(&hold<Backing>)(io, column, row, rows, SIZE, most);
             forget();
             if (!held.ok) {
                 GRAMPUS_UNROLL
@@ -81,8 +82,8 @@ class ColumnArray {
 
     // Like tile(), or like tile_across() for a tile in which an extent ends.
     template <u32 K, bool SEQUENTIAL = true>
-    GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K]) {
-        return has_rows(row, rows) ? tile<K, SEQUENTIAL>(row, rows, value) : tile_across<K>(row, rows, value);
+    GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K], u64 stop = NO_STOP) {
+        return has_rows(row, rows) ? tile<K, SEQUENTIAL>(row, rows, value, stop) : tile_across<K>(row, rows, value);
     }
 
     // value = column[row] for active lanes; zero for the others.
@@ -157,6 +158,13 @@ class ColumnArray {
 
     // Where the value of a row of this extent begins, as a byte of the key space.
     GRAMPUS_DEVICE u64 place_of(u64 row) const { return origin + row * SIZE; }
+
+    // Lines that are worth requesting from a row on.
+    GRAMPUS_DEVICE u32 lines_ahead(u64 row, u64 stop) const {
+        if (stop == NO_STOP) return window_lines;
+        u64 lines = ((place_of(stop) - 1) >> LINE_LOG2) - (place_of(row) >> LINE_LOG2) + 1;
+        return lines < window_lines ? (u32)lines : window_lines;
+    }
 
     // ---- one value of this lane ---------------------------------------------------------------------
 

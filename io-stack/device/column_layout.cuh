@@ -126,6 +126,9 @@ struct Mapped {
     static constexpr bool WRITES = false;
 };
 
+// No row at which a sequence of tiles ends is known.
+constexpr u64 NO_STOP = ~0ull;
+
 // A column of T: mapped_array.cuh and column_array.cuh define it. ALIGNED: every extent's values start at a multiple of
 // their size.
 template <class T, class Backing, bool ALIGNED = false>

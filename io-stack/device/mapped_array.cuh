@@ -41,7 +41,7 @@ class ColumnArray<T, Mapped, ALIGNED> {
     }
 
     template <u32 K, bool SEQUENTIAL = true>
-    GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K]) {
+    GRAMPUS_DEVICE bool tile_anywhere(u64 row, u32 rows, T (&value)[K], u64 = NO_STOP) {
         // A whole tile needs no look at single values.
         if (rows < K * WARP || !has_rows(row, K * WARP)) return tile_across<K>(row, rows, value);
         load_tile<K>(row, value);

@@ -118,6 +118,7 @@ pub(crate) fn closed(settings: &GpuSettings, profile: &MachineProfile) -> Arc<dy
     };
     let runtime_options = RuntimeOptions {
         machine_profile: profile.clone(),
+        sector_log2: settings.sector_log2,
         ..RuntimeOptions::default()
     };
     Arc::new(Gpu::new(options, runtime_options))

@@ -4,7 +4,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use grampus::{Device, GrampusOptions};
 
-use crate::common::{failure, open, ran, rows, set, text, write};
+use crate::common::{failure, metrics_of, open, ran, rows, set, text, write};
 use crate::support::{GPU_SETTINGS, gpu_runs, has_compiler};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +100,7 @@ async fn register_adds_the_gpu_to_an_embedders_session() {
     write(&folder.path().join("t.orc"), &rows());
     let mut options = GrampusOptions::default();
     options.device = Device::Prefer;
-    options.gpu_target = grampus::GpuTarget::Host;
+    options.gpu_target = crate::support::gpu_target();
     options.cache_folder = crate::support::kernel_folder();
     let builder = SessionStateBuilder::new().with_default_features();
     let context = SessionContext::new_with_state(grampus::register(builder, options).build());
@@ -110,4 +110,33 @@ async fn register_adds_the_gpu_to_an_embedders_session() {
     let (plan, answer) = ran(&context, "SELECT sum(x) FROM t WHERE i = 3").await;
     assert_eq!(gpu_runs(&plan), (1, 0));
     assert!(answer.contains("643929"), "{answer}");
+}
+
+/// What kernels read by command for a single value: sectors of the size that is set.
+#[tokio::test(flavor = "multi_thread")]
+async fn sectors_are_as_large_as_the_setting_says() {
+    if !has_compiler("sectors_are_as_large_as_the_setting_says") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "SELECT count(*), sum(x) FROM t WHERE x >= 2990";
+    let mut bytes = Vec::new();
+    for (sector, shown) in [("512", "512 B at a time"), ("4096", "4.0 KiB at a time")] {
+        let context = open(folder.path(), &GPU_SETTINGS[0]).await;
+        set(&context, "grampus.gpu_backing", "queued").await;
+        set(&context, "grampus.gpu_sector_bytes", sector).await;
+        set(&context, "grampus.prune", "false").await;
+        let plan = text(&context, &format!("EXPLAIN {sql}")).await;
+        assert!(plan.contains(&format!("x (queued, {shown}")), "{plan}");
+        let (plan, answer) = ran(&context, sql).await;
+        assert!(answer.contains("29945"), "{answer}");
+        let metrics = metrics_of(&plan);
+        bytes.extend(metrics.into_iter().find(|(name, _)| name == "command_bytes"));
+        let error = failure(&context, "SET grampus.gpu_sector_bytes = 1000").await;
+        assert!(error.contains("is 512, 1024, 2048 or 4096, not '1000'"), "{error}");
+    }
+    assert!(
+        bytes.len() == 2 && bytes[0].1 > 0 && bytes[0].1 <= bytes[1].1,
+        "{bytes:?}"
+    );
 }

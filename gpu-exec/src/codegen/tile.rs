@@ -31,8 +31,12 @@ pub(super) fn load_tiles(writer: &Writer<'_>, out: &mut String, indent: usize) {
     for &c in &writer.plan.tile_columns {
         let ty = stored(&writer.program.columns[c]);
         lines.line(&format!("{ty} tile_{c}[K];"));
+        let stop = match writer.shape.columns[c].access.by_loads() {
+            true => "",
+            false => ", tiles.stop()", // nothing is asked for behind the run
+        };
         lines.line(&format!(
-            "if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c})) return false;"
+            "if (!tiles_{c}.tile_anywhere<K, {sequential}>(row, rows, tile_{c}{stop})) return false;"
         ));
         if writer.shape.columns[c].nullable {
             lines.line(&format!("u32 valid_tile_{c};"));
