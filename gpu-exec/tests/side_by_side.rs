@@ -280,7 +280,8 @@ fn memory_is_given_back_beside_a_query_by_command() {
 fn a_query_waits_for_the_memory_of_another_if_it_may() {
     let (first, second) = (decoded_table(), Table::raw(&[&[60_000]], 2));
     // The first query's columns take nearly all of it, and windows do not fit beside them.
-    let Some(gpu) = gpu(Some(first.rows * 17 + 20_000), RuntimeOptions::default()) else {
+    let first_bytes = first.rows * 16 + first.rows.div_ceil(8);
+    let Some(gpu) = gpu(Some(first_bytes + 20_000), RuntimeOptions::default()) else {
         return;
     };
     let gate = Arc::new(Gate::default());
