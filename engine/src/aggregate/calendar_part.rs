@@ -1,5 +1,5 @@
-//! `CalendarPart`: parts of dates and times as DataFusion's `date_part` gives them, without a calendar object for each
-//! row.
+//! `CalendarPart`: parts of dates and times as DataFusion's `date_part` gives them, and the beginnings of their months,
+//! quarters and years as `date_trunc` does, without a calendar for each row.
 
 use std::cell::Cell;
 use std::fmt;
@@ -84,6 +84,56 @@ impl Part {
     }
 }
 
+/// A period of days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Period {
+    Month,
+    Quarter,
+    Year,
+}
+
+impl Period {
+    /// The period of a name as DataFusion knows it. It has fast ways for shorter periods.
+    fn of(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "month" => Self::Month,
+            "quarter" => Self::Quarter,
+            "year" => Self::Year,
+            _ => return None,
+        })
+    }
+
+    /// For each of [`TABLE_DAYS`], the first day of its period. The table begins with a year.
+    fn first_days(self) -> &'static [i32] {
+        static TABLES: [OnceLock<Vec<i32>>; 3] = [const { OnceLock::new() }; 3];
+        TABLES[self as usize].get_or_init(|| {
+            let mut first = TABLE_DAYS.start as i32;
+            let first_day = |day: i64| {
+                let (_, month, of_month) = civil(day);
+                let begins = match self {
+                    Self::Month => true,
+                    Self::Quarter => month % 3 == 1,
+                    Self::Year => month == 1,
+                };
+                if begins && of_month == 1 {
+                    first = day as i32;
+                }
+                first
+            };
+            TABLE_DAYS.map(first_day).collect()
+        })
+    }
+}
+
+/// What a call computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Computed {
+    /// `date_part`.
+    Part(Part),
+    /// `date_trunc`.
+    Beginning(Period),
+}
+
 /// Year, month and day of the month in the proleptic Gregorian calendar, of a day in [`DAYS`] since 1970-01-01.
 ///
 /// C. Neri, L. Schneider, "Euclidean affine functions and their application to calendar algorithms" (2023), proposition
@@ -105,35 +155,32 @@ fn civil(day: i64) -> (i32, u32, u32) {
     (year, month - 12 * is_next_year, day + 1)
 }
 
-/// A call of `date_part`.
+/// A call of `date_part` or `date_trunc`.
 #[derive(Debug, Clone, Eq)]
 pub(super) struct CalendarPart {
-    part: Part,
+    computed: Computed,
     call: Arc<dyn PhysicalExpr>,
 }
 
 // Derived, it would move the call.
 impl PartialEq for CalendarPart {
     fn eq(&self, other: &Self) -> bool {
-        self.part == other.part && self.call.eq(&other.call)
+        self.computed == other.computed && self.call.eq(&other.call)
     }
 }
 
 impl Hash for CalendarPart {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.part.hash(state);
+        self.computed.hash(state);
         self.call.hash(state);
     }
 }
 
 impl CalendarPart {
-    /// The expression that computes the same as `call`. `None`: DataFusion computes the call's part
-    /// or type, or `call` is no call of `date_part`.
+    /// The expression that computes the same as `call`. `None`: DataFusion computes the call's part or type, or `call`
+    /// is of another function.
     pub(super) fn in_place_of(call: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
-        let Some(function) = call
-            .downcast_ref::<ScalarFunctionExpr>()
-            .filter(|f| f.name() == "date_part")
-        else {
+        let Some(function) = call.downcast_ref::<ScalarFunctionExpr>() else {
             return Ok(None);
         };
         let [name, value] = function.args() else {
@@ -142,12 +189,16 @@ impl CalendarPart {
         let name = name
             .downcast_ref::<Literal>()
             .and_then(|name| name.value().try_as_str().flatten());
-        let is_computed = match value.data_type(schema)? {
-            DataType::Date32 | DataType::Timestamp(_, None) => true,
-            _ => false, // times of zones need their rules
+        // Times of zones need their rules.
+        let computed = match (function.name(), name, value.data_type(schema)?) {
+            ("date_part", Some(name), DataType::Date32 | DataType::Timestamp(_, None)) => {
+                Part::of(name).map(Computed::Part)
+            }
+            ("date_trunc", Some(name), DataType::Timestamp(_, None)) => Period::of(name).map(Computed::Beginning),
+            _ => None,
         };
-        Ok(name.and_then(Part::of).filter(|_| is_computed).map(|part| Self {
-            part,
+        Ok(computed.map(|computed| Self {
+            computed,
             call: Arc::clone(call),
         }))
     }
@@ -156,35 +207,48 @@ impl CalendarPart {
         self.call.children().last().copied()
     }
 
-    /// The parts of all rows. `None`: a row's date is not computed here.
-    fn of_array(&self, values: &ArrayRef) -> Option<Int32Array> {
+    /// The parts or beginnings of all rows. `None`: a row's date is not computed here.
+    fn of_array(&self, values: &ArrayRef) -> Option<ArrayRef> {
         match values.data_type() {
-            DataType::Date32 => self.of(values.as_primitive::<Date32Type>(), |day| (i64::from(day), 0)),
-            DataType::Timestamp(TimeUnit::Second, None) => {
-                self.of(values.as_primitive::<TimestampSecondType>(), split::<1>)
+            DataType::Date32 => self.of::<Date32Type>(values, |day| (i64::from(day), 0)),
+            DataType::Timestamp(TimeUnit::Second, None) => self.of_times::<TimestampSecondType, 1>(values),
+            DataType::Timestamp(TimeUnit::Millisecond, None) => {
+                self.of_times::<TimestampMillisecondType, 1_000>(values)
             }
-            DataType::Timestamp(TimeUnit::Millisecond, None) => self
-                .of(values.as_primitive::<TimestampMillisecondType>(), |time| {
-                    split::<1_000>(time)
-                }),
-            DataType::Timestamp(TimeUnit::Microsecond, None) => self
-                .of(values.as_primitive::<TimestampMicrosecondType>(), |time| {
-                    split::<1_000_000>(time)
-                }),
-            DataType::Timestamp(TimeUnit::Nanosecond, None) => self
-                .of(values.as_primitive::<TimestampNanosecondType>(), |time| {
-                    split::<1_000_000_000>(time)
-                }),
+            DataType::Timestamp(TimeUnit::Microsecond, None) => {
+                self.of_times::<TimestampMicrosecondType, 1_000_000>(values)
+            }
+            DataType::Timestamp(TimeUnit::Nanosecond, None) => {
+                self.of_times::<TimestampNanosecondType, 1_000_000_000>(values)
+            }
             _ => None,
         }
     }
 
-    /// `split` gives day and second.
+    /// The same for times in units of which a second has `PER_SECOND`.
+    fn of_times<T: ArrowPrimitiveType<Native = i64>, const PER_SECOND: i64>(
+        &self,
+        values: &ArrayRef,
+    ) -> Option<ArrayRef> {
+        match self.computed {
+            Computed::Part(_) => self.of::<T>(values, split::<PER_SECOND>),
+            Computed::Beginning(period) => {
+                let beginnings = beginnings::<T, PER_SECOND>(period, values.as_primitive())?;
+                Some(Arc::new(beginnings))
+            }
+        }
+    }
+
+    /// The parts. `split` gives day and second.
     fn of<T: ArrowPrimitiveType>(
         &self,
-        values: &PrimitiveArray<T>,
+        values: &ArrayRef,
         split: impl Fn(T::Native) -> (i64, i64),
-    ) -> Option<Int32Array> {
+    ) -> Option<ArrayRef> {
+        let Computed::Part(part) = self.computed else {
+            return None;
+        };
+        let values: &PrimitiveArray<T> = values.as_primitive();
         let is_computed = Cell::new(true);
         // One loop for each part: the compiler leaves out what the part does not need.
         let each = |part: Part| {
@@ -194,8 +258,8 @@ impl CalendarPart {
                 part.at(day, second)
             })
         };
-        let table = self.part.table().filter(|_| values.len() >= MIN_TABLE_ROWS);
-        let parts = match (table, self.part) {
+        let table = part.table().filter(|_| values.len() >= MIN_TABLE_ROWS);
+        let parts: Int32Array = match (table, part) {
             (Some((base, table)), part) => values.unary(|value| {
                 let (day, second) = split(value);
                 let place = usize::try_from(day - TABLE_DAYS.start).ok();
@@ -214,8 +278,27 @@ impl CalendarPart {
             (None, Part::DayOfWeek) => each(Part::DayOfWeek),
             (None, Part::Hour) => each(Part::Hour),
         };
-        is_computed.get().then_some(parts)
+        is_computed.get().then(|| Arc::new(parts) as ArrayRef)
     }
+}
+
+/// The first times of the periods of all rows. `None`: a row's day is in no table, or the rows are too few for one.
+fn beginnings<T: ArrowPrimitiveType<Native = i64>, const PER_SECOND: i64>(
+    period: Period,
+    times: &PrimitiveArray<T>,
+) -> Option<PrimitiveArray<T>> {
+    if times.len() < MIN_TABLE_ROWS {
+        return None;
+    }
+    let (table, is_computed) = (period.first_days(), Cell::new(true));
+    let beginnings = times.unary(|time| {
+        let (day, _) = split::<PER_SECOND>(time);
+        let place = usize::try_from(day - TABLE_DAYS.start).ok();
+        let first = place.and_then(|place| table.get(place));
+        is_computed.set(is_computed.get() & first.is_some());
+        first.map_or(0, |first| i64::from(*first) * SECONDS_PER_DAY * PER_SECOND)
+    });
+    is_computed.get().then_some(beginnings)
 }
 
 /// Day and second of the day of a time in units of which a second has `PER_SECOND`.
@@ -243,7 +326,7 @@ impl PhysicalExpr for CalendarPart {
         if let ColumnarValue::Array(values) = value.evaluate(batch)?
             && let Some(parts) = self.of_array(&values)
         {
-            return Ok(ColumnarValue::Array(Arc::new(parts)));
+            return Ok(ColumnarValue::Array(parts));
         }
         self.call.evaluate(batch)
     }
@@ -254,7 +337,10 @@ impl PhysicalExpr for CalendarPart {
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
         match <[_; 1]>::try_from(children) {
-            Ok([call]) => Ok(Arc::new(Self { part: self.part, call })),
+            Ok([call]) => Ok(Arc::new(Self {
+                computed: self.computed,
+                call,
+            })),
             Err(children) => internal_err!("{self} is one call, not {}", children.len()),
         }
     }
@@ -268,6 +354,8 @@ impl PhysicalExpr for CalendarPart {
 mod tests {
     use arrow::array::{Date32Array, TimestampMicrosecondArray, TimestampNanosecondArray, TimestampSecondArray};
     use arrow::compute::{DatePart, date_part};
+    use arrow::datatypes::Field;
+    use datafusion::logical_expr::ScalarFunctionArgs;
 
     use super::*;
 
@@ -282,10 +370,57 @@ mod tests {
 
     fn parts(name: &str, values: &ArrayRef) -> Option<Int32Array> {
         let part = CalendarPart {
-            part: Part::of(name).unwrap(),
+            computed: Computed::Part(Part::of(name).unwrap()),
             call: Arc::new(Literal::new(0.into())),
         };
-        part.of_array(values)
+        Some(part.of_array(values)?.as_primitive().clone())
+    }
+
+    /// DataFusion's `date_trunc`.
+    fn truncated(name: &str, values: &ArrayRef) -> ArrayRef {
+        let field = |name: &str, data_type: &DataType| Arc::new(Field::new(name, data_type.clone(), true));
+        let args = ScalarFunctionArgs {
+            args: vec![
+                ColumnarValue::Scalar(name.into()),
+                ColumnarValue::Array(Arc::clone(values)),
+            ],
+            arg_fields: vec![field("name", &DataType::Utf8), field("value", values.data_type())],
+            number_rows: values.len(),
+            return_field: field("result", values.data_type()),
+            config_options: Arc::default(),
+        };
+        let function = datafusion::functions::datetime::date_trunc();
+        function.invoke_with_args(args).unwrap().to_array(values.len()).unwrap()
+    }
+
+    #[test]
+    fn beginnings_are_those_of_datafusion() {
+        // Every day of the table, at some second, and a NULL.
+        let second = |day: i64| day * SECONDS_PER_DAY + day.rem_euclid(SECONDS_PER_DAY);
+        let seconds: Vec<Option<i64>> = TABLE_DAYS.map(|day| Some(second(day))).chain([None]).collect();
+        let scaled = |by: i64, less: i64| -> Vec<Option<i64>> {
+            let value = |second: &Option<i64>| second.map(|second| second * by + less);
+            seconds.iter().map(value).collect()
+        };
+        let arrays: [ArrayRef; 3] = [
+            Arc::new(TimestampSecondArray::from(seconds.clone())),
+            Arc::new(TimestampMicrosecondArray::from(scaled(1_000_000, 1))),
+            Arc::new(TimestampNanosecondArray::from(scaled(1_000_000_000, 999_999_999))),
+        ];
+        for array in &arrays {
+            for name in ["month", "QUARTER", "year"] {
+                let call = CalendarPart {
+                    computed: Computed::Beginning(Period::of(name).unwrap()),
+                    call: Arc::new(Literal::new(0.into())),
+                };
+                let got = call.of_array(array).unwrap();
+                assert_eq!(&got, &truncated(name, array), "{name} of {}", array.data_type());
+                assert_eq!(call.of_array(&array.slice(0, MIN_TABLE_ROWS - 1)), None, "few rows");
+                let before = TABLE_DAYS.start * SECONDS_PER_DAY - 1;
+                let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![before; MIN_TABLE_ROWS]));
+                assert_eq!(call.of_array(&far), None, "a day that is in no table");
+            }
+        }
     }
 
     #[test]

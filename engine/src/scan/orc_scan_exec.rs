@@ -32,7 +32,7 @@ use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
 use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, distribute};
 use super::selectivity_estimate::scan_statistics;
-use super::work_stealing::ContextQueues;
+use super::work_stealing::{ContextQueues, RangeCuts};
 
 /// A scan of ORC files. Reads only the bytes that the filter and the passing rows need.
 #[derive(Debug, Clone)]
@@ -159,6 +159,15 @@ impl OrcScanExec {
     /// The reason why the GPU does not aggregate the scan's rows, if planning gave one.
     pub(crate) fn note(&self) -> Option<&str> {
         self.note.as_deref()
+    }
+
+    /// Stripes that statistics exclude show that a filter follows the order of rows: the others have few rows that
+    /// pass, next to each other.
+    fn range_cuts(&self) -> RangeCuts {
+        RangeCuts {
+            min_half_rows: self.scan.options.min_half_rows(),
+            are_early: self.skipped.stripes > 0,
+        }
     }
 
     /// Stripes and row groups that planning left out.
@@ -371,9 +380,7 @@ impl ExecutionPlan for OrcScanExec {
         let stream = PartitionStream {
             cascade: PredicateCascade::new(&self.scan, self.dynamic.begin(&context, partition)),
             scan: Arc::clone(&self.scan),
-            work: self
-                .queues
-                .begin(&context, partition, &self.work, self.scan.options.min_half_rows()),
+            work: self.queues.begin(&context, partition, &self.work, self.range_cuts()),
             batch_rows: context.session_config().batch_size().max(1),
             remaining: self.limit,
             metrics,

@@ -30,14 +30,23 @@ use datafusion::execution::TaskContext;
 
 use super::scan_ranges::ScanRange;
 
+/// How ranges are cut for partitions without work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RangeCuts {
+    /// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size.
+    pub(super) min_half_rows: u64,
+    /// A range is cut down to this size before a stream takes it, so that others can take the rest. Rows that pass are
+    /// thought to lie in few stripes, which one partition would read while the others have nothing to do.
+    pub(super) are_early: bool,
+}
+
 /// The ranges of all partitions of an operator, for the streams of one task context.
 #[derive(Debug)]
 struct WorkQueues {
     /// Lists by partition.
     lists: Mutex<Vec<List>>,
-    /// Minimum rows of a half. The last range of a partition is stolen by halves, down to this size. `None`: nothing
-    /// is stolen.
-    min_half_rows: Option<u64>,
+    /// `None`: nothing is stolen.
+    cuts: Option<RangeCuts>,
 }
 
 /// The ranges of one partition.
@@ -77,6 +86,16 @@ impl List {
         Some(last)
     }
 
+    /// Cuts a range that no stream has taken, as often as halves are large enough.
+    fn cut(&mut self, at: usize, min_half_rows: u64) {
+        while at >= self.taken
+            && let Some((first, rest)) = self.ranges.get(at).and_then(|range| range.halves(min_half_rows))
+        {
+            self.ranges[at] = first;
+            self.ranges.insert(at + 1, rest);
+        }
+    }
+
     fn end_stream(&mut self) {
         self.open_streams = self.open_streams.saturating_sub(1);
         self.has_ended = true;
@@ -89,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WorkQueues {
-    fn new(work: &[Vec<ScanRange>], min_half_rows: Option<u64>) -> Self {
+    fn new(work: &[Vec<ScanRange>], cuts: Option<RangeCuts>) -> Self {
         let lists = work.iter().map(|ranges| List {
             ranges: ranges.clone(),
             taken: 0,
@@ -98,20 +117,20 @@ impl WorkQueues {
         });
         Self {
             lists: Mutex::new(lists.collect()),
-            min_half_rows,
+            cuts,
         }
     }
 
     /// Moves a range of the partition with the most rows left to the end of another partition's list. False: the rule
     /// forbids it, or no range is left.
     fn steal(&self, lists: &mut [List], partition: usize) -> bool {
-        let Some(min_half_rows) = self.min_half_rows.filter(|_| !lists[partition].has_ended) else {
+        let Some(cuts) = self.cuts.filter(|_| !lists[partition].has_ended) else {
             return false;
         };
         let busiest = lists.iter_mut().filter(|list| list.can_give());
         let stolen = busiest
             .max_by_key(|list| list.untaken_rows())
-            .and_then(|list| list.give(min_half_rows));
+            .and_then(|list| list.give(cuts.min_half_rows));
         let is_stolen = stolen.is_some();
         lists[partition].ranges.extend(stolen);
         is_stolen
@@ -142,7 +161,11 @@ impl WorkStream {
             lists[self.partition].end_stream();
             return None;
         }
+        let has_others = lists.len() > 1;
         let list = &mut lists[self.partition];
+        if let Some(cuts) = self.queues.cuts.filter(|cuts| cuts.are_early && has_others) {
+            list.cut(self.taken, cuts.min_half_rows);
+        }
         let next = list.ranges.get(self.taken).cloned();
         self.taken += 1;
         list.taken = list.taken.max(self.taken);
@@ -184,7 +207,7 @@ impl ContextQueues {
         context: &Arc<TaskContext>,
         partition: usize,
         work: &[Vec<ScanRange>],
-        min_half_rows: u64,
+        cuts: RangeCuts,
     ) -> WorkStream {
         let mut known = lock(&self.known);
         // A weak reference keeps the address, so no new context has the address of a known one.
@@ -194,8 +217,8 @@ impl ContextQueues {
             Some((_, queues)) => Arc::clone(queues),
             None => {
                 let options = &context.session_config().options().execution;
-                let min_half_rows = options.enable_file_stream_work_stealing.then_some(min_half_rows);
-                let queues = Arc::new(WorkQueues::new(work, min_half_rows));
+                let cuts = options.enable_file_stream_work_stealing.then_some(cuts);
+                let queues = Arc::new(WorkQueues::new(work, cuts));
                 known.push((Arc::downgrade(context), Arc::clone(&queues)));
                 queues
             }

@@ -8,6 +8,10 @@ use super::*;
 const STRIDE: u64 = 10_000;
 /// The default minimum of a half.
 const HALF_ROWS: u64 = 1 << 17;
+const CUTS: RangeCuts = RangeCuts {
+    min_half_rows: HALF_ROWS,
+    are_early: false,
+};
 
 fn work(stripe: usize, groups: usize) -> ScanRange {
     ScanRange {
@@ -26,7 +30,7 @@ fn stripes(stream: &mut WorkStream) -> Vec<usize> {
 
 fn begin_all(operator: &ContextQueues, context: &Arc<TaskContext>, lists: &[Vec<ScanRange>]) -> Vec<WorkStream> {
     (0..lists.len())
-        .map(|partition| operator.begin(context, partition, lists, HALF_ROWS))
+        .map(|partition| operator.begin(context, partition, lists, CUTS))
         .collect()
 }
 
@@ -48,9 +52,9 @@ fn partition_that_is_not_executed_keeps_its_rows() {
     let operator = ContextQueues::default();
     let context = Arc::default();
     let lists = [vec![work(0, 1)], vec![work(1, 1), work(2, 1)]];
-    let mut first = operator.begin(&context, 0, &lists, HALF_ROWS);
+    let mut first = operator.begin(&context, 0, &lists, CUTS);
     assert_eq!(stripes(&mut first), [0]);
-    let mut second = operator.begin(&context, 1, &lists, HALF_ROWS);
+    let mut second = operator.begin(&context, 1, &lists, CUTS);
     assert_eq!(stripes(&mut second), [1, 2]);
 }
 
@@ -66,13 +70,13 @@ fn each_execution_has_all_ranges() {
         assert!(stripes(&mut streams[1]).is_empty());
     }
     // Another context and a copy of the operator begin with the planned lists.
-    let mut other = operator.begin(&Arc::default(), 0, &lists, HALF_ROWS);
+    let mut other = operator.begin(&Arc::default(), 0, &lists, CUTS);
     assert_eq!(stripes(&mut other), [0]);
-    let mut copy = operator.clone().begin(&context, 1, &lists, HALF_ROWS);
+    let mut copy = operator.clone().begin(&context, 1, &lists, CUTS);
     assert_eq!(stripes(&mut copy), [1, 2]);
     // The queues of a dropped context are removed.
     drop(context);
-    operator.begin(&Arc::default(), 0, &lists, HALF_ROWS);
+    operator.begin(&Arc::default(), 0, &lists, CUTS);
     assert_eq!(lock(&operator.known).len(), 1);
 }
 
@@ -81,7 +85,7 @@ fn overlapping_executions_agree_about_stolen_ranges() {
     let operator = ContextQueues::default();
     let context = Arc::default();
     let lists = [vec![work(0, 1)], vec![work(1, 1), work(2, 1)]];
-    let begin = |partition| operator.begin(&context, partition, &lists, HALF_ROWS);
+    let begin = |partition| operator.begin(&context, partition, &lists, CUTS);
     let (mut a0, mut b0, mut b1) = (begin(0), begin(0), begin(1));
     assert_eq!(b1.next().map(|work| work.stripe), Some(1));
     assert_eq!(stripes(&mut a0), [0, 2]);
@@ -97,6 +101,24 @@ fn large_last_range_is_halved_between_row_groups() {
         .map(|work| work.groups)
         .collect();
     assert_eq!(groups, [31..61, 16..31, 0..16]);
+}
+
+#[test]
+fn early_cuts_leave_the_rest_of_a_range_to_others() {
+    let lists = [Vec::new(), vec![work(7, 61)]];
+    let (operator, context) = (ContextQueues::default(), Arc::default());
+    let cuts = RangeCuts {
+        are_early: true,
+        ..CUTS
+    };
+    let begin = |partition| operator.begin(&context, partition, &lists, cuts);
+    let (mut idle, mut busy) = (begin(0), begin(1));
+    let groups = |stream: &mut WorkStream| stream.next().map(|work| work.groups);
+    assert_eq!(groups(&mut busy), Some(0..16));
+    assert_eq!(groups(&mut idle), Some(31..46));
+    assert_eq!(groups(&mut busy), Some(16..31));
+    assert_eq!((groups(&mut idle), groups(&mut busy)), (Some(46..61), None));
+    assert_eq!(groups(&mut idle), None);
 }
 
 #[test]
@@ -136,6 +158,7 @@ struct Case {
     executions: Vec<(usize, u64)>,
     steps: Vec<Step>,
     min_half_groups: u64,
+    are_early: bool,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -150,11 +173,13 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => any::<usize>().prop_map(Step::Drop),
     ];
     let steps = prop::collection::vec(step, 0..250);
-    (lists, executions, steps, 1..20_u64).prop_map(|(lists, executions, steps, min_half_groups)| Case {
+    let cuts = (1..20_u64, any::<bool>());
+    (lists, executions, steps, cuts).prop_map(|(lists, executions, steps, (min_half_groups, are_early))| Case {
         lists,
         executions,
         steps,
         min_half_groups,
+        are_early,
     })
 }
 
@@ -192,6 +217,10 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
         lists.push(list);
     }
     let partitions = lists.len();
+    let cuts = RangeCuts {
+        min_half_rows: case.min_half_groups * STRIDE,
+        are_early: case.are_early,
+    };
     let operator = ContextQueues::default();
     let contexts: [Arc<TaskContext>; 2] = Default::default();
     let begin = |execution: usize, nth: usize| {
@@ -199,7 +228,7 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
         // An odd step modulo a prime or 1 or 2 visits each partition once.
         let partition =
             (seed as usize % 1_000 + nth * (1 + (seed >> 32) as usize % partitions.max(2).div_ceil(2))) % partitions;
-        operator.begin(&contexts[context], partition, &lists, case.min_half_groups * STRIDE)
+        operator.begin(&contexts[context], partition, &lists, cuts)
     };
     let mut runs: Vec<Vec<Run>> = case.executions.iter().map(|_| Vec::new()).collect();
     let executions = runs.len();
