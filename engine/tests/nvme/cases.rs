@@ -147,7 +147,7 @@ fn taxi_options(folder: &Path) -> [(&'static str, GenerateOptions); 2] {
 }
 
 /// A table's name, a query's name and text, and the answer.
-type Wanted = (&'static str, &'static str, &'static str, Vec<RecordBatch>);
+pub(crate) type Wanted = (&'static str, &'static str, &'static str, Vec<RecordBatch>);
 
 /// Loads both tables of trips, removes the local files, and returns the answers over these.
 pub(crate) async fn taxi_tables(folder: &Path, mut files: NamespaceFiles) -> Vec<Wanted> {

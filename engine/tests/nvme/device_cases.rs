@@ -2,16 +2,17 @@
 //! bytes.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::SessionContext;
 use grampus::config::{Device, GpuBacking, GpuTarget, GrampusOptions};
 use grampus::{GrampusConfig, scan_io};
-use grampus_driver::files::NamespaceFiles;
+use grampus_driver::files::{Drive, NamespaceFiles};
 
 use crate::Start;
-use crate::cases::{QUERIES, answer, compare, error, image, read_commands, session_with, taxi_tables, text};
+use crate::cases::{QUERIES, Wanted, answer, compare, error, image, read_commands, session_with, taxi_tables, text};
 use crate::machine::{ADDRESS, Setup};
 
 /// Tests run on the first GPU, and not on host threads, if this variable is set.
@@ -56,19 +57,25 @@ async fn register(context: &SessionContext, table: &str) {
         .unwrap();
 }
 
+/// A drive with both tables of trips, and the answers over the local files.
+async fn loaded(start: Start<'_>, queues: u16, folder: &Path) -> Option<(Drive, Vec<Wanted>)> {
+    let setup = Setup {
+        image: &image(folder),
+        bad_lba: None,
+        queues,
+    };
+    let drive = start(&setup)?;
+    let files = NamespaceFiles::initialize(drive.clone(), false).unwrap();
+    Some((drive, taxi_tables(folder, files).await))
+}
+
 /// All queries, over the uncompressed and the compressed table, by each way to the device.
 pub(crate) async fn device_answers_as_the_cpu_over_the_local_files(start: Start<'_>) {
     let Some(target) = target() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let image = image(folder.path());
-    let setup = Setup {
-        image: &image,
-        bad_lba: None,
-        queues: 16,
+    let Some((drive, wanted)) = loaded(start, 16, folder.path()).await else {
+        return;
     };
-    let Some(drive) = start(&setup) else { return };
-    let files = NamespaceFiles::initialize(drive.clone(), false).unwrap();
-    let wanted = taxi_tables(folder.path(), files).await;
     for backing in [GpuBacking::Queued, GpuBacking::Resident, GpuBacking::Auto] {
         for table in ["plain", "packed"] {
             let files = NamespaceFiles::open(drive.clone()).unwrap();
@@ -116,15 +123,9 @@ pub(crate) async fn device_answers_as_the_cpu_over_the_local_files(start: Start<
 pub(crate) async fn commands_go_through_the_driver_without_free_queues(start: Start<'_>) {
     let Some(target) = target() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let image = image(folder.path());
-    let setup = Setup {
-        image: &image,
-        bad_lba: None,
-        queues: 1,
+    let Some((drive, wanted)) = loaded(start, 1, folder.path()).await else {
+        return;
     };
-    let Some(drive) = start(&setup) else { return };
-    let files = NamespaceFiles::initialize(drive.clone(), false).unwrap();
-    let wanted = taxi_tables(folder.path(), files).await;
     let files = NamespaceFiles::open(drive.clone()).unwrap();
     let (context, counts) = session_with(files, config(target, GpuBacking::Queued));
     register(&context, "plain").await;
