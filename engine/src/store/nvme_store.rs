@@ -108,16 +108,17 @@ impl FileSlot {
 
 /// The file behind an object, if its store is a namespace and the file is the load that `etag` names.
 pub(crate) fn namespace_file(store: &dyn ObjectStore, path: &Path, etag: Option<&str>) -> Option<NamespaceFile> {
+    // Other stores would begin a request.
+    if !store.to_string().starts_with(nvme_location::BEGIN) {
+        return None;
+    }
     let slot = FileSlot::default();
     let mut options = GetOptions {
         head: true,
         ..GetOptions::default()
     };
     options.extensions.insert(slot.clone());
-    // Other stores would wait for an answer: nothing is sent before the first poll returns.
-    if !store.to_string().starts_with(nvme_location::BEGIN) {
-        return None;
-    }
+    // This one answers at the first poll.
     store.get_opts(path, options).now_or_never()?.ok()?;
     let file = slot.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     (etag == Some(tag(file.entry()).as_str())).then_some(file)
