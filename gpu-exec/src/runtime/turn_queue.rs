@@ -106,17 +106,25 @@ impl Turn<'_> {
         self.queue.turns().running()
     }
 
-    /// Waits until another query has left its place, and with it the memory that it held. False: no other query runs,
-    /// or `stop` says so. Of queries that all wait, the first one goes on.
-    pub(crate) fn wait_for_memory(&self, stop: impl Fn() -> bool) -> bool {
+    /// Queries that have left their places so far.
+    pub(crate) fn left(&self) -> u64 {
+        self.queue.turns().left
+    }
+
+    /// Waits until another query has left its place, and with it the memory that it held. `left`: [`Turn::left`] before
+    /// the memory was asked for; a query that left since then is not waited for. False: no other query runs, or `stop`
+    /// says so. Of queries that all wait, the first one goes on.
+    pub(crate) fn wait_for_memory(&self, left: u64, stop: impl Fn() -> bool) -> bool {
         let mut turns = self.queue.turns();
+        if turns.left != left {
+            return !stop();
+        }
         if turns.running() == 1 && turns.inside.len() == 1 {
             return false;
         }
         if turns.running() == 1 && turns.inside.keys().next() == Some(&self.ticket) {
             return false; // the others wait, and hold nothing
         }
-        let left = turns.left;
         turns.inside.insert(self.ticket, true);
         self.queue.changed.notify_all();
         let goes_on = loop {
@@ -153,7 +161,7 @@ mod tests {
     const NEVER: fn() -> bool = || false;
 
     fn wait(turn: Turn<'_>) -> (bool, Turn<'_>) {
-        (turn.wait_for_memory(NEVER), turn)
+        (turn.wait_for_memory(turn.left(), NEVER), turn)
     }
 
     fn wait_until(what: impl Fn() -> bool) {
@@ -201,10 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_came_back_before_the_wait_is_not_waited_for() {
+        let queue = TurnQueue::new(2);
+        let (one, other) = (queue.enter(NEVER).unwrap(), queue.enter(NEVER).unwrap());
+        let left = one.left();
+        drop(other);
+        assert!(one.wait_for_memory(left, NEVER));
+        assert!(!one.wait_for_memory(one.left(), NEVER));
+    }
+
+    #[test]
     fn queries_that_wait_for_memory_go_on_when_another_leaves_or_all_wait() {
         let queue = TurnQueue::new(4);
         let alone = queue.enter(NEVER).unwrap();
-        assert!(!alone.wait_for_memory(NEVER), "no other query has any");
+        assert!(!alone.wait_for_memory(alone.left(), NEVER), "no other query has any");
         let (other, third) = (queue.enter(NEVER).unwrap(), queue.enter(NEVER).unwrap());
         std::thread::scope(|scope| {
             let waits = scope.spawn(move || wait(other));

@@ -66,6 +66,7 @@ pub(crate) fn run(
 ) -> Result<Output, RunError> {
     let stop = || request.is_cancelled();
     loop {
+        let left = turn.left();
         let mut resources = state.resources.take()?;
         let mut execution = Execution {
             state,
@@ -83,7 +84,7 @@ pub(crate) fn run(
         if is_short && state.commands.give_up(&state.pool, 0) {
             continue;
         }
-        if is_short && request.waits_for_memory && turn.wait_for_memory(stop) {
+        if is_short && request.waits_for_memory && turn.wait_for_memory(left, stop) {
             continue;
         }
         return result;
