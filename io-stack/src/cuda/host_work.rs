@@ -1,7 +1,7 @@
 //! `HostWork`: a launch on host threads that another thread can wait for.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A launch: running or finished.
 #[derive(Debug, Default)]
@@ -32,5 +32,13 @@ impl HostWork {
             }
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits for the end of the launch, for `patience` at most. Whether it has ended.
+    pub(super) fn ends_within(&self, patience: Duration) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = |_: &mut ()| self.finished().is_none();
+        drop(self.changed.wait_timeout_while(waiting, patience, runs));
+        self.finished().is_some()
     }
 }

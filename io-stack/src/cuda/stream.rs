@@ -1,7 +1,7 @@
 //! `Stream` and `Event`: work in order, points in it, and copies. On host threads, launches are [`HostWork`].
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
 
@@ -11,6 +11,11 @@ use super::device_buffer::DeviceBuffer;
 use super::host_work::HostWork;
 use super::pinned_buffer::PinnedBuffer;
 use crate::error::CudaError;
+
+/// A wait for a launch on host threads, which wakes the waiting thread.
+const HOST_MOMENT: Duration = Duration::from_millis(1);
+/// A sleep between looks at a GPU.
+const GPU_MOMENT: Duration = Duration::from_micros(50);
 
 /// A stream, not synchronised with the default stream.
 #[derive(Debug)]
@@ -277,6 +282,27 @@ impl Event {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             answer => check("cuEventQuery", answer).map(|()| true),
         }
+    }
+
+    /// Whether the stream has reached the event. If not, a moment goes by, in which the caller would wait.
+    /// `keeps_processor`: the wait for a GPU spins, and does not sleep. A launch on host threads needs the processor
+    /// itself.
+    ///
+    /// # Errors
+    /// A failure before the event.
+    pub fn reached_soon(&self, keeps_processor: bool) -> Result<bool, CudaError> {
+        if self.device.is_host() {
+            let work = self.mark().and_then(|(work, _)| work);
+            return Ok(work.is_none_or(|w| w.ends_within(HOST_MOMENT)));
+        }
+        if self.reached()? {
+            return Ok(true);
+        }
+        match keeps_processor {
+            true => std::thread::yield_now(),
+            false => std::thread::sleep(GPU_MOMENT),
+        }
+        Ok(false)
     }
 
     /// Waits until the stream has reached the event.

@@ -10,8 +10,6 @@ use crate::runtime::launch::io_binding::IoBinding;
 
 /// For so long a wait keeps its processor; then it sleeps between looks.
 const SPIN: Duration = Duration::from_millis(5);
-/// Sleep between looks.
-const EVENT_POLL: Duration = Duration::from_micros(50);
 
 /// A query that may be cancelled.
 #[derive(Clone, Copy)]
@@ -36,15 +34,10 @@ impl<'a, 'io> Cancellation<'a, 'io> {
     pub(crate) fn wait(&self, event: &Event) -> Result<(), RunError> {
         let began = Instant::now();
         let mut aborted = false;
-        while !event.reached()? {
+        while !event.reached_soon(began.elapsed() < SPIN)? {
             if self.is_requested() && !aborted {
                 aborted = true;
                 self.io.abort();
-            }
-            if began.elapsed() < SPIN {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(EVENT_POLL);
             }
         }
         match self.is_requested() {

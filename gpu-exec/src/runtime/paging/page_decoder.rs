@@ -32,8 +32,6 @@ const MAX_LAUNCHES: usize = 4 << 10;
 const MAX_LAUNCHES_ON_HOST_THREADS: usize = 4;
 /// Gathers begin at multiples of this.
 const GATHER_GRAIN_BYTES: usize = 256;
-/// Interval of looks at the end of kernels.
-const END_POLL: Duration = Duration::from_micros(20);
 
 /// A gather that is not launched yet.
 struct Waiting {
@@ -238,11 +236,10 @@ impl<'a> PageDecoder<'a> {
         let mut state = self.state();
         self.launch(&mut state)?;
         if let Some((_, last)) = state.times.last().filter(|_| !state.launched.is_empty()) {
-            while !last.reached()? {
+            while !last.reached_soon(false)? {
                 if stop() {
                     return Err(RunError::Cancelled);
                 }
-                std::thread::sleep(END_POLL);
             }
         }
         check(&mut state)?;
