@@ -123,13 +123,6 @@ GRAMPUS_DEVICE T pick(const T (&value)[K], u32 i) {
     return picked;
 }
 
-// A tile's values become those of another tile.
-template <u32 K, class T>
-GRAMPUS_DEVICE void copy_tile(T (&value)[K], const T (&from)[K]) {
-    GRAMPUS_UNROLL
-    for (u32 k = 0; k < K; k++) value[k] = from[k];
-}
-
 // A bit for each of the lane's K values of a tile that belongs to one of `rows`.
 template <u32 K>
 GRAMPUS_DEVICE u32 lanes_bits(u32 rows) {

@@ -2,15 +2,14 @@
 //!
 //! 1. The outer loop takes the rows of consecutive tiles, and finds where the columns have them.
 //! 2. The inner loop loads one whole tile after the other, computes the number of each row's group, and adds the row to
-//!    the table. Where registers suffice, the next tile's loads are sent before the present tile's rows are added. This
-//!    loop calls no function, so that the compiler spills nothing in it.
+//!    the table. This loop calls no function, so that the compiler spills nothing in it.
 //! 3. A tile with a row whose key has no code ends the inner loop. A function out of line adds these rows to the group
 //!    table. The same function adds tiles that are not whole.
 //! 4. The entry begins and ends the tables around the loops. A second entry merges what they left.
 
 use super::expr::Emitter;
 use super::group_codes::number_group;
-use super::tile::{Named, declare_tiles, load_tile, load_tiles, stretch, take_tile, tile_values};
+use super::tile::{Named, declare_tiles, load_tile, load_tiles, stretch, tile_values};
 use super::writer::{ENTRY_FUNCTION, Writer};
 use super::{ENTRY, MERGE_ENTRY, TableScope, aggregate};
 use crate::error::RunError;
@@ -62,32 +61,19 @@ pub(super) fn run(writer: &Writer<'_>) -> Result<String, RunError> {
     if may_refuse {
         out.push_str("                bool refused = false;\n");
     }
-    let ahead = writer.plan.loads_ahead;
-    if ahead {
-        load_tile(writer, &mut out, 4, "", "row");
-    }
     out.push_str("                GRAMPUS_NO_UNROLL\n                while (row < last) {\n");
-    if ahead {
-        out.push_str(NEXT_TILE);
-        load_tile(writer, &mut out, 5, NEXT, "next");
-    } else {
-        load_tile(writer, &mut out, 5, "", "row");
-    }
+    load_tile(writer, &mut out);
     out.push_str("                    row += TILE_ROWS;\n                    GRAMPUS_UNROLL\n");
     out.push_str("                    for (u32 i = 0; i < K; i++) {\n");
     out.push_str(&row.statements.out);
     out.push_str("                    }\n");
     out.push_str(match may_refuse {
-        true => "                    if (any(strange != 0 || refused)) break;\n",
-        false => "                    if (any(strange != 0)) break;\n",
+        true => {
+            "                    if (any(strange != 0 || refused)) break;\n                }\n                \
+             if (leaves(head, refused)) return false;\n"
+        }
+        false => "                    if (any(strange != 0)) break;\n                }\n",
     });
-    if ahead {
-        take_tile(writer, &mut out, 5, NEXT);
-    }
-    out.push_str("                }\n");
-    if may_refuse {
-        out.push_str("                if (leaves(head, refused)) return false;\n");
-    }
     out.push_str(STRANGE_ROWS);
     out.push_str(match writer.plan.tile_conjuncts.is_empty() {
         true => "    count_rows(head, looked, lane_id() == 0 ? (u32)looked : 0);\n",
@@ -118,11 +104,6 @@ const BROKEN_TILES: &str = "            const u64 last = row + stretch.tiles<TIL
             GRAMPUS_NO_UNROLL
             while (row < last) {
                 u32 strange = 0;  // rows whose keys have no code
-";
-/// Prefix of the names of the next tile's values.
-const NEXT: &str = "next_";
-/// The row of the next tile. Behind the last tile it is the last one's, whose values are in the cache.
-const NEXT_TILE: &str = "                    const u64 next = row + TILE_ROWS < last ? row + TILE_ROWS : row;
 ";
 /// End of the loops.
 const STRANGE_ROWS: &str = "                if (any(strange != 0) &&

@@ -34,10 +34,6 @@ const MAX_RINGS: usize = 3;
 const MAX_TILE_REGISTERS: u32 = 16;
 /// The same if a tile's rows go to group tables by code: that loop needs few other registers.
 const MAX_CODED_TILE_REGISTERS: u32 = 24;
-/// The same if the next tile's values are loaded beside them: with more, kernels spill over 192 bytes.
-const MAX_AHEAD_TILE_REGISTERS: u32 = 20;
-/// The same with tables of a warp, whose lanes first add up among themselves.
-const MAX_AHEAD_WARP_TILE_REGISTERS: u32 = 16;
 /// Values of a lane in a tile.
 const MAX_LANE_VALUES: u32 = 8;
 /// Registers for the values of a queued tile: 16 doubles of a warp are a line of the cache.
@@ -95,9 +91,6 @@ pub(super) struct Plan {
     pub lane_values: u32,
     /// Consecutive tiles of a warp.
     pub chunk_tiles: u32,
-    /// A warp loads its next tile before it adds the rows of the present one: few warps fit beside tables in shared
-    /// memory, too few to hide each other's waits.
-    pub loads_ahead: bool,
     pub stages: Vec<Stage>,
     pub words: Words,
     /// The group tables by code. `None`: groups have no codes.
@@ -145,7 +138,6 @@ impl Plan {
         let mut plan = Self {
             lane_values: 1,
             chunk_tiles: 1,
-            loads_ahead: false,
             words: Words::new(program, shape.grouping, &nullable)?,
             scope: match shape.grouping {
                 Grouping::Coded(scope) => Some(scope),
@@ -195,12 +187,6 @@ impl Plan {
         }
         if direct && self.tile_columns.iter().all(|&c| columns[c].on_device) {
             self.chunk_tiles = DENSE_CHUNK_ROWS / (self.lane_values * GPU_LANES);
-            let most = match self.scope {
-                None => 0,
-                Some(TableScope::Warp) => MAX_AHEAD_WARP_TILE_REGISTERS,
-                Some(TableScope::Lane | TableScope::Block) => MAX_AHEAD_TILE_REGISTERS,
-            };
-            self.loads_ahead = self.lane_values * each <= most;
         }
     }
 

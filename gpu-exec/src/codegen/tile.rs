@@ -81,10 +81,8 @@ pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named
 struct TileArray {
     /// `tile_c` for values, `valid_tile_c` for validity.
     name: String,
-    /// C++ type of an element.
-    ty: &'static str,
-    /// A value of each row, or the bits of all rows in one element.
-    by_row: bool,
+    /// Declaration of the variable that holds the tile.
+    declaration: String,
     /// C++ type of the array.
     array: String,
 }
@@ -95,8 +93,7 @@ fn tile_arrays(writer: &Writer<'_>) -> Vec<TileArray> {
         let (ty, aligned) = (stored(&writer.program.columns[c]), writer.shape.columns[c].aligned);
         TileArray {
             name: format!("tile_{c}"),
-            ty,
-            by_row: true,
+            declaration: format!("{ty} tile_{c}[K]"),
             array: format!("ColumnArray<{ty}, Mapped, {aligned}>"),
         }
     });
@@ -105,8 +102,7 @@ fn tile_arrays(writer: &Writer<'_>) -> Vec<TileArray> {
         .into_iter()
         .map(|c| TileArray {
             name: format!("valid_tile_{c}"),
-            ty: "u32",
-            by_row: false,
+            declaration: format!("u32 valid_tile_{c}"),
             array: "ValidityArray".to_owned(),
         });
     columns.chain(valid).collect()
@@ -131,31 +127,18 @@ pub(super) fn stretch(writer: &Writer<'_>, out: &mut String) {
     out.push_str(&lines.out);
 }
 
-/// Loads a whole tile by the stretch, in statements at an indentation. `prefix`: of the names of the tile's values.
-pub(super) fn load_tile(writer: &Writer<'_>, out: &mut String, indent: usize, prefix: &str, row: &str) {
-    let mut lines = Statements::new(indent);
-    for TileArray {
-        name,
-        ty,
-        by_row,
-        array,
-    } in tile_arrays(writer)
-    {
-        let elements = if by_row { "[K]" } else { "" };
-        lines.line(&format!("{ty} {prefix}{name}{elements};"));
-        lines.line(&format!("{array}::load_whole<K>(of_{name}, {row}, {prefix}{name});"));
-    }
-    out.push_str(&lines.out);
-}
-
-/// Gives the tile the values that were loaded by names with a prefix.
-pub(super) fn take_tile(writer: &Writer<'_>, out: &mut String, indent: usize, prefix: &str) {
-    let mut lines = Statements::new(indent);
-    for TileArray { name, by_row, .. } in tile_arrays(writer) {
-        lines.line(&match by_row {
-            true => format!("copy_tile({name}, {prefix}{name});"),
-            false => format!("{name} = {prefix}{name};"),
-        });
+/// Loads the whole tile at `row` by the stretch.
+pub(super) fn load_tile(writer: &Writer<'_>, out: &mut String) {
+    let arrays = tile_arrays(writer);
+    let mut lines = Statements::new(5);
+    for of in &arrays {
+        let TileArray {
+            name,
+            declaration,
+            array,
+        } = of;
+        lines.line(&format!("{declaration};"));
+        lines.line(&format!("{array}::load_whole<K>(of_{name}, row, {name});"));
     }
     out.push_str(&lines.out);
 }
