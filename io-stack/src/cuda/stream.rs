@@ -15,7 +15,7 @@ use crate::error::CudaError;
 /// A wait for a launch on host threads, which wakes the waiting thread.
 const HOST_MOMENT: Duration = Duration::from_millis(1);
 /// A sleep between looks at a GPU.
-const GPU_MOMENT: Duration = Duration::from_micros(50);
+const GPU_MOMENT: Duration = Duration::from_micros(20);
 
 /// A stream, not synchronised with the default stream.
 #[derive(Debug)]
