@@ -25,18 +25,25 @@ fn many_groups() -> RecordBatch {
         2 => Some(row as f64 / 8.0),
         _ => None,
     });
-    let columns: [(&str, ArrayRef); 5] = [
+    let others = (0..ROWS).map(|row| match row % 5 {
+        0 => f64::from_bits(f64::NAN.to_bits() + row as u64 % 3),
+        1 => -f64::NAN,
+        2 => -0.0,
+        _ => 0.0,
+    });
+    let columns: [(&str, ArrayRef); 6] = [
         ("k", integers(|row| (row % 10 != 0).then_some(row * 7919 % 150_000))),
         ("few", integers(|row| Some(row % 7))),
         ("d", Arc::new(decimals)),
         ("word", Arc::new(StringArray::from_iter(words))),
         ("f", Arc::new(Float64Array::from_iter(floats))),
+        ("g", Arc::new(Float64Array::from_iter_values(others))),
     ];
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
 /// Statements, and whether the operator computes the whole aggregation.
-const STATEMENTS: [(&str, bool); 12] = [
+const STATEMENTS: [(&str, bool); 15] = [
     // All groups, in an order.
     (
         "SELECT k, few, count(*), count(f), sum(f), avg(f), min(d), max(d), sum(d), avg(d) FROM t GROUP BY k, few \
@@ -71,9 +78,19 @@ const STATEMENTS: [(&str, bool); 12] = [
     ),
     // No row passes.
     ("SELECT k, sum(d) FROM t WHERE few * 2 = 5 GROUP BY k", true),
-    // No keys, floats as keys, finer groups.
+    // Floats as keys: 0.0 and -0.0 are one group, NaNs with different bits are several.
+    ("SELECT f, count(*), sum(few) FROM t GROUP BY f ORDER BY f", true),
+    ("SELECT f, few, count(*) FROM t GROUP BY f, few ORDER BY f, few", true),
+    (
+        "SELECT CAST(f AS REAL) AS r, count(*) FROM t GROUP BY r ORDER BY r",
+        true,
+    ),
+    (
+        "SELECT g, count(*), sum(few) FROM t GROUP BY g ORDER BY g, count(*)",
+        true,
+    ),
+    // No keys, finer groups.
     ("SELECT count(*), sum(d), avg(f) FROM t", false),
-    ("SELECT f, count(*), sum(few) FROM t GROUP BY f ORDER BY f", false),
     (
         "SELECT few, count(DISTINCT word), max(word) FROM t GROUP BY few ORDER BY few",
         false,

@@ -162,18 +162,42 @@ impl GroupLayout {
         self.groups as usize * self.words
     }
 
-    /// Appends the words of a key, by the number of its group: the values' words and, if keys can be NULL, the bits of
+    /// Appends the groups of `merged`, the words of all groups, that have rows: for each the words of its key, as in
+    /// [`push_key`](Self::push_key), and its own. `rows`: the word of a group that counts its rows.
+    pub(super) fn push_groups(&self, null_keys: bool, rows: usize, merged: &[u64], out: &mut Vec<u64>) {
+        let found = merged.iter().skip(rows).step_by(self.words);
+        let found = found.filter(|rows| **rows > 0).count();
+        out.reserve(found * (self.keys.len() + usize::from(null_keys) + self.words));
+        let ends = self.keys.iter().skip(1).map(|key| key.step).chain([self.groups]);
+        let sizes: Vec<u32> = self.keys.iter().zip(ends).map(|(key, end)| end / key.step).collect();
+        // Counts up: to divide each number of a group takes several times as long.
+        let mut codes = vec![0; sizes.len()];
+        for words in merged.chunks_exact(self.words).take(self.groups as usize) {
+            if words[rows] > 0 {
+                self.push_key(null_keys, &codes, out);
+                out.extend_from_slice(words);
+            }
+            for (code, size) in codes.iter_mut().zip(&sizes) {
+                *code += 1;
+                if *code < *size {
+                    break;
+                }
+                *code = 0;
+            }
+        }
+    }
+
+    /// Appends the words of a key, by the codes of its values: the values' words and, if keys can be NULL, the bits of
     /// NULLs.
-    pub(super) fn push_key(&self, null_keys: bool, group: u32, words: &mut Vec<u64>) {
+    fn push_key(&self, null_keys: bool, of_values: &[u32], words: &mut Vec<u64>) {
         let mut nulls = 0;
-        for (at, (codes, (unit, ty))) in self.keys.iter().zip(&self.units).enumerate() {
-            let next = self.keys.get(at + 1).map_or(self.groups, |next| next.step);
-            let code = group % next / codes.step;
-            if code == codes.codes {
+        let keys = self.keys.iter().zip(&self.units).zip(of_values);
+        for (at, ((codes, (unit, ty)), code)) in keys.enumerate() {
+            if *code == codes.codes {
                 nulls |= 1 << at;
                 words.push(0);
             } else {
-                words.push(key_word(*unit, *ty, codes.first as i64, code));
+                words.push(key_word(*unit, *ty, codes.first as i64, *code));
             }
         }
         words.extend(null_keys.then_some(nulls));

@@ -168,20 +168,13 @@ impl<'a> Groups<'a> {
     /// Adds the groups by code that have rows. Their keys are in no other table: a kernel gives a key its code wherever
     /// it meets it.
     fn of_codes(&mut self, layout: &GroupLayout, merged: &[u64]) -> Result<(), RunError> {
-        let (count, Some(rows_word)) = (self.plan.words.ops.len(), self.plan.words.rows) else {
-            return wrong("groups by code");
-        };
-        if merged.len() < layout.partial_words() {
-            return wrong("groups by code");
-        }
-        for (group, words) in (0..layout.groups).zip(merged.chunks_exact(count)) {
-            if words[rows_word] > 0 {
-                let rows = self.rows.to_mut();
-                layout.push_key(self.plan.null_keys, group, rows);
-                rows.extend_from_slice(words);
+        match self.plan.words.rows {
+            Some(rows) if merged.len() >= layout.partial_words() => {
+                layout.push_groups(self.plan.null_keys, rows, merged, self.rows.to_mut());
+                Ok(())
             }
+            _ => wrong("groups by code"),
         }
-        Ok(())
     }
 
     /// Adds the group table's groups, of which each has a key of its own.

@@ -76,15 +76,14 @@ impl Lowered {
         self.program.columns.iter().any(|column| column.ty == Type::Code) || self.arguments.iter().any(is_text)
     }
 
-    /// Whether each of the aggregation's groups occurs once in the program's output, if there are keys. The CPU's
-    /// aggregation takes 0.0 and -0.0 for one key, the program for two.
+    /// Whether each of the aggregation's groups occurs once in the program's output, if there are keys. Programs take
+    /// 0.0 and -0.0 for one key, as DataFusion does.
     pub(crate) fn has_groups_once(&self) -> bool {
         let has_finer_groups = self
             .state
             .iter()
             .any(|source| matches!(source, StateSource::Key(_) | StateSource::KeyAsList(_)));
-        let is_float = |key| matches!(self.program.type_of(key), Ok(Type::Float32 | Type::Float64) | Err(_));
-        self.grouping_sets.is_none() && !has_finer_groups && !self.program.keys.iter().any(is_float)
+        self.grouping_sets.is_none() && !has_finer_groups
     }
 
     /// The scan below the aggregation.
