@@ -111,6 +111,21 @@ GRAMPUS_DEVICE bool rescale(u64 stored, i64 from, i64 to, u64& v) {
     return true;
 }
 
+// The whole number that a float is, by its bits, of which FRACTION are the fraction's. False: it has a fraction, is -0
+// or no number, or takes more than three bytes.
+template <u32 FRACTION, u32 EXPONENT>
+GRAMPUS_DEVICE bool whole_number(u64 bits, u64& v) {
+    constexpr u32 ONE = (1u << (EXPONENT - 1)) - 1, MOST = 22;  // the exponent of 1, and the most above it
+    u32 above = ((u32)(bits >> FRACTION) & ((1u << EXPONENT) - 1)) - ONE;
+    u64 fraction = bits & ((1ull << FRACTION) - 1);
+    v = 0;
+    if (bits == 0) return true;
+    if (above > MOST || fraction << (64 - FRACTION + above) != 0) return false;
+    u64 magnitude = 1ull << above | fraction >> (FRACTION - above);
+    v = bits >> (FRACTION + EXPONENT) != 0 ? 0 - magnitude : magnitude;
+    return true;
+}
+
 // Whether the value that the first pass has stored stays as it is. Nearly always a decimal has its column's scale.
 GRAMPUS_DEVICE bool stays(const DecodeTask& task, u64 stored) {
     return task.kind == DECODE_DECIMALS && stored == task.scale;
@@ -128,8 +143,15 @@ GRAMPUS_DEVICE bool value_of(const DecodeTask& task, u32 row, bool second, u64& 
     case DECODE_TIMESTAMPS: return !second || timestamp(task, ((const u64*)task.values)[row], v, v);
     // The unscaled value waits in the place of the decimal: it must fit too.
     case DECODE_DECIMALS: return (!second || rescale(stored_value(task, row), (i64)v, task.scale, v)) && fits(v, task);
+    case DECODE_DOUBLES: return whole_number<52, 11>(v, v) && fits(v, task);
+    case DECODE_FLOATS: return whole_number<23, 8>(v, v) && fits(v, task);
     default: return true;
     }
+}
+
+// Bytes of a raw value.
+GRAMPUS_DEVICE u32 raw_width(const DecodeTask& task) {
+    return task.kind == DECODE_DOUBLES ? 8 : task.kind == DECODE_FLOATS ? 4 : task.width;
 }
 
 // Stores which of `count` rows from `row` on have a value: bit i of `there` stands for row + i. Warps of one lane come
@@ -150,7 +172,7 @@ GRAMPUS_DEVICE bool decode_stream(const DecodeTask& task, bool second) {
     bool some_missing = task.present.bytes != nullptr, of_bits = coding == CODING_BITS, bad = false;
     bool is_signed = task.kind != DECODE_CODES && !(second && task.kind == DECODE_TIMESTAMPS);
     BitRuns present(task.present), bits(stream);
-    ValueRuns runs(stream, coding, task.width, is_signed);
+    ValueRuns runs(stream, coding, raw_width(task), is_signed);
     u32 before = task.skip_rows, rows = task.rows, width = task.width;
     if (some_missing) {
         present.skip(task.present.skip);

@@ -11,15 +11,17 @@ constexpr u32 CODING_BITS = 1;        // bits in byte runs
 constexpr u32 CODING_BYTES = 2;       // byte runs
 constexpr u32 CODING_INTEGERS_1 = 3;  // integer runs, version 1
 constexpr u32 CODING_INTEGERS_2 = 4;  // integer runs, version 2
-constexpr u32 CODING_RAW = 5;         // values of `width` bytes, one after the other
+constexpr u32 CODING_RAW = 5;         // values of as many bytes as the kind says, one after the other
 constexpr u32 CODING_VARINTS = 6;     // varints, one after the other
 
 // DecodeTask::kind
-constexpr u32 DECODE_PLAIN = 1;       // the low bytes of the stored value
+constexpr u32 DECODE_PLAIN = 1;       // the low bytes of the stored value; raw ones have `width` bytes
 constexpr u32 DECODE_INTEGERS = 2;    // signed values that must fit
 constexpr u32 DECODE_CODES = 3;       // indexes into a table of dictionary codes
 constexpr u32 DECODE_TIMESTAMPS = 4;  // seconds in `data`, nanoseconds in `secondary`
 constexpr u32 DECODE_DECIMALS = 5;    // unscaled values in `data`, scales in `secondary`
+constexpr u32 DECODE_DOUBLES = 6;     // doubles that must be whole numbers that fit
+constexpr u32 DECODE_FLOATS = 7;      // the same of four bytes
 
 // Bytes of a stream from a place at which decoding can start. Kernels read aligned words of 8 bytes that hold at least
 // one of these bytes.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use grampus_io_stack::cuda::Nvcomp;
 
 use crate::input::chunk_list::Codec;
-use crate::input::{Input, Placement};
+use crate::input::{Input, Placement, Segment, Stripe};
 use crate::program::{Program, Stored, Value};
 
 /// Hardware that runs kernels.
@@ -134,6 +134,21 @@ impl<'a> Decompression<'a> {
     }
 }
 
+/// Where a stripe has a column's values, for one layout of them: as [`Placement`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Place<'a> {
+    /// As kernels read them.
+    Raw(&'a [Segment]),
+    /// One value in all rows. `None`: NULL.
+    Constant(Option<Value>),
+    /// To be decoded: [`Placement::Decoded`].
+    Decoded {
+        stored_bytes: u64,
+        on_device: bool,
+        chunk_bytes: Option<u64>,
+    },
+}
+
 /// A program to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
@@ -167,6 +182,34 @@ impl Request<'_> {
     pub(crate) fn is_narrow(&self, column: usize) -> bool {
         let of = &self.program.columns[column];
         of.stored != Stored::of(of.ty)
+    }
+
+    /// Where a stripe has a column's values, for their layout in memory. Floats that are integers in memory are
+    /// decoded, also if they lie raw.
+    pub(crate) fn place<'s>(&self, stripe: &'s Stripe, column: usize) -> Place<'s> {
+        let of = &self.program.columns[column];
+        let from_floats = of.stored.float_bytes();
+        match (&stripe.columns[column], from_floats) {
+            (Placement::Constant(value), _) => Place::Constant(*value),
+            (Placement::Direct(segments), None) => Place::Raw(segments),
+            (Placement::Direct(_), Some(bytes)) => Place::Decoded {
+                stored_bytes: stripe.rows * u64::from(bytes),
+                on_device: true,
+                chunk_bytes: None,
+            },
+            (
+                Placement::Decoded {
+                    stored_bytes,
+                    on_device,
+                    chunk_bytes,
+                },
+                _,
+            ) => Place::Decoded {
+                stored_bytes: *stored_bytes,
+                on_device: *on_device,
+                chunk_bytes: chunk_bytes.filter(|_| from_floats.is_none()),
+            },
+        }
     }
 
     /// Whether kernels must look whether a column's values are NULL.

@@ -1,5 +1,5 @@
-//! Integers and codes in as few bytes of device memory as their values need: what is resident, and what happens to a
-//! value beyond the bounds that were known.
+//! Integers, codes, and floats that are whole numbers, in as few bytes of device memory as their values need: what is
+//! resident, and what happens to a value beyond the bounds that were known.
 
 #[path = "temporary_table/mod.rs"]
 mod temporary_table;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use grampus_gpu_exec::input::encoded_column::{EncodedColumn, EncodedStream, Entry, Runs, Values};
-use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Stripe};
+use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RuntimeOptions};
@@ -19,8 +19,7 @@ use temporary_table::gpu;
 const ROWS: u64 = 5000;
 const GROUP_ROWS: u64 = 1000;
 
-/// Integers of a stripe, of which the first column's are stored in runs of version 1, and the second's are the CPU's to
-/// decode.
+/// Numbers of a stripe: integers are stored in runs of version 1, floats as they are.
 #[derive(Debug)]
 struct Numbers {
     ty: Type,
@@ -39,9 +38,8 @@ impl Decode for Numbers {
     ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>> {
         self.decoded.fetch_add(1, Ordering::Relaxed);
         let values = &self.values[rows.start as usize..rows.end as usize];
-        let bytes = |value: &i64| value.to_le_bytes()[..self.ty.width() as usize].to_vec();
         Ok(Decoded {
-            values: values.iter().flat_map(bytes).collect(),
+            values: values.iter().flat_map(|value| bytes_of(self.ty, *value)).collect(),
             valid: None,
         })
     }
@@ -53,6 +51,32 @@ impl Decode for Numbers {
     fn dictionary_codes(&self, _: usize, _: usize) -> Result<Arc<[u32]>, Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.codes.clone())
     }
+}
+
+/// A number as a value of a type. `HALF` stands for a half, `MINUS_ZERO` for -0.
+fn bytes_of(ty: Type, number: i64) -> Vec<u8> {
+    let float = match number {
+        HALF => 0.5,
+        MINUS_ZERO => -0.0,
+        _ => number as f64,
+    };
+    match ty {
+        Type::Float64 => float.to_le_bytes().to_vec(),
+        Type::Float32 => (float as f32).to_le_bytes().to_vec(),
+        _ => number.to_le_bytes()[..ty.width() as usize].to_vec(),
+    }
+}
+
+const HALF: i64 = i64::MAX;
+const MINUS_ZERO: i64 = i64::MIN;
+
+/// The decoder of what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decoder {
+    Cpu,
+    Device,
+    /// None: values lie raw.
+    Nobody,
 }
 
 /// A file with one column of numbers, and what is said of their bounds.
@@ -88,19 +112,42 @@ fn literals(values: &[i64], signed: bool) -> (Vec<u8>, Vec<Entry>) {
     (bytes, entries)
 }
 
+/// Floats as they are.
+fn raw(ty: Type, values: &[i64]) -> (Vec<u8>, Vec<Entry>) {
+    let (mut bytes, mut entries) = (Vec::new(), Vec::new());
+    for group in values.chunks(GROUP_ROWS as usize) {
+        let at = bytes.len() as u64;
+        bytes.extend(group.iter().flat_map(|value| bytes_of(ty, *value)));
+        let end = bytes.len() as u64;
+        entries.push(Entry { at, skip: 0, end });
+    }
+    (bytes, entries)
+}
+
+fn is_float(ty: Type) -> bool {
+    matches!(ty, Type::Float32 | Type::Float64)
+}
+
 impl Table {
     /// Values of a type; of codes, `values` are the entries of a dictionary, whose codes are three times their number.
-    fn new(ty: Type, values: Vec<i64>, on_device: bool, bounds: Option<(i64, i64)>) -> Self {
+    fn new(ty: Type, values: Vec<i64>, decoder: Decoder, bounds: Option<(i64, i64)>) -> Self {
         let is_code = ty == Type::Code;
-        let (bytes, entries) = literals(&values, !is_code);
+        let (bytes, entries) = match is_float(ty) {
+            true => raw(ty, &values),
+            false => literals(&values, !is_code),
+        };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("numbers");
         std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
-        let entry_count = values.iter().max().map_or(0, |most| *most as u32 + 1);
+        let entry_count = match is_code {
+            true => values.iter().max().map_or(0, |most| *most as u32 + 1),
+            false => 0,
+        };
         let encoded = EncodedColumn {
-            values: match is_code {
-                true => Values::Codes(Runs::V1, entry_count),
-                false => Values::Integers(Runs::V1),
+            values: match ty {
+                Type::Code => Values::Codes(Runs::V1, entry_count),
+                _ if is_float(ty) => Values::Raw,
+                _ => Values::Integers(Runs::V1),
             },
             group_rows: GROUP_ROWS,
             present: None,
@@ -130,10 +177,17 @@ impl Table {
             group_rows: GROUP_ROWS,
             compression: None,
             selected: std::iter::once(0..ROWS).collect(),
-            columns: vec![Placement::Decoded {
-                stored_bytes: bytes.len() as u64,
-                on_device,
-                chunk_bytes: None,
+            columns: vec![match decoder {
+                Decoder::Nobody => Placement::Direct(vec![Segment {
+                    first_row: 0,
+                    rows: ROWS,
+                    offset: 0,
+                }]),
+                _ => Placement::Decoded {
+                    stored_bytes: bytes.len() as u64,
+                    on_device: decoder == Decoder::Device,
+                    chunk_bytes: None,
+                },
             }],
         };
         let input = Input {
@@ -174,7 +228,11 @@ impl Table {
                 .map(count)
                 .collect(),
         };
-        let arguments: Vec<Value> = wanted.iter().map(|value| Value::Int(*value)).collect();
+        let argument = |value: &i64| match is_float(self.numbers.ty) {
+            true => Value::Float(*value as f64),
+            false => Value::Int(*value),
+        };
+        let arguments: Vec<Value> = wanted.iter().map(argument).collect();
         let output = gpu.run(Request {
             program: &program,
             arguments: &arguments,
@@ -193,7 +251,9 @@ impl Table {
         let values = &self.numbers.values;
         let (first, last) = (values[0], values[ROWS as usize - 1]);
         let of = |wanted: i64| values.iter().filter(|value| **value == wanted).count() as i64;
-        let expected = [ROWS as i64, of(first), of(last), of(1)];
+        let zeros = of(0) + of(MINUS_ZERO);
+        let last = if [HALF, MINUS_ZERO].contains(&last) { 2 } else { last };
+        let expected = [ROWS as i64, if first == 0 { zeros } else { of(first) }, of(last), of(1)];
         for backing in [BackingChoice::Auto, BackingChoice::All(Backing::Resident)] {
             assert_eq!(self.counts(gpu, &[first, last, 1], backing), expected, "{backing:?}");
         }
@@ -216,6 +276,14 @@ fn numbers(most: i64, last: i64) -> Vec<i64> {
     values
 }
 
+/// Decoders of a type's values.
+fn decoders(ty: Type) -> &'static [Decoder] {
+    match is_float(ty) {
+        true => &[Decoder::Cpu, Decoder::Device, Decoder::Nobody],
+        false => &[Decoder::Cpu, Decoder::Device],
+    }
+}
+
 #[test]
 fn values_take_as_many_bytes_as_their_bounds_need() {
     for (ty, values, bounds, bytes) in [
@@ -226,14 +294,20 @@ fn values_take_as_many_bytes_as_their_bounds_need() {
         (Type::Int64, numbers(4000, 1 << 33), Some((0, 1 << 33)), 8.0),
         (Type::Int64, numbers(200, 200), None, 8.0),
         (Type::Code, numbers(80, 80), Some((0, 240)), 1.0),
+        (Type::Float64, numbers(200, 200), Some((0, 200)), 1.0),
+        (Type::Float64, numbers(4000, -1), Some((-1, 4000)), 2.0),
+        (Type::Float64, numbers(4000, 70_000), Some((0, 70_000)), 8.0),
+        (Type::Float64, numbers(200, HALF), None, 8.0),
+        (Type::Float32, numbers(100, -100), Some((-100, 100)), 1.0),
     ] {
-        for on_device in [false, true] {
-            let table = Table::new(ty, values.clone(), on_device, bounds);
+        for decoder in decoders(ty) {
+            let table = Table::new(ty, values.clone(), *decoder, bounds);
             let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
                 return;
             };
-            assert_eq!(table.check(&gpu), bytes, "{ty}, {bounds:?}, on the device: {on_device}");
-            assert_eq!(table.numbers.decoded.load(Ordering::Relaxed) == 0, on_device);
+            assert_eq!(table.check(&gpu), bytes, "{ty}, {bounds:?}, decoder: {decoder:?}");
+            let by_cpu = table.numbers.decoded.load(Ordering::Relaxed) > 0;
+            assert_eq!(by_cpu, *decoder == Decoder::Cpu);
         }
     }
 }
@@ -246,9 +320,12 @@ fn values_beyond_their_bounds_are_loaded_again() {
         (Type::Int64, numbers(200, -1), Some((0, 200)), 8.0),
         (Type::Int32, numbers(4000, 70_000), Some((0, 4000)), 4.0),
         (Type::Code, numbers(200, 200), Some((0, 100)), 2.0),
+        (Type::Float64, numbers(200, 300), Some((0, 200)), 8.0),
+        (Type::Float64, numbers(200, HALF), Some((0, 200)), 8.0),
+        (Type::Float32, numbers(200, MINUS_ZERO), Some((0, 200)), 4.0),
     ] {
-        for on_device in [false, true] {
-            let table = Table::new(ty, values.clone(), on_device, bounds);
+        for decoder in decoders(ty) {
+            let table = Table::new(ty, values.clone(), *decoder, bounds);
             let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
                 return;
             };

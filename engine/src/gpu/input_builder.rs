@@ -36,7 +36,7 @@ use crate::scan::Scan;
 use crate::scan::column_locations::{self, ColumnLocation, LocationCache, StripeLocations};
 use crate::scan::orc_scan_exec::OrcScanExec;
 use crate::store::nvme_location;
-use crate::table::column_bounds::extremes;
+use crate::table::column_bounds::{self, extremes};
 use crate::table::files::TableFile;
 
 /// Builds inputs from what the session keeps.
@@ -238,7 +238,7 @@ fn value_ranges(scan: &Scan, stripes: &[StripeLocations], column: usize) -> Resu
 }
 
 /// The least and the greatest value of a table column in all files, as an integer, and zero. `None`: they are not known
-/// of one.
+/// of one, or are floats of which not all look like whole numbers.
 fn value_bounds(scan: &Scan, column: usize) -> Option<(i64, i64)> {
     let data_type = scan.table.field(column).data_type();
     let of_file = |file: &TableFile| match file.place_of(column) {
@@ -246,6 +246,9 @@ fn value_bounds(scan: &Scan, column: usize) -> Option<(i64, i64)> {
             let stored = file.file.tail.file_statistics.get(id as usize)?;
             if stored.values == Some(0) {
                 return Some((0, 0)); // NULL takes the place of a zero
+            }
+            if data_type.is_floating() {
+                return column_bounds::of_whole_numbers(stored);
             }
             let (least, most) = extremes(stored, data_type)?;
             integer(&least).zip(integer(&most))

@@ -30,6 +30,24 @@ pub(crate) fn extremes(stored: &ColumnStatistics, data_type: &DataType) -> Optio
     Some((lower_bound(stored, data_type)?, upper_bound(stored, data_type)?))
 }
 
+/// The least and the greatest value of floats, if both and the sum are whole numbers: then all of them probably are. A
+/// sum of prices is hardly ever one.
+pub(crate) fn of_whole_numbers(stored: &ColumnStatistics) -> Option<(i64, i64)> {
+    let Some(TypedStatistics::Double {
+        min,
+        max,
+        sum: Some(sum),
+    }) = stored.typed
+    else {
+        return None;
+    };
+    // From there on, every float is a whole number.
+    const MOST: f64 = (1u64 << 52) as f64;
+    let is_whole = |value: f64| value.abs() < MOST && value.fract() == 0.0;
+    let are_whole = [min, max, sum].into_iter().all(is_whole);
+    are_whole.then_some((min as i64, max as i64))
+}
+
 fn lower_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<ScalarValue> {
     match (stored.typed.as_ref()?, data_type) {
         (TypedStatistics::Integer { min, .. }, _) => integer(*min, data_type),

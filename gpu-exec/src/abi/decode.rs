@@ -17,6 +17,8 @@ pub(crate) const DECODE_INTEGERS: u32 = 2;
 pub(crate) const DECODE_CODES: u32 = 3;
 pub(crate) const DECODE_TIMESTAMPS: u32 = 4;
 pub(crate) const DECODE_DECIMALS: u32 = 5;
+pub(crate) const DECODE_DOUBLES: u32 = 6;
+pub(crate) const DECODE_FLOATS: u32 = 7;
 
 grampus_io_stack::shared_structs! {
     DecodeStream { bytes: u64, length: u32, skip: u32 }

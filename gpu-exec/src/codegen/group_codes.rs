@@ -12,6 +12,7 @@ use super::TableScope;
 use super::casts::per_day;
 use super::expr::Emitter;
 use super::plan::Plan;
+use super::tile::whole_number;
 use super::words::Words;
 use super::writer::{Writer, comment};
 use crate::abi::query::KeyCodes;
@@ -274,10 +275,15 @@ pub(super) fn number_group(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(
             }
             _ => {
                 let value = e.expr(key)?;
+                let whole = match key {
+                    Expr::Column(column) => whole_number(writer.program, *column),
+                    _ => None,
+                };
                 // Ranges have 64 bits. A decimal that takes more has no code.
-                let code = match value.is_wide() {
-                    true => format!("code_of_wide({}, {codes}, CODED)", value.value),
-                    false => format!("code_of({}, {codes}, CODED)", value.value),
+                let code = match (whole, value.is_wide()) {
+                    (Some(whole), _) => format!("code_of({whole}, {codes}, CODED)"),
+                    (None, true) => format!("code_of_wide({}, {codes}, CODED)", value.value),
+                    (None, false) => format!("code_of({}, {codes}, CODED)", value.value),
                 };
                 (value, code)
             }

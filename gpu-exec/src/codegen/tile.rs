@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::expr::Emitter;
 use super::statements::{Statements, cpp_held, stored};
 use super::writer::{Writer, mask_of};
-use crate::program::Type;
+use crate::program::{Program, Type};
 
 /// Declares the arrays of a tile's columns.
 pub(super) fn declare_tiles(writer: &Writer<'_>, out: &mut String) {
@@ -57,6 +57,12 @@ pub(super) enum Named {
     Picked,
 }
 
+/// The name of a float's value of a row as an integer, if it is one in memory.
+pub(super) fn whole_number(program: &Program, column: usize) -> Option<String> {
+    let stored = program.columns[column].stored;
+    stored.float_bytes().map(|_| format!("whole{column}"))
+}
+
 /// Names the tile's values of one row.
 pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named) {
     let value = |name: String| match named {
@@ -66,11 +72,12 @@ pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named
     for &c in &writer.plan.tile_columns {
         let ty = writer.program.columns[c].ty;
         let is_true = if ty == Type::Bool { " != 0" } else { "" };
-        e.line(&format!(
-            "const {} c{c} = {}{is_true};",
-            cpp_held(ty),
-            value(format!("tile_{c}"))
-        ));
+        let mut value = value(format!("tile_{c}"));
+        if let Some(whole) = whole_number(writer.program, c) {
+            e.line(&format!("const i32 {whole} = {value};"));
+            value = whole;
+        }
+        e.line(&format!("const {} c{c} = {value}{is_true};", cpp_held(ty)));
         if writer.shape.columns[c].nullable {
             e.line(&format!("const bool ok{c} = (valid_tile_{c} >> i & 1) != 0;"));
         }

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use crate::abi::decode::{
     CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, CODING_VARINTS, DECODE_CODES,
-    DECODE_DECIMALS, DECODE_INTEGERS, DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream, DecodeTask,
+    DECODE_DECIMALS, DECODE_DOUBLES, DECODE_FLOATS, DECODE_INTEGERS, DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream,
+    DecodeTask,
 };
 use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
 use crate::decompress::chunk_table::{ChunkTable, codec_number};
@@ -195,7 +196,7 @@ impl EncodedRun {
             }
         });
         let mut next = |there: bool| if there { streams.next() } else { None }.unwrap_or_default();
-        let (kind, [coding, secondary_coding]) = kind_of(&encoded.values);
+        let (kind, [coding, secondary_coding]) = kind_of(&encoded.values, to.stored);
         DecodeTask {
             present: next(encoded.present.is_some()),
             data: next(true),
@@ -226,13 +227,17 @@ fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
 }
 
 /// Kind of a task, and the codings of its streams of values: the data, and the secondary one or 0.
-fn kind_of(values: &Values) -> (u32, [u32; 2]) {
+fn kind_of(values: &Values, stored: Stored) -> (u32, [u32; 2]) {
     let integers = |runs: &Runs| match runs {
         Runs::V1 => CODING_INTEGERS_1,
         Runs::V2 => CODING_INTEGERS_2,
     };
     match values {
-        Values::Raw => (DECODE_PLAIN, [CODING_RAW, 0]),
+        Values::Raw => match stored.float_bytes() {
+            None => (DECODE_PLAIN, [CODING_RAW, 0]),
+            Some(8) => (DECODE_DOUBLES, [CODING_RAW, 0]),
+            Some(_) => (DECODE_FLOATS, [CODING_RAW, 0]),
+        },
         Values::Booleans => (DECODE_PLAIN, [CODING_BITS, 0]),
         Values::Bytes => (DECODE_PLAIN, [CODING_BYTES, 0]),
         Values::Integers(runs) => (DECODE_INTEGERS, [integers(runs), 0]),

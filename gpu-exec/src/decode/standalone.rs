@@ -76,7 +76,7 @@ pub fn decode(
     if what.nullable && !validity::groups_have_bytes(&what.rows, what.encoded.group_rows) {
         return decode_by_group(device, modules, what, file);
     }
-    let straight = (!what.nullable).then_some(width as u32);
+    let straight = what.stored.straight_bytes().filter(|_| !what.nullable);
     let Some(batches) = batches(what.encoded, what.rows.clone(), what.batch_bytes, straight) else {
         return Ok(None);
     };

@@ -9,6 +9,8 @@ use super::Type;
 pub struct Stored {
     bytes: u32,
     is_signed: bool,
+    /// Bytes of the floats that the integers stand for. 0: they stand for none.
+    float_bytes: u32,
 }
 
 impl Stored {
@@ -17,22 +19,29 @@ impl Stored {
         Self {
             bytes: ty.width(),
             is_signed: !matches!(ty, Type::Bool | Type::Code),
+            float_bytes: 0,
         }
     }
 
     /// The narrowest layout for values of a type from `least` to `greatest`. Integers, dates, decimals (unscaled) and
-    /// codes have narrower layouts than their type's. Unsigned ones come first: to extend a sign takes kernels longer.
+    /// codes have narrower layouts than their type's, and so have floats that are whole numbers and not -0. Unsigned
+    /// ones come first: to extend a sign takes kernels longer.
     pub fn narrowest(ty: Type, least: i64, greatest: i64) -> Self {
         let whole = Self::of(ty);
-        let may_be_narrow = match ty {
-            Type::Int16 | Type::Int32 | Type::Int64 | Type::Date32 | Type::Decimal { .. } | Type::Code => true,
-            Type::Bool | Type::Int8 | Type::Float32 | Type::Float64 | Type::Timestamp(_) => false,
+        let (most_bytes, float_bytes) = match ty {
+            Type::Int16 | Type::Int32 | Type::Int64 | Type::Date32 | Type::Decimal { .. } | Type::Code => (4, 0),
+            Type::Float32 | Type::Float64 => (2, whole.bytes),
+            Type::Bool | Type::Int8 | Type::Timestamp(_) => (0, 0),
         };
         let layouts = [1, 2, 4].into_iter().flat_map(|bytes| {
-            let layout = |is_signed| Self { bytes, is_signed };
+            let layout = |is_signed| Self {
+                bytes,
+                is_signed,
+                float_bytes,
+            };
             [layout(false), layout(true)]
         });
-        let mut narrower = layouts.filter(|layout| may_be_narrow && layout.bytes < whole.bytes);
+        let mut narrower = layouts.filter(|layout| layout.bytes <= most_bytes && layout.bytes < whole.bytes);
         let holds = |layout: &Self| layout.holds(least) && layout.holds(greatest);
         narrower.find(holds).unwrap_or(whole)
     }
@@ -62,6 +71,16 @@ impl Stored {
     /// Whether the highest bit is a sign.
     pub fn is_signed(self) -> bool {
         self.is_signed
+    }
+
+    /// Bytes of the floats that the integers stand for; `None`: they stand for none.
+    pub(crate) fn float_bytes(self) -> Option<u32> {
+        (self.float_bytes > 0).then_some(self.float_bytes)
+    }
+
+    /// Bytes of a value, if values that lie raw in files are the same bytes in memory.
+    pub(crate) fn straight_bytes(self) -> Option<u32> {
+        self.float_bytes().is_none().then_some(self.bytes)
     }
 
     /// Whether the layout holds a value.
@@ -99,7 +118,14 @@ mod tests {
         assert_eq!(of(Type::Int64, 0, 1 << 31), (4, false));
         assert_eq!(of(Type::Int64, -1, 1 << 31), (8, true));
         assert_eq!(of(Type::Code, 0, 65_535), (2, false));
-        assert_eq!(of(Type::Float64, 0, 1), (8, true));
+        assert_eq!(of(Type::Float64, 0, 6), (1, false));
+        assert_eq!(of(Type::Float64, -1, 30_000), (2, true));
+        assert_eq!(of(Type::Float64, 0, 65_536), (8, true), "the type's own");
+        assert_eq!(of(Type::Float32, 0, 1000), (2, false));
+        assert_eq!(
+            of(Type::Timestamp(crate::program::TimeUnit::Nanosecond), 0, 1),
+            (8, true)
+        );
     }
 
     #[test]
@@ -118,5 +144,9 @@ mod tests {
         let both = small.join(negative, Type::Int64);
         assert!(both.bytes() == 2 && both.holds(-128) && both.holds(255));
         assert_eq!(Stored::of(Type::Code).wider(Type::Code), None);
+        let whole = Stored::narrowest(Type::Float64, 0, 6);
+        assert_eq!((whole.float_bytes(), small.float_bytes()), (Some(8), None));
+        let own = Stored::of(Type::Float64);
+        assert_eq!(whole.join(own, Type::Float64), own);
     }
 }

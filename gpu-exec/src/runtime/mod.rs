@@ -150,7 +150,7 @@ impl Gpu {
                 ..request
             };
             let result = executor::run(&state, &self.kept_plans, &request, &turn);
-            if !layouts.widen(&result, &program) {
+            if !layouts.widen(&result, &request, &state.residency) {
                 break result;
             }
         };

@@ -119,12 +119,22 @@ fn layout(random: &mut Random, ty: Type) -> Stored {
     }
 }
 
+/// Whether the layout is that of floats which are whole numbers.
+fn has_whole_floats(layout: Stored) -> bool {
+    layout.bytes() < Type::Float32.width()
+}
+
 /// A value that a layout holds.
 pub(crate) fn within(layout: Stored, value: Scalar) -> Scalar {
     let above = 64 - 8 * layout.bytes();
+    let held = |v: i64| match layout.is_signed() {
+        _ if layout.holds(v) => v,
+        true => v << above >> above,
+        false => ((v as u64) << above >> above) as i64,
+    };
     match value {
-        Scalar::Int(v) if !layout.holds(v) && layout.is_signed() => Scalar::Int(v << above >> above),
-        Scalar::Int(v) if !layout.holds(v) => Scalar::Int(((v as u64) << above >> above) as i64),
+        Scalar::Int(v) => Scalar::Int(held(v)),
+        Scalar::Float(v) if has_whole_floats(layout) => Scalar::Float(held(v as i64) as f64),
         other => other,
     }
 }
@@ -133,6 +143,7 @@ pub(crate) fn within(layout: Stored, value: Scalar) -> Scalar {
 pub(crate) fn bytes(layout: Stored, ty: Type, cell: Cell) -> Vec<u8> {
     let all = match (ty, cell) {
         (_, None) => 0u64,
+        (_, Some(Scalar::Float(v))) if has_whole_floats(layout) => v as i64 as u64,
         (Type::Float32, Some(Scalar::Float(v))) => u64::from((v as f32).to_bits()),
         (_, Some(Scalar::Float(v))) => v.to_bits(),
         (_, Some(Scalar::Int(v))) => v as u64,

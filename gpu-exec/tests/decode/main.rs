@@ -241,6 +241,39 @@ fn values_beyond_the_layout_fail() {
                 assert_eq!(found, None, "{beyond} in {:?}, {} lanes", column.stored, target.lanes);
             }
         }
+        // Floats are whole numbers that fit, and not -0.
+        for (ty, width) in [(Type::Float64, 8), (Type::Float32, 4)] {
+            let column = |values: &[f64], bounds| {
+                let data = streams::floats(values, width);
+                Column::new(Values::Raw, ty, None, data, None, values.len() as u64).within(bounds)
+            };
+            for (values, bounds) in [
+                (vec![0.0, 1.0, 255.0, 128.0], (0, 255)),
+                (vec![-128.0, 127.0, -1.0], (-128, 127)),
+                (vec![65_535.0, 256.0], (0, 65_535)),
+                (vec![-32_768.0, 32_767.0], (-32_768, 32_767)),
+            ] {
+                let rows = 0..values.len() as u64;
+                target.check(&column(&values, bounds), rows.clone(), BATCH_BYTES, "floats that fit");
+                let (least, greatest) = (bounds.0 as f64, bounds.1 as f64);
+                for other in [
+                    least - 1.0,
+                    greatest + 1.0,
+                    -0.0,
+                    0.5,
+                    greatest - 0.5,
+                    f64::from(f32::MIN_POSITIVE) / 4.0,
+                    16_777_216.0,
+                    1e30,
+                    f64::INFINITY,
+                    f64::NAN,
+                ] {
+                    let column = column(&[values.clone(), vec![other]].concat(), bounds);
+                    let found = target.decode(&column, 0..rows.end + 1, BATCH_BYTES);
+                    assert_eq!(found, None, "{other} in {:?}, {} lanes", column.stored, target.lanes);
+                }
+            }
+        }
         // Codes, and numbers that a function makes of a dictionary's entries, some of them negative.
         for (ty, numbers, fits) in [
             (Type::Code, vec![0, 255], true),

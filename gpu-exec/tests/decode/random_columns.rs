@@ -59,6 +59,13 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
             streams::bits(random, count),
             None,
         );
+        for (ty, width) in [(Type::Float64, 8), (Type::Float32, 4)] {
+            let most = [6, 255, 60_000][random.below(3) as usize];
+            let least = if random.below(2) == 0 { 0 } else { -(most / 2) };
+            let mut number = || (least + random.below((most - least / 2) as u64) as i64) as f64;
+            let numbers: Vec<f64> = (0..count).map(|_| number()).collect();
+            add("whole floats", Values::Raw, ty, streams::floats(&numbers, width), None);
+        }
         add(
             "doubles",
             Values::Raw,

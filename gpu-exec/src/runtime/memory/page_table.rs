@@ -7,8 +7,9 @@
 use std::sync::atomic::AtomicU32;
 
 use crate::abi::paging::{PAGE_BYTES, PagedPiece};
+use crate::input::Stripe;
 use crate::input::encoded_column::MAX_GROUP_ROWS;
-use crate::input::{Placement, Stripe};
+use crate::options::Place;
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
 use crate::runtime::memory::column_key::ColumnKey;
@@ -108,17 +109,17 @@ pub(crate) fn chunk_rows(chunk_bytes: u64, width: u64) -> u64 {
 }
 
 impl PageLayout {
-    /// Pages of values of `width` bytes. `on_device`: the device decodes them; the CPU decodes whole row groups.
-    /// `None`: the numbers exceed 32 bits.
-    pub(crate) fn of(stripe: &Stripe, column: usize, width: u64, on_device: bool) -> Option<Self> {
-        let raw = matches!(stripe.columns[column], Placement::Direct(_));
-        let rows = match stripe.columns[column] {
-            Placement::Direct(_) => PAGE_BYTES / width,
-            Placement::Decoded {
+    /// Pages of values of `width` bytes, which the stripe has at `place`. `on_device`: the device decodes them; the CPU
+    /// decodes whole row groups. `None`: the numbers exceed 32 bits.
+    pub(crate) fn of(stripe: &Stripe, place: Place<'_>, width: u64, on_device: bool) -> Option<Self> {
+        let raw = matches!(place, Place::Raw(_));
+        let rows = match place {
+            Place::Raw(_) => PAGE_BYTES / width,
+            Place::Decoded {
                 chunk_bytes: Some(bytes),
                 ..
             } if on_device => chunk_rows(bytes, width).min(stripe.rows.max(1)),
-            Placement::Decoded { .. } | Placement::Constant(_) => stripe.group_rows.min(stripe.rows.max(1)),
+            Place::Decoded { .. } | Place::Constant(_) => stripe.group_rows.min(stripe.rows.max(1)),
         };
         u32::try_from(stripe.rows).ok()?; // kernels divide a row's number by `rows`
         Some(Self {

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::input::FileVersion;
 use crate::input::file_registry::{FileId, FileRegistry};
-use crate::program::Stored;
+use crate::program::{Stored, Type};
 use crate::runtime::memory::column_key::{ColumnKey, FastMap};
 
 /// How much of a stripe's column is in device memory.
@@ -42,7 +42,8 @@ pub(crate) struct Known {
     columns: FastMap<ColumnKey, Presence>,
     /// Columns that have ceased to be wholly resident.
     losses: u64,
-    /// By file, column and dictionary: the layout that holds everything that was loaded.
+    /// By file, column and dictionary: the layout that holds everything that was loaded. Floats in their type's layout
+    /// do not count: another query may load them as integers.
     layouts: FastMap<(FileId, u32, u64), Stored>,
     /// By file: whether it is registered, or cannot be.
     mappings: HashMap<FileId, bool>,
@@ -134,10 +135,16 @@ impl Residency {
         self.known().limits.capacity = bytes;
     }
 
+    /// A column of a file has floats that are no integers.
+    pub(crate) fn has_other_floats(&self, file: FileId, column: u32, ty: Type) {
+        self.known().layouts.insert((file, column, 0), Stored::of(ty));
+    }
+
     /// `None`: nothing of the column is resident.
     pub(crate) fn set_column(&self, key: ColumnKey, presence: Option<Presence>) {
         let mut known = self.known();
-        if presence.is_some() {
+        let is_float = matches!(key.ty, Type::Float32 | Type::Float64);
+        if presence.is_some() && (!is_float || key.stored.float_bytes().is_some()) {
             let layout = known.layouts.entry((key.file, key.column, key.dictionary));
             layout
                 .and_modify(|layout| *layout = layout.join(key.stored, key.ty))

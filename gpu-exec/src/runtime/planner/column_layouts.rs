@@ -4,16 +4,19 @@
 //! 2. A column of other files has the narrowest layout for the bounds that are known of its values.
 //! 3. If a value turns out to lie beyond the layout, the query is run again with a wider one.
 //!
-//! Only values that are decoded have a choice: values that lie raw in files are read as they are.
+//! Only values that are decoded have a choice: values that lie raw in files are read as they are. Floats that are
+//! probably whole numbers are decoded although they lie raw, if a query reads their column whole.
 
 use std::collections::BTreeSet;
 
 use crate::error::{RefusalReason, RunError};
 use crate::input::{Placement, Stripe};
-use crate::options::Request;
+use crate::options::{Backing, BackingChoice, Request};
 use crate::program::{Program, Stored, Type, Value};
 use crate::runtime::memory::column_key::dictionary_of;
 use crate::runtime::memory::residency::Residency;
+use crate::runtime::planner::kernel_choice::reads_whole;
+use crate::runtime::transfer::decoded_values::whole_number;
 
 /// Layouts that a query's columns need, as its attempts have found out.
 #[derive(Debug, Default)]
@@ -36,15 +39,23 @@ impl ColumnLayouts {
             if known == own && column.ty != Type::Code {
                 continue;
             }
-            let (Some(&id), true) = (request.input.column_ids.get(at), is_decoded(request, at)) else {
+            let (Some(&id), true) = (request.input.column_ids.get(at), has_choice(request, at, known)) else {
                 continue;
+            };
+            // Of floats that lie raw, single values can be fetched as long as none is decoded.
+            let wanted = match known.float_bytes() {
+                Some(_) if !reads_whole(request, at) => own,
+                _ => known,
             };
             let dictionary = dictionary_of(request, column.ty);
             let known_files = residency.known();
             let loaded = |file| known_files.layout((file?, id, dictionary));
-            let layouts = ids.iter().map(|file| loaded(*file).unwrap_or(known));
+            let layouts = ids.iter().map(|file| loaded(*file).unwrap_or(wanted));
             let least = self.least.iter().filter(|(of, _)| *of == at).map(|(_, layout)| *layout);
-            let constants = constants(request, at).map(|value| Stored::narrowest(column.ty, value, value));
+            let constants = constants(request, at).map(|value| match value {
+                Some(value) => Stored::narrowest(column.ty, value, value),
+                None => own,
+            });
             let all = layouts
                 .chain(least)
                 .chain(constants)
@@ -54,12 +65,22 @@ impl ColumnLayouts {
         program
     }
 
-    /// Whether the query is run again, with a wider layout of a column: an attempt with `program` has failed so.
-    pub(crate) fn widen(&mut self, failure: &Result<impl Sized, RunError>, program: &Program) -> bool {
+    /// Whether the request is run again, with a wider layout of a column: an attempt has failed so.
+    pub(crate) fn widen(
+        &mut self,
+        failure: &Result<impl Sized, RunError>,
+        request: &Request<'_>,
+        residency: &Residency,
+    ) -> bool {
         let Err(RunError::Refused(RefusalReason::NarrowLayout { column })) = failure else {
             return false;
         };
-        let of = &program.columns[*column];
+        let of = &request.program.columns[*column];
+        if let (Some(_), Some(&id)) = (of.stored.float_bytes(), request.input.column_ids.get(*column)) {
+            let files = request.input.files.iter();
+            let files = files.filter_map(|version| residency.file_id(version));
+            files.for_each(|file| residency.has_other_floats(file, id, of.ty));
+        }
         let wider = match of.ty {
             // Of a dictionary it is known how long it is by now, and not how long it will be.
             Type::Code => of.stored.wider(of.ty),
@@ -70,17 +91,25 @@ impl ColumnLayouts {
     }
 }
 
-/// Values that whole stripes of a column have.
-fn constants(request: &Request<'_>, column: usize) -> impl Iterator<Item = i64> {
+/// Values that whole stripes of a column have, as integers. `None`: a float that is none.
+fn constants(request: &Request<'_>, column: usize) -> impl Iterator<Item = Option<i64>> {
     let constant = move |stripe: &Stripe| match stripe.columns.get(column) {
-        Some(Placement::Constant(Some(Value::Int(value)))) => Some(*value),
+        Some(Placement::Constant(Some(Value::Int(value)))) => Some(Some(*value)),
+        Some(Placement::Constant(Some(Value::Float(value)))) => Some(whole_number(*value)),
         _ => None,
     };
     request.input.stripes.iter().filter_map(constant)
 }
 
-/// Whether none of a column's values is read where it lies in a file.
-fn is_decoded(request: &Request<'_>, column: usize) -> bool {
+/// Whether a column's values can have another layout than their type's: all are decoded, or are floats that are to be
+/// resident.
+fn has_choice(request: &Request<'_>, column: usize, known: Stored) -> bool {
+    if known.float_bytes().is_some() {
+        return matches!(
+            request.backing,
+            BackingChoice::Auto | BackingChoice::All(Backing::Resident)
+        );
+    }
     let lies_raw = |stripe: &Stripe| matches!(stripe.columns.get(column), Some(Placement::Direct(_)) | None);
     !request.input.stripes.iter().any(lies_raw)
 }

@@ -46,6 +46,16 @@ pub(crate) struct KernelChoice {
     pub(crate) is_window: bool,
 }
 
+/// Whether the kernel reads a column whole, if all columns are resident.
+pub(crate) fn reads_whole(request: &Request<'_>, column: usize) -> bool {
+    let Some(first) = request.program.conjuncts.first() else {
+        return true;
+    };
+    let is_dense = || fetched_share(request.program, request.selectivity) >= MIN_RESIDENT_DENSE_SHARE;
+    let is_of_first = || nodes(std::iter::once(first)).any(|expr| *expr == Expr::Column(column));
+    request.selectivity >= MIN_DENSE_SHARE || is_of_first() || is_dense()
+}
+
 impl KernelChoice {
     pub(crate) fn new(request: &Request<'_>, shared_bytes: u64) -> Result<Self, RunError> {
         Self::from_share(request, shared_bytes, MIN_DENSE_SHARE)

@@ -24,7 +24,7 @@ use crate::error::RunError;
 use crate::input::file_registry::FileId;
 use crate::input::{FileVersion, Placement};
 use crate::machine_profile::MachineProfile;
-use crate::options::{Backing, ColumnChoice, Request};
+use crate::options::{Backing, ColumnChoice, Place, Request};
 use crate::runtime::device_state::DeviceState;
 use crate::runtime::file_io::file_source::{FileSource, OpenedFile};
 use crate::runtime::file_io::page_cache_probe::direct_if_cold;
@@ -331,25 +331,27 @@ fn stats(
         let rows: u64 = stripe.selected.iter().map(|r| r.end - r.start).sum();
         let key = ColumnKey::of(request, ids, at, column);
         let (mut is_on_device, mut is_by_chunk) = (false, false);
-        let (bytes, moved) = match &stripe.columns[column] {
-            Placement::Constant(_) => {
+        let place = request.place(stripe, column);
+        let (bytes, moved) = match place {
+            Place::Constant(_) => {
                 stats.constant_rows += rows;
                 continue;
             }
-            Placement::Direct(_) => {
+            Place::Raw(_) => {
                 stats.raw_rows += rows;
                 raw_files.insert(stripe.file);
                 (stripe.rows * width, stripe.rows * width)
             }
-            Placement::Decoded {
+            Place::Decoded {
                 stored_bytes,
                 on_device,
                 chunk_bytes,
             } => {
                 stats.decoded_rows += rows;
-                let validity = if has_nulls { validity::bytes_of(stripe.rows) } else { 0 };
+                let is_marked = has_nulls && matches!(stripe.columns[column], Placement::Decoded { .. });
+                let validity = if is_marked { validity::bytes_of(stripe.rows) } else { 0 };
                 let bytes = stripe.rows * width + validity;
-                is_on_device = *on_device && !known.is_decoded_by_cpu(key.file, key.column);
+                is_on_device = on_device && !known.is_decoded_by_cpu(key.file, key.column);
                 match chunk_bytes.filter(|_| is_on_device) {
                     Some(bytes) => {
                         is_by_chunk = true;
@@ -361,7 +363,7 @@ fn stats(
                 stats.cold |= rows > 0 && cold[stripe.file];
                 if is_on_device {
                     stats.on_device_rows += rows;
-                    (bytes, *stored_bytes)
+                    (bytes, stored_bytes)
                 } else {
                     (bytes, bytes)
                 }
@@ -373,7 +375,7 @@ fn stats(
         } else if rows > 0 {
             stats.missing_bytes += bytes;
             stats.moved_bytes += moved;
-            if matches!(stripe.columns[column], Placement::Decoded { .. }) {
+            if matches!(place, Place::Decoded { .. }) {
                 stats.decoded_moved_bytes += moved;
             }
             if let (Placement::Decoded { .. }, Some(compression)) = (&stripe.columns[column], stripe.compression) {
@@ -387,8 +389,8 @@ fn stats(
                 Some(Presence::Pages(there)) => u64::from(there),
                 Some(Presence::Whole) | None => 0,
             };
-            match &stripe.columns[column] {
-                Placement::Direct(_) => stats.pages_there += there,
+            match place {
+                Place::Raw(_) => stats.pages_there += there,
                 _ if is_by_chunk => stats.chunks_there += there,
                 _ => stats.groups_there += there,
             }

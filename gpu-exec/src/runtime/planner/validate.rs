@@ -71,7 +71,7 @@ fn check_stripe(stripe: &Stripe, file: &FileVersion, request: &Request<'_>) -> R
     for (placement, column) in stripe.columns.iter().zip(&request.program.columns) {
         match placement {
             Placement::Direct(segments) => {
-                check_segments(segments, stripe.rows, u64::from(column.stored.bytes()), file)?;
+                check_segments(segments, stripe.rows, u64::from(column.ty.width()), file)?;
             }
             Placement::Constant(None) if !column.nullable => {
                 return invalid(format!("column {} is NULL, which it must not be", column.name));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::error::RunError;
 use crate::input::Placement;
 use crate::input::file_registry::FileId;
-use crate::options::{Backing, Request};
+use crate::options::{Backing, Place, Request};
 use crate::program::{Stored, Type};
 use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::cached_column::CachedColumn;
@@ -129,9 +129,9 @@ impl<'a> ColumnLocator<'a> {
                     continue;
                 }
                 let mapped = mapped[stripe.file].filter(|_| *backing == Backing::Mapped);
-                let found = match (&stripe.columns[column], mapped) {
-                    (Placement::Constant(_), _) => Some(ColumnLocation::Constant),
-                    (Placement::Direct(_), Some(address)) => Some(ColumnLocation::Mapped(address)),
+                let found = match (self.request.place(stripe, column), mapped) {
+                    (Place::Constant(_), _) => Some(ColumnLocation::Constant),
+                    (Place::Raw(_), Some(address)) => Some(ColumnLocation::Mapped(address)),
                     _ => pool.find(query, &self.key_of(at, column)).map(ColumnLocation::Pool),
                 };
                 if let Some(found) = found {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::decode::decode_batch::DecodeBatch;
 use crate::error::RunError;
 use crate::input::encoded_column::EncodedColumn;
-use crate::input::{Placement, file_ranges};
-use crate::options::Request;
+use crate::input::file_ranges;
+use crate::options::{Place, Request};
 use crate::program::{Stored, Type};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
@@ -73,12 +73,12 @@ pub(crate) fn copy_job(
     let s = &request.input.stripes[stripe];
     let of = &request.program.columns[column];
     let first_row = base + rows.start;
-    let source = match &s.columns[column] {
-        Placement::Direct(segments) => CopySource::FileRanges {
+    let source = match request.place(s, column) {
+        Place::Raw(segments) => CopySource::FileRanges {
             file: s.file,
             parts: file_ranges(s, segments, &rows, of.stored.bytes().into())?,
         },
-        _ => CopySource::CpuDecode {
+        Place::Decoded { .. } | Place::Constant(_) => CopySource::CpuDecode {
             stripe,
             column,
             rows,

@@ -11,11 +11,29 @@ pub(crate) fn store(values: &[u8], ty: Type, stored: Stored, out: &mut [u8]) -> 
     let (width, bytes) = (ty.width() as usize, stored.bytes() as usize);
     let mut all = true;
     for (value, out) in values.chunks_exact(width).zip(out.chunks_exact_mut(bytes)) {
-        let value = integer(value, ty);
-        all &= stored.holds(value);
-        out.copy_from_slice(&value.to_le_bytes()[..bytes]);
+        let value = match stored.float_bytes() {
+            None => Some(integer(value, ty)),
+            Some(_) => whole_number(float(value)),
+        };
+        all &= value.is_some_and(|value| stored.holds(value));
+        out.copy_from_slice(&value.unwrap_or(0).to_le_bytes()[..bytes]);
     }
     all
+}
+
+/// The whole number that a float is. `None`: it has a fraction, is -0 or no number, or beyond 32 bits.
+pub(crate) fn whole_number(value: f64) -> Option<i64> {
+    let whole = value as i32;
+    (f64::from(whole).to_bits() == value.to_bits()).then_some(whole.into())
+}
+
+/// The float in four or eight bytes.
+fn float(bytes: &[u8]) -> f64 {
+    match (bytes.first_chunk(), bytes.first_chunk()) {
+        (_, Some(bytes)) => f64::from_le_bytes(*bytes),
+        (Some(bytes), None) => f32::from_le_bytes(*bytes).into(),
+        (None, None) => f64::NAN,
+    }
 }
 
 /// The integer in a value's bytes.
@@ -47,6 +65,25 @@ mod tests {
         assert_eq!(stored(&[300, 1], 0, 300), (true, vec![44, 1, 1, 0]));
         assert!(!stored(&[256], 0, 200).0);
         assert!(!stored(&[-1], 0, 200).0);
+        let floats = |values: &[f32]| {
+            let stored = Stored::narrowest(Type::Float32, -1, 100);
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let mut out = vec![0; values.len()];
+            store(&bytes, Type::Float32, stored, &mut out).then_some(out)
+        };
+        assert_eq!(floats(&[-1.0, 100.0]), Some(vec![0xFF, 100]));
+        for other in [0.5, -0.0, f32::NAN, f32::INFINITY, 128.0, 1e30] {
+            assert_eq!(floats(&[1.0, other]), None, "{other}");
+        }
+        let doubles: Vec<u8> = [7.0f64, 0.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut out = [1; 4];
+        assert!(store(
+            &doubles,
+            Type::Float64,
+            Stored::narrowest(Type::Float64, 0, 300),
+            &mut out
+        ));
+        assert_eq!(out, [7, 0, 0, 0]);
         let codes: Vec<u8> = [u32::MAX, 1].iter().flat_map(|code| code.to_le_bytes()).collect();
         let narrow = Stored::narrowest(Type::Code, 0, 9);
         assert!(!store(&codes, Type::Code, narrow, &mut [0; 2]));

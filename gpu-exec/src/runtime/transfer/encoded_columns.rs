@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::decode::decode_batch::{DecodeBatch, batches};
 use crate::decode::straight_run::straight_chunk_rows;
-use crate::input::Placement;
 use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_registry::FileId;
-use crate::options::Request;
+use crate::options::{Place, Request};
 use crate::runtime::memory::copy_target::CopyTarget;
 use crate::runtime::memory::pinned_ring::MAX_COPY_BYTES;
 use crate::runtime::memory::residency::Residency;
@@ -83,7 +82,7 @@ impl<'a> EncodedColumns<'a> {
     pub(crate) fn may_decode(&self, (stripe, column): (usize, usize)) -> bool {
         let at = &self.request.input.stripes[stripe];
         let id = self.request.input.column_ids[column];
-        matches!(at.columns[column], Placement::Decoded { on_device: true, .. })
+        matches!(self.request.place(at, column), Place::Decoded { on_device: true, .. })
             && !self.cpu_decode.has(self.file_ids[at.file], id)
     }
 
@@ -98,8 +97,8 @@ impl<'a> EncodedColumns<'a> {
         if has_validity && !validity::groups_have_bytes(rows, encoded.group_rows) {
             return None;
         }
-        let width = self.request.program.columns[place.1].stored.bytes();
-        let straight = (!has_validity).then_some(width);
+        let stored = self.request.program.columns[place.1].stored;
+        let straight = stored.straight_bytes().filter(|_| !has_validity);
         let batches = batches(&encoded, rows.clone(), MAX_COPY_BYTES as usize, straight)?;
         Some((encoded, batches))
     }
@@ -122,7 +121,7 @@ impl<'a> EncodedColumns<'a> {
     /// Rows of each chunk of a stripe's column, if its values are decompressed to their places. `None`: they are
     /// decoded.
     pub(crate) fn straight_chunk_rows(&mut self, place: (usize, usize)) -> Option<u64> {
-        let width = self.request.program.columns[place.1].stored.bytes();
+        let width = self.request.program.columns[place.1].stored.straight_bytes()?;
         straight_chunk_rows(&*self.of(place)?, width)
     }
 

@@ -9,7 +9,7 @@ use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::error::RunError;
 use crate::input::Placement;
-use crate::program::{Type, Value};
+use crate::program::{Stored, Type, Value};
 use crate::runtime::memory::constant_columns::{ConstantColumns, ConstantRun};
 use crate::runtime::transfer::column_locator::{ColumnLocation, ColumnLocator};
 use crate::runtime::transfer::window_plan::WindowPlan;
@@ -68,7 +68,7 @@ impl ExtentMap {
                 }
                 ColumnLocation::Constant => {
                     if let Placement::Constant(value) = stripe.columns[column] {
-                        let run = runs.values.get(&bits_of(value, ty));
+                        let run = runs.values.get(&bits_of(value, ty, columns.stored(column)));
                         repeat(&mut out.extents, run, base, stripe.rows, (1, bits));
                         same_validity(&mut out, if value.is_some() { ALL_VALID } else { ALL_NULL });
                     }
@@ -119,7 +119,7 @@ impl Runs {
             if let (ColumnLocation::Constant, Placement::Constant(value)) =
                 (&locations[column], &stripe.columns[column])
             {
-                values.insert(bits_of(*value, ty));
+                values.insert(bits_of(*value, ty, columns.stored(column)));
                 most_rows = most_rows.max(stripe.rows);
             }
         }
@@ -152,9 +152,10 @@ impl Runs {
     }
 }
 
-/// Bits of a value of a type, in the low bytes. NULL: zero.
-fn bits_of(value: Option<Value>, ty: Type) -> u64 {
+/// Bits of a value of a type in its layout, in the low bytes. NULL: zero.
+fn bits_of(value: Option<Value>, ty: Type, stored: Stored) -> u64 {
     match (value, ty) {
+        (Some(Value::Float(x)), _) if stored.float_bytes().is_some() => x as i64 as u64,
         (None, _) => 0,
         (Some(Value::Bool(b)), _) => u64::from(b),
         (Some(Value::Int(n)), _) => n as u64,

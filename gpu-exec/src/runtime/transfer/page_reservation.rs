@@ -22,7 +22,9 @@ pub(crate) fn reserve_pages(
     let stripes = &columns.request.input.stripes;
     let layout_of = |m: &MissingColumn, on_device: bool| {
         let width = u64::from(columns.stored(m.column).bytes());
-        let layout = PageLayout::of(&stripes[m.stripe], m.column, width, on_device)?;
+        let stripe = &stripes[m.stripe];
+        let place = columns.request.place(stripe, m.column);
+        let layout = PageLayout::of(stripe, place, width, on_device)?;
         // Pages come one by one, each with its bytes of validity.
         let has_whole_bytes = layout.count == 1 || u64::from(layout.rows).is_multiple_of(validity::ROWS_OF_BYTE);
         (m.valid.is_none() || has_whole_bytes).then_some(layout)

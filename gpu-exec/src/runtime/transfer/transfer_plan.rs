@@ -18,9 +18,8 @@ use grampus_io_stack::cuda::Device;
 
 use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;
-use crate::input::Placement;
 use crate::input::file_registry::FileId;
-use crate::options::{Backing, Request};
+use crate::options::{Backing, Place, Request};
 use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::constant_columns::ConstantColumns;
 use crate::runtime::memory::page_table::PageTable;
@@ -239,7 +238,7 @@ fn reserve(
 /// Whether the column's values are in the page cache as kernels read them.
 fn is_in_page_cache(request: &Request<'_>, missing: &MissingColumn, cold: &[bool]) -> bool {
     let stripe = &request.input.stripes[missing.stripe];
-    matches!(stripe.columns[missing.column], Placement::Direct(_)) && !cold[stripe.file]
+    matches!(request.place(stripe, missing.column), Place::Raw(_)) && !cold[stripe.file]
 }
 
 /// Gives the jobs with encoded bytes their slots in the staging buffer.

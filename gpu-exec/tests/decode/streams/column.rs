@@ -185,12 +185,19 @@ impl Column {
         }
     }
 
-    /// The least and the greatest value of all rows, as they are and as they are stored; NULL counts as 0.
+    /// The least and the greatest value of all rows, as they are and as they are stored; NULL counts as 0. Of floats:
+    /// as whole numbers, if all are.
     pub(crate) fn bounds(&self) -> (i64, i64) {
+        let whole = |at: usize| match self.float(at) {
+            Some(float) if float.to_bits() == f64::from(float as i32).to_bits() => float as i64,
+            _ => i64::MAX,
+        };
         let values = || {
-            (0..self.data.len())
-                .flat_map(|at| [self.value(at), self.data[at]])
-                .chain([0])
+            let values = (0..self.data.len()).flat_map(|at| match self.encoded.values {
+                Values::Raw => [whole(at); 2],
+                _ => [self.value(at), self.data[at]],
+            });
+            values.chain([0])
         };
         (values().min().unwrap_or(0), values().max().unwrap_or(0))
     }
@@ -203,7 +210,17 @@ impl Column {
             Values::Decimals(_, scale) => {
                 rescaled(stored, self.secondary[at], i64::from(*scale)).expect("a value that fits")
             }
+            Values::Raw if self.stored != Stored::of(self.ty) => self.float(at).expect("a float") as i64,
             _ => stored,
+        }
+    }
+
+    fn float(&self, at: usize) -> Option<f64> {
+        let bits = self.data[at] as u64;
+        match self.ty {
+            Type::Float64 => Some(f64::from_bits(bits)),
+            Type::Float32 => Some(f32::from_bits(bits as u32).into()),
+            _ => None,
         }
     }
 }

@@ -119,6 +119,19 @@ pub(crate) fn raw(random: &mut Random, count: u64, width: usize) -> CodedStream 
     coded
 }
 
+/// Floats of four or eight bytes.
+pub(crate) fn floats(values: &[f64], width: usize) -> CodedStream {
+    let mut coded = CodedStream::default();
+    for value in values {
+        let bits = match width {
+            4 => (*value as f32).to_bits().into(),
+            _ => value.to_bits(),
+        };
+        coded.run(&bits.to_le_bytes()[..width], [bits as i64]);
+    }
+    coded
+}
+
 /// Seconds and scaled nanoseconds of times within a century of 2015.
 pub(crate) fn times(random: &mut Random, runs: Runs, count: u64) -> (CodedStream, CodedStream) {
     let seconds = integers(random, runs, count, 31, true);
