@@ -312,6 +312,18 @@ fn values_take_as_many_bytes_as_their_bounds_need() {
     }
 }
 
+/// Without a row index the device cannot decode, and copies floats as they are.
+#[test]
+fn floats_in_row_groups_of_any_size_are_not_the_cpus_to_decode() {
+    let mut table = Table::new(Type::Float64, numbers(200, 200), Decoder::Nobody, Some((0, 200)));
+    Arc::make_mut(&mut table.input).stripes[0].group_rows = 1 << 20;
+    let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+        return;
+    };
+    assert_eq!(table.check(&gpu), 8.0);
+    assert_eq!(table.numbers.decoded.load(Ordering::Relaxed), 0);
+}
+
 /// Statistics that are wrong, and a dictionary that grows, cost another attempt, and no answer.
 #[test]
 fn values_beyond_their_bounds_are_loaded_again() {

@@ -78,6 +78,11 @@ impl Stored {
         (self.float_bytes > 0).then_some(self.float_bytes)
     }
 
+    /// Bytes of a value that lies raw in a file.
+    pub(crate) fn raw_bytes(self) -> u32 {
+        self.float_bytes().unwrap_or(self.bytes)
+    }
+
     /// Bytes of a value, if values that lie raw in files are the same bytes in memory.
     pub(crate) fn straight_bytes(self) -> Option<u32> {
         self.float_bytes().is_none().then_some(self.bytes)

@@ -346,7 +346,8 @@ impl<'io> QueryRun<'io> {
         cost.passed = merged.passed;
         cost.resident_bytes = self.transfer.resident_bytes;
         for (at, column) in self.request.program.columns.iter().enumerate() {
-            let width = u64::from(column.stored.bytes());
+            // Floats that are integers in memory are floats in their files, from which they are moved.
+            let width = u64::from(column.stored.raw_bytes());
             let read = merged.values_read[at];
             let dense = self.plan.dense[at];
             cost.needed_bytes += if dense { merged.rows } else { read } * width;

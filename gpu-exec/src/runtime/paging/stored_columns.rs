@@ -78,11 +78,8 @@ impl<'a> StoredColumns<'a> {
         if is_one_page || encoded.group_rows == page_rows {
             return Some(encoded);
         }
-        let stored = self.request.program.columns[column.column].stored;
-        let width = stored.float_bytes().unwrap_or(stored.bytes());
-        encoded
-            .regrouped(page_rows, column.rows, u64::from(width))
-            .map(Arc::new)
+        let width = u64::from(self.request.program.columns[column.column].stored.raw_bytes());
+        encoded.regrouped(page_rows, column.rows, width).map(Arc::new)
     }
 
     /// The device could not decode a column: from now on the CPU decodes it.

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::{RefusalReason, RunError};
+use crate::input::encoded_column::MAX_GROUP_ROWS;
 use crate::input::{Placement, Stripe};
 use crate::options::{Backing, BackingChoice, Request};
 use crate::program::{Program, Stored, Type, Value};
@@ -101,15 +102,16 @@ fn constants(request: &Request<'_>, column: usize) -> impl Iterator<Item = Optio
     request.input.stripes.iter().filter_map(constant)
 }
 
-/// Whether a column's values can have another layout than their type's: all are decoded, or are floats that are to be
-/// resident.
+/// Whether a column's values can have another layout than their type's: all are decoded, or are floats that the device
+/// can decode and that are to be resident.
 fn has_choice(request: &Request<'_>, column: usize, known: Stored) -> bool {
-    if known.float_bytes().is_some() {
-        return matches!(
-            request.backing,
-            BackingChoice::Auto | BackingChoice::All(Backing::Resident)
-        );
+    let lies_raw = |stripe: &&Stripe| matches!(stripe.columns.get(column), Some(Placement::Direct(_)) | None);
+    let mut raw = request.input.stripes.iter().filter(lies_raw);
+    match (known.float_bytes(), request.backing) {
+        (None, _) => raw.next().is_none(),
+        (Some(_), BackingChoice::Auto | BackingChoice::All(Backing::Resident)) => {
+            raw.all(|stripe| stripe.group_rows <= MAX_GROUP_ROWS)
+        }
+        (Some(_), BackingChoice::All(_)) => false,
     }
-    let lies_raw = |stripe: &Stripe| matches!(stripe.columns.get(column), Some(Placement::Direct(_)) | None);
-    !request.input.stripes.iter().any(lies_raw)
 }
