@@ -12,7 +12,7 @@ use super::TableScope;
 use super::casts::per_day;
 use super::expr::Emitter;
 use super::plan::Plan;
-use super::tile::whole_number;
+use super::tile::whole_name;
 use super::words::Words;
 use super::writer::{Writer, comment};
 use crate::abi::query::KeyCodes;
@@ -276,7 +276,7 @@ pub(super) fn number_group(writer: &Writer<'_>, e: &mut Emitter<'_>) -> Result<(
             _ => {
                 let value = e.expr(key)?;
                 let whole = match key {
-                    Expr::Column(column) => whole_number(writer.program, *column),
+                    Expr::Column(column) => whole_name(writer.program, *column),
                     _ => None,
                 };
                 // Ranges have 64 bits. A decimal that takes more has no code.

@@ -58,7 +58,7 @@ pub(super) enum Named {
 }
 
 /// The name of a float's value of a row as an integer, if it is one in memory.
-pub(super) fn whole_number(program: &Program, column: usize) -> Option<String> {
+pub(super) fn whole_name(program: &Program, column: usize) -> Option<String> {
     let stored = program.columns[column].stored;
     stored.float_bytes().map(|_| format!("whole{column}"))
 }
@@ -73,7 +73,7 @@ pub(super) fn tile_values(writer: &Writer<'_>, e: &mut Emitter<'_>, named: Named
         let ty = writer.program.columns[c].ty;
         let is_true = if ty == Type::Bool { " != 0" } else { "" };
         let mut value = value(format!("tile_{c}"));
-        if let Some(whole) = whole_number(writer.program, c) {
+        if let Some(whole) = whole_name(writer.program, c) {
             e.line(&format!("const i32 {whole} = {value};"));
             value = whole;
         }

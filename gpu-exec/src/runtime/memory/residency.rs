@@ -135,8 +135,8 @@ impl Residency {
         self.known().limits.capacity = bytes;
     }
 
-    /// A column of a file has floats that are no integers.
-    pub(crate) fn has_other_floats(&self, file: FileId, column: u32, ty: Type) {
+    /// A column of a file has floats that are no integers: it keeps the layout of floats.
+    pub(crate) fn keep_floats(&self, file: FileId, column: u32, ty: Type) {
         self.known().layouts.insert((file, column, 0), Stored::of(ty));
     }
 

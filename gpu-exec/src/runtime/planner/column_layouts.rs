@@ -80,7 +80,7 @@ impl ColumnLayouts {
         if let (Some(_), Some(&id)) = (of.stored.float_bytes(), request.input.column_ids.get(*column)) {
             let files = request.input.files.iter();
             let files = files.filter_map(|version| residency.file_id(version));
-            files.for_each(|file| residency.has_other_floats(file, id, of.ty));
+            files.for_each(|file| residency.keep_floats(file, id, of.ty));
         }
         let wider = match of.ty {
             // Of a dictionary it is known how long it is by now, and not how long it will be.
