@@ -70,13 +70,14 @@ fn bytes_of(ty: Type, number: i64) -> Vec<u8> {
 const HALF: i64 = i64::MAX;
 const MINUS_ZERO: i64 = i64::MIN;
 
-/// The decoder of what is stored.
+/// How a file stores a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decoder {
-    Cpu,
-    Device,
-    /// None: values lie raw.
-    Nobody,
+enum Form {
+    /// Encoded, and the CPU decodes it.
+    ForCpu,
+    /// Encoded, and the device decodes it.
+    ForDevice,
+    Raw,
 }
 
 /// A file with one column of numbers, and what is said of their bounds.
@@ -130,7 +131,7 @@ fn is_float(ty: Type) -> bool {
 
 impl Table {
     /// Values of a type; of codes, `values` are the entries of a dictionary, whose codes are three times their number.
-    fn new(ty: Type, values: Vec<i64>, decoder: Decoder, bounds: Option<(i64, i64)>) -> Self {
+    fn new(ty: Type, values: Vec<i64>, form: Form, bounds: Option<(i64, i64)>) -> Self {
         let is_code = ty == Type::Code;
         let (bytes, entries) = match is_float(ty) {
             true => raw(ty, &values),
@@ -177,15 +178,15 @@ impl Table {
             group_rows: GROUP_ROWS,
             compression: None,
             selected: std::iter::once(0..ROWS).collect(),
-            columns: vec![match decoder {
-                Decoder::Nobody => Placement::Direct(vec![Segment {
+            columns: vec![match form {
+                Form::Raw => Placement::Direct(vec![Segment {
                     first_row: 0,
                     rows: ROWS,
                     offset: 0,
                 }]),
                 _ => Placement::Decoded {
                     stored_bytes: bytes.len() as u64,
-                    on_device: decoder == Decoder::Device,
+                    on_device: form == Form::ForDevice,
                     chunk_bytes: None,
                 },
             }],
@@ -276,11 +277,11 @@ fn numbers(most: i64, last: i64) -> Vec<i64> {
     values
 }
 
-/// Decoders of a type's values.
-fn decoders(ty: Type) -> &'static [Decoder] {
+/// Forms of a column of a type.
+fn forms(ty: Type) -> &'static [Form] {
     match is_float(ty) {
-        true => &[Decoder::Cpu, Decoder::Device, Decoder::Nobody],
-        false => &[Decoder::Cpu, Decoder::Device],
+        true => &[Form::ForCpu, Form::ForDevice, Form::Raw],
+        false => &[Form::ForCpu, Form::ForDevice],
     }
 }
 
@@ -300,14 +301,14 @@ fn values_take_as_many_bytes_as_their_bounds_need() {
         (Type::Float64, numbers(200, HALF), None, 8.0),
         (Type::Float32, numbers(100, -100), Some((-100, 100)), 1.0),
     ] {
-        for decoder in decoders(ty) {
-            let table = Table::new(ty, values.clone(), *decoder, bounds);
+        for form in forms(ty) {
+            let table = Table::new(ty, values.clone(), *form, bounds);
             let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
                 return;
             };
-            assert_eq!(table.check(&gpu), bytes, "{ty}, {bounds:?}, decoder: {decoder:?}");
+            assert_eq!(table.check(&gpu), bytes, "{ty}, {bounds:?}, {form:?}");
             let by_cpu = table.numbers.decoded.load(Ordering::Relaxed) > 0;
-            assert_eq!(by_cpu, *decoder == Decoder::Cpu);
+            assert_eq!(by_cpu, *form == Form::ForCpu);
         }
     }
 }
@@ -315,7 +316,7 @@ fn values_take_as_many_bytes_as_their_bounds_need() {
 /// Without a row index the device cannot decode, and copies floats as they are.
 #[test]
 fn floats_in_row_groups_of_any_size_are_not_the_cpus_to_decode() {
-    let mut table = Table::new(Type::Float64, numbers(200, 200), Decoder::Nobody, Some((0, 200)));
+    let mut table = Table::new(Type::Float64, numbers(200, 200), Form::Raw, Some((0, 200)));
     Arc::make_mut(&mut table.input).stripes[0].group_rows = 1 << 20;
     let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
         return;
@@ -336,8 +337,8 @@ fn values_beyond_their_bounds_are_loaded_again() {
         (Type::Float64, numbers(200, HALF), Some((0, 200)), 8.0),
         (Type::Float32, numbers(200, MINUS_ZERO), Some((0, 200)), 4.0),
     ] {
-        for decoder in decoders(ty) {
-            let table = Table::new(ty, values.clone(), *decoder, bounds);
+        for form in forms(ty) {
+            let table = Table::new(ty, values.clone(), *form, bounds);
             let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
                 return;
             };

@@ -185,4 +185,26 @@ mod tests {
         assert_eq!(bounds(&string("ab", "cd")), (some("ab"), some("cd")));
         assert_eq!(bounds(&string("ab\u{fffd}c", "ü")), (some("ab"), None));
     }
+    #[test]
+    fn floats_look_whole_if_their_bounds_and_their_sum_are() {
+        let of = |min: f64, max: f64, sum: Option<f64>| {
+            let typed = Some(TypedStatistics::Double { min, max, sum });
+            of_whole_numbers(&ColumnStatistics {
+                typed,
+                ..ColumnStatistics::default()
+            })
+        };
+        assert_eq!(of(-0.0, 6.0, Some(1e9)), Some((0, 6)));
+        assert_eq!(of(-20.0, 279.0, Some(-5.0)), Some((-20, 279)));
+        for (min, max, sum) in [
+            (0.0, 6.0, None),
+            (0.0, 6.0, Some(1e9 + 0.5)),
+            (0.5, 6.0, Some(1e9)),
+            (0.0, 6.25, Some(1e9)),
+            (0.0, f64::INFINITY, Some(f64::INFINITY)),
+            (0.0, 1e17, Some(1e17)),
+        ] {
+            assert_eq!(of(min, max, sum), None, "{min} to {max}, {sum:?}");
+        }
+    }
 }
