@@ -1,28 +1,21 @@
 //! `KernelCache`: compiled kernels by source, kept in memory for the process and in a folder for later ones.
 //!
-//! - A file of the folder is named by the hash of all that its machine code depends on, and contains a hash of itself.
-//! - A file is written under a temporary name and renamed, so that it is complete or absent.
-//! - If a file's hash is wrong, the kernel is compiled again.
+//! A kernel is linked with the slow path, which is compiled once.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::{self, CudaError, Device, Module};
-use sha2::{Digest, Sha256};
 
 use crate::abi::paging::{PLACE_PAGES, PUBLISH_PAGES};
+use crate::code_folder::CodeFolder;
 use crate::codegen::{BLOCK_THREADS, ENTRY, QueryKernel, slow_path};
 use crate::{decode, decompress};
 
 /// Modules kept in memory. Each takes some hundred KiB on the device.
 const MAX_MODULES: usize = 256;
-/// First bytes of a file. The digit changes with the layout.
-const MAGIC: &[u8; 8] = b"GRAMPUS1";
-const HASH_BYTES: usize = 32;
 /// Delay of all units but the first, when several are compiled at once.
 ///
 /// NVRTC 13.0 parses one source at a time, a fifth of its work, and the other units wait for that.
@@ -62,12 +55,11 @@ struct ModuleCache {
 #[derive(Debug)]
 pub struct KernelCache {
     device: Device,
-    /// Compiler, driver and version: all that machine code depends on beside the source.
-    environment: String,
-    folder: Option<PathBuf>,
+    folder: CodeFolder,
     cache: Mutex<ModuleCache>,
-    /// Slow paths for kernels without and with queued columns.
+    /// Slow paths for kernels without and with queued columns, and their keys.
     slow_paths: [OnceLock<Arc<Vec<u8>>>; 2],
+    slow_keys: [OnceLock<String>; 2],
 }
 
 impl KernelCache {
@@ -76,22 +68,12 @@ impl KernelCache {
     /// # Errors
     /// The device's compiler is missing.
     pub fn new(device: &Device, folder: Option<PathBuf>) -> Result<Self, CudaError> {
-        let compiler = if device.is_host() {
-            let (name, version) = cuda::host_compiler()?;
-            format!("{name} {version}")
-        } else {
-            format!("NVRTC {:?}, sm {:?}", cuda::compiler_version()?, device.compute())
-        };
         Ok(Self {
-            environment: format!(
-                "{compiler}, driver {:?}, grampus {}",
-                device.version(),
-                env!("CARGO_PKG_VERSION")
-            ),
+            folder: CodeFolder::new(device, folder)?,
             device: device.clone(),
-            folder,
             cache: Mutex::default(),
             slow_paths: [OnceLock::new(), OnceLock::new()],
+            slow_keys: [OnceLock::new(), OnceLock::new()],
         })
     }
 
@@ -112,11 +94,12 @@ impl KernelCache {
         }
         let own = kernel.source().to_owned();
         let units = self.units(kernel);
+        let key = self.kernel_key(kernel, &units);
         let compile = || match self.device.is_host() {
-            true => Ok(cuda::compile_for(&self.device, &units[0], ENTRY)?.cubin),
+            true => self.compile_and_link_on_host(kernel, &units[0]),
             false => self.compile_and_link(kernel, &units),
         };
-        let (module, origin) = self.load_or_compile(own, &units, compile)?;
+        let (module, origin) = self.load_or_compile(own, &key, compile)?;
         Ok(loaded(module, origin))
     }
 
@@ -130,7 +113,7 @@ impl KernelCache {
         let began = Instant::now();
         let (module, origin) = match self.cached_module(kernel.source()) {
             Some(module) => (module, Origin::Memory),
-            None => match self.load_from_folder(kernel.source(), &self.key(&self.units(kernel))) {
+            None => match self.load_from_folder(kernel.source(), &self.kernel_key(kernel, &self.units(kernel))) {
                 Some(module) => (module, Origin::Folder),
                 None => return Ok(None),
             },
@@ -152,16 +135,13 @@ impl KernelCache {
     /// Whether the kernel's machine code is in memory or in the folder.
     pub(crate) fn is_compiled(&self, kernel: &QueryKernel) -> bool {
         let in_memory = self.lock_cache().modules.contains_key(kernel.source());
-        let in_folder = || {
-            self.path(&self.key(&self.units(kernel)))
-                .is_some_and(|path| path.exists())
-        };
+        let in_folder = || self.folder.contains(&self.kernel_key(kernel, &self.units(kernel)));
         in_memory || in_folder()
     }
 
     /// A module from the folder, cached in memory under `name`.
     fn load_from_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
-        match Module::load(&self.device, &self.read(key)?) {
+        match Module::load(&self.device, &self.folder.read(key)?) {
             Ok(module) => Some(self.insert(name.to_owned(), module)),
             Err(e) => {
                 log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}");
@@ -170,11 +150,11 @@ impl KernelCache {
         }
     }
 
-    /// Translation units of a kernel. On a GPU the code that no query changes, which takes longer to compile than a
-    /// kernel, is compiled once and linked.
+    /// Translation units of a kernel. The code that no query changes, which takes longer to compile than a kernel, is
+    /// compiled once and linked.
     fn units(&self, kernel: &QueryKernel) -> Vec<String> {
         match self.device.is_host() {
-            true => vec![kernel.translation_unit()],
+            true => vec![kernel.unit_to_link()],
             false => kernel.units_to_link(),
         }
     }
@@ -211,7 +191,7 @@ impl KernelCache {
             None => {
                 let unit = unit();
                 let compile = || Ok(cuda::compile_for(&self.device, &unit, entry)?.cubin);
-                self.load_or_compile(entry.to_owned(), std::slice::from_ref(&unit), compile)?
+                self.load_or_compile(entry.to_owned(), &self.folder.key(&[&unit]), compile)?
             }
         };
         Ok(Loaded {
@@ -221,20 +201,19 @@ impl KernelCache {
         })
     }
 
-    /// The module of these units from the folder, or compiled. It is cached in memory under `name`.
+    /// The module of a key from the folder, or compiled. It is cached in memory under `name`.
     fn load_or_compile(
         &self,
         name: String,
-        units: &[String],
+        key: &str,
         compile: impl Fn() -> Result<Vec<u8>, CudaError>,
     ) -> Result<(Arc<Module>, Origin), CudaError> {
-        let key = self.key(units);
-        if let Some(module) = self.load_from_folder(&name, &key) {
+        if let Some(module) = self.load_from_folder(&name, key) {
             return Ok((module, Origin::Folder));
         }
         let code = compile()?;
         let module = Module::load(&self.device, &code)?;
-        self.write(&key, &code);
+        self.folder.write(key, &code);
         Ok((self.insert(name, module), Origin::Compiler))
     }
 
@@ -273,6 +252,18 @@ impl KernelCache {
         }
     }
 
+    /// As [`compile_and_link`](Self::compile_and_link), for host threads. Some compilers leave a function out.
+    fn compile_and_link_on_host(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
+        let slow_path = self.slow_path(kernel.is_queued())?;
+        match cuda::compile_host_with(unit, ENTRY, &slow_path) {
+            Ok(compiled) => Ok(compiled.cubin),
+            Err(e) => {
+                log::warn!("a kernel cannot be linked, and is compiled whole: {e}");
+                Ok(cuda::compile_for(&self.device, &kernel.translation_unit(), ENTRY)?.cubin)
+            }
+        }
+    }
+
     /// The slow path's relocatable code, from memory, from the folder, or compiled. Two threads may compile it at once,
     /// which does no harm.
     fn slow_path(&self, queued: bool) -> Result<Arc<Vec<u8>>, CudaError> {
@@ -280,41 +271,29 @@ impl KernelCache {
         if let Some(code) = cached.get() {
             return Ok(code.clone());
         }
-        // The source is part of the key: during development it changes while the version stays.
         let text = slow_path(queued);
-        let key = self.key(std::slice::from_ref(&text));
-        let code = match self.read(&key) {
-            Some(code) => code,
-            None => {
-                let code = cuda::compile_kernels(&text, "slow path", self.device.compute())?.cubin;
-                self.write(&key, &code);
-                code
+        let code = self.folder.get_or_compile(&[self.slow_unit_kind(), &text], || {
+            if self.device.is_host() {
+                return cuda::compile_host_unit(&text, "slow_path");
             }
-        };
+            Ok(cuda::compile_kernels(&text, "slow path", self.device.compute())?.cubin)
+        })?;
         Ok(cached.get_or_init(|| Arc::new(code)).clone())
     }
 
-    /// Key of the machine code of these units.
-    fn key(&self, units: &[String]) -> String {
-        let units = units.iter().map(|unit| unit.as_bytes());
-        let parts: Vec<&[u8]> = std::iter::once(self.environment.as_bytes()).chain(units).collect();
-        hex(&hash(&parts))
+    /// Key of a kernel's linked machine code. Every unit's text is part of it: during development they change while the
+    /// version stays.
+    fn kernel_key(&self, kernel: &QueryKernel, units: &[String]) -> String {
+        let queued = kernel.is_queued();
+        let slow_path = self.slow_keys[usize::from(queued)]
+            .get_or_init(|| self.folder.key(&[self.slow_unit_kind(), &slow_path(queued)]));
+        let parts = [slow_path.as_str()].into_iter().chain(units.iter().map(String::as_str));
+        self.folder.key(&parts.collect::<Vec<_>>())
     }
 
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        self.folder.as_ref().map(|f| f.join(format!("{key}.kernel")))
-    }
-
-    fn read(&self, key: &str) -> Option<Vec<u8>> {
-        self.path(key).as_deref().and_then(read)
-    }
-
-    fn write(&self, key: &str, code: &[u8]) {
-        if let Some(path) = self.path(key)
-            && let Err(e) = write(&path, code)
-        {
-            log::warn!("{}: a kernel is not kept: {e}", path.display());
-        }
+    /// How the slow path is compiled.
+    fn slow_unit_kind(&self) -> &'static str {
+        if self.device.is_host() { "unit" } else { "relocatable" }
     }
 
     fn lock_cache(&self) -> MutexGuard<'_, ModuleCache> {
@@ -349,79 +328,4 @@ impl KernelCache {
 
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn hash(parts: &[&[u8]]) -> [u8; HASH_BYTES] {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    hasher.finalize().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
-/// A file's machine code. `None`: the file is missing or damaged.
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) => {
-            if e.kind() != std::io::ErrorKind::NotFound {
-                log::warn!("{}: {e}", path.display());
-            }
-            return None;
-        }
-    };
-    let head = MAGIC.len() + HASH_BYTES;
-    let whole =
-        bytes.len() > head && bytes.starts_with(MAGIC) && bytes[MAGIC.len()..head] == hash(&[&bytes[head..]])[..];
-    if !whole {
-        log::warn!(
-            "{}: not a kernel as it was written; it is compiled again",
-            path.display()
-        );
-        return None;
-    }
-    Some(bytes.split_off(head))
-}
-
-/// Writes a file atomically.
-fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(MAGIC)?;
-    file.write_all(&hash(&[code]))?;
-    file.write_all(code)?;
-    file.persist(path)?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damaged_file_is_not_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/a.kernel");
-        assert_eq!(read(&path), None);
-        write(&path, b"machine code").unwrap();
-        assert_eq!(read(&path).as_deref(), Some(&b"machine code"[..]));
-        let whole = std::fs::read(&path).unwrap();
-        for at in 0..whole.len() {
-            let mut bytes = whole.clone();
-            bytes[at] ^= 1;
-            std::fs::write(&path, &bytes).unwrap();
-            assert_eq!(read(&path), None, "byte {at}");
-            std::fs::write(&path, &whole[..at]).unwrap();
-            assert_eq!(read(&path), None, "cut at {at}");
-        }
-    }
 }

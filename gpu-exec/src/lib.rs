@@ -13,6 +13,7 @@
 //! decompress       the kernel that decompresses chunks, and calls of nvCOMP
 //! generated_kernels
 //!                  kernels by program and shape
+//! code_folder      machine code in files, for later processes
 //! kernel_cache     sources to loaded modules, kept in memory and in a folder
 //! runtime          what is kept on a GPU, and a query's way through it
 //! ```
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod code_folder;
 pub mod codegen;
 pub mod decode;
 pub mod decompress;

@@ -7,10 +7,10 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{shape, taxi};
+use common::{paged_shape, shape, taxi};
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel};
 use grampus_gpu_exec::kernel_cache::{KernelCache, Origin};
-use grampus_io_stack::cuda::{Device, host_compiler};
+use grampus_io_stack::cuda::{Device, Module, compile_for, host_compiler};
 
 fn kernel(dependents: usize) -> QueryKernel {
     let program = taxi(dependents);
@@ -43,7 +43,11 @@ fn each_kernel_is_compiled_once() {
         .expect("the folder was made")
         .map(|entry| entry.expect("readable").path())
         .collect();
-    assert_eq!(files.len(), 2, "nothing but kernels is left behind: {files:?}");
+    assert_eq!(
+        files.len(),
+        3,
+        "nothing but two kernels and the slow path is left behind: {files:?}"
+    );
     for file in &files {
         let mut bytes = std::fs::read(file).expect("readable");
         let middle = bytes.len() / 2;
@@ -66,4 +70,25 @@ fn unwritable_folder_is_ignored() {
     let modules = KernelCache::new(&device, Some(file.path().to_owned())).expect("there is a compiler");
     let loaded = modules.get(&kernel(1)).expect("compiles all the same");
     assert_eq!(loaded.origin, Origin::Compiler);
+}
+
+/// Kernels that cannot be linked with the slow path are compiled whole.
+#[test]
+fn kernels_compile_whole() {
+    if let Err(e) = host_compiler() {
+        grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
+        return;
+    }
+    let device = Device::host(1, 1 << 20);
+    for access in [Access::Plain, Access::Queued, Access::Paged] {
+        let program = taxi(2);
+        let shape = match access {
+            Access::Paged => paged_shape(&program, true, Grouping::Ungrouped),
+            _ => shape(&program, access, false, Grouping::Ungrouped),
+        };
+        let kernel = QueryKernel::generate(&program, &shape).expect("valid");
+        let whole = compile_for(&device, &kernel.translation_unit(), ENTRY).unwrap_or_else(|e| panic!("{e}"));
+        let module = Module::load(&device, &whole.cubin).expect("loads");
+        assert!(module.kernel(ENTRY).is_ok());
+    }
 }

@@ -121,12 +121,21 @@ impl QueryKernel {
         if self.has_group_table() {
             parts.reverse();
         }
-        let before = match self.queued {
-            true => device_headers::kernel_prelude(),
-            false => device_headers::mapped_kernel_prelude(),
-        };
+        let before = self.prelude_to_link();
         let unit = |part: &String| self.unit_behind(before.clone(), "", part);
         parts.iter().map(unit).collect()
+    }
+
+    /// As [`units_to_link`](Self::units_to_link), in one unit, which takes the least work.
+    pub fn unit_to_link(&self) -> String {
+        self.unit_behind(self.prelude_to_link(), "", self.source())
+    }
+
+    fn prelude_to_link(&self) -> String {
+        match self.queued {
+            true => device_headers::kernel_prelude(),
+            false => device_headers::mapped_kernel_prelude(),
+        }
     }
 
     fn unit_behind(&self, mut text: String, more: &str, own: &str) -> String {

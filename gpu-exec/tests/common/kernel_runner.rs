@@ -20,6 +20,7 @@ use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 
 use super::interpreter::{Cell, Scalar};
+use super::lockstep;
 use super::partial_pages::PartialPages;
 use super::random::{Random, bytes};
 use super::validity_image::ValidityImage;
@@ -38,7 +39,7 @@ pub(crate) fn targets() -> Vec<Target> {
     let mut targets = Vec::new();
     let mut add = |device: Device, lanes: u32| {
         targets.push(Target {
-            modules: KernelCache::new(&device, None).expect("there is a compiler"),
+            modules: KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is a compiler"),
             device,
             lanes,
         });
@@ -67,18 +68,12 @@ impl Target {
         if !self.is_lockstep() {
             return self.modules.get(kernel).unwrap_or_else(|e| panic!("{e}")).module;
         }
-        self.lockstep_module(&kernel.translation_unit(), ENTRY)
+        lockstep::query_module(&self.device, kernel)
     }
 
     /// The module of a source, for warps of 32 lanes.
     pub(crate) fn lockstep_module(&self, text: &str, name: &str) -> Arc<Module> {
-        let (begin, end) = (
-            include_str!("../../../io-stack/tests/cpp/lanes.h"),
-            include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
-        );
-        let text = format!("{begin}{text}{end}");
-        let compiled = cuda::compile_for(&self.device, &text, name).unwrap_or_else(|e| panic!("{e}"));
-        Arc::new(Module::load(&self.device, &compiled.cubin).expect("loads"))
+        lockstep::module(&self.device, text, name)
     }
 }
 

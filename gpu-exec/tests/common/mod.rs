@@ -3,6 +3,7 @@
 //! ```text
 //! interpreter    the meaning of programs, row by row: the oracle
 //! kernel_runner  kernels over a table in memory, without the crate's runtime
+//! lockstep       warps of 32 lanes on host threads, and the folder of kernels
 //! partial_pages  partially resident columns of such a table
 //! random         random programs, values and placements
 //! key_ranges     random ranges of keys, for groups by code
@@ -15,6 +16,7 @@ mod decimals;
 pub(crate) mod interpreter;
 pub(crate) mod kernel_runner;
 pub(crate) mod key_ranges;
+pub(crate) mod lockstep;
 pub(crate) mod partial_pages;
 pub(crate) mod random;
 pub(crate) mod result_check;

@@ -10,6 +10,7 @@ use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::{decode, decompress};
 use grampus_io_stack::cuda::{self, Device, Module};
 
+use crate::common::lockstep;
 use crate::streams::{self, Column};
 
 /// A device that decodes: warps of one lane, warps of 32 lanes in lockstep, or a GPU.
@@ -25,25 +26,16 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
     match cuda::host_compiler() {
         Ok(_) => {
             let device = Device::host(2, 1 << 30);
-            let modules = KernelCache::new(&device, None).expect("there is a compiler");
+            let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is a compiler");
             targets.push(DecodeTarget {
                 device: device.clone(),
                 decoding: modules.decoding().unwrap_or_else(|e| panic!("{e}")).module,
                 decompressing: modules.decompressing().unwrap_or_else(|e| panic!("{e}")).module,
                 lanes: HOST_LANES,
             });
-            let in_lockstep = |unit: String, entry: &str| {
-                let text = format!(
-                    "{}{unit}{}",
-                    include_str!("../../../io-stack/tests/cpp/lanes.h"),
-                    include_str!("../../../io-stack/tests/cpp/lanes_end.h")
-                );
-                let compiled = cuda::compile_for(&device, &text, entry).unwrap_or_else(|e| panic!("{e}"));
-                Arc::new(Module::load(&device, &compiled.cubin).expect("loads"))
-            };
             targets.push(DecodeTarget {
-                decoding: in_lockstep(decode::translation_unit(), decode::ENTRY),
-                decompressing: in_lockstep(decompress::translation_unit(), decompress::ENTRY),
+                decoding: lockstep::module(&device, &decode::translation_unit(), decode::ENTRY),
+                decompressing: lockstep::module(&device, &decompress::translation_unit(), decompress::ENTRY),
                 device,
                 lanes: GPU_LANES,
             });
@@ -52,7 +44,7 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
     }
     match cuda::compiler_version().and_then(|_| Device::open(0)) {
         Ok(device) => {
-            let modules = KernelCache::new(&device, None).expect("there is NVRTC");
+            let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is NVRTC");
             let loaded = modules.decoding().unwrap_or_else(|e| panic!("{e}"));
             println!("on a GPU; compiled in {:?}", loaded.took);
             targets.push(DecodeTarget {

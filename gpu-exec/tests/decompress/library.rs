@@ -14,6 +14,7 @@ use grampus_host_nvcomp::Fault;
 use grampus_io_stack::cuda::{self, Device, Module, Nvcomp};
 use grampus_test_support::{Resource, missing};
 
+use crate::common::lockstep;
 use crate::common::random::Random;
 use crate::sample_chunks::data;
 
@@ -35,23 +36,16 @@ fn targets() -> Vec<Target> {
         Ok(_) => {
             let library = Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}"));
             let device = Device::host(2, 1 << 30);
-            let modules = KernelCache::new(&device, None).expect("there is a compiler");
+            let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is a compiler");
             targets.push(Target {
                 name: "one lane",
                 module: modules.around_library().unwrap_or_else(|e| panic!("{e}")).module,
                 device: device.clone(),
                 library: library.clone(),
             });
-            let text = format!(
-                "{}{}{}",
-                include_str!("../../../io-stack/tests/cpp/lanes.h"),
-                library_translation_unit(),
-                include_str!("../../../io-stack/tests/cpp/lanes_end.h")
-            );
-            let compiled = cuda::compile_for(&device, &text, PREPARE).unwrap_or_else(|e| panic!("{e}"));
             targets.push(Target {
                 name: "32 lanes",
-                module: Arc::new(Module::load(&device, &compiled.cubin).expect("loads")),
+                module: lockstep::module(&device, &library_translation_unit(), PREPARE),
                 device,
                 library,
             });
@@ -62,7 +56,7 @@ fn targets() -> Vec<Target> {
         Ok(device) => match Nvcomp::load(None) {
             Ok(library) => {
                 println!("nvCOMP {} of {}", library.version_text(), library.file().display());
-                let modules = KernelCache::new(&device, None).expect("there is NVRTC");
+                let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is NVRTC");
                 targets.push(Target {
                     name: "GPU",
                     module: modules.around_library().unwrap_or_else(|e| panic!("{e}")).module,
@@ -199,7 +193,7 @@ fn device_memory_that_runs_out_makes_batches_smaller() {
     let library = Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}"));
     // The chunks take 4 MB, and all of them at once would take 20 MB more.
     let device = Device::host(1, 12 << 20);
-    let modules = KernelCache::new(&device, None).expect("there is a compiler");
+    let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is a compiler");
     let target = Target {
         name: "little memory",
         module: modules.around_library().unwrap_or_else(|e| panic!("{e}")).module,

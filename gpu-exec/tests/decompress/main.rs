@@ -17,6 +17,7 @@ mod sanitized_input;
 use std::sync::Arc;
 
 use codec::Codec;
+use common::lockstep;
 use common::random::Random;
 use grampus_gpu_exec::abi::decompress::{CHUNK_CORRUPT, CHUNK_TOO_LONG, CODEC_ORIGINAL};
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
@@ -38,21 +39,14 @@ fn targets() -> Vec<Target> {
     match cuda::host_compiler() {
         Ok(_) => {
             let device = Device::host(2, 1 << 30);
-            let modules = KernelCache::new(&device, None).expect("there is a compiler");
+            let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is a compiler");
             let module = modules.decompressing().unwrap_or_else(|e| panic!("{e}")).module;
             targets.push(Target {
                 device: device.clone(),
                 module,
                 lanes: HOST_LANES,
             });
-            let text = format!(
-                "{}{}{}",
-                include_str!("../../../io-stack/tests/cpp/lanes.h"),
-                translation_unit(),
-                include_str!("../../../io-stack/tests/cpp/lanes_end.h")
-            );
-            let compiled = cuda::compile_for(&device, &text, ENTRY).unwrap_or_else(|e| panic!("{e}"));
-            let module = Arc::new(Module::load(&device, &compiled.cubin).expect("loads"));
+            let module = lockstep::module(&device, &translation_unit(), ENTRY);
             targets.push(Target {
                 device,
                 module,
@@ -63,7 +57,7 @@ fn targets() -> Vec<Target> {
     }
     match cuda::compiler_version().and_then(|_| Device::open(0)) {
         Ok(device) => {
-            let modules = KernelCache::new(&device, None).expect("there is NVRTC");
+            let modules = KernelCache::new(&device, Some(lockstep::kernel_folder())).expect("there is NVRTC");
             let loaded = modules.decompressing().unwrap_or_else(|e| panic!("{e}"));
             println!("on a GPU; compiled in {:?}", loaded.took);
             targets.push(Target {

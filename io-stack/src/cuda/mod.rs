@@ -54,7 +54,7 @@ pub use device::{Device, STACK_BYTES};
 pub use device_buffer::DeviceBuffer;
 pub use device_facts::DeviceFacts;
 pub use driver::{driver_version, library, probe};
-pub use host_compiler::{compile_host, host_compiler};
+pub use host_compiler::{compile_host, compile_host_unit, compile_host_with, host_compiler, host_environment};
 pub use linker::link;
 pub use mapped_file::MappedFile;
 pub use module::{Grid, Kernel, Module};
