@@ -51,8 +51,17 @@ GRAMPUS_UNWATCHED static bool yields(bool must) {
 
 // ---- fibers: one runs at a time, chosen by the seed ------------------------------------------------------
 
+// Contexts make two system calls a switch. With lanes.h, which allows jumps to another stack, they only begin a fiber.
+#if defined(GRAMPUS_LANES) && !defined(__SANITIZE_THREAD__)
+#define GRAMPUS_JUMPS
+#endif
+
 struct Fiber {
     ucontext_t context;
+#ifdef GRAMPUS_JUMPS
+    jmp_buf place;  // of a fiber that does not run
+    bool begun = false;
+#endif
     std::function<void()> body;
     std::unique_ptr<char[]> stack;
     bool done = false;
@@ -60,7 +69,7 @@ struct Fiber {
 struct Scheduler {
     Random random;
     std::vector<std::unique_ptr<Fiber>> fibers;
-    ucontext_t main;
+    Fiber outside;  // the stack that the fibers are run from
     Fiber* current = nullptr;
     u64 steps = 0, limit = 20000000ull * WARP;
     u32 switch_one_in, lane_one_in;
@@ -77,7 +86,7 @@ struct Scheduler {
         getcontext(&f.context);
         f.context.uc_stack.ss_sp = f.stack.get();
         f.context.uc_stack.ss_size = 256 << 10;
-        f.context.uc_link = &main;
+        f.context.uc_link = &outside.context;
         makecontext(&f.context, (void (*)())enter, 0);
     }
     static void enter();
@@ -107,18 +116,31 @@ struct Scheduler {
         if (to == from || to == nullptr) return;
         current = to;
         Lanes* lanes = lanes_of_warp();
-        swapcontext(&from->context, &to->context);
+        swap(*from, *to);
         lanes_of_warp() = lanes;
     }
     void run() {
-        while ((current = choose()) != nullptr) swapcontext(&main, &current->context);
+        while ((current = choose()) != nullptr) swap(outside, *current);
     }
+#ifdef GRAMPUS_JUMPS
+    static void swap(Fiber& from, Fiber& to) {
+        if (_setjmp(from.place) != 0) return;
+        if (to.begun) _longjmp(to.place, 1);
+        to.begun = true;
+        setcontext(&to.context);
+    }
+    void leave() { _longjmp(outside.place, 1); }
+#else
+    static void swap(Fiber& from, Fiber& to) { swapcontext(&from.context, &to.context); }
+    void leave() {}  // to uc_link
+#endif
 };
 static Scheduler* scheduler = nullptr;
 void Scheduler::enter() {
     lanes_of_warp() = nullptr;
     scheduler->current->body();
     scheduler->current->done = true;
+    scheduler->leave();
 }
 
 static std::function<void()> register_read;  // a device's part in reads of its registers
