@@ -8,11 +8,12 @@ mod common;
 #[path = "../../driver/tests/nvme/qtest_registers.rs"]
 mod qtest_registers;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use common::test_program::{Build, TestProgram};
 use grampus_driver::host::{Device, DeviceOptions, DmaBuffer, DmaPool, QueuePlace, QueueTicket};
 use grampus_driver::registers::Registers;
 use grampus_test_support::qemu::Qemu;
@@ -25,18 +26,7 @@ const WORKERS: usize = 4;
 /// Lanes of a warp in the build with lanes.
 const LANES: usize = 32;
 
-/// Compiles the test program; `None` without a compiler.
-fn program(name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let compiler = common::compiler()?;
-    let folder = common::scratch(&format!("qemu-queues-{name}"));
-    std::fs::write(folder.join("layout_asserts.h"), grampus_io_stack::abi::static_asserts()).expect("writable");
-    let binary = folder.join("qemu_queues");
-    let path = binary.to_string_lossy().into_owned();
-    let arguments: Vec<&str> = ["qemu_queues.cc", "-o", &path].iter().chain(flags).copied().collect();
-    let out = common::compile(&compiler, &folder, &arguments);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    Some(binary)
-}
+static PROGRAM: TestProgram = TestProgram::new("qemu_queues");
 
 /// Forwards doorbell words to registers until `ended`. Word 2 i is queue i's tail, word 2 i + 1 its head.
 fn forward(words: &DmaBuffer, tickets: &[QueueTicket], registers: &dyn Registers, ended: &AtomicBool) {
@@ -63,7 +53,7 @@ fn forward(words: &DmaBuffer, tickets: &[QueueTicket], registers: &dyn Registers
 
 /// A load on `queues` queue pairs of `1 << depth_log2` entries, with a fresh controller. `mode`: "load" reads, and
 /// "store" also stores and flushes; then the image must hold the bytes that the program expects.
-fn load(program: &PathBuf, mode: &str, depth_log2: u32, queues: usize, servers: usize, seed: u64) -> Option<()> {
+fn load(program: &Path, mode: &str, depth_log2: u32, queues: usize, servers: usize, seed: u64) -> Option<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = folder.path().join("image");
     let made = Command::new(program)
@@ -159,13 +149,13 @@ fn load(program: &PathBuf, mode: &str, depth_log2: u32, queues: usize, servers: 
 
 #[test]
 fn queue_text_drives_qemu_at_depths_from_4_to_1024() {
-    let Some(program) = program("lanes", &["-DGRAMPUS_LANES"]) else {
+    let Some(program) = PROGRAM.built(Build::Lanes) else {
         return;
     };
     for (i, depth_log2) in [2, 3, 4, 6, 8, 10].into_iter().enumerate() {
         // Commands of one line, and of up to eight, in turn; every third time with servers.
         let (queues, servers) = (1 + i % 3, usize::from(i % 3 == 2));
-        if load(&program, "load", depth_log2, queues, servers, i as u64 + 1).is_none() {
+        if load(program, "load", depth_log2, queues, servers, i as u64 + 1).is_none() {
             return;
         }
     }
@@ -173,10 +163,10 @@ fn queue_text_drives_qemu_at_depths_from_4_to_1024() {
 
 #[test]
 fn stores_through_qemu_are_in_its_image_after_a_flush() {
-    for (name, flags) in [("lanes-store", &["-DGRAMPUS_LANES"][..]), ("one-store", &[])] {
-        let Some(program) = program(name, flags) else { return };
+    for build in [Build::Lanes, Build::Plain] {
+        let Some(program) = PROGRAM.built(build) else { return };
         for (depth_log2, queues, servers, seed) in [(2, 2, 0, 31), (5, 1, 1, 32), (8, 3, 0, 33)] {
-            if load(&program, "store", depth_log2, queues, servers, seed).is_none() {
+            if load(program, "store", depth_log2, queues, servers, seed).is_none() {
                 return;
             }
         }
@@ -185,9 +175,11 @@ fn stores_through_qemu_are_in_its_image_after_a_flush() {
 
 #[test]
 fn queue_text_of_one_lane_drives_qemu() {
-    let Some(program) = program("one", &[]) else { return };
+    let Some(program) = PROGRAM.built(Build::Plain) else {
+        return;
+    };
     for (depth_log2, seed) in [(2, 21), (5, 22), (10, 23)] {
-        if load(&program, "load", depth_log2, 2, 0, seed).is_none() {
+        if load(program, "load", depth_log2, 2, 0, seed).is_none() {
             return;
         }
     }

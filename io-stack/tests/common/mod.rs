@@ -30,16 +30,7 @@ pub(crate) fn compiler() -> Option<String> {
 pub(crate) fn compile(compiler: &str, folder: &Path, arguments: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     Command::new(compiler)
-        .args([
-            "-std=c++17",
-            "-O1",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pthread",
-            "-I",
-        ])
+        .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
         .arg(root.join("device"))
         .arg("-I")
         .arg(folder)

@@ -59,12 +59,14 @@ impl TestProgram {
         }
     }
 
-    fn built(&self, build: Build) -> Option<&PathBuf> {
+    /// The program's path. `None`: it could not be built.
+    pub(crate) fn built(&self, build: Build) -> Option<&PathBuf> {
         let (name, flags): (&str, &[&str]) = match build {
             Build::Plain => ("plain", &[]),
-            Build::Sanitized => ("tsan", &["-fsanitize=thread"]),
+            // With lines for the sanitizer's reports. All of the debug information takes a quarter of a compilation.
+            Build::Sanitized => ("tsan", &["-g1", "-fsanitize=thread"]),
             Build::Lanes => ("lanes", &["-DGRAMPUS_LANES"]),
-            Build::SanitizedLanes => ("tsan-lanes", &["-DGRAMPUS_LANES", "-fsanitize=thread"]),
+            Build::SanitizedLanes => ("tsan-lanes", &["-g1", "-DGRAMPUS_LANES", "-fsanitize=thread"]),
         };
         self.built[build as usize]
             .get_or_init(|| program(self.source, name, flags))
