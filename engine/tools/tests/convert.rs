@@ -248,6 +248,52 @@ fn csv_types_come_from_the_rows_and_contradictions_are_errors_with_advice() {
 }
 
 #[test]
+fn csv_numbers_with_leading_zeros_are_texts() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("zips.csv");
+    let mut options = ConvertOptions {
+        inputs: vec![input.clone()],
+        out: dir.path().join("out"),
+        overwrite: true,
+        verify: true,
+        ..ConvertOptions::default()
+    };
+    // Also after the rows from which types are inferred, and in quotation marks.
+    options.csv.infer_rows = 2;
+    let number = |column: usize| {
+        if column == 0 {
+            DataType::Int64
+        } else {
+            DataType::Float64
+        }
+    };
+    for (rows, texts) in [
+        ("00501,1.5\n2134,2\n", vec![0]),
+        ("10,0.5\n20,-0.5\n30,00.5\n", vec![1]),
+        ("10,0.5\n20,-0.5\n\"007\",1\n", vec![0]),
+        ("10,0.5\r\n20,-0.5\r\n-01,-01.5\r\n", vec![0, 1]),
+        ("10,0.5\n0,-0.5\n100,0.007\n", vec![]),
+    ] {
+        fs::write(&input, format!("zip,x\n{rows}")).unwrap();
+        let back = read(&run(&options).unwrap().files);
+        for column in 0..2 {
+            let expected = if texts.contains(&column) {
+                DataType::Utf8
+            } else {
+                number(column)
+            };
+            assert_eq!(back.column(column).data_type(), &expected, "{rows}");
+        }
+        let lines: Vec<&str> = rows.lines().collect();
+        for column in texts {
+            let fields = lines.iter().map(|line| line.split(',').nth(column).unwrap());
+            let fields: Vec<_> = fields.map(|field| Some(field.trim_matches('"').to_owned())).collect();
+            assert_eq!(text(back.column(column)), fields, "{rows}");
+        }
+    }
+}
+
+#[test]
 fn folders_are_converted_whole_and_clashing_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("in");
