@@ -247,6 +247,42 @@ fn csv_types_come_from_the_rows_and_contradictions_are_errors_with_advice() {
     );
 }
 
+/// Half a second before 1970, of which readers would make half a second after it.
+#[test]
+fn times_that_orc_cannot_store_are_errors_with_file_and_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("times.parquet");
+    let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, -500_000]));
+    write_parquet(&input, &RecordBatch::try_from_iter([("at", times)]).unwrap());
+    for rows_per_file in [None, Some(1)] {
+        let options = ConvertOptions {
+            inputs: vec![input.clone()],
+            out: dir.path().join("out"),
+            rows_per_file,
+            ..ConvertOptions::default()
+        };
+        let error = run(&options).unwrap_err().to_string();
+        let named = format!("{}: column at: ORC cannot store 1969-12-31T23:59:59.5", input.display());
+        assert!(error.starts_with(&named), "{error}");
+        assert!(
+            error.contains("date_trunc('second', at)") && error.contains("leave the column out"),
+            "{error}"
+        );
+        assert_eq!(error.matches("times.parquet").count(), 1, "{error}");
+        assert!(!dir.path().join("out").exists());
+    }
+    // Other errors name the file once, too.
+    let broken = dir.path().join("broken.orc");
+    fs::write(&broken, "ORC and then nothing that belongs to a file").unwrap();
+    let options = ConvertOptions {
+        inputs: vec![broken],
+        out: dir.path().join("out"),
+        ..ConvertOptions::default()
+    };
+    let error = run(&options).unwrap_err().to_string();
+    assert_eq!(error.matches("broken.orc").count(), 1, "{error}");
+}
+
 #[test]
 fn csv_numbers_with_leading_zeros_are_texts() {
     let dir = tempfile::tempdir().unwrap();
