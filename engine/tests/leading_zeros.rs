@@ -221,3 +221,36 @@ async fn numbers_with_leading_zeros_are_texts_in_csv_files() {
         ["00501"]
     );
 }
+
+/// Types of partition columns alone would make a table without the columns of its files.
+#[tokio::test]
+async fn partitions_of_parquet_tables_keep_their_zeros_and_their_other_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("p");
+    let context = context();
+    let rows_of = "(VALUES (1, '00501'), (2, '10001')) AS v(a, zip)";
+    let copy = format!(
+        "COPY (SELECT * FROM {rows_of}) TO '{}/' STORED AS PARQUET PARTITIONED BY (zip)",
+        place.display()
+    );
+    answer(&context, &copy).await.unwrap();
+    let create = |columns: &str, partitions: &str| {
+        format!(
+            "CREATE OR REPLACE EXTERNAL TABLE t {columns} STORED AS PARQUET PARTITIONED BY {partitions} LOCATION '{}/'",
+            place.display()
+        )
+    };
+    for (columns, partitions) in [("", "(zip)"), ("(a BIGINT, zip VARCHAR)", "(zip)")] {
+        answer(&context, &create(columns, partitions)).await.unwrap();
+        let found = rows(&context, "SELECT a FROM t WHERE zip = '00501'").await;
+        assert_eq!(found, ["1"], "{columns}");
+    }
+    let error = answer(&context, &create("", "(zip VARCHAR)"))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("list all columns, or write PARTITIONED BY (zip) without types"),
+        "{error}"
+    );
+}
