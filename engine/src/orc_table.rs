@@ -24,10 +24,11 @@ use crate::redaction::without_passwords;
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::store::store_location::listing_url;
 use crate::table::files::TableFile;
+use crate::table::hive_partitions::{self, PartitionTypes};
 use crate::table::listing::{find_files, find_files_if_any};
 use crate::table::opened_files::{columns_of, open_files};
+use crate::table::partition_filter;
 use crate::table::schema::ColumnMaps;
-use crate::table::{hive_partitions, partition_filter};
 
 /// ORC files as a DataFusion table.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub struct OrcTable {
     /// Columns of the files, then partition columns.
     schema: SchemaRef,
     partitions: Vec<Field>,
+    partition_types: PartitionTypes,
     cache: Arc<FileCache>,
     /// OPTIONS of the files that INSERT INTO adds.
     write_options: HashMap<String, String>,
@@ -50,6 +52,18 @@ impl OrcTable {
     /// If there is no file, a file is no ORC file, or two schemas contradict each other. The error names the file and
     /// the column.
     pub async fn open(state: &dyn Session, locations: &[String]) -> Result<Self> {
+        Self::open_partitioned(state, locations, &[]).await
+    }
+
+    /// As [`open`](Self::open), with the types of partition columns that a statement declares, or none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if a folder's value does not fit its declared type.
+    pub(crate) async fn open_partitioned(
+        state: &dyn Session,
+        locations: &[String],
+        declared: &[Field],
+    ) -> Result<Self> {
         if locations.is_empty() {
             return plan_err!("an ORC table needs at least one location");
         }
@@ -62,11 +76,21 @@ impl OrcTable {
             );
         }
         let files = open_files(&cache, &found).await?;
-        let partitions = hive_partitions::infer_columns(&found)?;
+        let partitions = hive_partitions::columns_of(&found, declared)?;
+        let partition_types = match declared.is_empty() {
+            true => PartitionTypes::Inferred,
+            false => PartitionTypes::Declared,
+        };
+        if partition_types == PartitionTypes::Declared {
+            for file in &found {
+                hive_partitions::values(file, &partitions, partition_types)?;
+            }
+        }
         Ok(Self {
             locations: locations.to_vec(),
             schema: columns_of(state, &files, &partitions)?,
             partitions,
+            partition_types,
             cache,
             write_options: HashMap::new(),
             is_declared: false,
@@ -92,6 +116,7 @@ impl OrcTable {
             locations: vec![folder.to_owned()],
             schema: Arc::new(Schema::new_with_metadata(fields, like.schema.metadata().clone())),
             partitions,
+            partition_types: PartitionTypes::Declared,
             is_declared: true,
             ..like
         })
@@ -125,7 +150,7 @@ impl OrcTable {
         let all = found.len();
         let mut values = Vec::with_capacity(all);
         for file in &found {
-            values.push(hive_partitions::values(file, &self.partitions)?);
+            values.push(hive_partitions::values(file, &self.partitions, self.partition_types)?);
         }
         let keep = partition_filter::matching(filters, &self.partitions, &values)?;
         retain(&mut found, &keep);

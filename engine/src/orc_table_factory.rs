@@ -1,6 +1,6 @@
 //! [`OrcTableFactory`]: tables of `CREATE EXTERNAL TABLE … STORED AS ORC`.
 //!
-//! - Without columns, the table has those of its files.
+//! - Without columns, the table has those of its files. Partition columns may still have declared types.
 //! - With columns, the location is a folder, which may be new or empty. If it has files, their columns must be the
 //!   declared ones.
 
@@ -32,7 +32,9 @@ impl TableProviderFactory for OrcTableFactory {
         let (partitions, columns): (Vec<&Arc<Field>>, Vec<&Arc<Field>>) = fields.partition(is_partition);
         let columns = Schema::new(columns.into_iter().cloned().collect::<Vec<_>>());
         let table = if columns.fields().is_empty() {
-            OrcTable::open(state, &command.locations).await?
+            let types = partitions.into_iter().map(|field| partition_column(field));
+            let types = types.collect::<Result<Vec<_>>>()?;
+            OrcTable::open_partitioned(state, &command.locations, &types).await?
         } else {
             declared(state, command, &columns, &partitions).await?
         };
@@ -58,11 +60,11 @@ async fn declared(
             None => return plan_err!("PARTITIONED BY ({name}): the column list has no such column"),
         });
     }
-    let table = OrcTable::declare(state, folder, columns, types).await?;
+    let table = OrcTable::declare(state, folder, columns, types.clone()).await?;
     if find_files_if_any(state, &command.locations).await?.is_empty() {
         return Ok(table);
     }
-    let found = OrcTable::open(state, &command.locations).await?;
+    let found = OrcTable::open_partitioned(state, &command.locations, &types).await?;
     match first_difference(&found.schema(), &table.schema()) {
         None => Ok(found),
         Some(difference) => plan_err!(

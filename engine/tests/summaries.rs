@@ -181,6 +181,29 @@ async fn summaries_are_explained() {
     }
 }
 
+/// Planning looks at each column a fixed number of times. With an aggregate for each figure, 400 columns took minutes.
+#[tokio::test]
+async fn many_columns_are_planned_at_once() {
+    let context = session();
+    let columns: Vec<String> = (0..400).map(|at| format!("v + {at} AS c{at:03}")).collect();
+    let create = format!(
+        "CREATE TABLE t AS SELECT {} FROM generate_series(1, 5) AS g(v)",
+        columns.join(", ")
+    );
+    rows(&context, &create).await.unwrap();
+    let (plan, _) = plan_sql(&context, "SUMMARIZE t").await.unwrap();
+    let plan = displayable(plan.as_ref()).indent(false).to_string();
+    assert!((1..=2).contains(&plan.matches("approx_distinct").count()), "{plan}");
+    let found = rows(&context, "SUMMARIZE t").await.unwrap();
+    assert_eq!(found.len(), 400);
+    assert!(
+        found[399].starts_with("c399 Int64 400 404 5 402.0 1.58113883"),
+        "{}",
+        found[399]
+    );
+    assert!(found[399].ends_with(" 5 0.0"), "{}", found[399]);
+}
+
 #[tokio::test]
 async fn empty_inputs_and_equal_names_have_a_row_for_each_column() {
     let context = session();

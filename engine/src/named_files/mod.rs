@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! file_error      FileError: a file that cannot be read
+//! leading_zeros   columns of CSV files that are text, because their numbers have leading zeros
 //! named_morsels   the steps of reading one file, with the file's name in their errors
 //! named_source    NamedSource: a file source that reads by such steps
 //! named_format    NamedFormatFactory: formats whose scans have such sources
 //! ```
 
 pub(crate) mod file_error;
+mod leading_zeros;
 pub(crate) mod named_format;
 mod named_morsels;
 mod named_source;

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{GetExt, Statistics};
+use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, FileSinkConfig, FileSource};
@@ -19,6 +20,7 @@ use datafusion_datasource::file_format::FileMeta;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::file_error::FileName;
+use super::leading_zeros;
 use super::named_source::NamedSource;
 use crate::output::held_sink::HeldSink;
 
@@ -63,6 +65,21 @@ impl NamedFormat {
         };
         FileName::new(url, &object.location, &self.inner.get_ext()).name(error)
     }
+
+    /// The inferred schema of CSV files with text for numbers with leading zeros; any other schema as it is.
+    async fn with_texts(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+        schema: SchemaRef,
+    ) -> Result<SchemaRef> {
+        let Some(csv) = self.inner.downcast_ref::<CsvFormat>() else {
+            return Ok(schema);
+        };
+        let has_header = csv.has_header().unwrap_or(state.config_options().catalog.has_header);
+        leading_zeros::with_texts(csv, has_header, store, objects, schema).await
+    }
 }
 
 #[async_trait]
@@ -86,7 +103,7 @@ impl FileFormat for NamedFormat {
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
         let failed = match self.inner.infer_schema(state, store, objects).await {
-            Ok(schema) => return Ok(schema),
+            Ok(schema) => return self.with_texts(state, store, objects, schema).await,
             Err(error) => error,
         };
         // One of the files: each is tried alone.

@@ -6,6 +6,7 @@
 //! session_memory     the memory limit, and settings that fit it
 //! names              unquoted names in any letter case
 //! summary            SUMMARIZE: figures of each column
+//! column_summaries   the aggregate function of these figures
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! query_mark         what the parser does not read of a statement, as a mark of its query
@@ -33,6 +34,7 @@
 
 mod build_side_filter;
 mod char_literals;
+mod column_summaries;
 mod comparisons;
 mod cooperative_joins;
 mod create_table_as;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::plan_err;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::CopyTo;
@@ -29,6 +30,7 @@ pub(super) struct StoreTables {
 impl TableProviderFactory for StoreTables {
     async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
         let format = &command.file_type;
+        refuse_partitions_alone(command)?;
         let (options, others) = split(Statement::CreateTable, format, &command.locations, &command.options)?;
         let mut command = command.clone();
         command.options = others;
@@ -43,6 +45,21 @@ impl TableProviderFactory for StoreTables {
         }
         self.tables.create(state, &command).await
     }
+}
+
+/// Refuses types of partition columns without other columns: DataFusion's table would have none of the files' columns.
+/// ORC tables have them.
+fn refuse_partitions_alone(command: &CreateExternalTable) -> Result<()> {
+    let (fields, partitions) = (command.schema.fields(), &command.table_partition_cols);
+    let is_alone = !fields.is_empty() && fields.iter().all(|field| partitions.contains(field.name()));
+    if is_alone && !command.file_type.eq_ignore_ascii_case("orc") {
+        let names = partitions.join(", ");
+        return plan_err!(
+            "types of partition columns need the columns of the files too: list all columns, or write PARTITIONED BY \
+             ({names}) without types"
+        );
+    }
+    Ok(())
 }
 
 /// An analyzer rule that takes the stores' options out of `COPY … TO … OPTIONS (…)`.

@@ -17,11 +17,26 @@ fn parse(file: &FoundFile) -> Vec<(&str, Option<String>)> {
         .collect()
 }
 
-/// The partition columns of a table of these files: `Int64` if every value is an integer, `Utf8` otherwise.
+/// The source of the partition columns' types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartitionTypes {
+    /// The values of the folders that the table had when it was opened.
+    Inferred,
+    /// The statement that made the table.
+    Declared,
+}
+
+/// Whether a text is the only one of an integer. `007`, `+5` and `-0` are none, because they would lose characters.
+fn is_integer(text: &str) -> bool {
+    text.parse::<i64>().is_ok_and(|integer| integer.to_string() == text)
+}
+
+/// The partition columns of a table of these files: `Int64` if every value is the text of an integer, `Utf8` otherwise.
+/// A type in `declared` holds whatever the values are.
 ///
 /// # Errors
 /// If the files' folders have different keys.
-pub(crate) fn infer_columns(files: &[FoundFile]) -> Result<Vec<Field>> {
+pub(crate) fn columns_of(files: &[FoundFile], declared: &[Field]) -> Result<Vec<Field>> {
     let Some(first) = files.first() else {
         return Ok(Vec::new());
     };
@@ -39,22 +54,28 @@ pub(crate) fn infer_columns(files: &[FoundFile]) -> Result<Vec<Field>> {
             );
         }
         for ((_, value), integer) in values.iter().zip(&mut integers) {
-            *integer &= value.as_ref().is_none_or(|value| value.parse::<i64>().is_ok());
+            *integer &= value.as_deref().is_none_or(is_integer);
         }
     }
     let data_type = |integer| if integer { DataType::Int64 } else { DataType::Utf8 };
     Ok(keys
         .into_iter()
         .zip(integers)
-        .map(|(key, integer)| Field::new(key, data_type(integer), true))
+        .map(
+            |(key, integer)| match declared.iter().find(|field| field.name() == key) {
+                Some(field) => field.clone(),
+                None => Field::new(key, data_type(integer), true),
+            },
+        )
         .collect())
 }
 
 /// The values of the partition columns for `file`.
 ///
 /// # Errors
-/// If the keys of the file's folders are not those of `columns`.
-pub(crate) fn values(file: &FoundFile, columns: &[Field]) -> Result<Vec<ScalarValue>> {
+/// If the keys of the file's folders are not those of `columns`, or a value is no integer of an `Int64` column. In an
+/// inferred column, an integer has one text only.
+pub(crate) fn values(file: &FoundFile, columns: &[Field], types: PartitionTypes) -> Result<Vec<ScalarValue>> {
     let found = parse(file);
     if !found
         .iter()
@@ -70,9 +91,16 @@ pub(crate) fn values(file: &FoundFile, columns: &[Field]) -> Result<Vec<ScalarVa
     for (column, (key, text)) in columns.iter().zip(found) {
         values.push(match (column.data_type(), text) {
             (DataType::Int64, None) => ScalarValue::Int64(None),
-            (DataType::Int64, Some(text)) => match text.parse() {
-                Ok(integer) => ScalarValue::Int64(Some(integer)),
-                Err(_) => {
+            (DataType::Int64, Some(text)) => match (text.parse(), types) {
+                (Ok(integer), PartitionTypes::Declared) => ScalarValue::Int64(Some(integer)),
+                (Ok(integer), PartitionTypes::Inferred) if is_integer(&text) => ScalarValue::Int64(Some(integer)),
+                (_, PartitionTypes::Declared) => {
+                    return plan_err!(
+                        "{}: partition value {key}={text} is no BIGINT, as {key} is declared: declare {key} VARCHAR",
+                        file.name
+                    );
+                }
+                (_, PartitionTypes::Inferred) => {
                     return plan_err!(
                         "{}: partition value {key}={text} is not an integer like the others; create the table again",
                         file.name
@@ -134,23 +162,72 @@ mod tests {
             file(&["year=2019", "plain", "zone=JFK%2FQueens"]),
             file(&["year=__HIVE_DEFAULT_PARTITION__", "zone=7"]),
         ];
-        let columns = infer_columns(&files).unwrap();
+        let columns = columns_of(&files, &[]).unwrap();
         assert_eq!(columns[0], Field::new("year", DataType::Int64, true));
         assert_eq!(columns[1], Field::new("zone", DataType::Utf8, true));
         assert_eq!(
-            values(&files[0], &columns).unwrap(),
+            values(&files[0], &columns, PartitionTypes::Inferred).unwrap(),
             [
                 ScalarValue::Int64(Some(2019)),
                 ScalarValue::Utf8(Some("JFK/Queens".into()))
             ]
         );
-        assert_eq!(values(&files[1], &columns).unwrap()[0], ScalarValue::Int64(None));
-        assert!(values(&file(&["year=x", "zone=1"]), &columns).is_err());
+        let values = |file: &FoundFile| values(file, &columns, PartitionTypes::Inferred);
+        assert_eq!(values(&files[1]).unwrap()[0], ScalarValue::Int64(None));
+        for year in ["x", "007", "+5", "-0", "1e3", " 7", "7 ", "", "9223372036854775808"] {
+            assert!(values(&file(&[&format!("year={year}"), "zone=1"])).is_err(), "{year:?}");
+        }
     }
 
     #[test]
-    fn infer_columns_names_the_file_with_different_keys() {
-        let error = infer_columns(&[file(&["a=1"]), file(&["b=1"])])
+    fn texts_that_an_integer_would_change_stay_text() {
+        let type_of = |texts: &[&str]| {
+            let files: Vec<FoundFile> = texts.iter().map(|text| file(&[&format!("k={text}")])).collect();
+            columns_of(&files, &[]).unwrap()[0].data_type().clone()
+        };
+        for texts in [&["0", "-7", "501"][..], &["9223372036854775807", NULL_VALUE]] {
+            assert_eq!(type_of(texts), DataType::Int64, "{texts:?}");
+        }
+        for text in [
+            "007",
+            "00",
+            "+5",
+            "-0",
+            "-07",
+            "1e3",
+            "1.0",
+            " 7",
+            "7 ",
+            "",
+            "true",
+            "2020-01-01",
+            "0x1",
+            "9223372036854775808",
+        ] {
+            assert_eq!(type_of(&[text]), DataType::Utf8, "{text:?}");
+            assert_eq!(type_of(&["501", text, NULL_VALUE]), DataType::Utf8, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn declared_types_win() {
+        let files = [file(&["zip=501", "month=07"])];
+        let declared = [
+            Field::new("month", DataType::Int64, true),
+            Field::new("zip", DataType::Utf8, true),
+        ];
+        let columns = columns_of(&files, &declared).unwrap();
+        assert_eq!(
+            values(&files[0], &columns, PartitionTypes::Declared).unwrap(),
+            [ScalarValue::Utf8(Some("501".into())), ScalarValue::Int64(Some(7))]
+        );
+        let error = values(&file(&["zip=1", "month=x"]), &columns, PartitionTypes::Declared).unwrap_err();
+        assert!(error.to_string().contains("month=x is no BIGINT"), "{error}");
+    }
+
+    #[test]
+    fn columns_of_names_the_file_with_different_keys() {
+        let error = columns_of(&[file(&["a=1"]), file(&["b=1"])], &[])
             .unwrap_err()
             .to_string();
         assert!(error.contains("b=1: its folders are partitioned by [b]"), "{error}");

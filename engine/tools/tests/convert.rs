@@ -247,6 +247,88 @@ fn csv_types_come_from_the_rows_and_contradictions_are_errors_with_advice() {
     );
 }
 
+/// Half a second before 1970, of which readers would make half a second after it.
+#[test]
+fn times_that_orc_cannot_store_are_errors_with_file_and_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("times.parquet");
+    let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, -500_000]));
+    write_parquet(&input, &RecordBatch::try_from_iter([("at", times)]).unwrap());
+    for rows_per_file in [None, Some(1)] {
+        let options = ConvertOptions {
+            inputs: vec![input.clone()],
+            out: dir.path().join("out"),
+            rows_per_file,
+            ..ConvertOptions::default()
+        };
+        let error = run(&options).unwrap_err().to_string();
+        let named = format!("{}: column at: ORC cannot store 1969-12-31T23:59:59.5", input.display());
+        assert!(error.starts_with(&named), "{error}");
+        assert!(
+            error.contains("date_trunc('second', at)") && error.contains("leave the column out"),
+            "{error}"
+        );
+        assert_eq!(error.matches("times.parquet").count(), 1, "{error}");
+        assert!(!dir.path().join("out").exists());
+    }
+    // Other errors name the file once, too.
+    let broken = dir.path().join("broken.orc");
+    fs::write(&broken, "ORC and then nothing that belongs to a file").unwrap();
+    let options = ConvertOptions {
+        inputs: vec![broken],
+        out: dir.path().join("out"),
+        ..ConvertOptions::default()
+    };
+    let error = run(&options).unwrap_err().to_string();
+    assert_eq!(error.matches("broken.orc").count(), 1, "{error}");
+}
+
+#[test]
+fn csv_numbers_with_leading_zeros_are_texts() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("zips.csv");
+    let mut options = ConvertOptions {
+        inputs: vec![input.clone()],
+        out: dir.path().join("out"),
+        overwrite: true,
+        verify: true,
+        ..ConvertOptions::default()
+    };
+    // Also after the rows from which types are inferred, and in quotation marks.
+    options.csv.infer_rows = 2;
+    let number = |column: usize| {
+        if column == 0 {
+            DataType::Int64
+        } else {
+            DataType::Float64
+        }
+    };
+    for (rows, texts) in [
+        ("00501,1.5\n2134,2\n", vec![0]),
+        ("10,0.5\n20,-0.5\n30,00.5\n", vec![1]),
+        ("10,0.5\n20,-0.5\n\"007\",1\n", vec![0]),
+        ("10,0.5\r\n20,-0.5\r\n-01,-01.5\r\n", vec![0, 1]),
+        ("10,0.5\n0,-0.5\n100,0.007\n", vec![]),
+    ] {
+        fs::write(&input, format!("zip,x\n{rows}")).unwrap();
+        let back = read(&run(&options).unwrap().files);
+        for column in 0..2 {
+            let expected = if texts.contains(&column) {
+                DataType::Utf8
+            } else {
+                number(column)
+            };
+            assert_eq!(back.column(column).data_type(), &expected, "{rows}");
+        }
+        let lines: Vec<&str> = rows.lines().collect();
+        for column in texts {
+            let fields = lines.iter().map(|line| line.split(',').nth(column).unwrap());
+            let fields: Vec<_> = fields.map(|field| Some(field.trim_matches('"').to_owned())).collect();
+            assert_eq!(text(back.column(column)), fields, "{rows}");
+        }
+    }
+}
+
 #[test]
 fn folders_are_converted_whole_and_clashing_names_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -149,8 +149,9 @@ impl TimestampValues {
 
 fn last_second(name: &str, nanos: i64) -> LayoutError {
     LayoutError::Write(format!(
-        "column {name}: ORC cannot store 1969-12-31T23:59:59.{nanos:09}: \
-         between one millisecond into the last second before 1970 and its end, readers are a second late"
+        "column {name}: ORC cannot store 1969-12-31T23:59:59.{nanos:09}: between one millisecond into the last second \
+         before 1970 and its end, readers are a second late; cut such times to seconds, as \
+         date_trunc('second', {name}) does, or leave the column out"
     ))
 }
 

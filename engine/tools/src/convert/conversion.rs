@@ -76,14 +76,23 @@ impl<'a> Conversion<'a> {
                 return Err(ToolError::Cancelled);
             }
             while let Some(left) = self.left(&output).filter(|&left| (batch.num_rows() as u64) > left) {
-                output.write(&batch.slice(0, left as usize))?;
+                let first = batch.slice(0, left as usize);
+                output.write(&first).map_err(|error| self.unwritten(error))?;
                 batch = batch.slice(left as usize, batch.num_rows() - left as usize);
                 output.finish(report)?;
                 output = self.start()?;
             }
-            output.write(&batch)?;
+            output.write(&batch).map_err(|error| self.unwritten(error))?;
         }
         output.finish(report)
+    }
+
+    /// The error of a batch that could not be written: a value that ORC cannot store is the input's.
+    fn unwritten(&self, error: ToolError) -> ToolError {
+        match error {
+            ToolError::Layout(error @ LayoutError::Write(_)) => unstorable(error).in_input(self.path),
+            other => other,
+        }
     }
 
     /// Rows that still fit into the output; `None`: any number.

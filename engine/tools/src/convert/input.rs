@@ -45,11 +45,13 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// The error for the file or folder `path`.
+    /// The error for the file or folder `path`. Some reasons begin with the path, which the error names itself.
     pub(super) fn in_input(self, path: &Path) -> ToolError {
+        let named = format!("{}: ", path.display());
+        let reason = self.reason.strip_prefix(&named).map(str::to_owned);
         ToolError::Input {
             path: path.to_owned(),
-            reason: self.reason,
+            reason: reason.unwrap_or(self.reason),
             cause: self.cause,
         }
     }
